@@ -15,8 +15,7 @@ import time
 from collections import Counter
 
 from benchmarks.support.report import finish, private_state, spread
-from lab.faults.configuration import all_configurations
-from lab.faults.crash_points import Exploration, Explored, explore_all
+from lab.faults.crash_points import Exploration, Explored, all_configurations, explore_all
 from lab.machine import Host, parse_target
 
 POINTS = 20_000

@@ -20,14 +20,11 @@ from typing import Any
 
 from benchmarks.support.report import finish, private_state, say
 from lab.errors import LabError
-from lab.faults.campaign import Campaign, CampaignHooks, history_of
-from lab.faults.campaign_record import begun_campaign
+from lab.faults.campaign import Campaign, CampaignHooks, begun_campaign, history_of
+from lab.faults.controls import OracleBug, failed_controls, find_oracle_bug, oracle_bugs
 from lab.faults.history import FindingId, parse_id
-from lab.faults.history_play import Arena, replayed
-from lab.faults.oracle_bugs import OracleBug, find_oracle_bug, oracle_bugs
-from lab.faults.oracle_controls import failed_controls
+from lab.faults.history_play import Arena, PlantedBug, find_planted_bug, planted_bugs, replayed
 from lab.faults.place import with_own_kernel
-from lab.faults.planted import PlantedBug, find_planted_bug, planted_bugs
 from lab.machine import Host, Target, parse_target
 
 MINUTES = 10.0

@@ -12,10 +12,9 @@ from lab.errors import LabError, RunCancelled
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lab.faults.configuration import CutConfiguration
-    from lab.faults.point_store import StoredPoints
+    from lab.faults.crash_points import CutConfiguration, StoredPoints
     from lab.faults.scenario import Scenario
-    from lab.faults.verdict import ScenarioOutcome, StepOutcome
+    from lab.faults.scenario_run import ScenarioOutcome, StepOutcome
     from lab.machine import Host, Target
     from tui.frontend import Frontend
     from tui.services import Cancelled, Progress
@@ -130,8 +129,8 @@ class FaultRuns:
 
 def stored_views(host: Host) -> Mapping[str, FaultView]:
     """Item -> its newest outcome that is kept; without those that cannot be read."""
-    from lab.faults.fault_store import load_run, stored_runs
-    from lab.faults.point_store import stored_points
+    from lab.faults.crash_points import stored_points
+    from lab.faults.scenario_run import load_run, stored_runs
 
     found: dict[str, FaultView] = {}
     for run in stored_runs(host)[:_MOST_RUNS]:
@@ -146,7 +145,7 @@ def stored_views(host: Host) -> Mapping[str, FaultView]:
 
 def points_view(kept: StoredPoints) -> FaultView:
     """Crash points that were tried before."""
-    from lab.faults.promise import PointJudgement
+    from lab.faults.crash_points import PointJudgement
 
     view = FaultView(f"points-{kept.configuration}", [(f"tried {kept.created_utc}, seed {kept.seed}", "muted")])
     for judgement, count in kept.judgements.items():
@@ -170,7 +169,7 @@ def scenario_view(outcome: ScenarioOutcome, head: Line) -> FaultView:
 
 def outcome_line(outcome: ScenarioOutcome) -> Line:
     """What a scenario came to."""
-    from lab.faults.verdict import FaultVerdict
+    from lab.faults.scenario_run import FaultVerdict
 
     told = f"{outcome.verdict}: {len(outcome.checks)} checks, {outcome.computer_seconds:.1f} s"
     is_good = outcome.verdict is FaultVerdict.AS_EXPECTED
@@ -179,7 +178,7 @@ def outcome_line(outcome: ScenarioOutcome) -> Line:
 
 def all_items() -> tuple[FaultItem, ...]:
     """Scenarios in their order, then crash points, then campaigns."""
-    from lab.faults.configuration import all_configurations
+    from lab.faults.crash_points import all_configurations
     from lab.faults.history import LEVELS
     from lab.faults.scenario import all_scenarios
 
@@ -213,9 +212,8 @@ def _scenario_item(scenario: Scenario) -> FaultItem:
     about += [("", "plain"), ("Sources", "title"), *((each, "muted") for each in scenario.sources)]
 
     def work(frontend: Frontend, progress: Progress, cancelled: Cancelled) -> Line:
-        from lab.faults.fault_store import begun_run
         from lab.faults.place import open_place
-        from lab.faults.scenario_run import ScenarioHooks, ScenarioRunner
+        from lab.faults.scenario_run import ScenarioHooks, ScenarioRunner, begun_run
 
         def on_step(outcome: StepOutcome) -> None:
             for line in step_lines(outcome):
@@ -274,10 +272,8 @@ def _points_item(configuration: CutConfiguration) -> FaultItem:
     )
 
     def work(frontend: Frontend, progress: Progress, cancelled: Cancelled) -> Line:
-        from lab.faults.crash_points import MOST_DRIVES, explore
+        from lab.faults.crash_points import MOST_DRIVES, PointJudgement, PointVerdict, explore, keep_points
         from lab.faults.place import open_place
-        from lab.faults.point_store import keep_points
-        from lab.faults.promise import PointJudgement, PointVerdict
 
         def on_point(verdict: PointVerdict) -> None:
             is_broken = verdict.judgement is PointJudgement.BROKEN
@@ -319,8 +315,7 @@ def _campaign_item(level: str) -> FaultItem:
     )
 
     def work(frontend: Frontend, progress: Progress, cancelled: Cancelled) -> Line:
-        from lab.faults.campaign import Campaign, CampaignHooks
-        from lab.faults.campaign_record import begun_campaign
+        from lab.faults.campaign import Campaign, CampaignHooks, begun_campaign
         from lab.faults.history_play import Arena
         from lab.faults.place import with_own_kernel
 

@@ -20,11 +20,11 @@ from lab.arrays.members import add as add_member
 from lab.arrays.members import fail as fail_member
 from lab.arrays.members import remove as remove_member
 from lab.arrays.names import array_device, md_path
-from lab.arrays.spec import METADATA_VERSION, Bitmap
+from lab.arrays.spec import ArraySpec, Bitmap
 from lab.arrays.tuning import scrub_check, scrub_repair, scrub_stop
 from lab.errors import SpecError
 from lab.plans import Danger, Plan, Step
-from lab.units import KIB, MIB
+from lab.units import MIB
 
 if TYPE_CHECKING:
     from lab.adapt.spec import VolumeSpec
@@ -233,18 +233,20 @@ def _remove_slices(label: Label, disks: Iterable[int]) -> tuple[Step, ...]:
 def _create_window(label: Label, number: int, name: str, spec: VolumeSpec) -> Step:
     window = tables.layout_of(label).composition.windows[number]
     slices = tuple(slice_device(label.name, disk, number) for disk in window.disks)
-    argv = (
-        *("mdadm", "--create", array_device(name), "--run", f"--metadata={METADATA_VERSION}", "--homehost=any"),
-        *(f"--uuid={label.window_uuid(number)}", "--level=raid5", f"--raid-devices={len(slices)}"),
-        *(f"--chunk={label.chunk_bytes // KIB}", "--layout=left-symmetric"),
-        *(f"--data-offset={label.slice_header_bytes // KIB}", f"--size={tables.slice_bytes(label, number) // KIB}"),
-        f"--bitmap={(spec.bitmap or Bitmap.NONE).value}",
-        *(("--assume-clean",) if spec.assume_clean else ()),
-        *slices,
+    array = ArraySpec(
+        "raid5",
+        slices,
+        name,
+        chunk_bytes=label.chunk_bytes,
+        bitmap=spec.bitmap or Bitmap.NONE,
+        assume_clean=spec.assume_clean,
+        size_bytes=tables.slice_bytes(label, number),
+        data_offset_bytes=label.slice_header_bytes,
+        uuid=label.window_uuid(number),
     )
     first = "the disks are blank, so parity is right" if spec.assume_clean else "md first builds the parity"
     why = f"A RAID 5 over {len(slices)} slices, {window.width} data blocks to a stripe; {first}."
-    return Step(argv, why, ("mdadm", "--stop", array_device(name)), Danger.DATA, slices)
+    return Step(array.create_argv, why, ("mdadm", "--stop", array.device), Danger.DATA, slices)
 
 
 def _map_volume(label: Label, arrays: Mapping[int, str]) -> Step:

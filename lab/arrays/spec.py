@@ -87,11 +87,25 @@ class ArraySpec(Spec):
     consistency_policy: ConsistencyPolicy = ConsistencyPolicy.RESYNC
     journal_device: str | None = None
     assume_clean: bool = False
+    size_bytes: int | None = None
+    """Data of each member; None: all that fits."""
+    data_offset_bytes: int | None = None
+    """None: mdadm's choice."""
+    uuid: str = ""
+    forces_resync: bool = False
+    """A first resync of a RAID 5 in place of the rebuild of its last member (mdadm(8), --force with --create)."""
+    options: tuple[str, ...] = ()
+    """Further options of mdadm."""
 
     @property
     def raid(self) -> Level:
         """The arithmetic of this level and layout. Raises SpecError for an unknown one."""
         return level_with_layout(self.level, self.layout)
+
+    @property
+    def create_argv(self) -> tuple[str, ...]:
+        """The command line of mdadm. Raises SpecError for an unknown level or layout; nothing else is checked."""
+        return tuple(_create_argv(self))
 
     @property
     def is_array(self) -> bool:
@@ -188,7 +202,7 @@ class ArraySpec(Spec):
             raise SpecError(f"array {self.name}: too small: {'; '.join(small)}", hint=hint)
         undo, plan = ("mdadm", "--stop", self.device), Plan("Use the bare disk")
         if self.is_array:
-            step = Step(tuple(_create_argv(self)), _create_why(self), undo, Danger.DATA, writes_devices=self.devices)
+            step = Step(self.create_argv, _create_why(self), undo, Danger.DATA, writes_devices=self.devices)
             plan = Plan(f"Create {self.name} as {self.raid.name.value}", (step,))
         if file_system is FileSystem.RAW:
             return plan
@@ -317,6 +331,8 @@ def _create_argv(spec: ArraySpec) -> Iterator[str]:
     yield f"--metadata={spec.metadata_version}"
     # "any" in place of the host name: every machine treats the array as local (mdadm(8), AUTO-ASSEMBLY).
     yield "--homehost=any"
+    if spec.uuid:
+        yield f"--uuid={spec.uuid}"
     yield f"--level={level.name.value}"
     yield f"--raid-devices={len(spec.members)}"
     if spec.effective_chunk_bytes is not None:
@@ -324,6 +340,10 @@ def _create_argv(spec: ArraySpec) -> Iterator[str]:
     layout = spec.layout or _DEFAULT_LAYOUTS.get(level.name)
     if layout:
         yield f"--layout={layout}"
+    if spec.data_offset_bytes is not None:
+        yield f"--data-offset={spec.data_offset_bytes // KIB}"
+    if spec.size_bytes is not None:
+        yield f"--size={spec.size_bytes // KIB}"
     if level.is_redundant:
         # mdadm 4.4 prompts for a bitmap unless the option is given (mdadm issue #133).
         yield f"--bitmap={spec.bitmap.value}"
@@ -334,10 +354,13 @@ def _create_argv(spec: ArraySpec) -> Iterator[str]:
             yield "--consistency-policy=ppl"
     if spec.assume_clean:
         yield "--assume-clean"
+    if spec.forces_resync:
+        yield "--force"
     if spec.spares:
         yield f"--spare-devices={len(spec.spares)}"
     if spec.journal_device:
         yield f"--write-journal={spec.journal_device}"
+    yield from spec.options
     yield from spec.members + spec.spares
 
 

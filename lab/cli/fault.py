@@ -14,19 +14,25 @@ from lab.cli.context import Context, current
 from lab.cli.numbers import number
 from lab.cli.output import out, out_json
 from lab.errors import ExitCode, SpecError
-from lab.faults.fault_store import ScenarioJournal, StoredScenarios, begun_run, load_run
-from lab.faults.outcome_text import (
+from lab.faults.place import FaultPlace, open_place, with_own_kernel
+from lab.faults.scenario import DRIVES, ReadyVariant, Scenario, all_scenarios, find_scenario
+from lab.faults.scenario_run import (
+    FaultVerdict,
+    ScenarioHooks,
+    ScenarioJournal,
+    ScenarioOutcome,
+    StepOutcome,
+    StoredScenarios,
+    begun_run,
+    load_run,
     outcome_table,
     outcome_text,
+    play_all,
     scenario_table,
     scenario_text,
     step_lines,
     variant_title,
 )
-from lab.faults.place import FaultPlace, open_place, with_own_kernel
-from lab.faults.scenario import DRIVES, ReadyVariant, Scenario, all_scenarios, find_scenario
-from lab.faults.scenario_run import ScenarioHooks, play_all
-from lab.faults.verdict import FaultVerdict, ScenarioOutcome, StepOutcome
 from lab.gates.numbers import Seed
 from lab.store.runs import LATEST
 

@@ -12,14 +12,20 @@ from lab.cli.numbers import number
 from lab.cli.output import out, out_json, pairs, table
 from lab.cli.progress import ProgressBar
 from lab.errors import ExitCode, SpecError
-from lab.faults.campaign import WORKERS, Campaign, CampaignHooks, CampaignSummary, history_of
-from lab.faults.campaign_record import CampaignJournal, begun_campaign, resumed_campaign
-from lab.faults.evidence import gathered, record_of, script_of
-from lab.faults.findings import FindingRecord, FindingStore, KeptFinding
+from lab.faults.campaign import (
+    WORKERS,
+    Campaign,
+    CampaignHooks,
+    CampaignJournal,
+    CampaignSummary,
+    begun_campaign,
+    history_of,
+    resumed_campaign,
+)
+from lab.faults.findings import FindingRecord, FindingStore, KeptFinding, gathered, record_of, script_of
 from lab.faults.history import Bounds, FaultHistory, FindingId, parse_id
-from lab.faults.history_play import Arena, HistoryOutcome, replayed
+from lab.faults.history_play import Arena, HistoryOutcome, find_planted_bug, planted_bugs, replayed
 from lab.faults.place import with_own_kernel
-from lab.faults.planted import find_planted_bug, planted_bugs
 from lab.gates.numbers import PointCount, Seconds, Seed
 from lab.host.files import make_folder, write_file
 from lab.machine import parse_target

@@ -14,13 +14,24 @@ from lab.cli.numbers import number
 from lab.cli.output import err, out, out_json, table
 from lab.cli.progress import ProgressBar
 from lab.errors import ExitCode, LabError, MachineLost, SpecError
-from lab.faults.configuration import CutConfiguration, all_configurations, find_configuration, promises
-from lab.faults.crash_points import MACHINES, MOST_DRIVES, Exploration, Explored, explore_all
+from lab.faults.crash_points import (
+    MACHINES,
+    MOST_DRIVES,
+    CutConfiguration,
+    Exploration,
+    Explored,
+    Judge,
+    PointJudgement,
+    all_configurations,
+    explore_all,
+    find_configuration,
+    judge_points,
+    keep_points,
+    make_recording,
+    promises,
+)
 from lab.faults.guest.record import cut_of
 from lab.faults.place import open_place
-from lab.faults.point_store import keep_points
-from lab.faults.promise import Judge, PointJudgement
-from lab.faults.recording import judge_points, make_recording
 from lab.gates.numbers import PointCount
 
 POINTS = 100

@@ -47,8 +47,7 @@ def report(
     HTML is one file with everything in it, that opens without a network. Results that cannot be read are named in the
     report, which covers the rest. More than twelve results become distributions.
     """
-    from lab.faults.fault_store import load_run
-    from lab.faults.outcome_text import outcome_table
+    from lab.faults.scenario_run import load_run, outcome_table
     from lab.report.collected import collect, each_result
     from lab.report.written import csv_report, html_report, text_report
 

@@ -1,6 +1,13 @@
-"""Campaigns: histories of many seeds on machines side by side, each judged.
+"""Campaigns: histories of many seeds on machines side by side, each judged; what is found is replayed alone and shrunk.
 
-What is found is kept at once, and then replayed alone and shrunk.
+::
+
+    STATE/faults/campaigns/<run>/campaign.json   the options of the campaign
+    STATE/faults/campaigns/<run>/done.jsonl      one seed a line, stored before the next, so that it can be resumed
+
+Shrinking is delta debugging (Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input, 2002): parts are
+left out, large ones first, then smaller ones, as long as the rest still shows the same kind of difference. Here first
+acts, then the writes of each load. Every step is a real replay.
 """
 
 from __future__ import annotations
@@ -10,21 +17,220 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, TypeVar
 
 import msgspec
 
 from lab.errors import LabError, ResultError
-from lab.faults.campaign_record import CampaignJournal, SeedDone
-from lab.faults.evidence import gathered, record_of, script_of, seen_lines
-from lab.faults.findings import FindingRecord, FindingStore
-from lab.faults.generator import generated
-from lab.faults.history import Bounds, FaultHistory, FindingId, kept_word, parse_id, part_of
+from lab.faults.findings import FindingRecord, FindingStore, gathered, record_of, script_of, seen_lines
+from lab.faults.history import Act, ActKind, Bounds, FaultHistory, FindingId, generated, kept_word, parse_id, part_of
 from lab.faults.history_play import Arena, HistoryOutcome, play, replayed
-from lab.faults.place import with_own_kernel
-from lab.faults.shrink import MOST_PLAYS, Shrinker
-from lab.gates.decoding import decode_json
+from lab.faults.place import FaultPlace, with_own_kernel
+from lab.gates.decoding import convert, decode_json
+from lab.gates.names import Name
+from lab.gates.numbers import FormatVersion, Seed
+from lab.host.clock import utc_second_text
 from lab.machine import Host, parse_target
+from lab.store.journal import Journal
+from lab.store.runs import RunFolders
+
+T = TypeVar("T")
+MOST_PLAYS = 400
+"""Histories played for one finding; then the best so far is taken."""
+
+
+class Shrinker:
+    """Shrinks one history. ``kind`` is what must still be seen."""
+
+    def __init__(
+        self,
+        arena: Arena,
+        kind: str,
+        *,
+        most_plays: int = MOST_PLAYS,
+        is_stopped: Callable[[], bool] = lambda: False,
+        on_progress: Callable[[FaultHistory], None] = lambda _: None,
+    ) -> None:
+        self.arena, self.kind, self.left = arena, kind, most_plays
+        self._is_stopped, self._on_progress = is_stopped, on_progress
+        self._open = ExitStack()
+        self._place: FaultPlace | None = None
+        self.steps: list[FaultHistory] = []
+        """Each smaller than the one before, and each showed it."""
+
+    def shrink(self, history: FaultHistory, outcome: HistoryOutcome | None = None) -> FaultHistory:
+        """The smallest that was found; ``outcome`` is that of the history, if it is known."""
+        self.steps = [history]
+        with self._open:
+            if outcome:
+                last = next(each.act for each in outcome.differences if each.kind == self.kind)
+                self._take_first([_with_acts(history, history.acts[: max(0, last) + 1])])
+            while True:
+                before = self.smallest
+                self._reduce(self.smallest.acts, lambda acts: _with_acts(self.smallest, acts))
+                self._reduce_writes()
+                if self.smallest == before or self.left <= 0 or self._is_stopped():
+                    return self.smallest
+
+    @property
+    def smallest(self) -> FaultHistory:
+        return self.steps[-1]
+
+    def _reduce_writes(self) -> None:
+        for index in range(len(self.smallest.acts)):
+            act = self.smallest.acts[index]
+            if act.kind is ActKind.LOAD:
+                self._reduce(act.writes, lambda writes, index=index: _with_writes(self.smallest, index, writes))  # type: ignore[misc]
+
+    def _reduce(self, items: Sequence[T], made: Callable[[tuple[T, ...]], FaultHistory]) -> None:
+        """Leave out parts of these, from halves down to single ones."""
+        items = tuple(items)
+        size = max(1, len(items) // 2)
+        while items:
+            rests = [rest for rest in _without_parts(items, size) if rest != items]
+            found = self._take_first([made(rest) for rest in rests])
+            if found is not None:
+                items = rests[found]
+                size = min(size, max(1, len(items)))
+            elif size == 1:
+                return
+            else:
+                size = max(1, size // 2)
+
+    def _take_first(self, candidates: list[FaultHistory]) -> int | None:
+        """Play them until one shows it, and go on from that; its number."""
+        number = 0
+        while number < len(candidates) and self.left > 0 and not self._is_stopped():
+            for outcome in self._played(candidates[number : number + self.left]):
+                self.left -= 1
+                if self.kind in outcome.kinds:
+                    self.steps.append(candidates[number])
+                    self._on_progress(self.smallest)
+                    return number
+                number += 1
+        return None
+
+    def _played(self, candidates: list[FaultHistory]) -> Iterator[HistoryOutcome]:
+        """On one machine as long as it lasts."""
+        if self._place is None:
+            self._place = self._open.enter_context(self.arena.opened())
+        for outcome in play(self._place, candidates, change=self.arena.change, is_stopped=self._is_stopped):
+            if outcome.is_over:
+                self._open.close()
+                self._place = None
+            yield outcome
+
+
+def _without_parts(items: tuple[T, ...], size: int) -> Iterator[tuple[T, ...]]:
+    """These without so many, from each place; the last first, since what came last is needed least."""
+    for start in reversed(range(0, len(items), size)):
+        yield items[:start] + items[start + size :]
+
+
+def _with_acts(history: FaultHistory, acts: Sequence[Act]) -> FaultHistory:
+    return msgspec.structs.replace(history, acts=tuple(acts))
+
+
+def _with_writes(history: FaultHistory, index: int, writes: tuple[tuple[int, int, int], ...]) -> FaultHistory:
+    act = msgspec.structs.replace(history.acts[index], writes=writes)
+    return _with_acts(history, (*history.acts[:index], act, *history.acts[index + 1 :]))
+
+
+FORMAT_VERSION = 1
+
+
+class CampaignRun(msgspec.Struct, frozen=True, kw_only=True):
+    """campaign.json. ``seeds`` 0: as many as there is time for."""
+
+    format_version: FormatVersion = FORMAT_VERSION
+    id: Name
+    created_utc: str
+    target: str
+    first: Seed
+    seeds: Seed
+    seconds: Annotated[float, msgspec.Meta(ge=0)]
+    """0: as long as it takes."""
+    level: str = ""
+    policy: str = ""
+    planted: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class SeedDone(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line: a history that was played and judged."""
+
+    seed: int
+    finding: str = ""
+    explained: dict[str, int] = {}
+
+
+class CampaignJournal:
+    """The writer of one campaign."""
+
+    def __init__(self, folder: Path, run: CampaignRun) -> None:
+        self.folder, self.run = folder, run
+        # A seed whose line is damaged is played again.
+        self._journal = Journal[SeedDone](folder / "done.jsonl", SeedDone, skips_damaged=True)
+        self._journal.repair()
+        self.done = {each.seed: each for each in self._journal.read()}
+
+    def add(self, line: SeedDone) -> None:
+        """Store it, durably. Raises ResultError."""
+        self._journal.append(line)
+        self.done[line.seed] = line
+
+    @property
+    def explained(self) -> Counter[str]:
+        """What was seen and has its explanation, over all seeds."""
+        total: Counter[str] = Counter()
+        for each in self.done.values():
+            total.update(each.explained)
+        return total
+
+    @property
+    def findings(self) -> list[str]:
+        """Ids of what was found, as the seeds come."""
+        return [each.finding for each in self.done.values() if each.finding]
+
+
+def campaign_runs(host: Host) -> RunFolders:
+    """The campaigns of a state folder."""
+    return RunFolders(
+        host.state.root / "faults" / "campaigns",
+        "campaign",
+        ("campaign.json",),
+        begin_hint="begin one: raidlab fault campaign",
+        list_hint="give 'latest', or leave --resume out for a new one",
+        state_root=host.state.root,
+    )
+
+
+@contextmanager
+def begun_campaign(host: Host, target: str, **asked: object) -> Iterator[CampaignJournal]:
+    """A new one, held against others as long as this lasts."""
+    runs, created = campaign_runs(host), utc_second_text(host.clock)
+    folder = runs.create(host.clock)
+    run = convert({"id": folder.name, "created_utc": created, "target": target, **asked}, CampaignRun)
+    with runs.held(run.id):
+        runs.write_header(run, run.id)
+        yield CampaignJournal(folder, run)
+
+
+@contextmanager
+def resumed_campaign(host: Host, word: str) -> Iterator[CampaignJournal]:
+    """A stored campaign by its id, the beginning of one, or ``latest``. Raises ResultError if it is not there."""
+    runs = campaign_runs(host)
+    run_id = runs.find(word, lambda ids: max(runs.headers(CampaignRun, _is_good), default=ids[0]))
+    run = runs.good_header(run_id, CampaignRun, _is_good)
+    with runs.held(run_id):
+        yield CampaignJournal(runs.path(run_id), run)
+
+
+def _is_good(run_id: str, run: CampaignRun) -> bool:
+    return run.format_version == FORMAT_VERSION and run.id == run_id
+
 
 BATCH = 20
 """Histories that one machine plays."""

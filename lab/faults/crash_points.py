@@ -1,23 +1,680 @@
-"""Crash points over many configurations: machines side by side, each point judged, nothing kept but what is broken."""
+"""Crash points: what any power cut during a recorded history could have left, restored, started and judged.
+
+A configuration is a level, how it keeps its redundancy consistent, the moment of the cut, and the load. A recording
+plays its history on recorded drives. Machines try the points side by side; each is judged against what md promises
+(promises.toml): kept, broken, or more than promised. A result for each configuration is stored::
+
+    STATE/faults/points/<id>.json
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import pickle
 import queue
+import random
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cache, cached_property
+from itertools import combinations
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from lab.errors import LabError, MachineLost
-from lab.faults.configuration import CutConfiguration, find_configuration
-from lab.faults.place import FaultPlace, open_place
-from lab.faults.promise import Judge, PointVerdict, Tally
-from lab.faults.recording import judge_points, make_recording
+from lab import __version__
+from lab.arrays.level_names import level_with_layout
+from lab.arrays.levels import Level
+from lab.arrays.stripes import stripe_rows
+from lab.errors import LabError, MachineLost, SpecError
+from lab.faults.arrays import BLOCK_BYTES, DATA_OFFSET_BYTES, NODE, BlockMap, array_spec
+from lab.faults.guest.ledger import ALLOWED, Ledger
+from lab.faults.guest.record import ALL, EVERYTHING, FLUSHED, KINDS, Cut, Record, chosen_cut, cut_of
+from lab.faults.place import CRASH, PLAYER, FaultPlace, open_place, run_program
 from lab.gates.decoding import decode_json
+from lab.gates.names import Name
+from lab.gates.numbers import FormatVersion
 from lab.machine import Host, Target, parse_target
+from lab.store.files import RecordFiles
+from lab.store.runs import stem
+from lab.tomlfile import read_toml, unknown_word
+from lab.units import KIB, MIB, SECTOR_BYTES
+
+CHUNK_BYTES = 16 * KIB
+MEMBER_BYTES = 1 * MIB
+"""Of each member: room for a partial parity log, which mdadm makes a MiB long."""
+MEMBERS = {"raid1": 2, "raid4": 4, "raid5": 4, "raid6": 5, "raid10": 4}
+PARITY_LEVELS = ("raid4", "raid5", "raid6")
+LOADS = {
+    "mixed": {"depth": 4, "flush": 8, "through": 16, "largest": 8, "whole": 8},
+    "deep": {"depth": 16, "flush": 24, "through": 0, "largest": 4, "whole": 0},
+    "careful": {"depth": 1, "flush": 2, "through": 2, "largest": 4, "whole": 4},
+}
+"""What the oracle's writer does meanwhile; see guest/writer.py."""
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How an array keeps its redundancy consistent, and what md promises of that; words of promises.toml."""
+
+    name: str
+    title: str
+    levels: tuple[str, ...]
+    whole: str
+    degraded: str
+    exempt: str
+    is_refused: bool
+    source: str
+    has_journal: bool = False
+    is_write_back: bool = False
+    needs: str = ""
+
+
+class CutMoment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What md does while the power fails."""
+
+    name: str
+    title: str
+
+
+class Impossible(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What does not go together; an empty list stands for all."""
+
+    why: str
+    source: str
+    levels: tuple[str, ...] = ()
+    policies: tuple[str, ...] = ()
+    moments: tuple[str, ...] = ()
+
+    def covers(self, level: str, policy: str, moment: str) -> bool:
+        return is_among((level, self.levels), (policy, self.policies), (moment, self.moments))
+
+
+class KnownDefect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A defect of md that is described in docs/findings.md; an empty list stands for all."""
+
+    finding: str
+    what: tuple[str, ...]
+    """``rows`` whose copies or parity do not fit, ``blocks`` with a verdict, the ``start`` of the array."""
+    where: str
+    """``stripe``: all of a stripe with a write that a drive might lose; ``written``: its blocks that were written;
+    ``first rows``: what a reshape has overwritten and its recorded position does not cover; ``offsets differ``,
+    ``shapes differ``: all, but only if superblocks differ in the data offset, or in the number of members.
+    """
+    why: str
+    levels: tuple[str, ...] = ()
+    policies: tuple[str, ...] = ()
+    moments: tuple[str, ...] = ()
+
+    def covers(self, configuration: CutConfiguration) -> bool:
+        return is_among(
+            (configuration.level, self.levels),
+            (configuration.policy.name, self.policies),
+            (configuration.moment, self.moments),
+        )
+
+
+def is_among(*asked: tuple[str, tuple[str, ...]]) -> bool:
+    """Whether each word is in its list; an empty list has all."""
+    return all(not known or word in known for word, known in asked)
+
+
+class Promises(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """promises.toml."""
+
+    format_version: FormatVersion
+    policy: tuple[Policy, ...]
+    moment: tuple[CutMoment, ...]
+    impossible: tuple[Impossible, ...]
+    known: tuple[KnownDefect, ...]
+
+
+@cache
+def promises() -> Promises:
+    """What is written in promises.toml."""
+    return read_toml(Path(__file__).with_name("promises.toml"), Promises)
+
+
+@dataclass(frozen=True, slots=True)
+class CutConfiguration:
+    """One array at one moment under one load."""
+
+    level: str
+    policy: Policy
+    moment: str
+    load: str
+
+    @property
+    def name(self) -> str:
+        """``raid5/ppl/rebuild/mixed``."""
+        return f"{self.level}/{self.policy.name}/{self.moment}/{self.load}"
+
+    @property
+    def raid(self) -> Level:
+        return level_with_layout(self.level, None)
+
+    @property
+    def members(self) -> int:
+        return MEMBERS[self.level]
+
+    @property
+    def final_members(self) -> int:
+        """Members of the array once what was under way is done."""
+        return self.members + (self.moment == "reshape")
+
+    @property
+    def journal(self) -> int | None:
+        """The number of the drive that is the journal."""
+        return self.members if self.policy.has_journal else None
+
+    @property
+    def operations(self) -> int:
+        """Of the load: until a write-back journal has written something out too."""
+        return 240 if self.policy.is_write_back and self.moment == "idle" else 60
+
+    @property
+    def spare(self) -> int | None:
+        """The number of the drive that is rebuilt on, or by which the array grows."""
+        return self.members + self.policy.has_journal if self.moment in ("rebuild", "reshape") else None
+
+    @property
+    def drives(self) -> tuple[int, ...]:
+        """All drives that are recorded, but for the one that was taken out before."""
+        others = [each for each in (self.journal, self.spare) if each is not None]
+        return tuple(each for each in (*range(self.members), *others) if each != self.removed)
+
+    @property
+    def removed(self) -> int | None:
+        """The member that failed before the record began."""
+        return 1 if self.moment == "rebuild" else None
+
+    @property
+    def may_be_lost(self) -> tuple[int, ...]:
+        """Drives of which one may be lost with the power, since md can do without by the level's arithmetic."""
+        data = [each for each in self.drives if each != self.journal]
+        if self.moment == "reshape":
+            # Stripes of two geometries: which of them were being written, the lab does not tell apart.
+            return ()
+        if self.removed is None:
+            return tuple(data)
+        return tuple(
+            each
+            for each in data
+            if each == self.spare or self.raid.survives(frozenset({self.removed, each}), self.members)
+        )
+
+    def slot(self, drive: int) -> int:
+        """The slot of a member's drive."""
+        return self.removed if drive == self.spare and self.removed is not None else drive
+
+    @property
+    def data_blocks(self) -> int:
+        """Blocks of 4 KiB of the array while it is written on."""
+        return self.raid.capacity_bytes(self.members, MEMBER_BYTES, CHUNK_BYTES) // BLOCK_BYTES
+
+    @property
+    def geometry(self) -> dict[str, Any]:
+        """What is compared on the members once all is done."""
+        return BlockMap(self.raid, self.final_members, MEMBER_BYTES, CHUNK_BYTES).geometry()
+
+    @property
+    def mix(self) -> dict[str, int]:
+        stripe = self.raid.full_stripe_bytes(self.members, CHUNK_BYTES) // BLOCK_BYTES
+        return {"first": 0, "count": self.data_blocks, "stripe": stripe, **LOADS[self.load]}
+
+    def creation(self, nodes: tuple[str, ...]) -> list[str]:
+        """The command line of mdadm."""
+        spec = array_spec(
+            self.level,
+            nodes[: self.members],
+            self.policy.name,
+            size_bytes=MEMBER_BYTES,
+            chunk_bytes=CHUNK_BYTES,
+            journal_device=nodes[self.journal] if self.journal is not None else None,
+            assume_clean=self.moment != "first-sync",
+            forces_resync=self.moment == "first-sync",
+        )
+        return list(spec.create_argv)
+
+
+def impossible(level: str, policy: str, moment: str) -> Impossible | None:
+    """Why a combination cannot be, if so."""
+    return next((each for each in promises().impossible if each.covers(level, policy, moment)), None)
+
+
+def all_configurations() -> tuple[CutConfiguration, ...]:
+    """Every possible combination, each under one load; of those on an array in sync, all loads."""
+    found = []
+    for policy in promises().policy:
+        for level in policy.levels:
+            for moment in promises().moment:
+                if policy.needs or impossible(level, policy.name, moment.name):
+                    continue
+                loads = tuple(LOADS) if moment.name == "idle" and level in ("raid1", "raid5") else ("mixed",)
+                found += [CutConfiguration(level, policy, moment.name, load) for load in loads]
+    return tuple(found)
+
+
+def find_configuration(name: str) -> CutConfiguration:
+    """One by its name. Raises SpecError with the nearest, or with the reason why it cannot be."""
+    known = {each.name: each for each in all_configurations()}
+    if name in known:
+        return known[name]
+    error = unknown_word("configuration", name, known)
+    level, policy, moment = [*name.split("/"), "", ""][:3] if name.count("/") else ("", "", "")
+    if level and (reason := impossible(level, policy, moment)):
+        error.hint = f"{reason.why} ({reason.source})"
+    raise error
+
+
+def steps_of(configuration: CutConfiguration, nodes: tuple[str, ...], operations: int) -> list[list[Any]]:
+    """The history that is recorded."""
+    drives, md = list(configuration.drives), "/sys/block/md0/md"
+    steps: list[list[Any]] = []
+    if configuration.journal is not None:
+        # md of Linux 6.1 and 7.2 may stand still for ever when it stops an array whose journal takes discards.
+        journal = nodes[configuration.journal].rpartition("/")[2]
+        steps.append(["write", f"/sys/block/{journal}/queue/discard_max_bytes", "0"])
+    steps.append(["run", configuration.creation(nodes)])
+    if configuration.policy.is_write_back:
+        steps.append(["write", f"{md}/journal_mode", "write-back"])
+    held = configuration.moment in ("first-sync", "rebuild", "check", "reshape")
+    if configuration.moment == "first-sync":
+        steps.append(["write", f"{md}/sync_max", "0"])
+    steps += [["open", NODE, configuration.mix], ["fill"], ["pause", 0.5]]
+    if configuration.removed is not None and configuration.spare is not None:
+        gone, new = nodes[configuration.removed], nodes[configuration.spare]
+        steps += [["run", ["mdadm", NODE, "--fail", gone, "--remove", gone]], ["write", f"{md}/sync_max", "0"]]
+        steps += [["run", ["mdadm", NODE, "--add", new]], ["until", f"{md}/sync_action", ["recover"], 10]]
+        # Until it stands still at its bound: a drive that has requests under way cannot be recorded from.
+        steps.append(["pause", 0.5])
+    if configuration.moment == "check":
+        steps += [["write", f"{md}/sync_max", "0"], ["write", f"{md}/sync_action", "check"]]
+    if configuration.moment == "reshape" and configuration.spare is not None:
+        steps += [["run", ["mdadm", NODE, "--add", nodes[configuration.spare]]], ["pause", 0.5]]
+    steps.append(["record", drives])
+    if configuration.moment == "reshape":
+        grow = ["mdadm", "--grow", NODE, f"--raid-devices={configuration.final_members}"]
+        steps += [["write", f"{md}/sync_speed_max", "400"], ["run", grow], ["pause", 0.2]]
+    elif held:
+        # In windows of 128 KiB, with a wait behind each: the load goes on between (md_do_sync() in drivers/md/md.c).
+        steps += [["write", f"{md}/sync_speed_max", "300"], ["write", f"{md}/sync_speed_min", "300"]]
+        steps.append(["write", f"{md}/sync_max", "max"])
+    for _ in range(8) if held else ():
+        steps += [["advance", max(1, operations // 8)], ["pause", 0.4]]
+    steps += [] if held else [["advance", operations]]
+    steps += [["still", drives], ["check"], ["state"], ["close"], ["run", ["mdadm", "--stop", NODE]]]
+    return steps
+
+
+MOST_TRIED_BY_ALL = 4
+"""Of so many open writes every subset is tried."""
+MAY_FAIL = ("write", "check", "state")
+
+
+@dataclass(frozen=True, slots=True)
+class DriveRecording:
+    """What was played, and the record of it.
+
+    ``fingerprint``: of the record and the ledger; the same in each machine in virtual time.
+    """
+
+    configuration: CutConfiguration
+    seed: str
+    events: list[list[Any]]
+    record: Record
+    fingerprint: str
+
+    def cuts(self, count: int | None) -> list[Cut]:
+        """So many crash points by the seed, or all.
+
+        At every moment, nothing, all and every small subset of the open writes, with each member that may be lost,
+        and without.
+        """
+        if count is None:
+            return list(self._every_cut())
+        chance = random.Random(f"cuts:{self.seed}:{self.configuration.name}")
+        moments = self.record.moments()
+        losses = [(), *((drive,) for drive in self.configuration.may_be_lost)]
+        found = []
+        for _ in range(count):
+            at, kind = chance.choice(moments), chance.choice(KINDS)
+            units = chance.choice((1, 8))
+            found.append(chosen_cut(self.record, at, kind, chance, chance.choice(losses), units))
+        return found
+
+    def require(self, cut: Cut) -> None:
+        """Raises SpecError for a cut of another recording."""
+        moments = self.record.moments()
+        wrong = "" if moments and moments[0] <= cut.at <= moments[-1] else f"it has no event {cut.at}"
+        counts: dict[int, int] = {}
+        for drive, indices in cut.kept.items():
+            open_ = {each.index: each.count for each in self.record.split(drive, cut.at)[1]}
+            counts |= open_
+            for index in indices:
+                if index not in open_:
+                    wrong = f"after event {cut.at} drive {drive} has no open write {index}"
+        for index, (first, last) in cut.torn.items():
+            if not 0 <= first <= last < counts.get(index, 0):
+                wrong = f"write {index} has no sectors {first} to {last}"
+        if len(cut.missing) > 1 or not set(cut.missing) <= set(self.configuration.may_be_lost):
+            wrong = f"drives {', '.join(map(str, cut.missing))} may not be lost in it"
+        if wrong:
+            raise SpecError(
+                f"'{cut.word()[:60]}' is no crash point of this recording: {wrong}",
+                hint="give --seed, --operations and the kernel as they were when 'fault points' printed it",
+            )
+
+    def _every_cut(self) -> Iterator[Cut]:
+        chance = random.Random(self.seed)
+        for at in self.record.moments():
+            open_ = [each for drive in self.record.drives for each in self.record.split(drive, at)[1]]
+            kept: list[dict[int, list[int]]] = []
+            if len(open_) <= MOST_TRIED_BY_ALL:
+                for size in range(len(open_) + 1):
+                    for chosen in combinations(open_, size):
+                        kept.append({d: [each.index for each in chosen if each.drive == d] for d in self.record.drives})
+            else:
+                kept = [chosen_cut(self.record, at, kind, chance).kept for kind in (ALL, FLUSHED, EVERYTHING)]
+                kept += [chosen_cut(self.record, at, kind, chance).kept for kind in KINDS[3:5] for _ in range(4)]
+            for each in kept:
+                yield Cut(at, each)
+                for drive in self.configuration.may_be_lost:
+                    yield Cut(at, each, missing=(drive,))
+
+
+def make_recording(
+    place: FaultPlace, configuration: CutConfiguration, seed: str, *, operations: int | None = None
+) -> DriveRecording:
+    """Play the configuration's history on blank drives. Raises LabError if it did not go as it must."""
+    steps = steps_of(configuration, place.nodes, operations or configuration.operations)
+    events: list[list[Any]] = []
+    job = {"seed": seed, "steps": steps, "geometry": configuration.geometry, "wants_ledger": True}
+    for seen in run_program(place.lab.machine, PLAYER, {"histories": [job]}):
+        if "end" in seen:
+            events = seen["ledger"]
+        elif (reason := went_wrong(seen)) is not None:
+            raise LabError(
+                f"{configuration.name} could not be recorded: step {seen['step']} ({steps[seen['step']]}): {reason}",
+                hint="raidlab fault points --list shows what can be",
+            )
+    encoded = place.lab.machine.run(("base64", "-w0", "/dev/lab-record")).stdout
+    data = base64.b64decode(encoded)
+    digest = hashlib.sha256(data + repr(events).encode()).hexdigest()
+    return DriveRecording(configuration, seed, events, Record(data), digest)
+
+
+def went_wrong(seen: dict[str, Any]) -> str | None:
+    """Why a step of a recording is no good; None if it is."""
+    if "broke" in seen:
+        return str(seen["broke"])
+    if seen["kind"] == "run" and seen["status"] != 0:
+        return f"status {seen['status']}: {seen['output'].strip()[-300:]}"
+    if seen.get("failures"):
+        return f"{seen['failures']} writes failed"
+    if seen.get("bad"):
+        return f"the running array gives wrong data: {seen['bad'][:3]}"
+    return None
+
+
+def judge_points(
+    place: FaultPlace, recording: DriveRecording, cuts: list[Cut], *, by_mdadm: bool = False
+) -> Iterator[dict[str, Any]]:
+    """What was seen at each cut, in their order; the drives must still be those of the recording."""
+    configuration = recording.configuration
+    job = {
+        "seed": recording.seed,
+        "ledger": recording.events,
+        "members": {drive: place.nodes[drive] for drive in configuration.drives},
+        "geometry": configuration.geometry,
+        "by_mdadm": by_mdadm,
+        # What lies where a reshape stands is read only once that goes on: until then the reader spins, and in virtual
+        # time nothing else would ever have its turn (raid5_make_request() in drivers/md/raid5.c).
+        "looks_first": configuration.moment != "reshape",
+        "tells_labels": configuration.moment in ("rebuild", "reshape"),
+        "cuts": [cut.word() for cut in cuts],
+    }
+    for seen in run_program(place.lab.machine, CRASH, job):
+        if "cut" in seen:
+            yield seen
+
+
+def ledger_of(recording: DriveRecording) -> Ledger:
+    """The ledger of a recording."""
+    return Ledger(recording.events)
+
+
+_BLOCKS_PER_CHUNK = CHUNK_BYTES // BLOCK_BYTES
+
+
+class PointJudgement(StrEnum):
+    """Of one crash point."""
+
+    KEPT = "kept"
+    MORE = "more than promised"
+    """Nothing was promised of some blocks, and all the same they are right."""
+    EXEMPT = "lost as the promise allows"
+    """Wrong or unreadable data where the promise makes an exception: the write hole."""
+    KNOWN = "a known defect of md"
+    """A promise is broken, in just the way that docs/findings.md describes."""
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class PointVerdict:
+    """One crash point with its judgement; ``reasons`` say what was seen, in words."""
+
+    cut: str
+    judgement: PointJudgement
+    reasons: tuple[str, ...]
+    seen: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Excuse:
+    """Of what a known defect tells at one cut."""
+
+    defect: KnownDefect
+    blocks: frozenset[int]
+    rows: frozenset[int]
+    is_start: bool
+    """Whether the array may be refused, also by force."""
+
+
+@dataclass
+class Tally:
+    """What a configuration's points came to."""
+
+    points: int = 0
+    judgements: Counter[PointJudgement] = field(default_factory=Counter)
+    refused: int = 0
+    broken: list[PointVerdict] = field(default_factory=list)
+
+    def add(self, verdict: PointVerdict) -> None:
+        self.points += 1
+        self.judgements[verdict.judgement] += 1
+        self.refused += "refused" in verdict.seen
+        if verdict.judgement is PointJudgement.BROKEN:
+            self.broken.append(verdict)
+
+
+class Judge:
+    """Knows one recording's array, and judges what was seen at its cuts."""
+
+    def __init__(self, recording: DriveRecording) -> None:
+        self.recording = recording
+        self.configuration: CutConfiguration = recording.configuration
+        self.ledger = Ledger(recording.events)
+
+    @cached_property
+    def places(self) -> dict[int, tuple[int, int]]:
+        """Block of the array -> (slot, page of the member's data), of levels with parity, before any reshape."""
+        found = {}
+        rows = stripe_rows(self.configuration.raid, None, self.configuration.members, MEMBER_BYTES // CHUNK_BYTES)
+        for row in rows:
+            for slot, chunk in enumerate(row.chunks):
+                for page in range(_BLOCKS_PER_CHUNK) if not chunk.kind.is_parity else ():
+                    block = chunk.number * _BLOCKS_PER_CHUNK + page
+                    found[block] = (slot, row.row * _BLOCKS_PER_CHUNK + page)
+        return found
+
+    def verdict(self, seen: Mapping[str, Any]) -> PointVerdict:
+        """The judgement of one document of guest/crash.py."""
+        cut = cut_of(seen["cut"])
+        if "broke" in seen:
+            return PointVerdict(seen["cut"], PointJudgement.BROKEN, (f"could not be tried: {seen['broke']}",), seen)
+        exempt, excuses = self._exempt(cut), [*self._excuses(cut, seen)]
+        reasons = [*self._of_the_start(cut, seen)]
+        used = [each for each in excuses if reasons and each.is_start]
+        reasons = [] if used else reasons
+        was_exempt = False
+        for stage in ("started", "settled"):
+            look = seen.get(stage, {})
+            wrong = [each for each in look.get("bad", ()) if each[0] not in exempt]
+            was_exempt = was_exempt or len(wrong) < self._bad_blocks(look)
+            rows = list(look.get("wrong_rows", ()))
+            for each in excuses:
+                if any(one[0] in each.blocks for one in wrong) or any(row in each.rows for row in rows):
+                    used.append(each)
+                    wrong = [one for one in wrong if one[0] not in each.blocks]
+                    rows = [row for row in rows if row not in each.rows]
+            reasons += [f"{stage}: block {b} is {v} ({f}; allowed {a})" for b, v, f, a in wrong[:4]]
+            if rows:
+                reasons.append(f"{stage}: parity or copies do not fit in rows {rows[:8]}")
+        if seen.get("idle") is False:
+            reasons.append("md did not come to rest")
+        if reasons:
+            return PointVerdict(seen["cut"], PointJudgement.BROKEN, tuple(reasons), seen)
+        if used:
+            why = dict.fromkeys(f"{each.defect.why} (docs/findings.md, {each.defect.finding})" for each in used)
+            return PointVerdict(seen["cut"], PointJudgement.KNOWN, tuple(why), seen)
+        if was_exempt:
+            return PointVerdict(seen["cut"], PointJudgement.EXEMPT, (), seen)
+        return PointVerdict(seen["cut"], PointJudgement.MORE if exempt else PointJudgement.KEPT, (), seen)
+
+    @cached_property
+    def _known_defects(self) -> tuple[KnownDefect, ...]:
+        return tuple(each for each in promises().known if each.covers(self.configuration))
+
+    def _excuses(self, cut: Cut, seen: Mapping[str, Any]) -> Iterator[Excuse]:
+        """Of what in particular known defects tell at this cut."""
+        labels = seen.get("labels", ())
+        for defect in self._known_defects:
+            pages = {page for _, page in self._places(cut)}
+            rows = self._rows(pages)
+            blocks = {block for block, (_, page) in self.places.items() if page in pages}
+            is_start = "start" in defect.what
+            match defect.where:
+                case "written":
+                    written = self._places(cut, only_open=False)
+                    blocks = {block for block in blocks if self.places[block] in written}
+                case "first rows":
+                    blocks = self._overwritten(cut, labels)
+                case "offsets differ":
+                    if len({each["data_offset"] for each in labels}) < 2:
+                        continue
+                    blocks, rows = set(self.places), self._rows(range(MEMBER_BYTES // BLOCK_BYTES))
+                case "shapes differ":
+                    is_start = len({each["raid_disks"] for each in labels}) > 1
+            is_of = {name: name in defect.what for name in ("blocks", "rows")}
+            yield Excuse(
+                defect,
+                frozenset(blocks if is_of["blocks"] else ()),
+                frozenset(rows if is_of["rows"] else ()),
+                is_start,
+            )
+
+    @cached_property
+    def _row_chunks(self) -> list[set[int]]:
+        """Which chunks of members each row has."""
+        return [_chunks_of(row) for row in self.configuration.geometry["rows"]]
+
+    def _rows(self, pages: Iterable[int]) -> set[int]:
+        """Rows of what is compared that have one of these pages of a member."""
+        chunks = {page // _BLOCKS_PER_CHUNK for page in pages}
+        return {number for number, row in enumerate(self._row_chunks) if chunks & row}
+
+    def _overwritten(self, cut: Cut, labels: Sequence[Mapping[str, Any]]) -> set[int]:
+        """What a reshape that moves data by a chunk reads again though it has written there.
+
+        Only what lies beyond its recorded position, and before the place from which on it reads so far ahead of where
+        it writes that it records the position in time (reshape_request() in drivers/md/raid5.c).
+        """
+        if not labels or labels[0]["reshape_position"] is None:
+            return set()
+        raid, before, after = self.configuration.raid, self.configuration.members, self.configuration.final_members
+        few, many = (members - raid.parity_members for members in (before, after))
+        first = labels[0]["reshape_position"] * SECTOR_BYTES // BLOCK_BYTES
+        end = 2 * _BLOCKS_PER_CHUNK * few * many // (many - few)
+        written = self._places(cut, only_open=False)
+        return {block for block, place in self.places.items() if first <= block < end and place in written}
+
+    def _bad_blocks(self, look: Mapping[str, Any]) -> int:
+        return sum(count for word, count in look.get("verdicts", {}).items() if word not in ALLOWED)
+
+    def _of_the_start(self, cut: Cut, seen: Mapping[str, Any]) -> Iterable[str]:
+        """Whether the array could be started as the promise says."""
+        if "dead" in seen:
+            yield f"could not be started, also forced: {seen['dead']}"
+        elif "refused" in seen and not self._may_be_refused(cut):
+            yield f"was refused: {seen['refused']}"
+
+    def _may_be_refused(self, cut: Cut) -> bool:
+        """Dirty and degraded (md(4), start_dirty_degraded).
+
+        Not where nothing is missing, nor where parity is no matter.
+        """
+        is_degraded = bool(cut.missing) or self.configuration.removed is not None
+        return self.configuration.policy.is_refused and self.configuration.level in PARITY_LEVELS and is_degraded
+
+    def _exempt(self, cut: Cut) -> frozenset[int]:
+        """Blocks of which the promise says nothing at this cut."""
+        configuration = self.configuration
+        is_degraded = bool(cut.missing) or configuration.removed is not None
+        if configuration.level not in PARITY_LEVELS or not is_degraded or configuration.policy.exempt == "none":
+            return frozenset()
+        lost = {configuration.slot(each) for each in cut.missing}
+        if configuration.removed is not None:
+            lost.add(configuration.removed)
+        if configuration.moment == "first-sync":
+            # What the first resync has not reached has no parity yet.
+            return frozenset(block for block, (slot, _) in self.places.items() if slot in lost)
+        written = self._written_blocks(cut)
+        if configuration.policy.exempt == "written":
+            return frozenset(block for block in written if self.places[block][0] in lost)
+        pages = {self.places[block][1] for block in written} | {page for _, page in self._places(cut)}
+        return frozenset(block for block, (_, page) in self.places.items() if page in pages)
+
+    def _written_blocks(self, cut: Cut) -> set[int]:
+        """Blocks with a write that was not known to be on the media."""
+        event = self.recording.record.ledger_event(cut.at)
+        allowed = self.ledger.allowed(event, is_power_cut=True)
+        return {block for block, generations in allowed.items() if len(generations) > 1 and block in self.places}
+
+    def _places(self, cut: Cut, *, only_open: bool = True) -> set[tuple[int, int]]:
+        """(slot, page of the member's data) where a drive had a write that it might lose, or any write at all."""
+        places: set[tuple[int, int]] = set()
+        for drive in self.recording.record.drives:
+            if drive == self.configuration.journal:
+                continue
+            slot = self.configuration.slot(drive)
+            sure, open_ = self.recording.record.split(drive, cut.at)
+            for each in open_ if only_open else (*sure, *open_):
+                start = each.sector * SECTOR_BYTES - DATA_OFFSET_BYTES
+                end = start + each.count * SECTOR_BYTES
+                pages = range(max(0, start) // BLOCK_BYTES, -(-end // BLOCK_BYTES)) if end > 0 else ()
+                places.update((slot, page) for page in pages)
+        return places
+
+
+def _chunks_of(row: Sequence[Any]) -> set[int]:
+    """Which chunks of members a row has (guest/arrays.py, ``disagreeing``)."""
+    return {chunk for _, chunk in row[1]} if row[0] == "copies" else {row[1]}
+
 
 MOST_DRIVES = 8
 MACHINES = 2
@@ -176,3 +833,58 @@ def explore_all(
                 left -= 1
             else:
                 on_rest(found)
+
+
+FORMAT_VERSION = 1
+
+
+class StoredPoints(msgspec.Struct, frozen=True, kw_only=True):
+    """A configuration whose crash points were tried."""
+
+    format_version: FormatVersion = FORMAT_VERSION
+    id: Name
+    created_utc: str
+    """When they had been tried."""
+    configuration: str
+    seed: str
+    points: int
+    judgements: dict[PointJudgement, int]
+    refused: int
+    """Crash points at which md started the array only by force."""
+    is_whole: bool
+    """Nothing ended it before all were tried."""
+    raidlab: str = __version__
+
+
+def _files(host: Host) -> RecordFiles[StoredPoints]:
+    root = host.state.root / "faults" / "points"
+    return RecordFiles(root, "outcome of crash points", StoredPoints, state_root=host.state.root)
+
+
+def keep_points(host: Host, explored: Explored) -> StoredPoints:
+    """Store what became of the crash points. Raises LabError if the state folder cannot be used."""
+    tally, now = explored.tally, host.clock.utc_now()
+    name = explored.configuration.name.replace("-", "").replace("/", "-")
+    return _files(host).add(
+        f"{stem(now)}{name}",
+        lambda record_id: StoredPoints(
+            id=record_id,
+            created_utc=f"{now:%Y-%m-%dT%H:%M:%SZ}",
+            configuration=explored.configuration.name,
+            seed=explored.seed,
+            points=tally.points,
+            judgements={word: tally.judgements[word] for word in PointJudgement},
+            refused=tally.refused,
+            is_whole=explored.error is None,
+        ),
+    )
+
+
+def stored_points(host: Host) -> tuple[StoredPoints, ...]:
+    """All that can be read, the newest first."""
+    found = [each for record_id, each in _files(host).read() if _is_good(record_id, each)]
+    return tuple(sorted(found, key=lambda each: (each.created_utc, each.id), reverse=True))
+
+
+def _is_good(record_id: str, stored: StoredPoints) -> bool:
+    return stored.format_version == FORMAT_VERSION and stored.id == record_id

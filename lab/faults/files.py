@@ -1,24 +1,210 @@
-"""Files under the oracle, from the client: a file system on an array of recorded drives, and its crash points.
+"""Files under the oracle: arrays for file systems, what each promises after a power cut, and crash points under them.
 
-What is promised stands in guest/files_ledger.py; here it is put together with what the array below promises.
+What file systems promise: guest/file_ledger.py. Here it is combined with what the array below promises.
 """
 
 from __future__ import annotations
 
 import base64
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from lab.arrays.filesystem import FileSystem
-from lab.errors import LabError
-from lab.faults.files_arrays import DATA_BYTES, NODE, FilesArray
-from lab.faults.files_points import FilePoint, file_point
+from lab.arrays.level_names import level_with_layout
+from lab.errors import LabError, SpecError
+from lab.faults.arrays import NODE, BlockMap, array_spec
 from lab.faults.guest.record import KINDS, Record, chosen_cut
-from lab.faults.place import FaultPlace
-from lab.faults.program import FILES, run_program
+from lab.faults.place import FILES, FaultPlace, run_program
 from lab.units import KIB, MIB
+
+DATA_BYTES = {FileSystem.EXT4: 9 * MIB, FileSystem.XFS: 18 * MIB}
+"""Of an array: a little more than the smallest file system with a journal needs."""
+_CHUNK_BYTES = 16 * KIB
+JOURNAL = 5
+"""Which drive is the journal of an array that has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilesArray:
+    """An array under a file system: how mdadm makes it, and what it promises with a member lost in a power cut."""
+
+    name: str
+    level: str
+    members: int
+    policy: str = "resync"
+    layout: str = ""
+    data_members: int = 1
+    """Members' worth of data."""
+    is_write_back: bool = False
+    survives_missing: bool = True
+    """Whether with a member missing all that was synced is there.
+
+    Not so where parity may be wrong after a power cut: md starts such an array only if forced (md(4), UNCLEAN
+    SHUTDOWN).
+    """
+    known_fault: str = ""
+    """What is known to be wrong with it in md itself; empty: nothing."""
+    is_arbitrary: bool = False
+    """Whether with a member missing a block that was being written may hold anything (driver-api/md/raid5-ppl.rst)."""
+
+    @property
+    def has_journal(self) -> bool:
+        return self.policy == "journal"
+
+    def member_bytes(self, file_system: FileSystem) -> int:
+        """Of data on each member."""
+        return -(-DATA_BYTES[file_system] // self.data_members // (64 * KIB)) * 64 * KIB
+
+    def geometry(self, file_system: FileSystem) -> dict[str, Any]:
+        """Where its copies and its parity lie."""
+        level = level_with_layout(f"raid{self.level}", self.layout or None)
+        return BlockMap(level, self.members, self.member_bytes(file_system), _CHUNK_BYTES).geometry()
+
+    def creation(self, nodes: Sequence[str], file_system: FileSystem) -> list[str]:
+        """The command line of mdadm."""
+        spec = array_spec(
+            f"raid{self.level}",
+            nodes[: self.members],
+            self.policy,
+            size_bytes=self.member_bytes(file_system),
+            chunk_bytes=_CHUNK_BYTES,
+            layout=self.layout or None,
+            journal_device=nodes[JOURNAL] if self.has_journal else None,
+            assume_clean=True,
+        )
+        return list(spec.create_argv)
+
+    @property
+    def numbers(self) -> list[int]:
+        """The drives that it is made of."""
+        return [*range(self.members), *([JOURNAL] if self.has_journal else [])]
+
+
+_FLUSHED_TOO_EARLY = (
+    "the journal notes a stripe as flushed when its members have answered, and not when their caches are on the media "
+    "(r5c_finish_stripe_write_out() in drivers/md/raid5-cache.c): a power cut loses acknowledged writes"
+)
+ARRAYS = (
+    FilesArray("raid1", "1", 2),
+    FilesArray("raid1-bitmap", "1", 2, "bitmap"),
+    FilesArray("raid10", "10", 4, data_members=2),
+    FilesArray("raid10-far", "10", 4, layout="f2", data_members=2),
+    FilesArray("raid5", "5", 4, data_members=3, survives_missing=False),
+    FilesArray("raid5-bitmap", "5", 4, "bitmap", data_members=3, survives_missing=False),
+    FilesArray("raid5-ppl", "5", 4, "ppl", data_members=3, is_arbitrary=True),
+    FilesArray("raid5-journal", "5", 4, "journal", data_members=3),
+    FilesArray(
+        "raid5-write-back", "5", 4, "journal", data_members=3, is_write_back=True, known_fault=_FLUSHED_TOO_EARLY
+    ),
+    FilesArray("raid6", "6", 5, data_members=3, survives_missing=False),
+    FilesArray("raid6-journal", "6", 5, "journal", data_members=3),
+)
+
+
+def find_files_array(name: str) -> FilesArray:
+    """One of ``ARRAYS``. Raises SpecError."""
+    for each in ARRAYS:
+        if each.name == name:
+            return each
+    raise SpecError(
+        f"there is no array '{name}' for files", hint=f"choose of {', '.join(each.name for each in ARRAYS)}"
+    )
+
+
+_ARBITRARY = (
+    "the member that is missing was being written, and PPL leaves arbitrary data in what was "
+    "(Documentation/driver-api/md/raid5-ppl.rst); where that is metadata no file system can do without it"
+)
+_WRITE_HOLE = (
+    "parity may not fit the data after a power cut, so that what the missing member held cannot be told: the write "
+    "hole; md starts such an array only if forced (md(4), UNCLEAN SHUTDOWN)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FilePoint:
+    """One crash point under a file system."""
+
+    cut: str
+    """As record_program.cut_of() reads it."""
+    is_missing: bool
+    """Whether a member was lost with the power."""
+    problems: tuple[str, ...]
+    """What is not as promised, each with file, offset in bytes, what was found and what is allowed; empty: all is."""
+    is_fsck: bool
+    """Whether the file system's own program looked at it too."""
+    is_parity: bool
+    """Whether copies and parity were read member by member."""
+    explanation: str = ""
+    """Why what is not as promised was to be expected all the same; empty: that is not known."""
+    document: dict[str, Any] = field(repr=False, default_factory=dict)
+    """All that the machine said."""
+
+
+def file_point(document: dict[str, Any], array: FilesArray) -> FilePoint:
+    """What the machine said of one cut of an array, judged."""
+    problems = []
+    if "dead" in document:
+        problems.append(f"the array cannot be started: {document['dead']}")
+    if "unmountable" in document:
+        problems.append(f"the file system cannot be mounted: {document['unmountable']}")
+    if "stuck" in document:
+        problems.append(f"the file system cannot be unmounted: {document['stuck']}")
+    for name, offset, verdict, found, allowed in document.get("bad", ()):
+        problems.append(f"{name} at byte {offset}: {verdict}, found {found}, allowed {allowed}")
+    if document.get("fsck"):
+        problems.append(f"fsck found damage: {document['fsck_said'].strip()}")
+    if rows := document.get("wrong_rows"):
+        problems.append(
+            f"{len(rows)} rows of the members do not fit each other when md is idle, the first is {rows[0]}"
+        )
+    problems += [f"the kernel said: {line}" for line in document.get("kernel", ())]
+    is_missing = document["cut"].count(":") >= 3
+    explanation = array.known_fault
+    if is_missing and not array.survives_missing:
+        explanation = _WRITE_HOLE
+    if array.is_arbitrary and document.get("lost_under_way"):
+        explanation = _ARBITRARY
+    looks = ("fsck" in document, "wrong_rows" in document)
+    return FilePoint(document["cut"], is_missing, tuple(problems), *looks, explanation if problems else "", document)
+
+
+@dataclass
+class PointsTotal:
+    """What many points came to."""
+
+    points: int = 0
+    missing: int = 0
+    fscked: int = 0
+    compared: int = 0
+    explained: list[FilePoint] = field(default_factory=list)
+    """Not as promised, and it is known why."""
+    problems: list[FilePoint] = field(default_factory=list)
+    """Not as promised, and nobody knows why."""
+    verdicts: Counter[str] = field(default_factory=Counter)
+    """Of blocks of files."""
+    more: dict[str, list[int]] = field(default_factory=dict)
+    """What is more than promised -> how often it was kept, and how often not."""
+
+    def add(self, points: Iterable[FilePoint]) -> PointsTotal:
+        """Count them too."""
+        for point in points:
+            self.points += 1
+            self.missing += point.is_missing
+            self.fscked += point.is_fsck
+            self.compared += point.is_parity
+            if point.problems:
+                (self.explained if point.explanation else self.problems).append(point)
+            self.verdicts.update(point.document.get("verdicts", {}))
+            for word, (kept, not_kept) in point.document.get("more", {}).items():
+                each = self.more.setdefault(word, [0, 0])
+                each[0] += kept
+                each[1] += not_kept
+        return self
+
 
 DRIVE_BYTES = 24 * MIB
 """Enough for the smallest XFS on two of them (RAID 1)."""

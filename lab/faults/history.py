@@ -1,24 +1,38 @@
-"""Histories as values: one tiny array and what is done to it, act by act; and the ids from which each is made again.
+"""Histories: one tiny array and what is done to it, act by act; made from a seed, and found again by an id.
 
-An id is ``c1-7`` (the first version of what is chosen, seed 7), with what the campaign was bound to in between
+An id is ``c1-7`` (the first version of the generator, seed 7), with the limits of the campaign in between
 (``c1-l5-ppl-7``: level 5 and PPL alone), and behind it what is left of a history that was shrunk:
-``c1-7-s0_2w1.4.5`` has the acts 0 and 2, and of act 2's writes those with the numbers 1, 4 and 5. So an id is all that
-a replay needs.
+``c1-7-s0_2w1.4.5`` has the acts 0 and 2, and of act 2's writes those with the numbers 1, 4 and 5. An id is all that a
+replay needs.
+
+The generator chooses acts that make sense, by a model of the array that knows the arithmetic of the level. The model is
+optimistic: it takes a rebuild for done after the next rest. What md really did is judged afterwards (judge.py), so a
+wrong detail of the model makes no history wrong, only less varied. Damage is bounded, as in ztest of ZFS (damage that
+nobody could repair would excuse everything): no fault while an earlier one could still be hidden, at most one
+corruption between scrubs, no more members gone than the level survives, unless that is what is tried.
+
+Steps of the player on the machine (guest/campaign.py) follow from the history alone, so that a part of it can be played
+like the whole. Where md decides differently than the model expected, mdadm refuses, and the judge sees that.
 """
 
 from __future__ import annotations
 
+import random
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
+from typing import Any
 
 import msgspec
 
 from lab.arrays.level_names import level_with_layout
 from lab.arrays.levels import Level
 from lab.errors import SpecError
-from lab.faults.block_map import BlockMap
-from lab.units import KIB
+from lab.faults.arrays import BLOCK_BYTES, MD, NODE, BlockMap, array_spec
+from lab.faults.guest.record import ALL, EVERYTHING, FLUSHED, PREFIX, SUBSET, TORN_WRITE
+from lab.units import KIB, MIB
 
 NOTHING = "none"
 """In an id: no act is left, what the array begins with is enough."""
@@ -283,3 +297,676 @@ def _is_part(part: tuple[Write, ...], whole: tuple[Write, ...]) -> bool:
     except ValueError:
         return False
     return True
+
+
+@dataclass
+class CampaignArrayModel:
+    """What is believed of the array while a history is made."""
+
+    shape: ArrayShape
+    slots: list[int | None]
+    in_sync: set[int]
+    spares: set[int] = field(default_factory=set)
+    faulty: set[int] = field(default_factory=set)
+    stale: set[int] = field(default_factory=set)
+    """Once members, no longer in the array."""
+    blank: set[int] = field(default_factory=set)
+    pulled: set[int] = field(default_factory=set)
+    slow: set[int] = field(default_factory=set)
+    is_dead: bool = False
+    is_broken: bool = False
+    """md was asked to fail a member that it cannot do without: it refuses writes until it is started again (MD_BROKEN).
+    """
+    is_reshaping: bool = False
+    is_hasty: bool = False
+    """A power cut is not yet settled."""
+    grown: int = 0
+    size_kib: int = 0
+    cuts: int = 0
+    may_have_bad_blocks: bool = False
+
+    @property
+    def level(self) -> Level:
+        return self.shape.raid
+
+    @property
+    def members(self) -> int:
+        return len(self.slots)
+
+    @cached_property
+    def map(self) -> BlockMap:
+        """Of the blocks that were there from the beginning."""
+        return self.shape.block_map()
+
+    def missing(self) -> set[int]:
+        """Slots of which nothing can be read."""
+        return {slot for slot, drive in enumerate(self.slots) if drive not in self.in_sync - self.pulled}
+
+    def survives(self, *drives: int) -> bool:
+        """Whether the data would be there without these drives as well."""
+        gone = self.missing() | {slot for slot, drive in enumerate(self.slots) if drive in drives}
+        return self.level.survives(frozenset(gone), self.members)
+
+    @property
+    def is_whole(self) -> bool:
+        """All members in sync, and nothing odd about any."""
+        return not (
+            self.missing() or self.pulled or self.faulty or self.is_reshaping or self.is_hasty or self.is_broken
+        )
+
+    def take_spares(self) -> None:
+        """Md puts spares into the vacant slots."""
+        for slot, drive in enumerate(self.slots):
+            ready = sorted(self.spares - self.pulled)
+            if drive is None and ready:
+                self.slots[slot] = ready[0]
+                self.spares.discard(ready[0])
+
+    def leave(self, drive: int) -> None:
+        """It is no member any more."""
+        self.slots = [None if each == drive else each for each in self.slots]
+        for group in (self.in_sync, self.spares, self.faulty):
+            group.discard(drive)
+
+    def rest(self) -> None:
+        """Md has done what it had to do."""
+        self.take_spares()
+        self.in_sync |= {drive for drive in self.slots if drive is not None and drive not in self.pulled}
+        self.is_reshaping = self.is_hasty = False
+
+
+def new_model(shape: ArrayShape) -> CampaignArrayModel:
+    """Of an array that was just created, with all other drives blank."""
+    drives = list(range(shape.members))
+    others = set(range(shape.members, DRIVES))
+    if shape.policy.has_journal:
+        others.discard(JOURNAL_DRIVE)
+    return CampaignArrayModel(shape, list(drives), set(drives), blank=others)
+
+
+MEMBERS = {"1": (2, 3), "4": (3, 4), "5": (3, 4, 5), "6": (4, 5, 6), "10": (2, 3, 4, 5)}
+FEWEST_ACTS, MOST_ACTS = 4, 12
+MOST_CUTS = 2
+CHANCES = 1 << 16
+"""Of what one power cut leaves."""
+CUT_KINDS = (ALL, FLUSHED, EVERYTHING, PREFIX, SUBSET, SUBSET, TORN_WRITE)
+DEAD_CHANCE = 0.15
+"""How often a failure that the level does not survive is chosen where it could be."""
+
+
+def generated(seed: int, bounds: Bounds | None = None) -> FaultHistory:
+    """The history of a seed."""
+    bounds = bounds or Bounds()
+    chance = random.Random(f"history:{seed}:{bounds.words()}")
+    shape = _shape(chance, bounds)
+    return FaultHistory(seed, shape, tuple(_acts(chance, shape)))
+
+
+def _shape(chance: random.Random, bounds: Bounds) -> ArrayShape:
+    fitting = [level for level in LEVELS if not bounds.policy or HistoryPolicy(bounds.policy).fits(level)]
+    level = bounds.level or chance.choice(fitting)
+    policies = [policy for policy in HistoryPolicy if policy.fits(level)]
+    policy = HistoryPolicy(bounds.policy) if bounds.policy else chance.choice(policies)
+    members = chance.choice(MEMBERS[level])
+    return ArrayShape(
+        level=level,
+        members=members,
+        policy=policy,
+        layout=chance.choice(LAYOUTS if members > 2 else ("n2",)) if level == "10" else "",
+        chunk_kib=chance.choice((16, 16, 32, 64)),
+        depth=chance.choice((1, 4, 4, 8, 16)),
+        has_junk=chance.random() < 0.2 and not policy.has_journal and policy is not HistoryPolicy.PPL,
+        sync_kib=chance.choice((0, 200, 400)),
+    )
+
+
+def _acts(chance: random.Random, shape: ArrayShape) -> list[Act]:
+    model = new_model(shape)
+    chooser = Chooser(chance, model)
+    acts: list[Act] = [chooser.load()]
+    wanted = chance.randint(FEWEST_ACTS, MOST_ACTS)
+    while len(acts) < wanted:
+        acts.append(chooser.next())
+    if model.is_dead:
+        acts += [chooser.check(), chooser.force()]
+    return acts
+
+
+class Chooser:
+    """Chooses acts, and tells the model of each."""
+
+    def __init__(self, chance: random.Random, model: CampaignArrayModel) -> None:
+        self.chance, self.model = chance, model
+
+    def next(self) -> Act:
+        """One of those that can be, some more often than others."""
+        if self.model.is_dead:
+            return self.chance.choice((self.check, self.load, self.force))()
+        if self.model.is_broken:
+            return self.restart()
+        kinds = [(weight, make) for weight, make, is_possible in self._choices() if is_possible]
+        return self.chance.choices([make for _, make in kinds], [weight for weight, _ in kinds])[0]()
+
+    def _choices(self) -> list[tuple[int, Callable[[], Act], bool]]:
+        m = self.model
+        is_calm = not m.is_reshaping and not m.is_hasty
+        ready = m.in_sync - m.pulled
+        has_log = m.shape.policy.has_journal or m.shape.policy is HistoryPolicy.PPL
+        can_add = m.blank | m.stale - m.pulled
+        return [
+            (30, self.load, True),
+            (10, self.fail, is_calm and bool(self._bearable() or (ready and not m.pulled))),
+            (10, self.remove, bool(m.faulty)),
+            (10, self.add, bool(can_add) and (None in m.slots or len(m.spares) < 1) and not m.is_reshaping),
+            (12, self.readd, bool(m.stale - m.pulled) and None in m.slots and is_calm),
+            (4, self.replace, m.is_whole and bool(m.spares)),
+            (4, self.grow, m.is_whole and bool(m.blank) and not m.grown and not has_log and self._can_grow()),
+            (3, self.enlarge, m.is_whole and not m.size_kib and not has_log and not m.grown),
+            (5, self.scrub, m.is_whole),
+            (5, self.corrupt, m.is_whole and not m.may_have_bad_blocks),
+            (3, self.slow, True),
+            (6, self.pull, is_calm and bool(self._bearable())),
+            (12, self.plug, bool(m.pulled)),
+            (14, self.cut, m.cuts < MOST_CUTS and not m.is_hasty and not m.pulled),
+            (8, self.restart, not m.pulled),
+            (6, self.pause, True),
+            (10, self.idle, True),
+        ]
+
+    def _can_grow(self) -> bool:
+        shape = self.model.shape
+        return shape.level in ("1", "4", "5", "6") or (shape.layout == "n2" and shape.members > 2)
+
+    def load(self) -> Act:
+        """Writes: anywhere, in a small place again and again, or at the end."""
+        blocks = self.model.map.blocks
+        first, count = 0, self.writable
+        place = self.chance.random()
+        if place < 0.4:
+            count = min(48, count)
+            first = self.chance.randrange(self.writable - count + 1)
+        elif place < 0.55 and not self.model.shape.has_junk:
+            first, count = blocks - blocks // 8, blocks // 8
+        writes = [self._write(first, count) for _ in range(self.chance.choice((2, 4, 8, 16, 24)))]
+        return Act(ActKind.LOAD, writes=tuple(writes))
+
+    @property
+    def writable(self) -> int:
+        """Blocks that the oracle writes: where a first sync is under way, the last quarter is left as it was."""
+        blocks = self.model.map.blocks
+        return blocks * 3 // 4 if self.model.shape.has_junk else blocks
+
+    def _write(self, first: int, count: int) -> Write:
+        if self.chance.random() < 0.12:
+            return (0, 0, 0)
+        stripe = self.model.map.stripe_blocks
+        if stripe and count >= 2 * stripe and self.chance.random() < 0.1:
+            start = -(-first // stripe)
+            return (self.chance.randrange(start, (first + count) // stripe) * stripe, stripe, 0)
+        length = self.chance.choice((1, 1, 1, 2, 3, 8))
+        length = min(length, count)
+        is_through = int(self.chance.random() < 0.08)
+        return (first + self.chance.randrange(count - length + 1), length, is_through)
+
+    def _bearable(self) -> list[int]:
+        """Members that the level can do without."""
+        m = self.model
+        return [drive for drive in sorted(m.in_sync - m.pulled) if m.survives(drive)]
+
+    def fail(self) -> Act:
+        """A member that the level can do without; now and then one that it cannot."""
+        m = self.model
+        drives = sorted(m.in_sync - m.pulled)
+        bearable = self._bearable()
+        unbearable = [drive for drive in drives if not m.survives(drive)]
+        if unbearable and not m.pulled and (not bearable or self.chance.random() < DEAD_CHANCE):
+            drive = self.chance.choice(unbearable)
+            if m.map.has_parity:
+                m.is_dead = True
+                m.leave(drive)
+                m.faulty.add(drive)
+            else:
+                m.is_broken = True
+            return Act(ActKind.FAIL, drive)
+        drive = self.chance.choice(bearable)
+        m.leave(drive)
+        m.faulty.add(drive)
+        m.take_spares()
+        return Act(ActKind.FAIL, drive)
+
+    def remove(self) -> Act:
+        drive = self.chance.choice(sorted(self.model.faulty))
+        self.model.faulty.discard(drive)
+        self.model.stale.add(drive)
+        return Act(ActKind.REMOVE, drive)
+
+    def add(self) -> Act:
+        m = self.model
+        drive = self.chance.choice(sorted((m.blank | m.stale) - m.pulled))
+        m.blank.discard(drive)
+        m.stale.discard(drive)
+        m.spares.add(drive)
+        m.take_spares()
+        return Act(ActKind.ADD, drive)
+
+    def readd(self) -> Act:
+        m = self.model
+        drive = self.chance.choice(sorted(m.stale - m.pulled))
+        if m.shape.policy is HistoryPolicy.BITMAP:
+            m.stale.discard(drive)
+            m.spares.add(drive)
+            m.take_spares()
+        return Act(ActKind.READD, drive)
+
+    def replace(self) -> Act:
+        m = self.model
+        drive = self.chance.choice(sorted(m.in_sync))
+        spare = min(m.spares)
+        m.slots = [spare if each == drive else each for each in m.slots]
+        m.spares.discard(spare)
+        m.in_sync.discard(drive)
+        m.in_sync.add(spare)
+        m.faulty.add(drive)
+        return Act(ActKind.REPLACE, drive)
+
+    def grow(self) -> Act:
+        m = self.model
+        drive = min(m.blank)
+        m.blank.discard(drive)
+        m.slots.append(drive)
+        m.grown, m.is_reshaping = 1, True
+        return Act(ActKind.GROW, drive)
+
+    def enlarge(self) -> Act:
+        self.model.size_kib = self.model.shape.size_kib + self.chance.choice((256, 512))
+        return Act(ActKind.ENLARGE, number=self.model.size_kib)
+
+    def scrub(self) -> Act:
+        return Act(ActKind.SCRUB, word=self.chance.choice(("check", "check", "repair")))
+
+    def corrupt(self) -> Act:
+        """A few bytes within one page of one member: no other member of that strip is touched."""
+        drive = self.chance.choice(sorted(self.model.in_sync))
+        page = self.chance.randrange(self.model.shape.size_kib // 4)
+        length = self.chance.choice((1, 16, 512))
+        return Act(
+            ActKind.CORRUPT, drive, number=length, at=page * BLOCK_BYTES + self.chance.randrange(BLOCK_BYTES - length)
+        )
+
+    def slow(self) -> Act:
+        m = self.model
+        drive = self.chance.choice(sorted({drive for drive in m.slots if drive is not None} | m.slow))
+        milliseconds = 0 if drive in m.slow else self.chance.choice((2, 20, 100))
+        m.slow ^= {drive}
+        return Act(ActKind.SLOW, drive, number=milliseconds)
+
+    def pull(self) -> Act:
+        """Md notices with the next request, or never: what it had under way on it fails."""
+        m = self.model
+        drive = self.chance.choice(self._bearable())
+        m.pulled.add(drive)
+        m.may_have_bad_blocks = True
+        return Act(ActKind.PULL, drive)
+
+    def plug(self) -> Act:
+        m = self.model
+        drive = self.chance.choice(sorted(m.pulled))
+        m.pulled.discard(drive)
+        if drive in m.in_sync:
+            m.leave(drive)
+            m.faulty.add(drive)
+        return Act(ActKind.PLUG, drive)
+
+    def cut(self) -> Act:
+        m = self.model
+        m.cuts += 1
+        kind = self.chance.choice(CUT_KINDS)
+        ready = [drive for drive in sorted(m.in_sync) if m.survives(drive)]
+        is_degraded = bool(m.missing())
+        lost = -1
+        if ready and not m.is_reshaping and self.chance.random() < 0.3:
+            lost = self.chance.choice(ready)
+            m.leave(lost)
+            m.stale.add(lost)
+        is_hasty = lost < 0 and not is_degraded and self.chance.random() < 0.3
+        self._after_start()
+        m.is_hasty = is_hasty
+        if not is_hasty:
+            m.rest()
+        return Act(ActKind.CUT, lost, word=kind, number=self.chance.randrange(CHANCES), is_hasty=is_hasty)
+
+    def restart(self) -> Act:
+        self._after_start()
+        self.model.is_broken = False
+        return Act(ActKind.RESTART)
+
+    def _after_start(self) -> None:
+        """Failed members are left out of an array that is assembled."""
+        self.model.stale |= self.model.faulty
+        self.model.faulty.clear()
+
+    def force(self) -> Act:
+        m = self.model
+        m.is_dead = False
+        m.pulled.clear()
+        # Of the members that failed the last one comes back, the others are too old: as many as parity makes up for.
+        m.in_sync |= {drive for drive in m.slots if drive is not None}
+        for slot, drive in enumerate(m.slots):
+            if drive is None and len(m.missing()) > m.level.parity_members and m.faulty:
+                m.slots[slot] = min(m.faulty)
+                m.in_sync.add(min(m.faulty))
+                m.faulty.discard(min(m.faulty))
+        self._after_start()
+        m.rest()
+        return Act(ActKind.FORCE)
+
+    def pause(self) -> Act:
+        return Act(ActKind.PAUSE, number=self.chance.choice((1, 10, 100, 300, 700, 1500)))
+
+    def idle(self) -> Act:
+        self.model.rest()
+        return Act(ActKind.IDLE)
+
+    def check(self) -> Act:
+        return Act(ActKind.CHECK)
+
+
+JUNK_BYTES = 5 * MIB
+"""Of each drive: as far as members reach."""
+COMMAND_SECONDS = 60.0
+IDLE_SECONDS = 4000.0
+"""On the machine's clock: a rebuild on the slowest drive at the lowest speed takes some hundred."""
+
+
+class Purpose(StrEnum):
+    """Why a step is there: what the judge makes of what it tells."""
+
+    CREATE = "create"
+    TOOL = "tool"
+    """What mdadm, or md, says to an act; it may say no."""
+    START = "start"
+    """The array is assembled."""
+    CUT = "cut"
+    LOOK = "look"
+    """All is read."""
+    SETTLE = "settle"
+    """The same once md is done with a power cut: what is there now, stays."""
+    REST = "rest"
+    """md has nothing more to do."""
+    PARITY = "parity"
+    FILL = "fill"
+    SCRUBBED = "scrubbed"
+    """md has ended a check or a repair, and tells its count."""
+    SPOILED = "spoiled"
+    """Bytes of a member were turned over."""
+    UNSURE = "unsure"
+    HALT = "halt"
+    SEEN = "seen"
+    """What md says of its members."""
+    TROUBLE = "trouble"
+    PART = "part"
+    """A part of something, of which nothing is expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """``act`` is its number in the history; -1: before all of them, and their count: after."""
+
+    step: list[Any]
+    act: int
+    purpose: Purpose
+
+
+def node(drive: int) -> str:
+    """The device of a drive."""
+    return f"/dev/drive{drive}"
+
+
+def creation(shape: ArrayShape) -> list[str]:
+    """The command line of mdadm."""
+    spec = array_spec(
+        f"raid{shape.level}",
+        [node(drive) for drive in range(shape.members)],
+        shape.policy.value,
+        size_bytes=shape.size_kib * KIB,
+        chunk_bytes=shape.chunk_kib * KIB,
+        layout=shape.layout or None,
+        journal_device=node(JOURNAL_DRIVE) if shape.policy.has_journal else None,
+        assume_clean=not shape.has_junk,
+        forces_resync=shape.has_junk,
+    )
+    return list(spec.create_argv)
+
+
+class Stepwise:
+    """Makes the steps of one history."""
+
+    def __init__(self, history: FaultHistory, *, has_evidence: bool = False) -> None:
+        self.history, self.shape, self.has_evidence = history, history.shape, has_evidence
+        self.act = -1
+        self.map = self.shape.block_map()
+        self.writable = self.map.blocks * 3 // 4 if self.shape.has_junk else self.map.blocks
+
+    def steps(self) -> Iterator[PlannedStep]:
+        """All of them."""
+        yield from self.prelude()
+        for number, act in enumerate(self.history.acts):
+            self.act = number
+            yield from getattr(self, "on_" + act.kind.name.lower())(act)
+        self.act = len(self.history.acts)
+        yield from self.epilogue()
+
+    def make(self, purpose: Purpose, *step: Any) -> PlannedStep:
+        return PlannedStep(list(step), self.act, purpose)
+
+    def tool(self, *words: object) -> PlannedStep:
+        return self.make(Purpose.TOOL, "run", ["mdadm", *map(str, words)], COMMAND_SECONDS)
+
+    def part(self, *step: Any) -> PlannedStep:
+        return self.make(Purpose.PART, *step)
+
+    def prelude(self) -> Iterator[PlannedStep]:
+        """Blank drives or noise, the array, a generation of every block; all of it recorded."""
+        drives = list(range(DRIVES))
+        junk = f"junk:{self.history.seed}" if self.shape.has_junk else ""
+        yield self.part("begin", drives, JUNK_BYTES, junk)
+        if self.shape.policy.has_journal:
+            # With a journal that takes discards md may never end a stop (docs/findings.md, journal-stop).
+            yield self.part("write", f"/sys/block/drive{JOURNAL_DRIVE}/queue/discard_max_bytes", "0")
+        yield self.part("record", drives)
+        yield self.make(Purpose.CREATE, "run", creation(self.shape), COMMAND_SECONDS)
+        yield from self.started()
+        yield from self.opened()
+        yield self.make(Purpose.FILL, "fill")
+
+    def started(self) -> Iterator[PlannedStep]:
+        """What is set anew at each start."""
+        if self.shape.sync_kib:
+            yield self.part("write", f"{MD}/sync_speed_min", str(self.shape.sync_kib))
+            yield self.part("write", f"{MD}/sync_speed_max", str(self.shape.sync_kib))
+        if self.shape.policy is HistoryPolicy.WRITE_BACK:
+            yield self.part("write", f"{MD}/journal_mode", "write-back")
+
+    def opened(self) -> Iterator[PlannedStep]:
+        yield self.part("open", NODE, {"first": 0, "count": self.writable, "depth": self.shape.depth})
+
+    def look(self) -> PlannedStep:
+        return self.make(Purpose.LOOK, "check")
+
+    def assembled(self, *, is_forced: bool = False) -> Iterator[PlannedStep]:
+        """From all drives with a superblock; what has to be done then, is begun."""
+        yield self.make(Purpose.START, "assemble", list(range(DRIVES)), is_forced)
+        yield from self.started()
+        # Started arrays stay as they are until somebody writes (md_mod.start_ro).
+        yield self.part("write", f"{MD}/array_state", "active")
+        yield self.look()
+
+    def rested(self) -> Iterator[PlannedStep]:
+        yield self.make(Purpose.REST, "idle", IDLE_SECONDS)
+
+    def compared(self) -> Iterator[PlannedStep]:
+        """Parity and copies, read from the members, once nothing is under way."""
+        yield self.part("drain")
+        if self.shape.policy is HistoryPolicy.WRITE_BACK:
+            # What only the journal holds is written out when the mode changes (r5c_journal_mode_set() in
+            # raid5-cache.c).
+            yield self.part("write", f"{MD}/journal_mode", "write-through")
+        yield self.make(Purpose.PARITY, "parity")
+        if self.shape.policy is HistoryPolicy.WRITE_BACK:
+            yield self.part("write", f"{MD}/journal_mode", "write-back")
+
+    def on_load(self, act: Act) -> Iterator[PlannedStep]:
+        yield self.part("load", [list(write) for write in act.writes], self.shape.depth)
+
+    def on_fail(self, act: Act) -> Iterator[PlannedStep]:
+        yield self.make(Purpose.TOOL, "manage", "fail", node(act.drive))
+        yield self.look()
+
+    def on_remove(self, act: Act) -> Iterator[PlannedStep]:
+        yield self.make(Purpose.TOOL, "manage", "remove", node(act.drive))
+
+    def on_add(self, act: Act) -> Iterator[PlannedStep]:
+        yield self.tool(NODE, "--add", node(act.drive))
+        yield self.make(Purpose.SEEN, "state")
+
+    def on_readd(self, act: Act) -> Iterator[PlannedStep]:
+        yield self.tool(NODE, "--re-add", node(act.drive))
+        yield self.make(Purpose.SEEN, "state")
+
+    def on_replace(self, act: Act) -> Iterator[PlannedStep]:
+        yield self.tool(NODE, "--replace", node(act.drive))
+        yield self.make(Purpose.SEEN, "state")
+
+    def on_grow(self, act: Act) -> Iterator[PlannedStep]:
+        yield self.tool(NODE, "--add", node(act.drive))
+        yield self.tool("--grow", NODE, f"--raid-devices={self.shape.members + 1}")
+        yield self.look()
+
+    def on_enlarge(self, act: Act) -> Iterator[PlannedStep]:
+        yield self.tool("--grow", NODE, f"--size={act.number}")
+        yield self.look()
+
+    def on_scrub(self, act: Act) -> Iterator[PlannedStep]:
+        yield self.make(Purpose.TOOL, "write", f"{MD}/sync_action", act.word)
+        yield self.make(Purpose.SCRUBBED, "idle", IDLE_SECONDS)
+
+    def on_corrupt(self, act: Act) -> Iterator[PlannedStep]:
+        """The array is stopped first: what md still has in its stripe cache a check would not read."""
+        yield self.part("drain")
+        yield from self.rested()
+        yield self.make(Purpose.SPOILED, "spoil", node(act.drive), act.at, act.number)
+        yield from self.assembled()
+        yield self.make(Purpose.TOOL, "write", f"{MD}/sync_action", "check")
+        yield self.make(Purpose.SCRUBBED, "idle", IDLE_SECONDS)
+        yield self.make(Purpose.TOOL, "write", f"{MD}/sync_action", "repair")
+        yield self.part("idle", IDLE_SECONDS)
+        yield from self.opened()
+        yield self.make(Purpose.FILL, "rewrite", self._lost_with(act))
+        yield from self.compared()
+        yield self.look()
+
+    def _lost_with(self, act: Act) -> list[int]:
+        """The blocks that the damage can have spoiled."""
+        blocks = self.map.blocks_in({act.at // BLOCK_BYTES}, set(range(self.map.members)))
+        return [block for block in sorted(blocks) if block < self.writable]
+
+    def on_slow(self, act: Act) -> Iterator[PlannedStep]:
+        yield self.part("line", f"pace {act.drive} {act.number * 1_000_000}")
+
+    def on_pull(self, act: Act) -> Iterator[PlannedStep]:
+        yield self.part("line", f"pull {act.drive}")
+        yield self.look()
+
+    def on_plug(self, act: Act) -> Iterator[PlannedStep]:
+        yield self.part("line", f"plug {act.drive}")
+
+    def on_cut(self, act: Act) -> Iterator[PlannedStep]:
+        drives = list(range(DRIVES))
+        yield self.make(Purpose.CUT, "cut", drives, act.word, str(act.number))
+        yield self.part("record", drives)
+        if act.drive >= 0:
+            yield self.part("line", f"pull {act.drive}")
+        yield from self.assembled(is_forced=True)
+        if not act.is_hasty:
+            yield from self.rested()
+            yield self.make(Purpose.SETTLE, "settle")
+        yield from self.opened()
+        if not act.is_hasty:
+            yield self.make(Purpose.FILL, "heal")
+            yield from self.compared()
+            yield self.look()
+        if act.drive >= 0:
+            yield self.part("line", f"plug {act.drive}")
+
+    def on_restart(self, act: Act) -> Iterator[PlannedStep]:
+        yield self.make(Purpose.HALT, "halt")
+        yield from self.assembled(is_forced=True)
+        yield from self.opened()
+
+    def on_force(self, act: Act) -> Iterator[PlannedStep]:
+        yield self.part("drain")
+        yield self.make(Purpose.UNSURE, "unsure")
+        yield self.part("all_right", list(range(DRIVES)))
+        yield self.make(Purpose.HALT, "halt")
+        yield from self.assembled(is_forced=True)
+        yield from self.opened()
+        yield self.make(Purpose.FILL, "fill")
+        yield from self.rested()
+        yield self.look()
+
+    def on_pause(self, act: Act) -> Iterator[PlannedStep]:
+        yield self.part("pause", act.number / 1000)
+
+    def on_idle(self, act: Act) -> Iterator[PlannedStep]:
+        yield from self.rested()
+        yield self.make(Purpose.SETTLE, "settle")
+        yield from self.compared()
+        yield self.look()
+
+    def on_check(self, act: Act) -> Iterator[PlannedStep]:
+        yield self.look()
+
+    def epilogue(self) -> Iterator[PlannedStep]:
+        """All drives answer again; md comes to rest; parity, and all that can be read."""
+        yield self.part("all_right", list(range(DRIVES)))
+        yield from self.rested()
+        yield self.make(Purpose.SETTLE, "settle")
+        yield from self.compared()
+        yield self.look()
+        if self.has_evidence:
+            for words in (["cat", "/proc/mdstat"], ["mdadm", "--detail", NODE]):
+                yield self.part("run", words, COMMAND_SECONDS)
+        yield self.make(Purpose.TROUBLE, "trouble")
+        yield self.make(Purpose.HALT, "halt")
+
+
+def planned(history: FaultHistory, *, has_evidence: bool = False) -> list[PlannedStep]:
+    """The steps of a history; with evidence md is asked at the end for all that it can tell."""
+    return list(Stepwise(history, has_evidence=has_evidence).steps())
+
+
+def geometries(history: FaultHistory) -> list[dict[str, Any]]:
+    """Where parity and copies lie: as created, with a member more, and with larger members."""
+    shape, sizes = history.shape, [act.number for act in history.acts if act.kind is ActKind.ENLARGE]
+    chunk = (shape.chunk_kib if shape.raid.has_chunk else 4) * KIB
+    forms = [
+        (shape.members, shape.size_kib),
+        (shape.members + 1, shape.size_kib),
+        (shape.members, max(sizes, default=0)),
+    ]
+    return [
+        {**BlockMap(shape.raid, members, size * KIB, chunk).geometry(), "members": members, "size_kib": size}
+        for members, size in dict.fromkeys(forms)
+        if size
+    ]
+
+
+def job_of(history: FaultHistory, steps: list[PlannedStep], **more: Any) -> dict[str, Any]:
+    """What the program on the machine is given."""
+    found = geometries(history) if any(step.purpose is Purpose.PARITY for step in steps) else []
+    return {
+        "seed": str(history.seed),
+        "steps": [each.step for each in steps],
+        "geometries": found,
+        **more,
+    }

@@ -1,28 +1,134 @@
-"""Plays histories on a machine and has them judged; and opens machines for that, each as the one before."""
+"""Plays histories on a machine, each judged step by step, on a kernel with or without planted bugs of md.
+
+Planted bugs are defects that campaigns must find, in a kernel of their own, each switched on while it runs
+(planted.toml; the defects: provision/kernel/planted). With none switched on, that kernel does what the one with virtual
+time does.
+"""
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
 
-from lab.errors import LabError, MachineLost
-from lab.faults.history import DRIVES, FaultHistory
-from lab.faults.history_steps import PlannedStep, job_of, planned
+import msgspec
+
+from lab.errors import LabError, MachineLost, ToolMissing
+from lab.faults.history import DRIVES, FaultHistory, PlannedStep, job_of, planned
 from lab.faults.judge import HistoryDifference, HistoryJudge
-from lab.faults.place import FaultPlace, open_place
-from lab.faults.planted import PLANTED_SWITCH, find_planted_bug, on_planted_kernel
-from lab.faults.program import CAMPAIGN, run_program
+from lab.faults.place import CAMPAIGN, FaultPlace, SilenceWatchdog, open_place, run_program
+from lab.gates.numbers import FormatVersion
 from lab.machine import Host, Target
 from lab.machine.guest_program import Change, unchanged
+from lab.machine.kernel_image import built_part, find_kernel
+from lab.plans import Step, write_file_step
+from lab.tomlfile import read_toml, unknown_word
+
+PLANTED_FLAVOUR = "planted"
+PLANTED_SWITCH = "/sys/module/md_mod/parameters/planted"
+_FILE = Path(__file__).with_name("planted.toml")
+
+
+class PlantedEffect(StrEnum):
+    """How the oracle sees one of them: its verdicts on blocks, and the look at parity and copies on the members."""
+
+    CORRUPT = "silently corrupt"
+    LOST = "lost after acknowledgement"
+    DIFFERENT = "parity or copies differ"
+
+
+class PlantedNeed(StrEnum):
+    """What a history must have, besides writes, to show one."""
+
+    CRASH = "power cut"
+    CACHE = "write cache that loses what it holds"
+    DEGRADED = "a member less"
+    DOUBLY_DEGRADED = "two members less"
+    RE_ADD = "re-add of a member"
+    SPARE = "another disk in place of a member"
+    RESTART = "restart of the array"
+    RESHAPE = "reshape"
+    ABSENCE = "a drive that is gone for an instant"
+
+
+class PlantedBug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One of them. ``levels``, ``policies`` and ``moments`` are words of promises.toml."""
+
+    number: Annotated[int, msgspec.Meta(ge=1, le=99)]
+    """What the switch takes."""
+    name: str
+    title: str
+    broken: str
+    """What md does instead of what it should."""
+    where: str
+    """File of drivers/md and function."""
+    promise: str
+    source: str
+    """Where that is promised."""
+    levels: tuple[str, ...]
+    policies: tuple[str, ...]
+    moments: tuple[str, ...]
+    needs: tuple[PlantedNeed, ...] = ()
+    history: tuple[str, ...]
+    """The shortest that shows it; the bug is on from the first step on, behind creating and filling the array."""
+    effects: tuple[PlantedEffect, ...]
+
+    @property
+    def patch(self) -> str:
+        """The name of its file in provision/kernel/planted."""
+        return f"{self.number:02d}-{self.name}.patch"
+
+
+class _PlantedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    format_version: FormatVersion
+    bug: tuple[PlantedBug, ...]
+
+
+@cache
+def planted_bugs() -> tuple[PlantedBug, ...]:
+    """All of them, by their numbers."""
+    return tuple(sorted(read_toml(_FILE, _PlantedFile).bug, key=lambda bug: bug.number))
+
+
+def find_planted_bug(word: str) -> PlantedBug:
+    """One by its name or number. Raises SpecError with the nearest name."""
+    for bug in planted_bugs():
+        if word in (bug.name, str(bug.number)):
+            return bug
+    raise unknown_word("planted bug", word, [bug.name for bug in planted_bugs()])
+
+
+def planting(bug: PlantedBug | None) -> Step:
+    """Switch this one on, and any other off; None: all off."""
+    why = f"From now on md has planted bug {bug.number}: {bug.title}." if bug else "From now on md has no planted bug."
+    return write_file_step(PLANTED_SWITCH, str(bug.number if bug else 0), why)
+
+
+def planted_kernel(host: Host) -> Path:
+    """The kernel that has them. Raises ToolMissing with the command that builds it."""
+    path = built_part(PLANTED_FLAVOUR) / "linux"
+    try:
+        return find_kernel(host.processes, host.files, virtual_time=True, chosen=str(path)).path
+    except ToolMissing as error:
+        reason = "the embedded kernel with planted bugs is not built, or not wholly"
+        raise ToolMissing(reason, hint=f"remove {path.parent} if it is there, then: make planted-kernel") from error
+
+
+def on_planted_kernel(target: Target, host: Host) -> Target:
+    """The same machine on the kernel that has them, in virtual time. Raises ToolMissing where it is not built."""
+    for key, value in (("time", "virtual"), ("kernel", str(planted_kernel(host)))):
+        if target.options.get(key) != value:
+            target = target.with_option(key, value)
+    return target
+
 
 MACHINE_SEED = 1
 """Of all machines of campaigns: what a history shows must not hang on what else was played."""
-SILENT_SECONDS = 180.0
-"""On this computer's clock: a machine that tells nothing for so long will never end what it is at."""
 LOST, STOOD_STILL = "machine lost", "stood still"
 
 
@@ -64,34 +170,6 @@ class HistoryOutcome:
         return frozenset(each.kind for each in self.differences)
 
 
-class SilenceWatch:
-    """Closes a machine that has told nothing for too long.
-
-    In virtual time a guest that computes without end is not stopped by any clock.
-    """
-
-    def __init__(self, place: FaultPlace, seconds: float = SILENT_SECONDS) -> None:
-        self._place, self._seconds = place, seconds
-        self._timer: threading.Timer | None = None
-        self.has_ended_it = False
-
-    def hear(self) -> None:
-        """There was a word."""
-        self.close()
-        self._timer = threading.Timer(self._seconds, self._end)
-        self._timer.daemon = True
-        self._timer.start()
-
-    def _end(self) -> None:
-        self.has_ended_it = True
-        self._place.lab.machine.close()
-
-    def close(self) -> None:
-        """No word is awaited any more."""
-        if self._timer:
-            self._timer.cancel()
-
-
 def play(
     place: FaultPlace,
     histories: Sequence[FaultHistory],
@@ -108,35 +186,32 @@ def play(
     """
     plans = [planned(history, has_evidence=has_evidence) for history in histories]
     jobs = [job_of(history, plan, **more) for history, plan in zip(histories, plans, strict=True)]
-    watch = SilenceWatch(place)
     number, judge, documents = 0, HistoryJudge(histories[0]), list[tuple[PlannedStep, dict[str, Any]]]()
-    try:
-        watch.hear()
-        for seen in run_program(place.lab.machine, CAMPAIGN, {"histories": jobs}, change=change):
-            watch.hear()
-            if is_stopped():
-                return
-            if "end" not in seen:
-                step = plans[number][seen["step"]]
-                documents.append((step, seen))
-                judge.hear(step, seen)
-                continue
-            is_over = bool({each.kind for each in judge.differences} & SPOILING)
-            yield _outcome(judge, documents, is_over=is_over)
-            if is_over:
-                return
-            number, documents = number + 1, []
-            if number < len(histories):
-                judge = HistoryJudge(histories[number])
-    except LabError as error:
-        if is_stopped() or number == len(histories):
-            raise
-        step = documents[-1][0] if documents else plans[number][0]
-        is_still = watch.has_ended_it or not isinstance(error, MachineLost)
-        judge.differ(STOOD_STILL if is_still else LOST, step, f"{error.message} after {step.step[0]}")
-        yield _outcome(judge, documents, is_over=True)
-    finally:
-        watch.close()
+    with SilenceWatchdog(place.lab.machine) as watchdog:
+        try:
+            for seen in run_program(place.lab.machine, CAMPAIGN, {"histories": jobs}, change=change):
+                watchdog.feed()
+                if is_stopped():
+                    return
+                if "end" not in seen:
+                    step = plans[number][seen["step"]]
+                    documents.append((step, seen))
+                    judge.hear(step, seen)
+                    continue
+                is_over = bool({each.kind for each in judge.differences} & SPOILING)
+                yield _outcome(judge, documents, is_over=is_over)
+                if is_over:
+                    return
+                number, documents = number + 1, []
+                if number < len(histories):
+                    judge = HistoryJudge(histories[number])
+        except LabError as error:
+            if is_stopped() or number == len(histories):
+                raise
+            step = documents[-1][0] if documents else plans[number][0]
+            is_hung = watchdog.is_silent or not isinstance(error, MachineLost)
+            judge.differ(STOOD_STILL if is_hung else LOST, step, f"{error.message} after {step.step[0]}")
+            yield _outcome(judge, documents, is_over=True)
 
 
 SPOILING = frozenset(

@@ -1,38 +1,405 @@
-"""Judges a history: what md did and what the oracle read, against the level arithmetic and md's own promises.
+"""Judges a history: what md did and what the oracle read, against the arithmetic of the level and the promises of md.
 
-What must hold is known at any moment from what was done and from what md says of its members (belief.py). Unreadable is
-right only for a block that the level cannot give back without the members that are gone; anything but an allowed
-generation only where an exception is named. md's own count of its members, a rebuild that does not come, a member that
-is left out, a scrub that counts what is not there or misses what is, a complaint of the kernel: all of these are
-differences too.
+The expected state follows from what was done and from what md says of its members. The exceptions to "every
+acknowledged write is there" are few, each bound to the very blocks that it can hit:
+
+    write hole          blocks of strips that were being written, on a member that is missing then, with the policies
+                        resync and bitmap: dirty and degraded (md(4), start_dirty_degraded)
+    PPL, written part   blocks that were being written themselves, on a member that is missing then
+                        (Documentation/driver-api/md/raid5-ppl.rst)
+    corruption          what was spoiled on purpose, until it is written again: no level of md knows which copy is
+                        right (md(4), SCRUBBING AND MISMATCHES)
+    known bugs          of md and mdadm: each explains what it alone can explain, under the very condition under which
+                        it is expected, and is counted by name (docs/findings.md)
+
+Unreadable is right only for a block that the level cannot give back without the members that are gone. The count of
+members in sysfs, a rebuild that does not start, a member that is left out, a scrub that counts what is not there or
+misses what is, and a complaint of the kernel are differences too.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from lab.arrays.levels import LevelName
-from lab.faults.belief import CORRUPTION, ArrayBelief, Standing
-from lab.faults.block_map import BLOCK_BYTES
+from lab.faults.arrays import BLOCK_BYTES, BlockMap
 from lab.faults.guest.arrays import JOURNAL_ROLE, SPARE_ROLE
 from lab.faults.guest.ledger import LOST, UNREADABLE
-from lab.faults.history import Act, ActKind, FaultHistory, HistoryPolicy
-from lab.faults.history_steps import PlannedStep, Purpose
-from lab.faults.known import (
-    BAD_BLOCK_REBUILD,
+from lab.faults.guest.record import ALL, EVERYTHING
+from lab.faults.history import Act, ActKind, FaultHistory, HistoryPolicy, PlannedStep, Purpose
+from lab.units import SECTOR_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBug:
+    """One of them; ``name`` is what docs/findings.md and promises.toml call it."""
+
+    name: str
+    title: str
+    where: str
+
+    def __str__(self) -> str:
+        return f"known: {self.name}"
+
+
+RAID1_REBUILD = KnownBug(
+    "raid1-rebuild",
+    "RAID 1 of which one mirror was in sync when the power failed in a rebuild: the mirrors stay different",
+    "raid1_run() in drivers/md/raid1.c takes it as clean then",
+)
+BITMAP_CHUNK = KnownBug(
+    "bitmap-chunk",
+    "RAID 1 and 10 with a bitmap, a power cut while a member is rebuilt: members in sync stay different where it wrote",
+    "the rebuild comes before the resync and clears the bits that the resync would need (md_bitmap_start_sync())",
+)
+NEW_PART = KnownBug(
+    "new-part",
+    "an array with a bitmap that was made larger and stops before the new part is synced: it never is; a RAID 10 that "
+    "got a member may leave it out at once",
+    "md_bitmap_resize() in drivers/md/md-bitmap.c marks the new part in memory and not on the disks",
+)
+RESHAPE_READS = KnownBug(
+    "reshape-reads",
+    "a reshape of RAID 10 that is not going on: what it has moved is read from where it was",
+    "choose_data_offset() in drivers/md/raid10.c takes the new offset only while MD_RECOVERY_RESHAPE is set, and an "
+    "array that is started read-only (md_mod.start_ro) has it not",
+)
+PPL_FLUSH = KnownBug(
+    "ppl-flush",
+    "PPL: flushed writes are lost in a power cut",
+    "ppl_handle_flush_request() in drivers/md/raid5-ppl.c answers a flush before the members are flushed",
+)
+PPL_LEFT_OUT = KnownBug(
+    "ppl-left-out",
+    "PPL: a write that meets a stripe that is being rebuilt has no entry in the log, and leaves the write hole open",
+    "ppl_write_stripe() in drivers/md/raid5-ppl.c turns away a stripe that is STRIPE_SYNCING: it is written without",
+)
+JOURNAL_LEFT_OUT = KnownBug(
+    "journal-left-out",
+    "a journal: a write into a stripe that is being rebuilt is not logged: parity may not fit after a power cut",
+    "r5l_write_stripe() in drivers/md/raid5-cache.c turns away a stripe that is STRIPE_SYNCING: it is written without",
+)
+WRITE_BACK_FLUSH = KnownBug(
+    "write-back-flush",
+    "a write-back journal: what members have in their caches alone is lost in a power cut",
+    "R5LOG_PAYLOAD_FLUSH is logged before the members are flushed (r5c_finish_stripe_write_out())",
+)
+FORCE_NOT_CLEAN = KnownBug(
+    "force-not-clean",
+    "mdadm --assemble --force does not mark a dirty RAID 4 as clean whose parity member is missing, and md refuses it",
+    "enough() in mdadm's util.c says that it can be started as it is; start_dirty_degraded of md_mod helps",
+)
+FORCE_TAKES_STALE = KnownBug(
+    "force-takes-stale",
+    "mdadm --assemble --force takes an older member than it needs: what was written without it is lost",
+    "force_array() in mdadm's Assemble.c marks avail[] by the drive's number in its list and not by its slot",
+)
+GOOD_MEMBERS_IGNORED = KnownBug(
+    "good-members-ignored",
+    "a power cut while a spare takes the place of a failed member: mdadm leaves out all the others",
+    "the spare's superblock may be the newest, and mdadm's Assemble.c believes it though it is not rebuilt",
+)
+JOURNAL_AHEAD = KnownBug(
+    "journal-ahead",
+    "a power cut when the journal's superblock is written and the members' are not: mdadm wants to be forced",
+    "mdadm's Assemble.c takes a journal that is one event ahead of the members for a stray spare; one behind it takes",
+)
+SPARE_IN_SYNC = KnownBug(
+    "spare-in-sync",
+    "a power cut while a spare takes the place of a failed member: md takes the spare for a member in sync",
+    "super_1_validate() in drivers/md/md.c has the role from the freshest superblock, and from the spare's own that "
+    "there is nothing to be rebuilt",
+)
+REPLACED_BESIDE_REBUILD = KnownBug(
+    "replaced-beside-rebuild",
+    "a member of RAID 4, 5 or 6 is replaced while a slot is rebuilt or a resync is due: wrong data on the replacement",
+    "handle_stripe() in drivers/md/raid5.c writes out what is not up to date, and warns of it (R5_NeedReplace)",
+)
+READDED_SPARE = KnownBug(
+    "re-added-spare",
+    "a member that is added again while all slots are taken waits as a spare; later it gets only what the bitmap tells",
+    "saved_raid_disk of drivers/md/md.c is kept while the bitmap forgets what was written in the meantime",
+)
+BAD_BLOCK_REBUILD = KnownBug(
+    "bad-block-rebuild",
+    "RAID 10: a rebuild gives up where the only source has a bad block in its list",
+    "raid10_sync_request() in drivers/md/raid10.c, 'insufficient working devices for recovery'",
+)
+KNOWN_BUGS = (
+    RAID1_REBUILD,
+    BITMAP_CHUNK,
+    NEW_PART,
+    RESHAPE_READS,
+    PPL_FLUSH,
+    PPL_LEFT_OUT,
+    JOURNAL_LEFT_OUT,
+    WRITE_BACK_FLUSH,
     FORCE_NOT_CLEAN,
     FORCE_TAKES_STALE,
     GOOD_MEMBERS_IGNORED,
     JOURNAL_AHEAD,
-    JOURNAL_LEFT_OUT,
-    NEW_PART,
-    REPLACED_BESIDE_REBUILD,
-    RESHAPE_READS,
     SPARE_IN_SYNC,
-    WRITE_BACK_FLUSH,
+    REPLACED_BESIDE_REBUILD,
+    READDED_SPARE,
+    BAD_BLOCK_REBUILD,
 )
+COPY_LEVELS = (LevelName.RAID1, LevelName.RAID10)
+
+
+HOLE, WRITTEN, CORRUPTION = "write hole", "written part of a lost member", "corruption on purpose"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What md says of one drive: its slot (-1: none) and the words of its state."""
+
+    slot: int
+    words: frozenset[str]
+
+    @property
+    def is_in_sync(self) -> bool:
+        # One with bad blocks that are not recorded yet is told as faulty too, and is in sync all the same (state_show()
+        # in md.c).
+        return self.slot >= 0 and "in_sync" in self.words
+
+    @property
+    def is_waiting(self) -> bool:
+        """A spare, or one that is being rebuilt."""
+        return "spare" in self.words and "faulty" not in self.words
+
+    @property
+    def is_being_replaced(self) -> bool:
+        """It takes over from a member that is there still."""
+        return self.is_waiting and "replacement" in self.words and self.slot >= 0
+
+    def __str__(self) -> str:
+        return ",".join(sorted(self.words)) + (f" in slot {self.slot}" if self.slot >= 0 else "")
+
+
+@dataclass
+class ArrayBelief:
+    """Follows the steps of one history."""
+
+    history: FaultHistory
+    drives: dict[int, Standing] = field(default_factory=dict)
+    sure: set[int] = field(default_factory=set)
+    """Drives that were in sync when md last had nothing to do: all superblocks know it."""
+    excused: set[int] = field(default_factory=set)
+    """Drives that may be failed: something was done to them."""
+    pulled: set[int] = field(default_factory=set)
+    torn: set[int] = field(default_factory=set)
+    """Strips in which parity may not fit the data."""
+    unlogged: set[int] = field(default_factory=set)
+    """Strips that were being written while a member was rebuilt: a journal has nothing of them."""
+    open_blocks: set[int] = field(default_factory=set)
+    """Blocks that were being written when that began."""
+    loose: dict[int, str] = field(default_factory=dict)
+    """Blocks that may hold anything, and why."""
+    bad_pages: set[tuple[int, int]] = field(default_factory=set)
+    """(slot, page) that md itself knows to be bad (md(4), BAD BLOCK LIST)."""
+    members: int = 0
+    is_broken: bool = False
+    """md was asked to fail a member that it cannot do without: it refuses writes from then on (MD_BROKEN, raid1_error()
+    in drivers/md/raid1.c).
+    """
+    has_died: bool = False
+    """More members failed than it can do without: a start by force marks it as clean, and no log is replayed."""
+    was_rebuilding: bool = False
+    """A member was being rebuilt when the power failed."""
+    unflushed: KnownBug | None = None
+    """By which known bug flushed data may be lost in a power cut that is not settled yet."""
+    stale_by: KnownBug | None = None
+    """The known bug by which a member was taken that has not all that was written."""
+    readded: set[int] = field(default_factory=set)
+    """Drives that were added again while all slots were taken."""
+    is_reshaping: bool = False
+    reshaped_blocks: int = 0
+    """How many blocks of the array a reshape has moved."""
+    is_enlarged: bool = False
+    """Members are larger than they were, and the new part may not be synced yet."""
+    lost_new_part: bool = False
+    """It was started meanwhile: by a known bug the new part is never synced."""
+    has_synced: bool = True
+    """Whether parity and copies have ever fitted everywhere."""
+    is_sync_due: bool = False
+    """md's last answer named a part of the array that no resync has reached yet."""
+
+    def __post_init__(self) -> None:
+        self.shape = self.history.shape
+        self.members = self.shape.members
+        self.maps = {grown: self.shape.block_map(grown) for grown in (0, 1)}
+        self.has_synced = not self.shape.has_junk
+        in_sync = frozenset({"in_sync"})
+        self.drives = {drive: Standing(drive, in_sync) for drive in range(self.members)}
+        self.sure = set(self.drives)
+
+    @property
+    def map(self) -> BlockMap:
+        return self.maps[1 if self.members > self.shape.members and not self.is_reshaping else 0]
+
+    @property
+    def has_parity(self) -> bool:
+        return self.map.has_parity
+
+    @property
+    def in_sync(self) -> set[int]:
+        return {drive for drive, each in self.drives.items() if each.is_in_sync}
+
+    @property
+    def missing(self) -> frozenset[int]:
+        """Slots of which nothing can be had: not in sync, or pulled and not noticed yet."""
+        there = {each.slot for drive, each in self.drives.items() if each.is_in_sync and drive not in self.pulled}
+        return frozenset(range(self.members)) - there
+
+    def slots_of(self, drives: Collection[int]) -> frozenset[int]:
+        """The slots that md last named for these drives."""
+        return frozenset(each.slot for drive, each in self.drives.items() if drive in drives and each.slot >= 0)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the level arithmetic says that all data are there."""
+        return self.shape.raid.survives(self.missing, self.members)
+
+    @property
+    def is_consistent(self) -> bool:
+        """Whether parity and copies must fit everywhere."""
+        return self.has_synced and not (
+            self.torn
+            or self.unlogged
+            or self.loose
+            or self.bad_pages
+            or self.is_broken
+            or self.lost_new_part
+            or self.stale_by
+        )
+
+    def on_line(self, line: str) -> None:
+        """A line for the drives: those that are pulled are told, and those that are back."""
+        word, _, rest = line.partition(" ")
+        if word == "pull":
+            self.pulled.add(int(rest))
+            self.excused.add(int(rest))
+            self.loosen()
+        elif word == "plug":
+            self.pulled.discard(int(rest))
+
+    def observe(self, seen: dict[str, Any]) -> None:
+        """Take over what md says."""
+        state = seen.get("state", {})
+        if not state:
+            return
+        self.drives = {
+            int(node.removeprefix("/dev/drive")): Standing(slot, frozenset(words.split(",")))
+            for node, (slot, words, *_) in seen["members"].items()
+            if "journal" not in words.split(",")
+        }
+        self.members = int((state.get("raid_disks") or "0").split()[0]) or self.members
+        position = state.get("reshape_position", "none")
+        self.is_reshaping = position != "none"
+        self.reshaped_blocks = int(position) * SECTOR_BYTES // BLOCK_BYTES if self.is_reshaping else 0
+        self.bad_pages = set(_bad_pages(seen["members"].values()))
+        self.is_sync_due = state.get("resync_start", "none") != "none"
+        is_more_due = bool(self.missing) or self.is_sync_due
+        if self.has_parity and is_more_due and any(each.is_being_replaced for each in self.drives.values()):
+            self.stale_by = REPLACED_BESIDE_REBUILD
+        if taken := self.readded & self.in_sync:
+            self.readded -= taken
+            self.stale_by = READDED_SPARE
+        self.loosen()
+
+    def on_enlarged(self, *, is_by_member: bool) -> None:
+        """There is a new part, which is to be synced: with a bitmap that may be forgotten."""
+        self.is_enlarged = True
+        self.lost_new_part |= is_by_member and self.shape.policy is HistoryPolicy.BITMAP
+
+    def on_readded(self, drive: int) -> None:
+        """Md has taken a former member back: where no slot is vacant, only as a spare."""
+        if not self.missing and self.shape.policy is HistoryPolicy.BITMAP:
+            self.readded.add(drive)
+
+    def cut(self, blocks: Iterable[int], kind: str) -> None:
+        """The power failed while these blocks were being written; ``kind`` is what was left (guest/record.py)."""
+        blocks = set(blocks)
+        self.tear(blocks, is_cut=True)
+        self.is_broken = False
+        self.was_rebuilding = any(each.is_waiting and each.slot >= 0 for each in self.drives.values())
+        if self.was_rebuilding and self.shape.policy.has_journal:
+            self.unlogged |= self.map.strips(blocks)
+        if kind not in (ALL, EVERYTHING):
+            self.unflushed = {HistoryPolicy.PPL: PPL_FLUSH, HistoryPolicy.WRITE_BACK: WRITE_BACK_FLUSH}.get(
+                self.shape.policy
+            )
+
+    def on_settled(self, bad: Collection[int]) -> None:
+        """All was read after a power cut: what is right now, stays right, where there are no copies."""
+        if self.unflushed:
+            self.loose |= dict.fromkeys(bad, str(self.unflushed))
+        self.unflushed = None
+        if self.has_parity:
+            self.loose = {block: reason for block, reason in self.loose.items() if block in set(bad)}
+
+    def tear(self, blocks: Iterable[int], *, is_cut: bool) -> None:
+        """These blocks were being written when the power failed, or the array died."""
+        blocks = set(blocks)
+        self.open_blocks |= blocks
+        self.has_died |= not is_cut
+        # A journal has whole stripes, hence it closes the hole (raid5-cache.rst).
+        if self.has_parity and not (is_cut and self.shape.policy.has_journal):
+            for each in self.maps.values():
+                self.torn |= each.strips(blocks)
+
+    def loosen(self) -> None:
+        """What was being written and now lies on a member that is missing may be anything."""
+        self.loose |= dict.fromkeys(self.map.blocks_in(self.unlogged, self.missing), str(JOURNAL_LEFT_OUT))
+        if not self.torn:
+            return
+        exposed = self.map.blocks_in(self.torn, self.missing)
+        if self.shape.policy is HistoryPolicy.PPL and not self.has_died:
+            self.loose |= dict.fromkeys(exposed & self.open_blocks, WRITTEN)
+            if self.was_rebuilding:
+                self.loose |= dict.fromkeys(exposed - self.open_blocks, str(PPL_LEFT_OUT))
+        else:
+            self.loose |= dict.fromkeys(exposed, HOLE)
+
+    def on_started(self) -> None:
+        """A log has been replayed: what it protects is whole again. And what a known bug of md leaves behind."""
+        self.lost_new_part |= self.is_enlarged and self.shape.policy is HistoryPolicy.BITMAP
+        is_rebuilding = any(each.is_waiting for each in self.drives.values()) and bool(self.missing)
+        if is_rebuilding and self.shape.raid.name is LevelName.RAID1 and len(self.in_sync) == 1:
+            self.loose |= dict.fromkeys(self.open_blocks, str(RAID1_REBUILD))
+        elif is_rebuilding and self.shape.raid.name in COPY_LEVELS and self.shape.policy is HistoryPolicy.BITMAP:
+            self.loose |= dict.fromkeys(self.open_blocks, str(BITMAP_CHUNK))
+        if self.shape.policy is HistoryPolicy.PPL:
+            self.torn, self.open_blocks = set(), set()
+        self.has_died = False
+
+    def on_filled(self, blocks: Iterable[int] | None = None) -> None:
+        """These blocks, or all, were written again."""
+        if blocks is None:
+            self.torn, self.unlogged, self.open_blocks = set(), set(), set()
+            self.loose, self.stale_by = {}, None
+        else:
+            for block in blocks:
+                self.loose.pop(block, None)
+
+    def on_rest(self) -> None:
+        """Md has done all that it had to do."""
+        self.sure = self.in_sync - self.pulled
+        self.excused = self.excused & self.pulled
+        if not self.missing and not self.pulled:
+            self.torn, self.open_blocks = set(), set()
+            self.has_synced, self.is_enlarged = True, False
+
+
+def _bad_pages(members: Iterable[list[Any]]) -> Iterable[tuple[int, int]]:
+    for slot, _, *more in members:
+        for first, count in more[0] if more else ():
+            start, end = first * SECTOR_BYTES // BLOCK_BYTES, -(-(first + count) * SECTOR_BYTES // BLOCK_BYTES)
+            yield from ((slot, page) for page in range(start, end))
+
 
 DECLARED = "declared lost"
 REFUSED = "writes refused"

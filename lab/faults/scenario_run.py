@@ -1,30 +1,536 @@
-"""Plays scenarios on machines that can be thrown away, and judges what was seen."""
+"""Plays scenarios on machines of their own and judges what was seen; stores and shows the outcomes.
+
+A verdict has each check with the expected and the found value, and the evidence. Outcomes are stored as they come::
+
+    STATE/faults/scenarios/<id>/run.json         the options, and where it was played
+    STATE/faults/scenarios/<id>/outcomes.jsonl   one scenario a line, never changed afterwards
+    STATE/faults/scenarios/<id>/documents.jsonl  with --keep: every document of the machine
+"""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
+import shlex
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
-from lab.errors import DeviceRefused, LabError, MachineLost, ResultError, RunCancelled
-from lab.faults.place import FaultPlace, open_place
-from lab.faults.played import PlayedVariant, judged_step
-from lab.faults.program import SCENARIO, run_program
+import msgspec
+
+from lab import __version__
+from lab.errors import DeviceRefused, LabError, MachineLost, ResultError, RunCancelled, SpecError
+from lab.faults.place import LONGEST_SILENCE_SECONDS, SCENARIO, FaultPlace, SilenceWatchdog, open_place, run_program
 from lab.faults.scenario import NEEDS, ReadyVariant, Scenario
-from lab.faults.verdict import FaultVerdict, ScenarioOutcome, StepOutcome, VariantOutcome, verdict_of
-from lab.host.clock import HostClock
+from lab.faults.stage import FactCheck, GuestSteps, OraclePlaces, facts_of, judge
+from lab.faults.steps import SceneStep
+from lab.gates.names import Name
+from lab.gates.numbers import FormatVersion
+from lab.gates.text import shortened
+from lab.host.clock import HostClock, utc_second_text
 from lab.host.signals import Interrupted
-from lab.machine import Machine, parse_target
+from lab.machine import Host, parse_target
+from lab.machine.target import target_words
 from lab.plans import Plan, Step
+from lab.report.table import Column, Table
+from lab.store.journal import Journal
+from lab.store.runs import LATEST, RunFolders
+from lab.units import human_seconds
 
-LONGEST_SILENCE = 300.0
-"""Seconds of this computer without a word from the machine.
 
-In virtual time a program that computes without end leaves the machine's clock where it is, and nothing in the machine
-can end it.
-"""
+class FaultVerdict(StrEnum):
+    """On a whole scenario."""
+
+    AS_EXPECTED = "as expected"
+    NOT_AS_EXPECTED = "NOT as expected"
+    NOT_POSSIBLE = "not possible here"
+    MACHINE_LOST = "machine lost"
+
+
+class StepOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One step as it went."""
+
+    do: str
+    lines: tuple[str, ...] = ()
+    """The commands, as they can be typed."""
+    why: str = ""
+    seconds: float = 0.0
+    """Of the machine's time."""
+    checks: tuple[FactCheck, ...] = ()
+    blocks: tuple[str, ...] = ()
+    """The first blocks with a verdict that is not allowed: where they lie, and what they hold."""
+    evidence: dict[str, Any] = {}
+    """What the machine told, of steps that are checked."""
+    problem: str = ""
+    """Why it could not be carried out."""
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether all that was to be seen was seen."""
+        return not self.problem and all(check.is_met for check in self.checks)
+
+
+class VariantOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The scenario's steps on one array."""
+
+    name: str
+    array: str
+    steps: tuple[StepOutcome, ...] = ()
+    missing: tuple[str, ...] = ()
+    """What this machine lacks for it."""
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether every step went as it must."""
+        return all(step.is_expected for step in self.steps)
+
+    @property
+    def machine_seconds(self) -> float:
+        """Of the machine's time."""
+        return sum(step.seconds for step in self.steps)
+
+    @property
+    def unmet(self) -> Iterator[str]:
+        """What was not as expected, in words."""
+        for step in self.steps:
+            if step.problem:
+                yield f"{self.name}: {step.do}: {step.problem}"
+            for check in step.checks:
+                if not check.is_met:
+                    yield f"{self.name}: after {step.do}: {check.what} is {check.found}, and must be {check.wanted}"
+
+
+class ScenarioOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One scenario."""
+
+    number: int
+    id: str
+    title: str
+    model: str
+    must: tuple[str, ...]
+    sources: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    verdict: FaultVerdict
+    reason: str = ""
+    """Why it was not possible, or what became of the machine."""
+    variants: tuple[VariantOutcome, ...] = ()
+    computer_seconds: float = 0.0
+    """Of this computer's time."""
+
+    @property
+    def unmet(self) -> tuple[str, ...]:
+        """What was not as expected."""
+        return tuple(line for variant in self.variants for line in variant.unmet)
+
+    @property
+    def checks(self) -> tuple[FactCheck, ...]:
+        """All of them."""
+        return tuple(check for variant in self.variants for step in variant.steps for check in step.checks)
+
+    @property
+    def machine_seconds(self) -> float:
+        """Of the machine's time."""
+        return sum(variant.machine_seconds for variant in self.variants)
+
+    @property
+    def left_out(self) -> tuple[VariantOutcome, ...]:
+        """Variants that this machine cannot play."""
+        return tuple(variant for variant in self.variants if variant.missing)
+
+
+def verdict_of(variants: tuple[VariantOutcome, ...]) -> FaultVerdict:
+    """On the whole: what is not as expected outweighs what could not be tried."""
+    if not all(variant.is_expected for variant in variants):
+        return FaultVerdict.NOT_AS_EXPECTED
+    if not any(variant.steps for variant in variants):
+        return FaultVerdict.NOT_POSSIBLE
+    return FaultVerdict.AS_EXPECTED
+
+
+FORMAT_VERSION = 1
+
+
+class ScenarioRun(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for, and where it was played."""
+
+    format_version: FormatVersion = FORMAT_VERSION
+    id: Name
+    created_utc: str
+    target: str
+    seed: int
+    asked: tuple[Name, ...]
+    """Ids of scenarios."""
+    kernel: str = ""
+    """Not known before the first machine is open, as mdadm's version."""
+    mdadm: str = ""
+    raidlab: str = __version__
+
+
+class StoredScenarios(msgspec.Struct, frozen=True, kw_only=True):
+    """A run with what became of it so far."""
+
+    run: ScenarioRun
+    outcomes: tuple[ScenarioOutcome, ...]
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """Scenarios without an outcome: the run was ended before."""
+        done = {outcome.id for outcome in self.outcomes}
+        return tuple(name for name in self.run.asked if name not in done)
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether every scenario that was asked for ended as expected, with all its variants."""
+        return not self.left and all(
+            outcome.verdict is FaultVerdict.AS_EXPECTED and not outcome.left_out for outcome in self.outcomes
+        )
+
+
+class ScenarioJournal:
+    """The writer of one run."""
+
+    def __init__(self, runs: RunFolders, run: ScenarioRun) -> None:
+        self.folder = runs.path(run.id)
+        self.run = run
+        self.outcomes: list[ScenarioOutcome] = []
+        self._runs = runs
+        self._outcomes = _outcomes_of(self.folder)
+        # A document is no figure: it may be lost when power fails.
+        self._documents = Journal[dict[str, Any]](self.folder / "documents.jsonl", dict[str, Any], is_durable=False)
+
+    @property
+    def stored(self) -> StoredScenarios:
+        """The run as it is now."""
+        return StoredScenarios(run=self.run, outcomes=tuple(self.outcomes))
+
+    def note_place(self, place: FaultPlace) -> None:
+        """Store on which machine the run is played. Raises ResultError."""
+        machine = place.lab.machine
+        version = machine.run(("mdadm", "--version"), check=False)
+        text = (version.stdout or version.stderr).strip()
+        self.run = msgspec.structs.replace(self.run, kernel=machine.facts.kernel_release, mdadm=text)
+        self._runs.write_header(self.run, self.run.id)
+
+    def forget_if_empty(self) -> None:
+        """Remove a run that has neither an outcome nor a document."""
+        if not self.outcomes and not self._documents.path.exists():
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def add(self, outcome: ScenarioOutcome) -> None:
+        """Store an outcome, durably. Raises ResultError."""
+        self._outcomes.append(outcome)
+        self.outcomes.append(outcome)
+
+    def add_document(self, document: dict[str, Any]) -> None:
+        """Store one message of the machine. Raises ResultError."""
+        self._documents.append(document)
+
+
+def scenario_runs(host: Host) -> RunFolders:
+    """The runs of scenarios in a state folder."""
+    return RunFolders(
+        host.state.root / "faults" / "scenarios",
+        "run of scenarios",
+        ("run.json",),
+        begin_hint="play a scenario: raidlab fault run 10",
+        list_hint="'raidlab fault show' shows the latest",
+        state_root=host.state.root,
+    )
+
+
+def begun_run(host: Host, target: str, seed: int, asked: Sequence[str]) -> ScenarioJournal:
+    """A new run, with nothing in it yet. Raises LabError if the state folder cannot be used."""
+    runs, created = scenario_runs(host), utc_second_text(host.clock)
+    run_id = runs.create(host.clock).name
+    run = ScenarioRun(id=run_id, created_utc=created, target=target, seed=seed, asked=tuple(asked))
+    runs.write_header(run, run_id)
+    return ScenarioJournal(runs, run)
+
+
+def stored_runs(host: Host) -> tuple[ScenarioRun, ...]:
+    """All that can be read, the newest first."""
+    found = scenario_runs(host).headers(ScenarioRun, _is_good).values()
+    return tuple(sorted(found, key=lambda run: (run.created_utc, run.id), reverse=True))
+
+
+def load_run(host: Host, name: str = LATEST) -> StoredScenarios:
+    """A run by its id, the beginning of one, or ``latest``. Raises ResultError."""
+    runs = scenario_runs(host)
+    run_id = runs.find(name, lambda _: stored_runs(host)[0].id)
+    run = runs.good_header(run_id, ScenarioRun, _is_good)
+    return StoredScenarios(run=run, outcomes=tuple(_outcomes_of(runs.path(run_id)).read()))
+
+
+def _is_good(run_id: str, run: ScenarioRun) -> bool:
+    return run.format_version == FORMAT_VERSION and run.id == run_id
+
+
+def _outcomes_of(folder: Path) -> Journal[ScenarioOutcome]:
+    return Journal(folder / "outcomes.jsonl", ScenarioOutcome, hint="play the scenarios again")
+
+
+def outcome_table(stored: StoredScenarios) -> Table:
+    """One row a scenario; what was not as expected, and where it was played, in the notes."""
+    run = stored.run
+    rows = tuple(
+        (
+            str(outcome.number),
+            outcome.title,
+            _verdict_words(outcome),
+            f"{sum(check.is_met for check in outcome.checks)} of {len(outcome.checks)}",
+            human_seconds(outcome.machine_seconds),
+            human_seconds(outcome.computer_seconds),
+        )
+        for outcome in stored.outcomes
+    )
+    columns = (
+        Column("number"),
+        *(Column(word, is_number=False) for word in ("scenario", "verdict")),
+        *(Column(word) for word in ("checks met", "machine's time", "computer's time")),
+    )
+    return Table(f"Faults: run {run.id}", columns, rows, tuple(_notes(stored)))
+
+
+def _verdict_words(outcome: ScenarioOutcome) -> str:
+    is_part = outcome.left_out and outcome.verdict is FaultVerdict.AS_EXPECTED
+    return f"{outcome.verdict}, in part" if is_part else outcome.verdict.value
+
+
+def _notes(stored: StoredScenarios) -> Iterator[str]:
+    run = stored.run
+    yield f"Linux {run.kernel}, {run.mdadm}, {target_words(run.target)}, seed {run.seed}, raidlab {run.raidlab}"
+    counts = Counter(outcome.verdict.value for outcome in stored.outcomes)
+    yield ", ".join(f"{count} {word}" for word, count in counts.items()) or "nothing was judged"
+    for outcome in stored.outcomes:
+        if outcome.reason:
+            yield f"{outcome.number} {outcome.verdict}: {outcome.reason}"
+        for line in outcome.unmet:
+            yield f"{outcome.number} {line}"
+    if stored.left:
+        yield f"not played: {', '.join(stored.left)}"
+
+
+def scenario_table(scenarios: Sequence[Scenario]) -> Table:
+    """The catalogue."""
+    rows = tuple(
+        (str(each.number), each.id, "yes" if each.is_first else "", each.title, each.model) for each in scenarios
+    )
+    words = ("id", "first", "title", "fault model")
+    return Table("Scenarios", (Column("number"), *(Column(word, is_number=False) for word in words)), rows)
+
+
+def scenario_text(scenario: Scenario) -> str:
+    """One scenario: what is broken, what must hold, and who says so."""
+    lines = [f"{scenario.number}  {scenario.id}: {scenario.title}", f"fault model: {scenario.model}", "must hold:"]
+    lines += [f"  - {each}" for each in scenario.must]
+    lines += ["sources:", *(f"  - {each}" for each in scenario.sources)]
+    if scenario.notes:
+        lines += ["notes:", *(f"  - {each}" for each in scenario.notes)]
+    if names := [each.name for each in scenario.variants if each.name]:
+        lines.append(f"variants: {'; '.join(names)}")
+    return "\n".join(lines)
+
+
+def outcome_text(outcome: ScenarioOutcome) -> str:
+    """One outcome with its evidence: every step that is checked, every check, the blocks that are bad."""
+    lines = [f"{outcome.number}  {outcome.title}", f"fault model: {outcome.model}", "must hold:"]
+    lines += [f"  - {each}" for each in outcome.must]
+    lines += ["sources:", *(f"  - {each}" for each in outcome.sources)]
+    for variant in outcome.variants:
+        lines += ["", variant_title(variant.name, variant.array)]
+        lines += [f"  not possible here: it needs {each}" for each in variant.missing]
+        for step in variant.steps:
+            lines += [f"  {line}" for line in step_lines(step)]
+    if outcome.notes:
+        lines += ["", "notes:", *(f"  - {each}" for each in outcome.notes)]
+    reason = f" ({outcome.reason})" if outcome.reason else ""
+    return "\n".join([*lines, "", f"verdict: {outcome.verdict}{reason}"])
+
+
+def variant_title(name: str, array: str) -> str:
+    """``RAID 5 (raid5 of 4, …)``."""
+    return f"{name} ({array})" if name and name != array else array
+
+
+def step_lines(step: StepOutcome) -> list[str]:
+    """What was done and why, what was seen, and what was wanted."""
+    lines = [f"{step.do}: {step.why}" if step.why else step.do]
+    lines += [f"  $ {line}" for command in step.lines for line in command.splitlines()]
+    if step.problem:
+        lines.append(f"  ✗ {step.problem}")
+    if told := md_words(step):
+        lines.append(f"  {told}")
+    lines += [f"  {block}" for block in step.blocks]
+    for check in step.checks:
+        sign, more = ("✓", "") if check.is_met else ("✗", f", and must be {check.wanted}")
+        lines.append(f"  {sign} {check.what}: {check.found}{more}")
+    return lines
+
+
+def md_words(step: StepOutcome) -> str:
+    """The oracle's counts and md's own words, of a step that was checked."""
+    parts = []
+    if verdicts := step.evidence.get("verdicts"):
+        parts.append("oracle: " + ", ".join(f"{count} {word}" for word, count in verdicts.items()))
+    if state := step.evidence.get("state"):
+        words = [
+            f"{name} {state[name]}"
+            for name in ("array_state", "degraded", "sync_action", "mismatch_cnt")
+            if name in state
+        ]
+        parts.append("md: " + ", ".join(words))
+    members = step.evidence.get("members") or {}
+    told = [
+        f"drive {number} {words['state']}"
+        for number, words in sorted(members.items())
+        if words.get("state") != "in_sync"
+    ]
+    if told:
+        parts.append(", ".join(told))
+    for name in ("right_after", "settled"):
+        if counts := step.evidence.get(name):
+            parts.append(f"{name.replace('_', ' ')}: " + ", ".join(f"{word} {count}" for word, count in counts.items()))
+    if lost := step.evidence.get("untouched_at"):
+        parts.append("lost with member " + ", ".join(f"{gone or 'none'}: blocks {at}" for gone, at in lost.items()))
+    return "; ".join(parts)
+
+
+Kept = Mapping[str, Mapping[str, Any]]
+_EVIDENCE = (
+    *("verdicts", "at", "bad", "bad_in_flight", "state", "members", "events", "output", "status", "refused", "text"),
+    *("complaints", "told", "culprits", "copies", "fits", "untouched_at", "examples", "cut", "stop", "wrong"),
+    *("right_after", "settled", "idle", "late", "heard"),
+)
+"""What is kept of what the machine tells."""
+_LONGEST_OUTPUT = 600
+_WRITING = ("fill", "write", "flush", "load", "under-load")
+
+
+class PlayedVariant:
+    """One variant: its history, and which of its documents belong to which step."""
+
+    def __init__(self, variant: ReadyVariant, *, is_virtual: bool) -> None:
+        self.variant = variant
+        self.is_virtual = is_virtual
+        self.stage = variant.stage()
+        self._is_over = False
+        self._made: list[tuple[SceneStep, GuestSteps]] = [
+            (step, step.guest_steps(self.stage)) for step in variant.steps
+        ]
+
+    def history(self, place: FaultPlace) -> dict[str, Any]:
+        """For the program on the machine."""
+        steps = [each for _, made in self._made for each in made]
+        return {**self.stage.job(place.nodes, has_record=place.has_record), "steps": steps}
+
+    def evidence(self, documents: Iterator[dict[str, Any]]) -> Iterator[tuple[SceneStep, dict[str, Any], list[str]]]:
+        """Each step with all that was told of it, and its commands; the last is one that could not be carried out."""
+        for step, made in self._made:
+            found: dict[str, Any] = {"seconds": 0.0}
+            lines: list[str] = []
+            for each in made:
+                told = next(documents, {"broke": "the machine told no more"})
+                lines += shell_lines(each, told)
+                if told.get("status") and found.get("status"):
+                    told = {**told, "status": found["status"]}
+                found = {**found, **told, "seconds": found["seconds"] + told.get("seconds", 0.0)}
+                if "broke" in told:
+                    break
+            yield step, found, lines
+            if "broke" in found:
+                break
+        self.drain(documents)
+
+    def drain(self, documents: Iterator[dict[str, Any]]) -> None:
+        """To the end of this variant's history."""
+        for told in () if self._is_over else documents:
+            if "end" in told:
+                self._is_over = True
+                return
+
+
+def shell_lines(made: list[Any], told: Mapping[str, Any]) -> list[str]:
+    """A step of the machine's program as a person would type it; nothing for what only the oracle does."""
+    match made[0]:
+        case "run" | "start" | "under":
+            return [shlex.join(told.get("argv", made[-1] if made[0] != "run" else made[1]))]
+        case "write":
+            return [f"echo {shlex.quote(made[2])} > {made[1]}"]
+        case "line":
+            return [f"echo {shlex.quote(made[1])} > /dev/lab-drives"]
+        case "layer" | "table":
+            verb = "create" if made[0] == "layer" else "reload"
+            return [f"dmsetup {verb} fault-{made[1]} <<< {shlex.quote(made[2])}"]
+        case "message":
+            return [f"dmsetup message fault-{made[1]} 0 {made[2]}"]
+        case "hang" | "wake":
+            return [f"dmsetup {'suspend' if made[0] == 'hang' else 'resume'} fault-{made[1]}"]
+        case "flip":
+            return [f"(turn over {made[3]} bytes of {told.get('node', made[1])} at byte {made[2]})"]
+        case "cut":
+            return [f"(cut the power: {told.get('cut', made[2])})"]
+    return []
+
+
+def judged_step(
+    step: SceneStep, evidence: dict[str, Any], lines: list[str], played: PlayedVariant, kept: Kept
+) -> tuple[StepOutcome, dict[str, Any]]:
+    """One step's outcome, and its facts."""
+    own = step.facts(evidence, played.stage)
+    facts = facts_of(evidence, own)
+    expect = step.expect if played.is_virtual or not step.is_timed else {}
+    checks = tuple(_checked(name, wanted, facts, kept, played.stage.array.places) for name, wanted in expect.items())
+    known = {name: evidence[name] for name in _EVIDENCE if name in evidence} if step.expect else {}
+    if "output" in known:
+        known["output"] = shortened(str(known["output"]).strip(), _LONGEST_OUTPUT)
+    outcome = StepOutcome(
+        do=step.word,
+        lines=tuple(lines),
+        why=step.why,
+        seconds=evidence["seconds"],
+        checks=checks,
+        blocks=tuple(_told_block(each, played.stage.array.places) for each in evidence.get("bad", ())),
+        evidence={**known, **({"facts": own} if own and step.expect else {})},
+        problem=problem_of(step, evidence),
+    )
+    return outcome, facts
+
+
+def _checked(name: str, wanted: Any, facts: Mapping[str, Any], kept: Kept, places: OraclePlaces) -> FactCheck:
+    try:
+        return judge(name, wanted, facts, kept, places)
+    except SpecError as error:
+        return FactCheck(what=name, wanted=str(wanted), found=error.message, is_met=False)
+
+
+def problem_of(step: SceneStep, evidence: Mapping[str, Any]) -> str:
+    """Why a step did not go as any step must, unless its expectations speak of that."""
+    if "broke" in evidence:
+        return str(evidence["broke"])
+    expected = step.expect
+    if evidence.get("status", 0) != 0 and not {"status", "output"} & expected.keys():
+        return f"status {evidence['status']}: {str(evidence.get('output', '')).strip()[-_LONGEST_OUTPUT:]}"
+    if isinstance(evidence.get("refused"), str) and evidence["refused"] and "refused" not in expected:
+        return f"refused: {evidence['refused']}"
+    if evidence.get("late") and "late" not in expected:
+        return f"what was waited for did not come; last: '{evidence.get('text', '')}'"
+    if evidence.get("idle") is False and "idle" not in expected:
+        return "md did not come to rest in time"
+    if step.word in _WRITING and evidence.get("failures") and "failures" not in expected:
+        return f"{evidence['failures']} writes failed"
+    return ""
+
+
+def _told_block(bad: list[Any], places: OraclePlaces) -> str:
+    block, verdict, held, allowed = bad
+    versions = " or ".join(str(each) for each in allowed)
+    holds = f"holds {', '.join(dict.fromkeys(str(each) for each in held))}" if held else "cannot be read"
+    return f"{places.described(block)}: {verdict}: {holds}, must hold version {versions}"
+
+
 Documents = Iterator[dict[str, Any]]
 
 
@@ -79,7 +585,7 @@ class ScenarioRunner:
     place: FaultPlace
     seed: int = 1
     hooks: ScenarioHooks = field(default_factory=ScenarioHooks)
-    longest_silence: float = LONGEST_SILENCE
+    longest_silence_seconds: float = LONGEST_SILENCE_SECONDS
 
     def play(self, scenario: Scenario) -> ScenarioOutcome:
         """One scenario. A machine that is lost meanwhile is a verdict of its own."""
@@ -88,10 +594,10 @@ class ScenarioRunner:
         began = clock.monotonic_seconds()
         verdict: FaultVerdict | None = None
         reason = ""
-        ear = Heard(self.place.lab.machine, self.longest_silence)
+        watchdog = SilenceWatchdog(self.place.lab.machine, self.longest_silence_seconds)
         try:
-            with ear:
-                for outcome in self._variants(scenario, ear):
+            with watchdog:
+                for outcome in self._variants(scenario, watchdog):
                     done.append(outcome)
         except (KeyboardInterrupt, Interrupted):
             # In the middle of a scenario there is nothing to be closed in good order.
@@ -99,8 +605,8 @@ class ScenarioRunner:
                 self.place.lab.machine.close()
             raise
         except MachineLost as error:
-            silent = f"nothing was heard of it for {self.longest_silence:g} s: it waits, or computes, without end"
-            verdict, reason = FaultVerdict.MACHINE_LOST, silent if ear.is_silent else error.message
+            silent = f"it reported nothing for {self.longest_silence_seconds:g} s: it waits or computes without end"
+            verdict, reason = FaultVerdict.MACHINE_LOST, silent if watchdog.is_silent else error.message
         except (DeviceRefused, RunCancelled, ResultError):
             # Nothing that md has done: there is no outcome.
             raise
@@ -121,7 +627,7 @@ class ScenarioRunner:
             computer_seconds=clock.monotonic_seconds() - began,
         )
 
-    def _variants(self, scenario: Scenario, ear: Heard) -> Iterator[VariantOutcome]:
+    def _variants(self, scenario: Scenario, watchdog: SilenceWatchdog) -> Iterator[VariantOutcome]:
         self._require_drives(scenario)
         machine = self.place.lab.machine
         wanted = [*scenario.ready(self.seed)]
@@ -134,7 +640,7 @@ class ScenarioRunner:
         kept: dict[str, dict[str, Any]] = {}
         apart = {name for name, each in played.items() if each.variant.is_apart and machine.facts.is_embedded}
         histories = [each.history(self.place) for name, each in played.items() if name not in apart]
-        documents = self._documents(self.place, histories, ear)
+        documents = self._documents(self.place, histories, watchdog)
         for variant in wanted:
             self.hooks.on_variant(variant)
             if lacks := missing[variant.name]:
@@ -142,7 +648,7 @@ class ScenarioRunner:
                 continue
             one = played[variant.name]
             steps = self._apart(one, kept) if variant.name in apart else tuple(self._judged(one, documents, kept))
-            ear.note()
+            watchdog.feed()
             yield VariantOutcome(name=variant.name, array=variant.array.told, steps=steps)
 
     def _apart(self, played: PlayedVariant, kept: dict[str, dict[str, Any]]) -> tuple[StepOutcome, ...]:
@@ -151,21 +657,21 @@ class ScenarioRunner:
         target = parse_target(lab.machine.facts.target)
         with (
             open_place(target, lab.host, drives=len(self.place.nodes), seed=self.seed) as place,
-            Heard(place.lab.machine, self.longest_silence) as ear,
+            SilenceWatchdog(place.lab.machine, self.longest_silence_seconds) as watchdog,
         ):
-            documents = self._documents(place, [played.history(place)], ear)
+            documents = self._documents(place, [played.history(place)], watchdog)
             return tuple(self._judged(played, documents, kept))
 
-    def _documents(self, place: FaultPlace, histories: list[dict[str, Any]], ear: Heard) -> Documents:
+    def _documents(self, place: FaultPlace, histories: list[dict[str, Any]], watchdog: SilenceWatchdog) -> Documents:
         if not histories:
             return
         for document in run_program(place.lab.machine, SCENARIO, {"histories": histories}):
-            ear.note()
+            watchdog.feed()
             self.hooks.on_document(document)
             yield document
 
     def _require_drives(self, scenario: Scenario) -> None:
-        """Past the guard: the drives are the lab's, and nobody else uses them; and no other array is near."""
+        """Past the guard: the drives are the lab's, and nobody else uses them; and no other array is nwatchdog."""
         lab = self.place.lab
         why = f"Scenario {scenario.number} builds its arrays on these drives, again and again."
         lab.execute(Plan.of(scenario.title, [Step(("true",), why, writes_devices=self.place.nodes)]))
@@ -202,36 +708,4 @@ class ScenarioRunner:
             if outcome.problem:
                 # What comes after it says nothing.
                 played.drain(documents)
-                return
-
-
-class Heard:
-    """Closes a machine that has not been heard for so long: whoever waits for it gets MachineLost."""
-
-    def __init__(self, machine: Machine, seconds: float) -> None:
-        self.is_silent = False
-        self._machine, self._seconds = machine, seconds
-        self._clock = HostClock()
-        self._last = self._clock.monotonic_seconds()
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="raidlab-fault-silence", daemon=True)
-
-    def __enter__(self) -> Heard:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._is_over.set()
-        self._thread.join()
-
-    def note(self) -> None:
-        """It was heard just now."""
-        self._last = self._clock.monotonic_seconds()
-
-    def _watch(self) -> None:
-        while not self._is_over.wait(max(0.05, self._last + self._seconds - self._clock.monotonic_seconds())):
-            if self._clock.monotonic_seconds() - self._last >= self._seconds:
-                self.is_silent = True
-                with suppress(LabError):
-                    self._machine.close()
                 return

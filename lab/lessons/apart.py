@@ -7,13 +7,10 @@ from collections.abc import Callable
 from lab.errors import RunCancelled
 from lab.experiments.progress import RunProgress
 from lab.experiments.service import RunRequest, run_experiment
-from lab.faults.configuration import find_configuration
-from lab.faults.crash_points import MOST_DRIVES, explore
-from lab.faults.fault_store import begun_run
+from lab.faults.crash_points import MOST_DRIVES, explore, find_configuration, keep_points
 from lab.faults.place import open_place, with_own_kernel
-from lab.faults.point_store import keep_points
 from lab.faults.scenario import DRIVES, find_scenario
-from lab.faults.scenario_run import ScenarioHooks, ScenarioRunner
+from lab.faults.scenario_run import ScenarioHooks, ScenarioRunner, begun_run
 from lab.lessons.actions import ApartAction, RunMeasurement
 from lab.lessons.faults import PlayScenario, TryPoints
 from lab.lessons.ready import ReadyLesson

@@ -8,12 +8,9 @@ from typing import ClassVar
 import msgspec
 
 from lab.errors import SpecError
-from lab.faults.configuration import find_configuration
-from lab.faults.fault_store import load_run, stored_runs
-from lab.faults.point_store import StoredPoints, stored_points
-from lab.faults.promise import PointJudgement
+from lab.faults.crash_points import PointJudgement, StoredPoints, find_configuration, stored_points
 from lab.faults.scenario import find_scenario
-from lab.faults.verdict import FaultVerdict
+from lab.faults.scenario_run import FaultVerdict, load_run, stored_runs
 from lab.gates.numbers import PointCount, Seed
 from lab.host.clock import moment
 from lab.lessons.actions import ApartAction

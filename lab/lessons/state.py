@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from lab.arrays.discovery import Superblock
 from lab.arrays.status import ArrayStatus, MemberStatus
-from lab.faults.point_store import StoredPoints
-from lab.faults.verdict import ScenarioOutcome
+from lab.faults.crash_points import StoredPoints
+from lab.faults.scenario_run import ScenarioOutcome
 from lab.results.record import ResultRecord
 
 Facts = Mapping[str, str | int | float]

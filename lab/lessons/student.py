@@ -13,7 +13,7 @@ from lab.arrays.status import ArrayStatus
 from lab.disks import LabDisk
 from lab.errors import LessonError, ResultError
 from lab.experiments.service import RunRequest
-from lab.faults.point_store import StoredPoints
+from lab.faults.crash_points import StoredPoints
 from lab.host.clock import moment, utc_text
 from lab.lessons import engine
 from lab.lessons.actions import ApartAction

@@ -5,11 +5,18 @@ from __future__ import annotations
 import json
 
 from lab.faults import campaign as campaigns
-from lab.faults.campaign import Campaign
-from lab.faults.campaign_record import begun_campaign
-from lab.faults.generator import generated
-from lab.faults.history import Act, ActKind, ArrayShape, FaultHistory, HistoryPolicy, parse_id
-from lab.faults.history_steps import PlannedStep, Purpose
+from lab.faults.campaign import Campaign, begun_campaign
+from lab.faults.history import (
+    Act,
+    ActKind,
+    ArrayShape,
+    FaultHistory,
+    HistoryPolicy,
+    PlannedStep,
+    Purpose,
+    generated,
+    parse_id,
+)
 from lab.faults.judge import HistoryJudge
 from tests.hardening.workbench import Bench, expect, promise
 from tests.unit.faults.played_histories import PlayedByRule, host_in

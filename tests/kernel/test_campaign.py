@@ -7,16 +7,13 @@ from typing import Any
 
 import pytest
 
-from lab.faults.campaign import Campaign, CampaignSummary, history_of
-from lab.faults.campaign_record import begun_campaign
+from lab.faults.campaign import Campaign, CampaignSummary, begun_campaign, history_of
+from lab.faults.controls import failed_controls
 from lab.faults.findings import FindingStore
-from lab.faults.history import Act, ActKind, ArrayShape, FaultHistory, HistoryPolicy, parse_id
-from lab.faults.history_play import Arena, replayed
-from lab.faults.history_steps import Purpose
-from lab.faults.known import NEW_PART
-from lab.faults.oracle_controls import failed_controls
+from lab.faults.history import Act, ActKind, ArrayShape, FaultHistory, HistoryPolicy, Purpose, parse_id
+from lab.faults.history_play import Arena, find_planted_bug, replayed
+from lab.faults.judge import NEW_PART
 from lab.faults.place import with_own_kernel
-from lab.faults.planted import find_planted_bug
 from lab.machine import Host, parse_target
 
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time, pytest.mark.wide]

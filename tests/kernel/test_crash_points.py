@@ -7,12 +7,19 @@ from dataclasses import replace
 
 import pytest
 
-from lab.faults.configuration import CutConfiguration, find_configuration
-from lab.faults.crash_points import MOST_DRIVES, explore
+from lab.faults.crash_points import (
+    MOST_DRIVES,
+    CutConfiguration,
+    DriveRecording,
+    Judge,
+    PointJudgement,
+    explore,
+    find_configuration,
+    judge_points,
+    make_recording,
+)
 from lab.faults.guest.record import FLUSHED, chosen_cut
 from lab.faults.place import open_place
-from lab.faults.promise import Judge, PointJudgement
-from lab.faults.recording import DriveRecording, judge_points, make_recording
 from lab.machine import Host, parse_target
 
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]

@@ -11,16 +11,15 @@ from lab.arrays.filesystem import FileSystem
 from lab.faults.files import (
     DRIVE_BYTES,
     FilesRecording,
+    PointsTotal,
     chosen_cuts,
+    find_files_array,
     judged_again,
     judged_points,
     record_files,
 )
-from lab.faults.files_arrays import find_files_array
-from lab.faults.files_points import PointsTotal
 from lab.faults.guest.record import KINDS
-from lab.faults.place import FaultPlace, open_place
-from lab.faults.program import FILES, run_program
+from lab.faults.place import FILES, FaultPlace, open_place, run_program
 from lab.machine import Host, parse_target
 
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]

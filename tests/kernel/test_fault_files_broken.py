@@ -10,13 +10,11 @@ from typing import Any
 import pytest
 
 from lab.arrays.filesystem import FileSystem
-from lab.faults.files import DRIVE_BYTES, FilesRecording, judged_points
-from lab.faults.files_points import FilePoint
-from lab.faults.guest.blocks import told_by
-from lab.faults.guest.files_ledger import FILE_BLOCKS, FileLedger
+from lab.faults.files import DRIVE_BYTES, FilePoint, FilesRecording, judged_points
+from lab.faults.guest.file_ledger import FILE_BLOCKS, FileLedger
+from lab.faults.guest.ledger import told_by
 from lab.faults.guest.record import DRIVE_WRITE, EVERYTHING, Request, chosen_cut
-from lab.faults.place import FaultPlace, open_place
-from lab.faults.program import FILES, run_program
+from lab.faults.place import FILES, FaultPlace, open_place, run_program
 from lab.machine import Host, parse_target
 from tests.kernel.test_fault_files import recorded
 

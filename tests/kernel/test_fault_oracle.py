@@ -20,9 +20,8 @@ from lab.arrays.spec import ArraySpec
 from lab.arrays.waits import wait_until_idle
 from lab.disks import DiskKind, DiskSpec, open_lab
 from lab.errors import LabError, MachineLost
-from lab.faults.oracle import Loss, Oracle
-from lab.faults.oracle_verdict import blocks_beside_loads
-from lab.faults.program import FILES, run_program
+from lab.faults.oracle import Loss, Oracle, blocks_beside_loads
+from lab.faults.place import FILES, run_program
 from lab.machine import Host, parse_target
 from lab.session.load import Load
 from lab.session.session import LabSession, open_session

@@ -9,12 +9,10 @@ import msgspec
 import pytest
 
 from lab.cli.main import run
-from lab.faults.fault_store import load_run
 from lab.faults.place import FaultPlace, open_place
 from lab.faults.scenario import DRIVES, Scenario, find_scenario
-from lab.faults.scenario_run import ScenarioHooks, ScenarioRunner, play_all
+from lab.faults.scenario_run import FaultVerdict, ScenarioHooks, ScenarioOutcome, ScenarioRunner, load_run, play_all
 from lab.faults.stage import SceneArray
-from lab.faults.verdict import FaultVerdict, ScenarioOutcome
 from lab.machine import Host, parse_target
 
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]

@@ -8,10 +8,10 @@ from textual.pilot import Pilot
 from textual.widgets import OptionList
 
 from lab.errors import LabError
-from lab.faults.configuration import all_configurations
+from lab.faults.crash_points import all_configurations
 from lab.faults.history import LEVELS
 from lab.faults.scenario import all_scenarios
-from lab.faults.verdict import StepOutcome
+from lab.faults.scenario_run import StepOutcome
 from tests.tui.still import quiet, run_app, still_app, text_of
 from tui.app import RaidlabApp
 from tui.faults import FaultItem, Line, all_items, step_lines

@@ -1,8 +1,7 @@
 """md from inside the machine: superblocks, arrays started by the driver's own requests, parity read member by member.
 
-Runs in the machine as a part of other programs, standard library alone. Starting an array by mdadm takes an embedded
-kernel 90 ms, of which the driver needs a tenth; for thousands of crash points
-this does what mdadm --assemble does for members that agree: the freshest first, and none that lags more than one
+Starting an array by mdadm takes an embedded kernel 90 ms, of which the driver needs a tenth. For thousands of crash
+points this does what mdadm --assemble does for members that agree: the freshest first, and none that lags more than one
 event behind (Assemble.c, super_1_validate() in drivers/md/md.c).
 """
 

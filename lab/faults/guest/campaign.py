@@ -1,9 +1,7 @@
-"""Plays the histories of a campaign: what the player can do, and what only random histories ask for.
+"""Plays the histories of a campaign: the steps of the player, and those that only random histories need.
 
-A process on the machine, the last of several files joined to one program (lab/faults/program.py), standard library
-alone. Its job is the player's; each history begins with ``begin``, so that no trace of an
-earlier one is left. What cannot be carried out any more (a write to an array that is not there) is told and is no end:
-what it means, whoever judges knows.
+Each history begins with ``begin``, so that no trace of an earlier one is left. A step that cannot be carried out any
+more (a write to an array that is gone) is reported and does not end the history: the judge knows what it means.
 """
 
 from __future__ import annotations
@@ -30,9 +28,9 @@ from lab.faults.guest.arrays import (
     write_text,
     wrong_rows,
 )
-from lab.faults.guest.cuts import steady_cut
 from lab.faults.guest.ledger import ACKNOWLEDGED, Ledger
-from lab.faults.guest.player import Player, command, drives, read_record
+from lab.faults.guest.player import Player, command, complaints_in, drives, read_record
+from lab.faults.guest.record import steady_cut
 from lab.faults.guest.writer import ALL_BAD
 
 # linux/raid/md_u.h, linux/fs.h
@@ -47,20 +45,6 @@ CALM_SECONDS, CALM_PAUSE_SECONDS = 3.0, 0.5
 drive takes its time for.
 """
 STRANGER = re.compile(r"superblock on (\S+) doesn't match others")
-LOOKS = 3
-"""At what md says, where it changes while it is looked at."""
-MOST_OF_LOG = 65536
-TROUBLE = ("WARNING:", "BUG:", "Oops", "Call Trace", "hung task", "blocked for more than", "kernel BUG", "refcount")
-STATE = (
-    "array_state",
-    "degraded",
-    "sync_action",
-    "mismatch_cnt",
-    "raid_disks",
-    "resync_start",
-    "reshape_position",
-    "component_size",
-)
 
 
 def has_label(node: str) -> bool:
@@ -92,8 +76,6 @@ class CampaignPlayer(Player):
     def __init__(self, job: dict[str, Any]) -> None:
         super().__init__(job)
         self.has_lost = self.is_unsettled = False
-        self.log_fd = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
-        os.lseek(self.log_fd, 0, os.SEEK_END)
 
     def do_begin(self, numbers: list[int], length: int, junk: str) -> dict[str, Any]:
         """Blank drives, at their own pace, not recorded; with ``junk`` so many bytes of each are noise."""
@@ -228,13 +210,9 @@ class CampaignPlayer(Player):
         self.do_close()
         refused = self.stopped()
         record = read_record()
-        at = record.marks[-1][0]
-        os.close(self.mark_fd)
-        self.mark_fd = -1
-        cut = steady_cut(record, at, kind, seed)
-        for number, words in cut.lists(record, numbers).items():
-            drives(f"plug {number}")
-            drives(f"restore {number} {words}".rstrip())
+        self.end_marks()
+        cut = steady_cut(record, record.marks[-1][0], kind, seed)
+        self.restore(cut, record, numbers)
         # What came to its end after the power had gone, did so for nobody; and what was not flushed, may be lost.
         self.ledger = only_durable(self.ledger.events[:known])
         self.is_unsettled = True
@@ -337,54 +315,9 @@ class CampaignPlayer(Player):
         return {"absent": f"no geometry for {shape}"}
 
     def do_trouble(self) -> dict[str, Any]:
-        """What the kernel complained of since the history began."""
-        lines = []
-        while True:
-            try:
-                text = os.read(self.log_fd, 8192).decode("utf-8", "replace")
-            except BlockingIOError:
-                break
-            except OSError as error:
-                if error.errno != errno.EPIPE:
-                    raise
-                continue
-            lines.append(text.partition(";")[2].partition("\n")[0])
-        found = [line for line in lines if any(word in line for word in TROUBLE)]
-        return {"trouble": found, "log": lines if self.job.get("wants_log") else []}
-
-    def play(self) -> None:
-        """All of it; then nothing of it runs any more."""
-        super().play()
-        os.close(self.log_fd)
-
-    def state(self) -> dict[str, Any]:
-        """What md says: ``members`` are node -> [slot or -1, words of its state, bad blocks if there are any]."""
-        state: dict[str, str] = {}
-        members: dict[str, list[Any]] = {}
-        for _ in range(LOOKS):
-            state = {name: read_text(f"{self.folder}/{name}") for name in STATE}
-            members = self.members()
-            if read_text(f"{self.folder}/degraded") == state["degraded"]:
-                break
-        return {"state": {name: text for name, text in state.items() if text}, "members": members}
-
-    def members(self) -> dict[str, list[Any]]:
-        try:
-            names = sorted(os.listdir(self.folder))
-        except OSError:
-            return {}
-        members = {}
-        for name in names:
-            if name.startswith("dev-"):
-                slot = read_text(f"{self.folder}/{name}/slot")
-                told: list[Any] = [int(slot) if slot.isdigit() else -1, read_text(f"{self.folder}/{name}/state")]
-                if bad := read_text(f"{self.folder}/{name}/bad_blocks"):
-                    # From the beginning of the drive; its data begin at the offset.
-                    offset = int(read_text(f"{self.folder}/{name}/offset") or 0)
-                    lines = [line.split() for line in bad.splitlines()]
-                    told.append([[int(first) - offset, int(count)] for first, count in lines])
-                members["/dev/" + name[4:]] = told
-        return members
+        """The complaints of the kernel since the history began."""
+        lines = self.log.lines()
+        return {"trouble": complaints_in(lines), "log": lines if self.job.get("wants_log") else []}
 
 
 def main() -> None:

@@ -1,7 +1,6 @@
-"""Controls of the oracle: what campaigns play, and damage that is known, done to members behind md's back.
+"""Controls of the oracle: the steps of campaigns, and known damage, done to members behind md's back.
 
-A process on the machine, the last of several files joined to one program (lab/faults/program.py), standard library
-alone. Some of its steps ask for the arithmetic of records and ledgers alone, so that a bug planted in it shows.
+Some steps use the arithmetic of records and ledgers alone, so that a bug planted in it shows.
 """
 
 from __future__ import annotations
@@ -11,11 +10,9 @@ import sys
 from typing import Any
 
 from lab.faults.guest.arrays import skip_modprobe
-from lab.faults.guest.blocks import SECTOR_BYTES
 from lab.faults.guest.campaign import CampaignPlayer, only_durable
-from lab.faults.guest.cuts import steady_cut
-from lab.faults.guest.ledger import Ledger
-from lab.faults.guest.record import PREFIX, RECORD, SUBSET, Record
+from lab.faults.guest.ledger import SECTOR_BYTES, Ledger
+from lab.faults.guest.record import PREFIX, RECORD, SUBSET, Record, steady_cut
 
 CUTS = 40
 """Power cuts of which one is as likely as another."""

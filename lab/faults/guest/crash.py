@@ -1,7 +1,6 @@
 """Crash points on the machine: drives hold what a power cut could have left, the array is started and judged.
 
-The last of several files joined to one program (lab/faults/program.py). Its job has the geometry, the ledger, the
-members and a list of cuts; it prints one JSON document a line for each.
+The job has the geometry, the ledger, the members and a list of cuts; the answer is one JSON document a line for each.
 """
 
 from __future__ import annotations
@@ -11,8 +10,7 @@ import sys
 from typing import Any
 
 from lab.faults.guest.arrays import MemberLabel, QuickArray, freshest, pause, skip_modprobe, wrong_rows
-from lab.faults.guest.blocks import Content
-from lab.faults.guest.ledger import Ledger
+from lab.faults.guest.ledger import Content, Ledger
 from lab.faults.guest.player import command, drives, read_record, say
 from lab.faults.guest.record import Record, cut_of
 from lab.faults.guest.writer import MOST_BAD, check

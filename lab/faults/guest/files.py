@@ -1,26 +1,704 @@
-"""Files under the oracle on the machine: histories of them, and crash points under a file system.
+"""Files under the oracle on the machine: their writer, the verdict on them, histories, and crash points under them.
 
-The last of several files joined to one program (lab/faults/files.py), standard library alone. A job with
-``histories`` is played as guest/player.py does it, with the steps of guest/files_steps.py; one with ``members`` is
-judged as guest/crash.py does it, and the file system is mounted, so that it replays its journal, before its files are
-looked at.
+A job with ``histories`` is played with the steps of FilePlayer; one with ``members`` is judged as crash.py does it, and
+the file system is mounted, so that it replays its journal, before its files are examined.
+
+Direct writes and syncs go by io_submit(2), so that several are in flight while one thread knows their order; all else
+ends at once.
 """
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import json
+import mmap
 import os
 import random
 import sys
 from typing import Any
 
-from lab.faults.guest.arrays import read_text, skip_modprobe, wrong_rows
+from lab.faults.guest.arrays import pause, read_text, skip_modprobe, write_text, wrong_rows
 from lab.faults.guest.crash import SETTLE_SECONDS, Points
-from lab.faults.guest.files_check import FilesCheck, read_files
-from lab.faults.guest.files_ledger import FileLedger, FileStates
-from lab.faults.guest.files_steps import FILES_FOLDER, FSCK, FilePlayer, mount_files, unmount_files
-from lab.faults.guest.player import command, drives, read_record, say
+from lab.faults.guest.file_ledger import (
+    BEGIN,
+    BLOCK_SECTORS,
+    CREATE,
+    FILE_BLOCKS,
+    FILE_SYNC,
+    FILE_WRITE,
+    FIRST_FILE,
+    FOLDER_SYNC,
+    FOLDERS,
+    FRESH,
+    RENAME,
+    SYNC_ALL,
+    THERE,
+    FileLedger,
+    FilePlan,
+    FileStates,
+    Operation,
+    changed,
+    folder_of,
+)
+from lab.faults.guest.ledger import (
+    ACKNOWLEDGED,
+    ALLOWED,
+    BLOCK_BYTES,
+    CORRUPT,
+    FAILED,
+    INTACT,
+    LOST,
+    NEW,
+    OLD,
+    SECTOR_BYTES,
+    TORN,
+    UNREADABLE,
+    Content,
+    Ledger,
+    told_by,
+)
+from lab.faults.guest.player import KernelLog, Player, command, complaints_in, drives, read_record, say
 from lab.faults.guest.record import KINDS, Cut, chosen_cut, cut_of
+from lab.faults.guest.writer import FDSYNC, MOST_BAD, MOST_UNDER_WAY, PWRITE, RWF_DSYNC, Asynchronous, Writer
+
+FSYNC = 2
+SLOT_BLOCKS = 8
+MOST_FAILURES = 16
+
+
+def syncfs(fd: int) -> None:
+    """Have all of the file system of an open file on the disks (syncfs(2)). Raises OSError."""
+    if ctypes.CDLL(None, use_errno=True).syncfs(fd) < 0:
+        raise OSError(ctypes.get_errno(), "syncfs")
+
+
+class Files:
+    """Files kept open: by number, through the page cache and past it; and folders."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.open: dict[tuple[object, bool], int] = {}
+        self.paths: dict[int, str] = {}
+
+    def path(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+    def get(self, file: int, *, is_direct: bool = False) -> int:
+        """A descriptor of a file."""
+        found = self.open.get((file, is_direct))
+        if found is None:
+            if file not in self.paths:
+                raise FileNotFoundError(errno.ENOENT, "it could not be made")
+            flags = os.O_RDWR | (os.O_DIRECT if is_direct else 0)
+            found = self.open[file, is_direct] = os.open(self.path(self.paths[file]), flags)
+        return found
+
+    def folder(self, name: str) -> int:
+        """A descriptor of a folder."""
+        found = self.open.get((name, False))
+        if found is None:
+            found = self.open[name, False] = os.open(self.path(name), os.O_RDONLY | os.O_DIRECTORY)
+        return found
+
+    def drop(self, file: int) -> None:
+        """It has no name any more."""
+        for is_direct in (False, True):
+            fd = self.open.pop((file, is_direct), None)
+            if fd is not None:
+                os.close(fd)
+
+    def close(self) -> None:
+        while self.open:
+            os.close(self.open.popitem()[1])
+
+
+class FileWriter:
+    """Works below ``root``, in folders that are made and synced at its start. ``mix``: see FilePlan."""
+
+    def __init__(self, root: str, content: Content, ledger: FileLedger, mix: dict[str, int], mark_fd: int = -1) -> None:
+        self.content, self.ledger, self.mark_fd = content, ledger, mark_fd
+        self.files = Files(root)
+        for folder in FOLDERS:
+            os.makedirs(self.files.path(folder), exist_ok=True)
+            for name in () if ledger.events else os.listdir(self.files.path(folder)):
+                # Of an earlier ledger.
+                os.unlink(self.files.path(f"{folder}/{name}"))
+        syncfs(self.files.folder(""))
+        self.names, _ = ledger.present()
+        self.files.paths = {file: name for name, file in self.names.items()}
+        self.note([BEGIN, ledger.newest + 1, mix])
+        self.plan = FilePlan(content.seed, ledger, mix)
+        self.asynchronous = Asynchronous()
+        self.slot_bytes = SLOT_BLOCKS * BLOCK_BYTES
+        self.buffer = mmap.mmap(-1, MOST_UNDER_WAY * self.slot_bytes)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.buffer))
+        self.free = list(range(MOST_UNDER_WAY))
+        self.under_way: dict[int, tuple[int, int]] = {}
+        self.failures = 0
+        self.first_failure = ""
+
+    def note(self, event: list[Any]) -> None:
+        """Into the ledger, and as a mark into the drives' record."""
+        at = self.ledger.add(*event)
+        if self.mark_fd >= 0:
+            os.write(self.mark_fd, f"mark {at}".encode())
+
+    def advance(self, operations: int) -> None:
+        """So many more operations; some stay under way. Ends early where nothing works any more."""
+        for _ in range(operations):
+            if self.failures >= MOST_FAILURES:
+                return
+            operation = self.plan.next()
+            while len(self.under_way) >= MOST_UNDER_WAY - 1 or any(each in self.under_way for each in operation.waits):
+                self.reap(1)
+            self.note(operation.event)
+            try:
+                self.carry_out(operation)
+            except OSError as error:
+                self.end(operation.number, is_done=False, why=f"{operation.event[0]}: {error.strerror}")
+        self.reap(0)
+
+    def carry_out(self, operation: Operation) -> None:
+        """Ask the system for it. Raises OSError if it fails at once."""
+        kind, number, *more = operation.event
+        if kind == FILE_WRITE:
+            self.write(operation)
+        elif kind == FILE_SYNC:
+            self.send(number, self.files.get(more[0]), FDSYNC if operation.is_data_only else FSYNC)
+        elif kind == FOLDER_SYNC:
+            self.send(number, self.files.folder(more[0]), FSYNC)
+        elif kind == SYNC_ALL:
+            syncfs(self.files.folder(""))
+            self.end(number, is_done=True)
+        else:
+            self.change(kind, more)
+            self.end(number, is_done=True)
+
+    def change(self, kind: str, more: list[Any]) -> None:
+        """Make, rename or remove a file."""
+        if kind == CREATE:
+            file, name = more
+            self.files.open[file, False] = os.open(self.files.path(name), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            self.names[name], self.files.paths[file] = file, name
+        elif kind == RENAME:
+            source, target = more
+            os.rename(self.files.path(source), self.files.path(target))
+            replaced = self.names.get(target)
+            self.names[target] = self.names.pop(source)
+            self.files.paths[self.names[target]] = target
+            if replaced is not None:
+                self.files.drop(replaced)
+        else:
+            os.unlink(self.files.path(more[0]))
+            self.files.drop(self.names.pop(more[0]))
+
+    def write(self, operation: Operation) -> None:
+        _, number, file, first, count, is_through = operation.event
+        data = content_of(self.content, file, first, count, number)
+        flags = RWF_DSYNC if is_through else 0
+        if not operation.is_direct:
+            done = os.pwritev(self.files.get(file), [data], first * SECTOR_BYTES, flags)
+            self.end(number, is_done=done == len(data), why="a short write")
+            return
+        slot = self.free[-1]
+        start = slot * self.slot_bytes
+        self.buffer[start : start + len(data)] = data
+        fd = self.files.get(file, is_direct=True)
+        self.send(number, fd, PWRITE, self.address + start, len(data), first * SECTOR_BYTES, flags)
+
+    def send(
+        self, number: int, fd: int, kind: int, address: int = 0, length: int = 0, at: int = 0, flags: int = 0
+    ) -> None:
+        self.asynchronous.submit(fd, number, kind, address, length, at, flags)
+        self.under_way[number] = (self.free.pop(), length)
+
+    def reap(self, least: int) -> None:
+        """Note what has ended, waiting for at least so many."""
+        for number, result in self.asynchronous.ended(least):
+            slot, length = self.under_way.pop(number)
+            self.free.append(slot)
+            self.end(number, is_done=result == length, why=f"error {-result}" if result < 0 else "a short write")
+
+    def end(self, number: int, *, is_done: bool, why: str = "") -> None:
+        self.note([ACKNOWLEDGED if is_done else FAILED, number])
+        if not is_done:
+            self.failures += 1
+            self.first_failure = self.first_failure or why
+
+    def drain(self) -> None:
+        """Wait for all that is under way."""
+        while self.under_way:
+            self.reap(1)
+
+    def close(self) -> None:
+        """What is under way ends first."""
+        self.drain()
+        self.asynchronous.close()
+        self.files.close()
+
+
+def content_of(content: Content, file: int, first: int, count: int, generation: int) -> bytes:
+    """What a write puts into these sectors."""
+    start, end = first // BLOCK_SECTORS, -(-(first + count) // BLOCK_SECTORS)
+    data = b"".join(content.block(file * FILE_BLOCKS + block, generation) for block in range(start, end))
+    skipped = (first - start * BLOCK_SECTORS) * SECTOR_BYTES
+    return data[skipped : skipped + count * SECTOR_BYTES]
+
+
+ARBITRARY = "in flight, anything"
+"""A block with a write under way of which the array says that it may then hold anything."""
+IN_ORDER = "changes of names are there in their order"
+HAS_NAME = "a synced new file has its name without a sync of its folder"
+IS_WHOLE = "a file renamed over another without a sync is whole"
+MORE = (IN_ORDER, HAS_NAME, IS_WHOLE)
+"""What is more than promised, and so no fault where it is missing."""
+
+
+class Found:
+    """One name: its file's bytes, or why they cannot be read; None for no such name."""
+
+    __slots__ = ("data", "error")
+
+    def __init__(self, data: bytes, error: str = "") -> None:
+        self.data, self.error = data, error
+
+
+def read_files(root: str) -> dict[str, Found]:
+    """All files below the folders, by name. What cannot be listed or read is told as an error."""
+    found: dict[str, Found] = {}
+    for folder in FOLDERS:
+        try:
+            names = os.listdir(f"{root}/{folder}")
+        except OSError as error:
+            found[folder] = Found(b"", str(error.strerror))
+            continue
+        for name in names:
+            found[f"{folder}/{name}"] = read_file(f"{root}/{folder}/{name}")
+    return found
+
+
+def read_file(path: str) -> Found:
+    """One file."""
+    fd = -1
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        size = os.fstat(fd).st_size
+        # What is far too long is not read: no file of ours can be.
+        return Found(os.pread(fd, min(size, (FILE_BLOCKS + 1) * BLOCK_BYTES), 0))
+    except OSError as error:
+        return Found(b"", str(error.strerror))
+    finally:
+        if fd >= 0:
+            os.close(fd)
+
+
+class FileVerdict:
+    """How the bytes of a name suit one file. ``told``: the generation of each sector, None for anything else."""
+
+    def __init__(self) -> None:
+        self.verdicts: dict[str, int] = {}
+        self.bad: list[list[Any]] = []
+        self.told: list[int | None] = []
+
+    def add(self, verdict: str) -> None:
+        self.verdicts[verdict] = self.verdicts.get(verdict, 0) + 1
+
+
+def judged_file(
+    content: Content,
+    file: int,
+    data: bytes,
+    state: tuple[int, int, dict[int, list[int]]],
+    *,
+    is_arbitrary: bool = False,
+) -> FileVerdict:
+    """The verdict on each block of a file, as [offset in bytes, verdict, found, allowed] where it is bad."""
+    least, most, sectors = state
+    verdict = FileVerdict()
+    if len(data) < least:
+        verdict.bad.append([len(data), LOST, f"{len(data)} bytes", f"{least} bytes or more"])
+    elif len(data) > most or len(data) % SECTOR_BYTES:
+        verdict.bad.append(
+            [min(len(data), most), CORRUPT, f"{len(data)} bytes", f"{most} bytes or fewer, in whole sectors"]
+        )
+    for start in range(0, max(len(data), most), BLOCK_BYTES):
+        first = start // SECTOR_BYTES
+        allowed = [sectors.get(first + index, [0]) for index in range(BLOCK_SECTORS)]
+        piece = data[start : start + BLOCK_BYTES]
+        whole = content.block(file * FILE_BLOCKS + start // BLOCK_BYTES, allowed[0][0]) if allowed[0][0] else b""
+        if piece == whole and len(allowed[0]) == 1 and all(each == allowed[0] for each in allowed):
+            verdict.add(INTACT)
+            verdict.told += allowed[0] * BLOCK_SECTORS
+            continue
+        told = [told_sector(content, file, first + index, data) for index in range(BLOCK_SECTORS)]
+        verdict.told += told
+        word = judged_block(told, allowed)
+        if is_arbitrary and word not in ALLOWED and any(len(each) > 1 for each in allowed):
+            word = ARBITRARY
+        verdict.add(word)
+        if word not in (*ALLOWED, ARBITRARY):
+            index = next(index for index, each in enumerate(told) if each not in allowed[index])
+            at = (first + index) * SECTOR_BYTES
+            seen = f"generation {told[index]}" if told[index] else looked_at(data[at : at + SECTOR_BYTES])
+            verdict.bad.append([at, word, seen, allowed[index]])
+    return verdict
+
+
+def told_sector(content: Content, file: int, sector: int, data: bytes) -> int | None:
+    """The generation of a sector: 0 for zeros and behind the end, None for what is not this sector's."""
+    piece = data[sector * SECTOR_BYTES : (sector + 1) * SECTOR_BYTES]
+    if not any(piece):
+        return 0
+    number = file * FILE_BLOCKS + sector // BLOCK_SECTORS
+    told = told_by(piece) if len(piece) == SECTOR_BYTES else None
+    if told is None or told[0] != number:
+        return None
+    start = sector % BLOCK_SECTORS * SECTOR_BYTES
+    return told[1] if piece == content.block(number, told[1])[start : start + SECTOR_BYTES] else None
+
+
+def judged_block(told: list[int | None], allowed: list[list[int]]) -> str:
+    """As for blocks of a device, each sector with generations of its own."""
+    if any(generation is None for generation in told):
+        return CORRUPT
+    if any(generation not in allowed[index] for index, generation in enumerate(told)):
+        return LOST
+    open_ = [(told[index], may) for index, may in enumerate(allowed) if len(may) > 1]
+    if not open_:
+        return INTACT
+    old = sum(generation == may[0] for generation, may in open_)
+    return OLD if old == len(open_) else TORN if old else NEW
+
+
+def looked_at(sector: bytes) -> str:
+    """What a sector that is not its own seems to be."""
+    if not any(sector):
+        return "zeros"
+    told = told_by(sector) if len(sector) == SECTOR_BYTES else None
+    if told is None:
+        return "unknown bytes"
+    number, generation = told
+    file, block = divmod(number, FILE_BLOCKS)
+    if file < FIRST_FILE:
+        return f"what lay on the device before: its block {number}"
+    return f"block {block} of file {file}, generation {generation}"
+
+
+class FilesCheck:
+    """One look at all files. ``extra`` counts what is more than promised: [kept, not kept] for each."""
+
+    def __init__(
+        self, content: Content, states: FileStates, found: dict[str, Found], *, is_arbitrary: bool = False
+    ) -> None:
+        self.content, self.states, self.found, self.is_arbitrary = content, states, found, is_arbitrary
+        self.files: dict[str, int] = {}
+        self.blocks: dict[str, int] = {}
+        self.bad: list[list[Any]] = []
+        self.seen: dict[str, dict[int, FileVerdict | None]] = {}
+        """Name -> files that it may be, 0: none, each with how its bytes suit; nothing: that cannot be told."""
+        self.extra: dict[str, list[int]] = {}
+        for name in sorted({*states.names, *found}):
+            self.look(name)
+        for folder, (sure, later) in sorted(states.folders.items()):
+            self.look_at_folder(folder, sure, later)
+
+    def look(self, name: str) -> None:
+        """One name."""
+        allowed, found = self.states.names.get(name, [0]), self.found.get(name)
+        if found is None:
+            self.seen[name] = {0: None}
+            word = INTACT if allowed == [0] else LOST if 0 not in allowed else OLD if allowed[0] == 0 else NEW
+            self.count(word, name, "no such file", allowed)
+            return
+        if found.error:
+            self.count(UNREADABLE, name, found.error, allowed)
+            return
+        verdicts = {
+            file: judged_file(self.content, file, found.data, self.states.files[file], is_arbitrary=self.is_arbitrary)
+            for file in dict.fromkeys(allowed)
+            if file
+        }
+        suited: dict[int, FileVerdict | None] = {file: each for file, each in verdicts.items() if not each.bad}
+        self.seen[name] = suited or dict(verdicts)
+        if not verdicts:
+            self.count(LOST, name, f"a file that was removed, {len(found.data)} bytes", allowed)
+            return
+        # Of several that suit, the newest: an old one that is empty would suit in its place.
+        chosen = max(suited) if suited else min(verdicts, key=lambda file: (len(verdicts[file].bad), -file))
+        self.count(INTACT if len(set(allowed)) == 1 else OLD if chosen == allowed[0] else NEW, name)
+        for word, count in verdicts[chosen].verdicts.items():
+            self.blocks[word] = self.blocks.get(word, 0) + count
+        self.bad += [[name, *each] for each in verdicts[chosen].bad]
+
+    def count(self, word: str, name: str, seen: str = "", allowed: list[int] | None = None) -> None:
+        self.files[word] = self.files.get(word, 0) + 1
+        if word not in ALLOWED:
+            # Then it says nothing about the other names.
+            self.seen[name] = {}
+            self.bad.append([name, 0, word, seen, [f"file {each}" if each else "no file" for each in allowed or ()]])
+
+    def look_at_folder(self, folder: str, sure: dict[str, int], later: list[list[Any]]) -> None:
+        """Whether its names together are what whole changes of them give."""
+        names = [name for name in self.seen if folder_of(name) == folder]
+        state, fits = sure, self.fits(sure, names)
+        for kind, _, *more in later:
+            state = changed(state, kind, more)
+            fits = fits or self.fits(state, names)
+        if later and all(self.seen[name] for name in names):
+            self.count_extra(IN_ORDER, is_kept=fits)
+        if not fits and not all(self.can_be(part, sure, later) for part in parts_of(names, later)):
+            shown = ", ".join(f"{name} is {' or '.join(map(str, self.seen[name]))}" for name in sorted(names))
+            self.files[CORRUPT] = self.files.get(CORRUPT, 0) + 1
+            self.bad.append([folder, 0, CORRUPT, shown, "names that whole changes of them give"])
+
+    def fits(self, state: dict[str, int], names: list[str]) -> bool:
+        return all(not self.seen[name] or state.get(name, 0) in self.seen[name] for name in names)
+
+    def can_be(self, names: list[str], sure: dict[str, int], later: list[list[Any]]) -> bool:
+        """Whether some of the later changes, each as a whole, give what these names are."""
+        states = {tuple(sure.get(name, 0) for name in names)}
+        for kind, _, *more in later:
+            if more[-1] in names:
+                for state in list(states):
+                    after = changed(named(names, state), kind, more)
+                    states.add(tuple(after.get(name, 0) for name in names))
+        return any(self.fits(named(names, state), names) for state in states)
+
+    def count_extra(self, word: str, *, is_kept: bool) -> None:
+        self.extra.setdefault(word, [0, 0])[not is_kept] += 1
+
+    def look_for_more(self, ledger: FileLedger, at: int) -> None:
+        """What is more than promised, where it can be told."""
+        for _, later in self.states.folders.values():
+            for index, (kind, number, *more) in enumerate(later):
+                touched = {name for _, _, *words in later[index + 1 :] for name in words if isinstance(name, str)}
+                name = more[-1]
+                if name in touched or not self.seen[name]:
+                    continue
+                before, file = self.states.names[name][-2:]
+                if file and is_synced(ledger, file, ledger.ended.get(number, at), at):
+                    self.count_extra(HAS_NAME, is_kept=file in self.seen[name])
+                if kind == RENAME and before and set(self.seen[name]) == {file}:
+                    written = written_before(ledger, file, ledger.came[number])
+                    if written and not is_synced(ledger, file, 0, at):
+                        verdict = self.seen[name][file]
+                        told = verdict.told if verdict else []
+                        whole = all(
+                            sector < len(told) and (told[sector] or 0) >= each for sector, each in written.items()
+                        )
+                        self.count_extra(IS_WHOLE, is_kept=whole)
+
+    def document(self) -> dict[str, Any]:
+        """For the client."""
+        document: dict[str, Any] = {"files": self.files, "verdicts": self.blocks, "bad": self.bad[:MOST_BAD]}
+        return {**document, "more": self.extra}
+
+
+def named(names: list[str], state: tuple[int, ...]) -> dict[str, int]:
+    """Name -> file, without those that stand for none."""
+    return {names[index]: file for index, file in enumerate(state) if file}
+
+
+def parts_of(names: list[str], later: list[list[Any]]) -> list[list[str]]:
+    """Names that changes tie to each other, each group by itself."""
+    group = {name: {name} for name in names}
+    for kind, _, *more in later:
+        if kind == RENAME and more[0] in group and more[1] in group:
+            both = group[more[0]] | group[more[1]]
+            for name in both:
+                group[name] = both
+    return [sorted(each) for each in {id(each): each for each in group.values()}.values()]
+
+
+def is_synced(ledger: FileLedger, file: int, since: int, at: int) -> bool:
+    """Whether a sync of a file that began after an event had ended by another."""
+    for kind, number, *more in ledger.since_fresh(at):
+        if kind == FILE_SYNC and more[0] == file and ledger.came[number] > since and ledger.has_ended(number, at):
+            return True
+    return False
+
+
+def written_before(ledger: FileLedger, file: int, at: int) -> dict[int, int]:
+    """Sector -> the newest generation that had been written to it before an event."""
+    found = {}
+    for kind, number, *more in ledger.since_fresh(at):
+        if kind == FILE_WRITE and more[0] == file and ledger.has_ended(number, at):
+            found.update(dict.fromkeys(range(more[1], more[1] + more[2]), number))
+    return found
+
+
+FILES_FOLDER = "/run/raidlab/mnt/files"
+EXT4_EXTENDED = "nodiscard,lazy_itable_init=0,lazy_journal_init=0"
+MKFS = {
+    "ext4": ["mkfs.ext4", "-F", "-q", "-b", "4096", "-m", "0", "-N", "64", "-J", "size=4", "-E", EXT4_EXTENDED],
+    "xfs": ["mkfs.xfs", "-f", "-q", "-K", "-d", "agcount=1"],
+}
+"""As small as they can be made (8 MiB and 16 MiB), and without discards, so that what lay on the device stays there."""
+FSCK = {"ext4": ["e2fsck", "-f", "-n"], "xfs": ["xfs_repair", "-n", "-o", "force_geometry"]}
+MS_RDONLY = 1
+
+
+def mkfs_of(kind: str) -> list[str]:
+    """The command that makes a tiny file system, without its device."""
+    if kind != "xfs":
+        return MKFS[kind]
+    numbers = command(["mkfs.xfs", "-V"], 60.0)["output"].split()[-1].split(".")
+    # Since 5.19 it wants to be told that less than 300 MiB is meant.
+    is_strict = [int(each) for each in numbers[:2] if each.isdigit()] >= [5, 19]
+    return [*MKFS[kind], *(["--unsupported"] if is_strict else [])]
+
+
+def mount_files(kind: str, device: str, folder: str, options: str, *, is_read_only: bool = False) -> str:
+    """mount(2); the system's reason if it is refused."""
+    os.makedirs(folder, exist_ok=True)
+    words = (device.encode(), folder.encode(), kind.encode(), ctypes.c_ulong(MS_RDONLY if is_read_only else 0))
+    if ctypes.CDLL(None, use_errno=True).mount(*words, options.encode()) == 0:
+        return ""
+    return os.strerror(ctypes.get_errno())
+
+
+def unmount_files(folder: str) -> str:
+    """umount(2); the system's reason if it is refused."""
+    call = ctypes.CDLL(None, use_errno=True).umount2
+    for _ in range(100):
+        if call(folder.encode(), 0) == 0:
+            return ""
+        # Somebody may still look at it: mount(8) of another program, a kernel thread.
+        pause(0.01)
+    return os.strerror(ctypes.get_errno())
+
+
+class FilePlayer(Player):
+    """A history with files.
+
+    ``job`` has ``has_files``: then its ledger is one of files; ``folder``: where their file system is mounted;
+    ``is_cut``: the power failed before the history.
+    """
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        has_files = bool(job.get("has_files"))
+        super().__init__({**job, "ledger": ()} if has_files else job)
+        self.files = FileLedger(job.get("ledger", ())) if has_files else None
+        if self.files:
+            # What only counts or hands out events does so for both.
+            self.ledger.events = self.files.events
+        self.mounted = job.get("folder", FILES_FOLDER)
+        self.told = len(self.ledger.events)
+        self.is_cut = bool(job.get("is_cut"))
+
+    def ledger_of_files(self) -> FileLedger:
+        assert self.files is not None, "the job has no files"
+        return self.files
+
+    def do_garble(self, path: str, blocks: int) -> dict[str, Any]:
+        """Fill a device with content that is none of any file, so that what a file system shows of it is seen."""
+        writer = Writer(path, Content("before"), Ledger(), {"first": 0, "count": blocks})
+        writer.fill()
+        writer.close()
+        return {"failures": writer.failures}
+
+    def do_make(self, kind: str, device: str, more: list[str] | None = None) -> dict[str, Any]:
+        """A file system."""
+        return command([*mkfs_of(kind), *(more or []), device], 120.0)
+
+    def do_mount(self, kind: str, device: str, options: str = "") -> dict[str, Any]:
+        """Mount it."""
+        return {"refused": mount_files(kind, device, self.mounted, options)}
+
+    def do_unmount(self) -> dict[str, Any]:
+        """Unmount it."""
+        self.do_close()
+        return {"refused": unmount_files(self.mounted)}
+
+    def do_fsck(self, kind: str, device: str) -> dict[str, Any]:
+        """Whether it is as it should be, seen by its own program."""
+        return command([*FSCK[kind], device], 120.0)
+
+    def do_files(self, mix: dict[str, int]) -> dict[str, Any]:
+        """The writer of files. It takes the place of the one of blocks, and does all that steps ask of that."""
+        writer: Any = FileWriter(self.mounted, self.content, self.ledger_of_files(), mix, self.mark_fd)
+        self.writer = writer
+        return {}
+
+    def do_work(self, operations: int) -> dict[str, Any]:
+        """Further operations on files; some stay under way."""
+        writer: Any = self.writer
+        writer.advance(operations)
+        return {"events": len(self.ledger.events), "failures": writer.failures, "first_failure": writer.first_failure}
+
+    def do_sync(self) -> dict[str, Any]:
+        """All of the file system, and wait for it: not noted in the ledger."""
+        fd = os.open(self.mounted, os.O_RDONLY)
+        try:
+            syncfs(fd)
+        finally:
+            os.close(fd)
+        return {}
+
+    def end_array(self) -> dict[str, Any]:
+        """Also take the file system away from drives that are gone."""
+        stuck = {"unmount": unmount_files(self.mounted)} if self.files else {}
+        return {**super().end_array(), **stuck}
+
+    def use_ledger(self, events: list[list[Any]], kind: str) -> None:
+        """The same events are the ledger of files."""
+        if self.files is None:
+            super().use_ledger(events, kind)
+        else:
+            self.files = FileLedger(events)
+            self.ledger.events = self.files.events
+
+    def do_tell(self) -> dict[str, Any]:
+        """What the ledger has noted since it was last told: a client keeps it in case that the machine is lost."""
+        events, self.told = self.ledger.events[self.told :], len(self.ledger.events)
+        return {"new": events}
+
+    def do_check(self) -> dict[str, Any]:
+        """The verdict on blocks, or on files as programs see them now, in part from the page cache."""
+        if self.files is None:
+            return super().do_check()
+        write_text("/proc/sys/vm/drop_caches", "1\n")
+        return {**self.checked(is_power_cut=False).document(), **self.state()}
+
+    def do_recheck(self) -> dict[str, Any]:
+        """The verdict on files after a power cut or the loss of the machine, before anything else is written."""
+        check = self.checked(is_power_cut=True)
+        check.look_for_more(self.ledger_of_files(), len(self.ledger.events))
+        return {**check.document(), **self.state()}
+
+    def checked(self, *, is_power_cut: bool) -> FilesCheck:
+        states = self.ledger_of_files().allowed(is_power_cut=is_power_cut)
+        return FilesCheck(self.content, states, read_files(self.mounted))
+
+    def do_settle(self) -> dict[str, Any]:
+        """What is there now is what must be there from now on."""
+        if self.files is None:
+            return super().do_settle()
+        check = self.checked(is_power_cut=True)
+        if not check.bad:
+            self.do_sync()
+            note_there(self.files, check)
+        return check.document()
+
+
+def note_there(ledger: FileLedger, check: FilesCheck) -> None:
+    """A fault is over: the ledger begins anew with the files that were seen."""
+    number = ledger.newest + 1
+    ledger.add(FRESH, number)
+    for name, files in sorted(check.seen.items()):
+        file = max(files, default=0)
+        verdict = files.get(file)
+        if file and verdict:
+            runs: list[list[int]] = []
+            for generation in verdict.told[: len(check.found[name].data) // 512]:
+                if runs and runs[-1][0] == generation:
+                    runs[-1][1] += 1
+                else:
+                    runs.append([generation or 0, 1])
+            number += 1
+            ledger.add(THERE, number, file, name, runs)
+
 
 LOUD = (
     "EXT4-fs error",
@@ -32,29 +710,6 @@ LOUD = (
     "XFS: Assertion",
 )
 """What the kernel says where a file system is not as it should be."""
-
-
-class KernelLog:
-    """What the kernel says from now on."""
-
-    def __init__(self) -> None:
-        self.fd = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
-        os.lseek(self.fd, 0, os.SEEK_END)
-
-    def loud(self) -> list[str]:
-        """Lines since the last call that tell of damage."""
-        found: list[str] = []
-        while True:
-            try:
-                line = os.read(self.fd, 8192).decode("utf-8", "replace")
-            except BlockingIOError:
-                return found
-            except OSError:
-                # EPIPE: some were lost, since there were too many.
-                continue
-            text = line.partition(";")[2].partition("\n")[0]
-            if any(word in text for word in LOUD):
-                found.append(text)
 
 
 class FilePoints(Points):
@@ -79,6 +734,10 @@ class FilePoints(Points):
         left_out = set(job.get("without", ()))
         for drive, requests in self.record.by_drive.items():
             self.record.by_drive[drive] = [each for each in requests if each.index not in left_out]
+
+    def damage(self) -> list[str]:
+        """Lines of the kernel's log since the last call that report damage of a file system."""
+        return complaints_in(self.log.lines(), LOUD)
 
     def restore(self, cut: Cut) -> None:
         """Every drive as the cut left it."""
@@ -131,7 +790,7 @@ class FilePoints(Points):
             seen["lost_under_way"] = self.lost_under_way(cut) + self.lost_before
         if not self.begin(nodes, seen):
             return seen
-        self.log.loud()
+        self.damage()
         try:
             seen.update(self.mounted(cut))
             if not cut.missing and self.is_due("parity"):
@@ -154,7 +813,7 @@ class FilePoints(Points):
         seen: dict[str, Any] = {"event": event}
         refused = mount_files(self.kind, node, FILES_FOLDER, self.job.get("options", ""))
         if refused:
-            return {**seen, "unmountable": refused, "kernel": self.log.loud()}
+            return {**seen, "unmountable": refused, "kernel": self.damage()}
         try:
             is_arbitrary = bool(cut.missing and self.job.get("is_arbitrary"))
             check = FilesCheck(
@@ -171,7 +830,7 @@ class FilePoints(Points):
             seen["fsck"] = done["status"]
             if done["status"] != 0:
                 seen["fsck_said"] = done["output"]
-        loud = self.log.loud()
+        loud = self.damage()
         return {**seen, "kernel": loud} if loud else seen
 
 
@@ -193,7 +852,7 @@ def main() -> None:
                 {
                     "cut": word,
                     "broke": f"{type(error).__name__}: {error}",
-                    "kernel": points.log.loud(),
+                    "kernel": points.damage(),
                     "mounts": read_text("/proc/mounts")[-200:],
                 }
             )

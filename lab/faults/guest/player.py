@@ -1,9 +1,8 @@
-"""Plays histories on the machine: what is done to arrays, with the oracle's writes going on between, and what is seen.
+"""Plays histories on the machine: what is done to arrays, with writes of the oracle in between, and what is seen.
 
-A process on the machine, the last of several files joined to one program (lab/faults/program.py), standard library
-alone. It reads a job as JSON on its standard input and prints one JSON document a line: ``{"step": …}`` after each
-step, ``{"end": …}`` at the end of a history. A history is played by one process from beginning to end, since in
-virtual time the client's own pace must not show.
+It reads a job as JSON on its standard input and prints one JSON document a line: ``{"step": …}`` after each step,
+``{"end": …}`` at the end of a history. One process plays a history from beginning to end, since in virtual time the
+pace of the client must not show.
 
 A step is a list, its first word one of the methods below: ``["run", ["mdadm", …], 60]``.
 """
@@ -16,11 +15,11 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lab.faults.guest.arrays import (
-    members_of,
     pause,
     read_direct,
     read_text,
@@ -29,13 +28,19 @@ from lab.faults.guest.arrays import (
     write_text,
     wrong_rows,
 )
-from lab.faults.guest.blocks import Content
-from lab.faults.guest.ledger import SETTLED, Ledger
-from lab.faults.guest.record import Record, chosen_cut
+from lab.faults.guest.ledger import SETTLED, Content, Ledger
+from lab.faults.guest.record import Cut, Record, chosen_cut
 from lab.faults.guest.writer import MOST_BAD, Writer, check
 
 CONTROL, RECORD_NODE = "/dev/lab-drives", "/dev/lab-record"
 TAIL = 2000
+COMPLAINTS = (
+    *("WARNING:", "BUG:", "Oops", "Call Trace", "hung task", "blocked for more than", "kernel BUG", "refcount"),
+    "general protection",
+)
+"""Words of the kernel's log that no history may cause."""
+STATE_READS = 3
+"""Of md's attributes, where they change while they are read."""
 STATE_FILES = (
     "array_state",
     "degraded",
@@ -47,6 +52,7 @@ STATE_FILES = (
     "consistency_policy",
     "reshape_position",
     "journal_mode",
+    "component_size",
 )
 
 
@@ -110,6 +116,42 @@ def command(argv: Sequence[str], seconds: float, text: str = "") -> dict[str, An
     return {"status": status, "output": output.decode("utf-8", "replace")[-TAIL:]}
 
 
+class KernelLog:
+    """The kernel's log from now on; empty where it cannot be read."""
+
+    def __init__(self) -> None:
+        try:
+            self.fd = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+            os.lseek(self.fd, 0, os.SEEK_END)
+        except OSError:
+            self.fd = -1
+
+    def lines(self) -> list[str]:
+        """The lines since the last call."""
+        found: list[str] = []
+        while self.fd >= 0:
+            try:
+                line = os.read(self.fd, 8192).decode("utf-8", "replace")
+            except BlockingIOError:
+                break
+            except BrokenPipeError:
+                # The ring was overwritten before it was read: the next read continues behind that.
+                continue
+            found.append(line.partition(";")[2].partition("\n")[0])
+        return found
+
+    def close(self) -> None:
+        """Release the device."""
+        if self.fd >= 0:
+            os.close(self.fd)
+        self.fd = -1
+
+
+def complaints_in(lines: Iterable[str], words: Sequence[str] = COMPLAINTS) -> list[str]:
+    """The lines that have one of these words."""
+    return [line for line in lines if any(word in line for word in words)]
+
+
 class Player:
     """One history.
 
@@ -128,24 +170,28 @@ class Player:
         self.is_cut = False
         self.node = job.get("node", "/dev/md0")
         self.folder = f"/sys/block/{os.path.basename(os.path.realpath(self.node))}/md"
-        self.chance: random.Random | None = None
+        self.log = KernelLog()
 
     def play(self) -> None:
         """All steps, or as far as one that cannot be carried out at all."""
         steps = self.job["steps"]
         for number, step in enumerate(steps):
+            began = time.monotonic()
             try:
                 seen = getattr(self, "do_" + step[0])(*step[1:]) or {}
             except Exception as error:
-                say({"step": number, "kind": step[0], "broke": f"{type(error).__name__}: {error}"})
+                seen = {"broke": f"{type(error).__name__}: {error}"}
+            say({"step": number, "kind": step[0], "seconds": time.monotonic() - began, **seen})
+            if "broke" in seen:
                 break
-            say({"step": number, "kind": step[0], **seen})
-        try:
-            if self.writer:
-                self.writer.close()
-        except OSError:
-            pass
+        self.finish()
         say({"end": True, "ledger": self.ledger.events if self.job.get("wants_ledger") else []})
+
+    def finish(self) -> None:
+        """Release what the history holds."""
+        with contextlib.suppress(OSError):
+            self.do_close()
+        self.log.close()
 
     def do_run(self, argv: list[str], seconds: float = 60.0, text: str = "") -> dict[str, Any]:
         """A program."""
@@ -236,40 +282,53 @@ class Player:
         """They are recorded no longer."""
         for number in numbers:
             drives(f"still {number}")
-        if self.writer:
-            self.writer.mark_fd = -1
-        os.close(self.mark_fd)
-        self.mark_fd = -1
+        self.end_marks()
         return {"events": len(self.ledger.events)}
 
-    def do_cut(self, numbers: list[int], kind: str, seed: str) -> dict[str, Any]:
-        """The power fails.
-
-        All that is under way fails, the array is gone, and each drive holds what it might then hold.
-        """
-        import random
-
-        os.write(self.mark_fd, f"mark {len(self.ledger.events)}".encode())
-        record = read_record()
-        at = record.requests[-1].came if record.requests else 0
-        for number in numbers:
-            drives(f"pull {number}")
-        known = len(self.ledger.events)
+    def end_marks(self) -> None:
+        """The ledger is no longer marked in the record."""
         if self.writer:
             self.writer.mark_fd = -1
-            self.writer.close()
-            self.writer = None
-        # What came to its end after the power had gone, did so for nobody.
-        self.ledger = Ledger(self.ledger.events[:known])
         os.close(self.mark_fd)
         self.mark_fd = -1
-        stopped = command(["mdadm", "--stop", self.node], 60.0)
+
+    def do_cut(self, numbers: list[int], kind: str, seed: str) -> dict[str, Any]:
+        """The power fails: requests in flight fail, the array is gone, each drive holds what it might then hold.
+
+        What ends after the power has failed counts for nothing.
+        """
+        events = self.ledger.events[:]
+        os.write(self.mark_fd, f"mark {len(events)}".encode())
+        record = read_record()
+        for number in numbers:
+            drives(f"{self.cut_drives} {number}")
+        self.end_marks()
+        self.do_close()
+        stopped = self.end_array()
+        at = record.requests[-1].came if record.requests else 0
         cut = chosen_cut(record, at, kind, random.Random(seed))
+        self.restore(cut, record, numbers)
+        self.use_ledger(events, kind)
+        return {"cut": cut.word(), **stopped}
+
+    cut_drives = "pull"
+    """What a power cut does to the drives, as a line to their driver."""
+
+    def end_array(self) -> dict[str, Any]:
+        """After a power cut, stop what is left of the array."""
+        return {"stop": command(["mdadm", "--stop", self.node], 60.0)}
+
+    def restore(self, cut: Cut, record: Record, numbers: list[int]) -> None:
+        """Make the drives hold what the cut left."""
         for number, words in cut.lists(record, numbers).items():
-            drives(f"plug {number}")
+            if self.cut_drives == "pull":
+                drives(f"plug {number}")
             drives(f"restore {number} {words}".rstrip())
+
+    def use_ledger(self, events: list[list[Any]], kind: str) -> None:
+        """Go on with these events, after a power cut of that kind."""
+        self.ledger = Ledger(events)
         self.is_cut = True
-        return {"cut": cut.word(), "stop": stopped}
 
     def do_check(self) -> dict[str, Any]:
         """The oracle's verdict on what can be read now."""
@@ -324,11 +383,37 @@ class Player:
             os.close(fd)
 
     def state(self) -> dict[str, Any]:
-        if not os.path.isdir(self.folder):
-            return {"state": {}}
-        state = {name: read_text(f"{self.folder}/{name}") for name in STATE_FILES}
-        members = {node: [slot, words] for slot, (node, _, words) in members_of(self.folder).items()}
+        """Md's attributes, and its members: node -> [slot or -1, state, bad blocks if there are any]."""
+        state: dict[str, str] = {}
+        members: dict[str, Any] = {}
+        for _ in range(STATE_READS):
+            state = {name: read_text(f"{self.folder}/{name}") for name in STATE_FILES}
+            members = self.members()
+            if read_text(f"{self.folder}/degraded") == state["degraded"]:
+                break
         return {"state": {name: text for name, text in state.items() if text}, "members": members}
+
+    def members(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name in names_in(self.folder):
+            if name.startswith("dev-"):
+                slot = read_text(f"{self.folder}/{name}/slot")
+                seen: list[Any] = [int(slot) if slot.isdigit() else -1, read_text(f"{self.folder}/{name}/state")]
+                if bad := read_text(f"{self.folder}/{name}/bad_blocks"):
+                    # From the beginning of the drive; its data begin at the offset.
+                    offset = int(read_text(f"{self.folder}/{name}/offset") or 0)
+                    lines = [line.split() for line in bad.splitlines()]
+                    seen.append([[int(first) - offset, int(count)] for first, count in lines])
+                found["/dev/" + name[4:]] = seen
+        return found
+
+
+def names_in(folder: str) -> list[str]:
+    """The sorted names in a folder, which may vanish at any moment."""
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
 
 
 def main() -> None:

@@ -1,14 +1,18 @@
-"""What a power cut could have left: the record of the drives, taken apart. Runs in the machine and in the client.
+"""What a power cut could have left: the record of the drives, taken apart.
 
 The record is that of the lab's own drives (provision/kernel/driver/lab_record.h): every write, flush and discard of
-every drive with its data, each with the numbers of the events at which
-it came and ended. A write is on the medium for good once it has ended and a flush that came later has ended too, or
-if it went past the cache (FUA). Any other that had come may be there or not,
-whole or in part: a drive's cache is written out in any order (Documentation/block/writeback_cache_control.rst).
+every drive with its data, each with the numbers of the events at which it came and ended. A write is on the medium for
+good once it has ended and a flush that came later has ended too, or if it went past the cache (FUA). Any other that had
+come may be there or not, whole or in part: the cache of a drive is written out in any order
+(Documentation/block/writeback_cache_control.rst).
+
+In a steady cut the fate of a request follows from where it goes, and not from what came before it. So a history from
+which writes are left out loses of the others what it lost with them, which makes shrinking short.
 """
 
 from __future__ import annotations
 
+import hashlib
 import random
 import struct
 from collections.abc import Sequence
@@ -167,3 +171,42 @@ def chosen_cut(
             last = chance.randrange(1, (each.count + torn_sectors - 1) // torn_sectors) * torn_sectors
             torn[each.index] = (0, last - 1) if chance.randrange(2) else (last, each.count - 1)
     return Cut(at, kept, torn, missing)
+
+
+HASHES = 1 << 32
+
+
+def lot(seed: str, *words: object) -> int:
+    """A number below ``HASHES`` that is drawn for these words."""
+    text = ":".join(map(str, (seed, *words)))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+
+
+def steady_cut(record: Record, at: int, kind: str, seed: str) -> Cut:
+    """As ``chosen_cut``, with chance from a seed."""
+    if kind not in (PREFIX, SUBSET, TORN_WRITE):
+        return chosen_cut(record, at, kind, random.Random(seed))
+    kept: dict[int, list[int]] = {}
+    torn: dict[int, tuple[int, int]] = {}
+    for drive in record.drives:
+        open_ = record.split(drive, at)[1]
+        some = lot(seed, drive) * (len(open_) + 1) // HASHES
+        open_ = open_[:some] if kind == PREFIX else drawn(open_, drive, seed)
+        kept[drive] = [each.index for each in open_]
+        units = [each for each in open_ if each.kind == DRIVE_WRITE and each.count > 1]
+        if kind == TORN_WRITE and units:
+            each = min(units, key=lambda each: lot(seed, drive, each.sector, "torn"))
+            last = 1 + lot(seed, drive, each.sector, "where") % (each.count - 1)
+            is_beginning = lot(seed, drive, each.sector, "which") % 2
+            torn[each.index] = (0, last - 1) if is_beginning else (last, each.count - 1)
+    return Cut(at, kept, torn)
+
+
+def drawn(open_: list[Request], drive: int, seed: str) -> list[Request]:
+    """Half of these, each by its drive, its place, and how many went there before."""
+    found, before = [], dict[int, int]()
+    for each in open_:
+        number = before[each.sector] = before.get(each.sector, 0) + 1
+        if lot(seed, drive, each.sector, each.count, number) % 2:
+            found.append(each)
+    return found

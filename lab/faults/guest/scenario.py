@@ -1,26 +1,779 @@
-"""Plays scenarios on the machine: the player's steps (guest/player.py), and those of the scenarios beside them.
+"""Plays scenarios on the machine: the steps of the player, and those of scenarios beside them.
 
-A process on the machine, the last of several files joined to one program (lab/faults/program.py), standard library
-alone. Its job: ``histories``, each as the player's, with ``nodes``
-(the bare drives), ``has_record``, ``slots`` (``[slot, drive, where its data begin]``) and ``stripe_blocks``. Each
-document has the ``seconds`` that its step took, on the machine's clock.
+Its job: ``histories``, each as the player's, with ``nodes`` (the bare drives), ``has_record``, ``slots``
+(``[slot, drive, where its data begin]``) and ``stripe_blocks``. Each document has the ``seconds`` that its step took,
+on the clock of the machine.
+
+A layer is a device of the device mapper over a whole drive. Words of commands name drives by number: ``@2`` is drive 2
+as md sees it, with whatever lies over it, and ``#2`` the bare drive.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import fcntl
+import hashlib
 import json
+import mmap
 import os
+import random
+import re
 import shutil
+import signal
+import struct
 import sys
 import time
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from lab.faults.guest.arrays import pause, skip_modprobe
-from lab.faults.guest.ledger import Ledger
-from lab.faults.guest.player import command, drives, read_record, say
-from lab.faults.guest.record import ALL, chosen_cut
-from lab.faults.guest.scenario_points import PointSteps
+from lab.faults.guest.arrays import (
+    BUFFERS,
+    MemberLabel,
+    QuickArray,
+    double,
+    exclusive_or,
+    pause,
+    read_direct,
+    read_into,
+    read_text,
+    skip_modprobe,
+    syndrome,
+    write_text,
+)
+from lab.faults.guest.crash import Points
+from lab.faults.guest.ledger import ALLOWED, BLOCK_BYTES, CORRUPT, UNREADABLE, Ledger, generations_of, judged
+from lab.faults.guest.player import KernelLog, Player, command, complaints_in, drives, names_in
+from lab.faults.guest.record import ALL, Cut, Record, chosen_cut
+from lab.faults.guest.writer import ALL_BAD, PWRITE, Asynchronous, check
+
+LAYER_PREFIX = "fault-"
+MAPPER_FOLDER = "/dev/mapper"
+# linux/fs.h
+BLKDISCARD, BLKZEROOUT, BLKGETSIZE64 = 0x1277, 0x127F, 0x80081272
+DEFAULTS = {
+    "/proc/sys/dev/raid/speed_limit_min": "1000",
+    "/proc/sys/dev/raid/speed_limit_max": "200000",
+    "/sys/module/raid456/parameters/devices_handle_discard_safely": "N",
+}
+NAMED_DRIVE = re.compile(r"([@#])(\d+)")
+
+
+def device_bytes(node: str) -> int:
+    """How large a device is."""
+    fd = os.open(node, os.O_RDONLY)
+    try:
+        return int(struct.unpack("<Q", fcntl.ioctl(fd, BLKGETSIZE64, bytes(8)))[0])
+    finally:
+        os.close(fd)
+
+
+def clear_device(node: str, *, can_discard: bool) -> None:
+    """Zeros over all of it. The lab's own drives give zeros where data were discarded; others need not."""
+    fd = os.open(node, os.O_WRONLY)
+    try:
+        size = struct.unpack("<Q", fcntl.ioctl(fd, BLKGETSIZE64, bytes(8)))[0]
+        fcntl.ioctl(fd, BLKDISCARD if can_discard else BLKZEROOUT, struct.pack("<QQ", 0, size))
+    finally:
+        os.close(fd)
+
+
+def kernel_name_of(node: str) -> str:
+    """``drive3`` or ``dm-0``: what sysfs calls a device."""
+    number = os.stat(node).st_rdev
+    return os.path.basename(os.readlink(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}"))
+
+
+def culprit_of(pieces: Sequence[bytes], p: bytes, q: bytes) -> str:
+    """Which chunk of a RAID 6 row is the wrong one, if one alone is.
+
+    ``data 2`` (in Q's order), ``P``, ``Q``, ``none`` or ``several``.
+
+    If data chunk z is off by E, then P by E and Q by 2^z E, in each byte (H. P. Anvin, The mathematics of RAID-6,
+    section 4).
+    """
+    p_off, q_off = exclusive_or((p, exclusive_or(pieces))), exclusive_or((q, syndrome(pieces)))
+    if not any(p_off):
+        return "Q" if any(q_off) else "none"
+    if not any(q_off):
+        return "P"
+    error = p_off
+    for index in range(len(pieces)):
+        if error == q_off:
+            return f"data {index}"
+        error = double(error)
+    return "several"
+
+
+class LayerSteps(Player):
+    """Steps that inject. ``job["nodes"]``: the bare drives; ``job["has_record"]``: whether they are the lab's own."""
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        super().__init__(job)
+        self.bare: list[str] = job["nodes"]
+        self.over: dict[int, str] = {}
+        self.first_sums: dict[tuple[int, ...], list[str]] = {}
+
+    def node_of(self, number: int) -> str:
+        """A drive as md sees it."""
+        return self.over.get(number, self.bare[number])
+
+    def filled(self, text: str) -> str:
+        """The text with nodes in the place of ``@2`` and ``#2``."""
+        return NAMED_DRIVE.sub(
+            lambda found: (self.node_of if found[1] == "@" else self.bare.__getitem__)(int(found[2])), text
+        )
+
+    def do_run(self, argv: list[str], seconds: float = 60.0, text: str = "") -> dict[str, Any]:
+        """A program."""
+        argv = [self.filled(word) for word in argv]
+        return {"argv": argv, **command(argv, seconds, self.filled(text))}
+
+    def do_write(self, path: str, text: str) -> dict[str, Any]:
+        """A value in a file under /sys; ``dev-@2`` in its path is what md calls a member."""
+        return super().do_write(self.member_path(path), text)
+
+    def do_read(self, path: str) -> dict[str, Any]:
+        """A small file; the same of its path."""
+        return super().do_read(self.member_path(path))
+
+    def member_path(self, path: str) -> str:
+        return re.sub(r"@(\d+)", lambda found: kernel_name_of(self.node_of(int(found[1]))), path)
+
+    def do_layer(self, number: int, table: str) -> dict[str, Any]:
+        """Put a device of the mapper over a drive; ``{size}`` in its table is the drive's, in sectors."""
+        name = f"{LAYER_PREFIX}{number}"
+        # Where no udev runs, the node is made by dmsetup itself, if it is told to look.
+        made = command(["dmsetup", "--verifyudev", "create", name], 30.0, self.table_text(number, table))
+        if made["status"] == 0:
+            self.over[number] = f"{MAPPER_FOLDER}/{name}"
+        return made
+
+    def do_integrity(self, number: int) -> dict[str, Any]:
+        """Checksums over a drive.
+
+        Formatted, as large as it then says, and written once so that every checksum is right (Documentation/admin-
+        guide/device-mapper/dm-integrity.rst).
+        """
+        table = "0 {sectors} integrity #N 0 4 D 1 internal_hash:crc32c".replace("#N", f"#{number}")
+        made = self.do_layer(number, table.format(sectors=8))
+        if made["status"]:
+            return made
+        self.do_unlayer(number)
+        # provided_data_sectors of struct superblock in drivers/md/dm-integrity.c.
+        sectors = struct.unpack_from("<Q", read_direct(self.bare[number], 0, 4096), 16)[0]
+        made = self.do_layer(number, table.format(sectors=sectors))
+        if made["status"] == 0:
+            clear_device(self.node_of(number), can_discard=False)
+        return made
+
+    def do_flip_found(self, number: int, block: int, length: int) -> dict[str, Any]:
+        """The same of a block that is searched for on a bare drive: a layer over it decides where its data lie."""
+        whole = read_direct(self.bare[number], 0, device_bytes(self.bare[number]))
+        versions = sorted(self.ledger.allowed()[block], reverse=True)
+        places = [whole.find(self.content.block(block, version)) for version in versions]
+        at = next((place for place in places if place >= 0), -1)
+        if at < 0:
+            return {"broke": f"block {block} is not on drive {number}"}
+        return {"found_at": at, **self.do_flip(self.bare[number], at, length)}
+
+    def do_table(self, number: int, table: str) -> dict[str, Any]:
+        """Another table for a layer, while it is in use."""
+        name = f"{LAYER_PREFIX}{number}"
+        loaded = command(["dmsetup", "reload", name], 30.0, self.table_text(number, table))
+        return loaded if loaded["status"] else command(["dmsetup", "resume", name], 30.0)
+
+    def table_text(self, number: int, table: str) -> str:
+        size = device_bytes(self.bare[number]) // 512
+        return self.filled(re.sub(r"\{size(?:-(\d+))?\}", lambda found: str(size - int(found[1] or 0)), table))
+
+    def do_loop(self, number: int, sector: int) -> dict[str, Any]:
+        """A drive with another size of sector, by a loop device over it."""
+        made = command(
+            ["losetup", "--find", "--show", "--direct-io=on", "--sector-size", str(sector), self.bare[number]], 30.0
+        )
+        if made["status"] == 0:
+            self.over[number] = made["output"].strip()
+        return made
+
+    def do_sum(self, numbers: list[int]) -> dict[str, Any]:
+        """Whether bare drives hold the same as when this was first asked."""
+        sums = [
+            hashlib.sha256(read_direct(self.bare[each], 0, device_bytes(self.bare[each]))).hexdigest()
+            for each in numbers
+        ]
+        self.first_sums.setdefault(tuple(numbers), sums)
+        return {"same": self.first_sums[tuple(numbers)] == sums}
+
+    def do_message(self, number: int, text: str) -> dict[str, Any]:
+        """Tell a layer something."""
+        return command(["dmsetup", "message", f"{LAYER_PREFIX}{number}", "0", *text.split()], 30.0)
+
+    def do_hang(self, number: int) -> dict[str, Any]:
+        """Requests to a layer wait from now on."""
+        return command(["dmsetup", "suspend", "--noflush", "--nolockfs", f"{LAYER_PREFIX}{number}"], 30.0)
+
+    def do_wake(self, number: int) -> dict[str, Any]:
+        """They go on."""
+        return command(["dmsetup", "resume", f"{LAYER_PREFIX}{number}"], 30.0)
+
+    def do_unlayer(self, number: int) -> dict[str, Any]:
+        """The drive alone again."""
+        self.over.pop(number, None)
+        return command(["dmsetup", "remove", f"{LAYER_PREFIX}{number}"], 30.0)
+
+    def do_flip(self, node: str, at: int, length: int) -> dict[str, Any]:
+        """Bytes of a drive turned over, behind md's back."""
+        node = self.filled(node)
+        return {"node": node, **super().do_flip(node, at, length)}
+
+    def do_copy(self, node: str, source: int, target: int, length: int) -> dict[str, Any]:
+        """Bytes of a drive copied to another place of it: a write that went astray."""
+        return super().do_copy(self.filled(node), source, target, length)
+
+    def do_age(self, node: str, at: int, block: int, generation: int, sectors: list[int]) -> dict[str, Any]:
+        """Some sectors of a block as an earlier generation had them: the rest of its last write never came."""
+        node, first, count = self.filled(node), sectors[0] * 512, sectors[1] * 512
+        data = bytearray(read_direct(node, at, 4096))
+        data[first : first + count] = self.content.block(block, generation)[first : first + count]
+        return self.put(node, at, bytes(data))
+
+    def do_culprits(self, rows: list[Any], mends: bool = False) -> dict[str, Any]:
+        """Look at rows of a RAID 6 for the chunk that is wrong.
+
+        ``[[row, culprit, slot or null], …]`` of those that do not fit.
+
+        ``rows``: ``[row, [data slots in Q's order], P's slot, Q's slot]``. ``mends``: and write the data chunk that
+        is wrong anew, from P and the others.
+        """
+        chunk = self.job["geometry"]["chunk"]
+        places = {int(slot): (self.bare[number], at) for slot, number, at in self.job["slots"]}
+        found: list[list[Any]] = []
+        for row, data, p, q in rows:
+            chunks = {
+                slot: read_direct(places[slot][0], places[slot][1] + row * chunk, chunk) for slot in (*data, p, q)
+            }
+            told = culprit_of([chunks[slot] for slot in data], chunks[p], chunks[q])
+            if told == "none":
+                continue
+            if not told.startswith("data"):
+                found.append([row, told, {"P": p, "Q": q}.get(told)])
+                continue
+            slot = data[int(told.split()[1])]
+            found.append([row, told, slot])
+            if mends:
+                others = [chunks[each] for each in (*data, p) if each != slot]
+                node, at = places[slot]
+                self.put(node, at + row * chunk, exclusive_or(others))
+        return {"culprits": found}
+
+    def clear_layers(self) -> None:
+        """No layer of ours, whoever left it."""
+        for node in self.over.values():
+            if node.startswith("/dev/loop"):
+                command(["losetup", "--detach", node], 30.0)
+        for name in sorted(os.listdir(MAPPER_FOLDER)) if os.path.isdir(MAPPER_FOLDER) else ():
+            if name.startswith(LAYER_PREFIX):
+                command(["dmsetup", "remove", "--force", name], 30.0)
+        self.over.clear()
+
+    def clear_drives(self) -> None:
+        """Every drive answers, at its own pace, unrecorded, and is blank."""
+        if self.job["has_record"]:
+            drives("forget")
+        for number, node in enumerate(self.bare):
+            if self.job["has_record"]:
+                for line in ("plug {}", "pace {} 0", "still {}"):
+                    drives(line.format(number))
+            clear_device(node, can_discard=self.job["has_record"])
+
+    def clear_settings(self) -> None:
+        """What scenarios change of md itself, as it is by default."""
+        for path, value in DEFAULTS.items():
+            if read_text(path) not in ("", value):
+                write_text(path, value)
+
+
+MOST_SHOWN = 6
+MEMBER_FILES = ("slot", "state", "errors", "bad_blocks", "recovery_start")
+METERS = {"reads": 0, "read_sectors": 2, "writes": 4, "write_sectors": 6, "flushes": 15}
+"""Fields of /sys/block/*/stat (Documentation/block/stat.rst)."""
+LONGEST_LOG = 400
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """``0-3,8,10-11`` for numbers in order."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
+
+
+class WatchSteps(LayerSteps):
+    """Steps that look."""
+
+    most_bad = ALL_BAD
+    """The places of bad blocks are compared with the level's arithmetic."""
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        super().__init__(job)
+        self.meter: dict[str, int] = {}
+        self.metered_from = 0.0
+        self.programs: dict[str, tuple[int, int]] = {}
+        self.worlds: dict[str, Ledger] = {}
+
+    # The oracle
+
+    def do_look(self, seconds: float = 0.0) -> dict[str, Any]:
+        """The oracle's verdict on what can be read now, with the places of each word that is not allowed."""
+        if seconds:
+            pause(seconds)
+        return {**self.seen_by(self.ledger), **self.state()}
+
+    def seen_by(self, ledger: Ledger) -> dict[str, Any]:
+        allowed = ledger.allowed(is_power_cut=self.is_cut)
+        found = check(self.job.get("data", self.node), self.content, allowed, self.most_bad)
+        at: dict[str, list[int]] = {}
+        in_flight = 0
+        for block, verdict, _, versions in found["bad"]:
+            at.setdefault(verdict, []).append(block)
+            in_flight += len(versions) > 1
+        return {
+            "verdicts": found["verdicts"],
+            "at": {verdict: ranges(blocks) for verdict, blocks in at.items()},
+            "bad": found["bad"][:MOST_SHOWN],
+            "bad_in_flight": in_flight,
+            "blocks": len(allowed),
+        }
+
+    def do_world(self, verb: str, name: str = "") -> dict[str, Any]:
+        """Ledgers of halves that go on apart.
+
+        ``keep`` what is known as a name, ``take`` it again, or tell with ``which`` of them all data fit.
+        """
+        if verb == "keep":
+            self.worlds[name] = Ledger(self.ledger.events)
+        elif verb == "take":
+            self.ledger = Ledger(self.worlds[name].events)
+        else:
+            fits = []
+            for each, ledger in self.worlds.items():
+                if all(verdict in ALLOWED for verdict in self.seen_by(ledger)["verdicts"]):
+                    fits.append(each)
+            return {"fits": fits}
+        return {}
+
+    def do_fingerprint(self) -> dict[str, Any]:
+        """One number for the order of all writes and their ends so far, and for what every block of the array holds."""
+        digest = hashlib.sha256(repr(self.ledger.events).encode())
+        size = (self.ledger.blocks()[-1] + 1) * BLOCK_BYTES
+        digest.update(read_direct(self.job.get("data", self.node), 0, size))
+        return {"fingerprint": int.from_bytes(digest.digest()[:6], "big")}
+
+    def do_copies(self, blocks: list[int]) -> dict[str, Any]:
+        """What each member itself holds of some blocks of a mirror: ``copies``: slot -> verdicts in order."""
+        allowed, copies = self.ledger.allowed(is_power_cut=self.is_cut), {}
+        for slot, number, at in self.job["slots"]:
+            told = []
+            for block in blocks:
+                data = read_direct(self.bare[number], at + block * BLOCK_BYTES, BLOCK_BYTES)
+                told.append(judged(generations_of(self.content, block, data), allowed[block]))
+            copies[str(slot)] = told
+        return {"copies": copies}
+
+    # What md says
+
+    def state(self) -> dict[str, Any]:
+        found = super().state()
+        if self.writer:
+            self.writer.reap(0)
+            found["under_way"] = len(self.writer.under_way)
+        if not os.path.isdir(self.folder):
+            return found
+        known = {}
+        for number in range(len(self.bare)):
+            node = self.node_of(number)
+            if os.path.exists(node):
+                known[kernel_name_of(node)] = number
+        members = {}
+        for name in sorted(os.listdir(self.folder)):
+            if name.startswith("dev-") and name[4:] in known:
+                words = {file: read_text(f"{self.folder}/{name}/{file}") for file in MEMBER_FILES}
+                words["bad_blocks"] = str(len(words["bad_blocks"].splitlines()))
+                members[str(known[name[4:]])] = words
+        return {**found, "members": members}
+
+    def do_events(self, numbers: list[int]) -> dict[str, Any]:
+        """The event counts in the superblocks of drives."""
+        found = {}
+        for number in numbers:
+            try:
+                found[str(number)] = MemberLabel(self.node_of(number)).events
+            except (OSError, ValueError):
+                found[str(number)] = -1
+        return {"events": found}
+
+    # Counts and times
+
+    def counts(self) -> dict[str, int]:
+        """What the drives have done so far: added up, and ``reads_2`` and ``writes_2`` of each."""
+        total = dict.fromkeys(METERS, 0)
+        for number, node in enumerate(self.bare):
+            fields = read_text(f"/sys/block/{os.path.basename(node)}/stat").split()
+            for name, index in METERS.items():
+                total[name] += int(fields[index]) if index < len(fields) else 0
+            total |= {f"{name}_{number}": int(fields[METERS[name]]) for name in ("reads", "writes")}
+        return total
+
+    def do_meter(self) -> dict[str, Any]:
+        """What the drives do is counted from here on."""
+        self.meter, self.metered_from = self.counts(), time.monotonic()
+        return {}
+
+    def do_metered(self) -> dict[str, Any]:
+        """What they have done since, and how long that took."""
+        now = self.counts()
+        return {"lasted": time.monotonic() - self.metered_from, **{name: now[name] - self.meter[name] for name in now}}
+
+    def do_reads(self, count: int) -> dict[str, Any]:
+        """So many reads of one block each, one after the other, at places chosen by the seed: the mean time of one."""
+        chance, blocks = random.Random(f"{self.content.seed}:reads"), self.ledger.blocks()
+        view, began, failures = BUFFERS.get("reads", BLOCK_BYTES), time.monotonic(), 0
+        for _ in range(count):
+            try:
+                read_into(self.node, chance.choice(blocks) * BLOCK_BYTES, view)
+            except OSError:
+                failures += 1
+        return {"each": (time.monotonic() - began) / count, "failures": failures}
+
+    def do_exposure(self, seconds: float) -> dict[str, Any]:
+        """Until md has nothing to do: how long the array was degraded meanwhile, and by how many members at most."""
+        began = last = time.monotonic()
+        exposed, most, calm = 0.0, 0, 0
+        while calm < 3 and last - began < seconds:
+            degraded = int(read_text(f"{self.folder}/degraded") or 0)
+            calm = calm + 1 if read_text(f"{self.folder}/sync_action") in ("idle", "") else 0
+            pause(0.005)
+            now = time.monotonic()
+            exposed += (now - last) * (degraded > 0)
+            most, last = max(most, degraded), now
+        return {"exposed": exposed, "most_degraded": most, "idle": calm >= 3, "lasted": last - began, **self.state()}
+
+    # What goes on meanwhile
+
+    def do_under(self, argv: list[str], seconds: float = 60.0) -> dict[str, Any]:
+        """A program, while the oracle's writer goes on."""
+        assert self.writer
+        self.do_start("under", argv)
+        began, operations, status = time.monotonic(), 0, None
+        while status is None and time.monotonic() - began < seconds:
+            status = self.ended("under")
+            self.writer.advance(1)
+            operations += 1
+        said = self.do_end("under")["output"]
+        return {
+            "argv": argv,
+            "status": status,
+            "output": said,
+            "operations": operations,
+            "failures": self.writer.failures,
+        }
+
+    def do_load(self, seconds: float, words: list[str] | None = None) -> dict[str, Any]:
+        """The writer goes on for so long, or until md's ``sync_action`` says one of the words.
+
+        How many operations a second.
+        """
+        assert self.writer
+        began, operations = time.monotonic(), 0
+        while time.monotonic() - began < seconds:
+            self.writer.advance(8)
+            operations += 8
+            if words and read_text(f"{self.folder}/sync_action") in words:
+                break
+        lasted = time.monotonic() - began
+        return {
+            "lasted": lasted,
+            "operations": operations,
+            "rate": operations / max(lasted, 1e-9),
+            "failures": self.writer.failures,
+        }
+
+    def do_start(self, name: str, argv: list[str]) -> dict[str, Any]:
+        """A program that goes on; what it says is kept."""
+        argv = [self.filled(word) for word in argv]
+        out = os.memfd_create(name)
+        actions = [(os.POSIX_SPAWN_DUP2, out, number) for number in (1, 2)]
+        pid = os.posix_spawnp(argv[0], argv, os.environ, file_actions=actions, setsid=True)
+        self.programs[name] = (pid, out)
+        return {"argv": argv}
+
+    def ended(self, name: str) -> int | None:
+        pid, _ = self.programs[name]
+        try:
+            ended, raw = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            return 0
+        return os.waitstatus_to_exitcode(raw) if ended else None
+
+    def do_hears(self, name: str, text: str, seconds: float) -> dict[str, Any]:
+        """Until a program that goes on has said a text."""
+        began = time.monotonic()
+        while text not in self.said(name) and time.monotonic() - began < seconds:
+            pause(0.02)
+        return {"output": self.said(name), "heard": text in self.said(name), "lasted": time.monotonic() - began}
+
+    def said(self, name: str) -> str:
+        out = self.programs[name][1]
+        return os.pread(out, 65536, max(0, os.fstat(out).st_size - 65536)).decode("utf-8", "replace")
+
+    def do_end(self, name: str) -> dict[str, Any]:
+        """End it."""
+        pid, out = self.programs[name]
+        try:
+            os.killpg(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        except (ProcessLookupError, ChildProcessError):
+            pass
+        text = self.said(name)
+        os.close(out)
+        del self.programs[name]
+        return {"output": text[-2000:]}
+
+    def do_file(self, path: str, text: str) -> dict[str, Any]:
+        """A file below /run, such as a configuration of mdadm."""
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.filled(text))
+        return {}
+
+    # The kernel's log
+
+    def do_log(self) -> dict[str, Any]:
+        """What the kernel has said since the history began, as far as it is a complaint, and its last words on md."""
+        lines = self.log.lines()
+        told = [text[:LONGEST_LOG] for text in lines if text.startswith("md")]
+        return {"complaints": complaints_in(lines)[:MOST_SHOWN], "told": told[-MOST_SHOWN:]}
+
+    def end_all(self) -> None:
+        """No program of ours goes on."""
+        for name in list(self.programs):
+            self.do_end(name)
+
+
+LABEL_BYTES = 8192
+"""Of each member: what md changes there when another member fails."""
+MOST_EXAMPLES = 3
+
+
+class PointSummary:
+    """What crash points have shown so far."""
+
+    def __init__(self) -> None:
+        self.counts = dict.fromkeys(
+            (
+                *("points", "refused", "dead", "wrong_parity", "not_idle"),
+                *(
+                    "untouched_corrupt",
+                    "untouched_lost",
+                    "unreadable_points",
+                    "in_flight_corrupt",
+                    "outside_open_stripes",
+                ),
+            ),
+            0,
+        )
+        self.examples: dict[str, list[str]] = {}
+        self.at: dict[str, set[int]] = {}
+
+    def add(self, seen: dict[str, Any], missing: list[int], allowed: dict[int, list[int]], stripe: int) -> None:
+        """One point. ``stripe``: blocks of data in a full stripe."""
+        names = {"points"} | {name for name in ("refused", "dead") if seen.get(name)}
+        last = seen.get("settled") or seen.get("started") or {}
+        names |= {"wrong_parity"} if last.get("wrong_rows") else set()
+        names |= {"not_idle"} if not seen.get("idle", True) else set()
+        for block, verdict, _, versions in last.get("bad", ()):
+            first = block // stripe * stripe
+            is_open = any(len(allowed.get(each, ())) > 1 for each in range(first, first + stripe))
+            names |= {"outside_open_stripes"} if not is_open else set()
+            if verdict == UNREADABLE:
+                names.add("unreadable_points")
+            elif len(versions) > 1:
+                names.add("in_flight_corrupt")
+            else:
+                names.add("untouched_corrupt" if verdict == CORRUPT else "untouched_lost")
+                self.at.setdefault("+".join(map(str, missing)), set()).add(block)
+        for name in names:
+            self.counts[name] += 1
+            if len(self.examples.setdefault(name, [])) < MOST_EXAMPLES:
+                self.examples[name].append(seen["cut"])
+
+    def value(self) -> dict[str, Any]:
+        """For the client; ``untouched_at``: which members were missing -> blocks."""
+        examples = {name: words for name, words in self.examples.items() if name != "points"}
+        at = {missing: ranges(blocks) for missing, blocks in self.at.items()}
+        return {**self.counts, "untouched_at": at, "examples": examples}
+
+
+class PointSteps(WatchSteps):
+    """Steps that try everything."""
+
+    def do_points(
+        self,
+        members: list[int],
+        losses: list[list[int]],
+        kinds: list[str],
+        most_moments: int = 0,
+        *,
+        settles: bool = True,
+    ) -> dict[str, Any]:
+        """Crash points of what was recorded.
+
+        At every moment (or so many, evenly), of each kind, with each of the losses.
+
+        ``losses`` are the drives that are gone at the same time, ``[]`` for none. In the end the drives hold what the
+        last point made of them.
+        """
+        import random
+
+        job = {
+            **{name: self.job[name] for name in ("seed", "geometry")},
+            "ledger": self.ledger.events,
+            "members": {number: self.bare[number] for number in members},
+            "settles": settles,
+            "most_bad": ALL_BAD,
+        }
+        points = Points(job)
+        chance, summary = random.Random(f"{self.content.seed}:points"), PointSummary()
+        for cut in chosen_cuts(points.record, kinds, losses, most_moments, chance):
+            seen = points.judge(cut.word())
+            allowed = points.allowed[points.record.ledger_event(cut.at)]
+            summary.add(seen, list(cut.missing), allowed, self.job["stripe_blocks"])
+        return summary.value()
+
+    def do_sets(self, members: list[int], sets: list[list[int]], *, restarts: bool = True) -> dict[str, Any]:
+        """Each set of members fails in a running array, which is read then; and what is left of them is started alone.
+
+        The array must be stopped. Told of each: what can be read, md's words, and whether md starts it from the rest.
+        """
+        array = QuickArray(self.node)
+        labels = {number: read_direct(self.bare[number], 0, LABEL_BYTES) for number in members}
+        told = []
+        for failed in sets:
+            seen: dict[str, Any] = {"failed": failed, "refused": array.start([self.bare[each] for each in members])}
+            if not seen["refused"]:
+                write_text(f"{self.folder}/fail_last_dev", "1")
+                for number in failed:
+                    write_text(f"{self.folder}/dev-{kernel_name_of(self.bare[number])}/state", "faulty")
+                seen |= self.brief()
+                self.stop_fully(array)
+            self.put_labels(labels)
+            if restarts:
+                seen["restart_refused"] = array.start([self.bare[each] for each in members if each not in failed])
+                if not seen["restart_refused"]:
+                    seen["restarted"] = self.brief()
+                    self.stop_fully(array)
+                self.put_labels(labels)
+            told.append(seen)
+        return {"sets": told}
+
+    def brief(self) -> dict[str, Any]:
+        """The oracle's words and md's, of an array."""
+        seen = self.seen_by(self.ledger)
+        words = {name: self.read_md(name) for name in ("array_state", "degraded")}
+        return {"verdicts": seen["verdicts"], "at": seen["at"], **words}
+
+    def read_md(self, name: str) -> str:
+        return str(self.do_read(f"{self.folder}/{name}")["text"])
+
+    def put_labels(self, labels: dict[int, bytes]) -> None:
+        for number, data in labels.items():
+            self.put(self.bare[number], 0, data)
+
+    def stop_fully(self, array: QuickArray) -> None:
+        """Stop it, though md refuses for as long as somebody looks at it."""
+        for _ in range(200):
+            if not array.stop():
+                return
+            pause(0.01)
+
+    def do_changed_write(self, block: int, seconds: float) -> dict[str, Any]:
+        """A write past the page cache whose data are changed so long after it was sent, while it is under way.
+
+        As a program may do with its own memory.
+        """
+        asynchronous, page = Asynchronous(), mmap.mmap(-1, BLOCK_BYTES)
+        page[:] = b"A" * BLOCK_BYTES
+        fd = os.open(self.node, os.O_WRONLY | os.O_DIRECT)
+        try:
+            address = ctypes.addressof(ctypes.c_char.from_buffer(page))
+            asynchronous.submit(fd, 1, PWRITE, address, BLOCK_BYTES, block * BLOCK_BYTES, 0)
+            pause(seconds)
+            page[:] = b"B" * BLOCK_BYTES
+            ended = asynchronous.ended(1)
+        finally:
+            asynchronous.close()
+            os.close(fd)
+        return {"failures": sum(result != BLOCK_BYTES for _, result in ended)}
+
+    def do_race(self, members: list[int], rounds: int) -> dict[str, Any]:
+        """Stop the array while every member is announced to ``mdadm --incremental``.
+
+        As udev does when it sees them: many times.
+
+        What it is like right after, and once nothing changes any more.
+        """
+        right_after: dict[str, int] = {}
+        settled: dict[str, int] = {}
+        unsettled = torn_up = 0
+        for number in range(rounds):
+            self.do_start("stop", ["mdadm", "--stop", self.node])
+            for member in members[number % len(members) :] + members[: number % len(members)]:
+                self.do_start(f"add{member}", ["mdadm", "--incremental", self.node_of(member)])
+            word = self.read_md("array_state") or "gone"
+            right_after[word] = right_after.get(word, 0) + 1
+            while any(self.ended(name) is None for name in ("stop", *(f"add{member}" for member in members))):
+                pause(0.01)
+            self.end_all()
+            word, is_settled = self.settled_word()
+            settled[word] = settled.get(word, 0) + 1
+            unsettled += not is_settled
+            torn_up += not (
+                word.endswith(f"with {len(members)} members") or word.startswith(("gone", "clear", "inactive"))
+            )
+            command(["mdadm", "--stop", self.node], 30.0)
+            done = command(["mdadm", "--assemble", self.node, *(self.node_of(each) for each in members)], 30.0)
+            if done["status"]:
+                return {"broke": f"round {number}: {done['output']}", "right_after": right_after, "settled": settled}
+        counts = {"rounds": rounds, "unsettled": unsettled, "torn_up": torn_up}
+        return {"right_after": right_after, "settled": settled, **counts}
+
+    def settled_word(self) -> tuple[str, bool]:
+        """The array's state and members once two looks in a row are the same, and whether that came to be."""
+        before = ""
+        for _ in range(100):
+            there = len([name for name in os.listdir(self.folder) if name.startswith("rd")]) if self.is_there() else 0
+            now = f"{self.read_md('array_state') or 'gone'} with {there} members"
+            if now == before:
+                return now, True
+            before = now
+            pause(0.1)
+        return before, False
+
+    def is_there(self) -> bool:
+        return os.path.isdir(self.folder)
+
+
+def chosen_cuts(record: Record, kinds: list[str], losses: list[list[int]], most_moments: int, chance: Any) -> list[Cut]:
+    """All of them, in the order of their moments."""
+    moments = record.moments()
+    if 0 < most_moments < len(moments):
+        moments = [moments[index * len(moments) // most_moments] for index in range(most_moments)]
+    return [chosen_cut(record, at, kind, chance, lost) for at in moments for kind in kinds for lost in losses]
+
 
 MOUNT_FOLDER = "/run/raidlab/mnt/fault"
 WORK_FOLDER = "/run/raidlab/fault"
@@ -30,53 +783,30 @@ WORK_FOLDER = "/run/raidlab/fault"
 class ScenarioPlayer(PointSteps):
     """One history of a scenario."""
 
+    cut_drives = "still"
+    """What happened after the moment of a cut is undone: md stops in good order, so nothing waits for a drive."""
+
     def play(self) -> None:
         """All steps from blank drives, or as far as one that cannot be carried out at all; nothing of it is left."""
         self.clear()
-        self.open_log()
-        for number, step in enumerate(self.job["steps"]):
-            began = time.monotonic()
-            seen: dict[str, Any] = {}
-            try:
-                seen = getattr(self, "do_" + step[0])(*step[1:]) or {}
-            except Exception as error:
-                seen = {"broke": f"{type(error).__name__}: {error}"}
-            say({"step": number, "kind": step[0], "seconds": time.monotonic() - began, **seen})
-            if "broke" in seen:
-                break
+        self.log.close()
+        self.log = KernelLog()
+        super().play()
+
+    def finish(self) -> None:
+        """See ``clear``."""
         self.clear()
-        say({"end": True})
+        self.log.close()
 
     def do_cut(self, numbers: list[int], kind: str, seed: str) -> dict[str, Any]:
-        """The power fails, or the kernel alone: each drive is made to hold what it might have held at this moment.
+        """The power fails, or the kernel alone: each drive is made to hold what it might have held at this moment."""
+        seen = super().do_cut(numbers, kind, seed)
+        return {**seen, "broke": seen["stop"]["output"]} if seen["stop"]["status"] else {"cut": seen["cut"]}
 
-        What happened after the moment is undone with the rest: md stops in good order, so that nothing waits for a
-        drive that is gone.
-        """
-        import random
-
-        drives(f"mark {len(self.ledger.events)}")
-        record, known = read_record(), len(self.ledger.events)
-        for number in numbers:
-            drives(f"still {number}")
-        if self.writer:
-            self.writer.mark_fd = -1
-            self.writer.close()
-            self.writer = None
-        os.close(self.mark_fd)
-        self.mark_fd = -1
-        self.ledger = Ledger(self.ledger.events[:known])
-        stopped = command(["mdadm", "--stop", self.node], 60.0)
-        cut = chosen_cut(record, record.requests[-1].came, kind, random.Random(seed))
-        for number, words in cut.lists(record, numbers).items():
-            drives(f"restore {number} {words}".rstrip())
-        # Of a kernel that crashed alone the drives keep all that had ended, and what was acknowledged must be there.
+    def use_ledger(self, events: list[list[Any]], kind: str) -> None:
+        """After a crash of the kernel alone, drives hold all that had ended: what was acknowledged must be there."""
+        super().use_ledger(events, kind)
         self.is_cut = kind != ALL
-        return (
-            {"cut": cut.word(), "stop": stopped, "broke": stopped["output"]}
-            if stopped["status"]
-            else {"cut": cut.word()}
-        )
 
     def do_activate(self) -> dict[str, Any]:
         """An array that md started as auto-read-only may be written on."""
@@ -125,14 +855,6 @@ class ScenarioPlayer(PointSteps):
         ours = {os.path.basename(node) for node in self.bare}
         members = [each[4:] for each in names_in(f"/sys/block/{name}/md") if each.startswith("dev-")]
         return any({member, *names_in(f"/sys/block/{member}/slaves")} & ours for member in members)
-
-
-def names_in(folder: str) -> list[str]:
-    """What is in a folder, which may go at any moment."""
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
 
 
 def main() -> None:

@@ -1,11 +1,8 @@
-"""The oracle's writer and checker: writes side by side, each in the ledger, and the verdict on each block.
+"""The writer and checker of the oracle: writes side by side, each in the ledger, and the verdict on each block.
 
-Runs inside the agent of a machine as a part of other programs, standard library alone.
-
-Writes go past the page cache by the kernel's own asynchronous interface (io_submit(2)), since one thread must know
-the order in which they came and ended: a thread for each would not.
-With a record of the drives (provision/kernel/driver/lab_record.h) each event of the ledger is marked there too, so
-that the two can be laid side by side.
+Writes go past the page cache by the kernel's asynchronous interface (io_submit(2)), since one thread must know the
+order in which they came and ended: a thread for each would not. With a record of the drives
+(provision/kernel/driver/lab_record.h) each event of the ledger is marked there too, so that the two can be compared.
 """
 
 from __future__ import annotations
@@ -20,18 +17,21 @@ from collections.abc import Callable
 from typing import Any
 
 from lab.faults.guest.arrays import BUFFERS
-from lab.faults.guest.blocks import BLOCK_BYTES, Content, generations_of, looks_like
 from lab.faults.guest.ledger import (
     ACKNOWLEDGED,
     ALLOWED,
+    BLOCK_BYTES,
     CORRUPT,
     FAILED,
     FLUSH,
     INTACT,
     UNREADABLE,
     WRITE,
+    Content,
     Ledger,
+    generations_of,
     judged,
+    looks_like,
 )
 
 MOST_UNDER_WAY = 32

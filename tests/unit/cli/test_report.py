@@ -14,8 +14,7 @@ import pytest
 from lab.classroom.bundle import export_results
 from lab.cli.main import run
 from lab.errors import ExitCode
-from lab.faults.fault_store import begun_run
-from lab.faults.verdict import FaultVerdict, ScenarioOutcome
+from lab.faults.scenario_run import FaultVerdict, ScenarioOutcome, begun_run
 from lab.machine import Host
 from lab.results.record import ResultRecord, encode_record
 from lab.results.store import ResultStore

@@ -8,8 +8,7 @@ import pytest
 
 from lab.arrays.level_names import level_with_layout
 from lab.arrays.levels import Level
-from lab.faults.block_map import BlockMap
-from lab.faults.geometry import rows_of
+from lab.faults.arrays import BlockMap
 from lab.units import KIB, MIB
 
 SHAPES = [
@@ -77,7 +76,7 @@ def test_a_strip_is_a_page_of_all_members() -> None:
 @pytest.mark.parametrize(("word", "layout", "members"), SHAPES)
 def test_rows_are_those_that_are_compared_on_the_members(word: str, layout: str, members: int) -> None:
     found = map_of(word, layout, members)
-    rows = rows_of(level_of(word, layout), None, members, MIB, 16 * KIB)["rows"]
+    rows = found.geometry()["rows"]
     assert found.row_count == len(rows)
     for number in (0, len(rows) // 2, len(rows) - 1):
         row = rows[number]

@@ -16,13 +16,18 @@ import pytest
 
 from lab.errors import MachineBusy, ResultError, SpecError
 from lab.faults import campaign as campaigns
-from lab.faults import shrink
-from lab.faults.campaign import Campaign, CampaignHooks, CampaignSummary, history_of
-from lab.faults.campaign_record import CampaignJournal, SeedDone, begun_campaign, resumed_campaign
-from lab.faults.evidence import Evidence, seen_lines
-from lab.faults.findings import FindingStore, KeptFinding
-from lab.faults.generator import generated
-from lab.faults.history import ActKind, FaultHistory, parse_id
+from lab.faults.campaign import (
+    Campaign,
+    CampaignHooks,
+    CampaignJournal,
+    CampaignSummary,
+    SeedDone,
+    begun_campaign,
+    history_of,
+    resumed_campaign,
+)
+from lab.faults.findings import Evidence, FindingStore, KeptFinding, seen_lines
+from lab.faults.history import ActKind, FaultHistory, generated, parse_id
 from lab.faults.history_play import Arena
 from lab.machine import Host
 from lab.store.runs import LATEST
@@ -48,8 +53,7 @@ def host(tmp_path: Path) -> Host:
 def played(host: Host, monkeypatch: pytest.MonkeyPatch) -> PlayedByRule:
     """All is played by a rule; ``shows_cuts`` unless a test sets another."""
     found = PlayedByRule(shows_cuts, host)
-    for module in (campaigns, shrink):
-        monkeypatch.setattr(module, "play", found.play)
+    monkeypatch.setattr(campaigns, "play", found.play)
     monkeypatch.setattr(campaigns, "replayed", found.replayed)
 
     def gathered(arena: Arena, history: FaultHistory, before: Sequence[FaultHistory] = ()) -> Evidence:

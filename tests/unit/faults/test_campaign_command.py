@@ -15,8 +15,7 @@ from lab.cli.main import run
 from lab.errors import ExitCode
 from lab.faults.campaign import Campaign, CampaignSummary
 from lab.faults.findings import FindingRecord, FindingStore
-from lab.faults.generator import generated
-from lab.faults.history import Bounds, FaultHistory
+from lab.faults.history import Bounds, FaultHistory, generated
 from lab.faults.history_play import Arena, HistoryOutcome
 from lab.machine import Host
 from tests.unit.faults.played_histories import outcome_of

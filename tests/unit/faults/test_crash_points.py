@@ -14,10 +14,16 @@ import pytest
 from lab.cli.fault_points import chosen_configurations, exit_code
 from lab.errors import ExitCode, LabError, MachineLost, SpecError, ToolMissing
 from lab.faults import crash_points
-from lab.faults.configuration import find_configuration
-from lab.faults.crash_points import Exploration, Explored, explore_all
+from lab.faults.crash_points import (
+    Exploration,
+    Explored,
+    PointJudgement,
+    PointVerdict,
+    Tally,
+    explore_all,
+    find_configuration,
+)
 from lab.faults.guest.record import Cut
-from lab.faults.promise import PointJudgement, PointVerdict, Tally
 from lab.machine import Host, parse_target
 
 CONFIGURATION = find_configuration("raid5/ppl/idle/mixed")

@@ -9,9 +9,16 @@ import pytest
 
 from lab.arrays.filesystem import FileSystem
 from lab.errors import LabError, SpecError
-from lab.faults.files import FilesRecording, chosen_cuts, require_done
-from lab.faults.files_arrays import ARRAYS, find_files_array
-from lab.faults.files_points import FilePoint, PointsTotal, file_point
+from lab.faults.files import (
+    ARRAYS,
+    FilePoint,
+    FilesRecording,
+    PointsTotal,
+    chosen_cuts,
+    file_point,
+    find_files_array,
+    require_done,
+)
 from lab.faults.guest.record import DRIVE_WRITE, KINDS, RECORD, Record, cut_of
 from lab.units import KIB, MIB
 
@@ -26,7 +33,7 @@ def test_every_array_has_room_for_the_smallest_file_systems(array: Any, kind: Fi
     assert size * array.data_members > least
     assert size % (64 * KIB) == 0
     assert [NODES.index(word) for word in words if word in NODES][-array.members :] == list(range(array.members))
-    assert set(array.numbers) == {NODES.index(word) for word in words if word in NODES}
+    assert set(array.numbers) == {NODES.index(each) for word in words if (each := word.rpartition("=")[2]) in NODES}
 
 
 def test_an_array_is_found_by_its_name() -> None:

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from lab.faults.guest.blocks import Content
-from lab.faults.guest.files_check import ARBITRARY, HAS_NAME, IN_ORDER, IS_WHOLE, FilesCheck, Found, read_files
-from lab.faults.guest.files_ledger import FIRST_FILE, FileLedger
-from lab.faults.guest.files_writer import content_of
+from lab.faults.guest.file_ledger import FIRST_FILE, FileLedger
+from lab.faults.guest.files import ARBITRARY, HAS_NAME, IN_ORDER, IS_WHOLE, FilesCheck, Found, content_of, read_files
+from lab.faults.guest.ledger import Content
 from tests.unit.faults.test_files_ledger import done, replaced
 
 F = FIRST_FILE

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lab.faults.guest.files_ledger import FIRST_FILE, FileLedger, FileStates, of_writes
+from lab.faults.guest.file_ledger import FIRST_FILE, FileLedger, FileStates, of_writes
 
 F = FIRST_FILE
 

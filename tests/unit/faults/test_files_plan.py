@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from lab.faults.guest.files_ledger import FileLedger, changed, folder_of
-from lab.faults.guest.files_plan import FilePlan, Operation
+from lab.faults.guest.file_ledger import FileLedger, FilePlan, Operation, changed, folder_of
 
 OPERATIONS = 600
 SEEDS = [str(number) for number in range(8)]

@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from lab.errors import ResultError, SpecError
-from lab.faults.findings import FindingRecord, FindingStore
-from lab.faults.generator import generated
-from lab.faults.history import ActKind
-from lab.faults.plain_script import plain_script
+from lab.faults.findings import FindingRecord, FindingStore, plain_script
+from lab.faults.history import ActKind, generated
 from tests.unit.faults.played_histories import host_in
 
 RECORD = FindingRecord(id="c1-7", kind="unreadable", text="2 blocks", title="RAID 5 of 4", act=1, differences=())

@@ -9,21 +9,25 @@ import pytest
 
 from lab.errors import SpecError
 from lab.faults.campaign import history_of
-from lab.faults.generator import MOST_ACTS, MOST_CUTS, generated
 from lab.faults.guest.campaign import CampaignPlayer
 from lab.faults.history import (
     LEVELS,
+    MOST_ACTS,
+    MOST_CUTS,
     Act,
     ActKind,
     Bounds,
     FaultHistory,
     FindingId,
     HistoryPolicy,
+    generated,
+    geometries,
+    job_of,
     kept_word,
     parse_id,
     part_of,
+    planned,
 )
-from lab.faults.history_steps import geometries, job_of, planned
 
 SEEDS = range(1, 400)
 

@@ -9,8 +9,7 @@ import pytest
 
 from lab.faults.guest.arrays import JOURNAL_ROLE, SPARE_ROLE
 from lab.faults.guest.ledger import CORRUPT, LOST, UNREADABLE
-from lab.faults.history import Act, ActKind, ArrayShape, FaultHistory, HistoryPolicy
-from lab.faults.history_steps import PlannedStep, Purpose
+from lab.faults.history import Act, ActKind, ArrayShape, FaultHistory, HistoryPolicy, PlannedStep, Purpose
 from lab.faults.judge import DECLARED, HistoryJudge
 
 IN_SYNC = "in_sync"

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from lab.faults.guest.blocks import BLOCK_BYTES, SECTOR_BYTES, Content, generations_of, looks_like, told_by
 from lab.faults.guest.ledger import (
+    BLOCK_BYTES,
     CORRUPT,
     INTACT,
     LOST,
     NEW,
     OLD,
+    SECTOR_BYTES,
     TORN,
+    Content,
     Ledger,
+    generations_of,
     judged,
+    looks_like,
+    told_by,
 )
 
 FILLED = [["write", 1, 0, 4, 0], ["acknowledged", 1], ["flush", 2], ["acknowledged", 2]]

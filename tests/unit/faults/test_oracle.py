@@ -14,11 +14,9 @@ from lab.arrays.state import parse_array
 from lab.arrays.status import ArrayStatus
 from lab.disks import Lab
 from lab.errors import DeviceRefused, LabError
-from lab.faults.guest.files_ledger import FileLedger
-from lab.faults.guest.files_plan import FilePlan
+from lab.faults.guest.file_ledger import FileLedger, FilePlan
 from lab.faults.guest.ledger import Ledger
-from lab.faults.oracle import Loss, Oracle
-from lab.faults.oracle_verdict import BadPlace, OracleVerdict, place_of
+from lab.faults.oracle import BadPlace, Loss, Oracle, OracleVerdict, place_of
 from tests.unit.disks.machines import Device, host_in, lab_disk, machine_of
 from tests.unit.fakes import FakeMachine, Scripted
 

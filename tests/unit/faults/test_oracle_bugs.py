@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lab.errors import LabError, SpecError
-from lab.faults.oracle_bugs import OracleBug, find_oracle_bug, oracle_bugs
-from lab.faults.oracle_controls import all_controls
-from lab.faults.program import CAMPAIGN, CONTROLS
+from lab.faults.controls import OracleBug, all_controls, find_oracle_bug, oracle_bugs
+from lab.faults.place import CAMPAIGN, CONTROLS
 from lab.machine.guest_program import program_files
 
 FEWEST = 12

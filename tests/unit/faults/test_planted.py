@@ -9,8 +9,8 @@ import pytest
 
 from lab.arrays.level_names import level_with_layout
 from lab.errors import SpecError, ToolMissing
-from lab.faults.configuration import promises
-from lab.faults.planted import (
+from lab.faults.crash_points import promises
+from lab.faults.history_play import (
     PLANTED_SWITCH,
     PlantedBug,
     find_planted_bug,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lab.errors import MachineLost
-from lab.faults import program
+from lab.faults import place
 
 
 class LostStream:
@@ -34,7 +34,7 @@ def test_closing_after_the_machine_was_lost_raises_nothing() -> None:
         def stream(self, *_: Any, **__: Any) -> LostStream:
             return stream
 
-    documents = program.run_program(Machine(), program.PLAYER, {})  # type: ignore[arg-type]
+    documents = place.run_program(Machine(), place.PLAYER, {})  # type: ignore[arg-type]
     assert next(documents) == {"step": 1}
     documents.close()  # type: ignore[attr-defined]
     assert stream.stops == 1

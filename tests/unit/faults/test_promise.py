@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from lab.errors import SpecError
-from lab.faults.configuration import find_configuration
+from lab.faults.crash_points import DriveRecording, Judge, PointJudgement, find_configuration
 from lab.faults.guest.ledger import CORRUPT
 from lab.faults.guest.record import DRIVE_WRITE, RECORD, Record, cut_of
-from lab.faults.promise import Judge, PointJudgement
-from lab.faults.recording import DriveRecording
 
 BROKEN, KNOWN, KEPT = PointJudgement.BROKEN, PointJudgement.KNOWN, PointJudgement.KEPT
 DATA_SECTOR = 4096

@@ -8,12 +8,9 @@ from itertools import combinations
 import pytest
 
 from lab.arrays.level_names import level_with_layout
-from lab.faults.expected import OraclePlaces, numbers_in, places_of
-from lab.faults.geometry import rows_of
 from lab.faults.guest.arrays import exclusive_or, syndrome
-from lab.faults.guest.scenario_layers import culprit_of
-from lab.faults.guest.scenario_points import PointSummary
-from lab.faults.guest.scenario_watch import ranges
+from lab.faults.guest.scenario import PointSummary, culprit_of, ranges
+from lab.faults.stage import OraclePlaces, numbers_in, places_of
 from lab.units import KIB
 
 CHUNK = 16 * KIB
@@ -48,7 +45,7 @@ def test_lost_are_exactly_the_blocks_of_which_nothing_is_left(level: str, layout
 @pytest.mark.parametrize(("level", "members"), [("raid5", 4), ("raid6", 5), ("raid4", 4)])
 def test_parity_over_a_block_is_in_its_row_on_other_members(level: str, members: int) -> None:
     found = places(level, None, members)
-    rows = rows_of(level_with_layout(level, None), None, members, MEMBER, CHUNK)["rows"]
+    rows = found.map.geometry()["rows"]
     for block in range(found.blocks):
         (place,) = found.places(block)
         row = rows[place.at_bytes // CHUNK]

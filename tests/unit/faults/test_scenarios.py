@@ -7,8 +7,17 @@ from pathlib import Path
 import pytest
 
 from lab.errors import SpecError
-from lab.faults.scenario import FOLDER, Scenario, all_scenarios, find_scenario, read_scenario, step_of, words
-from lab.faults.scenario_code import ARRAYS, OPERATIONS
+from lab.faults.scenario import (
+    ARRAYS,
+    FOLDER,
+    OPERATIONS,
+    Scenario,
+    all_scenarios,
+    find_scenario,
+    read_scenario,
+    step_of,
+    words,
+)
 from lab.tomlfile import decode_toml
 
 FIRST = {1, 2, 3, 4, 5, 7, 10, 11, 12, 15, 16, 17, 18, 19, 22, 23, 31, 36, 38}

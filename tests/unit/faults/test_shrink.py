@@ -7,10 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab.faults import shrink
-from lab.faults.generator import generated
-from lab.faults.history import ActKind, FaultHistory
-from lab.faults.shrink import Shrinker
+from lab.faults import campaign
+from lab.faults.campaign import Shrinker
+from lab.faults.history import ActKind, FaultHistory, generated
 from tests.unit.faults.played_histories import PlayedByRule, Rule, host_in
 
 KIND = "silently corrupt"
@@ -27,7 +26,7 @@ def shrunk_by(
     rule: Rule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_plays: int = 400
 ) -> tuple[Shrinker, PlayedByRule]:
     played = PlayedByRule(rule, host_in(tmp_path))
-    monkeypatch.setattr(shrink, "play", played.play)
+    monkeypatch.setattr(campaign, "play", played.play)
     shrinker = Shrinker(played.arena, KIND, most_plays=most_plays)
     shrinker.shrink(LONG)
     return shrinker, played
@@ -74,7 +73,7 @@ def test_a_machine_that_is_lost_is_replaced(tmp_path: Path, monkeypatch: pytest.
     played = PlayedByRule(
         lambda history: KIND if len(history.acts) > 3 else "", host_in(tmp_path), ends_machine=frozenset({KIND})
     )
-    monkeypatch.setattr(shrink, "play", played.play)
+    monkeypatch.setattr(campaign, "play", played.play)
     shrinker = Shrinker(played.arena, KIND)
     shrinker.shrink(LONG)
     assert len(shrinker.smallest.acts) == 4

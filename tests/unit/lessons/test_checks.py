@@ -10,10 +10,9 @@ import pytest
 
 from lab.arrays.discovery import Superblock
 from lab.arrays.status import ArrayState, ArrayStatus, SyncAction, SyncProgress
-from lab.faults.facts import FactCheck
-from lab.faults.point_store import StoredPoints
-from lab.faults.promise import PointJudgement
-from lab.faults.verdict import FaultVerdict, ScenarioOutcome, StepOutcome, VariantOutcome
+from lab.faults.crash_points import PointJudgement, StoredPoints
+from lab.faults.scenario_run import FaultVerdict, ScenarioOutcome, StepOutcome, VariantOutcome
+from lab.faults.stage import FactCheck
 from lab.lessons.course import word_languages, words_in
 from lab.lessons.ready import ACTIONS, CHECKS, make_check
 from lab.lessons.state import CheckedState, DeepState, MarkSeen, PlayedFault

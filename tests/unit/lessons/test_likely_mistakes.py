@@ -11,10 +11,9 @@ import pytest
 
 from lab.arrays.discovery import Superblock
 from lab.arrays.status import ArrayStatus
-from lab.faults.facts import FactCheck
-from lab.faults.point_store import StoredPoints
-from lab.faults.promise import PointJudgement
-from lab.faults.verdict import FaultVerdict, ScenarioOutcome, StepOutcome, VariantOutcome
+from lab.faults.crash_points import PointJudgement, StoredPoints
+from lab.faults.scenario_run import FaultVerdict, ScenarioOutcome, StepOutcome, VariantOutcome
+from lab.faults.stage import FactCheck
 from lab.lessons import engine
 from lab.lessons.course import built_in_course, words_in
 from lab.lessons.ready import ReadyLesson

@@ -18,12 +18,11 @@ from lab.drills.case import DrillCase, DrillStore
 from lab.drills.exam import begin_exam
 from lab.errors import DrillError
 from lab.faults import oracle
-from lab.faults.campaign_record import SeedDone, resumed_campaign
-from lab.faults.fault_store import load_run, stored_runs
+from lab.faults.campaign import SeedDone, resumed_campaign
+from lab.faults.crash_points import stored_points
 from lab.faults.findings import FindingStore
-from lab.faults.generator import generated
-from lab.faults.point_store import stored_points
-from lab.faults.verdict import FaultVerdict
+from lab.faults.history import generated
+from lab.faults.scenario_run import FaultVerdict, load_run, stored_runs
 from lab.machine import Host
 from lab.md_tests.judging import SuiteOutcome
 from lab.md_tests.record import SuiteJournal, SuiteRun, suite_runs

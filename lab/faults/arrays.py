@@ -1,4 +1,4 @@
-"""Which members hold a block of the oracle, and which blocks share a strip. Pure arithmetic.
+"""The arrays on which faults are played: how they are created, and which members hold a block of the oracle.
 
 A strip is one page of 4 KiB of every member at the same place: md computes parity strip by strip (stripe_head in
 drivers/md/raid5.h), so what is written in one strip never touches another.
@@ -6,15 +6,50 @@ drivers/md/raid5.h), so what is written in one strip never touches another.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from lab.arrays.levels import Level, LevelName, Raid10, Raid10Layout
-from lab.arrays.stripes import stripe_rows
-from lab.units import KIB
+from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
+from lab.arrays.stripes import ChunkKind, StripeRow, stripe_rows
+from lab.units import KIB, MIB
 
+NODE = "/dev/md0"
+MD = "/sys/block/md0/md"
 BLOCK_BYTES = 4 * KIB
+DATA_OFFSET_BYTES = 2 * MIB
+"""Of every member, so that the place of a block on a drive is known."""
 PARITY_LEVELS = (LevelName.RAID4, LevelName.RAID5, LevelName.RAID6)
+_JOURNAL = {"consistency_policy": ConsistencyPolicy.JOURNAL}
+POLICIES: Mapping[str, Mapping[str, Any]] = {
+    "resync": {},
+    # Small chunks, so that a small array has many bits.
+    "bitmap": {"bitmap": Bitmap.INTERNAL, "bitmap_chunk_bytes": 64 * KIB},
+    "ppl": {"consistency_policy": ConsistencyPolicy.PPL},
+    "journal": _JOURNAL,
+    "journal-back": _JOURNAL,
+    "write-back": _JOURNAL,
+}
+"""Word for how redundancy is kept consistent -> fields of ArraySpec (md(4), consistency_policy)."""
+
+
+def array_spec(
+    level: str, members: Sequence[str], policy: str, *, size_bytes: int, chunk_bytes: int, **more: Any
+) -> ArraySpec:
+    """The array ``NODE``, its data at ``DATA_OFFSET_BYTES``. ``policy``: a word of ``POLICIES``; ``more``: ArraySpec.
+
+    A chunk where the level has none, and a clean start where nothing is redundant, are left out.
+    """
+    spec = ArraySpec(
+        level,
+        tuple(members),
+        chunk_bytes=chunk_bytes,
+        size_bytes=size_bytes,
+        data_offset_bytes=DATA_OFFSET_BYTES,
+        **{**POLICIES[policy], **more},
+    )
+    return replace(spec, assume_clean=spec.assume_clean and spec.raid.is_redundant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +89,22 @@ class BlockMap:
         """Blocks of a full stripe; 0 where nothing is gained by writing one."""
         return self.level.full_stripe_bytes(self.members, self.chunk_bytes) // BLOCK_BYTES if self.has_parity else 0
 
+    def geometry(self) -> dict[str, Any]:
+        """What a program compares on the members (guest/arrays.py, ``disagreeing``): rows, chunk, bytes of each member.
+
+        Empty rows for levels that keep no second copy.
+        """
+        rows: list[list[Any]] = []
+        per_member = self.member_bytes // self.chunk_bytes
+        if self.has_parity:
+            rows = [_parity(row, self.members) for row in stripe_rows(self.level, None, self.members, per_member)]
+        elif self.level.is_redundant:
+            rows = [["copies", [list(place) for place in places]] for _, places in sorted(self._chunks.items())]
+        return {"chunk": self.chunk_bytes, "member_bytes": per_member * self.chunk_bytes, "rows": rows}
+
     @property
     def row_count(self) -> int:
-        """How many rows are compared on the members (geometry.py)."""
+        """How many rows ``geometry`` has."""
         return self.member_bytes // self.chunk_bytes if self.has_parity else len(self._chunks)
 
     def places(self, block: int) -> list[tuple[int, int]]:
@@ -92,7 +140,7 @@ class BlockMap:
         return self.level.survives(frozenset(gone), self.members)
 
     def rows(self, strips: Collection[int], blocks: Collection[int], bad: Collection[tuple[int, int]]) -> set[int]:
-        """The rows compared on the members (geometry.py) that have anything of these strips, blocks or (slot, page)."""
+        """The rows compared on the members that have anything of these strips, blocks or (slot, page)."""
         per_chunk = self.chunk_bytes // BLOCK_BYTES
         if self.has_parity:
             pages = {*strips, *self.strips(blocks), *(page for _, page in bad)}
@@ -100,3 +148,14 @@ class BlockMap:
         spoiled = {(slot, page // per_chunk) for slot, page in bad}
         found = {block // per_chunk for block in blocks}
         return found | {number for number, places in self._chunks.items() if spoiled & set(places)}
+
+
+def _parity(row: StripeRow, members: int) -> list[Any]:
+    kinds = {slot: chunk.kind for slot, chunk in enumerate(row.chunks)}
+    p = next(slot for slot, kind in kinds.items() if kind is ChunkKind.P)
+    q = next((slot for slot, kind in kinds.items() if kind is ChunkKind.Q), None)
+    data = [slot for slot, kind in kinds.items() if not kind.is_parity]
+    if q is not None:
+        # Q counts its powers of 2 from the slot behind it, round the end (raid6_d0() in drivers/md/raid5.c).
+        data.sort(key=lambda slot: (slot - q - 1) % members)
+    return ["parity", row.row, data, p, q]

@@ -1,24 +1,85 @@
-"""Controls of the oracle: damage that is known, and what must be said of it. Nothing that is right may be accused.
+"""Tests of the oracle itself: known damage that it must name, and bugs planted in it that must be found.
 
-Bytes are written to members while the array is stopped, so that no member and no cache of md knows of them; two further
-controls ask for the arithmetic of ledgers and records, of which the truth is written down here.
+Controls write bytes to members while the array is stopped, so that no member and no cache of md knows of them; two
+further controls use the arithmetic of ledgers and records, of which the truth is written down here. What is right must
+not be accused.
+
+Each planted bug is a change of the program that plays histories (oracle_bugs.toml). An accusing one shows as a finding
+of a campaign on a kernel that has no bug; a blind one lets known damage pass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
 
+import msgspec
+
+from lab.errors import LabError
+from lab.faults.arrays import DATA_OFFSET_BYTES, NODE
 from lab.faults.guest.ledger import ACKNOWLEDGED, CORRUPT, FLUSH, INTACT, LOST, UNREADABLE, WRITE
 from lab.faults.guest.record import DRIVE_FLUSH, DRIVE_WRITE, THROUGH
-from lab.faults.history import DRIVES, ArrayShape, FaultHistory, HistoryPolicy
+from lab.faults.history import (
+    COMMAND_SECONDS,
+    DRIVES,
+    ArrayShape,
+    FaultHistory,
+    HistoryPolicy,
+    creation,
+    geometries,
+    job_of,
+    node,
+)
 from lab.faults.history_play import Arena
-from lab.faults.history_steps import COMMAND_SECONDS, NODE, creation, geometries, job_of, node
-from lab.faults.program import CONTROLS, run_program
-from lab.units import MIB
+from lab.faults.place import CONTROLS, run_program
+from lab.gates.numbers import FormatVersion
+from lab.machine.guest_program import Change, program_files
+from lab.tomlfile import read_toml, unknown_word
 
-DATA_OFFSET_BYTES = 2 * MIB
+
+class OracleBug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One of them: ``find`` is replaced by ``replace``."""
+
+    name: str
+    title: str
+    found_by: Literal["campaign", "controls"]
+    find: str
+    replace: str
+
+    @property
+    def change(self) -> Change:
+        """Makes the program with the bug. Raises LabError unless the text is in the program once."""
+        count = sum(text.count(self.find) for text in program_files(CONTROLS).texts.values())
+        if count != 1:
+            raise LabError(
+                f"the text of oracle bug '{self.name}' is {count} times in the program",
+                hint="correct it in oracle_bugs.toml: the program has changed",
+            )
+        return lambda text: text.replace(self.find, self.replace)
+
+
+class _OracleBugs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    format_version: FormatVersion
+    bug: tuple[OracleBug, ...]
+
+
+@cache
+def oracle_bugs() -> tuple[OracleBug, ...]:
+    """All of them."""
+    return read_toml(Path(__file__).with_name("oracle_bugs.toml"), _OracleBugs).bug
+
+
+def find_oracle_bug(name: str) -> OracleBug:
+    """One by its name. Raises SpecError with the nearest."""
+    known = {bug.name: bug for bug in oracle_bugs()}
+    if name not in known:
+        raise unknown_word("bug of the oracle", name, known)
+    return known[name]
+
+
 PAGE, SECTORS = 4096, 8
 FILL_BLOCKS = 64
 """Of each write of a fill, which are numbered from 1."""

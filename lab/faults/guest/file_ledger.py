@@ -1,0 +1,424 @@
+"""The ledger of files: what was done to a file system, acknowledged and synced, and what may therefore be there.
+
+A *file* is one that was created: whatever its name becomes, its number stays, and a new file of an old name has another
+number. Content is counted in sectors of 512 bytes; what a write puts there is the generation of its number (ledger.py),
+generation 0 is zeros. Block b of file f is block ``f * FILE_BLOCKS + b`` of the content, so that no two files have
+anything in common.
+
+What is promised of an ext4 (data=ordered, the default) or XFS after a power cut, and where that is said:
+
+    data      of a file: all that had been written before an fsync(2) or fdatasync(2) that has ended, and its size; a
+              write with O_DSYNC itself (open(2)). All later writes may be there or not, each sector for itself; a file
+              may have grown less far than its data, or have zeros where they should be.
+    names     as they were when an fsync of their folder began that has ended: "an explicit fsync() on a file descriptor
+              for the directory is also needed" (fsync(2)).
+    changes   of names after that: each is there as a whole or not at all, rename(2) over another file too, since both
+              file systems keep a journal of their metadata.
+    others    nothing but the file's own data, and zeros, is ever in it: no other file's data, nothing that lay in its
+              blocks before (data=ordered, Documentation/admin-guide/ext4.rst; XFS marks new blocks as unwritten until
+              their data are there).
+
+What both do beyond that and no application should count on (T. S. Pillai et al., All File Systems Are Not Created
+Equal, OSDI 2014) is examined by FilesCheck (files.py).
+
+The plan chooses by a seed what is done to files: many small jobs side by side, as programs do them. What comes next
+never depends on how long anything takes, only on what has been submitted so far. So a client whose machine was lost
+knows what it may have been doing (``FilePlan.skip``).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Generator, Iterable, Iterator
+from typing import Any
+
+from lab.faults.guest.ledger import ACKNOWLEDGED, FAILED
+
+FILE_BLOCKS = 256
+"""Blocks of 4 KiB that a file may have."""
+FIRST_FILE = 4096
+"""Lower numbers would be those of blocks of the bare device, up to 4 GiB of it."""
+CREATE, RENAME, UNLINK = "create", "rename", "unlink"
+FILE_WRITE, FILE_SYNC, FOLDER_SYNC, SYNC_ALL = "write", "fsync", "fsync folder", "syncfs"
+BEGIN, FRESH, THERE = "begin", "fresh", "there"
+CHANGES = (CREATE, RENAME, UNLINK)
+
+
+def folder_of(name: str) -> str:
+    """``d0`` of ``d0/f3``."""
+    return name.partition("/")[0]
+
+
+def changed(names: dict[str, int], kind: str, words: list[Any]) -> dict[str, int]:
+    """Names (name -> file) after a change of them; the same if it cannot be made.
+
+    ``words`` are the event's, behind kind and number.
+    """
+    after = dict(names)
+    if kind == CREATE:
+        after.setdefault(words[1], words[0])
+    elif kind == UNLINK:
+        after.pop(words[0], None)
+    elif words[0] in names:
+        after[words[1]] = after.pop(words[0])
+    return after
+
+
+class FileStates:
+    """What may be there.
+
+    ``names``: name -> files that it may stand for, the oldest first, 0: that there is none. ``files``: file -> (least
+    bytes, most bytes, sector -> generations, the oldest first); of other sectors it has zeros. ``folders``: folder ->
+    (names that are sure, events of the changes since, in order).
+    """
+
+    def __init__(self) -> None:
+        self.names: dict[str, list[int]] = {}
+        self.files: dict[int, tuple[int, int, dict[int, list[int]]]] = {}
+        self.folders: dict[str, tuple[dict[str, int], list[list[Any]]]] = {}
+
+
+class FileLedger:
+    """What the writer knows. ``events`` is all of it, as lists that JSON can carry; they have numbers from 1."""
+
+    def __init__(self, events: Iterable[list[Any]] = ()) -> None:
+        self.events: list[list[Any]] = []
+        self.came: dict[int, int] = {}
+        self.ended: dict[int, int] = {}
+        self.newest = 0
+        self.newest_file = FIRST_FILE - 1
+        self.fresh_at = 0
+        for event in events:
+            self.add(*event)
+
+    def add(self, kind: str, number: int, *more: Any) -> int:
+        """Note an event; returns its number.
+
+        ``create N FILE NAME``, ``rename N NAME NAME``, ``unlink N NAME``, ``write N FILE SECTOR COUNT THROUGH``
+        (through 1: O_DSYNC), ``fsync N FILE``, ``fsync folder N FOLDER``, ``syncfs N``; ``acknowledged N`` and ``failed
+        N`` of any. ``begin N MIX``: a writer starts its plan. ``fresh N``: a fault is over, all before is forgotten,
+        and what is there now is told by ``there N FILE NAME [[GENERATION, SECTORS], …]``, from a file's beginning to
+        its end.
+        """
+        self.events.append([kind, number, *more])
+        at = len(self.events)
+        if kind == ACKNOWLEDGED:
+            self.ended[number] = at
+        elif kind != FAILED:
+            self.came[number] = at
+            self.newest = max(self.newest, number)
+        if kind in (CREATE, THERE):
+            self.newest_file = max(self.newest_file, more[0])
+        elif kind == FRESH:
+            self.fresh_at = at
+        return at
+
+    def since_fresh(self, at: int) -> Iterator[list[Any]]:
+        """Events from the last fresh start to event ``at``."""
+        start = (
+            self.fresh_at
+            if self.fresh_at <= at
+            else max((index for index, event in enumerate(self.events[:at], 1) if event[0] == FRESH), default=0)
+        )
+        yield from self.events[start:at]
+
+    def has_ended(self, number: int, at: int) -> int:
+        """The event at which it was acknowledged by then, or 0."""
+        ended = self.ended.get(number, 0)
+        return ended if ended <= at else 0
+
+    def present(self) -> tuple[dict[str, int], dict[int, int]]:
+        """Name -> file and file -> sectors, as programs see them now if all that was asked for came true."""
+        names: dict[str, int] = {}
+        sizes: dict[int, int] = {}
+        for kind, _, *more in self.since_fresh(len(self.events)):
+            if kind in CHANGES:
+                names = changed(names, kind, more)
+                if kind == CREATE:
+                    sizes[more[0]] = 0
+            elif kind == THERE:
+                names[more[1]] = more[0]
+                sizes[more[0]] = sum(count for _, count in more[2])
+            elif kind == FILE_WRITE:
+                sizes[more[0]] = max(sizes.get(more[0], 0), more[1] + more[2])
+        return names, sizes
+
+    def synced_before(self, at: int, *, is_power_cut: bool) -> dict[object, int]:
+        """Folder, file or "" for all -> the event before which all that had ended is sure at event ``at``."""
+        if not is_power_cut:
+            return {"": at + 1}
+        found: dict[object, int] = {"": 0}
+        for kind, number, *more in self.since_fresh(at):
+            if kind in (FILE_SYNC, FOLDER_SYNC, SYNC_ALL) and self.has_ended(number, at):
+                what = more[0] if more else ""
+                found[what] = max(found.get(what, 0), self.came[number])
+        return found
+
+    def allowed(self, at: int | None = None, *, is_power_cut: bool = False) -> FileStates:
+        """What may be there after event ``at`` (None: after all)."""
+        at = len(self.events) if at is None else at
+        synced = self.synced_before(at, is_power_cut=is_power_cut)
+        states = FileStates()
+        self.allow_names(states, at, synced)
+        wanted = {file for files in states.names.values() for file in files if file}
+        writes: dict[int, list[tuple[int, int, int, bool]]] = {file: [] for file in wanted}
+        for kind, number, *more in self.since_fresh(at):
+            if kind == THERE and more[0] in wanted:
+                sector = 0
+                for generation, count in more[2]:
+                    writes[more[0]].append((generation, sector, count, True))
+                    sector += count
+            elif kind == FILE_WRITE and more[0] in wanted:
+                ended = self.has_ended(number, at)
+                before = max(synced[""], synced.get(more[0], 0))
+                is_sure = ended > 0 and (ended < before or bool(more[3]))
+                writes[more[0]].append((number, more[1], more[2], is_sure))
+        for file, those in writes.items():
+            states.files[file] = of_writes(those)
+        return states
+
+    def allow_names(self, states: FileStates, at: int, synced: dict[object, int]) -> None:
+        """Fill in names and folders."""
+        for kind, number, *more in self.since_fresh(at):
+            if kind == THERE:
+                states.folders.setdefault(folder_of(more[1]), ({}, []))[0][more[1]] = more[0]
+            if kind not in CHANGES:
+                continue
+            folder = folder_of(more[-1])
+            sure, later = states.folders.get(folder, ({}, []))
+            ended = self.has_ended(number, at)
+            if not later and 0 < ended < max(synced[""], synced.get(folder, 0)):
+                states.folders[folder] = (changed(sure, kind, more), later)
+            else:
+                states.folders[folder] = (sure, [*later, [kind, number, *more]])
+        for sure, later in states.folders.values():
+            for name, file in sure.items():
+                states.names[name] = [file]
+            names = sure
+            for kind, _, *more in later:
+                before, names = names, changed(names, kind, more)
+                for name in more if kind == RENAME else more[-1:]:
+                    states.names.setdefault(name, [before.get(name, 0)]).append(names.get(name, 0))
+
+
+def of_writes(writes: list[tuple[int, int, int, bool]]) -> tuple[int, int, dict[int, list[int]]]:
+    """Least and most bytes, and the generations that each sector may hold.
+
+    Of writes in their order: generation, first sector, count, whether it is sure.
+    """
+    least = most = 0
+    sectors: dict[int, list[int]] = {}
+    for generation, first, count, is_sure in writes:
+        most = max(most, first + count)
+        if is_sure:
+            least = max(least, first + count)
+            for sector in range(first, first + count):
+                sectors[sector] = [generation]
+        else:
+            for sector in range(first, first + count):
+                sectors.setdefault(sector, [0]).append(generation)
+    return least * 512, most * 512, sectors
+
+
+BLOCK_SECTORS = 8
+FOLDERS = ("d0", "d1")
+FILE_MIX = {"names": 10, "depth": 3, "largest": 16, "unsynced": 4, "through": 8, "direct": 3, "everything": 24}
+
+
+class Operation:
+    """One call of the system, as the ledger notes it.
+
+    ``waits``: operations that must have ended before; ``is_direct``: past the page cache; ``is_data_only``:
+    fdatasync(2).
+    """
+
+    __slots__ = ("event", "is_data_only", "is_direct", "waits")
+
+    def __init__(
+        self, event: list[Any], waits: tuple[int, ...] = (), *, is_direct: bool = False, is_data_only: bool = False
+    ) -> None:
+        self.event, self.waits, self.is_direct, self.is_data_only = event, waits, is_direct, is_data_only
+
+    @property
+    def number(self) -> int:
+        return int(self.event[1])
+
+
+class FilePlan:
+    """The operations of one seed, one after the other without end.
+
+    ``mix``: ``names`` of files, ``depth`` jobs side by side, files of ``largest`` blocks of 4 KiB at most; one sync in
+    ``unsynced`` is left out, one write in ``through`` is O_DSYNC, one burst of writes in ``direct`` O_DIRECT, and one
+    job in ``everything`` a syncfs(2) (0: none).
+    """
+
+    def __init__(self, seed: str, ledger: FileLedger, mix: dict[str, int]) -> None:
+        self.mix = {**FILE_MIX, **mix}
+        self.chance = random.Random(f"{seed}:{ledger.newest}")
+        self.names, self.sizes = ledger.present()
+        self.newest, self.newest_file = ledger.newest, ledger.newest_file
+        self.jobs: list[Generator[Operation, None, None]] = []
+        self.busy: list[str] = []
+        width = len(str(self.mix["names"] - 1))
+        self.all_names = [f"{FOLDERS[number % 2]}/f{number:0{width}d}" for number in range(self.mix["names"])]
+
+    def next(self) -> Operation:
+        """The next operation; names and sizes are then as if it had ended."""
+        while True:
+            if len(self.jobs) < self.mix["depth"]:
+                self.begin()
+            index = self.chance.randrange(len(self.jobs))
+            try:
+                return next(self.jobs[index])
+            except StopIteration:
+                del self.jobs[index], self.busy[index]
+
+    def skip(self, operations: int) -> None:
+        """Those that were asked for already."""
+        for _ in range(operations):
+            self.next()
+
+    def begin(self) -> None:
+        """A new job on a name that no other job works on."""
+        name = self.chance.choice([each for each in self.all_names if each not in self.busy])
+        if self.one_in("everything"):
+            job = self.sync_all()
+        elif name not in self.names:
+            job = self.chance.choice((self.make, self.make, self.replace))(name)
+        elif self.sizes.get(self.names[name], 0) > (self.mix["largest"] - 4) * BLOCK_SECTORS:
+            job = self.chance.choice((self.overwrite, self.replace, self.remove))(name)
+        else:
+            job = self.chance.choice(
+                (self.append, self.append, self.overwrite, self.overwrite, self.replace, self.replace, self.remove)
+            )(name)
+        self.jobs.append(job)
+        self.busy.append(name)
+
+    def one_in(self, word: str) -> bool:
+        return bool(self.mix[word]) and self.chance.randrange(self.mix[word]) == 0
+
+    def number(self) -> int:
+        self.newest += 1
+        return self.newest
+
+    def created(self, name: str) -> Operation:
+        self.newest_file += 1
+        self.names[name] = self.newest_file
+        self.sizes[self.newest_file] = 0
+        return Operation([CREATE, self.number(), self.newest_file, name])
+
+    def write(
+        self, file: int, first: int, count: int, waits: tuple[int, ...] = (), *, is_direct: bool = False
+    ) -> Operation:
+        """Of so many sectors; what would make the file too long is cut off."""
+        count = max(1, min(count, self.mix["largest"] * BLOCK_SECTORS - first))
+        self.sizes[file] = max(self.sizes[file], first + count)
+        event = [FILE_WRITE, self.number(), file, first, count, int(self.one_in("through"))]
+        return Operation(event, waits, is_direct=is_direct)
+
+    def sync(self, file: int, waits: tuple[int, ...] = ()) -> Operation:
+        return Operation([FILE_SYNC, self.number(), file], waits, is_data_only=self.chance.randrange(2) == 0)
+
+    def folder(self, name: str, waits: tuple[int, ...] = ()) -> Operation:
+        return Operation([FOLDER_SYNC, self.number(), folder_of(name)], waits)
+
+    def some_blocks(self) -> int:
+        """Sectors of one to four whole blocks, mostly one."""
+        return BLOCK_SECTORS * self.chance.choice((1, 1, 2, 4))
+
+    def make(self, name: str) -> Generator[Operation, None, None]:
+        """A new file, written from its beginning."""
+        yield self.created(name)
+        file = self.names[name]
+        waits: tuple[int, ...] = ()
+        for _ in range(self.chance.randrange(4)):
+            yield self.write(
+                file, self.sizes[file], self.chance.choice((self.some_blocks(), self.chance.randint(1, 12)))
+            )
+        if not self.one_in("unsynced"):
+            done = self.sync(file)
+            waits = (done.number,)
+            yield done
+        if not self.one_in("unsynced"):
+            yield self.folder(name, waits)
+
+    def append(self, name: str) -> Generator[Operation, None, None]:
+        """As a log: small pieces at the end, synced now and then."""
+        file = self.names[name]
+        waits: tuple[int, ...] = ()
+        for _ in range(self.chance.randint(2, 6)):
+            if self.sizes[file] >= self.mix["largest"] * BLOCK_SECTORS:
+                return
+            yield self.write(file, self.sizes[file], self.chance.randint(1, 12), waits)
+            if self.chance.randrange(2):
+                done = self.sync(file)
+                waits = (done.number,)
+                yield done
+
+    def overwrite(self, name: str) -> Generator[Operation, None, None]:
+        """As a database: blocks in place, several under way at once past the page cache; also behind the end."""
+        file, blocks = self.names[name], max(1, self.sizes[self.names[name]] // BLOCK_SECTORS)
+        is_direct = self.one_in("direct")
+        under_way: dict[int, tuple[int, int]] = {}
+        for _ in range(self.chance.randint(1, 5)):
+            first = self.chance.randrange(blocks) * BLOCK_SECTORS
+            if self.chance.randrange(8) == 0:
+                # Perhaps with a hole before it.
+                first = -(-self.sizes[file] // BLOCK_SECTORS + self.chance.randint(-1, 0)) * BLOCK_SECTORS
+            if first >= self.mix["largest"] * BLOCK_SECTORS:
+                continue
+            count = self.some_blocks()
+            if not is_direct and self.chance.randrange(2):
+                first, count = first + self.chance.randrange(BLOCK_SECTORS), self.chance.randint(1, 8)
+            grows = first + count > self.sizes[file]
+            waits = tuple(
+                number for number, (start, end) in under_way.items() if grows or (start < first + count and first < end)
+            )
+            done = self.write(file, first, count, waits, is_direct=is_direct)
+            for number in waits:
+                del under_way[number]
+            if is_direct:
+                # One that makes the file longer ends before the next begins.
+                under_way[done.number] = (0, 1 << 32) if grows else (first, first + count)
+            yield done
+        if not self.one_in("unsynced"):
+            yield self.sync(file)
+        if under_way:
+            # Nothing else writes to this file before these have ended.
+            yield self.sync(file, tuple(under_way))
+
+    def replace(self, name: str) -> Generator[Operation, None, None]:
+        """As editors do: a new file under another name, synced, renamed over the old one, the folder synced."""
+        folder = folder_of(name)
+        other = f"{folder}/.{name[len(folder) + 1 :]}.new"
+        if other in self.names:
+            yield Operation([UNLINK, self.number(), other])
+            del self.names[other]
+        yield self.created(other)
+        file = self.names[other]
+        waits: tuple[int, ...] = ()
+        for _ in range(self.chance.randint(1, 3)):
+            yield self.write(
+                file, self.sizes[file], self.chance.choice((self.some_blocks(), self.chance.randint(1, 12)))
+            )
+        if not self.one_in("unsynced"):
+            done = self.sync(file)
+            waits = (done.number,)
+            yield done
+        event = [RENAME, self.number(), other, name]
+        self.names[name] = self.names.pop(other)
+        yield Operation(event, waits)
+        if not self.one_in("unsynced"):
+            yield self.folder(name)
+
+    def remove(self, name: str) -> Generator[Operation, None, None]:
+        """A file goes."""
+        event = [UNLINK, self.number(), name]
+        del self.names[name]
+        yield Operation(event)
+        if not self.one_in("unsynced"):
+            yield self.folder(name)
+
+    def sync_all(self) -> Generator[Operation, None, None]:
+        """All of the file system."""
+        yield Operation([SYNC_ALL, self.number()])
