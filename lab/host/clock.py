@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Protocol, TypeVar
 
@@ -52,6 +52,15 @@ def moment(text: str) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
+def looks(clock: Clock, timeout_seconds: float, interval_seconds: float = 0.05) -> Iterator[bool]:
+    """Yield for each look at something that is awaited, with a pause between; True for the last, after the time-out."""
+    deadline = clock.monotonic_seconds() + timeout_seconds
+    while not (is_last := clock.monotonic_seconds() >= deadline):
+        yield is_last
+        clock.sleep(interval_seconds)
+    yield is_last
+
+
 def wait_for(
     observe: Callable[[], T],
     is_reached: Callable[[T], bool],
@@ -64,13 +73,12 @@ def wait_for(
 ) -> T:
     """Poll ``observe`` until ``is_reached`` holds and return that observation.
 
-    Raises WaitTimedOut with the last observation when the deadline passes.
+    Raises WaitTimedOut with the last observation, which is made after the time-out.
     """
-    deadline = clock.monotonic_seconds() + timeout_seconds
-    while True:
+    for is_last in looks(clock, timeout_seconds, interval_seconds):
         seen = observe()
         if is_reached(seen):
             return seen
-        if clock.monotonic_seconds() >= deadline:
+        if is_last:
             raise WaitTimedOut(f"waited {timeout_seconds:g} s for {what}; last seen: {seen}", hint=hint)
-        clock.sleep(interval_seconds)
+    raise AssertionError("looks() ends with its last look")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
-from lab.host.clock import HostClock
+from lab.host.clock import HostClock, looks
 
 DYING_SECONDS = 10.0
 
@@ -137,16 +137,15 @@ class HostProcesses:
         while. Gives up after DYING_SECONDS on processes that survive. A file named ``but`` does not count: another
         command opens it to test whether it is free, however long that takes.
         """
-        clock, before = HostClock(), set[int]()
-        until = clock.monotonic_seconds() + DYING_SECONDS
-        while found := _writers(folder.resolve(), but) - {os.getpid(), *spared}:
+        before: set[int] = set()
+        for _ in looks(HostClock(), DYING_SECONDS, 0.01):
+            found = _writers(folder.resolve(), but) - {os.getpid(), *spared}
+            if not found:
+                return
             for process_id in found & before:
                 with suppress(OSError):
                     os.kill(process_id, signal.SIGKILL)
-            if clock.monotonic_seconds() > until:
-                return
             before = found
-            clock.sleep(0.01)
 
 
 def ended_how(status: int) -> str:

@@ -24,7 +24,7 @@ from lab.errors import LabError, MachineBusy, SpecError
 from lab.gates.names import checked_name
 from lab.gates.numbers import ProcessId, SizeBytes
 from lab.gates.own import check_own_folder, make_own_folder, read_own_json
-from lab.host.clock import Clock
+from lab.host.clock import Clock, looks
 from lab.host.files import HostFiles, advice, create_file, replace_file
 from lab.host.locks import ALONE, locked, open_lock, take
 from lab.host.processes import Processes
@@ -286,20 +286,20 @@ class StateFolder:
     def lock_lab(self, name: str) -> FolderLock:
         """Lock the named lab's folder (its disks). Raises MachineBusy if another client has it open."""
         folder = self.make(self.lab_folder(name), what="the lab's folder")
-        deadline = self._clock.monotonic_seconds() + _ORPHAN_WAIT_SECONDS
-        while True:
+        owner = None
+        for is_last in looks(self._clock, _ORPHAN_WAIT_SECONDS, 0.02):
             try:
                 return FolderLock(folder, self._owner)
             except BlockingIOError:
                 owner = read_owner(folder)
-            if (owner and owner.is_alive(self._files)) or self._clock.monotonic_seconds() > deadline:
-                raise MachineBusy(
-                    f"the lab '{name}' is open in {owner or 'another raidlab'}",
-                    hint=f"close that one, or work beside it in a lab of another name: --on 'uml:?name={name}2'",
-                )
+            if is_last or (owner and owner.is_alive(self._files)):
+                break
             # A killed client's kernel holds the lock until its supervisor, or the sweep, ends it.
             self._notices += self._sweep_all()
-            self._clock.sleep(0.02)
+        raise MachineBusy(
+            f"the lab '{name}' is open in {owner or 'another raidlab'}",
+            hint=f"close that one, or work beside it in a lab of another name: --on 'uml:?name={name}2'",
+        )
 
     def sweep(self) -> list[str]:
         """Remove the leftovers of killed clients; return one sentence for each client."""
@@ -316,19 +316,17 @@ class StateFolder:
         return [notice for folder in folders if (notice := self._sweep_one(folder))]
 
     def _sweep_one(self, folder: Path) -> str | None:
-        deadline = self._clock.monotonic_seconds() + _ORPHAN_WAIT_SECONDS
         killed_kernel = False
         owner = None
         try:
-            while True:
+            for is_last in looks(self._clock, _ORPHAN_WAIT_SECONDS, 0.02):
                 with self._one_maker():
                     owner = read_owner(folder) or owner
                     if self._remove_if_free(folder):
                         break
-                if (owner and owner.is_alive(self._files)) or self._clock.monotonic_seconds() > deadline:
+                if is_last or (owner and owner.is_alive(self._files)):
                     return None
                 killed_kernel = kill_recorded_kernel(folder, self._processes, self._files) or killed_kernel
-                self._clock.sleep(0.02)
         except (OSError, LabError):
             # Another client swept it just now, or it is another user's.
             return None

@@ -35,7 +35,7 @@ from lab.gates.files import read_plain
 from lab.gates.names import checked_name, is_name
 from lab.gates.own import MOST_OWN_BYTES, make_own_folder
 from lab.gates.text import shortened
-from lab.host.clock import Clock, HostClock
+from lab.host.clock import Clock, HostClock, looks
 from lab.host.files import storage_error, sync_folder, write_file
 from lab.host.locks import ALONE, SHARED, locked, take
 
@@ -203,16 +203,11 @@ class RunFolders:
     @contextmanager
     def held(self, run_id: str) -> Iterator[None]:
         """Hold the lock of a run. Raises MachineBusy if another process holds it, ResultError."""
-        folder, clock = self.path(run_id), HostClock()
-        until = clock.monotonic_seconds() + _LOOK_SECONDS
+        folder = self.path(run_id)
         with ExitStack() as stack:
             try:
-                while not _took(stack, folder / LOCK_NAME):
-                    if clock.monotonic_seconds() > until:
-                        raise MachineBusy(
-                            f"another raidlab is writing {self.noun} {run_id}", hint="wait for it, or end it"
-                        )
-                    clock.sleep(0.02)
+                if not any(_took(stack, folder / LOCK_NAME) for _ in looks(HostClock(), _LOOK_SECONDS, 0.02)):
+                    raise MachineBusy(f"another raidlab is writing {self.noun} {run_id}", hint="wait for it, or end it")
             except OSError as error:
                 raise storage_error(f"'{folder}' cannot be locked", error) from error
             yield

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from lab.gates.decoding import decode_json
-from lab.host.clock import HostClock
+from lab.host.clock import HostClock, looks
 from lab.host.pool import processors
 
 SCHEDULER = "scheduler"
@@ -131,10 +131,9 @@ def _watch(commands: int, serving: list[Any]) -> None:
 def _leave(serving: list[Any]) -> None:
     ENDING.set()
     # A cell that is being measured stops at its next sample, and clears its machine away.
-    clock = HostClock()
-    deadline = clock.monotonic_seconds() + CLEARING_SECONDS
-    while any(getattr(server, "active_threads", None) for server in serving) and clock.monotonic_seconds() < deadline:
-        clock.sleep(0.05)
+    for _ in looks(HostClock(), CLEARING_SECONDS):
+        if not any(getattr(server, "active_threads", None) for server in serving):
+            break
     os._exit(0)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabError
+from lab.host.clock import HostClock, wait_for
 from lab.machine import Host
 from lab.sweep.calls import Calls
 from lab.sweep.cluster import ClusterTables, parse_cluster
@@ -95,7 +96,7 @@ def test_its_pages_are_on_loopback_and_nothing_of_it_listens_elsewhere(pool: Poo
     with urllib.request.urlopen(f"http://{pool.dashboard}/status", timeout=20) as page:
         assert page.status == 200
     # The scheduler's pages, and one port of each process, which wants a certificate.
-    assert _listening_of(pool) == ["0100007F"] * (1 + len(pool.process_ids))
+    assert _listening_once_all_are_up(pool, 1 + len(pool.process_ids)) == ["0100007F"] * (1 + len(pool.process_ids))
 
 
 def test_without_pages_each_process_listens_on_one_port_of_loopback_and_says_nothing_without_a_certificate(
@@ -103,7 +104,18 @@ def test_without_pages_each_process_listens_on_one_port_of_loopback_and_says_not
 ) -> None:
     with Pool(parse_cluster("local:1"), ClusterTables(), Host.real(), tmp_path) as pool:
         assert not pool.dashboard
-        assert _listening_of(pool) == ["0100007F"] * 2
+        assert _listening_once_all_are_up(pool, 2) == ["0100007F"] * 2
+
+
+def _listening_once_all_are_up(pool: Pool, ports: int) -> list[str]:
+    """As ``_listening_of``: a worker that takes the place of another has no port for its first seconds."""
+    return wait_for(
+        lambda: _listening_of(pool),
+        lambda found: len(found) >= ports,
+        what="every process of the pool to listen",
+        timeout_seconds=60,
+        clock=HostClock(),
+    )
 
 
 def _listening_of(pool: Pool) -> list[str]:
