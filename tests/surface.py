@@ -100,11 +100,11 @@ def text_lines() -> Iterator[str]:
 
 
 def lesson_lines() -> Iterator[str]:
-    """What lesson files may say, with its keys."""
+    """What files of lessons and drills may say, with its keys."""
     import msgspec
 
-    ready = importlib.import_module("lab.lessons.ready")
-    for catalogue in (ready.CHECKS, ready.ACTIONS, ready.SOURCES):
+    ready, checks = (importlib.import_module(name) for name in ("lab.lessons.ready", "lab.checks.catalogue"))
+    for catalogue in (checks.ALL_CHECKS, ready.ACTIONS, checks.SOURCES):
         for name, kind in catalogue.items():
             yield f"{name}: {', '.join(field.name for field in msgspec.structs.fields(kind))}"
 

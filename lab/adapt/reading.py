@@ -10,9 +10,9 @@ import msgspec
 from lab.adapt.capacity import System
 from lab.adapt.preview import compare_systems, disks_of_sizes
 from lab.adapt.spec import VolumeSpec
+from lab.checks.readings import LikelyMistake, Source
+from lab.checks.state import CheckedState
 from lab.disks import LabDisk
-from lab.lessons.readings import LikelyMistake, Source
-from lab.lessons.state import CheckedState
 
 
 class CapacityFigure(StrEnum):

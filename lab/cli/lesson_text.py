@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from lab.checks.readings import Reading
 from lab.cli.context import Context
 from lab.cli.output import out, out_json
 from lab.gates.foreign import FileKind, foreign_lines, foreign_note
 from lab.lessons.actions import RunMeasurement
 from lab.lessons.course import LessonWords
 from lab.lessons.engine import StepView
-from lab.lessons.readings import Reading
 from lab.lessons.ready import ReadyStep
 from lab.lessons.student import CourseLine, LessonSession
 from lab.lessons.telling import ToldCheck, is_predicted, shows_solution, tell

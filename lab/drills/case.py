@@ -20,8 +20,8 @@ from pathlib import Path
 
 import msgspec
 
+from lab.checks.pictures import MemberPicture
 from lab.drills.exam import NO_HINTS, ExamEnd, ExamTerms
-from lab.drills.pictures import MemberPicture
 from lab.drills.schema import ReadyDrill, find_drill, read_drill, ready
 from lab.errors import DrillError, LabError, ResultError
 from lab.gates.numbers import FormatVersion

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lab.arrays.discovery import plain_uuid
+from lab.checks.pictures import MemberPicture, look_at_members
 from lab.drills.case import CaseRecord, DrillCase
 from lab.drills.disks import drill_disks, environment, flush, images_of, release
 from lab.drills.exam import ExamTerms, require_practice, require_time
 from lab.drills.making import DisasterMaker, guest_files
-from lab.drills.pictures import MemberPicture, look_at_members
 from lab.drills.schema import ReadyDrill, file_digest
 from lab.drills.truth import DiskTruth, begin_truth, look_for_truth
 from lab.gates.numbers import digits

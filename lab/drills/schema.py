@@ -16,13 +16,13 @@ from typing import Any
 
 import msgspec
 
+from lab.checks.catalogue import make_check
+from lab.checks.state import Check
 from lab.errors import DrillError, LabError, SpecError
 from lab.gates.decoding import convert
 from lab.gates.foreign import FileKind, foreign_note
 from lab.gates.numbers import DiskCount, FormatVersion, digits
 from lab.gates.text import visible
-from lab.lessons.checks import LessonCheck
-from lab.lessons.ready import make_check
 from lab.lessons.schema import Arguments, Value, Variable, draw, fill_tree
 from lab.machine import TargetKind
 from lab.session.versions import NeededKernel, NeededMdadm
@@ -74,7 +74,7 @@ class DrillGoal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     lost_percent: float = 0.0
     """So much of the data nobody could save, of all blocks of 4 KiB; more is a loss."""
     check: tuple[Arguments, ...] = ()
-    """What must hold of the array that has the data (lab.lessons.checks), whatever its name."""
+    """What must hold of the array that has the data (lab.checks), whatever its name."""
     is_consistent: bool = False
     """A scrub of it must find no mismatches."""
     name: str = ""
@@ -88,7 +88,7 @@ class DrillMistake(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     id: str
     when: tuple[Arguments, ...]
-    """Signs (lab.drills.signs) that all hold."""
+    """Checks that all hold."""
     explain: str
 
 
@@ -137,6 +137,15 @@ class Drill(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 @dataclass(frozen=True, slots=True)
+class ReadyDrillMistake:
+    """A mistake that can be recognised."""
+
+    id: str
+    when: tuple[Check, ...]
+    explain: str
+
+
+@dataclass(frozen=True, slots=True)
 class ReadyDrill:
     """A drill for one seed: every text filled in."""
 
@@ -144,7 +153,9 @@ class ReadyDrill:
     path: Path
     seed: str
     values: Mapping[str, Value]
-    goal_checks: tuple[LessonCheck, ...]
+    goal_checks: tuple[Check, ...]
+    mistakes: tuple[ReadyDrillMistake, ...]
+    """Its own, then those of every drill."""
 
     @property
     def id(self) -> str:
@@ -166,7 +177,14 @@ def ready(drill: Drill, path: Path, seed: str = "") -> ReadyDrill:
     tree = fill_tree(msgspec.to_builtins({name: getattr(drill, name) for name in _FILLED}), values)
     filled = msgspec.structs.replace(drill, **convert(tree, _Filled).fields())
     checks = tuple(make_check(arguments, where=f"drill {drill.id}, goal") for arguments in filled.goal.check)
-    return ReadyDrill(filled, path, seed, values, checks)
+    mistakes = tuple(_mistake(drill.id, mistake) for mistake in (*filled.mistakes, *common_mistakes()))
+    return ReadyDrill(filled, path, seed, values, checks, mistakes)
+
+
+def _mistake(drill_id: str, mistake: DrillMistake) -> ReadyDrillMistake:
+    where = f"drill {drill_id}, mistake {mistake.id}"
+    when = tuple(make_check(arguments, where=where, in_drill=True) for arguments in mistake.when)
+    return ReadyDrillMistake(mistake.id, when, mistake.explain.strip())
 
 
 class _Filled(msgspec.Struct, frozen=True, kw_only=True):

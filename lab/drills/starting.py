@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from lab.checks.pictures import MemberPicture, look_at_members
 from lab.drills.desk import DrillDesk
 from lab.drills.disks import run_lines
-from lab.drills.pictures import MemberPicture, look_at_members
 from lab.errors import CommandFailed
 from lab.session.session import LabSession
 

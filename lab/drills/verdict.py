@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lab.arrays.status import ArrayStatus
-from lab.drills.case import CHANGED_FILE, OUTCOME_VERSION, DrillOutcome, DrillStore
+from lab.checks.pictures import MemberPicture, look_at_members
+from lab.checks.state import CheckedState, DrillEnd, all_hold
+from lab.drills.case import CHANGED_FILE, OUTCOME_VERSION, DrillOutcome, DrillStore, EndedMistake
 from lab.drills.desk import DrillDesk
 from lab.drills.exam import ended
 from lab.drills.making import PLACE
-from lab.drills.pictures import MemberPicture, look_at_members
-from lab.drills.recognising import recognised
-from lab.drills.schema import file_digest
-from lab.drills.signs import DrillEnd
+from lab.drills.schema import ReadyDrill, file_digest
 from lab.drills.starting import settle, start_what_was_repaired
 from lab.drills.truth import DiskTruth
 from lab.errors import DrillError, LabError
@@ -25,7 +24,6 @@ from lab.gates.numbers import digits
 from lab.gates.text import shortened, visible
 from lab.host.clock import utc_text
 from lab.lessons.course import words_in
-from lab.lessons.state import CheckedState
 from lab.session.session import LabSession
 
 _NOTHING_RUNS = "no array that runs has the drill's files, and they can still be had"
@@ -176,7 +174,7 @@ def _outcome(desk: DrillDesk, found: FoundEnd, outcome_id: str) -> DrillOutcome:
         resets=record.resets,
         exam=ended(record.exam, record.began_utc, utc_text(session.host.clock)),
         commands=desk.case.commands(),
-        mistakes=() if found.verdict is DrillVerdict.SAVED else recognised(drill, found.seen),
+        mistakes=() if found.verdict is DrillVerdict.SAVED else recognised(desk.case.drill, found.seen),
         missing=saved.missing,
         array=saved.array.name if saved.array else "",
         before=record.before,
@@ -184,6 +182,14 @@ def _outcome(desk: DrillDesk, found: FoundEnd, outcome_id: str) -> DrillOutcome:
         sizes={disk.name: disk.size_bytes for disk in desk.disks},
         begun_percent=found.truth.begun_percent if found.truth else None,
         changed={name: [list(span) for span in spans] for name, spans in found.seen.changed.items()},
+    )
+
+
+def recognised(drill: ReadyDrill, seen: DrillEnd) -> tuple[EndedMistake, ...]:
+    """The mistakes of which all checks hold, the drill's own first."""
+    state = CheckedState(drill=seen)
+    return tuple(
+        EndedMistake(mistake.id, mistake.explain) for mistake in drill.mistakes if all_hold(mistake.when, state)
     )
 
 

@@ -1,4 +1,4 @@
-"""What only lessons do, besides ``lab.actions``: lines of the shell, and measurements on a lab of their own."""
+"""What only lessons do, besides ``lab.actions``: lines of the shell; measurements and faults on a lab of their own."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import shlex
 from abc import abstractmethod
 
 from lab.actions.action import Action
+from lab.checks.faults import known_configuration, known_scenario
 from lab.errors import LabError
 from lab.gates.names import Name
+from lab.gates.numbers import PointCount, Seed
 from lab.session.session import LabSession, link_disks
 from lab.session.shell import Shell
 
@@ -70,3 +72,42 @@ class RunMeasurement(ApartAction, frozen=True, kw_only=True, tag="measure"):
 
     def by_hand(self) -> str:
         return f"raidlab lesson measure {self.measure}"
+
+
+class PlayScenario(ApartAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.run"):
+    """Play a fault scenario, on drives of a machine of its own."""
+
+    scenario: int
+    seed: Seed = 1
+
+    def __post_init__(self) -> None:
+        known_scenario(self.scenario)
+
+    @property
+    def told(self) -> str:
+        return f"scenario {self.scenario}"
+
+    def by_hand(self) -> str:
+        return f"raidlab fault run {self.scenario}{_seed_words(self.seed)}"
+
+
+class TryPoints(ApartAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.points"):
+    """Try crash points of a configuration, on drives of a machine of its own."""
+
+    configuration: str
+    count: PointCount
+    seed: Seed = 1
+
+    def __post_init__(self) -> None:
+        known_configuration(self.configuration)
+
+    @property
+    def told(self) -> str:
+        return f"power cuts of {self.configuration}"
+
+    def by_hand(self) -> str:
+        return f"raidlab fault points {self.configuration} --count {self.count}{_seed_words(self.seed)}"
+
+
+def _seed_words(seed: int) -> str:
+    return f" --seed {seed}" if seed != 1 else ""

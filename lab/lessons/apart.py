@@ -11,8 +11,7 @@ from lab.faults.crash_points import MOST_DRIVES, explore, find_configuration, ke
 from lab.faults.place import open_place, with_own_kernel
 from lab.faults.scenario import DRIVES, find_scenario
 from lab.faults.scenario_run import ScenarioHooks, ScenarioRunner, begun_run
-from lab.lessons.actions import ApartAction, RunMeasurement
-from lab.lessons.faults import PlayScenario, TryPoints
+from lab.lessons.actions import ApartAction, PlayScenario, RunMeasurement, TryPoints
 from lab.lessons.ready import ReadyLesson
 from lab.tomlfile import unknown_word
 

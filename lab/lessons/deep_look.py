@@ -1,4 +1,4 @@
-"""Gathers what ``lab.lessons.deep_checks`` look at, where the lesson has such a check or reading."""
+"""Gathers what ``lab.checks.disks`` look at, where the lesson has such a check or reading."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping
 
 from lab.arrays.discovery import MD_HEAD_BYTES, superblocks_in
 from lab.arrays.names import kernel_name
+from lab.checks.disks import DEEP_CHECKS, DeepSource, FileSays, FileSystemFills
+from lab.checks.state import Check, DeepState
 from lab.disks.inventory import read_ends, read_heads
 from lab.gates.numbers import digits
-from lab.lessons.checks import LessonCheck
-from lab.lessons.deep_checks import DEEP_CHECKS, DeepSource, FileSays, FileSystemFills
 from lab.lessons.ready import ReadyLesson, ReadyStep
-from lab.lessons.state import DeepState
 from lab.session.data_mark import read_marks
 from lab.session.monitor import Snapshot
 from lab.session.session import LabSession
@@ -74,7 +73,7 @@ def _written_since(session: LabSession, paths: Iterable[str], created_seconds: I
     return [path for seconds, _, path in found if (digits(seconds) or 0) >= newest]
 
 
-def _all_checks(step: ReadyStep) -> Iterable[LessonCheck]:
+def _all_checks(step: ReadyStep) -> Iterable[Check]:
     yield from step.checks
     for mistake in step.mistakes:
         yield from mistake.when

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import msgspec
 
+from lab.checks.state import CheckedState, CheckOutcome, all_hold
 from lab.errors import LessonError
 from lab.gates.numbers import FormatVersion
 from lab.lessons.ready import ReadyLesson, ReadyMistake, ReadyStep
 from lab.lessons.schema import HINTS
-from lab.lessons.state import CheckedState, CheckOutcome
 from lab.tomlfile import nearest, unknown_word
 
 FORMAT_VERSION = 2
@@ -189,7 +189,7 @@ def _reading_place(step: ReadyStep) -> int:
 def _mistake(step: ReadyStep, reading: str, lab: CheckedState) -> ReadyMistake | None:
     for mistake in step.mistakes:
         is_typed = mistake.typed is None or mistake.typed.compare(reading, lab).is_passed
-        if is_typed and all(check.look(lab).is_passed for check in mistake.when):
+        if is_typed and all_hold(mistake.when, lab):
             return mistake
     return None
 

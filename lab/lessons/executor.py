@@ -8,13 +8,13 @@ from dataclasses import replace
 from itertools import groupby
 
 from lab.actions.action import Action
+from lab.checks.faults import APART_FROM_THE_LAB
+from lab.checks.measured import ResultCheck
+from lab.checks.state import CheckedState
 from lab.lessons.actions import ApartAction
 from lab.lessons.deep_look import deep_state
 from lab.lessons.engine import StepView
-from lab.lessons.faults import APART_FROM_THE_LAB
-from lab.lessons.measure_checks import ResultCheck
 from lab.lessons.ready import ReadyStep
-from lab.lessons.state import CheckedState
 from lab.lessons.student import LessonSession, marks_of, require_no_drill
 from lab.session.events import events_between
 from lab.session.monitor import Snapshot, take_snapshot

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from lab.actions.action import Action
+from lab.checks.readings import NOT_COMPARED, Reading
 from lab.disks import DiskKind, open_lab, specs
 from lab.experiments.service import RunRequest
 from lab.host.clock import utc_text
@@ -23,7 +24,6 @@ from lab.lessons import engine
 from lab.lessons.actions import ApartAction
 from lab.lessons.engine import StepView
 from lab.lessons.executor import Watch, carry_out, look_once_more
-from lab.lessons.readings import NOT_COMPARED, Reading
 from lab.lessons.ready import ReadyLesson, ReadyStep, ReadyWrong
 from lab.lessons.student import LessonSession
 from lab.machine import Host, Target, TargetKind, parse_target

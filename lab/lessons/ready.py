@@ -10,13 +10,14 @@ import msgspec
 
 from lab.actions import ACTIONS as LAB_ACTIONS
 from lab.actions.action import Action
+from lab.checks.catalogue import make_check, make_source
+from lab.checks.readings import UNITS, Reading
+from lab.checks.state import Check
 from lab.errors import SpecError
 from lab.experiments import schema as experiments
 from lab.experiments.schema import Experiment
-from lab.lessons import actions, blocks, checks, deep_checks, faults, measure_checks, readings, reliability
+from lab.lessons import actions
 from lab.lessons.actions import ApartAction, RunMeasurement
-from lab.lessons.checks import LessonCheck
-from lab.lessons.readings import UNITS, Reading, Source
 from lab.lessons.schema import (
     SOURCE_LANGUAGE,
     Arguments,
@@ -33,37 +34,21 @@ from lab.lessons.schema import (
     fill_tree,
 )
 from lab.old_names import with_new_arguments
-from lab.parts import all_added
 from lab.session.versions import NeededMdadm
 from lab.tomlfile import decode_toml, kinds_by_tag, make_tagged, unknown_word
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-CHECKS: Mapping[str, type[LessonCheck]] = kinds_by_tag("that", (checks, measure_checks, deep_checks, blocks, faults))
 ACTIONS: Mapping[str, type[Action]] = {
     **{str(kind.__struct_config__.tag): kind for kind in LAB_ACTIONS if kind.in_lessons},
-    **kinds_by_tag("act", (actions, faults)),
+    **kinds_by_tag("act", (actions,)),
 }
-SOURCES: Mapping[str, type[Source]] = {
-    **kinds_by_tag("get", (readings, deep_checks, reliability, blocks, faults)),
-    **{str(kind.__struct_config__.tag): kind for kind in all_added("reading of lessons")},
-}
-
-
-def make_check(written: Mapping[str, Any], *, where: str) -> LessonCheck:
-    """A check as written. Raises SpecError that names the nearest check or key."""
-    return make_tagged(written, CHECKS, what="check", key="that", where=where)
 
 
 def make_action(written: Mapping[str, Any], *, where: str) -> Action:
     """An action as written. Raises SpecError that names the nearest action or key."""
     return make_tagged(with_new_arguments(written), ACTIONS, what="action", key="act", where=where)
-
-
-def make_source(written: Mapping[str, Any], *, where: str) -> Source:
-    """Where a reading comes from, as written. Raises SpecError that names the nearest source or key."""
-    return make_tagged(written, SOURCES, what="source of a reading", key="get", where=where)
 
 
 BY_HAND = "{by_hand}"
@@ -75,7 +60,7 @@ class ReadyMistake:
     """A mistake that can be recognised."""
 
     id: str
-    when: tuple[LessonCheck, ...]
+    when: tuple[Check, ...]
     typed: Reading | None
     """The number that is typed by this mistake; None: it is about the lab alone."""
     hint: str
@@ -89,7 +74,7 @@ class ReadyStep:
     say: str
     ask: Question | None
     do: tuple[Action, ...]
-    checks: tuple[LessonCheck, ...]
+    checks: tuple[Check, ...]
     secret: tuple[str, ...]
     """Names of checks that do not tell what they want before they hold."""
     read: Reading | None
@@ -268,7 +253,7 @@ def _wrong(lesson: Lesson, wrong: Wrong, values: Values) -> ReadyWrong:
     )
 
 
-def _checks(written: Iterable[Arguments], values: Values, where: str) -> tuple[LessonCheck, ...]:
+def _checks(written: Iterable[Arguments], values: Values, where: str) -> tuple[Check, ...]:
     return tuple(make_check(each, where=where) for each in _filled(written, values))
 
 

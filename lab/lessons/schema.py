@@ -72,7 +72,7 @@ class ReadingPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     question: str
     value: Arguments
-    """Where the right number comes from: its name under ``get`` (lab.lessons.readings), and its arguments."""
+    """Where the right number comes from: its name under ``get`` (lab.checks.readings), and its arguments."""
     unit: str = ""
     """Such as ``ms``; empty: a plain number."""
     within_percent: float = 0.0

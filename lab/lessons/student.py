@@ -10,20 +10,20 @@ import msgspec
 
 from lab.arrays.names import kernel_name
 from lab.arrays.status import ArrayStatus
+from lab.checks.faults import played_since, points_since
+from lab.checks.state import CheckedState, MarkSeen, PlayedFault
 from lab.disks import LabDisk
 from lab.errors import LessonError, ResultError
 from lab.experiments.service import RunRequest
 from lab.faults.crash_points import StoredPoints
 from lab.host.clock import moment, utc_text
 from lab.lessons import engine
-from lab.lessons.actions import ApartAction
+from lab.lessons.actions import ApartAction, PlayScenario, TryPoints
 from lab.lessons.apart import do_apart
 from lab.lessons.course import Course, LessonFiles, LessonWords, built_in_course, word_languages, words_in
 from lab.lessons.engine import Progress, StepView
-from lab.lessons.faults import PlayScenario, TryPoints, played_since, points_since
 from lab.lessons.ready import ReadyLesson, ReadyStep, experiment_id
 from lab.lessons.schema import HINTS, SOURCE_LANGUAGE
-from lab.lessons.state import CheckedState, MarkSeen, PlayedFault
 from lab.lessons.store import LessonStore, StudentState
 from lab.lessons.validation import check_file
 from lab.machine import Host, Target

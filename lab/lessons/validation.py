@@ -10,8 +10,10 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from lab.checks.measured import RatioWithin, RebuildIntact, ResultCheck
+from lab.checks.readings import ResultFigure, ResultRatio, Source
+from lab.checks.state import Check
 from lab.errors import LabError, SpecError
-from lab.lessons.checks import LessonCheck
 from lab.lessons.course import (
     Course,
     LessonFiles,
@@ -22,8 +24,6 @@ from lab.lessons.course import (
     word_languages,
     words_in,
 )
-from lab.lessons.measure_checks import RatioWithin, RebuildIntact, ResultCheck
-from lab.lessons.readings import ResultFigure, ResultRatio, Source
 from lab.lessons.ready import ReadyLesson, make_ready
 from lab.lessons.schema import FORMAT_VERSION, FORMAT_VERSIONS, HINTS, Lesson, LessonStep, StepText, Translation
 from lab.lessons.telling import secret_key
@@ -168,7 +168,7 @@ def _require_sound(ready: ReadyLesson) -> None:
             _require_measured(ready, typed.source, where)
 
 
-def _require_measured(ready: ReadyLesson, check: LessonCheck | Source, where: str) -> None:
+def _require_measured(ready: ReadyLesson, check: Check | Source, where: str) -> None:
     if not isinstance(check, ResultCheck | ResultFigure | ResultRatio):
         return
     if check.measure not in ready.measures:

@@ -24,9 +24,8 @@ from lab.drills.case import DrillCase, DrillStore
 from lab.drills.desk import DrillDesk
 from lab.drills.disks import SETTLE, environment, run_lines
 from lab.drills.proof import DISK_BYTES, NOTHING_RUNS
-from lab.drills.recognising import recognised
 from lab.drills.schema import DrillStep, ReadyDrill, catalogue, find_drill, read_drill, ready
-from lab.drills.verdict import DrillVerdict, look_at_all
+from lab.drills.verdict import DrillVerdict, look_at_all, recognised
 from lab.errors import CommandFailed, DrillError
 from lab.machine import Host, parse_target
 from lab.session.session import LabSession, open_session
@@ -234,7 +233,7 @@ def _take(desk: DrillDesk, history: History) -> None:
 def _ended(desk: DrillDesk, history: History, place: str) -> Ended:
     found = look_at_all(desk, "")
     is_saved = found.verdict is DrillVerdict.SAVED
-    mistakes = () if is_saved else tuple(each.id for each in recognised(desk.case.drill.drill, found.seen))
+    mistakes = () if is_saved else tuple(each.id for each in recognised(desk.case.drill, found.seen))
     return Ended(history, place, found.verdict, found.saved.percent, found.kept_percent, mistakes)
 
 

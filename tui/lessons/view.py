@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lab.lessons.engine import StepView
-    from lab.lessons.readings import Source
+    from lab.checks.readings import Source
     from lab.lessons.ready import ReadyStep
     from lab.lessons.student import CourseLine, LessonSession
 
@@ -225,8 +225,8 @@ def explanation_of(seat: LessonSession, number: int) -> Explanation:
 
 def _figures(seat: LessonSession, step: ReadyStep) -> tuple[str, ...]:
     """What the step's measurements gave, from the results that are kept."""
-    from lab.lessons.measure_checks import RatioWithin
-    from lab.lessons.state import CheckedState
+    from lab.checks.measured import RatioWithin
+    from lab.checks.state import CheckedState
 
     scene = CheckedState(results=seat.results)
     outcomes = [check.look(scene) for check in step.checks if isinstance(check, RatioWithin)]
@@ -268,7 +268,7 @@ def _read_result(seat: LessonSession, source: Source) -> str:
 
 
 def _read_fault(source: Source) -> FaultToRead | None:
-    from lab.lessons.faults import FaultFigure, FaultRatio, PointsFigure
+    from lab.checks.faults import FaultFigure, FaultRatio, PointsFigure
 
     match source:
         case FaultFigure():
@@ -282,7 +282,7 @@ def _read_fault(source: Source) -> FaultToRead | None:
 
 def _read_at(step: ReadyStep) -> str:
     from lab.lessons.actions import RunMeasurement
-    from lab.lessons.faults import PlayScenario, TryPoints
+    from lab.lessons.actions import PlayScenario, TryPoints
 
     places = {RunMeasurement: "results", PlayScenario: "faults", TryPoints: "faults"}
     return next((places[type(action)] for action in step.apart if type(action) in places), "")

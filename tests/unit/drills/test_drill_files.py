@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from lab.checks.catalogue import make_check
 from lab.drills.schema import (
     LEAST_RIGHT,
     LEAST_WRONG,
@@ -18,7 +19,6 @@ from lab.drills.schema import (
     read_drill,
     ready,
 )
-from lab.drills.signs import make_sign
 from lab.errors import SpecError
 
 FILES = sorted(catalogue().items())
@@ -33,7 +33,7 @@ def test_a_drill_is_sound(name: str, path: Path) -> None:
     assert drill.sources
     for mistake in (*drill.mistakes, *common_mistakes()):
         for sign in mistake.when:
-            make_sign(msgspec.to_builtins(sign), where=f"{name}, {mistake.id}")
+            make_check(msgspec.to_builtins(sign), where=f"{name}, {mistake.id}", in_drill=True)
 
 
 @pytest.mark.parametrize(("name", "path"), FILES)

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from lab.checks.drills import DrillCheck
 from lab.drills.schema import DataStep, Drill, DrillGoal, read_drill
-from lab.drills.signs import Sign
 from lab.drills.verdict import DrillVerdict
 from tests.unit.lessons.test_reference import row
 
@@ -26,8 +26,8 @@ def example(folder: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("kind", Sign.__subclasses__(), ids=lambda kind: kind.__name__)
-def test_every_sign_is_documented(kind: type[Sign]) -> None:
+@pytest.mark.parametrize("kind", DrillCheck.__subclasses__(), ids=lambda kind: kind.__name__)
+def test_every_sign_is_documented(kind: type[DrillCheck]) -> None:
     assert row(str(kind.__struct_config__.tag), kind) in DOCS.splitlines()
 
 

@@ -12,24 +12,24 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab.drills.pictures import MemberPicture
-from lab.drills.recognising import recognised
-from lab.drills.schema import DrillMistake, ReadyDrill, catalogue, common_mistakes, read_drill, ready
-from lab.drills.signs import (
+from lab.checks.catalogue import make_check
+from lab.checks.drills import (
     Damaged,
-    DrillEnd,
+    DrillCheck,
     InArray,
     OnOverlays,
     Rewritten,
     Runs,
     Saved,
-    Sign,
     SuperblockBecame,
     SuperblockIs,
     SuperblockSays,
     Touched,
-    make_sign,
 )
+from lab.checks.pictures import MemberPicture
+from lab.checks.state import Check, CheckedState, DrillEnd
+from lab.drills.schema import DrillMistake, ReadyDrill, catalogue, common_mistakes, read_drill, ready
+from lab.drills.verdict import recognised
 
 HARMLESS = {"nothing-runs", "on-overlays", "wrote-first"}
 """What is said of a state, or of writing too early, and not of what was destroyed."""
@@ -125,13 +125,13 @@ def harmless(made: Made) -> Iterator[tuple[str, DrillEnd]]:
 def satisfied(made: Made, mistake: DrillMistake) -> DrillEnd:
     """An end at which all signs of the mistake hold, made from its beginning by the signs alone."""
     end = replace(made.begun, saved_percent=100.0)
-    signs = [make_sign(each, where="test") for each in mistake.when]
+    signs = [make_check(each, where="test", in_drill=True) for each in mistake.when]
     for sign in sorted(signs, key=lambda each: isinstance(each, SuperblockSays)):
         end = _with(end, sign)
     return end
 
 
-def _with(end: DrillEnd, sign: Sign) -> DrillEnd:
+def _with(end: DrillEnd, sign: Check) -> DrillEnd:
     match sign:
         case SuperblockBecame():
             disks = [each for each in sign.disks.split(",") if each] or [*end.data_members]
@@ -204,8 +204,12 @@ def test_a_mistake_is_recognised_by_all_of_its_signs_and_by_no_fewer(path: Any, 
         assert made.drill.values["level"] == "5"
         return
     end = satisfied(made, mistake)
-    assert mistake.id in [each.id for each in recognised(made.drill.drill, end)]
-    held = [sign for sign in mistake.when if make_sign(sign, where="test").holds(made.begun)]
+    assert mistake.id in [each.id for each in recognised(made.drill, end)]
+    held = [
+        sign
+        for sign in mistake.when
+        if make_check(sign, where="test", in_drill=True).look(CheckedState(drill=made.begun)).is_passed
+    ]
     assert len(held) < len(mistake.when), "it is there before anything is done"
 
 
@@ -220,7 +224,7 @@ def test_in_ten_other_histories_no_mistake_is_recognised(path: Any, seed: str) -
     histories = dict(harmless(made))
     assert len(histories) >= 10
     for name, end in histories.items():
-        accused = {each.id for each in recognised(made.drill.drill, end)} - HARMLESS
+        accused = {each.id for each in recognised(made.drill, end)} - HARMLESS
         # It was started, and not given the name that lasts: that is what this drill is about.
         allowed = {"until-the-next-start"} if end.has_array and made.drill.id == "05-not-assembled" else set()
         assert not accused - allowed, name
@@ -229,11 +233,11 @@ def test_in_ten_other_histories_no_mistake_is_recognised(path: Any, seed: str) -
 @pytest.mark.parametrize("mistake", common_mistakes(), ids=lambda mistake: mistake.id)
 def test_a_mistake_of_every_drill_is_recognised(mistake: DrillMistake) -> None:
     made = make(next(iter(catalogue().values())), "ana")
-    assert mistake.id in [each.id for each in recognised(made.drill.drill, satisfied(made, mistake))]
+    assert mistake.id in [each.id for each in recognised(made.drill, satisfied(made, mistake))]
 
 
 def test_no_sign_looks_at_what_was_typed() -> None:
-    known = {str(kind.__struct_config__.tag) for kind in Sign.__subclasses__()}
+    known = {str(kind.__struct_config__.tag) for kind in DrillCheck.__subclasses__()}
     assert known == {
         "superblock", "superblock_says", "rewritten", "damaged", "in_array", "runs", "on_overlays", "saved", "touched",
     }  # fmt: skip

@@ -8,8 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab.drills.pictures import MemberPicture
-from lab.drills.signs import DrillEnd, SuperblockIs, make_sign
+from lab.checks.catalogue import make_check
+from lab.checks.drills import SuperblockIs
+from lab.checks.pictures import MemberPicture
+from lab.checks.state import CheckedState, DrillEnd
 from lab.errors import SpecError
 
 SEEN = MemberPicture(
@@ -34,7 +36,7 @@ def evidence(**changes: Any) -> DrillEnd:
 
 
 def holds(seen: DrillEnd, **written: Any) -> bool:
-    return make_sign(written, where="test").holds(seen)
+    return make_check(written, where="test", in_drill=True).look(CheckedState(drill=seen)).is_passed
 
 
 def with_superblock(disk: str, picture: MemberPicture) -> DrillEnd:
@@ -143,9 +145,9 @@ def test_figures() -> None:
 
 def test_a_sign_that_is_none_is_told_with_the_nearest() -> None:
     with pytest.raises(SpecError) as caught:
-        make_sign({"that": "superblok"}, where="drill x")
+        make_check({"that": "superblok"}, where="drill x", in_drill=True)
     assert "superblock" in caught.value.hint
     with pytest.raises(SpecError):
-        make_sign({"that": "typed", "pattern": "mdadm"}, where="drill x")
+        make_check({"that": "typed", "pattern": "mdadm"}, where="drill x", in_drill=True)
     with pytest.raises(SpecError):
-        make_sign({"that": "rewritten", "disk": "disk01", "at_leas_bytes": 3}, where="drill x")
+        make_check({"that": "rewritten", "disk": "disk01", "at_leas_bytes": 3}, where="drill x", in_drill=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lab.arrays.status import ArrayState, ArrayStatus, MemberStatus, SyncAction, SyncProgress
-from lab.lessons.state import CheckedState
+from lab.checks.state import CheckedState
 
 LESSON = """
 format_version = 2

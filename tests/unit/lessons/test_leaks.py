@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.checks.state import CheckedState
 from lab.lessons import engine
 from lab.lessons.course import word_languages, words_in
 from lab.lessons.ready import ReadyStep
-from lab.lessons.state import CheckedState
 from lab.lessons.telling import tell
 from lab.lessons.validation import TRIED_SEEDS
 from tests.unit.lessons.untold import files_of, in_app, measured_all, seat, shown_before, steps_of_the_course

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from lab.checks.catalogue import SOURCES, make_source
+from lab.checks.readings import UNITS, Reading
+from lab.checks.state import CheckedState, MarkSeen
 from lab.errors import SpecError
-from lab.lessons.readings import UNITS, Reading
-from lab.lessons.ready import SOURCES, make_source
-from lab.lessons.state import CheckedState, MarkSeen
 from lab.results.record import RebuildRecord
 from tests.unit.lessons.samples import array, lab_state
 from tests.unit.lessons.test_checks import AGES, BAD, MIRROR, SPLIT, cell, deep, figures, measured, played, tried

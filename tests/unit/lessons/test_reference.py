@@ -8,9 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from lab.checks.catalogue import CHECKS, SOURCES
 from lab.cli.main import run
 from lab.lessons.course import built_in_course
-from lab.lessons.ready import ACTIONS, CHECKS, SOURCES
+from lab.lessons.ready import ACTIONS
 
 DOCS = (Path(__file__).parents[3] / "docs" / "lessons.md").read_text(encoding="utf-8")
 

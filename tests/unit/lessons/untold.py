@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from lab.checks.state import CheckedState, PlayedFault
 from lab.cli import lesson_text
 from lab.errors import LabError
 from lab.experiments.schema import Experiment
@@ -18,7 +19,6 @@ from lab.lessons import engine
 from lab.lessons.course import LessonFiles, built_in_course
 from lab.lessons.engine import Progress, StepProgress
 from lab.lessons.ready import ReadyLesson, ReadyStep
-from lab.lessons.state import CheckedState, PlayedFault
 from lab.lessons.student import LessonSession
 from lab.results.record import CellRecord, RebuildRecord, ResultRecord
 from tests.unit.lessons.test_checks import figures, record

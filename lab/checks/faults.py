@@ -1,4 +1,4 @@
-"""Faults in lessons: scenarios and crash points of the fault lab, what became of them, and numbers of theirs."""
+"""Checks and readings of fault scenarios and crash points that were played in a lesson."""
 
 from __future__ import annotations
 
@@ -7,55 +7,18 @@ from typing import ClassVar
 
 import msgspec
 
+from lab.checks.readings import LikelyMistake, Source
+from lab.checks.state import Check, CheckedState, CheckOutcome, Facts, PlayedFault
 from lab.errors import SpecError
 from lab.faults.crash_points import PointJudgement, StoredPoints, find_configuration, stored_points
 from lab.faults.scenario import find_scenario
 from lab.faults.scenario_run import FaultVerdict, load_run, stored_runs
 from lab.gates.numbers import PointCount, Seed
 from lab.host.clock import moment
-from lab.lessons.actions import ApartAction
-from lab.lessons.checks import LessonCheck
-from lab.lessons.readings import LikelyMistake, Source
-from lab.lessons.state import CheckedState, CheckOutcome, Facts, PlayedFault
 from lab.machine import Host
 
 
-class PlayScenario(ApartAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.run"):
-    """Play a fault scenario, on drives of a machine of its own."""
-
-    scenario: int
-    seed: Seed = 1
-
-    def __post_init__(self) -> None:
-        _known_scenario(self.scenario)
-
-    @property
-    def told(self) -> str:
-        return f"scenario {self.scenario}"
-
-    def by_hand(self) -> str:
-        return f"raidlab fault run {self.scenario}{_seed_words(self.seed)}"
-
-
-class TryPoints(ApartAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.points"):
-    """Try crash points of a configuration, on drives of a machine of its own."""
-
-    configuration: str
-    count: PointCount
-    seed: Seed = 1
-
-    def __post_init__(self) -> None:
-        _known_configuration(self.configuration)
-
-    @property
-    def told(self) -> str:
-        return f"power cuts of {self.configuration}"
-
-    def by_hand(self) -> str:
-        return f"raidlab fault points {self.configuration} --count {self.count}{_seed_words(self.seed)}"
-
-
-class FaultPlayed(LessonCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.played"):
+class FaultPlayed(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.played"):
     """The scenario was played in this lesson with this seed, and ended as expected."""
 
     lasts = True
@@ -63,7 +26,7 @@ class FaultPlayed(LessonCheck, frozen=True, kw_only=True, forbid_unknown_fields=
     seed: Seed = 1
 
     def __post_init__(self) -> None:
-        _known_scenario(self.scenario)
+        known_scenario(self.scenario)
 
     def look(self, lab: CheckedState) -> CheckOutcome:
         played = lab.played.get(str(self.scenario))
@@ -75,7 +38,7 @@ class FaultPlayed(LessonCheck, frozen=True, kw_only=True, forbid_unknown_fields=
         return CheckOutcome(played.outcome.verdict is FaultVerdict.AS_EXPECTED, "fault-verdict", facts)
 
 
-class FaultOtherSeed(LessonCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.other_seed"):
+class FaultOtherSeed(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.other_seed"):
     """The scenario was last played with another seed than this one."""
 
     scenario: int
@@ -89,7 +52,7 @@ class FaultOtherSeed(LessonCheck, frozen=True, kw_only=True, forbid_unknown_fiel
         return CheckOutcome(played.seed != self.seed, "fault-other-seed", facts)
 
 
-class PointsTried(LessonCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="points.tried"):
+class PointsTried(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="points.tried"):
     """So many crash points of the configuration were tried in this lesson with this seed, and none broke a promise."""
 
     lasts = True
@@ -98,7 +61,7 @@ class PointsTried(LessonCheck, frozen=True, kw_only=True, forbid_unknown_fields=
     seed: Seed = 1
 
     def __post_init__(self) -> None:
-        _known_configuration(self.configuration)
+        known_configuration(self.configuration)
 
     def look(self, lab: CheckedState) -> CheckOutcome:
         found = lab.points.get(self.configuration)
@@ -120,7 +83,7 @@ class FaultFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True,
     is_of_result: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _known_scenario(self.scenario)
+        known_scenario(self.scenario)
 
     def mistakes(self, lab: CheckedState) -> Iterator[LikelyMistake]:
         played = lab.played.get(str(self.scenario))
@@ -182,7 +145,7 @@ class PointsFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True
     judgement: PointJudgement
 
     def __post_init__(self) -> None:
-        _known_configuration(self.configuration)
+        known_configuration(self.configuration)
 
     def mistakes(self, lab: CheckedState) -> Iterator[LikelyMistake]:
         found = lab.points.get(self.configuration)
@@ -222,18 +185,16 @@ def points_since(host: Host, began_utc: str) -> Mapping[str, StoredPoints]:
     return found
 
 
-def _seed_words(seed: int) -> str:
-    return f" --seed {seed}" if seed != 1 else ""
-
-
-def _known_scenario(number: int) -> None:
+def known_scenario(number: int) -> None:
+    """Raises ValueError for the number of no scenario, which msgspec reports with its place in the file."""
     try:
         find_scenario(str(number))
     except SpecError as error:
         raise ValueError(error.message) from None
 
 
-def _known_configuration(name: str) -> None:
+def known_configuration(name: str) -> None:
+    """Raises ValueError for the name of no configuration, as ``known_scenario``."""
     try:
         find_configuration(name)
     except SpecError as error:

@@ -13,8 +13,7 @@ from enum import StrEnum
 
 import msgspec
 
-from lab.lessons.checks import LessonCheck
-from lab.lessons.state import CheckedState, CheckOutcome, Facts
+from lab.checks.state import Check, CheckedState, CheckOutcome, Facts
 from lab.results.record import CellRecord, ResultRecord
 from lab.units import human_bytes, human_rate, human_seconds
 from lab.workloads.fio_output import DirectionFigures
@@ -64,7 +63,7 @@ class CellChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return sorted(found, key=lambda cell: cell.repeat)
 
 
-class ResultCheck(LessonCheck, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ResultCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A check on a measurement of the lesson."""
 
     measure: str

@@ -12,9 +12,9 @@ from typing import Annotated
 import msgspec
 
 from lab.arrays.status import ArrayStatus, MemberStatus
-from lab.lessons.checks import ArrayCheck
-from lab.lessons.readings import LikelyMistake, Source
-from lab.lessons.state import CheckedState, CheckOutcome, Facts
+from lab.checks.arrays import ArrayCheck
+from lab.checks.readings import LikelyMistake, Source
+from lab.checks.state import CheckedState, CheckOutcome, Facts
 from lab.microscope.array_map import BLOCK_SECTORS
 from lab.microscope.geometry import ParityGeometry
 from lab.microscope.rotations import PARITY_LAST

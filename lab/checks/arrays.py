@@ -1,54 +1,20 @@
-"""Checks on arrays, disks and data. Each is a name, typed arguments and one look at the lab: no lesson runs code.
-
-``that`` in a lesson file names the class by its tag. A check that ``lasts`` stays passed for its step once it was seen
-to hold: it is about something that happened, which may be gone at the next look.
-"""
+"""Checks on running arrays, their disks and known data."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
-
-import msgspec
 
 from lab.arrays.level_names import layout_name
 from lab.arrays.levels import LevelName
 from lab.arrays.status import ArrayStatus, MemberStatus
+from lab.checks.state import Check, CheckedState, CheckOutcome, Facts
 from lab.gates.numbers import parse_bytes
 from lab.host.clock import moment
-from lab.lessons.state import CheckedState, CheckOutcome, Facts
 from lab.session.events import EventKind
 from lab.units import human_bytes
 
 
-class LessonCheck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="that"):
-    """One thing that must hold. Subclasses carry a tag, the name in lesson files."""
-
-    lasts: ClassVar[bool] = False
-
-    @property
-    def name(self) -> str:
-        """The name in lesson files, and the key of what it wants in the words of each language."""
-        return str(self.__struct_config__.tag)
-
-    @property
-    def facts(self) -> Facts:
-        """What fills the placeholders of the words."""
-        return {
-            key: value for key, value in msgspec.structs.asdict(self).items() if isinstance(value, str | int | float)
-        }
-
-    @property
-    def wanted(self) -> str:
-        """The key of the sentence that says what must hold."""
-        return self.name
-
-    @abstractmethod
-    def look(self, lab: CheckedState) -> CheckOutcome:
-        """Whether it holds in this state of the lab, and what was found instead."""
-
-
-class ArrayCheck(LessonCheck, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ArrayCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A check on one running array."""
 
     array: str = "md0"
@@ -278,7 +244,7 @@ class ScrubFound(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return CheckOutcome(found > 0, "scrub-counted", {"array": self.array, "sectors": found})
 
 
-class MarkWritten(LessonCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mark.written"):
+class MarkWritten(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mark.written"):
     """The array holds known data."""
 
     array: str = "md0"
@@ -288,7 +254,7 @@ class MarkWritten(LessonCheck, frozen=True, kw_only=True, forbid_unknown_fields=
         return CheckOutcome(is_there, "mark-there" if is_there else "mark-missing", {"array": self.array})
 
 
-class MarkVerdictIs(LessonCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mark.verdict"):
+class MarkVerdictIs(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mark.verdict"):
     """The known data were looked at in this step, with this verdict: intact, changed or unreadable."""
 
     lasts = True
@@ -308,7 +274,7 @@ class MarkVerdictIs(LessonCheck, frozen=True, kw_only=True, forbid_unknown_field
         return CheckOutcome(mark.verdict == self.verdict, f"mark-{mark.verdict}", {"array": self.array})
 
 
-class EventSeen(LessonCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="event.seen"):
+class EventSeen(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="event.seen"):
     """Something happened to the array during this step, as the lab's events name it."""
 
     lasts = True

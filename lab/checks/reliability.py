@@ -11,8 +11,8 @@ import math
 import statistics
 from typing import ClassVar
 
-from lab.lessons.readings import Source
-from lab.lessons.state import CheckedState
+from lab.checks.readings import Source
+from lab.checks.state import CheckedState
 from lab.results.record import RebuildRecord
 
 TB = 10**12

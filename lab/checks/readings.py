@@ -15,9 +15,9 @@ from typing import ClassVar
 
 import msgspec
 
+from lab.checks.measured import CellChoice, Figure, label_of, values_of
+from lab.checks.state import CheckedState, CheckOutcome, Facts
 from lab.errors import SpecError
-from lab.lessons.measure_checks import CellChoice, Figure, label_of, values_of
-from lab.lessons.state import CheckedState, CheckOutcome, Facts
 from lab.units import GIB, KIB, MIB, SECTOR_BYTES
 
 UNITS = {

@@ -11,15 +11,15 @@ from collections.abc import Iterator
 
 from lab.arrays.discovery import Superblock
 from lab.arrays.status import ArrayStatus
-from lab.lessons.checks import ArrayCheck, LessonCheck
-from lab.lessons.readings import LikelyMistake, Source
-from lab.lessons.state import CheckedState, CheckOutcome
+from lab.checks.arrays import ArrayCheck
+from lab.checks.readings import LikelyMistake, Source
+from lab.checks.state import Check, CheckedState, CheckOutcome
 
 _SHARE_READ = 0.8
 """Of what an array uses of a disk: so much read or written is a copy of the whole and not a look at some of it."""
 
 
-class ArrayStopped(LessonCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.stopped"):
+class ArrayStopped(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.stopped"):
     """The array lies on the disks, and does not run."""
 
     array: str = "md0"
@@ -32,7 +32,7 @@ class ArrayStopped(LessonCheck, frozen=True, kw_only=True, forbid_unknown_fields
         return CheckOutcome(is_there, "array-rests" if is_there else "array-missing", {"array": self.array})
 
 
-class MemberCheck(LessonCheck, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MemberCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A check on one disk's superblock."""
 
     disk: str
@@ -145,7 +145,7 @@ class FileSystemFills(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fiel
         return CheckOutcome(is_passed, "file-system-fills", {"array": self.array, "percent": f"{percent:.0f}"})
 
 
-class FileSays(LessonCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="file.says"):
+class FileSays(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="file.says"):
     """A file on the machine has these words in a line: what a program has noted there since the array was created."""
 
     lasts = True

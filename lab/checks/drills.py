@@ -1,63 +1,27 @@
-"""Signs by which mistakes are recognised: what is left on the disks and in the array, never what was typed.
-
-``that`` in a drill's file names the class by its tag. A mistake counts when all its signs hold at the end of a drill.
-"""
+"""Checks on the end of a drill: what is left on the disks and in the array, never what was typed."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Literal
 
-import msgspec
-
-from lab.drills.pictures import MemberPicture
-from lab.tomlfile import make_tagged
+from lab.checks.pictures import MemberPicture
+from lab.checks.state import Check, CheckedState, CheckOutcome, DrillEnd
 from lab.units import SECTOR_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class DrillEnd:
-    """What is there at the end of a drill."""
+class DrillCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A check on the end of a drill. Lessons have none of these."""
 
-    before: Mapping[str, MemberPicture]
-    """Name of a disk -> its superblock when the drill began."""
-    after: Mapping[str, MemberPicture]
-    changed: Mapping[str, Sequence[Sequence[int]]]
-    """Bytes [first, end) of each disk that are not as they were."""
-    saved_percent: float
-    touched_bytes: int
-    has_array: bool = False
-    """Whether an array that runs has the data."""
-    members: Sequence[str] = ()
-    """Names of the lab's disks that are in sync in it."""
-    is_on_overlays: bool = False
-    """Some of its members, or all, are not what is there when the machine starts the next time."""
-    damaged_data: int = 0
-    """Blocks of data on the members that were right when the drill began and are not now."""
-    damaged_parity: int = 0
-    """As ``damaged_data``, of parity."""
-    data_uuid: str = ""
-    """Of the array with the data when its files were complete; empty: not known."""
+    in_lessons = False
 
-    @property
-    def data_members(self) -> tuple[str, ...]:
-        """Disks that belonged to the array with the data when the drill began, as their superblocks said."""
-        return tuple(
-            name
-            for name, picture in self.before.items()
-            if picture.has_superblock and picture.uuid == (self.data_uuid or picture.uuid)
-        )
-
-
-class Sign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="that"):
-    """One thing that shows."""
+    def look(self, lab: CheckedState) -> CheckOutcome:
+        return CheckOutcome(lab.drill is not None and self.holds(lab.drill), self.name)
 
     @abstractmethod
     def holds(self, seen: DrillEnd) -> bool:
-        """Whether it shows."""
+        """Whether it holds."""
 
 
 class SuperblockIs(StrEnum):
@@ -80,7 +44,7 @@ class SuperblockIs(StrEnum):
     GONE = "gone"
 
 
-class SuperblockBecame(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="superblock"):
+class SuperblockBecame(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="superblock"):
     """This became of the superblocks of at least so many of these disks; if none are named, of the data's members."""
 
     became: SuperblockIs
@@ -114,7 +78,7 @@ def _became(before: MemberPicture, after: MemberPicture, is_copy: bool) -> froze
     return frozenset({SuperblockIs.SAME, SuperblockIs.USED, how})
 
 
-class SuperblockSays(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="superblock_says"):
+class SuperblockSays(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="superblock_says"):
     """The superblocks of all these disks say this now; not ``is_so``: one of those that there are says otherwise.
 
     Of roles only a place in the array is otherwise: whether a spare has got its place yet says nothing.
@@ -137,7 +101,7 @@ class SuperblockSays(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True
         return len(right) == len(names) if self.is_so else len(right) < len(there)
 
 
-class Rewritten(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rewritten"):
+class Rewritten(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rewritten"):
     """So many bytes of the disk's data area are not what they were; not ``is_so``: fewer."""
 
     disk: str
@@ -151,7 +115,7 @@ class Rewritten(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
         return (sum(max(0, end - max(start, first)) for start, end in spans) >= self.at_least_bytes) is self.is_so
 
 
-class Damaged(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="damaged"):
+class Damaged(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="damaged"):
     """Blocks of the members, data or parity over them, were right when the drill began and are not now; or none.
 
     Only what belongs to files and to the file system's own lists counts, and zeros do where they lay.
@@ -165,7 +129,7 @@ class Damaged(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="
         return (counts.get(self.what, sum(counts.values())) > 0) is self.is_so
 
 
-class InArray(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="in_array"):
+class InArray(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="in_array"):
     """One of these disks, ``disk01,disk02``, is in sync in the array that has the data; or none is."""
 
     disks: str
@@ -175,7 +139,7 @@ class InArray(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="
         return seen.has_array and bool({*self.disks.split(",")} & {*seen.members}) is self.is_in
 
 
-class Runs(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="runs"):
+class Runs(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="runs"):
     """Some array has the data, or none has."""
 
     is_there: bool = True
@@ -184,14 +148,14 @@ class Runs(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="run
         return seen.has_array is self.is_there
 
 
-class OnOverlays(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="on_overlays"):
+class OnOverlays(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="on_overlays"):
     """The array that has the data does not lie on the disks themselves, or not with all its members."""
 
     def holds(self, seen: DrillEnd) -> bool:
         return seen.has_array and seen.is_on_overlays
 
 
-class Saved(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="saved"):
+class Saved(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="saved"):
     """Of the data, at most so much was saved."""
 
     at_most_percent: float
@@ -200,16 +164,8 @@ class Saved(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="sa
         return seen.saved_percent <= self.at_most_percent
 
 
-class Touched(Sign, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="touched"):
+class Touched(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="touched"):
     """The disks themselves were written before the student said commit."""
 
     def holds(self, seen: DrillEnd) -> bool:
         return seen.touched_bytes > 0
-
-
-_KINDS = {str(kind.__struct_config__.tag): kind for kind in Sign.__subclasses__()}
-
-
-def make_sign(written: Mapping[str, Any], *, where: str) -> Sign:
-    """A sign as written. Raises SpecError that names the nearest sign or key."""
-    return make_tagged(written, _KINDS, what="sign", key="that", where=where)

@@ -1,12 +1,17 @@
-"""What checks look at: plain values of one moment, gathered from the real lab. No check reads anything else."""
+"""What checks look at, plain values of one moment gathered from the real lab; and what a check is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
+
+import msgspec
 
 from lab.arrays.discovery import Superblock
 from lab.arrays.status import ArrayStatus, MemberStatus
+from lab.checks.pictures import MemberPicture
 from lab.faults.crash_points import StoredPoints
 from lab.faults.scenario_run import ScenarioOutcome
 from lab.results.record import ResultRecord
@@ -57,6 +62,40 @@ class DeepState:
 
 
 @dataclass(frozen=True, slots=True)
+class DrillEnd:
+    """What is there at the end of a drill."""
+
+    before: Mapping[str, MemberPicture]
+    """Name of a disk -> its superblock when the drill began."""
+    after: Mapping[str, MemberPicture]
+    changed: Mapping[str, Sequence[Sequence[int]]]
+    """Bytes [first, end) of each disk that are not as they were."""
+    saved_percent: float
+    touched_bytes: int
+    has_array: bool = False
+    """Whether an array that runs has the data."""
+    members: Sequence[str] = ()
+    """Names of the lab's disks that are in sync in it."""
+    is_on_overlays: bool = False
+    """Some of its members, or all, are not what is there when the machine starts the next time."""
+    damaged_data: int = 0
+    """Blocks of data on the members that were right when the drill began and are not now."""
+    damaged_parity: int = 0
+    """As ``damaged_data``, of parity."""
+    data_uuid: str = ""
+    """Of the array with the data when its files were complete; empty: not known."""
+
+    @property
+    def data_members(self) -> tuple[str, ...]:
+        """Disks that belonged to the array with the data when the drill began, as their superblocks said."""
+        return tuple(
+            name
+            for name, picture in self.before.items()
+            if picture.has_superblock and picture.uuid == (self.data_uuid or picture.uuid)
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class CheckedState:
     """One moment of the lab, and what the student has done so far."""
 
@@ -82,6 +121,8 @@ class CheckedState:
     """ISO 8601: what was looked at before does not count."""
     deep: DeepState = DeepState()
     """What lies on the disks themselves."""
+    drill: DrillEnd | None = None
+    """What is there at the end of a drill; None: there is none."""
 
     def member(self, array: str, disk: str) -> MemberStatus | None:
         """The member on a disk, if the array runs and has it."""
@@ -96,3 +137,40 @@ class CheckOutcome:
     is_passed: bool
     said: str
     facts: Facts = field(default_factory=dict)
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="that"):
+    """One thing that must hold: a name, typed arguments and one look at the lab. No file runs code.
+
+    ``that`` in a file names the subclass by its tag.
+    """
+
+    lasts: ClassVar[bool] = False
+    """It stays passed for its step once it held: it is about an event, which may be gone at the next look."""
+    in_lessons: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:
+        """The name in lesson files, and the key of what it wants in the words of each language."""
+        return str(self.__struct_config__.tag)
+
+    @property
+    def facts(self) -> Facts:
+        """What fills the placeholders of the words."""
+        return {
+            key: value for key, value in msgspec.structs.asdict(self).items() if isinstance(value, str | int | float)
+        }
+
+    @property
+    def wanted(self) -> str:
+        """The key of the sentence that says what must hold."""
+        return self.name
+
+    @abstractmethod
+    def look(self, lab: CheckedState) -> CheckOutcome:
+        """Whether it holds in this state of the lab, and what was found instead."""
+
+
+def all_hold(checks: Iterable[Check], lab: CheckedState) -> bool:
+    """Whether all checks hold in this state, as those of a mistake must."""
+    return all(check.look(lab).is_passed for check in checks)
