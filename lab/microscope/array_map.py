@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lab.arrays.stripes import ChunkKind
+from lab.arrays.geometry import RESYNC_BLOCK_SECTORS, ArrayGeometry, ChunkKind, MemberPlace
 from lab.errors import ArrayError
 from lab.microscope.areas import AreaKind, MemberArea
-from lab.microscope.geometry import MIRROR_UNIT_SECTORS, ArrayGeometry, MemberPlace
 from lab.microscope.reading import MappedArray, MappedMember
 from lab.units import KIB, SECTOR_BYTES
 
@@ -71,7 +70,7 @@ def locate(shape: MappedArray, sector: int) -> LocatedBlock:
         block=sector // BLOCK_SECTORS,
         chunk=sector // chunk_sectors if chunk_sectors else None,
         stripe=geometry.stripe_of(sector) if geometry.has_stripes else None,
-        chunk_offset_bytes=sector % (chunk_sectors or MIRROR_UNIT_SECTORS) * SECTOR_BYTES,
+        chunk_offset_bytes=sector % (chunk_sectors or RESYNC_BLOCK_SECTORS) * SECTOR_BYTES,
         places=_located(shape, geometry.places(sector), is_before=is_before),
         parities=_located(shape, geometry.parities(sector), is_before=is_before),
         shape="" if reshaping is None else "before" if is_before else "new",
@@ -170,7 +169,7 @@ def on_member(
         name = "" if shape.reshaping is None else "before" if is_before else "new"
         note = _note(member, sector, device_sector)
         doubt = _doubt(shape, is_before=is_before)
-        rest = sector % (chunk_of(geometry) or MIRROR_UNIT_SECTORS) * SECTOR_BYTES
+        rest = sector % (chunk_of(geometry) or RESYNC_BLOCK_SECTORS) * SECTOR_BYTES
         return LocatedSector(*common, found.kind, found.stripe, found.sectors, found.copy, rest, name, note, doubt)
     note = "left behind by the reshape, or not reached yet" if shape.reshaping else "room that this shape does not use"
     return LocatedSector(*common, note=note)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab import faults
-from lab.arrays.stripes import ChunkKind
+from lab.arrays.geometry import ChunkKind
 from lab.errors import ArrayError
 from lab.microscope.areas import areas_of
 from lab.microscope.array_map import BLOCK_SECTORS, locate, on_member

@@ -9,14 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from lab.arrays.geometry import RAID5_LAYOUTS, RAID6_LAYOUTS, ArrayGeometry, geometry_of
 from lab.arrays.names import is_array_name, md_path, node_of
 from lab.arrays.open_arrays import OpenArrays
 from lab.arrays.state import parse_count, parse_flags
 from lab.errors import ArrayError
-from lab.microscope.copies import copies_geometry
-from lab.microscope.geometry import ArrayGeometry, MirrorGeometry, ParityGeometry
-from lab.microscope.rotations import PARITY_LAST, RAID5_LAYOUTS, RAID6_LAYOUTS
-from lab.microscope.zones import LinearGeometry, striped_geometry
 from lab.units import KIB, SECTOR_BYTES
 
 SECTORS_IN_KIB = KIB // SECTOR_BYTES
@@ -30,7 +27,7 @@ _MEMBER_FILES = (
     *("slot", "state", "offset", "new_offset", "size", "recovery_start", "ppl_sector", "ppl_size", "bad_blocks"),
 )
 _RAID0_DEFAULT = "/sys/module/raid0/parameters/default_layout"
-_PARITY = {"raid4": 1, "raid5": 1, "raid6": 2}
+_PARITY = ("raid4", "raid5", "raid6")
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,25 +276,7 @@ def _geometry(
 ) -> ArrayGeometry:
     layout, disks, chunk = numbers
     used = (parse_count(words["component_size"]) or 0) * SECTORS_IN_KIB
-    if level in _PARITY and chunk:
-        known = RAID6_LAYOUTS if level == "raid6" else RAID5_LAYOUTS
-        if level != "raid4" and layout not in known:
-            raise ArrayError(f"{level} has no layout {layout}", hint=f"md's layouts are {', '.join(map(str, known))}")
-        number = PARITY_LAST if level == "raid4" else layout
-        return ParityGeometry(number, disks, chunk, used, has_q=level == "raid6")
-    if level == "raid10" and chunk:
-        return copies_geometry(layout, disks, chunk, used)
-    if level == "raid1":
-        return MirrorGeometry(disks, used)
-    rooms = {member.slot: member.room for member in members if member.slot is not None}
-    if level in ("raid0", "linear") and set(rooms) == set(range(disks)):
-        by_slot = [rooms[slot] for slot in range(disks)]
-        if level == "raid0" and chunk:
-            return striped_geometry(layout or raid0_default, chunk, by_slot)
-        # Linear arrays round down to chunks where one was named (linear_conf in drivers/md/md-linear.c).
-        ends = [sum(room - (room % chunk if chunk else 0) for room in by_slot[: slot + 1]) for slot in range(disks)]
-        return LinearGeometry(tuple(ends))
-    raise ArrayError(
-        f"where an array of level {level} with {len(rooms)} of {disks} members puts its data is not known here",
-        hint="the map knows raid0, raid1, raid4, raid5, raid6, raid10 and linear, raid0 and linear with all members",
-    )
+    sizes = {member.slot: member.room for member in members if member.slot is not None}
+    if level == "raid0":
+        layout = layout or raid0_default
+    return geometry_of(level, layout, disks, chunk, used, sizes)

@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from lab.arrays.stripes import ChunkKind
+from lab.arrays.geometry import RESYNC_BLOCK_SECTORS, ChunkKind, MemberPlace, ParityGeometry
 from lab.errors import ArrayError
 from lab.microscope.array_map import BLOCK_BYTES, BLOCK_SECTORS
-from lab.microscope.geometry import MIRROR_UNIT_SECTORS, MemberPlace, ParityGeometry
 from lab.microscope.reading import MappedArray
 from lab.units import SECTOR_BYTES
 
@@ -126,7 +125,7 @@ def small_write(shape: MappedArray, sector: int) -> SmallWrite:
 
 
 def _skip(shape: MappedArray, place: MemberPlace) -> int:
-    return place.sector % (shape.chunk_sectors or MIRROR_UNIT_SECTORS) * SECTOR_BYTES
+    return place.sector % (shape.chunk_sectors or RESYNC_BLOCK_SECTORS) * SECTOR_BYTES
 
 
 def _parity_write(shape: MappedArray, geometry: ParityGeometry, sector: int) -> SmallWrite:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from lab.arrays.geometry import ParityGeometry, Raid0Geometry
 from lab.arrays.names import md_path
 from lab.arrays.open_arrays import OpenArrays
 from lab.arrays.waits import wait_until_idle
@@ -19,10 +20,8 @@ from lab.machine import Host, parse_target
 from lab.microscope.areas import areas_of, superblock_sector
 from lab.microscope.array_map import LocatedPlace, locate, on_member
 from lab.microscope.comparison import parities_of
-from lab.microscope.geometry import ParityGeometry
 from lab.microscope.members import BytesAt, read_moment
 from lab.microscope.reading import MappedArray, MappedMember, read_shape
-from lab.microscope.zones import StripedGeometry
 from lab.units import MIB
 from tests.kernel.microscope_rig import OFFSET_KIB, blank, create, fill
 from tests.kernel.numbers_program import MARK
@@ -182,7 +181,7 @@ def require_filled_map(arrays: OpenArrays, level: str, members: int, option: str
 def test_members_of_several_sizes_have_zones(arrays: OpenArrays, layout: str) -> None:
     create(arrays, "0", 10, f"--layout={layout}")
     shape = read_shape(arrays, NAME)
-    assert isinstance(shape.geometry, StripedGeometry)
+    assert isinstance(shape.geometry, Raid0Geometry)
     assert [len(zone.slots) for zone in shape.geometry.zones] == [10, 3, 1]
     assert shape.geometry.size_sectors == shape.size_sectors
     fill(arrays)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lab.arrays.stripes import ChunkKind
+from lab.arrays.geometry import ChunkKind
 from lab.microscope.comparison import SeenCell, StripeVerdict
 from tui.tones import Tone
 from tui.widgets.crash_table import CrashRow
