@@ -205,7 +205,7 @@ class _Reader:
         return known.get(found, CrashOutcome.MIXED)
 
     def _replayed(self, left: dict[int, bytes]) -> dict[int, bytes]:
-        policy = self.picture.shape.words["consistency_policy"]
+        policy = self.picture.shape.files["consistency_policy"]
         if policy == "journal":
             return {slot: self.complete[slot] for slot in left}
         p = self.row.p_slot

@@ -41,7 +41,7 @@ class StripePicture:
     @property
     def awaits_resync(self) -> bool:
         """Whether md has yet to make parity, or the copies, fit here: a first sync, or one after an unclean stop."""
-        start = self.shape.words["resync_start"]
+        start = self.shape.files["resync_start"]
         # RAID 10 counts it on the array, all others on the members.
         place = self.stripe.first_sector if self.shape.level == "raid10" else self.stripe.cells[0].sector
         return start.isdecimal() and place + self.stripe.cell_sectors > int(start)

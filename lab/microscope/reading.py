@@ -43,8 +43,8 @@ class MappedMember:
     """Where its data begin."""
     new_offset: int
     """The same in the shape that a reshape makes."""
-    room: int
-    """Sectors for data that it offers."""
+    data_sectors: int
+    """Size of its data."""
     device_sectors: int
     recovery_start: int | None
     """Up to where it has been rebuilt, in sectors of data; None: it has everything."""
@@ -81,7 +81,7 @@ class MappedBitmap:
     offset: int
     """Sectors behind the superblock; negative: before it."""
     space: int
-    """Sectors that are kept for it; 0: not told."""
+    """Sectors that are kept for it; 0: unknown."""
     chunk_bytes: int
 
 
@@ -116,8 +116,8 @@ class MappedArray:
     members: tuple[MappedMember, ...]
     reshaping: Reshaping | None
     bitmap: MappedBitmap | None
-    words: Mapping[str, str]
-    """All other files of the array, by name; empty text for those that are not there."""
+    files: Mapping[str, str]
+    """The texts of the array's files in sysfs, by name; empty for those that are not there."""
 
     @property
     def layout_word(self) -> str:
@@ -142,7 +142,7 @@ class MappedArray:
     @property
     def is_syncing(self) -> bool:
         """Whether md goes through the array by itself."""
-        return self.words["sync_action"] not in ("", "idle", "frozen")
+        return self.files["sync_action"] not in ("", "idle", "frozen")
 
     def members_in(self, slot: int) -> tuple[MappedMember, ...]:
         """Who has this slot; two while one is replaced by another."""
@@ -208,7 +208,7 @@ def _member(arrays: OpenArrays, name: str, entry: str, known: Mapping[str, str])
         flags=parse_flags(text["state"]),
         offset=offset,
         new_offset=offset if new_offset is None else new_offset,
-        room=(parse_count(text["size"]) or 0) * SECTORS_IN_KIB,
+        data_sectors=(parse_count(text["size"]) or 0) * SECTORS_IN_KIB,
         device_sectors=parse_count(known[f"/sys/class/block/{block}/size"]) or 0,
         recovery_start=parse_count(text["recovery_start"]),
         ppl=(parse_count(text["ppl_sector"]) or 0, parse_count(text["ppl_size"]) or 0),
@@ -251,7 +251,7 @@ def shape_of(
         members=tuple(members),
         reshaping=reshaping,
         bitmap=bitmap,
-        words=words,
+        files=words,
     )
 
 
@@ -276,7 +276,7 @@ def _geometry(
 ) -> ArrayGeometry:
     layout, disks, chunk = numbers
     used = (parse_count(words["component_size"]) or 0) * SECTORS_IN_KIB
-    sizes = {member.slot: member.room for member in members if member.slot is not None}
+    sizes = {member.slot: member.data_sectors for member in members if member.slot is not None}
     if level == "raid0":
         layout = layout or raid0_default
     return geometry_of(level, layout, disks, chunk, used, sizes)

@@ -17,8 +17,7 @@ from lab.arrays.waits import wait_until_idle
 from lab.disks import DiskKind, DiskSpec, Lab, open_lab
 from lab.host.clock import wait_for
 from lab.machine import Host, parse_target
-from lab.microscope.areas import areas_of, superblock_sector
-from lab.microscope.array_map import LocatedPlace, locate, on_member
+from lab.microscope.array_map import LocatedPlace, areas_of, locate, on_member, superblock_sector
 from lab.microscope.comparison import parities_of
 from lab.microscope.members import BytesAt, read_moment
 from lab.microscope.reading import MappedArray, MappedMember, read_shape
@@ -215,12 +214,12 @@ def hold_reshape(arrays: OpenArrays, level: str, offset: int, stop_at: int, **ch
     done = md_path(NAME, "sync_completed")
     seen = [""]
 
-    def stands() -> bool:
+    def has_stopped() -> bool:
         seen.append((machine.read([done])[done] or "").split("/")[0].strip())
         # RAID 10 notes where it is only now and then.
         return seen[-1] == str(stop_at) or (level == "10" and seen[-1] == seen[-2] not in ("0", "none"))
 
-    wait_for(stands, bool, what="it stands", timeout_seconds=60, clock=machine.clock, interval_seconds=0.5)
+    wait_for(has_stopped, bool, what="it stands still", timeout_seconds=60, clock=machine.clock, interval_seconds=0.5)
     return read_shape(arrays, NAME)
 
 

@@ -66,7 +66,7 @@ def _fits(seen: SeenCell) -> tuple[Tone, str]:
 
 
 def verdict_of(picture: StripePicture) -> tuple[Tone, str]:
-    """How the stripe stands, as a colour and in a word."""
+    """The verdict on the stripe, as a colour and a word."""
     return _VERDICTS[picture.comparison.verdict]
 
 
