@@ -41,7 +41,7 @@ def find(name: str, text: str, session: LabSession) -> FoundPlace:
 
 def flip(name: str, stripe: int, disk: str, byte: int, session: LabSession) -> Plan:
     """The plan that flips a byte of a stripe as it is now."""
-    from lab.microscope.flipping import flip_plan
+    from lab.microscope.damage import flip_plan
     from lab.microscope.picture import look_at_stripe
 
     return flip_plan(look_at_stripe(session, name, stripe), session.node(disk), byte)

@@ -137,7 +137,7 @@ class BadBlock(MemberAction, frozen=True, kw_only=True, tag="disk.bad_block"):
         return whole(self.sector, "sector") if self.sector else None
 
     def plan(self, session: LabSession) -> Plan:
-        from lab.microscope.bad_block import bad_block
+        from lab.microscope.damage import bad_block
 
         return bad_block(session, self.array, self.disk, self._first)
 

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from lab.arrays.filesystem import FileSystem
+from lab.arrays.geometry import StripeRow
 from lab.arrays.levels import Level, LevelName
-from lab.arrays.stripes import StripeRow
 from lab.disks.kinds import LabDisk
 from lab.errors import LabError, SpecError
 from lab.plans import Plan

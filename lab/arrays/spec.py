@@ -8,11 +8,11 @@ from enum import StrEnum
 
 from lab.arrays import filesystem
 from lab.arrays.filesystem import FileSystem
+from lab.arrays.geometry import stripe_rows
 from lab.arrays.level_names import level_with_layout, parse_level
 from lab.arrays.levels import DEFAULT_CHUNK_BYTES, Level, LevelName, Raid10, data_offset_bytes, usable_bytes_of
 from lab.arrays.names import array_device, is_array_name, is_device_node
 from lab.arrays.preview import ArrayPreview, Spec, penalty_words, sentence_of
-from lab.arrays.stripes import stripe_rows
 from lab.disks.kinds import LabDisk
 from lab.errors import SpecError
 from lab.plans import Danger, Plan, Step

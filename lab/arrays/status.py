@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ClassVar
 
+from lab.arrays.geometry import ArrayGeometry, geometry_of
 from lab.arrays.inside import Inside
 from lab.arrays.level_names import layout_name, level_with_layout
 from lab.arrays.levels import Level, LevelName
 from lab.arrays.names import array_device
 from lab.disks.kinds import LabDisk
 from lab.errors import ArrayError, SpecError
-from lab.units import KIB, human_bytes
+from lab.units import KIB, SECTOR_BYTES, human_bytes
 
 
 class ArrayState(StrEnum):
@@ -238,6 +239,17 @@ class ArrayStatus:
         if self.level == LevelName.RAID10 and self.layout_number is not None:
             layout = layout_name(LevelName.RAID10, self.layout_number)
         return level_with_layout(self.level, layout)
+
+    @property
+    def geometry(self) -> ArrayGeometry:
+        """Where it puts its data. Raises ArrayError for a level or layout that is not known."""
+        sizes = {
+            m.slot: m.data_size_kib * KIB // SECTOR_BYTES
+            for m in self.members
+            if m.slot is not None and m.data_size_kib
+        }
+        chunk, used = (self.chunk_bytes or 0) // SECTOR_BYTES, (self.component_bytes or 0) // SECTOR_BYTES
+        return geometry_of(self.level, self.layout_number or 0, self.raid_disks, chunk, used, sizes)
 
     @property
     def known_raid(self) -> Level | None:

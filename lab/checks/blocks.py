@@ -11,13 +11,12 @@ from typing import Annotated
 
 import msgspec
 
+from lab.arrays.geometry import ArrayGeometry
 from lab.arrays.status import ArrayStatus, MemberStatus
 from lab.checks.arrays import ArrayCheck
 from lab.checks.readings import LikelyMistake, Source
 from lab.checks.state import CheckedState, CheckOutcome, Facts
 from lab.microscope.array_map import BLOCK_SECTORS
-from lab.microscope.geometry import ParityGeometry
-from lab.microscope.rotations import PARITY_LAST
 from lab.units import SECTOR_BYTES
 
 
@@ -143,17 +142,10 @@ class ArrayPolicy(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
         return CheckOutcome(found == self.policy, "array-has-policy", {"array": self.array, "policy": found})
 
 
-_PARITY_MEMBERS: dict[str, int] = {"raid4": 1, "raid5": 1, "raid6": 2}
-
-
-def _geometry(status: ArrayStatus) -> ParityGeometry | None:
-    """The shape of a parity array that is not being reshaped; None for any other."""
-    is_known = status.level in _PARITY_MEMBERS and status.reshape_position_sectors is None
-    if not is_known or not status.chunk_bytes or not status.component_bytes:
-        return None
-    layout = PARITY_LAST if status.level == "raid4" else status.layout_number or 0
-    chunk, used = status.chunk_bytes // SECTOR_BYTES, status.component_bytes // SECTOR_BYTES
-    return ParityGeometry(layout, status.raid_disks, chunk, used, has_q=_PARITY_MEMBERS[status.level] == 2)
+def _geometry(status: ArrayStatus) -> ArrayGeometry | None:
+    """The geometry of a parity array that is not being reshaped; None for any other."""
+    is_known = status.has_parity and status.reshape_position_sectors is None
+    return status.geometry if is_known and status.chunk_bytes and status.component_bytes else None
 
 
 def _disk_number(lab: CheckedState, member: MemberStatus) -> float | None:

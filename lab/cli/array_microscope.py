@@ -17,9 +17,8 @@ from lab.errors import SpecError
 from lab.gates.numbers import whole
 from lab.microscope.array_map import BLOCK_SECTORS, locate
 from lab.microscope.crash import crash_states
-from lab.microscope.files import locate_file
-from lab.microscope.finding import sector_of_member
-from lab.microscope.flipping import flip_plan, parse_place
+from lab.microscope.damage import flip_plan, parse_place
+from lab.microscope.finding import locate_file, sector_of_member
 from lab.microscope.observed import check_bare, new_content, picture_of_block, write_plan, write_really
 from lab.microscope.picture import StripePicture, look_at_stripe
 from lab.microscope.reading import read_shape

@@ -8,7 +8,7 @@ from lab.cli.output import table
 from lab.microscope.array_map import BLOCK_SECTORS, LocatedBlock, LocatedPlace, LocatedSector
 from lab.microscope.comparison import SeenCell
 from lab.microscope.crash import CrashState
-from lab.microscope.files import LocatedFile
+from lab.microscope.finding import LocatedFile
 from lab.microscope.observed import ObservedWrite
 from lab.microscope.picture import StripePicture
 from lab.microscope.reading import MappedArray

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from lab.arrays.geometry import ChunkKind, StripeRow, stripe_rows
 from lab.arrays.levels import Level, LevelName, Raid10, Raid10Layout
 from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
-from lab.arrays.stripes import ChunkKind, StripeRow, stripe_rows
 from lab.units import KIB, MIB
 
 NODE = "/dev/md0"

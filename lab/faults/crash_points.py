@@ -28,9 +28,9 @@ from typing import Any
 import msgspec
 
 from lab import __version__
+from lab.arrays.geometry import stripe_rows
 from lab.arrays.level_names import level_with_layout
 from lab.arrays.levels import Level
-from lab.arrays.stripes import stripe_rows
 from lab.errors import LabError, MachineLost, SpecError
 from lab.faults.arrays import BLOCK_BYTES, DATA_OFFSET_BYTES, NODE, BlockMap, array_spec
 from lab.faults.guest.ledger import ALLOWED, Ledger

@@ -17,11 +17,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from lab.arrays.level_names import layout_name
-from lab.arrays.levels import LevelName
 from lab.arrays.state import read_array
 from lab.arrays.status import ArrayStatus
-from lab.arrays.stripes import place_on_member
 from lab.disks import Lab
 from lab.errors import LabError
 from lab.faults.guest.file_ledger import BEGIN, FileLedger, FilePlan
@@ -34,7 +31,7 @@ from lab.plans import Step
 from lab.session.session import LabSession
 from lab.session.site import load_target
 from lab.store.journal import Journal
-from lab.units import KIB, MIB
+from lab.units import KIB, MIB, SECTOR_BYTES
 
 BLOCK_BYTES = 4 * KIB
 _MOST_BESIDE_BLOCKS = 1024
@@ -102,23 +99,12 @@ def place_of(status: ArrayStatus, offset_bytes: int) -> tuple[int | None, tuple[
 
     Stripes are rows of chunks from the start of the members' data; None for RAID 1.
     """
-    level, chunk, members = status.raid, status.chunk_bytes, [each for each in status.members if each.slot is not None]
-    if not chunk:
-        return None, tuple(each.device for each in members)
-    layout = None
-    if level.name in (LevelName.RAID5, LevelName.RAID6) and status.layout_number is not None:
-        layout = layout_name(level.name, status.layout_number)
-    stripe, devices = None, []
-    for member in members:
-        assert member.slot is not None
-        used = status.component_bytes or (member.data_size_kib or 0) * KIB
-        place = place_on_member(
-            level, layout, status.raid_disks, offset_bytes // chunk, member.slot, member_chunks=used // chunk
-        )
-        if place:
-            stripe = place.row if stripe is None else stripe
-            devices.append(member.device)
-    return stripe, tuple(devices)
+    members = [(each.slot, each.device) for each in status.members if each.slot is not None]
+    if not status.chunk_bytes:
+        return None, tuple(device for _, device in members)
+    geometry, sector = status.geometry, offset_bytes // SECTOR_BYTES
+    devices = tuple(device for slot, device in members if geometry.place_on(slot, sector))
+    return geometry.stripe_of(sector), devices
 
 
 MOST_LEDGER_BYTES = 64 * MIB

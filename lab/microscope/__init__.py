@@ -1,6 +1,7 @@
 """The parity microscope: where a block of an array lies, what the members really hold there, and what md makes of it.
 
-``rotations``, ``geometry`` and ``copies`` are pure arithmetic in both directions; ``reading`` takes the geometry from
-sysfs; ``array_map`` answers for blocks, members and files; ``picture`` reads one stripe from the members and compares
-it; ``flipping``, ``small_write`` and ``crash`` change a byte and step through a write and through a crash.
+``lab.arrays.geometry`` has the arithmetic. ``reading`` takes the geometry of a running array from sysfs, ``array_map``
+answers for blocks and members, ``finding`` for what a user types, files too. ``picture`` reads one stripe by
+``members``, and ``comparison`` judges it with ``galois``. ``damage`` changes bytes; ``small_write`` predicts a write,
+``observed`` makes it, and ``crash`` steps through a crash in the middle of it.
 """

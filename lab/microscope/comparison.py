@@ -11,10 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lab.arrays.stripes import ChunkKind
+from lab.arrays.geometry import RESYNC_BLOCK_SECTORS, ChunkKind, ParityRow, StripeCell
 from lab.microscope.galois import differing, one_from_q, p_of, q_of, two_from_p_and_q, wrong_weight
-from lab.microscope.geometry import MIRROR_UNIT_SECTORS, StripeCell
-from lab.microscope.rotations import ParityRow
 from lab.units import SECTOR_BYTES
 
 PAGE_BYTES = 4096
@@ -167,7 +165,7 @@ def _blame_parity(
     return Blamed(slot, cell.sector, ChunkKind.DATA, wrong, bytes(data), "P and Q both name it"), ""
 
 
-def compare_copies(cells: Sequence[SeenCell], *, unit_sectors: int = MIRROR_UNIT_SECTORS) -> StripeComparison:
+def compare_copies(cells: Sequence[SeenCell], *, unit_sectors: int = RESYNC_BLOCK_SECTORS) -> StripeComparison:
     """Judge the copies of RAID 1 or 10. ``unit_sectors`` is what md compares at once."""
     groups: dict[int, list[SeenCell]] = {}
     for seen in cells:

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations
 
+from lab.arrays.geometry import ParityGeometry, ParityRow
 from lab.errors import ArrayError
 from lab.microscope.comparison import filled_in, parities_of
 from lab.microscope.galois import added
-from lab.microscope.geometry import ParityGeometry
 from lab.microscope.picture import StripePicture
-from lab.microscope.rotations import ParityRow
 from lab.microscope.small_write import SmallWrite, WriteWay
 
 _MOST_SUBSETS = 4
@@ -206,7 +205,7 @@ class _Reader:
         return known.get(found, CrashOutcome.MIXED)
 
     def _replayed(self, left: dict[int, bytes]) -> dict[int, bytes]:
-        policy = self.picture.shape.words["consistency_policy"]
+        policy = self.picture.shape.files["consistency_policy"]
         if policy == "journal":
             return {slot: self.complete[slot] for slot in left}
         p = self.row.p_slot

@@ -1,20 +1,143 @@
-"""What somebody types who looks for a place: a stripe, a block, a sector of a member or a file; and its stripe."""
+"""What a user asks for as a place on an array: a stripe, a block, a sector of a member, or a file.
+
+A file is mapped to blocks of the array by its extents, and these to the members.
+"""
 
 from __future__ import annotations
 
+import posixpath
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
+import msgspec
+
+from lab.arrays import filesystem
+from lab.arrays.filesystem import FileSystem
 from lab.arrays.open_arrays import OpenArrays
-from lab.errors import ArrayError
-from lab.gates.numbers import whole
-from lab.microscope.areas import SUPERBLOCK_SECTORS, areas_of, superblock_sector
-from lab.microscope.array_map import BLOCK_SECTORS, LocatedBlock, LocatedSector, locate, on_member
-from lab.microscope.files import locate_file
+from lab.errors import ArrayError, CommandFailed, LabError
+from lab.gates.numbers import SizeBytes, whole
+from lab.gates.own import decoded_json
+from lab.machine import GuestProgram
+from lab.microscope.array_map import (
+    BLOCK_SECTORS,
+    SUPERBLOCK_SECTORS,
+    LocatedBlock,
+    LocatedSector,
+    areas_of,
+    locate,
+    on_member,
+    superblock_sector,
+)
 from lab.microscope.members import BytesAt, read_moment
 from lab.microscope.reading import read_shape
 from lab.session.session import LabSession
+from lab.session.site import file_system_on
 from lab.units import SECTOR_BYTES
+
+EXTENTS = GuestProgram(Path(__file__).with_name("extents_program.py"), "file-extents")
+_FLAGS = {
+    0x2: "not placed yet",
+    0x4: "still in memory",
+    0x8: "encoded",
+    0x200: "inside the inode",
+    0x800: "reserved, nothing written so far",
+}
+_WITHOUT_PLACE = 0x2 | 0x4
+"""Flags of an extent that lies nowhere (include/uapi/linux/fiemap.h)."""
+
+
+class FileExtent(msgspec.Struct, frozen=True, array_like=True):
+    """A stretch of a file that lies in one piece, in bytes."""
+
+    file_byte: SizeBytes
+    device_byte: SizeBytes
+    length: SizeBytes
+    flags: int
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether it has a place on the device."""
+        return not self.flags & _WITHOUT_PLACE
+
+    @property
+    def note(self) -> str:
+        """What is special about it; empty for plain data."""
+        return ", ".join(words for flag, words in _FLAGS.items() if self.flags & flag)
+
+
+class _Extents(msgspec.Struct, frozen=True):
+    device: str
+    bytes: SizeBytes
+    extents: tuple[FileExtent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedExtent:
+    """An extent, and where its first block lies on the members."""
+
+    extent: FileExtent
+    start: LocatedBlock | None
+    """None for what has no place."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedFile:
+    """A file, in the order of its data. Holes are left out: they lie nowhere."""
+
+    path: str
+    size_bytes: int
+    extents: tuple[LocatedExtent, ...]
+
+
+def locate_file(session: LabSession, name: str, path: str) -> LocatedFile:
+    """Where a file lies. A path that is not absolute is one on the array's own file system, which is mounted for it.
+
+    Raises ArrayError for a file that is not on this array, LabError with the system's words if it cannot be read.
+    """
+    with _mounted(session, name, path) as full:
+        try:
+            found = decoded_json(session.machine.call(EXTENTS, (full,)), _Extents)
+        except CommandFailed as error:
+            hint = "write a path on the machine, or one below the array's own file system"
+            raise LabError(error.stderr_tail, hint=hint) from error
+    number = f"/sys/block/{name}/dev"
+    if (session.machine.read([number])[number] or "").strip() != found.device:
+        raise ArrayError(
+            f"{path} is not on {name}: it lies on the device {found.device}",
+            hint=f"'raidlab array show' lists the arrays; a path that is not absolute is one on {name}",
+        )
+    shape = read_shape(session, name)
+    located = tuple(
+        LocatedExtent(each, locate(shape, each.device_byte // SECTOR_BYTES) if each.is_placed else None)
+        for each in found.extents
+    )
+    return LocatedFile(full, found.bytes, located)
+
+
+@contextmanager
+def _mounted(session: LabSession, name: str, path: str) -> Iterator[str]:
+    """The file's path on the machine; a file system that is not mounted is, read-only, and left as it was."""
+    array = session.array(name)
+    places, own = array.mounted_on, filesystem.mount_point(array.device)
+    # A path below a mount of the lab's that ended with an earlier command.
+    inside = path.removeprefix(f"{own}/") if not places else path
+    if inside.startswith("/") or places:
+        yield inside if inside.startswith("/") else posixpath.join(places[0], inside)
+        return
+    kind = file_system_on(session, array.device)
+    if kind is FileSystem.RAW:
+        raise ArrayError(f"{name} carries no file system, so no file", hint="look for a block: --block")
+    # Not even the journal is to be replayed for a look (ext4(5), xfs(5)).
+    options = ("ro", "noload" if kind is FileSystem.EXT4 else "norecovery")
+    session.run(filesystem.mount(kind, array.device, options=options))
+    try:
+        yield posixpath.join(own, inside)
+    finally:
+        session.run(filesystem.unmount(kind, array.device))
+
 
 FORMS = "703, block 33744, disk03@4100 (a sector of its device), or a file"
 

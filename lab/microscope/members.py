@@ -62,10 +62,10 @@ def hold_of(shape: MappedArray, first_sector: int, sectors: int) -> tuple[tuple[
     if shape.reshaping:
         return None, "a reshape is under way, and md writes by itself"
     if shape.is_syncing:
-        return None, f"a {shape.words['sync_action']} runs, and md writes by itself"
-    if not shape.words["suspend_hi"]:
+        return None, f"a {shape.files['sync_action']} runs, and md writes by itself"
+    if not shape.files["suspend_hi"]:
         return None, f"md holds no writes to a {shape.level} back"
-    if shape.words["suspend_hi"] != "0":
+    if shape.files["suspend_hi"] != "0":
         return None, "another program suspends writes to a part of it"
     return (md_path(shape.name), first_sector, first_sector + sectors), ""
 

@@ -11,7 +11,7 @@ from lab.arrays.names import array_device, kernel_name, md_path
 from lab.errors import ArrayError
 from lab.measure.samples import DiskCounters, parse_diskstats
 from lab.microscope.array_map import BLOCK_BYTES, BLOCK_SECTORS
-from lab.microscope.flipping import empty_stripes
+from lab.microscope.damage import empty_stripes
 from lab.microscope.galois import differing
 from lab.microscope.picture import StripePicture, look_at_stripe
 from lab.microscope.reading import MappedArray, read_shape
@@ -57,10 +57,10 @@ class ObservedWrite:
             io = wanted[seen.slot, seen.name]
             # By bytes: a flush of a drive's cache counts as a write too, of nothing.
             if (seen.read_bytes, seen.written_bytes) != (io.read_bytes, io.written_bytes):
-                told = [human_bytes(each) for each in (seen.read_bytes, seen.written_bytes)]
+                seen_words = [human_bytes(each) for each in (seen.read_bytes, seen.written_bytes)]
                 wanted_words = [human_bytes(each) for each in (io.read_bytes, io.written_bytes)]
                 found.append(
-                    f"{seen.name}: read and wrote {' and '.join(told)} instead of {' and '.join(wanted_words)}"
+                    f"{seen.name}: read and wrote {' and '.join(seen_words)} instead of {' and '.join(wanted_words)}"
                 )
             may_change = io.slot in self.predicted.written_slots
             if seen.changed_sectors and not may_change:
@@ -107,7 +107,7 @@ def write_plan(shape: MappedArray, sector: int, content: bytes) -> Plan:
         writes_devices=(device,),
         stdin_text=text,
     )
-    awake = shape.words["safe_mode_delay"]
+    awake = shape.files["safe_mode_delay"]
     before = [write_file_step(delay, _AWAKE_SECONDS, "md shall not note meanwhile that the array is at rest again.")]
     after = [write_file_step(delay, awake, "As it was.")]
     if not awake:
@@ -132,8 +132,8 @@ def write_really(session: LabSession, name: str, sector: int) -> ObservedWrite:
     try:
         session.run(plan, before_step=count)
     except BaseException:
-        if before.shape.words["safe_mode_delay"]:
-            session.machine.write(md_path(name, "safe_mode_delay"), before.shape.words["safe_mode_delay"])
+        if before.shape.files["safe_mode_delay"]:
+            session.machine.write(md_path(name, "safe_mode_delay"), before.shape.files["safe_mode_delay"])
         raise
     first, last = counters[0], counters[1] if len(counters) > 1 else _counters(session)
     after = look_at_stripe(session, name, write.stripe, skip_bytes=write.skip_bytes, length_bytes=BLOCK_BYTES)
@@ -156,7 +156,7 @@ def check_bare(session: LabSession, shape: MappedArray) -> None:
         )
     if shape.is_syncing:
         raise ArrayError(
-            f"a {shape.words['sync_action']} runs on {shape.name}, whose reads and writes would be counted too",
+            f"a {shape.files['sync_action']} runs on {shape.name}, whose reads and writes would be counted too",
             hint=f"wait for its end: raidlab array wait {shape.name}",
         )
 

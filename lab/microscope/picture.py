@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from lab.arrays.geometry import RESYNC_BLOCK_SECTORS, ArrayGeometry, ParityGeometry, StripeCell, StripeMap
 from lab.arrays.open_arrays import OpenArrays
 from lab.errors import ArrayError
 from lab.microscope.comparison import PAGE_BYTES, SeenCell, StripeComparison, compare_copies, compare_parity
-from lab.microscope.geometry import MIRROR_UNIT_SECTORS, ArrayGeometry, ParityGeometry, StripeCell, StripeMap
 from lab.microscope.members import MOST_BYTES, BytesAt, BytesRead, hold_of, on_device, read_moment
 from lab.microscope.reading import MappedArray, MappedMember, read_shape
 from lab.units import SECTOR_BYTES
@@ -41,7 +41,7 @@ class StripePicture:
     @property
     def awaits_resync(self) -> bool:
         """Whether md has yet to make parity, or the copies, fit here: a first sync, or one after an unclean stop."""
-        start = self.shape.words["resync_start"]
+        start = self.shape.files["resync_start"]
         # RAID 10 counts it on the array, all others on the members.
         place = self.stripe.first_sector if self.shape.level == "raid10" else self.stripe.cells[0].sector
         return start.isdecimal() and place + self.stripe.cell_sectors > int(start)
@@ -166,5 +166,5 @@ def _compared(geometry: ArrayGeometry, stripe: StripeMap, seen: list[SeenCell]) 
     if isinstance(geometry, ParityGeometry):
         return compare_parity(seen, geometry.row(stripe.number))
     # md compares within a chunk (raid10_sync_request in drivers/md/raid10.c).
-    chunk: int = getattr(geometry, "chunk_sectors", MIRROR_UNIT_SECTORS)
-    return compare_copies(seen, unit_sectors=min(MIRROR_UNIT_SECTORS, chunk))
+    chunk: int = getattr(geometry, "chunk_sectors", RESYNC_BLOCK_SECTORS)
+    return compare_copies(seen, unit_sectors=min(RESYNC_BLOCK_SECTORS, chunk))

@@ -9,14 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from lab.arrays.geometry import RAID5_LAYOUTS, RAID6_LAYOUTS, ArrayGeometry, geometry_of
 from lab.arrays.names import is_array_name, md_path, node_of
 from lab.arrays.open_arrays import OpenArrays
 from lab.arrays.state import parse_count, parse_flags
 from lab.errors import ArrayError
-from lab.microscope.copies import copies_geometry
-from lab.microscope.geometry import ArrayGeometry, MirrorGeometry, ParityGeometry
-from lab.microscope.rotations import PARITY_LAST, RAID5_LAYOUTS, RAID6_LAYOUTS
-from lab.microscope.zones import LinearGeometry, striped_geometry
 from lab.units import KIB, SECTOR_BYTES
 
 SECTORS_IN_KIB = KIB // SECTOR_BYTES
@@ -30,7 +27,7 @@ _MEMBER_FILES = (
     *("slot", "state", "offset", "new_offset", "size", "recovery_start", "ppl_sector", "ppl_size", "bad_blocks"),
 )
 _RAID0_DEFAULT = "/sys/module/raid0/parameters/default_layout"
-_PARITY = {"raid4": 1, "raid5": 1, "raid6": 2}
+_PARITY = ("raid4", "raid5", "raid6")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +43,8 @@ class MappedMember:
     """Where its data begin."""
     new_offset: int
     """The same in the shape that a reshape makes."""
-    room: int
-    """Sectors for data that it offers."""
+    data_sectors: int
+    """Size of its data."""
     device_sectors: int
     recovery_start: int | None
     """Up to where it has been rebuilt, in sectors of data; None: it has everything."""
@@ -84,7 +81,7 @@ class MappedBitmap:
     offset: int
     """Sectors behind the superblock; negative: before it."""
     space: int
-    """Sectors that are kept for it; 0: not told."""
+    """Sectors that are kept for it; 0: unknown."""
     chunk_bytes: int
 
 
@@ -119,8 +116,8 @@ class MappedArray:
     members: tuple[MappedMember, ...]
     reshaping: Reshaping | None
     bitmap: MappedBitmap | None
-    words: Mapping[str, str]
-    """All other files of the array, by name; empty text for those that are not there."""
+    files: Mapping[str, str]
+    """The texts of the array's files in sysfs, by name; empty for those that are not there."""
 
     @property
     def layout_word(self) -> str:
@@ -145,7 +142,7 @@ class MappedArray:
     @property
     def is_syncing(self) -> bool:
         """Whether md goes through the array by itself."""
-        return self.words["sync_action"] not in ("", "idle", "frozen")
+        return self.files["sync_action"] not in ("", "idle", "frozen")
 
     def members_in(self, slot: int) -> tuple[MappedMember, ...]:
         """Who has this slot; two while one is replaced by another."""
@@ -211,7 +208,7 @@ def _member(arrays: OpenArrays, name: str, entry: str, known: Mapping[str, str])
         flags=parse_flags(text["state"]),
         offset=offset,
         new_offset=offset if new_offset is None else new_offset,
-        room=(parse_count(text["size"]) or 0) * SECTORS_IN_KIB,
+        data_sectors=(parse_count(text["size"]) or 0) * SECTORS_IN_KIB,
         device_sectors=parse_count(known[f"/sys/class/block/{block}/size"]) or 0,
         recovery_start=parse_count(text["recovery_start"]),
         ppl=(parse_count(text["ppl_sector"]) or 0, parse_count(text["ppl_size"]) or 0),
@@ -254,7 +251,7 @@ def shape_of(
         members=tuple(members),
         reshaping=reshaping,
         bitmap=bitmap,
-        words=words,
+        files=words,
     )
 
 
@@ -279,25 +276,7 @@ def _geometry(
 ) -> ArrayGeometry:
     layout, disks, chunk = numbers
     used = (parse_count(words["component_size"]) or 0) * SECTORS_IN_KIB
-    if level in _PARITY and chunk:
-        known = RAID6_LAYOUTS if level == "raid6" else RAID5_LAYOUTS
-        if level != "raid4" and layout not in known:
-            raise ArrayError(f"{level} has no layout {layout}", hint=f"md's layouts are {', '.join(map(str, known))}")
-        number = PARITY_LAST if level == "raid4" else layout
-        return ParityGeometry(number, disks, chunk, used, has_q=level == "raid6")
-    if level == "raid10" and chunk:
-        return copies_geometry(layout, disks, chunk, used)
-    if level == "raid1":
-        return MirrorGeometry(disks, used)
-    rooms = {member.slot: member.room for member in members if member.slot is not None}
-    if level in ("raid0", "linear") and set(rooms) == set(range(disks)):
-        by_slot = [rooms[slot] for slot in range(disks)]
-        if level == "raid0" and chunk:
-            return striped_geometry(layout or raid0_default, chunk, by_slot)
-        # Linear arrays round down to chunks where one was named (linear_conf in drivers/md/md-linear.c).
-        ends = [sum(room - (room % chunk if chunk else 0) for room in by_slot[: slot + 1]) for slot in range(disks)]
-        return LinearGeometry(tuple(ends))
-    raise ArrayError(
-        f"where an array of level {level} with {len(rooms)} of {disks} members puts its data is not known here",
-        hint="the map knows raid0, raid1, raid4, raid5, raid6, raid10 and linear, raid0 and linear with all members",
-    )
+    sizes = {member.slot: member.data_sectors for member in members if member.slot is not None}
+    if level == "raid0":
+        layout = layout or raid0_default
+    return geometry_of(level, layout, disks, chunk, used, sizes)

@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from lab.arrays.stripes import ChunkKind
+from lab.arrays.geometry import RESYNC_BLOCK_SECTORS, ChunkKind, MemberPlace, ParityGeometry
 from lab.errors import ArrayError
 from lab.microscope.array_map import BLOCK_BYTES, BLOCK_SECTORS
-from lab.microscope.geometry import MIRROR_UNIT_SECTORS, MemberPlace, ParityGeometry
 from lab.microscope.reading import MappedArray
 from lab.units import SECTOR_BYTES
 
@@ -126,7 +125,7 @@ def small_write(shape: MappedArray, sector: int) -> SmallWrite:
 
 
 def _skip(shape: MappedArray, place: MemberPlace) -> int:
-    return place.sector % (shape.chunk_sectors or MIRROR_UNIT_SECTORS) * SECTOR_BYTES
+    return place.sector % (shape.chunk_sectors or RESYNC_BLOCK_SECTORS) * SECTOR_BYTES
 
 
 def _parity_write(shape: MappedArray, geometry: ParityGeometry, sector: int) -> SmallWrite:
@@ -142,7 +141,7 @@ def _parity_write(shape: MappedArray, geometry: ParityGeometry, sector: int) -> 
         kinds[row.q_slot] = ChunkKind.Q
     written = tuple(slot for slot in sorted(kinds, reverse=True) if shape.members_in(slot))
     ios = _ios(shape, kinds, dict.fromkeys(reads, 1), written, target.sector)
-    if shape.words["consistency_policy"] == "ppl" and row.p_slot in in_sync:
+    if shape.files["consistency_policy"] == "ppl" and row.p_slot in in_sync:
         ios = tuple(replace(io, log_bytes=_LOG_BYTES) if io.slot == row.p_slot else io for io in ios)
     return SmallWrite(
         array=shape.name,
@@ -157,7 +156,7 @@ def _parity_write(shape: MappedArray, geometry: ParityGeometry, sector: int) -> 
         reconstruct_reads=counts[1],
         reason=reason,
         further=_further(shape),
-        is_predicted="[write-back]" not in shape.words["journal_mode"],
+        is_predicted="[write-back]" not in shape.files["journal_mode"],
     )
 
 
@@ -174,9 +173,9 @@ def _chosen(
     counts = (modify, rebuild)
     slots = (target.slot, *parity, *others)
     failed = [slot for slot in slots if slot not in in_sync]
-    start = shape.words["resync_start"]
+    start = shape.files["resync_start"]
     is_suspect = start.isdecimal() and target.sector >= int(start)
-    level = int(shape.words["rmw_level"]) if shape.words["rmw_level"].isdecimal() else 1
+    level = int(shape.files["rmw_level"]) if shape.files["rmw_level"].isdecimal() else 1
     is_forced = level == _DISABLED or (len(failed) > 1 and bool(set(failed) & set(involved)))
     if (is_forced or is_suspect) and set(failed) & set(others):
         reason = "data that the parity needs are missing, so everything else is read and they are computed"
@@ -224,7 +223,7 @@ def _further(shape: MappedArray) -> tuple[str, ...]:
         words.append("before the first write after a pause md notes in every superblock that the array is in use")
     if shape.bitmap:
         words.append("and sets the bit of the region in every member's bitmap, before the data are written")
-    policy = shape.words["consistency_policy"]
+    policy = shape.files["consistency_policy"]
     if policy == "ppl":
         words.append(
             "the partial parity log is written first, 8 KiB on the member with P, and caches are flushed at the end"

@@ -118,8 +118,8 @@ def write_head(shape: MappedArray, write: SmallWrite) -> list[str]:
     if not shape.is_parity:
         return [first, f"Here {write.reason}."]
     counts = (("read-modify-write", write.modify_reads), ("reconstruct-write", write.reconstruct_reads))
-    told = [f"{way} reads {'what is missing' if count is None else f'{count} blocks'}" for way, count in counts]
-    return [first, f"{told[0].capitalize()}; {told[1]}. Chosen: {write.reason}."]
+    reads = [f"{way} reads {'what is missing' if count is None else f'{count} blocks'}" for way, count in counts]
+    return [first, f"{reads[0].capitalize()}; {reads[1]}. Chosen: {write.reason}."]
 
 
 def write_tail(shape: MappedArray, write: SmallWrite) -> list[str]:
@@ -164,8 +164,8 @@ def crash_words(shape: MappedArray, states: Sequence[CrashState]) -> list[str]:
         words.append(f"Of two members lost at once these pairs can read wrong: {', '.join(names) or 'none'}.")
     if shape.level in _COPIED:
         return [*words, _BY_COPYING]
-    told = _AFTERWARDS.get(shape.words["consistency_policy"], "") if shape.is_parity else ""
-    return [*words, told] if told else words
+    afterwards = _AFTERWARDS.get(shape.files["consistency_policy"], "") if shape.is_parity else ""
+    return [*words, afterwards] if afterwards else words
 
 
 _BY_COPYING = "After such a stop md copies one over the others, and from then on all reads give the same: old or new."

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from lab.arrays import faults
-from lab.arrays.level_names import layout_name
 from lab.arrays.levels import LevelName
 from lab.arrays.md import cannot_do_without
 from lab.arrays.status import ArrayStatus, MemberStatus
-from lab.arrays.stripes import ChunkPlace, place_on_member
 from lab.disks import DiskKind, LabDisk
 from lab.disks.attaching import pace_note
 from lab.disks.inventory import absent
@@ -115,28 +113,20 @@ def _region(session: LabSession, status: ArrayStatus, member: MemberStatus, want
     chunk = status.chunk_bytes
     if chunk is None:
         return mark.start_bytes, min(wanted, mark.length_bytes), "data"
-    parity: tuple[int, int, str] | None = None
+    assert member.slot is not None
+    geometry, parity = status.geometry, None
     for number in range(mark.start_bytes // chunk, -(-end // chunk)):
         first, last = max(mark.start_bytes, number * chunk), min(end, (number + 1) * chunk)
-        place = _place(status, member, number, used // chunk)
+        place = geometry.place_on(member.slot, number * chunk // SECTOR_BYTES)
         if place is None or last - first < block:
             continue
-        region = (place.row * chunk + first - number * chunk, min(wanted, last - first))
+        region = (place.sector * SECTOR_BYTES + first - number * chunk, min(wanted, last - first))
         if not place.kind.is_parity:
             return (*region, "data")
         parity = parity or (*region, f"parity {place.kind.value}")
     if parity is None:
         raise ArrayError(f"no part of the data mark lies on {member.device}", hint="choose another member")
     return parity
-
-
-def _place(status: ArrayStatus, member: MemberStatus, number: int, member_chunks: int) -> ChunkPlace | None:
-    level = status.raid
-    layout = None
-    if level.name in (LevelName.RAID5, LevelName.RAID6) and status.layout_number is not None:
-        layout = layout_name(level.name, status.layout_number)
-    assert member.slot is not None
-    return place_on_member(level, layout, status.raid_disks, number, member.slot, member_chunks=member_chunks)
 
 
 def _used_bytes(status: ArrayStatus, member: MemberStatus) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from lab.arrays.geometry import LEFT_SYMMETRIC, PARITY_LAST, ParityRow, level_geometry, parity_row
 from lab.arrays.levels import Level, LevelName, Raid10, Raid10Layout
 from lab.errors import SpecError
 
@@ -222,14 +223,10 @@ class FullStripeRequests(Requests):
 
     def __init__(self, level: Level, members: int) -> None:
         self.places = members
-        is_fixed = level.name is LevelName.RAID4
-        parities = [
-            {members - 1} if is_fixed else {(place + index) % members for index in range(level.parity_members)}
-            for place in range(members)
-        ]
-        slots = range(members)
-        self._reads: list[tuple[Stage, ...]] = [((tuple(s for s in slots if s not in own), False),) for own in parities]
-        self._writes: list[tuple[Stage, ...]] = [((tuple(slots), True),)] * members
+        # In reverse order of rows, P of the first place is in slot 0, of the second in slot 1, and so on.
+        rows = [_parity_row(level, members, row) for row in reversed(range(members))]
+        self._reads: list[tuple[Stage, ...]] = [((tuple(sorted(row.data_slots)), False),) for row in rows]
+        self._writes: list[tuple[Stage, ...]] = [((tuple(range(members)), True),)] * members
 
     def stages(self, place: int, is_write: bool, now: float) -> tuple[Stage, ...]:
         return (self._writes if is_write else self._reads)[place]
@@ -242,8 +239,7 @@ class ParityRequests(Requests):
     """RAID 4, 5 and 6 with md's stripe cache, in left-symmetric layout."""
 
     def __init__(self, level: Level, members: int, failed: frozenset[int], random: Random, stripes: int | None) -> None:
-        self._parities = 2 if level.name is LevelName.RAID6 else 1
-        self._has_fixed_parity = level.name is LevelName.RAID4
+        self._rows = [_parity_row(level, members, row) for row in range(members)]
         self._members = members
         self._failed = failed
         self._alive = tuple(slot for slot in range(members) if slot not in failed)
@@ -251,7 +247,7 @@ class ParityRequests(Requests):
         self._periods = None if stripes is None else max(1, stripes // members)
         self._cache: OrderedDict[int, Pages] = OrderedDict()
         self._outcomes: dict[tuple[int, bool, Pages], tuple[tuple[Stage, ...], Pages]] = {}
-        self.places = members * (members - self._parities)
+        self.places = members * (members - level.parity_members)
 
     def stages(self, place: int, is_write: bool, now: float) -> tuple[Stage, ...]:
         if self._is_without_cache(is_write) or self._periods is None:
@@ -294,13 +290,9 @@ class ParityRequests(Requests):
 
     def _slots(self, place: int) -> tuple[int, frozenset[int]]:
         """The slot of the data and the slots of the parity."""
-        members = self._members
-        chunk, stripe = divmod(place, members)
-        if self._has_fixed_parity:
-            return chunk, frozenset({members - 1})
-        first = members - 1 - stripe
-        parity = frozenset((first + index) % members for index in range(self._parities))
-        return (first + self._parities + chunk) % members, parity
+        index, stripe = divmod(place, self._members)
+        row = self._rows[stripe]
+        return row.data_slot(index), frozenset(row.parity_slots)
 
     def _write(self, data: int, parity: frozenset[int], pages: Pages) -> tuple[tuple[Stage, ...], Pages]:
         reads = self._reads_before(data, parity, pages)
@@ -377,5 +369,11 @@ def _balance(level: Raid10, is_rotational: bool) -> Balance:
 
 def _copy_sets(level: Raid10, members: int) -> list[tuple[int, ...]]:
     """Slots of the copies, in md's order, for each chunk of one period of the layout."""
-    step = level.copies if level.layout is Raid10Layout.NEAR else 1
-    return [tuple((chunk * step + copy) % members for copy in range(level.copies)) for chunk in range(members)]
+    geometry = level_geometry(level, None, members, 1, level.copies * members)
+    return [tuple(place.slot for place in geometry.places(chunk)) for chunk in range(members)]
+
+
+def _parity_row(level: Level, members: int, row: int) -> ParityRow:
+    """In the default layout."""
+    layout = PARITY_LAST if level.name is LevelName.RAID4 else LEFT_SYMMETRIC
+    return parity_row(layout, members, row, has_q=level.parity_members == 2)

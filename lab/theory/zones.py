@@ -1,13 +1,14 @@
-"""RAID 0 of unequal members: zones with decreasing numbers of members, and each member's share of a load.
+"""RAID 0 of unequal members: each member's share of a load, and the rate of one stream through the zones.
 
-After create_strip_zones() in drivers/md/raid0.c: up to the size of the smallest member all members are used, from
-there to the next size only the larger ones, and so on.
+Up to the size of the smallest member all members are used, from there to the next size only the larger ones, and so on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from lab.arrays.geometry import strip_zones
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +23,7 @@ class StripeZone:
 
 def stripe_zones(member_bytes: Sequence[int]) -> tuple[StripeZone, ...]:
     """The zones of members with these sizes, in whole chunks; one zone if all are equal."""
-    zones, start = [], 0
-    for end in sorted(set(member_bytes)):
-        slots = tuple(slot for slot, size in enumerate(member_bytes) if size >= end)
-        zones.append(StripeZone((end - start) * len(slots), slots))
-        start = end
-    return tuple(zones)
+    return tuple(StripeZone(zone.size, zone.slots) for zone in strip_zones(member_bytes))
 
 
 def covered_zones(zones: Sequence[StripeZone], covered_bytes: int | None) -> tuple[StripeZone, ...]:

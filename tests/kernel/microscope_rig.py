@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from lab.arrays.geometry import StripeCell
 from lab.arrays.open_arrays import OpenArrays
 from lab.disks import Lab
 from lab.machine import GuestProgram
-from lab.microscope.geometry import StripeCell
 from lab.microscope.picture import StripePicture
 from lab.microscope.reading import read_shape
 from tests.kernel.rig import DEVICE, NAME

@@ -10,19 +10,17 @@ from collections.abc import Iterator
 
 import pytest
 
+from lab.arrays.geometry import ParityGeometry, Raid0Geometry
 from lab.arrays.names import md_path
 from lab.arrays.open_arrays import OpenArrays
 from lab.arrays.waits import wait_until_idle
 from lab.disks import DiskKind, DiskSpec, Lab, open_lab
 from lab.host.clock import wait_for
 from lab.machine import Host, parse_target
-from lab.microscope.areas import areas_of, superblock_sector
-from lab.microscope.array_map import LocatedPlace, locate, on_member
+from lab.microscope.array_map import LocatedPlace, areas_of, locate, on_member, superblock_sector
 from lab.microscope.comparison import parities_of
-from lab.microscope.geometry import ParityGeometry
 from lab.microscope.members import BytesAt, read_moment
 from lab.microscope.reading import MappedArray, MappedMember, read_shape
-from lab.microscope.zones import StripedGeometry
 from lab.units import MIB
 from tests.kernel.microscope_rig import OFFSET_KIB, blank, create, fill
 from tests.kernel.numbers_program import MARK
@@ -182,7 +180,7 @@ def require_filled_map(arrays: OpenArrays, level: str, members: int, option: str
 def test_members_of_several_sizes_have_zones(arrays: OpenArrays, layout: str) -> None:
     create(arrays, "0", 10, f"--layout={layout}")
     shape = read_shape(arrays, NAME)
-    assert isinstance(shape.geometry, StripedGeometry)
+    assert isinstance(shape.geometry, Raid0Geometry)
     assert [len(zone.slots) for zone in shape.geometry.zones] == [10, 3, 1]
     assert shape.geometry.size_sectors == shape.size_sectors
     fill(arrays)
@@ -216,12 +214,12 @@ def hold_reshape(arrays: OpenArrays, level: str, offset: int, stop_at: int, **ch
     done = md_path(NAME, "sync_completed")
     seen = [""]
 
-    def stands() -> bool:
+    def has_stopped() -> bool:
         seen.append((machine.read([done])[done] or "").split("/")[0].strip())
         # RAID 10 notes where it is only now and then.
         return seen[-1] == str(stop_at) or (level == "10" and seen[-1] == seen[-2] not in ("0", "none"))
 
-    wait_for(stands, bool, what="it stands", timeout_seconds=60, clock=machine.clock, interval_seconds=0.5)
+    wait_for(has_stopped, bool, what="it stands still", timeout_seconds=60, clock=machine.clock, interval_seconds=0.5)
     return read_shape(arrays, NAME)
 
 

@@ -16,10 +16,8 @@ from lab.arrays.waits import wait_until_idle
 from lab.disks import Lab, open_lab
 from lab.errors import ArrayError, LabError
 from lab.machine import Host, parse_target
-from lab.microscope.areas import AreaKind
-from lab.microscope.array_map import BLOCK_BYTES, BLOCK_SECTORS, locate
-from lab.microscope.files import locate_file
-from lab.microscope.finding import find_place, sector_of_member
+from lab.microscope.array_map import BLOCK_BYTES, BLOCK_SECTORS, AreaKind, locate
+from lab.microscope.finding import find_place, locate_file, sector_of_member
 from lab.microscope.members import BytesAt, read_moment
 from lab.microscope.reading import read_shape
 from lab.session.session import LabSession

@@ -12,7 +12,7 @@ from lab.arrays.waits import wait_until_idle
 from lab.disks import Lab, open_lab
 from lab.machine import Host, parse_target
 from lab.microscope.comparison import StripeVerdict
-from lab.microscope.flipping import flip_plan
+from lab.microscope.damage import flip_plan
 from lab.microscope.picture import look_at_stripe
 from lab.session.session import LabSession
 from tests.kernel.microscope_rig import blank, bytes_of, create, device_of, fill

@@ -323,7 +323,7 @@ class StripeScreen(ModeScreen):
 
         def give(text: str) -> str | None:
             from lab.errors import SpecError
-            from lab.microscope.flipping import parse_place
+            from lab.microscope.damage import parse_place
 
             try:
                 disk, byte = parse_place(text)

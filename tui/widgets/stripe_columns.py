@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lab.arrays.stripes import ChunkKind
+from lab.arrays.geometry import ChunkKind
 from lab.microscope.comparison import SeenCell, StripeVerdict
 from tui.tones import Tone
 from tui.widgets.crash_table import CrashRow
@@ -66,7 +66,7 @@ def _fits(seen: SeenCell) -> tuple[Tone, str]:
 
 
 def verdict_of(picture: StripePicture) -> tuple[Tone, str]:
-    """How the stripe stands, as a colour and in a word."""
+    """The verdict on the stripe, as a colour and a word."""
     return _VERDICTS[picture.comparison.verdict]
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
+from lab.arrays.geometry import Chunk, ChunkKind, StripeRow, stripe_rows
 from lab.arrays.levels import Level, LevelName
-from lab.arrays.stripes import Chunk, ChunkKind, StripeRow, stripe_rows
 from lab.errors import SpecError
 from lab.units import human_bytes
 from tui.widgets.lines import Line, LineWidget, shorten

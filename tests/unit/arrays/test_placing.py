@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from lab.arrays.geometry import ChunkKind, place_on_member, stripe_rows
 from lab.arrays.level_names import level_with_layout
-from lab.arrays.stripes import ChunkKind, place_on_member, stripe_rows
 
 CASES = [
     ("raid0", None, 3),

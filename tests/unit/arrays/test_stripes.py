@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.arrays.geometry import Chunk, ChunkKind, StripeRow, stripe_rows
 from lab.arrays.level_names import level_with_layout
 from lab.arrays.levels import Level, LevelName, Raid0, Raid1, Raid4, Raid5, Raid6, Raid10, Raid10Layout, Single
-from lab.arrays.stripes import Chunk, ChunkKind, StripeRow, stripe_rows
 from lab.errors import SpecError
 
 RAID5_LAYOUTS = (

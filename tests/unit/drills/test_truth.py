@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from lab.arrays.geometry import ChunkKind, StripeRow, period_rows, stripe_rows
 from lab.arrays.level_names import ROTATIONS, level_with_layout
 from lab.arrays.levels import Raid10, Raid10Layout
-from lab.arrays.stripes import ChunkKind, StripeRow, period_rows, stripe_rows
 from lab.drills import truth_program
 from lab.drills.truth import DiskTruth, geometry_of
 from lab.drills.truth_program import PAGE_BYTES
@@ -26,7 +26,7 @@ ROW_PAGES = ROWS * CHUNK_PAGES
 
 @dataclass
 class Made:
-    """Members made by the rules of stripes.py and galois.py, and what was noted of the array."""
+    """Members made by the rules of geometry.py and galois.py, and what was noted of the array."""
 
     folder: Path
     rows: tuple[StripeRow, ...]

@@ -7,11 +7,11 @@ import json
 import zlib
 from collections.abc import Mapping
 
+from lab.arrays.geometry import ParityGeometry
 from lab.arrays.open_arrays import OpenArrays
 from lab.disks import DiskKind, Lab, LabDisk
 from lab.machine import Host
 from lab.microscope.comparison import parities_of
-from lab.microscope.geometry import ParityGeometry
 from lab.microscope.reading import read_shape
 from tests.unit.fakes import FakeMachine, Scripted, as_machine
 

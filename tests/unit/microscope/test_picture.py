@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from lab.arrays.geometry import ParityGeometry
 from lab.errors import ArrayError, LabError
 from lab.microscope.comparison import StripeVerdict
-from lab.microscope.flipping import flip_plan, parse_place
-from lab.microscope.geometry import ParityGeometry
+from lab.microscope.damage import flip_plan, parse_place
 from lab.microscope.picture import StripePicture, look_at_stripe
 from lab.microscope.words import judged_words, repair_words
 from lab.plans import Danger

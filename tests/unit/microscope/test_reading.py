@@ -7,8 +7,7 @@ import struct
 import pytest
 
 from lab.errors import ArrayError
-from lab.microscope.areas import AreaKind, areas_of, superblock_sector
-from lab.microscope.array_map import locate, on_member
+from lab.microscope.array_map import AreaKind, areas_of, locate, on_member, superblock_sector
 from lab.microscope.reading import MappedArray, read_shape
 from tests.unit.arrays import captures
 from tests.unit.fakes import FakeMachine

@@ -1,0 +1,861 @@
+"""Where md puts each sector of an array on its members, and what a sector of a member holds. Pure arithmetic.
+
+The only place where a layout is computed: RAID 0 with its zones, RAID 1, 4, 5, 6, 10 and linear, in every layout that
+md has, both ways. A geometry is made from md's own numbers (``geometry_of``) or from a level and mdadm's word for the
+layout (``level_geometry``). For pictures ``stripe_rows`` lists the first rows of chunks.
+
+Sectors (512 bytes) of the array count from its start, sectors of a member from the start of its data. Sources, in
+drivers/md: raid5_compute_sector() in raid5.c, __raid10_find_phys(), raid10_find_virt(), calc_sectors() and setup_geo()
+in raid10.c, create_strip_zones() and raid0_map_submit_bio() in raid0.c, linear_conf() in md-linear.c.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import accumulate
+from typing import ClassVar
+
+from lab.arrays.level_names import ROTATION_NUMBERS, ROTATIONS
+from lab.arrays.levels import Level, LevelName, Raid10, Raid10Layout
+from lab.errors import ArrayError, SpecError
+from lab.units import KIB, SECTOR_BYTES
+
+RESYNC_BLOCK_SECTORS = 64 * KIB // SECTOR_BYTES
+"""What md compares at once of a mirror (RESYNC_BLOCK_SIZE in drivers/md/raid1-10.c); it counts as a stripe here."""
+
+
+class ChunkKind(StrEnum):
+    """What a chunk of a member holds."""
+
+    DATA = "data"
+    COPY = "copy"
+    """The same data once more, on another member."""
+    P = "P"
+    """The exclusive-or of the data in its row."""
+    Q = "Q"
+    """RAID 6's second, different parity of the row."""
+
+    @property
+    def is_parity(self) -> bool:
+        return self in (ChunkKind.P, ChunkKind.Q)
+
+
+def copy_kind(copy: int) -> ChunkKind:
+    """DATA for copy 0, COPY for all others."""
+    return ChunkKind.COPY if copy else ChunkKind.DATA
+
+
+@dataclass(frozen=True, slots=True)
+class MemberPlace:
+    """Where a member stores a sector of the array, or parity over it."""
+
+    kind: ChunkKind
+    slot: int
+    sector: int
+    copy: int = 0
+    """0 for the first place that md writes to, 1 for its first copy, and so on."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberContent:
+    """What a sector of a member holds."""
+
+    kind: ChunkKind
+    stripe: int
+    sectors: tuple[int, ...]
+    """The sector of the array; for parity all sectors that it protects, in the order of the data."""
+    copy: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StripeCell:
+    """One chunk of a stripe on one member."""
+
+    slot: int
+    sector: int
+    """The first sector of the chunk on the member."""
+    kind: ChunkKind
+    number: int
+    """Number of the data chunk on the array; for parity, of the stripe."""
+    copy: int = 0
+    first_sector: int = 0
+    """The first sector of the array in the chunk; for parity, in the stripe."""
+
+    @property
+    def words(self) -> str:
+        """``data 12``, ``copy 1 of 12``, ``P``."""
+        if self.kind.is_parity:
+            return self.kind.value
+        return f"copy {self.copy} of {self.number}" if self.copy else f"data {self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class StripeMap:
+    """The chunks of a stripe."""
+
+    number: int
+    first_sector: int
+    """The first sector of the array in the stripe."""
+    sectors: int
+    """Number of the array's sectors in the stripe."""
+    cell_sectors: int
+    """Size of each chunk; the last stripe of a mirror may be shorter."""
+    rows: tuple[tuple[StripeCell | None, ...], ...]
+    """In slot order. Far and offset RAID 10 have a row for each far copy. None: no chunk of this stripe."""
+
+    @property
+    def cells(self) -> tuple[StripeCell, ...]:
+        """All chunks, row by row."""
+        return tuple(cell for row in self.rows for cell in row if cell)
+
+    def cell_at(self, slot: int, byte: int) -> tuple[StripeCell, int] | None:
+        """The chunk with this byte of a member's part of the stripe, and the byte's offset in the chunk."""
+        index, offset = divmod(byte, self.cell_sectors * SECTOR_BYTES)
+        cell = self.rows[index][slot] if 0 <= index < len(self.rows) else None
+        return (cell, offset) if cell else None
+
+
+class ArrayGeometry(ABC):
+    """Maps sectors of an array to places on its members, and places back to sectors."""
+
+    __slots__ = ()
+    has_stripes: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def size_sectors(self) -> int:
+        """Capacity of the array."""
+
+    @property
+    @abstractmethod
+    def slots(self) -> int:
+        """Number of members, missing ones included."""
+
+    @property
+    @abstractmethod
+    def stripe_count(self) -> int:
+        """Number of stripes; the last may be used in part."""
+
+    @abstractmethod
+    def places(self, sector: int) -> tuple[MemberPlace, ...]:
+        """Where the sector lies: the first copy first."""
+
+    def parities(self, sector: int) -> tuple[MemberPlace, ...]:
+        """Where the parity over the sector lies, P first; empty on levels without parity."""
+        return ()
+
+    @abstractmethod
+    def stripe_of(self, sector: int) -> int:
+        """Number of the stripe in which a sector lies."""
+
+    @abstractmethod
+    def content(self, slot: int, sector: int) -> MemberContent | None:
+        """What a member holds in a sector; None if the array does not use it."""
+
+    @abstractmethod
+    def stripe(self, number: int) -> StripeMap:
+        """All chunks of a stripe. Raises ArrayError if there is no such stripe."""
+
+    def place_on(self, slot: int, sector: int) -> MemberPlace | None:
+        """Where the member in ``slot`` has the sector, a copy of it, or else parity over it; None if it has neither."""
+        places = (*self.places(sector), *self.parities(sector))
+        return next((place for place in places if place.slot == slot), None)
+
+    def _check_stripe(self, number: int) -> None:
+        if not 0 <= number < self.stripe_count:
+            raise ArrayError(
+                f"there is no stripe {number}", hint=f"stripes go from 0 to {self.stripe_count - 1} on this array"
+            )
+
+
+LEFT_SYMMETRIC, PARITY_FIRST, PARITY_LAST = 2, 4, 5
+RAID5_LAYOUTS: Mapping[int, str] = {number: word for number, word in ROTATION_NUMBERS.items() if number <= PARITY_LAST}
+RAID6_LAYOUTS: Mapping[int, str] = {
+    **ROTATION_NUMBERS,
+    8: "ddf-zero-restart",
+    9: "ddf-N-restart",
+    10: "ddf-N-continue",
+}
+"""md's number (ALGORITHM_* in drivers/md/raid5.h) -> mdadm's word (r6layout in mdadm's maps.c).
+
+The layouts that end in -6 are those of RAID 5 on all members but the last, which has Q.
+"""
+
+_DDF = (8, 9, 10)
+_DDF_N_RESTART, _DDF_N_CONTINUE = 9, 10
+_RAID5_WITH_LAST_Q = 16
+"""This and larger numbers: the layouts that end in -6."""
+_LEFT = (0, 2, 9, 10)
+"""Parity moves one slot to the left from row to row."""
+_SYMMETRIC = (2, 3, 10)
+"""Data begin behind the parity and wrap around; in all other layouts they lie in slot order and skip the parity."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParityRow:
+    """One row of chunks of a parity array: the slots of P, Q and each data chunk."""
+
+    layout: int
+    raid_disks: int
+    p_slot: int
+    q_slot: int | None
+
+    @property
+    def _rotating_disks(self) -> int:
+        return _rotating_disks(self.layout, self.raid_disks)
+
+    @property
+    def _is_symmetric(self) -> bool:
+        return self.layout % _RAID5_WITH_LAST_Q in _SYMMETRIC
+
+    @property
+    def _first_data_slot(self) -> int:
+        """In a symmetric layout: the slot behind P, or behind Q where Q follows P."""
+        is_behind_p = self.q_slot is None or self.layout == _DDF_N_CONTINUE or self.layout >= _RAID5_WITH_LAST_Q
+        return self.p_slot + (1 if is_behind_p else 2)
+
+    @property
+    def data_count(self) -> int:
+        """Number of data chunks in the row."""
+        return self.raid_disks - (1 if self.q_slot is None else 2)
+
+    @property
+    def parity_slots(self) -> tuple[int, ...]:
+        """The slots of P and Q, in slot order."""
+        return tuple(sorted(slot for slot in (self.p_slot, self.q_slot) if slot is not None))
+
+    def data_slot(self, index: int) -> int:
+        """The slot of the row's first, second, … data chunk."""
+        if self._is_symmetric:
+            return (self._first_data_slot + index) % self._rotating_disks
+        slot = index
+        for parity in self.parity_slots:
+            slot += slot >= parity
+        return slot
+
+    def data_index(self, slot: int) -> int | None:
+        """The position of a slot's chunk among the row's data; None for P and Q."""
+        if slot in self.parity_slots:
+            return None
+        if self._is_symmetric:
+            return (slot - self._first_data_slot) % self._rotating_disks
+        return slot - sum(parity < slot for parity in self.parity_slots)
+
+    @property
+    def data_slots(self) -> tuple[int, ...]:
+        """The slots of all data chunks, in the order of the data."""
+        return tuple(self.data_slot(index) for index in range(self.data_count))
+
+    @property
+    def exponents(self) -> dict[int, int]:
+        """Slot of a data chunk -> exponent of its factor in Q, a power of 2.
+
+        md counts the data chunks from the slot behind Q (raid6_d0() in drivers/md/raid5.c); in the DDF layouts from
+        slot 0, and P and Q are counted too (raid6_idx_to_slot()).
+        """
+        if self.layout in _DDF:
+            return {slot: slot for slot in self.data_slots}
+        first = 0 if self.q_slot is None else self.q_slot + 1
+        around = ((first + step) % self.raid_disks for step in range(self.raid_disks))
+        return {slot: power for power, slot in enumerate(slot for slot in around if slot not in self.parity_slots)}
+
+
+def parity_row(layout: int, raid_disks: int, row: int, *, has_q: bool) -> ParityRow:
+    """One row. ``layout`` is one of ``RAID5_LAYOUTS``, or with ``has_q`` of ``RAID6_LAYOUTS``; RAID 4: PARITY_LAST."""
+    p = _p_slot(layout, raid_disks, row, has_q=has_q)
+    return ParityRow(layout, raid_disks, p, _q_slot(layout, raid_disks, p) if has_q else None)
+
+
+def _p_slot(layout: int, raid_disks: int, row: int, *, has_q: bool) -> int:
+    rotating = _rotating_disks(layout, raid_disks)
+    base = layout % _RAID5_WITH_LAST_Q
+    if base == PARITY_FIRST:
+        return 0
+    if base == PARITY_LAST:
+        return raid_disks - (2 if has_q else 1)
+    if base in _LEFT:
+        return rotating - 1 - (row + (layout == _DDF_N_RESTART)) % rotating
+    return row % rotating
+
+
+def _rotating_disks(layout: int, raid_disks: int) -> int:
+    """Number of members over which the layout rotates."""
+    return raid_disks - 1 if layout >= _RAID5_WITH_LAST_Q else raid_disks
+
+
+def _q_slot(layout: int, raid_disks: int, p_slot: int) -> int:
+    if layout >= _RAID5_WITH_LAST_Q:
+        return raid_disks - 1
+    return (p_slot + (-1 if layout == _DDF_N_CONTINUE else 1)) % raid_disks
+
+
+@dataclass(frozen=True, slots=True)
+class ParityGeometry(ArrayGeometry):
+    """RAID 4, 5 and 6. ``layout`` is md's number. A stripe is one row of chunks."""
+
+    layout: int
+    raid_disks: int
+    chunk_sectors: int
+    member_sectors: int
+    """Sectors of each member that the array uses."""
+    has_q: bool = False
+
+    @property
+    def size_sectors(self) -> int:
+        return self.stripe_count * self.data_count * self.chunk_sectors
+
+    @property
+    def slots(self) -> int:
+        return self.raid_disks
+
+    @property
+    def data_count(self) -> int:
+        """Number of data chunks in a stripe."""
+        return self.raid_disks - (2 if self.has_q else 1)
+
+    @property
+    def stripe_count(self) -> int:
+        return self.member_sectors // self.chunk_sectors
+
+    def row(self, number: int) -> ParityRow:
+        """The slots of P, Q and data in a stripe."""
+        return parity_row(self.layout, self.raid_disks, number, has_q=self.has_q)
+
+    def stripe_of(self, sector: int) -> int:
+        return sector // self.chunk_sectors // self.data_count
+
+    def places(self, sector: int) -> tuple[MemberPlace, ...]:
+        stripe, index = divmod(sector // self.chunk_sectors, self.data_count)
+        slot = self.row(stripe).data_slot(index)
+        return (MemberPlace(ChunkKind.DATA, slot, self._on_member(stripe, sector)),)
+
+    def parities(self, sector: int) -> tuple[MemberPlace, ...]:
+        stripe = self.stripe_of(sector)
+        row, place = self.row(stripe), self._on_member(stripe, sector)
+        p = MemberPlace(ChunkKind.P, row.p_slot, place)
+        return (p,) if row.q_slot is None else (p, MemberPlace(ChunkKind.Q, row.q_slot, place))
+
+    def _on_member(self, stripe: int, sector: int) -> int:
+        return stripe * self.chunk_sectors + sector % self.chunk_sectors
+
+    def content(self, slot: int, sector: int) -> MemberContent | None:
+        stripe, offset = divmod(sector, self.chunk_sectors)
+        if stripe >= self.stripe_count:
+            return None
+        row, first = self.row(stripe), stripe * self.data_count
+        index = row.data_index(slot)
+        if index is None:
+            kind = ChunkKind.P if slot == row.p_slot else ChunkKind.Q
+            protected = tuple((first + number) * self.chunk_sectors + offset for number in range(self.data_count))
+            return MemberContent(kind, stripe, protected)
+        return MemberContent(ChunkKind.DATA, stripe, ((first + index) * self.chunk_sectors + offset,))
+
+    def stripe(self, number: int) -> StripeMap:
+        self._check_stripe(number)
+        first, sector = number * self.data_count * self.chunk_sectors, number * self.chunk_sectors
+        row = self.row(number)
+        cells = []
+        for slot in range(self.raid_disks):
+            index = row.data_index(slot)
+            if index is None:
+                kind = ChunkKind.P if slot == row.p_slot else ChunkKind.Q
+                cells.append(StripeCell(slot, sector, kind, number, 0, first))
+            else:
+                start = first + index * self.chunk_sectors
+                cells.append(StripeCell(slot, sector, ChunkKind.DATA, start // self.chunk_sectors, 0, start))
+        return StripeMap(number, first, self.data_count * self.chunk_sectors, self.chunk_sectors, (tuple(cells),))
+
+
+@dataclass(frozen=True, slots=True)
+class Raid1Geometry(ArrayGeometry):
+    """RAID 1: every member holds everything. A stripe is what md compares at once."""
+
+    raid_disks: int
+    member_sectors: int
+
+    @property
+    def size_sectors(self) -> int:
+        return self.member_sectors
+
+    @property
+    def slots(self) -> int:
+        return self.raid_disks
+
+    @property
+    def stripe_count(self) -> int:
+        return -(-self.member_sectors // RESYNC_BLOCK_SECTORS)
+
+    def stripe_of(self, sector: int) -> int:
+        return sector // RESYNC_BLOCK_SECTORS
+
+    def places(self, sector: int) -> tuple[MemberPlace, ...]:
+        return tuple(MemberPlace(copy_kind(copy), copy, sector, copy) for copy in range(self.raid_disks))
+
+    def content(self, slot: int, sector: int) -> MemberContent | None:
+        if sector >= self.member_sectors:
+            return None
+        return MemberContent(copy_kind(slot), self.stripe_of(sector), (sector,), slot)
+
+    def stripe(self, number: int) -> StripeMap:
+        self._check_stripe(number)
+        first = number * RESYNC_BLOCK_SECTORS
+        length = min(RESYNC_BLOCK_SECTORS, self.member_sectors - first)
+        cells = tuple(StripeCell(slot, first, copy_kind(slot), number, slot, first) for slot in range(self.raid_disks))
+        return StripeMap(number, first, length, length, (cells,))
+
+
+_OFFSET_BIT = 1 << 16
+_FAR_SETS_SHIFT = 17
+
+
+@dataclass(frozen=True, slots=True)
+class Raid10Geometry(ArrayGeometry):
+    """RAID 10 on any number of members. A stripe has ``far_copies`` rows: the data with near copies, and far copies."""
+
+    near_copies: int
+    far_copies: int
+    is_offset: bool
+    far_set: int
+    """Number of neighbouring members over which far copies are shifted: all, but for layouts with far sets."""
+    raid_disks: int
+    chunk_sectors: int
+    member_sectors: int
+
+    @property
+    def copies(self) -> int:
+        """Copies of each chunk, the data included."""
+        return self.near_copies * self.far_copies
+
+    @property
+    def _chunks(self) -> int:
+        part_chunks = self.member_sectors // self.chunk_sectors // self.far_copies
+        return part_chunks * self.raid_disks // self.near_copies
+
+    @property
+    def size_sectors(self) -> int:
+        return self._chunks * self.chunk_sectors
+
+    @property
+    def slots(self) -> int:
+        return self.raid_disks
+
+    @property
+    def stripe_count(self) -> int:
+        return -(-self._chunks * self.near_copies // self.raid_disks)
+
+    @property
+    def stride_sectors(self) -> int:
+        """Distance from a chunk to its far copy on the member: one chunk in an offset layout, else one part."""
+        if self.is_offset:
+            return self.chunk_sectors
+        chunks_each = -(-self._chunks * self.copies // self.raid_disks)
+        return chunks_each // self.far_copies * self.chunk_sectors
+
+    def stripe_of(self, sector: int) -> int:
+        return sector // self.chunk_sectors * self.near_copies // self.raid_disks
+
+    def places(self, sector: int) -> tuple[MemberPlace, ...]:
+        chunk, offset = divmod(sector, self.chunk_sectors)
+        stripe, slot = divmod(chunk * self.near_copies, self.raid_disks)
+        place = stripe * (self.far_copies if self.is_offset else 1) * self.chunk_sectors + offset
+        found: list[MemberPlace] = []
+        for _ in range(self.near_copies):
+            far_place, far_slot = place, slot
+            for far in range(self.far_copies):
+                if far:
+                    far_place, far_slot = far_place + self.stride_sectors, self._next_far_slot(far_slot)
+                found.append(MemberPlace(copy_kind(len(found)), far_slot, far_place, len(found)))
+            slot += 1
+            if slot == self.raid_disks:
+                slot, place = 0, place + self.chunk_sectors
+        return tuple(found)
+
+    def _far_set_of(self, slot: int) -> tuple[int, int]:
+        """First slot and size of the far set of a slot; the last set takes the remaining members."""
+        count, rest = divmod(self.raid_disks, self.far_set)
+        last = (count - 1) * self.far_set
+        if rest and slot >= last:
+            return last, self.far_set + rest
+        return slot // self.far_set * self.far_set, self.far_set
+
+    def _next_far_slot(self, slot: int) -> int:
+        """The slot of the next far copy.
+
+        md compares the shifted slot with the last set (> last_far_set_start in __raid10_find_phys), so that a chunk in
+        the set before the last may have its copy in the last.
+        """
+        count, rest = divmod(self.raid_disks, self.far_set)
+        last, shifted = (count - 1) * self.far_set, slot + self.near_copies
+        if rest and shifted > last:
+            return last + (shifted - last) % (self.far_set + rest)
+        return slot // self.far_set * self.far_set + shifted % self.far_set
+
+    def content(self, slot: int, sector: int) -> MemberContent | None:
+        if sector >= self.member_sectors:
+            return None
+        first, size = self._far_set_of(slot)
+        row, offset = divmod(sector, self.chunk_sectors)
+        if self.is_offset:
+            row, far = divmod(row, self.far_copies)
+        else:
+            far, row = divmod(row, self.stride_sectors // self.chunk_sectors)
+        if far >= self.far_copies:
+            return None
+        data_slot = first + (slot - first - far * self.near_copies) % size
+        number = (row * self.raid_disks + data_slot) // self.near_copies
+        found = number * self.chunk_sectors + offset
+        if not 0 <= found < self.size_sectors:
+            return None
+        place = next((each for each in self.places(found) if (each.slot, each.sector) == (slot, sector)), None)
+        return MemberContent(place.kind, self.stripe_of(found), (found,), place.copy) if place else None
+
+    def stripe(self, number: int) -> StripeMap:
+        self._check_stripe(number)
+        rows = []
+        for far in range(self.far_copies):
+            start = number * self.far_copies + far if self.is_offset else number
+            sector = start * self.chunk_sectors + (0 if self.is_offset else far * self.stride_sectors)
+            rows.append(tuple(self._cell(slot, sector) for slot in range(self.raid_disks)))
+        starts = [cell.first_sector for row in rows for cell in row if cell]
+        length = max(starts) + self.chunk_sectors - min(starts)
+        return StripeMap(number, min(starts), length, self.chunk_sectors, tuple(rows))
+
+    def _cell(self, slot: int, sector: int) -> StripeCell | None:
+        found = self.content(slot, sector)
+        if found is None:
+            return None
+        start = found.sectors[0]
+        return StripeCell(slot, sector, found.kind, start // self.chunk_sectors, found.copy, start)
+
+
+def raid10_geometry(layout: int, raid_disks: int, chunk_sectors: int, component_sectors: int) -> Raid10Geometry:
+    """From md's layout number: near copies in bits 0-7, far copies in 8-15, offset in 16, far sets from 17 on.
+
+    Raises ArrayError for a layout that md does not have.
+    """
+    near, far, sets = layout & 0xFF, layout >> 8 & 0xFF, layout >> _FAR_SETS_SHIFT
+    far_sets = {0: raid_disks, 1: raid_disks // far if far else 0, 2: near * far}
+    if not near or not far or not far_sets.get(sets):
+        raise ArrayError(f"RAID 10 has no layout {layout}", hint="the map knows near, far and offset copies")
+    is_offset = bool(layout & _OFFSET_BIT)
+    whole = Raid10Geometry(near, far, is_offset, far_sets[sets], raid_disks, chunk_sectors, component_sectors)
+    # On an odd number of members md uses one chunk more of some (calc_sectors).
+    used = -(-whole.size_sectors // chunk_sectors * whole.copies // raid_disks) * chunk_sectors
+    return replace(whole, member_sectors=max(used, 0))
+
+
+ORIGINAL_LAYOUT, ALTERNATE_LAYOUT = 1, 2
+"""RAID 0 with members of different sizes: where later zones begin (RAID0_ORIG_LAYOUT in drivers/md/raid0.h)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StripZone:
+    """A zone of a RAID 0: an area with the same members throughout. All in the unit of the members' sizes."""
+
+    start: int
+    """On the array."""
+    end: int
+    member_start: int
+    """On each of its members."""
+    slots: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Its size on the array."""
+        return self.end - self.start
+
+
+def strip_zones(member_sizes: Sequence[int]) -> tuple[StripZone, ...]:
+    """The zones of members of these sizes, which must be whole chunks; one zone if all are equal."""
+    zones: list[StripZone] = []
+    start = member_start = 0
+    for member_end in sorted(set(member_sizes)):
+        slots = tuple(slot for slot, size in enumerate(member_sizes) if size >= member_end)
+        zones.append(StripZone(start, start + (member_end - member_start) * len(slots), member_start, slots))
+        start, member_start = zones[-1].end, member_end
+    return tuple(zones)
+
+
+@dataclass(frozen=True, slots=True)
+class Raid0Geometry(ArrayGeometry):
+    """RAID 0. A stripe is one row of chunks, counted on the members; later zones have it on fewer members."""
+
+    zones: tuple[StripZone, ...]
+    """In sectors."""
+    chunk_sectors: int
+    is_original: bool
+    """The first chunk of a later zone lies on the member that its number on the array gives, not on the first one."""
+
+    @property
+    def size_sectors(self) -> int:
+        return self.zones[-1].end
+
+    @property
+    def slots(self) -> int:
+        return len(self.zones[0].slots)
+
+    @property
+    def stripe_count(self) -> int:
+        last = self.zones[-1]
+        return (last.member_start + last.size // len(last.slots)) // self.chunk_sectors
+
+    def _zone_of(self, sector: int) -> StripZone:
+        """The zone of a sector; the last one for sectors behind the end."""
+        return self.zones[bisect_right([zone.end for zone in self.zones[:-1]], sector)]
+
+    def _shift(self, zone: StripZone) -> int:
+        """Which of the zone's members has its first chunk."""
+        return zone.start // self.chunk_sectors % len(zone.slots) if self.is_original else 0
+
+    def stripe_of(self, sector: int) -> int:
+        return self.places(sector)[0].sector // self.chunk_sectors
+
+    def places(self, sector: int) -> tuple[MemberPlace, ...]:
+        zone = self._zone_of(sector)
+        chunk, offset = divmod(sector - zone.start, self.chunk_sectors)
+        row, index = divmod(chunk, len(zone.slots))
+        slot = zone.slots[(index + self._shift(zone)) % len(zone.slots)]
+        return (MemberPlace(ChunkKind.DATA, slot, zone.member_start + row * self.chunk_sectors + offset),)
+
+    def content(self, slot: int, sector: int) -> MemberContent | None:
+        zone = next((each for each in reversed(self.zones) if sector >= each.member_start), None)
+        if zone is None or slot not in zone.slots:
+            return None
+        row, offset = divmod(sector - zone.member_start, self.chunk_sectors)
+        index = (zone.slots.index(slot) - self._shift(zone)) % len(zone.slots)
+        found = zone.start + (row * len(zone.slots) + index) * self.chunk_sectors + offset
+        if found >= zone.end:
+            return None
+        return MemberContent(ChunkKind.DATA, sector // self.chunk_sectors, (found,))
+
+    def stripe(self, number: int) -> StripeMap:
+        self._check_stripe(number)
+        sector = number * self.chunk_sectors
+        cells: list[StripeCell | None] = []
+        for slot in range(self.slots):
+            found = self.content(slot, sector)
+            start = found.sectors[0] if found else 0
+            chunk = start // self.chunk_sectors
+            cells.append(StripeCell(slot, sector, ChunkKind.DATA, chunk, 0, start) if found else None)
+        starts = [cell.first_sector for cell in cells if cell]
+        return StripeMap(number, min(starts), len(starts) * self.chunk_sectors, self.chunk_sectors, (tuple(cells),))
+
+
+def raid0_geometry(layout: int, chunk_sectors: int, member_sectors: Sequence[int]) -> Raid0Geometry:
+    """From md's layout number and the size of each member's data, in slot order.
+
+    Raises ArrayError for members of different sizes if the layout is unknown.
+    """
+    zones = strip_zones([size - size % chunk_sectors for size in member_sectors])
+    # With one member in all later zones both layouts are the same.
+    has_two_layouts = len(zones) > 1 and len(zones[1].slots) > 1
+    if has_two_layouts and layout not in (ORIGINAL_LAYOUT, ALTERNATE_LAYOUT):
+        raise ArrayError(
+            f"members of several sizes, and md says layout {layout}, which does not tell where later zones begin",
+            hint="the kernel's parameter raid0.default_layout says it: 1 or 2",
+        )
+    return Raid0Geometry(zones, chunk_sectors, is_original=not (has_two_layouts and layout == ALTERNATE_LAYOUT))
+
+
+@dataclass(frozen=True, slots=True)
+class LinearGeometry(ArrayGeometry):
+    """One member behind the other, in slot order. There are no stripes."""
+
+    ends: tuple[int, ...]
+    """Where each member ends on the array."""
+    has_stripes: ClassVar[bool] = False
+
+    @property
+    def size_sectors(self) -> int:
+        return self.ends[-1]
+
+    @property
+    def slots(self) -> int:
+        return len(self.ends)
+
+    @property
+    def stripe_count(self) -> int:
+        return 0
+
+    def _start(self, slot: int) -> int:
+        return self.ends[slot - 1] if slot else 0
+
+    def stripe_of(self, sector: int) -> int:
+        return 0
+
+    def places(self, sector: int) -> tuple[MemberPlace, ...]:
+        slot = bisect_right(self.ends, sector)
+        return (MemberPlace(ChunkKind.DATA, slot, sector - self._start(slot)),)
+
+    def content(self, slot: int, sector: int) -> MemberContent | None:
+        found = self._start(slot) + sector
+        return MemberContent(ChunkKind.DATA, 0, (found,)) if found < self.ends[slot] else None
+
+    def stripe(self, number: int) -> StripeMap:
+        raise ArrayError(
+            "a linear array has no stripes: each of its blocks lies on one member alone",
+            hint="'raidlab array map' shows on which",
+        )
+
+
+_PARITY_COUNT = {LevelName.RAID4: 1, LevelName.RAID5: 1, LevelName.RAID6: 2}
+
+
+def geometry_of(
+    level: str,
+    layout: int,
+    raid_disks: int,
+    chunk_sectors: int,
+    component_sectors: int,
+    member_sectors: Mapping[int, int],
+) -> ArrayGeometry:
+    """From the values of sysfs. ``layout`` is md's number; ``component_sectors`` is what the array uses of each member.
+
+    ``member_sectors``: slot -> size of the member's data; only RAID 0 and linear arrays need it, of all members. Raises
+    ArrayError for a level or layout that is not known.
+    """
+    if level in _PARITY_COUNT and chunk_sectors:
+        known = RAID6_LAYOUTS if level == LevelName.RAID6 else RAID5_LAYOUTS
+        if level != LevelName.RAID4 and layout not in known:
+            raise ArrayError(f"{level} has no layout {layout}", hint=f"md's layouts are {', '.join(map(str, known))}")
+        number = PARITY_LAST if level == LevelName.RAID4 else layout
+        has_q = _PARITY_COUNT[LevelName(level)] == 2
+        return ParityGeometry(number, raid_disks, chunk_sectors, component_sectors, has_q=has_q)
+    if level == LevelName.RAID10 and chunk_sectors:
+        return raid10_geometry(layout, raid_disks, chunk_sectors, component_sectors)
+    if level == LevelName.RAID1:
+        return Raid1Geometry(raid_disks, component_sectors)
+    if level in (LevelName.RAID0, "linear") and set(member_sectors) == set(range(raid_disks)):
+        sizes = [member_sectors[slot] for slot in range(raid_disks)]
+        if level == LevelName.RAID0 and chunk_sectors:
+            return raid0_geometry(layout, chunk_sectors, sizes)
+        # Linear arrays use whole chunks if one was given (linear_conf).
+        used = [size - (size % chunk_sectors if chunk_sectors else 0) for size in sizes]
+        return LinearGeometry(tuple(accumulate(used)))
+    raise ArrayError(
+        f"where an array of level {level} with {len(member_sectors)} of {raid_disks} members puts its data is not "
+        "known here",
+        hint="the map knows raid0, raid1, raid4, raid5, raid6, raid10 and linear, raid0 and linear with all members",
+    )
+
+
+def level_geometry(
+    level: Level, layout: str | None, members: int, chunk_sectors: int, component_sectors: int
+) -> ArrayGeometry:
+    """Of an array of equal members. ``layout`` is mdadm's word for RAID 5 and 6; None means mdadm's default.
+
+    Raises SpecError for too few members, or a layout that the level does not have.
+    """
+    if members < level.minimum_members:
+        raise SpecError(
+            f"{level.name.value} needs at least {level.minimum_members} members, not {members}",
+            hint="choose more members",
+        )
+    if isinstance(level, Raid10) and level.copies > members:
+        raise SpecError(
+            f"layout {level.layout_word} keeps {level.copies} copies, more than the {members} members",
+            hint="choose more members, or fewer copies",
+        )
+    name = LevelName.RAID0 if level.name is LevelName.SINGLE else level.name
+    number = _layout_number(level, layout)
+    return geometry_of(
+        name, number, members, chunk_sectors, component_sectors, dict.fromkeys(range(members), component_sectors)
+    )
+
+
+def _layout_number(level: Level, layout: str | None) -> int:
+    if isinstance(level, Raid10):
+        if level.layout is Raid10Layout.NEAR:
+            return level.copies | 1 << 8
+        return 1 | level.copies << 8 | (_OFFSET_BIT if level.layout is Raid10Layout.OFFSET else 0)
+    if level.name is LevelName.RAID4 and layout is not None:
+        raise SpecError(f"layout '{layout}' is not one of {level.name.value}", hint="leave the layout out")
+    if level.name not in (LevelName.RAID5, LevelName.RAID6):
+        return 0
+    known = RAID6_LAYOUTS if level.name is LevelName.RAID6 else RAID5_LAYOUTS
+    number = next((number for number, word in known.items() if word == (layout or ROTATIONS[0])), None)
+    if number is None:
+        hint = f"known layouts: {', '.join(known.values())}"
+        raise SpecError(f"layout '{layout}' is not one of {level.name.value}", hint=hint)
+    return number
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One chunk of a member, for pictures."""
+
+    kind: ChunkKind
+    number: int
+    """Number of the data chunk on the array, from 0; for parity, the row that it protects."""
+    copy: int = 0
+    """0 for the first place that md writes to, 1 for its first copy, and so on."""
+
+
+@dataclass(frozen=True, slots=True)
+class StripeRow:
+    """The same row of every member: one chunk of each."""
+
+    part: int
+    """Far RAID 10 divides each member into as many parts as there are copies; all other arrays have part 0 only."""
+    row: int
+    """Chunks from the beginning of the part."""
+    chunks: tuple[Chunk, ...]
+    """In slot order."""
+
+
+def stripe_rows(level: Level, layout: str | None, members: int, rows: int) -> tuple[StripeRow, ...]:
+    """The first ``rows`` rows of an array of equal members; of every part, where members have parts.
+
+    RAID 1 has no chunks: there a row is one block of data, of any size. ``layout`` as in ``level_geometry``, which also
+    tells what is raised.
+    """
+    is_far = isinstance(level, Raid10) and level.layout is Raid10Layout.FAR
+    stripe_rows = level.copies if isinstance(level, Raid10) and level.layout is Raid10Layout.OFFSET else 1
+    stripes = -(-rows // stripe_rows)
+    # More than is shown: the last rows of RAID 10 on an odd number of members are not used in full.
+    chunks = (rows + level.copies) * level.copies if isinstance(level, Raid10) else rows
+    # With chunks of this size a stripe of RAID 1 is a row too.
+    chunk = RESYNC_BLOCK_SECTORS
+    geometry = level_geometry(level, layout, members, chunk, chunks * chunk)
+    found = []
+    for number in range(stripes):
+        for index, cells in enumerate(geometry.stripe(number).rows):
+            part, row = (index, number) if is_far else (0, number * stripe_rows + index)
+            shown = tuple(Chunk(cell.kind, cell.number, cell.copy) for cell in cells if cell)
+            found.append(StripeRow(part, row, shown))
+    return tuple(sorted((each for each in found if each.row < rows), key=lambda each: (each.part, each.row)))
+
+
+def period_rows(level: Level, members: int) -> int:
+    """Number of rows after which the pattern of ``stripe_rows`` repeats."""
+    if isinstance(level, Raid10):
+        return 1 if level.layout is Raid10Layout.FAR else level.copies
+    if level.name in (LevelName.RAID5, LevelName.RAID6):
+        # The layouts that end in -6 rotate over all members except the last.
+        return members * (members - 1)
+    return 1
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPlace:
+    """Where a member stores one data chunk, a copy of it, or parity over it."""
+
+    kind: ChunkKind
+    """DATA or COPY; P or Q if the member has only parity in the chunk's row."""
+    row: int
+    """Chunks from the start of the member's data."""
+
+
+def place_on_member(
+    level: Level, layout: str | None, members: int, number: int, slot: int, *, member_chunks: int
+) -> ChunkPlace | None:
+    """Where the member in ``slot`` has data chunk ``number``, a copy of it, or parity over it; None if it has neither.
+
+    ``member_chunks`` is the number of chunks of a member that the array uses: far copies lie in its further parts.
+    """
+    place = level_geometry(level, layout, members, 1, member_chunks).place_on(slot, number)
+    return ChunkPlace(place.kind, place.sector) if place else None
