@@ -838,24 +838,3 @@ def period_rows(level: Level, members: int) -> int:
         # The layouts that end in -6 rotate over all members except the last.
         return members * (members - 1)
     return 1
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkPlace:
-    """Where a member stores one data chunk, a copy of it, or parity over it."""
-
-    kind: ChunkKind
-    """DATA or COPY; P or Q if the member has only parity in the chunk's row."""
-    row: int
-    """Chunks from the start of the member's data."""
-
-
-def place_on_member(
-    level: Level, layout: str | None, members: int, number: int, slot: int, *, member_chunks: int
-) -> ChunkPlace | None:
-    """Where the member in ``slot`` has data chunk ``number``, a copy of it, or parity over it; None if it has neither.
-
-    ``member_chunks`` is the number of chunks of a member that the array uses: far copies lie in its further parts.
-    """
-    place = level_geometry(level, layout, members, 1, member_chunks).place_on(slot, number)
-    return ChunkPlace(place.kind, place.sector) if place else None

@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lab.errors import LabError
     from lab.checks.state import DeepState
+    from lab.errors import LabError
     from lab.lessons.student import LessonSession
     from lab.session.monitor import Snapshot
     from tui.frontend import Frontend
@@ -34,8 +34,8 @@ class DiskLook:
 
     def state(self, seat: LessonSession, since: Snapshot, look: Snapshot) -> DeepState:
         """What was gathered last; gathers anew where that is old and the lesson asks for it."""
-        from lab.lessons.deep_look import asks_for_disks, deep_state
         from lab.checks.state import DeepState
+        from lab.lessons.deep_look import asks_for_disks, deep_state
 
         is_fresh = self._found and 0 <= look.time_seconds - self._found[0] < FRESH_SECONDS
         if not self._is_gathering and not is_fresh and asks_for_disks(seat.lesson):

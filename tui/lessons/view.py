@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lab.lessons.engine import StepView
     from lab.checks.readings import Source
+    from lab.lessons.engine import StepView
     from lab.lessons.ready import ReadyStep
     from lab.lessons.student import CourseLine, LessonSession
 
@@ -281,8 +281,7 @@ def _read_fault(source: Source) -> FaultToRead | None:
 
 
 def _read_at(step: ReadyStep) -> str:
-    from lab.lessons.actions import RunMeasurement
-    from lab.lessons.actions import PlayScenario, TryPoints
+    from lab.lessons.actions import PlayScenario, RunMeasurement, TryPoints
 
     places = {RunMeasurement: "results", PlayScenario: "faults", TryPoints: "faults"}
     return next((places[type(action)] for action in step.apart if type(action) in places), "")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.arrays.geometry import ChunkKind, place_on_member, stripe_rows
+from lab.arrays.geometry import ChunkKind, level_geometry, stripe_rows
 from lab.arrays.level_names import level_with_layout
 
 CASES = [
@@ -36,18 +36,18 @@ def test_every_chunk_is_where_the_rows_show_it(name: str, layout: str | None, me
         for slot, chunk in enumerate(row.chunks):
             if chunk.kind.is_parity:
                 continue
-            found = place_on_member(level, word, members, chunk.number, slot, member_chunks=MEMBER_CHUNKS)
+            found = level_geometry(level, word, members, 1, MEMBER_CHUNKS).place_on(slot, chunk.number)
             assert found is not None
-            assert (found.kind, found.row) == (chunk.kind, place)
+            assert (found.kind, found.sector) == (chunk.kind, place)
             seen += 1
     assert seen > 40
 
 
 def test_a_parity_disk_has_the_parity_of_a_chunk() -> None:
-    found = place_on_member(level_with_layout("raid4", None), None, 4, 30, 3, member_chunks=60)
+    found = level_geometry(level_with_layout("raid4", None), None, 4, 1, 60).place_on(3, 30)
     assert found is not None
-    assert (found.kind, found.row) == (ChunkKind.P, 10)
+    assert (found.kind, found.sector) == (ChunkKind.P, 10)
 
 
 def test_a_member_without_the_chunk_has_nothing() -> None:
-    assert place_on_member(level_with_layout("raid0", None), None, 3, 4, 0, member_chunks=60) is None
+    assert level_geometry(level_with_layout("raid0", None), None, 3, 1, 60).place_on(0, 4) is None
