@@ -7,51 +7,42 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
+from lab.checks.proof import Proof
 from lab.cli.context import Context, calls_on
 from lab.cli.output import out, out_json
 from lab.drills import proof as drill_proof
-from lab.drills.proof import DrillProof
 from lab.drills.schema import Drill, find_drill, read_drill, ready
 from lab.errors import LabError, LessonError, RequirementMissing, UnfitVersion
 from lab.gates.decoding import decode_json
 from lab.lessons.course import LessonFiles
-from lab.lessons.proof import PROOF_SEEDS, Proof, prove_apart, side_by_side
+from lab.lessons.proof import PROOF_SEEDS, prove_apart, side_by_side
 from lab.lessons.student import Student
 from lab.machine import Host, Target, parse_target
 from lab.machine.kernel_image import quickest
 
 
-class AnyProof(Protocol):
-    """A proof of a lesson or a drill."""
-
-    @property
-    def sentence(self) -> str: ...
-    @property
-    def failures(self) -> tuple[str, ...]: ...
-
-
 @dataclass(frozen=True, slots=True)
-class _Told:
+class Unproved:
     """A proof that was not completed."""
 
     sentence: str
     failures: tuple[str, ...]
 
 
-def _attempt(name: str, job: Callable[[], AnyProof]) -> AnyProof:
+def _attempt(name: str, job: Callable[[], Proof | Unproved]) -> Proof | Unproved:
     """A failed proof is reported with the others, which continue."""
     try:
         return job()
     except RequirementMissing:
         raise
     except UnfitVersion as error:
-        return _Told(f"{name}: not tried here: {error.message}", ())
+        return Unproved(f"{name}: not tried here: {error.message}", ())
     except LabError as error:
-        return _Told(f"{name}: not proved", (f"{name}: {error.message}",))
+        return Unproved(f"{name}: not proved", (f"{name}: {error.message}",))
 
 
 class _Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,9 +62,8 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
 class _Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The result from a worker: one complete proof, reported in the same way as a local one."""
 
-    lesson: Proof | None = None
-    drill: DrillProof | None = None
-    told: _Told | None = None
+    proof: Proof | None = None
+    unproved: Unproved | None = None
 
 
 def prove_asked(payload: bytes) -> bytes:
@@ -82,25 +72,20 @@ def prove_asked(payload: bytes) -> bytes:
     host = Host.real("raidlab lesson verify")
     place = (parse_target(asked.target), host)
 
-    def prove() -> AnyProof:
+    def prove() -> Proof | Unproved:
         if asked.is_drill:
             path = find_drill(asked.id)
             return drill_proof.prove(ready(read_drill(path), path, asked.word), *place)
         return prove_apart(Student(host).course.find(asked.id).ready(asked.word), *place)
 
-    match _attempt(asked.name, prove):
-        case Proof() as lesson:
-            answer = _Answer(lesson=lesson)
-        case DrillProof() as drill:
-            answer = _Answer(drill=drill)
-        case found:
-            answer = _Answer(told=_Told(found.sentence, tuple(found.failures)))
+    found = _attempt(asked.name, prove)
+    answer = _Answer(proof=found) if isinstance(found, Proof) else _Answer(unproved=found)
     return msgspec.json.encode(answer)
 
 
-def _called(calls: Callable[[str, bytes], bytes], asked: _Asked) -> AnyProof:
+def _called(calls: Callable[[str, bytes], bytes], asked: _Asked) -> Proof | Unproved:
     answer = decode_json(calls("lab.cli.proofs:prove_asked", msgspec.json.encode(asked)), _Answer)
-    found = answer.lesson or answer.drill or answer.told
+    found = answer.proof or answer.unproved
     if found is None:
         raise LabError("a worker gave no proof", hint="install the same raidlab there")
     return found
@@ -118,7 +103,7 @@ def prove_and_tell(
     target = quickest(context.target, context.host.processes, context.host.files)
     time = "virtual time" if target.is_virtual_time else "real time"
     context.narrator.notice(f"proved in {time}; another machine, or uml:?time=real, by --on")
-    done: list[AnyProof] = []
+    done: list[Proof | Unproved] = []
     with calls_on(cluster, context) as calls:
         for proof in side_by_side(_jobs(context, target, lessons, drills, words, calls), calls.workers if calls else 0):
             done.append(proof)
@@ -138,10 +123,10 @@ def _jobs(
     drills: Mapping[Path, Drill],
     words: Sequence[str],
     calls: Any,
-) -> Iterator[Callable[[], AnyProof]]:
+) -> Iterator[Callable[[], Proof | Unproved]]:
     place = (target, context.host)
     for files, word in product(lessons, words):
-        here: Callable[[], AnyProof] = partial(prove_apart, files.ready(word), *place)
+        here: Callable[[], Proof | Unproved] = partial(prove_apart, files.ready(word), *place)
         asked = _Asked(id=files.lesson.id, is_drill=False, word=word, target=str(target))
         yield partial(_attempt, asked.name, partial(_called, calls, asked) if calls else here)
     for (path, drill), word in product(drills.items(), words):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import tempfile
-import time
-from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
+from lab.checks.proof import Proof, Prover, Way, WayEnd
 from lab.disks.kinds import DEFAULT_COUNT, DiskKind, specs
 from lab.disks.lab_files import lab_folder
-from lab.drills.case import DrillCase, DrillOutcome
+from lab.drills.case import DrillCase
 from lab.drills.desk import DrillDesk
 from lab.drills.disks import run_lines
 from lab.drills.schema import DrillWay, ReadyDrill
@@ -27,24 +27,83 @@ DISK_BYTES = 128 * MIB
 """A quarter of what a lab has by itself, since some ways sync whole disks; mdadm puts data at the same offset."""
 
 
-@dataclass(frozen=True, slots=True)
-class DrillProof:
-    """What became of it, for one seed."""
+class DrillProver(Prover):
+    """Makes the disaster once, and takes each way from there. Closing ``stack`` ends its machine."""
 
-    drill: str
-    seed: str
-    right: int
-    """Right ways that saved the data."""
-    wrong: int
-    """Wrong ways that failed, with their own mistake first."""
-    seconds: float
-    failures: tuple[str, ...]
+    kind = "drill"
 
-    @property
-    def sentence(self) -> str:
-        """One line for people."""
-        seed = f" for '{self.seed}'" if self.seed else ""
-        return f"{self.drill}{seed}: {self.right} right ways, {self.wrong} wrong ways told apart, {self.seconds:.0f} s"
+    def __init__(self, drill: ReadyDrill, open_lab: Callable[[ExitStack], LabSession], stack: ExitStack) -> None:
+        super().__init__(drill.id, drill.seed, len(drill.goal_checks) + 1)
+        self._drill = drill
+        self._open_lab = open_lab
+        self._stack = stack
+        self._desk = DrillDesk.begin(open_lab(stack), drill)
+        self._is_first_way = True
+        """On this machine."""
+        self._ways = {way.id: way for way in (*drill.drill.right, *drill.drill.wrong)}
+
+    def ways(self, only: Sequence[str] = ()) -> list[Way]:
+        """All ways of the file, or those with these ids."""
+        return [Way(way.id, way.mistake) for way in self._ways.values() if not only or way.id in only]
+
+    def count_fresh(self) -> int:
+        """See Prover."""
+        fresh = judge(self._desk, outcome_id="fresh")
+        if fresh.verdict in (DrillVerdict.SAVED, DrillVerdict.PARTLY, DrillVerdict.LOST):
+            self.fail(f"it is {fresh.verdict} before anything is done")
+        if wrong := [mistake.id for mistake in fresh.mistakes if mistake.id != NOTHING_RUNS]:
+            self.fail(f"{', '.join(wrong)}: recognised before anything is done")
+        return int(fresh.verdict == DrillVerdict.SAVED)
+
+    def take(self, way: Way) -> WayEnd:
+        """See Prover."""
+        self._reset()
+        steps = self._ways[way.id]
+        said = self._carry_out(steps)
+        try:
+            outcome = judge(self._desk, outcome_id="proof")
+        except LabError as error:
+            return WayEnd(False, details=f"it cannot be judged: {error.message}")
+        figures = f"{outcome.verdict}, {outcome.saved_percent:g} %, written first {outcome.touched_bytes} bytes"
+        names = tuple(mistake.id for mistake in outcome.mistakes)
+        details = "; ".join((figures, *outcome.missing, *([said] if said else [])))
+        return WayEnd(outcome.verdict == DrillVerdict.SAVED, names, details)
+
+    def _reset(self) -> None:
+        """What a way leaves may hold the disks until the machine starts again."""
+        try:
+            self._desk.reset()
+        except DrillError:
+            if self._is_first_way:
+                raise
+            self._stack.close()
+            session = self._open_lab(self._stack)
+            case = DrillCase.find(session.folder)
+            if case is None:
+                raise DrillError("the drill is gone from its lab") from None
+            self._desk = DrillDesk(session, case)
+            self._desk.reset()
+        self._is_first_way = False
+
+    def _carry_out(self, way: DrillWay) -> str:
+        """The steps of a way; what the first line said that failed."""
+        said = ""
+        for step in way.steps:
+            if step.commit:
+                self._desk.commit()
+                continue
+            try:
+                run_lines(
+                    self._desk.session, ("set -e\n" if not way.mistake else "") + step.run, self._desk.environment()
+                )
+            except CommandFailed as error:
+                said = said or error.message
+                if not way.mistake:
+                    break
+            for line in step.run.strip().splitlines():
+                self._desk.note_command(line)
+            self._desk.look()
+        return said
 
 
 def prove(
@@ -54,93 +113,23 @@ def prove(
     *,
     only: Sequence[str] = (),
     on_notice: Callable[[str], None] = lambda _: None,
-) -> DrillProof:
-    """Make the disaster once, and take each way from there, on a machine of its own.
+) -> Proof:
+    """Prove a drill on a machine of its own, in a state folder that is gone afterwards. ``only``: ids of ways."""
+    with _own_host(target, host) as own:
 
-    ``only``: ids of ways. All is done in a state folder of its own that is gone afterwards.
-    """
-    began = time.monotonic()
-    failures: list[str] = []
-    counts = {True: 0, False: 0}
-    ways = [(True, way) for way in drill.drill.right] + [(False, way) for way in drill.drill.wrong]
-    rest = deque((is_right, way) for is_right, way in ways if not only or way.id in only)
+        def open_lab(stack: ExitStack) -> LabSession:
+            return stack.enter_context(open_session(target, own, start_arrays=False, on_notice=on_notice))
+
+        with ExitStack() as stack:
+            prover = DrillProver(drill, open_lab, stack)
+            return prover.prove(prover.ways(only))
+
+
+@contextmanager
+def _own_host(target: Target, host: Host) -> Iterator[Host]:
     with tempfile.TemporaryDirectory(prefix="raidlab-drill-") as folder:
         own = replace(host, state=host.state.elsewhere(Path(folder)))
         if target.kind is TargetKind.UML:
             with lab_folder(own.state, target.lab_name) as disks:
                 disks.save(specs(DEFAULT_COUNT, DiskKind.FILE, size_bytes=DISK_BYTES))
-        is_made = False
-        while rest:
-            with open_session(target, own, start_arrays=False, on_notice=on_notice) as session:
-                desk = _made(session, drill, failures) if not is_made else _found(session)
-                is_made, taken = True, 0
-                while rest:
-                    try:
-                        desk.reset()
-                    except DrillError:
-                        # What a way leaves may hold the disks until the machine starts again.
-                        if not taken:
-                            raise
-                        break
-                    taken += 1
-                    is_right, way = rest.popleft()
-                    problem = _take(desk, way)
-                    counts[is_right] += not problem
-                    failures += [f"{drill.id} ('{drill.seed}'), way {way.id}: {problem}"] if problem else []
-    seconds = round(time.monotonic() - began, 1)
-    return DrillProof(drill.id, drill.seed, counts[True], counts[False], seconds, tuple(failures))
-
-
-def _made(session: LabSession, drill: ReadyDrill, failures: list[str]) -> DrillDesk:
-    desk = DrillDesk.begin(session, drill)
-    fresh = judge(desk, outcome_id="fresh")
-    if fresh.verdict == DrillVerdict.SAVED:
-        failures.append(f"{drill.id}: it is saved before anything is done")
-    if wrong := [mistake.id for mistake in fresh.mistakes if mistake.id != NOTHING_RUNS]:
-        failures.append(f"{drill.id}: {', '.join(wrong)}: recognised before anything is done")
-    if fresh.verdict in (DrillVerdict.PARTLY, DrillVerdict.LOST):
-        failures.append(f"{drill.id}: it is {fresh.verdict} before anything is done")
-    return desk
-
-
-def _found(session: LabSession) -> DrillDesk:
-    case = DrillCase.find(session.folder)
-    if case is None:
-        raise DrillError("the drill is gone from its lab")
-    return DrillDesk(session, case)
-
-
-def _take(desk: DrillDesk, way: DrillWay) -> str:
-    """What is wrong with a way; empty: nothing."""
-    said = ""
-    for step in way.steps:
-        if step.commit:
-            desk.commit()
-            continue
-        try:
-            run_lines(desk.session, ("set -e\n" if not way.mistake else "") + step.run, desk.environment())
-        except CommandFailed as error:
-            said = said or error.message
-            if not way.mistake:
-                break
-        for line in step.run.strip().splitlines():
-            desk.note_command(line)
-        desk.look()
-    try:
-        outcome = judge(desk, outcome_id="proof")
-    except LabError as error:
-        return f"it cannot be judged: {error.message}"
-    return _wrong_end(way, outcome, said)
-
-
-def _wrong_end(way: DrillWay, outcome: DrillOutcome, said: str) -> str:
-    names = [mistake.id for mistake in outcome.mistakes]
-    told = f"{outcome.verdict}, {outcome.saved_percent:g} %, written first {outcome.touched_bytes} bytes"
-    details = "; ".join((*outcome.missing, *names, *([said] if said else [])))
-    if way.mistake:
-        if outcome.verdict == DrillVerdict.SAVED:
-            return "a wrong way saves all"
-        if names[:1] != [way.mistake]:
-            return f"mistake {way.mistake} was to be recognised first ({told}; {details})"
-        return ""
-    return "" if outcome.verdict == DrillVerdict.SAVED else f"it does not save ({told}; {details})"
+        yield own

@@ -1,9 +1,4 @@
-"""The proof of a lesson on a real lab.
-
-Nothing passes on a fresh lab, the lesson's own solution passes everything, and each recorded wrong solution fails in
-the way that the lesson recognises. A measurement counts as it comes: what disturbs one is recognised where it is
-measured (lab.experiments.runner), without a look at what the lesson would like to see.
-"""
+"""The proof of a lesson, as a student would work at it; and the labs in which proofs are carried out."""
 
 from __future__ import annotations
 
@@ -11,11 +6,12 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from lab.actions.action import Action
+from lab.checks.proof import Proof, Prover, Way, WayEnd
 from lab.checks.readings import NOT_COMPARED, Reading
 from lab.disks import DiskKind, open_lab, specs
 from lab.experiments.service import RunRequest
@@ -41,50 +37,37 @@ WRONG_BY = 1.5
 """What a typed number is multiplied with to be wrong: no tolerance of a reading is that wide."""
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """What became of it."""
-
-    lesson: str
-    seed: str
-    checks: int
-    passed_fresh: int
-    """Of all checks, on a blank lab; must be 0."""
-    passed_solved: int
-    """Of all checks, each after its own step was carried out; must be all."""
-    wrong_told_apart: int
-    """Wrong solutions that failed in the recorded way."""
-    failures: tuple[str, ...]
-
-    @property
-    def sentence(self) -> str:
-        """One line for people."""
-        counts = f"fresh {self.passed_fresh}/{self.checks}, solved {self.passed_solved}/{self.checks}"
-        name = f"{self.lesson} for '{self.seed}'" if self.seed else self.lesson
-        return f"{name}: {counts}, wrong solutions told apart {self.wrong_told_apart}"
+_SOLUTION = Way("solution")
 
 
-class _Prover:
-    """Works at one lesson in an open lab, as a student would."""
+class LessonProver(Prover):
+    """Works at one lesson in an open lab.
+
+    A measurement counts as it comes: what disturbs one is recognised where it is measured (lab.experiments.runner),
+    without a look at what the lesson would like to see.
+    """
+
+    kind = "lesson"
 
     def __init__(self, lesson: ReadyLesson, session: LabSession, target: Target, host: Host) -> None:
+        super().__init__(lesson.id, lesson.seed, lesson.check_count)
         self._lesson = lesson
         self._session = session
         self._target = target
         self._host = host
-        self.failures: list[str] = []
         self._done_apart: set[str] = set()
         """What was measured or played once counts for wrong solutions of later steps too."""
         self._began_utc = utc_text(host.clock)
+        self._wrong_ways = {Way(f"{each.step}: {each.mistake}", each.mistake): each for each in lesson.wrong}
 
-    def run(self, *, with_wrong: bool) -> Proof:
+    def ways(self, *, with_wrong: bool) -> list[Way]:
+        """Its own solution, and the recorded wrong ones."""
+        return [_SOLUTION, *(self._wrong_ways if with_wrong else ())]
+
+    def take(self, way: Way) -> WayEnd:
+        """See Prover."""
         opened = self._opened()
-        fresh = self._fresh(opened)
-        solved = self._solve(opened)
-        told = sum(self._wrong(wrong) for wrong in self._lesson.wrong) if with_wrong else 0
-        return Proof(
-            self._lesson.id, self._lesson.seed, self._lesson.check_count, fresh, solved, told, tuple(self.failures)
-        )
+        return self._take_wrong(opened, self._wrong_ways[way]) if way.mistake else self._solve(opened)
 
     def _opened(self) -> LessonSession:
         """A new student at a blank lab; measurements of this proof are found again."""
@@ -109,27 +92,27 @@ class _Prover:
             )
         )
 
-    def _fresh(self, opened: LessonSession) -> int:
-        """How many checks hold on a blank lab."""
-        lab = Watch(opened, self._session).checked_state()
+    def count_fresh(self) -> int:
+        """See Prover."""
+        lab = Watch(self._opened(), self._session).checked_state()
         passed = 0
         for step in self._lesson.steps:
             for check in step.checks:
                 if check.look(lab).is_passed:
                     passed += 1
-                    self.failures.append(f"{self._lesson.id}, step {step.id}: {check.name} holds on a blank lab")
+                    self.fail(f"step {step.id}: {check.name} holds on a blank lab")
         return passed
 
-    def _solve(self, opened: LessonSession) -> int:
-        """How many checks hold when each step was carried out."""
-        passed = 0
+    def _solve(self, opened: LessonSession) -> WayEnd:
+        """Carry out each step."""
         for step in self._lesson.steps:
+            before = len(self.failures)
             view = self._do_step(opened, step, is_first_time=True)
-            passed += view.passed_count if view else 0
             if view is None or not view.is_done:
-                self._fail(step, "its own solution does not pass", opened, view)
-                break
-        return passed
+                return WayEnd(False, details=f"step {step.id}{self._missing(opened, view)}")
+            if len(self.failures) > before:
+                return WayEnd(False, details=f"step {step.id}")
+        return WayEnd(True)
 
     def _do_step(self, opened: LessonSession, step: ReadyStep, *, is_first_time: bool) -> StepView | None:
         """Answer and do a step. The first time its measurements are not there yet, so nothing may pass before."""
@@ -161,30 +144,22 @@ class _Prover:
         opened.answer(f"{expected:.10g}")
         return self._look(opened)
 
-    def _wrong(self, wrong: ReadyWrong) -> bool:
-        """Whether a wrong solution fails as recorded."""
-        opened = self._opened()
+    def _take_wrong(self, opened: LessonSession, wrong: ReadyWrong) -> WayEnd:
         for step in self._lesson.steps:
             if step.id == wrong.step:
                 break
             self._do_step(opened, step, is_first_time=False)
         step = self._lesson.step(wrong.step)
         if opened.step is not step:
-            self._fail(step, "the wrong solution could not be tried: a step before it failed", opened, None)
-            return False
+            return WayEnd(False, details="it could not be tried: a step before it failed")
         if step.ask is not None:
             opened.answer(next(iter(step.ask.options)))
         view = self._carry_out(opened, wrong.do or step.do)
         typed = next((each.typed for each in step.mistakes if each.id == wrong.mistake), None)
         if typed is not None:
             view = self._type(opened, typed)
-        if view is None or view.is_done:
-            self._fail(step, "a wrong solution passes", opened, view)
-            return False
-        found = view.mistake.id if view.mistake else "none"
-        if found != wrong.mistake:
-            self._fail(step, f"the mistake {wrong.mistake} was to be recognised, and {found} was", opened, view)
-        return found == wrong.mistake
+        mistakes = (view.mistake.id,) if view and view.mistake else ()
+        return WayEnd(view is None or view.is_done, mistakes, self._missing(opened, view).lstrip("; "))
 
     def _type(self, opened: LessonSession, typed: Reading) -> StepView | None:
         """The number of a mistake."""
@@ -210,19 +185,22 @@ class _Prover:
         return nullcontext(self._session)
 
     def _fail(self, step: ReadyStep, what: str, opened: LessonSession, view: StepView | None) -> None:
+        self.fail(f"step {step.id}: {what}{self._missing(opened, view)}")
+
+    def _missing(self, opened: LessonSession, view: StepView | None) -> str:
         words = opened.words
         open_checks = [
             f"{words.want(each.name, each.facts)} ({words.find(each.outcome.said, each.outcome.facts)})"
             for each in (view.checks if view else ())
             if not each.is_passed and each.outcome
         ]
-        missing = f"; missing: {', '.join(open_checks)}" if open_checks else ""
-        self.failures.append(f"{self._lesson.id}, step {step.id}: {what}{missing}")
+        return f"; missing: {', '.join(open_checks)}" if open_checks else ""
 
 
 def prove_in(lesson: ReadyLesson, session: LabSession, *, with_wrong: bool = True) -> Proof:
     """Prove a lesson in an open lab whose disks may be made blank; its wrong solutions take half of the time."""
-    return _Prover(lesson, session, session.target, session.host).run(with_wrong=with_wrong)
+    prover = LessonProver(lesson, session, session.target, session.host)
+    return prover.prove(prover.ways(with_wrong=with_wrong))
 
 
 def side_by_side(proofs: Iterable[Callable[[], T]], workers: int = 0) -> Iterator[T]:

@@ -35,12 +35,13 @@ def prove_for_another(files: LessonFiles, session: LabSession) -> None:
     assert ready.values != files.ready().values
     proof = prove_in(ready, session, with_wrong=False)
     assert proof.failures == (), proof.failures
-    assert proof.passed_solved == proof.checks
+    assert proof.right == 1
+    assert proof.checks > 0
 
 
 def prove(files: LessonFiles, session: LabSession) -> None:
     """Nothing passes on a blank lab, its own solution passes all, each recorded wrong one fails as recorded."""
     proof = prove_in(files.ready(), session)
     assert proof.failures == (), proof.failures
-    assert (proof.passed_fresh, proof.passed_solved) == (0, proof.checks)
-    assert proof.wrong_told_apart == len(files.lesson.wrong) > 0
+    assert (proof.passed_fresh, proof.right) == (0, 1)
+    assert proof.wrong == len(files.lesson.wrong) > 0

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from lab.checks.proof import Proof
 from lab.cli.main import run
-from lab.cli.proofs import AnyProof, _Asked, _attempt, _called, prove_asked
-from lab.drills.proof import DrillProof
+from lab.cli.proofs import Unproved, _Asked, _attempt, _called, prove_asked
 from lab.drills.schema import catalogue
 from lab.errors import LabError, LessonError, MachineLost, RequirementMissing, ToolMissing, UnfitVersion
 from lab.lessons.course import built_in_course
-from lab.lessons.proof import Proof
 
 
-@dataclass(frozen=True)
-class Proved:
-    sentence: str = "one: 3 right ways"
-    failures: tuple[str, ...] = ("one: a wrong way saves all",)
-
-
-def failing(error: LabError) -> AnyProof:
+def failing(error: LabError) -> Proof | Unproved:
     raise error
 
 
 def test_a_proof_is_handed_on_as_it_is() -> None:
-    proof = Proved()
-    assert _attempt("one", lambda: proof) is proof
+    assert _attempt("one", lambda: LESSON) is LESSON
 
 
 @pytest.mark.parametrize("error", [MachineLost("the machine is gone"), LessonError("it cannot be made")])
@@ -55,14 +46,14 @@ def on_a_worker(function: str, payload: bytes) -> bytes:
     return prove_asked(payload)
 
 
-LESSON = Proof("01-what-a-disk-promises", "anna", 9, 0, 8, 2, ("step 3: its own solution does not pass",))
-DRILL = DrillProof("wrong-order", "anna", 2, 3, 12.3, ("way a: it does not save",))
+LESSON = Proof(
+    "lesson", "01-what-a-disk-promises", "anna", 9, 0, 1, 2, 3.5, ("step 3: its own solution does not pass",)
+)
+DRILL = Proof("drill", "wrong-order", "anna", 3, 0, 2, 3, 12.3, ("way a: it does not save",))
 
 
 @pytest.mark.parametrize("proof", [LESSON, DRILL])
-def test_a_proof_of_a_worker_is_the_same_as_one_of_here(
-    proof: Proof | DrillProof, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_proof_of_a_worker_is_the_same_as_one_of_here(proof: Proof, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lab.cli.proofs.prove_apart", lambda *_: LESSON)
     monkeypatch.setattr("lab.cli.proofs.drill_proof.prove", lambda *_: DRILL)
     found = _called(on_a_worker, asked(is_drill=proof is DRILL))

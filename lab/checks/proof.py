@@ -1,0 +1,108 @@
+"""The proof of a lesson or a drill on a real lab.
+
+Nothing passes before anything is done, every right way passes, and every wrong way fails with its own mistake.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way through a lesson or a drill."""
+
+    id: str
+    mistake: str = ""
+    """What must be recognised first at the end of a wrong way; empty: it is a right one."""
+
+
+@dataclass(frozen=True, slots=True)
+class WayEnd:
+    """How a way ended."""
+
+    is_passed: bool
+    mistakes: Sequence[str] = ()
+    """Those that were recognised, in their order."""
+    details: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The result of a proof, for one seed."""
+
+    kind: str
+    """``lesson`` or ``drill``."""
+    name: str
+    seed: str
+    checks: int
+    """What must hold: of all steps of a lesson, of the goal of a drill."""
+    passed_fresh: int
+    """Checks that hold before anything is done; must be 0."""
+    right: int
+    """Right ways that passed."""
+    wrong: int
+    """Wrong ways that failed, with their own mistake first."""
+    seconds: float
+    failures: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        """One line for people."""
+        name = f"{self.name} for '{self.seed}'" if self.seed else self.name
+        ways = f"{self.right} right ways passed, {self.wrong} wrong ways recognised"
+        return f"{name}: {self.passed_fresh} of {self.checks} checks hold before, {ways}, {self.seconds:.0f} s"
+
+
+class Prover(ABC):
+    """Works at one lesson or drill as a student would."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, name: str, seed: str, checks: int) -> None:
+        self.name, self.seed, self.checks = name, seed, checks
+        self.failures: list[str] = []
+
+    @abstractmethod
+    def count_fresh(self) -> int:
+        """Return how many checks hold before anything is done, and add a failure for each."""
+
+    @abstractmethod
+    def take(self, way: Way) -> WayEnd:
+        """Take a way from the beginning."""
+
+    def prove(self, ways: Sequence[Way]) -> Proof:
+        """Prove it with these ways."""
+        began = time.monotonic()
+        fresh = self.count_fresh()
+        counts = {True: 0, False: 0}
+        for way in ways:
+            problem = _problem(way, self.take(way))
+            counts[not way.mistake] += not problem
+            if problem:
+                self.fail(f"way {way.id}: {problem}")
+        seconds = round(time.monotonic() - began, 1)
+        return Proof(
+            self.kind, self.name, self.seed, self.checks, fresh, counts[True], counts[False], seconds,
+            tuple(self.failures),
+        )  # fmt: skip
+
+    def fail(self, text: str) -> None:
+        """Add a failure."""
+        self.failures.append(f"{self.name}{f' ({self.seed!r})' if self.seed else ''}, {text}")
+
+
+def _problem(way: Way, end: WayEnd) -> str:
+    details = f" ({end.details})" if end.details else ""
+    if not way.mistake:
+        return "" if end.is_passed else f"it does not pass{details}"
+    if end.is_passed:
+        return f"a wrong way passes{details}"
+    if [*end.mistakes][:1] != [way.mistake]:
+        found = ", ".join(end.mistakes) or "none"
+        return f"mistake {way.mistake} was to be recognised first, and found was {found}{details}"
+    return ""

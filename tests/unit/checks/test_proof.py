@@ -1,0 +1,45 @@
+"""The prover's judgement of ways: what passes, what fails, and by which mistake."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.checks.proof import Prover, Way, WayEnd
+
+RIGHT, WRONG = Way("right"), Way("wrong", "forced")
+
+
+class Scripted(Prover):
+    kind = "drill"
+
+    def __init__(self, end: WayEnd) -> None:
+        super().__init__("01-trial", "ana", checks=2)
+        self._end = end
+
+    def count_fresh(self) -> int:
+        return 0
+
+    def take(self, way: Way) -> WayEnd:
+        return self._end
+
+
+@pytest.mark.parametrize(
+    ("way", "end", "problem"),
+    [
+        (RIGHT, WayEnd(True), ""),
+        (RIGHT, WayEnd(False, details="lost, 0 %"), "way right: it does not pass (lost, 0 %)"),
+        (WRONG, WayEnd(False, ("forced", "harmless")), ""),
+        (WRONG, WayEnd(True, ("forced",)), "way wrong: a wrong way passes"),
+        (
+            WRONG,
+            WayEnd(False, ("harmless", "forced")),
+            "way wrong: mistake forced was to be recognised first, and found was harmless, forced",
+        ),
+        (WRONG, WayEnd(False), "way wrong: mistake forced was to be recognised first, and found was none"),
+    ],
+)
+def test_a_way_counts_only_if_it_ends_as_it_must(way: Way, end: WayEnd, problem: str) -> None:
+    proof = Scripted(end).prove([way])
+    assert (proof.right, proof.wrong) == (int(way is RIGHT and not problem), int(way is WRONG and not problem))
+    assert proof.failures == ((f"01-trial ('ana'), {problem}",) if problem else ())
+    assert proof.sentence.startswith("01-trial for 'ana': 0 of 2 checks hold before")
