@@ -42,12 +42,13 @@ test-cluster: setup-test ## the tests on Slurm and on ssh, with daemons of their
 test-vm: setup-test-vm ## bake an image and test the virtual machine on it, in namespaces of their own (root; half an hour)
 	@$(BIN)/pytest -v -m vm -o timeout=0 tests/vm
 
-check: setup-test ## formatting, lint, types, direction of imports, lines that stand twice, shell scripts, image templates
+check: setup-test ## formatting, lint, types, direction of imports, lines that stand twice, spelling, shell scripts, image templates
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pylint lab tui
+	$(BIN)/codespell
 	shellcheck -x $(SCRIPTS)
 	shfmt -i 2 -d $(SCRIPTS)
 	packer/validate.sh
