@@ -17,11 +17,11 @@ from lab.gates.text import visible
 from lab.host.files import make_folder, write_file
 from lab.report.page.build import Stamp, explained
 from lab.report.page.render import render_document
-from lab.report.table import Column, Table
 from lab.sweep.effects import ranked_axes, sensitivities
 from lab.sweep.grid import NOWHERE, WORKLOAD, SweepGrid, chosen_axes, fixed_values
 from lab.sweep.rows import CellRow, FailedCell, SweepResult
 from lab.sweep.tables import OFF_THEORY, extreme_table, is_off, sensitivity_table, surprise_table
+from lab.tables import Column, Table
 from lab.units import counted, human_seconds
 
 PARTS = Path(__file__).with_name("parts")
@@ -231,12 +231,12 @@ def _computers(grid: SweepGrid) -> Table:
     cells: dict[str, dict[str, float]] = {}
     for row in grid.rows:
         cells.setdefault(row.computer, {})[row.cell] = row.seconds
-    columns = (Column("computer", False), Column("cells"), Column("time spent"), Column("a cell, mean"))
+    columns = (Column("computer", False), Column("cells", form=","), Column("time spent"), Column("a cell, mean"))
     body = []
     for name, spent in sorted(cells.items()):
         total = sum(spent.values())
         means = human_seconds(total / len(spent))
-        body.append((visible(name) or "unknown", f"{len(spent):,}", human_seconds(total), means))
+        body.append((visible(name) or "unknown", len(spent), human_seconds(total), means))
     return Table("Computers", columns, tuple(body))
 
 

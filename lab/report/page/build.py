@@ -23,9 +23,9 @@ from lab.report.page.ratios import distribution_plots, findings_plot, platform_p
 from lab.report.page.rebuilds import timeline_plot, times_plot
 from lab.report.page.sweeps import chunk_plots
 from lab.report.series import ResultLabels, labels_of, rows
-from lab.report.table import Column, Table
 from lab.report.tables import foremost, study_of, tables_of
 from lab.results.record import ResultRecord
+from lab.tables import Column, Table, Value
 from lab.units import human_bytes, human_seconds
 
 SIGNS = {
@@ -194,10 +194,10 @@ def _results_table(found: Collected) -> Table:
             each.experiment,
             each.created_utc,
             each.machine,
-            str(each.cells),
+            each.cells,
             "complete" if each.is_complete else "INCOMPLETE",
-            str(each.stamps),
-            str(each.problems),
+            each.stamps,
+            each.problems,
         )
         for each in found.listed
     )
@@ -205,13 +205,13 @@ def _results_table(found: Collected) -> Table:
 
 
 def _overview(detailed: Sequence[Loaded]) -> Table | None:
-    body = []
+    body: list[tuple[Value, ...]] = []
     for each in detailed:
         published = find_published(study_of(each.record))
         if not published or not published.findings or not each.record.cells:
             continue
         verdicts = [(found.holds, found.points_there) for found in compared_findings(each.record, published)]
-        counts = (str(sum(verdict in kind for verdict in verdicts)) for _, kind in _KINDS)
+        counts = (sum(verdict in kind for verdict in verdicts) for _, kind in _KINDS)
         body.append((published.title, each.record.experiment, *counts))
     if not body:
         return None
