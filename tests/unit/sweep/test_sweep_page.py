@@ -16,7 +16,7 @@ from lab.errors import RequirementMissing
 from lab.sweep.grid import SweepGrid
 from lab.sweep.page import page_data, sweep_page, write_page
 from lab.sweep.rows import FailedCell, SweepResult
-from tests.unit.report.test_page import FETCHING, Reader, figures_in
+from tests.unit.report.test_page import FETCHING, Reader
 from tests.unit.sweep.made_sweeps import row, sweep
 
 EVIL = '</script><script>alert(1)</script><a href="https://x.example" onclick="x">{{ 7 * 7 }}&@c1'
@@ -28,9 +28,10 @@ def failed(number: int, message: str = "it broke", console: str = "panic") -> Fa
 
 
 def data_in(page: str) -> dict[str, Any]:
-    found: Any = figures_in(page)
-    assert isinstance(found, dict)
-    return found
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found
+    data: dict[str, Any] = json.loads(found[1])
+    return data
 
 
 def sections(page: str) -> list[str]:
@@ -174,8 +175,13 @@ def test_five_thousand_cells_are_a_small_file(tmp_path: Path) -> None:
     assert path.read_text().count("<tr>") < 500
 
 
+def test_where_nothing_is_drawn_there_is_no_plotly() -> None:
+    assert "plotly.js v" not in sweep_page(sweep([row()]))
+    assert sweep_page(sweep([row(level) for level in LEVELS])).count("plotly.js v") == 1
+
+
 def test_without_plotly_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
     with pytest.raises(RequirementMissing):
-        write_page(sweep([row()]), tmp_path, "x")
+        write_page(sweep([row(level) for level in LEVELS]), tmp_path, "x")
     assert not list(tmp_path.iterdir())
