@@ -1,7 +1,7 @@
 """A sweep on one page for a browser: all its figures once, as columns, and charts that are drawn from these.
 
-What needs no choice is worked out here and stands in the page as text: best and worst cells, surprises, sensitivity,
-failures, stamps. Small multiples, heat maps and the table of all cells are drawn by the scripts in ``parts``.
+What needs no choice is worked out here: best and worst cells, surprises, sensitivity, failures, stamps. The scripts in
+``parts`` show what a reader chooses: which small multiples and heat maps Plotly draws, and which cells a table has.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ from lab.report.page.blocks import (
     WarningBox,
 )
 from lab.report.page.build import explained
+from lab.report.page.plot import DASHES, SYMBOLS
 from lab.report.page.render import render_page
-from lab.sweep.effects import ranked_axes, sensitivities
+from lab.sweep.effects import ranked_axes
 from lab.sweep.grid import NOWHERE, WORKLOAD, SweepGrid, chosen_axes, fixed_values
+from lab.sweep.plots import sensitivity_plot
 from lab.sweep.rows import CellRow, FailedCell, SweepResult
 from lab.sweep.tables import OFF_THEORY, extreme_table, is_off, sensitivity_table, surprise_table
 from lab.tables import Column, Table
@@ -126,7 +128,7 @@ def _surprises(grid: SweepGrid) -> Iterator[Block]:
 
 def _sensitivity(grid: SweepGrid) -> Iterator[Block]:
     if grid.axes:
-        yield from _file("sensitivity")
+        yield sensitivity_plot(grid)
         yield sensitivity_table(grid)
 
 
@@ -168,10 +170,8 @@ def page_data(grid: SweepGrid) -> dict[str, Any]:
         "multiples": chosen_axes(grid),
         # The axis with more values across: a page is wide.
         "pairs": [sorted(pair, key=lambda name: -values[name]) for pair in combinations(by_rank, 2)][:_MOST_PAIRS],
-        "effects": [
-            {"title": each.title, "effects": {effect.axis: effect.share for effect in each.effects}}
-            for each in sensitivities(grid)
-        ],
+        "symbols": SYMBOLS,
+        "dashes": DASHES,
         "off": OFF_THEORY,
         "direction": _coded([row.direction for row in rows]),
         "workload": _coded([row.workload for row in rows]),

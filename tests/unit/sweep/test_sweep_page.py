@@ -13,8 +13,10 @@ import pytest
 
 from benchmarks.support.sweep import made_sweep
 from lab.errors import RequirementMissing
+from lab.sweep.effects import sensitivities
 from lab.sweep.grid import SweepGrid
 from lab.sweep.page import page_data, sweep_page, write_page
+from lab.sweep.plots import sensitivity_plot
 from lab.sweep.rows import FailedCell, SweepResult
 from tests.unit.report.test_page import FETCHING, Reader
 from tests.unit.sweep.made_sweeps import row, sweep
@@ -82,7 +84,8 @@ def test_a_strangers_words_stay_text() -> None:
     )
     page = sweep_page(result)
     read = Reader(page)
-    assert read.count("script") == 3
+    # Columns, plots, Plotly and our own.
+    assert read.count("script") == 4
     links = [value for _, attributes in read.elements for name, value in attributes.items() if name == "href"]
     assert "https://x.example" not in links
     assert not [name for _, attributes in read.elements for name in attributes if name.startswith("on")]
@@ -144,6 +147,19 @@ def test_no_figure_is_null_and_never_nan() -> None:
     data = page_data(SweepGrid(sweep(rows)))
     json.dumps(data, allow_nan=False)
     assert (data["p99"], data["mean"], data["predicted"]) == ([None] * 2, [None] * 2, [None] * 2)
+
+
+def test_each_axis_is_a_part_of_each_bar_of_shares() -> None:
+    # Level and members multiply, so that their shares add up to all.
+    rows = [row(level, speed * n, members=n) for level, speed in (("<raid0>", 8.0), ("raid5", 1.0)) for n in (1, 2)]
+    grid = SweepGrid(sweep([*rows, row("raid5", workload="other")]))
+    plot = sensitivity_plot(grid)
+    titles, bars = plot.layout["yaxis"]["ticktext"], {trace["name"]: trace["x"] for trace in plot.traces}
+    (place,) = [place for place, title in enumerate(titles) if title == "rand-read-4k, reads"]
+    assert [bars[name][place] for name in ("level", "members")] == [90.0, 10.0]
+    assert list(bars) == [axis.title for axis in grid.axes]
+    assert titles[::-1] == [each.title for each in sensitivities(grid)]
+    assert plot.layout["xaxis"]["range"] == [0, 101.0]
 
 
 def test_the_axes_that_explain_most_are_the_first_map() -> None:
