@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from lab.units import human_bytes
 from tui.fleet import SCRUBS, FleetChoice, change_words
 from tui.tones import Tone
-from tui.widgets.loss_chart import LossRow, LossShare
+from tui.widgets.bars import Share
+from tui.widgets.interval_charts import IntervalRow
 
 if TYPE_CHECKING:
     from tui.fleets import ShownEstimate, ShownLosses
@@ -39,9 +40,9 @@ def figure_lines(choice: FleetChoice, found: ShownLosses, width: int) -> tuple[t
     return lines(3) if all(LABEL_CELLS + len(text) <= width for _, text in lines(3)) else lines(2)
 
 
-def shares(found: ShownLosses) -> tuple[LossShare, ...]:
+def shares(found: ShownLosses) -> tuple[Share, ...]:
     """Where the losses come from; people are no part of it here."""
-    return tuple(LossShare(word, found.cause_losses.get(cause, 0.0)) for cause, word in _CAUSES.items())
+    return tuple(Share(word, found.cause_losses.get(cause, 0.0)) for cause, word in _CAUSES.items())
 
 
 def _seldom_lines(found: ShownLosses) -> tuple[tuple[str, str], ...]:
@@ -108,7 +109,7 @@ def _share(part: float) -> str:
     return f"{100 * part:.2g}" if part < 0.995 else f"{100 * part:.0f}"
 
 
-def loss_rows(choice: FleetChoice, known: Sequence[tuple[FleetChoice, ShownLosses | None]]) -> tuple[LossRow, ...]:
+def loss_rows(choice: FleetChoice, known: Sequence[tuple[FleetChoice, ShownLosses | None]]) -> tuple[IntervalRow, ...]:
     """The chart: a row for each interval, from never to the shortest; those not known yet have no figure."""
     by_hours = {each.scrub_hours: (each, found) for each, found in known}
     now = by_hours.get(choice.scrub_hours, (choice, None))[1]
@@ -119,11 +120,13 @@ def loss_rows(choice: FleetChoice, known: Sequence[tuple[FleetChoice, ShownLosse
         each, found = by_hours[hours]
         is_now = hours == choice.scrub_hours
         if found is None:
-            rows.append(LossRow(short, None, 0.0, 0.0, "", is_now=is_now))
+            rows.append(IntervalRow(short, None, 0.0, 0.0, "", is_now=is_now))
             continue
         value, low, high = fleet_losses(each, found)
         rows.append(
-            LossRow(short, value, low, high, _number(value, 2), is_now=is_now, tone=_tone((choice, now), (each, found)))
+            IntervalRow(
+                short, value, low, high, _number(value, 2), is_now=is_now, tone=_tone((choice, now), (each, found))
+            )
         )
     return tuple(rows)
 

@@ -13,7 +13,7 @@ from lab.report.series import READ, Row, rows
 from lab.results.record import RunStatus
 from lab.units import human_bytes, human_seconds
 from tui.tones import Tone
-from tui.widgets.interval_charts import Bar, RatioRow
+from tui.widgets.interval_charts import Bar, IntervalRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,24 +94,24 @@ def _rebuild_bars(record: ResultRecord, off: Collection[tuple[str, str]]) -> Ite
         )
 
 
-def ratio_rows(comparison: Comparison) -> tuple[RatioRow, ...]:
+def ratio_rows(comparison: Comparison) -> tuple[IntervalRow, ...]:
     """Every figure that both results have, workload by workload."""
     found = sorted(comparison.rows, key=lambda each: (each.workload, each.phase, each.array))
     return tuple(_ratio_row(each) for each in found)
 
 
-def _ratio_row(each: Compared) -> RatioRow:
+def _ratio_row(each: Compared) -> IntervalRow:
     tone = _TONES.get(each.outcome.value, Tone.QUIET)
     phase = "" if each.phase in ("healthy", "rebuilding") else f" {each.phase}"
     label = f"{each.array} {each.workload}{phase}" + (f" {each.figure.split()[0]}" if "IOPS" in each.figure else "")
     if each.ratio is None:
-        return RatioRow(label, None, 1.0, 1.0, each.outcome.value, tone)
+        return IntervalRow(label, None, 1.0, 1.0, each.outcome.value, tone)
     ratio = each.ratio
     # Too few repeats have no interval.
     low, high = (ratio.low, ratio.high) if ratio.has_enough else (ratio.median, ratio.median)
     interval = f" [{low:.2f}–{high:.2f}]" if low < high else ""
     text = f"{ratio.median:.2f} ×{interval} {each.outcome.value:<11}"
-    return RatioRow(label, ratio.median, low, high, text, tone)
+    return IntervalRow(label, ratio.median, low, high, text, tone)
 
 
 def comparison_verdict(comparison: Comparison) -> tuple[Tone, str, str]:

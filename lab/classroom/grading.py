@@ -27,7 +27,7 @@ from lab.classroom.telling import MOST_NAMES, file_words, listed
 from lab.classroom.view import ClassView
 from lab.drills.schema import catalogue
 from lab.lessons.course import built_in_course
-from lab.report.table import as_csv
+from lab.tables import as_csv
 
 TOTAL = "raidlab total"
 _OF_LESSON = ("steps done", "every hint", "by the lab", "done UTC")

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from lab import __version__
 from lab.cli.context import current
 from lab.cli.output import out, out_json
 from lab.errors import SpecError, ToolMissing
 from lab.host.files import write_file
 from lab.lessons.course import built_in_course
 from lab.lessons.ready import ReadyLesson, ReadyStep
-from lab.report.page.render import page_environment
+from lab.report.page.render import render_document, render_part
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -93,12 +92,8 @@ def lesson_pages(names: Sequence[str], *, seed: str, language: str) -> str:
 
 
 def _render(template: str, kind: str, title: str, **values: object) -> str:
-    from markupsafe import Markup
-
-    style = Markup((_PARTS / "handout.css").read_text(encoding="utf-8"))
-    found = page_environment(_PARTS).get_template(template)
-    page: str = found.render(kind=kind, title=title, style=style, version=__version__, language="en", **values)
-    return page
+    style = (_PARTS / "handout.css").read_text(encoding="utf-8")
+    return render_document(render_part(template, _PARTS, **values), title=title, style=style, kind=kind)
 
 
 def _sheet(lesson: ReadyLesson) -> LessonSheet:

@@ -8,7 +8,8 @@ from lab.classroom.standing import ClassPractice, DrillStanding, Share
 from lab.classroom.telling import practice_tables
 from lab.classroom.view import ClassRow, ClassView
 from lab.report.collected import RatioDistribution, distribution_table
-from lab.report.page.build import Page, PageGroup, PageSection
+from lab.report.page.blocks import Block, Page, PageGroup, PageSection
+from lab.report.page.build import all_figures
 from lab.report.page.plot import Plot, Trace, categories, colour, median_bars, number, strokes, wrapped
 from lab.report.page.ratios import distribution_plots
 from lab.results.statistics import WANTED_COVERAGE, Estimate
@@ -28,15 +29,14 @@ def class_page(found: ClassView, title: str) -> Page:
     sections = []
     if practice.drills:
         lead = "How many students recovered the data, how long they took, and what went wrong."
-        groups = tuple(_drill_groups(practice))
         own = tuple(table for table in tables if table.title != "Lessons")
-        sections.append(PageSection("drills", "Drills", lead, groups=groups, tables=own))
+        blocks: list[Block] = [*_drill_groups(practice), all_figures(own, is_open=True)]
+        sections.append(PageSection("drills", "Drills", lead, tuple(blocks)))
     if practice.lessons:
         bars = _share_bars("passed", {each.lesson: each.passed for each in practice.lessons}, 0)
         plot = _percent_plot("Lessons passed", "Of the students who began each lesson.", [bars])
-        sections.append(
-            PageSection("lessons", "Lessons", groups=(PageGroup("Who passed", plots=(plot,)),), tables=tables[-1:])
-        )
+        group = PageGroup("Who passed", plots=(plot,))
+        sections.append(PageSection("lessons", "Lessons", blocks=(group, all_figures(tables[-1:], is_open=True))))
     measured = _by_experiment(found.rows)
     for name in dict.fromkeys([*measured, *(each.experiment for each in found.left_out)]):
         left_out = tuple(each.words for each in found.left_out if each.experiment == name)
@@ -45,7 +45,7 @@ def class_page(found: ClassView, title: str) -> Page:
     lead = f"{found.files} bundles of {students}"
     if found.problems:
         lead += f"; {len(found.problems)} cannot be used as a whole"
-    return Page(title, f"{lead}.", sections=tuple(sections), footer=FOOTER)
+    return Page(title, f"{lead}.", tuple(sections), footer=FOOTER)
 
 
 def _drill_groups(practice: ClassPractice) -> Iterator[PageGroup]:
@@ -148,5 +148,5 @@ def _measured(experiment: str, found: Sequence[RatioDistribution], left_out: tup
         return PageSection(f"measured-{experiment}", experiment, problems=left_out)
     group = PageGroup("Ratios over all results", plots=tuple(distribution_plots(found)))
     lead = "Each array divided by the same result's own baseline."
-    tables = (distribution_table(experiment, found),)
-    return PageSection(f"measured-{experiment}", experiment, lead, groups=(group,), tables=tables, problems=left_out)
+    blocks = (group, all_figures((distribution_table(experiment, found),), is_open=True))
+    return PageSection(f"measured-{experiment}", experiment, lead, blocks, problems=left_out)

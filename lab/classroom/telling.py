@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from lab.classroom.standing import ClassPractice, DrillStanding, TryStanding
 from lab.classroom.view import ClassView
 from lab.drills.schema import catalogue, file_digest
-from lab.report.table import Column, Table
+from lab.tables import Column, Table
 
 SHARES = "shares with Wilson's 95 % interval; medians with that of order statistics, 95 % from six students on"
 ANOTHER_FILE = "another file"
@@ -20,7 +20,7 @@ def practice_tables(practice: ClassPractice) -> Iterator[Table]:
         yield _drill_table("Drills: each student's first try", [(each, each.first) for each in practice.drills])
         yield _drill_table("Drills: each student's best try", [(each, each.best) for each in practice.drills])
     mistakes = tuple(
-        (each.drill, name, str(each.first.mistakes.get(name, 0)), str(count), str(each.first.saved.of))
+        (each.drill, name, each.first.mistakes.get(name, 0), count, each.first.saved.of)
         for each in practice.drills
         for name, count in each.mistakes.items()
     )
@@ -45,7 +45,7 @@ def _drill_table(title: str, rows: Sequence[tuple[DrillStanding, TryStanding]]) 
             standing.drill,
             each.saved.text(),
             each.have_data.text(),
-            str(each.wrote_first),
+            each.wrote_first,
             f"{each.saved_percent:g} %",
             each.minutes.text(1),
             f"{each.hints:.1f}",

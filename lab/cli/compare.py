@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
 import msgspec
@@ -11,7 +12,7 @@ from cyclopts import Parameter
 
 from lab.cli.context import current
 from lab.cli.numbers import number
-from lab.cli.output import fitting_table, out, out_json
+from lab.cli.output import fitted, out, out_json
 from lab.compare.cells import CONDITIONS, Compared, Comparison, UnlikeRuns, require_alike
 from lab.compare.cells import compare as compare_cells
 from lab.compare.platforms import PlatformComparison, by_experiment, compare_platforms, platform_of
@@ -22,6 +23,7 @@ from lab.report.cells import TOO_FEW, platform_tables, transfer_counts
 from lab.results.elsewhere import find_results, is_file_name
 from lab.results.store import ResultStore
 from lab.results.verdicts import DEFAULT_MARGIN, RatioOutcome
+from lab.tables import Table
 from lab.units import counted
 
 _LETTERS = 26
@@ -83,7 +85,7 @@ def _compare_two(first: str, second: str, allow: Sequence[str], margin: float) -
 
 def _text(found: Comparison) -> str:
     headings = ("array", "workload", "phase", "figure", "first", "second", "ratio", "interval", "second is")
-    lines = [fitting_table(headings, [_row(each) for each in found.rows], right=("first", "second", "ratio"))]
+    lines = [fitted(Table.listing(headings, map(_row, found.rows), right=("first", "second", "ratio")))]
     reasons = Counter(each.reason for each in found.rows if each.reason)
     return "\n".join([*lines, *(f"{RatioOutcome.CANNOT_TELL} ({count}): {why}" for why, count in reasons.items())])
 
@@ -147,11 +149,7 @@ def _platforms_text(experiment: str, found: PlatformComparison) -> str:
     tables = [
         "\n".join(
             [
-                fitting_table(
-                    [column.title for column in each.columns],
-                    each.rows,
-                    right=[column.title for column in each.columns if column.is_number],
-                ),
+                fitted(replace(each, title="", notes=())),
                 *(note for note in each.notes if note.startswith((str(RatioOutcome.CANNOT_TELL), TOO_FEW))),
             ]
         )

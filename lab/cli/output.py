@@ -6,11 +6,11 @@ import os
 import re
 import shutil
 import sys
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lab.gates.text import visible, visible_json
+from lab.tables import Table
 
 FEWEST_COLUMNS, MOST_COLUMNS = 40, 1000
 
@@ -60,34 +60,14 @@ def _written_out(value: Any) -> Any:
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[str] = ()) -> str:
-    """Columns aligned by spaces: readable on a terminal, and parseable by tools. ``right``: right-aligned headings."""
-    cells = [list(headings), *([visible(str(cell)) for cell in row] for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
-    to_right = [heading in set(right) for heading in headings]
-    lines = []
-    for row in cells:
-        padded = (
-            cell.rjust(width) if is_right else cell.ljust(width)
-            for cell, width, is_right in zip(row, widths, to_right, strict=True)
-        )
-        lines.append("  ".join(padded).rstrip())
-    return "\n".join(lines)
+    """A listing as text. ``right``: headings over numbers."""
+    return Table.listing(headings, rows, right=right).as_text()
 
 
-def fitting_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[str] = ()) -> str:
-    """A table, or, if the terminal is too narrow, each row on several lines: the first cell first."""
-    kept = [list(map(str, row)) for row in rows]
-    text, columns = table(headings, kept, right=right), shutil.get_terminal_size().columns
-    # Files and pipes have no width.
+def fitted(shown: Table) -> str:
+    """A table as text that fits the terminal; files and pipes have no width."""
     is_shown = sys.stdout.isatty() or "COLUMNS" in os.environ
-    if not is_shown or max(map(len, text.splitlines())) <= columns:
-        return text
-    lines = []
-    for row in kept:
-        cells = [f"{heading}: {cell}" for heading, cell in zip(headings[1:], row[1:], strict=True) if cell]
-        lines += textwrap.wrap(visible(row[0]), columns) or [""]
-        lines += textwrap.wrap("; ".join(map(visible, cells)), columns, initial_indent="  ", subsequent_indent="  ")
-    return "\n".join(lines)
+    return shown.as_text(shutil.get_terminal_size().columns if is_shown else None)
 
 
 def pairs(values: Mapping[str, object]) -> str:

@@ -35,9 +35,9 @@ from lab.host.signals import Interrupted
 from lab.machine import Host, parse_target
 from lab.machine.target import target_words
 from lab.plans import Plan, Step
-from lab.report.table import Column, Table
 from lab.store.journal import Journal
 from lab.store.runs import LATEST, RunFolders
+from lab.tables import Column, Table
 from lab.units import human_seconds
 
 

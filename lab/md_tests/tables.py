@@ -11,7 +11,7 @@ from lab.gates.text import shortened
 from lab.md_tests.judging import SuiteOutcome
 from lab.md_tests.record import SuiteJournal, SuiteResult
 from lab.md_tests.suite import Suite
-from lab.report.table import Column, Table, as_csv
+from lab.tables import Column, Table, as_csv
 from lab.units import human_seconds
 
 _MOST_WHY = 120

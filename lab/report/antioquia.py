@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from lab.experiments.published import Published, PublishedArray
 from lab.report.cells import (
-    NOTHING,
     integrity_text,
     interval_text,
     outlier_notes,
@@ -13,10 +12,10 @@ from lab.report.cells import (
     seconds_text,
 )
 from lab.report.series import READ, WRITE, Row, row_for, rows
-from lab.report.table import Column, Table, as_csv
 from lab.results.ratios import Ratio, paired_ratio
 from lab.results.record import ArrayRecord, RebuildRecord, ResultRecord
 from lab.results.statistics import Estimate, estimate
+from lab.tables import NOTHING, Column, Table, Value, as_csv
 from lab.units import human_rate
 
 CSV_HEAD = ("RAID Level", "Read IOPS", "Write IOPS", "Rebuild Time")
@@ -75,10 +74,13 @@ def performance_table(record: ResultRecord, published: Published) -> Table:
     all_rows = rows(record)
     has_cpu = any(row.cpu_microseconds_per_io for row in all_rows)
     columns = (
-        *(Column("level", False), Column("read IOPS"), Column("write IOPS"), Column("read MB/s"), Column("write MB/s")),
+        Column("level", False),
+        *(Column(way, unit="IOPS") for way in (READ, WRITE)),
+        *(Column(way, unit="MB/s", form=".1f") for way in (READ, WRITE)),
         *(Column("read p99"), Column("write p99")),
-        *((Column("CPU µs/read"), Column("CPU µs/write")) if has_cpu else ()),
-        *(Column("rebuild s"), Column("data", False), Column("n"), Column("published read"), Column("published write")),
+        *(Column("CPU", unit=f"µs/{way}", form=".0f") for way in (READ, WRITE) if has_cpu),
+        *(Column("rebuild", unit="s"), Column("data", False), Column("n")),
+        *(Column("published read"), Column("published write")),
     )
     body = tuple(_performance_row(record, array.name, all_rows, published, has_cpu) for array in record.arrays)
     coverages = [row.iops.coverage for row in all_rows if len(row.cells) > 1]
@@ -97,7 +99,7 @@ def performance_table(record: ResultRecord, published: Published) -> Table:
 
 def _performance_row(
     record: ResultRecord, array: str, all_rows: tuple[Row, ...], published: Published, has_cpu: bool
-) -> tuple[str, ...]:
+) -> tuple[Value, ...]:
     reads, writes = row_for(all_rows, array, READ), row_for(all_rows, array, WRITE)
     theirs = published.figures_of(array)
     rebuilds = [rebuild for rebuild in record.rebuilds if rebuild.array == array]
@@ -111,20 +113,20 @@ def _performance_row(
         seconds_text(writes.latency_seconds("p99_seconds") if writes else None),
         *((_cpu(reads), _cpu(writes)) if has_cpu else ()),
         interval_text(_rebuild_seconds(rebuilds), digits=1),
-        integrity_text(rebuilds) if rebuilds else "no redundancy" if array.startswith("raid0") else NOTHING,
-        str(len(reads.cells)) if reads else "0",
-        human_rate(theirs.read_iops) if theirs else NOTHING,
-        human_rate(theirs.write_iops) if theirs else NOTHING,
+        integrity_text(rebuilds) if rebuilds else "no redundancy" if array.startswith("raid0") else None,
+        len(reads.cells) if reads else 0,
+        human_rate(theirs.read_iops) if theirs else None,
+        human_rate(theirs.write_iops) if theirs else None,
     )
 
 
-def _megabytes(row: Row | None) -> str:
-    return f"{row.bytes_per_second.median / 1e6:.1f}" if row else NOTHING
+def _megabytes(row: Row | None) -> float | None:
+    return row.bytes_per_second.median / 1e6 if row else None
 
 
-def _cpu(row: Row | None) -> str:
+def _cpu(row: Row | None) -> float | None:
     cost = row.cpu_microseconds_per_io if row else None
-    return f"{cost.median:.0f}" if cost else NOTHING
+    return cost.median if cost else None
 
 
 def _rebuild_seconds(rebuilds: list[RebuildRecord]) -> Estimate | None:
@@ -140,7 +142,7 @@ def ratio_table(record: ResultRecord, published: Published) -> Table:
     names = [array.name for array in record.arrays]
     columns = (
         *(Column("ratio", False), Column("members", False), Column("reads"), Column("writes")),
-        *(Column("published reads"), Column("published writes")),
+        *(Column("published reads", form=".2f"), Column("published writes", form=".2f")),
     )
     body = []
     found: list[Ratio | None] = []
@@ -148,9 +150,9 @@ def ratio_table(record: ResultRecord, published: Published) -> Table:
         ratios = [_ratio(row_for(all_rows, name, way), row_for(all_rows, base, way)) for way in (READ, WRITE)]
         found += ratios
         ours, theirs = published.figures_of(name), published.figures_of(base)
-        printed = [NOTHING, NOTHING]
+        printed: tuple[Value, Value] = (None, None)
         if ours and theirs:
-            printed = [f"{ours.read_iops / theirs.read_iops:.2f}", f"{ours.write_iops / theirs.write_iops:.2f}"]
+            printed = (ours.read_iops / theirs.read_iops, ours.write_iops / theirs.write_iops)
         cells = map(ratio_text, ratios)
         body.append((f"{title_of(name)} ÷ {title_of(base)}", _members(record, name, base), *cells, *printed))
     note = "a ratio whose interval spans 1 does not tell which of the two is faster"

@@ -8,13 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from lab.compare.platforms import Agreement, Conclusion, PlatformComparison, Transfer
 from lab.lint.theory_checks import IDLE, BesideTheory, beside_theory, rebuilds_beside_theory
 from lab.report.series import Row, rows
-from lab.report.table import Column, Table
 from lab.results.record import RebuildRecord, ResultRecord
 from lab.results.statistics import Estimate, estimate, outliers
 from lab.results.verdicts import RatioOutcome
+from lab.tables import NOTHING, Column, Table, Value
 from lab.units import counted, human_rate, human_seconds
 
-NOTHING = "–"
 TOO_FEW = "too few repeats"
 _TOO_FEW_NOTE = f"{TOO_FEW}: where their number stands, they give no interval that covers 95 %; six do"
 OFF_THEORY = "off-theory"
@@ -116,7 +115,7 @@ def rebuild_table(record: ResultRecord) -> Table | None:
         groups.setdefault((rebuild.array, rebuild.under_workload), []).append(rebuild)
     beside = rebuilds_beside_theory(record)
     off = {(each.array, each.phase) for each in beside if each.is_off}
-    columns = (Column("array", False), Column("meanwhile", False), Column("rebuild s"), Column("predicted s"))
+    columns = (Column("array", False), Column("meanwhile", False), Column("rebuild", unit="s"))
     body = tuple(
         _rebuild_row(array, under, group, is_off=(array, under or IDLE) in off)
         for (array, under), group in groups.items()
@@ -124,13 +123,13 @@ def rebuild_table(record: ResultRecord) -> Table | None:
     notes = dict.fromkeys(rebuild.prediction_reason for rebuild in record.rebuilds if rebuild.prediction_reason)
     return Table(
         "Rebuilds",
-        (*columns, Column("MB/s"), Column("data", False), Column("n")),
+        (*columns, Column("predicted", unit="s"), Column("", unit="MB/s"), Column("data", False), Column("n")),
         body,
         (*(f"predicted: {note}" for note in notes), *_notes_of(beside)),
     )
 
 
-def _rebuild_row(array: str, under: str, group: list[RebuildRecord], *, is_off: bool) -> tuple[str, ...]:
+def _rebuild_row(array: str, under: str, group: list[RebuildRecord], *, is_off: bool) -> tuple[Value, ...]:
     seconds = estimate([rebuild.rebuild_seconds for rebuild in group])
     predicted = [rebuild.predicted_seconds for rebuild in group if rebuild.predicted_seconds is not None]
     rate = estimate([rebuild.rebuilt_bytes / rebuild.rebuild_seconds / 1e6 for rebuild in group])
@@ -138,10 +137,10 @@ def _rebuild_row(array: str, under: str, group: list[RebuildRecord], *, is_off: 
         array,
         under or "nothing",
         interval_text(seconds, digits=1),
-        f"{estimate(predicted).median:.1f}{f' {OFF_THEORY}' if is_off else ''}" if predicted else NOTHING,
+        f"{estimate(predicted).median:.1f}{f' {OFF_THEORY}' if is_off else ''}" if predicted else None,
         f"{rate.median:.1f}" if rate.median < 10 else f"{rate.median:.0f}",
         integrity_text(group),
-        str(len(group)),
+        len(group),
     )
 
 
@@ -167,14 +166,14 @@ def timings_table(record: ResultRecord) -> Table:
         ("total", timings.total_seconds),
     )
     if not timings.simulated_seconds:
-        body = tuple((name, f"{seconds:.1f}") for name, seconds in parts)
-        return Table("Time spent", (Column("on", False), Column("seconds")), body)
+        return Table("Time spent", (Column("on", False), Column("", unit="seconds", form=".1f")), parts)
     words = ("fio", "mkfs", "mdadm", "resync", "other", "total")
     both = tuple(
-        (name, f"{timings.simulated_seconds.get(word, 0.0):.1f}", f"{seconds:.1f}")
+        (name, timings.simulated_seconds.get(word, 0.0), seconds)
         for word, (name, seconds) in zip(words, parts, strict=True)
     )
-    return Table("Time spent", (Column("on", False), Column("simulated s"), Column("this computer's s")), both)
+    clocks = (Column(whose, unit="s", form=".1f") for whose in ("simulated", "this computer's"))
+    return Table("Time spent", (Column("on", False), *clocks), both)
 
 
 def ratio_text(found: Estimate | None) -> str:
@@ -212,11 +211,11 @@ def platform_tables(experiment: str, found: PlatformComparison, names: Sequence[
         yield Table(f"{experiment} on {len(names)} machines", columns, body, told)
     if found.agreements:
         columns = (Column(f"same order as on {names[0]}", False), Column("of", False), Column("arrays"))
-        columns += (Column("Kendall's tau"), Column("pairs told"), Column("other way round"))
+        columns += (Column("Kendall's tau", form=".2f"), Column("pairs told"), Column("other way round"))
         short = dict(zip(whole, names, strict=True))
-        body = tuple(_agreement_row(each, short) for each in found.agreements)
+        agreements = tuple(_agreement_row(each, short) for each in found.agreements)
         note = "tau: of the medians, without an interval; pairs told: those of which both machines can tell the order"
-        yield Table("Order of the arrays", columns, body, (note,))
+        yield Table("Order of the arrays", columns, agreements, (note,))
     if found.conclusions:
         columns = (Column(f"conclusion on {names[0]}", False), Column("of", False))
         counts = tuple(f"on {name}: {transfer_counts(found, place)}" for place, name in enumerate(names[1:]))
@@ -257,10 +256,9 @@ def _conclusion_rows(found: PlatformComparison) -> tuple[tuple[tuple[str, ...], 
     return tuple(rows), tuple(notes)
 
 
-def _agreement_row(each: Agreement, short: Mapping[str, str]) -> tuple[str, ...]:
-    tau = NOTHING if math.isnan(each.tau) else f"{each.tau:.2f}"
-    told = f"{each.told} of {each.pairs}"
-    return (short[each.platform], each.what, str(each.arrays), tau, told, str(each.turned))
+def _agreement_row(each: Agreement, short: Mapping[str, str]) -> tuple[Value, ...]:
+    tau = None if math.isnan(each.tau) else each.tau
+    return (short[each.platform], each.what, each.arrays, tau, f"{each.told} of {each.pairs}", each.turned)
 
 
 def transfer_counts(found: PlatformComparison, place: int) -> str:

@@ -14,11 +14,11 @@ from lab.compare.platforms import PlatformComparison, by_experiment, compare_pla
 from lab.errors import LabError, ResultError
 from lab.lint.result_checks import as_shown
 from lab.report.series import rows
-from lab.report.table import Column, Table
 from lab.results.elsewhere import FoundResult, find_results
 from lab.results.record import CellRecord, RebuildRecord, ResultRecord, RunStatus
 from lab.results.store import ResultStore
 from lab.results.timeline import Timeline, decode_timeline
+from lab.tables import Column, Table
 from lab.workloads.fio_output import DirectionFigures
 
 _MOST_NAMED = 5
@@ -121,13 +121,13 @@ class RatioDistribution:
 
 def distribution_table(experiment: str, found: Sequence[RatioDistribution]) -> Table:
     """Median, middle half and range of each."""
-    columns = (Column("ratio", False), Column("of", False), Column("results"), Column("median"))
+    columns = (Column("ratio", False), Column("of", False), Column("results"), Column("median", form=".2f"))
     body = tuple(
         (
             each.what,
             f"{each.workload}, {each.direction}s",
-            str(len(each.values)),
-            f"{each.quantile(0.5):.2f}",
+            len(each.values),
+            each.quantile(0.5),
             f"{each.quantile(0.25):.2f} – {each.quantile(0.75):.2f}",
             f"{each.quantile(0):.2f} – {each.quantile(1):.2f}",
         )

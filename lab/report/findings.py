@@ -15,12 +15,12 @@ from lab.experiments.array_plans import ArrayPlan
 from lab.experiments.published import Basis, Published, PublishedFinding, Quantity, Relation
 from lab.experiments.schedule import HEALTHY
 from lab.experiments.schema import Experiment
-from lab.report.cells import NOTHING, paired_note, ratio_text
+from lab.report.cells import paired_note, ratio_text
 from lab.report.series import Row, rows
-from lab.report.table import Column, Table
 from lab.results.ratios import SIGNIFICANCE, Ratio, RatioTest, Side
 from lab.results.record import ResultRecord
 from lab.results.verdicts import DEFAULT_MARGIN, PValues, adjusted, difference_p_values, is_beyond, why_not
+from lab.tables import Column, Table, Value
 from lab.theory.model import DiskRates, workload_iops
 from lab.tomlfile import decode_toml
 
@@ -86,21 +86,21 @@ def findings_table(record: ResultRecord, published: Published) -> Table | None:
     if not found:
         return None
     columns = (
-        *(Column("what the study says", False), Column("ratio", False), Column("published"), Column("theory")),
-        *(Column("measured"), Column("here", False)),
+        *(Column("what the study says", False), Column("ratio", False), Column("published")),
+        *(Column("theory", form=".2f"), Column("measured"), Column("here", False)),
     )
     body = tuple(_row(each) for each in found)
     notes = dict.fromkeys(_notes(found))
     return Table("The study's findings, as ratios", columns, body, (*notes, *published.remarks))
 
 
-def _row(each: ComparedFinding) -> tuple[str, ...]:
+def _row(each: ComparedFinding) -> tuple[Value, ...]:
     finding = each.finding
     return (
         finding.says,
         f"{finding.array} ÷ {finding.beside}",
         published_text(finding),
-        f"{each.theory:.2f}" if each.theory is not None else NOTHING,
+        each.theory,
         ratio_text(each.measured),
         _outcome_text(each),
     )

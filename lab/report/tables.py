@@ -16,8 +16,8 @@ from lab.report import antioquia
 from lab.report.cells import figures_table, rebuild_table, timings_table
 from lab.report.findings import findings_table
 from lab.report.series import rows
-from lab.report.table import Table, as_csv, as_line
 from lab.results.record import ResultRecord, RunStatus
+from lab.tables import Table, as_csv, as_line
 
 _PROCESSOR_BOUND = (
     "Its disks answer as fast as it asks, so levels look more alike than on drives: neither figures nor ratios are "

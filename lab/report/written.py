@@ -8,10 +8,10 @@ from pathlib import Path
 from lab.errors import LabError, RequirementMissing, ResultError
 from lab.gates.text import visible
 from lab.host.files import make_folder, write_file
-from lab.report.cells import NOTHING, platform_tables
+from lab.report.cells import platform_tables
 from lab.report.collected import Collected, distribution_table
-from lab.report.table import Column, Table, as_csv, as_line
 from lab.report.tables import cautions, csv_of, figure_lines, foremost, heading, tables_of
+from lab.tables import NOTHING, Column, Table, as_csv, as_line
 
 
 def default_title(found: Collected) -> str:
@@ -84,7 +84,7 @@ def _tables_of_many(found: Collected) -> Iterator[Table]:
             yield distribution_table(experiment, distributions)
     if not found.detailed and found.listed:
         columns = (Column("result", False), Column("machine", False), Column("cells"), Column("stamps"))
-        body = tuple((each.id, each.machine, str(each.cells), str(each.stamps)) for each in found.listed)
+        body = tuple((each.id, each.machine, each.cells, each.stamps) for each in found.listed)
         yield Table("Results", columns, body)
 
 

@@ -1,55 +1,55 @@
 """A sweep on one page for a browser: all its figures once, as columns, and charts that are drawn from these.
 
-What needs no choice is worked out here and stands in the page as text: best and worst cells, surprises, sensitivity,
-failures, stamps. Small multiples, heat maps and the table of all cells are drawn by the scripts in ``parts``.
+What needs no choice is worked out here: best and worst cells, surprises, sensitivity, failures, stamps. The scripts in
+``parts`` show what a reader chooses: which small multiples and heat maps Plotly draws, and which cells a table has.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from lab.gates.text import visible
 from lab.host.files import make_folder, write_file
-from lab.report.page.build import Stamp, explained
-from lab.report.page.render import render_document
-from lab.report.table import Column, Table
-from lab.sweep.effects import ranked_axes, sensitivities
+from lab.report.page.blocks import (
+    Block,
+    Facts,
+    Fold,
+    Fragment,
+    Lines,
+    OwnScripts,
+    Page,
+    PageSection,
+    Remark,
+    ShownTable,
+    Stamp,
+    Stamps,
+    Verbatim,
+    WarningBox,
+)
+from lab.report.page.build import explained
+from lab.report.page.plot import DASHES, SYMBOLS
+from lab.report.page.render import render_page
+from lab.sweep.effects import ranked_axes
 from lab.sweep.grid import NOWHERE, WORKLOAD, SweepGrid, chosen_axes, fixed_values
+from lab.sweep.plots import sensitivity_plot
 from lab.sweep.rows import CellRow, FailedCell, SweepResult
 from lab.sweep.tables import OFF_THEORY, extreme_table, is_off, sensitivity_table, surprise_table
+from lab.tables import Column, Table
 from lab.units import counted, human_seconds
 
 PARTS = Path(__file__).with_name("parts")
+_SCRIPTS = ("sweep.js", "charts.js", "cells.js")
 _EXTREMES, _SURPRISES, _MOST_PAIRS, _OPEN_TABLES = 5, 30, 6, 4
-_MOST_CONSOLES, _CONSOLE_CHARACTERS, _MOST_LABELS = 50, 4000, 500
+_MOST_CONSOLES, _CONSOLE_CHARACTERS, _MOST_LABELS, _OPEN_LABELS = 50, 4000, 500, 5
 _CELL_DIGITS = 12
 _FOOTER = (
     "Points are medians of all repeats; lines through them are intervals that cover the true median. "
     "Shares of variance describe the cells of this sweep; they are no test."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class SweepSection:
-    """A part of the page that has something to show."""
-
-    anchor: str
-    title: str
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Cells that failed with the same message."""
-
-    message: str
-    labels: tuple[str, ...]
-    consoles: tuple[tuple[str, str], ...]
-    """Label and last lines, where there are any, of the first ones."""
 
 
 def write_page(result: SweepResult, folder: Path, name: str) -> Path:
@@ -67,45 +67,82 @@ def write_page(result: SweepResult, folder: Path, name: str) -> Path:
 def sweep_page(result: SweepResult) -> str:
     """The whole document. Raises RequirementMissing without the extra ``report``."""
     grid = SweepGrid(result)
-    failures = _failures(result.failed)
-    stamps = tuple(_stamps(grid))
-    surprising = any(map(is_off, grid.rows))
-    there = (
-        ("multiples", "Small multiples", bool(grid.axes)),
-        ("heat", "Heat maps", len(grid.axes) > 1),
-        ("extremes", "Best and worst", bool(grid.rows)),
-        ("surprises", "Surprises", surprising or any(row.predicted_iops for row in grid.rows)),
-        ("sensitivity", "What matters", bool(grid.axes)),
-        ("failed", "Failed cells", bool(failures)),
-        ("cells", "All cells", bool(grid.rows)),
-        ("stamps", "Be careful", bool(stamps)),
-        ("conditions", "Conditions of measurement", True),
+    sections = (
+        PageSection("multiples", "Small multiples", blocks=tuple(_multiples(grid))),
+        PageSection("heat", "Heat maps", blocks=tuple(_heat(grid))),
+        PageSection("extremes", "Best and worst", blocks=tuple(_extremes(grid))),
+        PageSection("surprises", "Surprises", blocks=tuple(_surprises(grid))),
+        PageSection("sensitivity", "What matters", blocks=tuple(_sensitivity(grid))),
+        PageSection("failed", "Failed cells", blocks=tuple(_failures(result.failed))),
+        PageSection("cells", "All cells", blocks=_file("cells") if grid.rows else ()),
+        PageSection("stamps", "Be careful", blocks=tuple(_careful(grid))),
+        PageSection("conditions", "Conditions of measurement", blocks=tuple(_conditions(grid))),
     )
-    extremes = [extreme_table(grid, pair, _EXTREMES) for pair in grid.pairs]
-    return render_document(
-        "sweep.html.jinja",
-        PARTS,
-        ("sweep.js", "charts.js", "cells.js"),
-        lambda: page_data(grid),
-        styles=("sweep.css",),
-        title=visible(result.title) or "Sweep",
-        lead=visible(result.question),
-        sections=[SweepSection(anchor, title) for anchor, title, is_there in there if is_there],
+    page = Page(
+        visible(result.title) or "Sweep",
+        visible(result.question),
+        tuple(section for section in sections if section.blocks),
         badges=tuple(_badges(grid)),
         problems=tuple(map(visible, (*_warnings(grid), *grid.problems))),
-        nowhere=[axis.title for axis in grid.settings if NOWHERE in axis.codes],
-        extremes=extremes[:_OPEN_TABLES],
-        more_extremes=extremes[_OPEN_TABLES:],
-        surprises=surprise_table(grid, _SURPRISES),
-        sensitivity=sensitivity_table(grid),
-        failures=failures,
-        most_labels=_MOST_LABELS,
-        stamps=stamps,
-        facts=tuple(_facts(grid)),
-        computers=_computers(grid),
-        toml=visible(result.toml, lines=True),
         footer=_FOOTER,
+        without_scripts="Charts and the table of all cells need JavaScript; the other tables stand without it.",
+        own=OwnScripts(PARTS, _SCRIPTS, ("sweep.css",), page_data(grid), has_plots=bool(grid.axes)),
     )
+    return render_page(page)
+
+
+def _file(name: str) -> tuple[Fragment]:
+    return (Fragment(PARTS / f"{name}.html"),)
+
+
+def _nowhere(grid: SweepGrid) -> str:
+    names = [axis.title for axis in grid.settings if NOWHERE in axis.codes]
+    return f" What has no {' or '.join(names)} is drawn at each." if names else ""
+
+
+def _multiples(grid: SweepGrid) -> Iterator[Block]:
+    if grid.axes:
+        words = "One small chart for each value of two axes. All have the same scale."
+        yield Remark(f"{words}{_nowhere(grid)}")
+        yield from _file("multiples")
+
+
+def _heat(grid: SweepGrid) -> Iterator[Block]:
+    if len(grid.axes) > 1:
+        words = "Over two axes. The first buttons are the axes that explain most of the speeds' variance."
+        yield Remark(f"{words}{_nowhere(grid)}")
+        yield from _file("heat")
+
+
+def _extremes(grid: SweepGrid) -> Iterator[Block]:
+    tables = tuple(extreme_table(grid, pair, _EXTREMES) for pair in grid.pairs)
+    yield from tables[:_OPEN_TABLES]
+    if more := tables[_OPEN_TABLES:]:
+        yield Fold(f"{len(more)} more workloads and directions", more)
+
+
+def _surprises(grid: SweepGrid) -> Iterator[Block]:
+    if any(row.predicted_iops for row in grid.rows):
+        yield ShownTable(surprise_table(grid, _SURPRISES), is_titled=False)
+
+
+def _sensitivity(grid: SweepGrid) -> Iterator[Block]:
+    if grid.axes:
+        yield sensitivity_plot(grid)
+        yield sensitivity_table(grid)
+
+
+def _careful(grid: SweepGrid) -> Iterator[Block]:
+    if stamps := tuple(_stamps(grid)):
+        yield Stamps(stamps, is_titled=False)
+
+
+def _conditions(grid: SweepGrid) -> Iterator[Block]:
+    yield Facts(tuple(_facts(grid)))
+    if grid.rows:
+        yield _computers(grid)
+    if grid.result.toml:
+        yield Fold("The sweep's file", (Verbatim(visible(grid.result.toml, lines=True)),))
 
 
 def page_data(grid: SweepGrid) -> dict[str, Any]:
@@ -133,10 +170,8 @@ def page_data(grid: SweepGrid) -> dict[str, Any]:
         "multiples": chosen_axes(grid),
         # The axis with more values across: a page is wide.
         "pairs": [sorted(pair, key=lambda name: -values[name]) for pair in combinations(by_rank, 2)][:_MOST_PAIRS],
-        "effects": [
-            {"title": each.title, "effects": {effect.axis: effect.share for effect in each.effects}}
-            for each in sensitivities(grid)
-        ],
+        "symbols": SYMBOLS,
+        "dashes": DASHES,
         "off": OFF_THEORY,
         "direction": _coded([row.direction for row in rows]),
         "workload": _coded([row.workload for row in rows]),
@@ -231,30 +266,34 @@ def _computers(grid: SweepGrid) -> Table:
     cells: dict[str, dict[str, float]] = {}
     for row in grid.rows:
         cells.setdefault(row.computer, {})[row.cell] = row.seconds
-    columns = (Column("computer", False), Column("cells"), Column("time spent"), Column("a cell, mean"))
+    columns = (Column("computer", False), Column("cells", form=","), Column("time spent"), Column("a cell, mean"))
     body = []
     for name, spent in sorted(cells.items()):
         total = sum(spent.values())
         means = human_seconds(total / len(spent))
-        body.append((visible(name) or "unknown", f"{len(spent):,}", human_seconds(total), means))
+        body.append((visible(name) or "unknown", len(spent), human_seconds(total), means))
     return Table("Computers", columns, tuple(body))
 
 
-def _failures(failed: Sequence[FailedCell]) -> tuple[Failure, ...]:
+def _failures(failed: Sequence[FailedCell]) -> Iterator[WarningBox]:
+    """Cells that failed with the same message, with the last lines of the first ones' consoles, where there are any."""
     groups: dict[str, list[FailedCell]] = {}
     for each in failed:
         groups.setdefault(each.message, []).append(each)
     left = _MOST_CONSOLES
-    found = []
     for message, cells in sorted(groups.items(), key=lambda item: -len(item[1])):
         told = [each for each in cells if each.console][:left]
         left -= len(told)
-        consoles = tuple(
-            (visible(each.label), visible(each.console[-_CONSOLE_CHARACTERS:], lines=True)) for each in told
+        labels = Lines(tuple(visible(each.label) for each in cells), _MOST_LABELS)
+        consoles = (
+            Fold(
+                f"Console of {visible(each.label)}",
+                (Verbatim(visible(each.console[-_CONSOLE_CHARACTERS:], lines=True)),),
+            )
+            for each in told
         )
-        labels = tuple(visible(each.label) for each in cells)
-        found.append(Failure(visible(message), labels, consoles))
-    return tuple(found)
+        count = f"{len(cells)} cell{'s' if len(cells) > 1 else ''}"
+        yield WarningBox(visible(message), (Fold(count, (labels,), is_open=len(cells) <= _OPEN_LABELS), *consoles))
 
 
 def _stamps(grid: SweepGrid) -> Iterator[Stamp]:

@@ -11,11 +11,11 @@ from lab.errors import ResultError, SpecError
 from lab.gates.text import visible_json
 from lab.host.files import write_file
 from lab.machine import Host
-from lab.report.table import as_csv
 from lab.results.store import ResultStore
 from lab.store.runs import LATEST
 from lab.sweep.rows import CellRow, SweepResult
 from lab.sweep.store import SweepFolder, SweepStore
+from lab.tables import as_csv
 from lab.units import counted
 
 PREFIX = "sweep:"

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lab.gates.text import markdown, shortened
-from lab.report.table import Column, Table
 from lab.sweep.effects import sensitivities
 from lab.sweep.grid import Axis, Pair, SweepGrid
 from lab.sweep.rows import CellRow, SweepResult, iops_text
+from lab.tables import NOTHING, Column, Table, Value
 from lab.units import counted, human_seconds
 
 OFF_THEORY = 0.10
@@ -18,7 +18,6 @@ OFF_THEORY = 0.10
 _FEW_SURPRISES = 10
 _FEW_FAILED = 10
 _MOST_OF_MESSAGE = 300
-NOTHING = "–"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +164,18 @@ def surprise_table(grid: SweepGrid, most: int) -> Table:
 def sensitivity_table(grid: SweepGrid) -> Table:
     """Share of the variance of log IOPS that each axis explains alone, and by which factor it changes the speed."""
     found = sensitivities(grid)
-    columns = (Column("figures of", False), Column("n"), *(Column(axis.title) for axis in grid.axes), Column("rest"))
-    body = []
+    columns = (
+        Column("figures of", False),
+        Column("n", form=","),
+        *(Column(axis.title) for axis in grid.axes),
+        Column("rest"),
+    )
+    body: list[tuple[Value, ...]] = []
     for each in found:
         told = {effect.axis: f"{effect.share:.0%} ×{effect.factor:.3g}" for effect in each.effects}
         # Least squares may leave a rest below 0 by rounding.
-        rest = f"{max(0.0, 1 - each.together):.0%}" if each.together is not None else NOTHING
-        body.append((each.title, f"{each.rows:,}", *(told.get(axis.name, NOTHING) for axis in grid.axes), rest))
+        rest = f"{max(0.0, 1 - each.together):.0%}" if each.together is not None else None
+        body.append((each.title, each.rows, *(told.get(axis.name) for axis in grid.axes), rest))
     notes = (
         "share of the variance of log IOPS that the axis explains alone; ×: mean speed at its best value over that at "
         "its worst (geometric means)",

@@ -16,8 +16,9 @@ from tui.fleet_words import LABEL_CELLS, compared, counted_words, figure_lines, 
 from tui.keys import CommandKey
 from tui.screens.mode import ModeScreen
 from tui.tones import Tone
+from tui.widgets.bars import ShareBars
 from tui.widgets.choices import Choices, stepped
-from tui.widgets.loss_chart import LossChart, ShareBars
+from tui.widgets.interval_charts import LossChart
 from tui.widgets.tiles import VerdictBanner
 from tui.widgets.words import ChangingText, titled
 

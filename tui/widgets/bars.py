@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tui.glyphs import Glyphs
 from tui.quantities import Unit, format_seconds, format_value
-from tui.widgets.lines import Line, LineWidget
+from tui.widgets.lines import Line, LineWidget, RowsWidget
 
 _BAR_LEAST_CELLS = 8
 
@@ -74,3 +74,41 @@ class SyncBar(LineWidget):
         full, empty = bar(view.fraction, max(0, line.room - len(text) - 1), self.glyphs)
         line.add(full, self.style("full")).add(empty, self.style("empty"))
         return [line.add(" ").add(text, self.style("text"))]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A part of a whole."""
+
+    label: str
+    fraction: float
+    """0 to 1."""
+
+
+class ShareBars(RowsWidget[Share]):
+    """Parts of one whole below each other."""
+
+    PREFIX = "share-bars"
+    DEFAULT_CSS = """
+    ShareBars {
+        height: auto;
+        & > .share-bars--label { color: $foreground-muted; }
+        & > .share-bars--full { color: $text-warning; }
+        & > .share-bars--empty { color: $foreground 20%; }
+        & > .share-bars--text { color: $foreground; }
+    }
+    """
+
+    def lines_needed(self, width: int) -> int:
+        return len(self._rows)
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        labels = max((len(row.label) for row in self._rows), default=0)
+        lines = []
+        for row in self._rows:
+            text = f"{100 * row.fraction:5.1f} %"
+            line = self.line(width).add(row.label.ljust(labels + 1), self.style("label"))
+            full, empty = bar(row.fraction, max(0, line.room - len(text) - 1), self.glyphs)
+            line.add(full, self.style("full")).add(empty, self.style("empty"))
+            lines.append(line.add_right(text, self.style("text")))
+        return lines

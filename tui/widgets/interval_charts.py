@@ -1,4 +1,4 @@
-"""Figures with their intervals as bars, and ratios with theirs beside a line at 1: results to be read at a glance."""
+"""Figures with their intervals, to be read at a glance: as bars, as ratios beside a line at 1, as losses by a knob."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 from rich.style import Style
 
+from tui.quantities import Scale, log_scale
 from tui.tones import Tone, tone_css
 from tui.widgets.lines import Line, RowsWidget, shorten
 
 _LEAST_PLOT_CELLS = 10
-_RATIO_SPAN = 4.0
-"""Ratios from 1/4 to 4 are drawn to scale; what lies beyond stands at the edge."""
+_RATIOS = Scale(0.25, 4.0, is_log=True)
+"""These are drawn to scale; what lies beyond stands at the edge."""
+_NOW = "now"
+_LEAST_LOSS_CELLS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +95,35 @@ class BarChart(RowsWidget[Bar]):
 
 
 @dataclass(frozen=True, slots=True)
-class RatioRow:
-    """Second to first, of one figure."""
+class IntervalRow:
+    """A ratio, or another figure, with its interval."""
 
     label: str
-    ratio: float | None
+    value: float | None
+    """None: there is none, or none yet."""
     low: float
     high: float
     text: str
-    """The ratio with its interval and the verdict, as it is read."""
+    """The figure, its interval and the verdict, as far as they are read."""
     tone: Tone = Tone.QUIET
+    is_now: bool = False
+    """What the others are compared with."""
 
 
-class RatioChart(RowsWidget[RatioRow]):
+class IntervalChart(RowsWidget[IntervalRow]):
+    """A point with its interval in each row, on one logarithmic axis."""
+
+    def interval(self, row: IntervalRow, scale: Scale, cells: list[tuple[str, Style]]) -> None:
+        """Draw a row's figure over what is there."""
+        if row.value is None:
+            return
+        tone = self.style(row.tone.value)
+        first, at, last = (round(scale.place(each) * (len(cells) - 1)) for each in (row.low, row.value, row.high))
+        cells[first : last + 1] = [(self.glyphs.horizontal, tone)] * (last + 1 - first)
+        cells[at] = (self.glyphs.member, tone)
+
+
+class RatioChart(IntervalChart):
     """Ratios on a logarithmic axis around 1; an interval that crosses the line tells no difference."""
 
     PREFIX = "ratio-chart"
@@ -131,16 +150,75 @@ class RatioChart(RowsWidget[RatioRow]):
             axis.add(_axis_text(plot), self.style("axis"))
         return [*lines, axis]
 
-    def _row_cells(self, row: RatioRow, plot: int) -> list[tuple[str, Style]]:
-        axis, tone = self.style("axis"), self.style(row.tone.value)
+    def _row_cells(self, row: IntervalRow, plot: int) -> list[tuple[str, Style]]:
+        axis = self.style("axis")
         cells = [(" ", axis)] * plot
         cells[_place(1.0, plot)] = (self.glyphs.vertical, axis)
-        if row.ratio is None:
-            return cells
-        for column in range(_place(row.low, plot), _place(row.high, plot) + 1):
-            cells[column] = (self.glyphs.horizontal, tone)
-        cells[_place(row.ratio, plot)] = (self.glyphs.member, tone)
+        self.interval(row, _RATIOS, cells)
         return cells
+
+
+class LossChart(IntervalChart):
+    """A point with its interval in each row, on a logarithmic axis; one row is that of now.
+
+    Where there is no room for all rows, those around now are shown.
+    """
+
+    PREFIX = "loss-chart"
+    HIDES_WHEN_EMPTY = False
+    DEFAULT_CSS = """
+    LossChart {
+        height: auto;
+        & > .loss-chart--label { color: $foreground-muted; }
+        & > .loss-chart--now { color: $foreground; text-style: bold; }
+        & > .loss-chart--axis { color: $foreground 45%; }
+        & > .loss-chart--guide { color: $foreground 25%; }
+    """ + tone_css("loss-chart", quiet="$foreground") + "}"  # fmt: skip
+
+    most_rows = 8
+
+    def lines_needed(self, width: int) -> int:
+        return min(len(self._rows), self.most_rows) + 1 if self._rows else 0
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        rows = self._around_now(max(0, height - 1))
+        if not rows:
+            return []
+        labels = max(len(row.label) for row in self._rows) + 3
+        texts = max((len(row.text) for row in self._rows), default=0) + len(_NOW) + 2
+        plot = width - labels - texts
+        # Of all rows, so that it stays as it is while somebody walks through them.
+        known = [row for row in self._rows if row.value]
+        lowest = min((row.low or row.value or 0.0 for row in known), default=0.0)
+        scale = log_scale(lowest, max((row.high for row in known), default=0.0))
+        lines = [self._row(row, width, labels, plot, scale, bool(known)) for row in rows]
+        return [*lines, self._axis(width, labels, plot, scale if known else None)]
+
+    def _around_now(self, count: int) -> tuple[IntervalRow, ...]:
+        at = next((index for index, row in enumerate(self._rows) if row.is_now), 0)
+        first = max(0, min(at - count // 2, len(self._rows) - count))
+        return self._rows[first : first + count]
+
+    def _row(self, row: IntervalRow, width: int, labels: int, plot: int, scale: Scale, has_scale: bool) -> Line:
+        sign = self.glyphs.cursor if row.is_now else " "
+        line = self.line(width).add(f"{sign} {row.label}".ljust(labels), self.style("now" if row.is_now else "label"))
+        if plot >= _LEAST_LOSS_CELLS:
+            cells = [(self.glyphs.guide, self.style("guide"))] * plot
+            if row.value and has_scale:
+                self.interval(row, scale, cells)
+            for text, style in cells:
+                line.add(text, style)
+        text = self.glyphs.ellipsis if row.value is None else row.text if row.value else "none seen"
+        line.add(f" {text}", self.style("now" if row.is_now else row.tone.value))
+        return line.add(f" {_NOW}", self.style("now")) if row.is_now else line
+
+    def _axis(self, width: int, labels: int, plot: int, scale: Scale | None) -> Line:
+        line = self.line(width).pad_to(labels)
+        if scale is None or plot < _LEAST_LOSS_CELLS:
+            return line
+        low, high = (round(math.log10(each)) for each in (scale.low, scale.high))
+        left, right = (f"1e{power}" if power < -3 else f"{10.0**power:g}" for power in (low, high))
+        return line.add(left, self.style("axis")).pad_to(labels + plot - len(right)).add(right, self.style("axis"))
 
 
 def _columns(rows: Sequence[tuple[str, str]], width: int) -> tuple[int, int]:
@@ -156,9 +234,7 @@ def _columns(rows: Sequence[tuple[str, str]], width: int) -> tuple[int, int]:
 
 def _place(ratio: float, plot: int) -> int:
     """The column of a ratio."""
-    bounded = min(_RATIO_SPAN, max(1 / _RATIO_SPAN, ratio))
-    part = (math.log(bounded) / math.log(_RATIO_SPAN) + 1) / 2
-    return round(part * (plot - 1))
+    return round(_RATIOS.place(ratio) * (plot - 1))
 
 
 def _axis_text(plot: int) -> str:

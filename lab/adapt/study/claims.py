@@ -17,10 +17,10 @@ from lab.adapt.capacity import System, capacity
 from lab.adapt.study.figures import SYSTEMS, Configuration, Measurements, coverage_note
 from lab.report.cells import ratio_text
 from lab.report.series import READ, WRITE
-from lab.report.table import Column, Table
 from lab.results.ratios import SIGNIFICANCE, RatioTest, Side, repeats_needed
 from lab.results.record import ResultRecord
 from lab.results.verdicts import PValues, adjusted
+from lab.tables import Column, Table
 
 FLAT_MARGIN = 0.10
 """Within so much of each other figures count as flat, or equal."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from lab.adapt.study.figures import SYSTEMS, WORKLOADS, Configuration, Measurements
-from lab.report.page.build import PageGroup
+from lab.report.page.blocks import PageGroup
 from lab.report.page.plot import DASHES, SYMBOLS, Plot, Trace, colour
 from lab.report.page.plot import number as short
 from lab.report.page.sweeps import line

@@ -6,12 +6,12 @@ from lab.adapt.capacity import System
 from lab.adapt.study.claims import claims_table
 from lab.adapt.study.figures import SYSTEMS, TRACE, WORKLOADS, Configuration, Measurements, coverage_note, times_of
 from lab.experiments.published import Published
-from lab.report.cells import NOTHING, interval_text, paired_note, ratio_text
+from lab.report.cells import interval_text, paired_note, ratio_text
 from lab.report.series import READ, WRITE, Row
-from lab.report.table import Column, Table
 from lab.results.ratios import Ratio
 from lab.results.record import ResultRecord
 from lab.results.statistics import Estimate
+from lab.tables import NOTHING, Column, Table
 from lab.units import human_bytes
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 
 from lab.compare.platforms import PlatformComparison
 from lab.errors import LabError
@@ -17,15 +16,27 @@ from lab.parts import added
 from lab.report.cells import OFF_THEORY, platform_tables, ratio_text
 from lab.report.collected import Collected, Loaded, distribution_table
 from lab.report.findings import ComparedFinding, Holds, Theory, compared_findings, is_another, published_text
+from lab.report.page.blocks import (
+    Block,
+    Facts,
+    Fold,
+    Marked,
+    Page,
+    PageGroup,
+    PageSection,
+    ShownTable,
+    Stamp,
+    Stamps,
+)
 from lab.report.page.levels import LevelPlots, Setting, settings
 from lab.report.page.plot import Plot
 from lab.report.page.ratios import distribution_plots, findings_plot, platform_plots
 from lab.report.page.rebuilds import timeline_plot, times_plot
 from lab.report.page.sweeps import chunk_plots
 from lab.report.series import ResultLabels, labels_of, rows
-from lab.report.table import Column, Table
 from lab.report.tables import foremost, study_of, tables_of
 from lab.results.record import ResultRecord
+from lab.tables import Column, Table, Value
 from lab.units import human_bytes, human_seconds
 
 SIGNS = {
@@ -48,79 +59,13 @@ _KINDS = (
 _MOST_PLOTTED_REBUILDS = 6
 
 
-@dataclass(frozen=True, slots=True)
-class FindingLine:
-    """One finding of a study, ready to be read."""
-
-    number: int
-    says: str
-    ratio: str
-    published: str
-    theory: str
-    measured: str
-    verdict: Holds
-    sign: str
-    explanation: str
-
-
-@dataclass(frozen=True, slots=True)
-class Stamp:
-    """One thing to be careful about; ``remedy`` and ``why`` where a rule of the lint says it."""
-
-    rule: str
-    sentence: str
-    why: str = ""
-    remedy: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PageGroup:
-    """Plots and tables under one heading."""
-
-    title: str
-    note: str = ""
-    plots: tuple[Plot, ...] = ()
-    tables: tuple[Table, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class PageSection:
-    """One result, one comparison, or many results together."""
-
-    anchor: str
-    title: str
-    lead: str = ""
-    foremost: str = ""
-    """What decides how every figure of the section is read."""
-    badges: tuple[str, ...] = ()
-    findings: tuple[FindingLine, ...] = ()
-    findings_plot: Plot | None = None
-    remarks: tuple[str, ...] = ()
-    groups: tuple[PageGroup, ...] = ()
-    tables: tuple[Table, ...] = ()
-    """All figures, for looking up."""
-    stamps: tuple[Stamp, ...] = ()
-    problems: tuple[str, ...] = ()
-    facts: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """The whole report."""
-
-    title: str
-    lead: str
-    problems: tuple[str, ...] = ()
-    overview: Table | None = None
-    results: Table | None = None
-    sections: tuple[PageSection, ...] = ()
-    footer: str = (
-        "Bars and points are medians of all repeats; lines through them are intervals that cover the true median (95 % "
-        "from six repeats on); small strokes are the single repeats. Absolute figures of an embedded kernel mean "
-        "nothing beyond it; ratios and orders do where emulated drives set the pace."
-    )
-    """How its figures are to be read."""
+_FOOTER = (
+    "Bars and points are medians of all repeats; lines through them are intervals that cover the true median (95 % "
+    "from six repeats on); small strokes are the single repeats. Absolute figures of an embedded kernel mean "
+    "nothing beyond it; ratios and orders do where emulated drives set the pace."
+)
+_FEW_RESULTS = 12
+"""So many are listed at once, more where the list is unfolded."""
 
 
 def build_page(found: Collected, title: str) -> Page:
@@ -140,16 +85,26 @@ def build_page(found: Collected, title: str) -> Page:
             lead = f"{count} results, each array divided by the same result's own baseline."
             tables = (distribution_table(experiment, distributions),)
             group = PageGroup("Ratios over all results", plots=plots)
-            sections.append(PageSection(_anchor(experiment), experiment, lead, groups=(group,), tables=tables))
-    sections += [PageSection(_anchor(table.title), table.title, tables=(table,)) for table in found.others]
+            blocks = (group, all_figures(tables, is_open=True))
+            sections.append(PageSection(_anchor(experiment), experiment, lead, blocks))
+    sections += [
+        PageSection(_anchor(table.title), table.title, blocks=(all_figures((table,), is_open=True),))
+        for table in found.others
+    ]
     return Page(
         title,
         _lead(found),
-        tuple(problems),
-        _overview(found.detailed),
-        _results_table(found) if len(found.listed) > 1 else None,
         tuple(sections),
+        problems=tuple(problems),
+        overview=_overview(found.detailed),
+        contents=_contents(found) if len(found.listed) > 1 else None,
+        footer=_FOOTER,
     )
+
+
+def all_figures(tables: tuple[Table, ...], *, is_open: bool) -> Fold:
+    """For looking up."""
+    return Fold("All figures as tables", tables, is_open)
 
 
 def _titles(found: Collected) -> list[str]:
@@ -169,8 +124,10 @@ def _comparison_section(experiment: str, comparison: PlatformComparison) -> Page
         _anchor(f"machines-{experiment}"),
         f"{experiment}: {'machines' if len(hosts) > 1 else 'runs'} side by side",
         f"No IOPS of two machines stand side by side: what is compared has no unit. {names}.",
-        groups=(PageGroup("Figures without a unit", plots=tuple(platform_plots(comparison))),),
-        tables=tuple(platform_tables(experiment, comparison)),
+        (
+            *shown((PageGroup("Figures without a unit", plots=tuple(platform_plots(comparison))),)),
+            all_figures(tuple(platform_tables(experiment, comparison)), is_open=True),
+        ),
     )
 
 
@@ -185,7 +142,7 @@ def _lead(found: Collected) -> str:
     return f"{results} of {experiments} experiment{'s' if experiments > 1 else ''}, measured {span} (UTC)."
 
 
-def _results_table(found: Collected) -> Table:
+def _contents(found: Collected) -> Fold:
     words = ("result", "experiment", "measured (UTC)", "machine", "cells", "state", "stamps", "left out")
     columns = tuple(Column(word, word in ("cells", "stamps", "left out")) for word in words)
     body = tuple(
@@ -194,24 +151,25 @@ def _results_table(found: Collected) -> Table:
             each.experiment,
             each.created_utc,
             each.machine,
-            str(each.cells),
+            each.cells,
             "complete" if each.is_complete else "INCOMPLETE",
-            str(each.stamps),
-            str(each.problems),
+            each.stamps,
+            each.problems,
         )
         for each in found.listed
     )
-    return Table("Results in this report", columns, body)
+    table, count = Table("Results in this report", columns, body), len(body)
+    return Fold(f"{table.title} ({count})", (ShownTable(table, is_titled=False),), is_open=count <= _FEW_RESULTS)
 
 
 def _overview(detailed: Sequence[Loaded]) -> Table | None:
-    body = []
+    body: list[tuple[Value, ...]] = []
     for each in detailed:
         published = find_published(study_of(each.record))
         if not published or not published.findings or not each.record.cells:
             continue
         verdicts = [(found.holds, found.points_there) for found in compared_findings(each.record, published)]
-        counts = (str(sum(verdict in kind for verdict in verdicts)) for _, kind in _KINDS)
+        counts = (sum(verdict in kind for verdict in verdicts) for _, kind in _KINDS)
         body.append((published.title, each.record.experiment, *counts))
     if not body:
         return None
@@ -227,32 +185,33 @@ def _result_section(each: Loaded, title: str) -> PageSection:
     problems = list(each.problems)
     groups: list[PageGroup] = []
     tables: tuple[Table, ...] = ()
-    lines: tuple[FindingLine, ...] = ()
-    plot: Plot | None = None
     try:
         groups += _groups(each, labels, published, problems)
         tables = tables_of(record)
         if published and published.findings and record.cells:
-            compared = compared_findings(record, published)
-            lines = tuple(_finding_line(n, found, labels) for n, found in enumerate(compared, 1))
-            plot = findings_plot(compared, labels)
+            groups.insert(0, _findings(record, published, labels))
     except LabError as error:
         problems.append(f"not everything can be told of this result: {error.message}")
+    blocks: list[Block] = [*shown(groups)]
+    if record.stamps:
+        blocks.append(Stamps(tuple(map(explained, record.stamps))))
+    if tables:
+        blocks.append(all_figures(tables, is_open=False))
+    blocks.append(Fold("Conditions of measurement", (Facts(tuple(_facts(record))),)))
     return PageSection(
         _anchor(record.id),
         title,
         labels.question,
-        foremost(record),
-        tuple(_badges(each)),
-        lines,
-        plot,
-        published.remarks if published else (),
-        tuple(groups),
-        tables,
-        tuple(map(explained, record.stamps)),
-        tuple(problems),
-        tuple(_facts(record)),
+        tuple(blocks),
+        foremost=foremost(record),
+        badges=tuple(_badges(each)),
+        problems=tuple(problems),
     )
+
+
+def shown(groups: Iterable[PageGroup]) -> Iterator[PageGroup]:
+    """Those that have something to show."""
+    yield from (group for group in groups if group.plots or group.tables)
 
 
 def _groups(
@@ -310,7 +269,27 @@ def _timelines(each: Loaded, labels: ResultLabels, problems: list[str]) -> Itera
             yield timeline_plot(rebuild, timeline, labels)
 
 
-def _finding_line(number: int, each: ComparedFinding, labels: ResultLabels) -> FindingLine:
+def _findings(record: ResultRecord, published: Published, labels: ResultLabels) -> PageGroup:
+    found = compared_findings(record, published)
+    columns = (
+        *(Column("#"), Column("the study says", False), Column("ratio", False), Column("published")),
+        *(Column("theory", form=".2f"), Column("measured [95 %]"), Column("here", False)),
+    )
+    notes = (
+        "Ratios of medians with an interval of 95 %; within 5 % of 1 counts as the same.",
+        "Theory: members of one constant pace set the limit, nothing else does.",
+    )
+    rows = tuple(_finding_row(number, each, labels) for number, each in enumerate(found, 1))
+    table = Table("Findings: published, theory, measured, verdict", columns, rows, notes)
+    return PageGroup(
+        "What the study found, and what was found here",
+        plots=(findings_plot(found, labels),),
+        tables=(ShownTable(table, is_titled=False, look="findings", head_column=1),),
+        remarks=published.remarks,
+    )
+
+
+def _finding_row(number: int, each: ComparedFinding, labels: ResultLabels) -> tuple[Value, ...]:
     finding = each.finding
     explanation = finding.difference if is_another(each) else ""
     if each.holds is Holds.CANNOT_TELL:
@@ -318,16 +297,14 @@ def _finding_line(number: int, each: ComparedFinding, labels: ResultLabels) -> F
         explanation = f"It points {where}, but {each.reason}. {explanation}".strip()
     elif each.holds is Holds.NOT_MEASURED and each.reason:
         explanation = f"{each.reason}."
-    return FindingLine(
+    return (
         number,
-        finding.says,
+        Marked(finding.says, why=explanation),
         f"{_unbroken(labels.array(finding.array))} ÷ {_unbroken(labels.array(finding.beside))}",
         published_text(finding),
-        f"{each.theory:.2f}" if each.theory is not None else "–",
+        each.theory,
         ratio_text(each.measured),
-        each.holds,
-        SIGNS[each.holds],
-        explanation,
+        Marked(each.holds.value, sign=SIGNS[each.holds], look=f"verdict {each.holds.name.lower()}"),
     )
 
 

@@ -1,9 +1,8 @@
-// Small multiples, heat map and sensitivity.
+// Small multiples and heat maps: what a reader chooses, as figures for Plotly.
 (function () {
   const { data, ALL, axisOf, quantities, plain, short, rowsAt, apart, valueOf, words, element, choices, placesText, headOf } = Sweep;
-  const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "x", "star", "pentagon", "hexagon", "bowtie"];
+  // Beside Plotly's symbols and dashes, their like in a list's text and strokes.
   const SIGNS = ["●", "■", "◆", "▲", "✚", "✖", "★", "⬟", "⬢", "⧓"];
-  const DASHES = ["solid", "dash", "dot", "dashdot", "longdash"];
   const STROKES = ["", "6 4", "2 3", "7 3 2 3", "10 4"];
   const quantityOf = (name) => quantities.find((one) => one.name === name);
   const colour = (place) => "c" + (place % 8 + 1);
@@ -53,8 +52,8 @@
         array: drawn.points.map((point) => (point.high == null ? 0 : point.high - point.value)),
         arrayminus: drawn.points.map((point) => (point.low == null ? 0 : point.value - point.low)),
       },
-      line: { color: role, width: 1.8, dash: DASHES[drawn.line % DASHES.length] },
-      marker: { color: role, size: 6.5, symbol: SYMBOLS[drawn.line % SYMBOLS.length] },
+      line: { color: role, width: 1.8, dash: data.dashes[drawn.line % data.dashes.length] },
+      marker: { color: role, size: 6.5, symbol: data.symbols[drawn.line % data.symbols.length] },
       customdata: drawn.points.map((point) => (name ? "<b>" + name + "</b><br>" : "") + plain(x.words[point.code]) + "<br>" + plain(words(quantity, point))),
       hovertemplate: "%{customdata}<extra></extra>",
     };
@@ -213,28 +212,6 @@
     Drawing.watch(canvas, () => figure);
   }
 
-  function sensitivity() {
-    const canvas = document.getElementById("sensitivity-canvas");
-    if (!canvas) return;
-    const PATTERNS = ["", "/", "x", ".", "\\", "-", "+", "|"];
-    const groups = data.effects.slice().reverse(), places = groups.map((_, place) => place);
-    canvas.style.height = 120 + 26 * groups.length + "px";
-    const traces = data.axes.map((axis, place) => ({
-      type: "bar", orientation: "h", name: axis.title, y: places, x: groups.map((group) => 100 * (group.effects[axis.name] || 0)),
-      marker: { color: "@" + colour(place), pattern: { shape: PATTERNS[place % PATTERNS.length], fgcolor: "@paper", fgopacity: 0.55, fillmode: "overlay", size: 7 } },
-      hovertemplate: "%{x:.3~g} %<extra>" + axis.title + "</extra>",
-    }));
-    const layout = {
-      barmode: "stack", bargap: 0.3, xaxis: { title: { text: "per cent of the variance; what is missing to 100 are interactions and noise" }, rangemode: "tozero", range: [0, 101] },
-      legend: { orientation: "h", x: 0, y: 1.01, yanchor: "bottom", traceorder: "normal", font: { size: 12 } },
-      yaxis: { tickvals: places, ticktext: groups.map((group) => plain(group.title)), zeroline: false, showgrid: false },
-    };
-    const most = Math.max(...groups.map((group) => Object.values(group.effects).reduce((sum, share) => sum + 100 * share, 0)));
-    if (most > 101) layout.xaxis.range = [0, most * 1.02];
-    Drawing.watch(canvas, () => ({ traces: traces, layout: layout }));
-  }
-
   multiples();
   heat();
-  sensitivity();
 })();

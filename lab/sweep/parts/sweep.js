@@ -1,6 +1,6 @@
 // A sweep's figures as columns, what can be asked of them, and the menus by which a reader asks.
 const Sweep = (function () {
-  const data = JSON.parse(document.getElementById("figures").textContent);
+  const data = JSON.parse(document.getElementById("data").textContent);
   const count = data.iops.length;
   const NOWHERE = -1, ALL = "all";
   const axisOf = new Map(data.axes.map((axis) => [axis.name, axis]));

@@ -5,7 +5,7 @@ import pytest
 from tests.tui.widgets.host import shown
 from tui.glyphs import ASCII, UNICODE, Glyphs
 from tui.tones import Tone
-from tui.widgets.interval_charts import Bar, BarChart, RatioChart, RatioRow
+from tui.widgets.interval_charts import Bar, BarChart, IntervalRow, RatioChart
 
 pytestmark = pytest.mark.tui
 
@@ -16,7 +16,7 @@ def bars(*bars: Bar, width: int = 60, height: int = 8, glyphs: Glyphs = UNICODE)
     return [line for line in shown(chart, (width, height), glyphs=glyphs) if line]
 
 
-def ratios(*rows: RatioRow, width: int = 60, glyphs: Glyphs = UNICODE) -> list[str]:
+def ratios(*rows: IntervalRow, width: int = 60, glyphs: Glyphs = UNICODE) -> list[str]:
     chart = RatioChart()
     chart.show(rows)
     return [line for line in shown(chart, (width, 8), glyphs=glyphs) if line]
@@ -56,7 +56,7 @@ def test_a_zero_among_zeros_is_drawn_as_nothing() -> None:
 
 def test_a_ratio_stands_on_its_side_of_one() -> None:
     faster, slower, axis = ratios(
-        RatioRow("a", 2.0, 1.5, 2.5, "2.00", Tone.GOOD), RatioRow("b", 0.5, 0.4, 0.6, "0.50", Tone.BAD)
+        IntervalRow("a", 2.0, 1.5, 2.5, "2.00", Tone.GOOD), IntervalRow("b", 0.5, 0.4, 0.6, "0.50", Tone.BAD)
     )
     one = axis.index("1")
     assert faster.index("●") > one > slower.index("●")
@@ -64,26 +64,26 @@ def test_a_ratio_stands_on_its_side_of_one() -> None:
 
 
 def test_a_ratio_in_a_narrow_place_keeps_its_words() -> None:
-    line, *_ = ratios(RatioRow("raid5 rand-read-4k read", 2.0, 1.9, 2.1, "2.00 × [1.90–2.10] cannot tell"), width=43)
+    line, *_ = ratios(IntervalRow("raid5 rand-read-4k read", 2.0, 1.9, 2.1, "2.00 × [1.90–2.10] cannot tell"), width=43)
     assert line.endswith("2.00 × [1.90–2.10] cannot tell")
 
 
 def test_an_interval_over_one_crosses_the_line() -> None:
-    line, axis = ratios(RatioRow("a", 1.1, 0.8, 1.4, "1.10"))
+    line, axis = ratios(IntervalRow("a", 1.1, 0.8, 1.4, "1.10"))
     assert line[axis.index("1")] == "─"
 
 
 def test_ratios_off_the_scale_stay_at_its_edge() -> None:
-    line, axis = ratios(RatioRow("a", 900.0, 800.0, 1000.0, "900"))
+    line, axis = ratios(IntervalRow("a", 900.0, 800.0, 1000.0, "900"))
     assert line.index("●") == len(axis) - 1
 
 
 def test_a_ratio_that_means_nothing_has_no_dot() -> None:
-    line, _ = ratios(RatioRow("a", None, 1.0, 1.0, "cannot tell"))
+    line, _ = ratios(IntervalRow("a", None, 1.0, 1.0, "cannot tell"))
     assert "●" not in line
 
 
 def test_both_know_terminals_without_unicode() -> None:
     lines = bars(Bar("a", 100, 50, 150, "100", expected=75), glyphs=ASCII)
-    lines += ratios(RatioRow("a", 1.1, 0.8, 1.4, "1.10 ×"), glyphs=ASCII)
+    lines += ratios(IntervalRow("a", 1.1, 0.8, 1.4, "1.10 ×"), glyphs=ASCII)
     assert all(line.isascii() for line in lines)

@@ -172,7 +172,7 @@ def test_a_result_of_the_study_shows_one_table_for_each_figure(agreeing: ResultR
     assert titles[7] == "The study's claims"
     full = tables(agreeing)[3]
     assert full.rows[4][0] == "4"
-    assert full.rows[4][5].startswith("2.31 [") or full.rows[4][4].startswith("1.18 [")
+    assert full.texts[4][5].startswith("2.31 [") or full.texts[4][4].startswith("1.18 [")
 
 
 def test_traces_are_compared_by_their_mean_times_and_called_synthetic() -> None:

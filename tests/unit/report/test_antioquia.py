@@ -5,7 +5,7 @@ import pytest
 
 from lab.experiments.published import Published, find_published
 from lab.report.antioquia import csv_text, details_table, performance_table, ratio_table, title_of
-from lab.report.table import Table
+from lab.tables import Table
 from tests.unit.report.records import load, repeated
 
 RECORD = load("antioquia-quick")
@@ -19,8 +19,8 @@ def published_study() -> Published:
 
 
 def column(table: Table, title: str) -> dict[str, str]:
-    index = [each.title for each in table.columns].index(title)
-    return {row[0]: row[index] for row in table.rows}
+    index = [each.heading for each in table.columns].index(title)
+    return {row[0]: row[index] for row in table.texts}
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_csv_of_a_run_that_measured_nothing_yet() -> None:
 
 def test_ratios_stand_beside_the_published_ones(study: Published) -> None:
     table = ratio_table(RECORD, study)
-    assert table.rows == (
+    assert table.texts == (
         ("RAID 1 ÷ RAID 0", "2 against 2: equal", "1.12", "0.75", "0.75", "0.54"),
         ("RAID 5 ÷ RAID 0", "3 against 2: unequal", "1.39", "0.89", "1.15", "0.33"),
     )
@@ -61,7 +61,7 @@ def test_a_ratio_of_several_repeats_has_an_interval(study: Published) -> None:
 def test_three_disks_are_the_fair_partner_of_raid_5(study: Published) -> None:
     fair = msgspec.structs.replace(RECORD.arrays[0], name="raid0-3", members=("/dev/a", "/dev/b", "/dev/c"))
     table = ratio_table(msgspec.structs.replace(RECORD, arrays=(*RECORD.arrays, fair)), study)
-    assert table.rows[-1][:3] == ("RAID 5 ÷ RAID 0 (3 disks)", "3 against 3: equal", "–")
+    assert table.texts[-1][:3] == ("RAID 5 ÷ RAID 0 (3 disks)", "3 against 3: equal", "–")
 
 
 def test_ratios_without_the_baseline(study: Published) -> None:
@@ -72,11 +72,11 @@ def test_ratios_without_the_baseline(study: Published) -> None:
 def test_details_equal_to_the_study(study: Published) -> None:
     table = details_table(RECORD, study)
     assert table.notes == ("equal to the published table",)
-    assert [each.title for each in table.columns] == [
+    assert [each.heading for each in table.columns] == [
         *("", "RAID 0", "published", "RAID 1", "published", "RAID 5", "published")
     ]
-    assert table.rows[1] == ("array size KiB", "1019904", "1019904", "510976", "510976", "1019904", "1019904")
-    assert table.rows[2][:3] == ("used device KiB", "N/A", "N/A")
+    assert table.texts[1] == ("array size KiB", "1019904", "1019904", "510976", "510976", "1019904", "1019904")
+    assert table.texts[2][:3] == ("used device KiB", "N/A", "N/A")
 
 
 def test_a_cell_that_differs_from_the_study_is_named(study: Published) -> None:
@@ -88,7 +88,7 @@ def test_a_cell_that_differs_from_the_study_is_named(study: Published) -> None:
 
 def test_performance_of_one_repeat_has_no_intervals(study: Published) -> None:
     table = performance_table(RECORD, study)
-    assert table.rows[0] == (
+    assert table.texts[0] == (
         *("RAID 0", "6.4k", "8.2k", "26.1", "33.5", "20.3 ms", "20.6 ms", "155", "122"),
         *("–", "no redundancy", "1", "82.9k", "81.0k"),
     )

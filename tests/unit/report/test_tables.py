@@ -31,7 +31,7 @@ def test_figures_as_text() -> None:
 
 def test_a_figure_off_theory_says_so_and_why() -> None:
     table = figures_table(repeated(LOUWRENTIUS, (1.02, 0.98)))
-    assert [row[6] for row in table.rows] == ["0.78 off-theory", "0.99"]
+    assert [row[6] for row in table.texts] == ["0.78 off-theory", "0.99"]
     (note,) = [note for note in table.notes if note.startswith("off-theory: ")]
     assert "raid5/rand-write-4k-qd32/healthy: 0.78 [0.77–0.80] of theory; likely: " in note
 
@@ -55,7 +55,7 @@ def test_without_predictions_there_is_no_theory() -> None:
 
 def test_intervals_only_where_there_are_several_repeats() -> None:
     table = figures_table(repeated(LOUWRENTIUS, (1.5, 0.5)))
-    assert [row[4] for row in table.rows] == ["88 [44–132]", "75 [37–112]"]
+    assert [row[4] for row in table.texts] == ["88 [44–132]", "75 [37–112]"]
     assert "at least 75.0%" in table.notes[0]
     assert interval_text(estimate([5.0])) == "5"
     assert interval_text(estimate([5.0, 7.0]), digits=1) == "6.0 [5.0–7.0]"
@@ -98,7 +98,7 @@ def damaged(repeat: int) -> RebuildRecord:
 def test_rebuilds() -> None:
     table = rebuild_table(ANTIOQUIA)
     assert table
-    assert table.rows == (
+    assert table.texts == (
         ("raid1", "nothing", "2.2", "2.6", "238", "intact (1 of 1)", "1"),
         ("raid5", "nothing", "7.9", "2.5", "66", "intact (1 of 1)", "1"),
     )
@@ -108,7 +108,7 @@ def test_rebuilds() -> None:
 def test_one_changed_rebuild_is_damage() -> None:
     table = rebuild_table(msgspec.structs.replace(ANTIOQUIA, rebuilds=(*ANTIOQUIA.rebuilds, damaged(1))))
     assert table
-    assert [row[5] for row in table.rows] == ["intact (1 of 1)", "DAMAGED (1 of 2)"]
+    assert [row[5] for row in table.texts] == ["intact (1 of 1)", "DAMAGED (1 of 2)"]
 
 
 def test_what_was_not_checked_is_not_called_intact() -> None:
@@ -121,7 +121,7 @@ def test_rebuilds_under_different_loads_stand_apart() -> None:
     under = msgspec.structs.replace(ANTIOQUIA.rebuilds[0], under_workload="rand-mix-4k", predicted_seconds=None)
     table = rebuild_table(msgspec.structs.replace(ANTIOQUIA, rebuilds=(ANTIOQUIA.rebuilds[0], under)))
     assert table
-    assert [row[:4] for row in table.rows] == [
+    assert [row[:4] for row in table.texts] == [
         ("raid1", "nothing", "2.2", "2.6"),
         ("raid1", "rand-mix-4k", "2.2", "–"),
     ]
@@ -132,7 +132,7 @@ def test_no_rebuilds_no_table() -> None:
 
 
 def test_time_spent_adds_up() -> None:
-    seconds = [float(row[1]) for row in timings_table(ANTIOQUIA).rows]
+    seconds = [float(row[1]) for row in timings_table(ANTIOQUIA).texts]
     assert sum(seconds[:-1]) == pytest.approx(seconds[-1], abs=0.3)
     assert seconds[-1] == 99.5
 

@@ -13,10 +13,12 @@ import pytest
 
 from benchmarks.support.sweep import made_sweep
 from lab.errors import RequirementMissing
+from lab.sweep.effects import sensitivities
 from lab.sweep.grid import SweepGrid
 from lab.sweep.page import page_data, sweep_page, write_page
+from lab.sweep.plots import sensitivity_plot
 from lab.sweep.rows import FailedCell, SweepResult
-from tests.unit.report.test_page import FETCHING, Reader, figures_in
+from tests.unit.report.test_page import FETCHING, Reader
 from tests.unit.sweep.made_sweeps import row, sweep
 
 EVIL = '</script><script>alert(1)</script><a href="https://x.example" onclick="x">{{ 7 * 7 }}&@c1'
@@ -28,9 +30,10 @@ def failed(number: int, message: str = "it broke", console: str = "panic") -> Fa
 
 
 def data_in(page: str) -> dict[str, Any]:
-    found: Any = figures_in(page)
-    assert isinstance(found, dict)
-    return found
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found
+    data: dict[str, Any] = json.loads(found[1])
+    return data
 
 
 def sections(page: str) -> list[str]:
@@ -81,7 +84,8 @@ def test_a_strangers_words_stay_text() -> None:
     )
     page = sweep_page(result)
     read = Reader(page)
-    assert read.count("script") == 3
+    # Columns, plots, Plotly and our own.
+    assert read.count("script") == 4
     links = [value for _, attributes in read.elements for name, value in attributes.items() if name == "href"]
     assert "https://x.example" not in links
     assert not [name for _, attributes in read.elements for name in attributes if name.startswith("on")]
@@ -145,6 +149,19 @@ def test_no_figure_is_null_and_never_nan() -> None:
     assert (data["p99"], data["mean"], data["predicted"]) == ([None] * 2, [None] * 2, [None] * 2)
 
 
+def test_each_axis_is_a_part_of_each_bar_of_shares() -> None:
+    # Level and members multiply, so that their shares add up to all.
+    rows = [row(level, speed * n, members=n) for level, speed in (("<raid0>", 8.0), ("raid5", 1.0)) for n in (1, 2)]
+    grid = SweepGrid(sweep([*rows, row("raid5", workload="other")]))
+    plot = sensitivity_plot(grid)
+    titles, bars = plot.layout["yaxis"]["ticktext"], {trace["name"]: trace["x"] for trace in plot.traces}
+    (place,) = [place for place, title in enumerate(titles) if title == "rand-read-4k, reads"]
+    assert [bars[name][place] for name in ("level", "members")] == [90.0, 10.0]
+    assert list(bars) == [axis.title for axis in grid.axes]
+    assert titles[::-1] == [each.title for each in sensitivities(grid)]
+    assert plot.layout["xaxis"]["range"] == [0, 101.0]
+
+
 def test_the_axes_that_explain_most_are_the_first_map() -> None:
     rows = [
         row(level, speed * members**2 * (1 + depth / 100), members=members, queue_depth=depth)
@@ -174,8 +191,13 @@ def test_five_thousand_cells_are_a_small_file(tmp_path: Path) -> None:
     assert path.read_text().count("<tr>") < 500
 
 
+def test_where_nothing_is_drawn_there_is_no_plotly() -> None:
+    assert "plotly.js v" not in sweep_page(sweep([row()]))
+    assert sweep_page(sweep([row(level) for level in LEVELS])).count("plotly.js v") == 1
+
+
 def test_without_plotly_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
     with pytest.raises(RequirementMissing):
-        write_page(sweep([row()]), tmp_path, "x")
+        write_page(sweep([row(level) for level in LEVELS]), tmp_path, "x")
     assert not list(tmp_path.iterdir())

@@ -34,7 +34,7 @@ def test_the_summary_names_the_best_and_the_worst_of_each_workload() -> None:
         ("b, reads", "worst", "raid1", "500", "[495 – 505], n = 6"),
     ]
     assert (surprising.rows, surprising.notes) == ((), ("theory says nothing of these cells",))
-    assert sensitive.rows[1] == ("a, reads", "5", "100% ×8", "–", "0%")
+    assert sensitive.texts[1] == ("a, reads", "5", "100% ×8", "–", "0%")
     assert all(table.as_text() and table.as_markdown() for table in (best, surprising, sensitive))
 
 
@@ -95,7 +95,7 @@ def test_what_could_not_be_measured_is_told_also_where_nothing_was() -> None:
     assert (table.rows[0], len(table.rows)) == (("raid5, 0 members", "it broke"), 10)
     assert table.notes == ("and 2 more",)
     (table,) = summary_tables(sweep([row(iops=0.0)]))
-    assert "0 [0 – 0] IOPS" in table.rows[0][0]
+    assert "0 [0 – 0] IOPS" in table.texts[0][0]
     assert len(summary_tables(sweep([row(), row("raid0", 0.0)], failed=failed))) == 5
 
 

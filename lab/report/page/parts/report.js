@@ -1,5 +1,0 @@
-(function () {
-  const figures = JSON.parse(document.getElementById("figures").textContent);
-  document.querySelectorAll(".canvas").forEach((canvas) => Drawing.watch(canvas, () => figures[Number(canvas.dataset.plot)]));
-  Drawing.drawAll();
-})();

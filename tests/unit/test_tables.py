@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from lab.tables import NOTHING, Column, Table, as_csv
+
+TABLE = Table(
+    "Title",
+    (Column("name", False), Column("µs")),
+    (("a|b", "1"), ("漢字", "1234")),
+    ("a note",),
+)
+
+
+def test_text() -> None:
+    assert TABLE.as_text() == "\n".join(
+        ["Title", "", "name    µs", "────  ────", "a|b      1", "漢字  1234", "  a note"]
+    )
+
+
+def test_markdown() -> None:
+    assert TABLE.as_markdown() == "\n".join(
+        ["**Title**", "", "| name | µs |", "|---|---:|", "| a\\|b | 1 |", "| 漢字 | 1234 |", "", "- a note"]
+    )
+
+
+def test_markdown_without_notes_ends_with_its_rows() -> None:
+    assert Table("T", (Column("n"),), (("1",),)).as_markdown().endswith("| 1 |")
+
+
+def test_a_row_of_another_length_is_a_mistake() -> None:
+    with pytest.raises((ValueError, IndexError)):
+        Table("T", (Column("a"), Column("b")), (("1",),)).as_text()
+
+
+def test_csv_quotes_what_must_be_quoted() -> None:
+    text = as_csv(("a", "b"), [["x,y", 'say "hi"'], [1, ""]])
+    assert text == 'a,b\n"x,y","say ""hi"""\n1,\n'
+    assert list(csv.reader(io.StringIO(text)))[1] == ["x,y", 'say "hi"']
+
+
+def test_values_are_written_as_their_column_says() -> None:
+    columns = (
+        Column("of", False),
+        Column("rebuild", unit="s", form=".1f"),
+        Column("", unit="MB/s"),
+        Column("n", form=","),
+    )
+    shown = Table("T", columns, (("a", 12.34, "fast", 1234), ("b", None, 7, 0)))
+    assert [column.heading for column in columns] == ["of", "rebuild s", "MB/s", "n"]
+    assert shown.texts == (("a", "12.3", "fast", "1,234"), ("b", NOTHING, "7", "0"))
+
+
+def test_a_listing_has_no_title_and_no_rule() -> None:
+    shown = Table.listing(("disk", "", "size"), [("a\x1b", None, 7), ("bcd", True, 10)], right=("size",))
+    assert shown.as_text() == "\n".join(["disk         size", r"a\x1b  None     7", "bcd    True    10"])
+    assert shown.as_markdown().startswith("| disk |  | size |\n|---|---|---:|\n")
+
+
+def test_a_row_too_wide_for_the_terminal_stands_on_lines_of_its_own() -> None:
+    shown = Table.listing(("array", "is", "of"), [("raid5", "slow", "because one disk is"), ("raid1", "", "y")])
+    assert shown.as_text(80) == shown.as_text()
+    assert shown.as_text(30) == "\n".join(["raid5", "  is: slow; of: because one", "  disk is", "raid1", "  of: y"])
+    titled = Table("T", shown.columns, shown.rows, ("note",))
+    assert titled.as_text(30).splitlines()[:3] + titled.as_text(32).splitlines()[-1:] == ["T", "", "raid5", "  note"]
