@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import lab.cli.run
+from benchmarks.support.rebuilds import limit_speed
 from benchmarks.support.report import finish, private_state, say
 from lab.experiments.array_plans import ArrayPlan, DiskPlan
 from lab.experiments.progress import RunProgress
@@ -33,14 +34,16 @@ def peak_bytes(status: str) -> int:
 class Watcher:
     """Reads the agent's memory after each cell; the agent is process 1 of the embedded kernel."""
 
-    def __init__(self) -> None:
+    def __init__(self, disk_bytes: int) -> None:
         self.machine: Machine | None = None
+        self._disk_bytes = disk_bytes
         self.agent_bytes = 0
         self._label, self._done_count = "", 0
 
     def see(self, machine: Machine) -> None:
-        """Keep the machine of the run."""
+        """Keep the machine of the run, and limit the speed of its rebuilds."""
         self.machine = machine
+        limit_speed(machine, self._disk_bytes)
 
     def __call__(self, progress: RunProgress) -> None:
         """Say what is done, as the command does, and look whenever a cell is over."""
@@ -80,10 +83,10 @@ def main() -> None:
         rebuild=RebuildPlan(arrays=("raid6",)),
     )
     check(experiment)
-    watcher = Watcher()
+    watcher = Watcher(options.mebibytes * MIB)
     with private_state():
         request = RunRequest(parse_target("uml:"), Host.real("benchmark"), watcher, say, watcher.see)
-        run_experiment(experiment, "", request)
+        record = run_experiment(experiment, "", request)
     client_bytes = peak_bytes(Path("/proc/self/status").read_text(encoding="ascii"))
     finish(
         "memory",
@@ -91,7 +94,11 @@ def main() -> None:
         max(client_bytes / CLIENT_LIMIT_BYTES, watcher.agent_bytes / AGENT_LIMIT_BYTES),
         1.0,
         at_most=True,
-        details={"client_mib": round(client_bytes / MIB, 1), "agent_mib": round(watcher.agent_bytes / MIB, 1)},
+        details={
+            "client_mib": round(client_bytes / MIB, 1),
+            "agent_mib": round(watcher.agent_bytes / MIB, 1),
+            "rebuild_seconds": [round(each.rebuild_seconds, 2) for each in record.rebuilds],
+        },
     )
 
 
