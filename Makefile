@@ -33,7 +33,7 @@ test: setup-test ## set up what is missing, then run the unit, app and embedded-
 test-fast: setup-test ## the same without the embedded kernel and all that takes more than a second (a minute and a half)
 	@$(PYTEST) -m "not vm and not kernel and not cluster and not slow"
 
-test-wide: setup-test ## what make test leaves out: every combination, proofs of lessons and drills, planted bugs, mdadm's suite (half an hour)
+test-wide: setup-test ## what make test leaves out: every combination, proofs, kills, soak, fuzzing, planted bugs, mdadm's suite (half an hour)
 	@$(PYTEST) -m wide
 
 test-cluster: setup-test ## the tests on Slurm and on ssh, with daemons of their own on loopback, as an ordinary user (two minutes)

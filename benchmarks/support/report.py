@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TypeVar
 
 Size = TypeVar("Size", int, float)
+SMALL_EXPERIMENT = Path(__file__).with_name("small.toml")
+"""For those that run an experiment: of some seconds, on files."""
 
 
 def asked(option: str, usual: Size, about: str) -> Size:

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.kills import EXPERIMENT
 from benchmarks.support.browser import CHROMIUM
+from benchmarks.support.report import SMALL_EXPERIMENT
 from lab.host.python import isolated_python
 
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
@@ -75,17 +76,6 @@ SHORT = {
         {"points": 1, "points_per_second": 1, "points_per_second_of_one_machine/*": SPREAD, "configurations": 1},
         must_hold=True,
     ),
-    "exact_repeat": Short(
-        "--runs 2 --levels raid1",
-        {
-            "run_seconds/*": 2,
-            "simulated_seconds": 1,
-            "equal_member_checksums": 1,
-            "members_with_checksum": 1,
-            "files": 1,
-        },
-        must_hold=True,
-    ),
     "false_alarms": Short(
         "--trios 1 --seconds 0.1",
         {"trios": 1, "noise_of_a_run": 1, "true_ratio": 1, "by_repeats/*/repeats": 6},
@@ -98,11 +88,8 @@ SHORT = {
         | {"a_biased_array_is_worth_plain_ones": 1},
         tells={"measured": 1},
     ),
-    "fuzz": Short("--count 20", {"statuses/*": SOME, "longest_seconds": 1}, {"measured": 1}, must_hold=True),
-    "kills": Short("--kills 1 --only watch", {"commands/*": 1, "victims/*": 1}, must_hold=True),
     "louwrentius_ratios": Short("--seconds 1 --repeats 1 --depths 4", {"*/*": 18}, {"measured": 1}),
     "memory": Short("--seconds 1 --mebibytes 16", {"client_mib": 1, "agent_mib": 1}),
-    "openings": Short("--openings 1", {"seconds/*": 1, "seconds_each/*": SPREAD}, must_hold=True),
     "planted_bugs": Short(
         "--only oracle --oracle row-skipped", {"oracle/row-skipped/found_after_seconds": 1}, must_hold=True
     ),
@@ -111,7 +98,6 @@ SHORT = {
         "--results 6", {"cpu_seconds/*": SPREAD, "wall_seconds/*": SPREAD, "peak_mib": 1, "page_megabytes": 1}
     ),
     "sampling_overhead": Short("--rounds 1", {"pairs": 1, "sampled_iops/*": SPREAD, "bare_iops/*": SPREAD}),
-    "soak": Short("--seconds 1", {"seconds": 1, "rounds": 1, "machines": 1}, {"measured": 1}, must_hold=True),
     "steady_flight": Short("--runs 2 --depths 1", {"paces/*/iops": 6}, {"measured": 1}),
     "study_overhead": Short(
         "--experiment ../small.toml",
@@ -119,12 +105,8 @@ SHORT = {
     ),
     "sweep": Short(
         "--cells 4 --planned 500",
-        {"cells": 1, "own_seconds": 1, "wall_seconds": 1, "plan_seconds": 1, "resume_seconds": 1}
-        | {"plan_bytes": 1, "resume_bytes": 1, "cells_planned": 1},
-    ),
-    "sweep_kills": Short(
-        "--depths 1 --only client",
-        {"cells": 1, "different_digests": 1, "seconds_with_one": 1, "seconds_with_two": 1},
+        {"cells": 1, "own_seconds": 1, "wall_seconds": 1, "two_workers_seconds": 1, "plan_seconds": 1}
+        | {"resume_seconds": 1, "plan_bytes": 1, "resume_bytes": 1, "cells_planned": 1},
     ),
     "sweep_page": Short("--rounds 1", {"seconds/*": SPREAD, "heap_mib/*": SPREAD, "rows": 1, "page_megabytes": 1}),
     "theory_accuracy": Short(
@@ -153,7 +135,7 @@ def needs(name: str) -> tuple[pytest.MarkDecorator, ...]:
 
 def told(name: str, words: str, folder: Path) -> tuple[dict[str, Any], int]:
     """What a script writes and ends with, started as users do, but where nothing of raidlab lies."""
-    (folder / "small.toml").write_text(EXPERIMENT, encoding="ascii")
+    shutil.copy(SMALL_EXPERIMENT, folder)
     place = folder / "place"
     place.mkdir()
     ended = subprocess.run(
