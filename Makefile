@@ -57,7 +57,7 @@ format: setup-test ## rewrite the sources in the project's format
 	$(BIN)/ruff format .
 	shfmt -i 2 -w $(SCRIPTS)
 
-bench: setup-test ## measure the lab itself; each script of benchmarks/ writes JSON
+bench: setup-test ## measure the lab itself; each script of benchmarks/ writes JSON (--smoke: only that it works)
 	@failed=0; for script in benchmarks/*.py; do name="$$(basename "$$script" .py)"; echo "== $$name" >&2; $(BIN)/python -I -m "benchmarks.$$name" || failed=1; done; exit $$failed
 
 theory-table: setup-test ## measure md against theory in virtual time (half an hour) and rewrite the tables in docs/theory.md

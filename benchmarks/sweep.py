@@ -8,18 +8,19 @@ their sweep.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import re
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
-from benchmarks.support.report import finish, private_state
+from benchmarks.support.report import asked, finish, private_state
 from lab.gates.decoding import decode_json
 from lab.host.python import isolated_python
 from lab.machine import Host, parse_target
@@ -30,11 +31,10 @@ from lab.sweep.schema import find_sweep
 from lab.sweep.service import SweepPlan, SweepRequest, plan_sweep, run_sweep
 from lab.sweep.store import SweepFolder, SweepStore
 
-CELLS = 20
 MOST_OVERHEAD = 0.05
 MOST_SHARE = 0.6
 """Of the time that one worker takes for as many cells."""
-MANY, CELLS_A_DEPTH = 10_000, 500
+CELLS_A_DEPTH = 500
 MOST_SECONDS, MOST_BYTES = 10.0, 500 << 20
 START = "from lab.cli.main import main; main()"
 FILE = """\
@@ -58,6 +58,15 @@ chunk = {chunks}
 queue_depth = {depths}
 drive = ["hdd-10k"]
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    cells: Annotated[int, "for the overhead"] = 20
+    planned: Annotated[int, "cells, in steps of 500"] = 10_000
+
+
+SMOKE = Options(cells=4, planned=500)
 
 
 def sweep_file(folder: Path, name: str, members: list[int], chunks: list[str], depths: list[int]) -> Path:
@@ -161,10 +170,7 @@ def many(folder: Path, like: bytes, count: int) -> dict[str, object]:
 
 def main() -> None:
     """Measure all, tell the worst as a part of its bound."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--cells", type=int, default=CELLS, help="for the overhead")
-    parser.add_argument("--planned", type=int, default=MANY, help="cells, in steps of 500")
-    options = parser.parse_args()
+    options = asked(SMOKE)
     count = max(1, options.planned // CELLS_A_DEPTH) * CELLS_A_DEPTH
     with private_state() as folder:
         parts, told = overhead(folder, options.cells)
