@@ -33,7 +33,7 @@ test: setup-test ## set up what is missing, then run the unit, app and embedded-
 test-fast: setup-test ## the same without the embedded kernel and all that takes more than a second (a minute and a half)
 	@$(PYTEST) -m "not vm and not kernel and not cluster and not slow"
 
-test-wide: setup-test ## what make test leaves out: every combination, proofs of lessons and drills, planted bugs, mdadm's suite (three quarters of an hour)
+test-wide: setup-test ## what make test leaves out: every combination, proofs, kills, soak, fuzzing, planted bugs, mdadm's suite (three quarters of an hour)
 	@$(PYTEST) -m wide
 
 test-cluster: setup-test ## the tests on Slurm and on ssh, with daemons of their own on loopback, as an ordinary user (two minutes)
@@ -58,7 +58,7 @@ format: setup-test ## rewrite the sources in the project's format
 	$(BIN)/ruff format .
 	shfmt -i 2 -w $(SCRIPTS)
 
-bench: setup-test ## measure the lab itself; each script of benchmarks/ writes JSON
+bench: setup-test ## measure the lab itself; each script of benchmarks/ writes JSON (--smoke: only that it works)
 	@failed=0; for script in benchmarks/*.py; do name="$$(basename "$$script" .py)"; echo "== $$name" >&2; $(BIN)/python -I -m "benchmarks.$$name" || failed=1; done; exit $$failed
 
 theory-table: setup-test ## measure md against theory in virtual time (half an hour) and rewrite the tables in docs/theory.md

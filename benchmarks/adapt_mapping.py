@@ -12,6 +12,8 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Annotated
 
 from benchmarks.support.report import asked, finish, private_state, spread
 from lab.adapt.interleave import COMFORTABLE_TARGETS
@@ -24,13 +26,20 @@ from lab.plans import Plan, Step
 from lab.units import MIB, SECTOR_BYTES
 
 STARTS = 5
-PAIRS = 24
 # Short: what else the computer does then weighs on both of a pair alike.
 STRETCH_SECONDS = 0.5
 SETTLE_SECONDS = 0.1
 DISKS = 9
 ARRAY = "md100"
 BOUND = 0.97
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    rounds: Annotated[int, "pairs with each start of fio, and starts if that is fewer"] = 24
+
+
+SMOKE = Options(rounds=1)
 
 
 @contextmanager
@@ -93,7 +102,7 @@ def pairs_of(lab: Lab, mapped: str, count: int, *, is_swapped: bool) -> list[tup
 
 def main() -> None:
     """Measure the pairs and report the median of their ratios."""
-    rounds = asked("--rounds", PAIRS, "pairs with each start of fio, and starts if that is fewer")
+    rounds = asked(SMOKE).rounds
     starts = min(STARTS, rounds)
     disks = specs(DISKS, DiskKind.FILE, size_bytes=64 * MIB)
     with private_state(), open_lab(parse_target("uml:"), Host.real("benchmark"), wanted=disks) as lab:

@@ -1,7 +1,5 @@
 """How much sooner short jobs, repeated until the interval is narrow, give a figure than six jobs of a minute.
 
-Usage: adaptive_length.py [--on TARGET] [--seconds N]
-
 Both ways measure RAID 5 on six drives of 7200 rpm. Six minutes reach ±5 % of the median with 95 % by far, unless the
 computer has other work; the other way stops as soon as it does, and must get there, or at least as far as six minutes.
 Time is that of fio with its warm-ups, on the machine's clock; in real time (--on uml:) with its starts too.
@@ -9,9 +7,10 @@ Time is that of fio with its warm-ups, on the machine's clock; in real time (--o
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
+from typing import Annotated
 
-from benchmarks.support.report import finish, private_state, say
+from benchmarks.support.report import asked, finish, private_state, say
 from benchmarks.two_platforms import Told
 from lab.experiments.schema import Experiment
 from lab.experiments.service import RunRequest, run_experiment
@@ -20,7 +19,6 @@ from lab.report.series import rows
 from lab.results.record import ResultRecord
 from lab.tomlfile import decode_toml
 
-LONG_SECONDS = 60.0
 HALF_WIDTH = 0.05
 BOUND = 0.25
 HEAD = """
@@ -44,6 +42,15 @@ jobs = [{{ workload = "rand-read-4k", queue_depth = 16, jobs = 1, runtime_second
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    on: str = "uml:?time=virtual"
+    seconds: Annotated[float, "of each of the six jobs"] = 60.0
+
+
+SMOKE = Options(seconds=6.0)
+
+
 def measured(text: str, target: str) -> ResultRecord:
     """One way, from start to end."""
     experiment = decode_toml(HEAD + text, Experiment, source="adaptive-length")
@@ -63,10 +70,7 @@ def fio_seconds(record: ResultRecord) -> float:
 
 def main() -> None:
     """Measure both ways."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--on", default="uml:?time=virtual")
-    parser.add_argument("--seconds", type=float, default=LONG_SECONDS, help="of each of the six jobs")
-    options = parser.parse_args()
+    options = asked(SMOKE)
     ways = (FIXED.format(seconds=options.seconds), ADAPTIVE)
     with private_state():
         fixed, adaptive = (measured(text, options.on) for text in ways)

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import dataclass
+from typing import Annotated
 
 from benchmarks.support.report import asked, finish, private_state, spread
 from benchmarks.support.terminal import AppInTerminal, app_in_terminal, load_average
 
-RUNS = 7
 BOUND_SECONDS = 0.7
 # Titles of the two ends of the Lab screen: once both are there, so is everything between.
 FIRST_FRAME = (b" Rack ", b"Disk menu")
 MACHINE_RUNS = b"Nothing is built yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    rounds: Annotated[int, "starts that count"] = 7
+
+
+SMOKE = Options(rounds=1)
 
 
 def one_start(app: AppInTerminal) -> tuple[float, float, float]:
@@ -24,7 +33,7 @@ def one_start(app: AppInTerminal) -> tuple[float, float, float]:
 
 def main() -> None:
     """Start it so many times; the first, on cold caches, is not counted."""
-    rounds = asked("--rounds", RUNS, "starts that count")
+    rounds = asked(SMOKE).rounds
     found = []
     for number in range(rounds + 1):
         with private_state() as state, app_in_terminal(state) as app:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from benchmarks.support.report import asked, finish, private_state
 from benchmarks.support.terminal import DOWN, ENTER, UP, AppInTerminal, load_average
@@ -12,13 +14,19 @@ from lab.units import MIB
 from tui.client.client import HERTZ
 from tui.settings import Settings, save_settings
 
-SESSION_SECONDS = 7200.0
 FAST_HERTZ = 64.0
-FIRST_LOOKS = 100
-"""From here on it is counted: everything that a session needs has been loaded."""
 BOUND_BYTES = 20 * MIB
 LONGEST_SECONDS = 3000.0
 FAST_APP = "from benchmarks.support.fast_app import main; main()"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    seconds: Annotated[float, "of a session, whose looks are made in less time"] = 7200.0
+    first_looks: Annotated[int, "before it is counted: then all that a session needs has been loaded"] = 100
+
+
+SMOKE = Options(seconds=2.0, first_looks=1)
 
 
 def counts(file: Path) -> tuple[int, int]:
@@ -47,8 +55,8 @@ def wait_for_looks(app: AppInTerminal, file: Path, wanted: int) -> tuple[int, in
 
 def main() -> None:
     """Build a RAID 5, load it, and watch."""
-    seconds = asked("--seconds", SESSION_SECONDS, "of a session, whose looks are made in less time")
-    wanted = max(1, int(seconds * HERTZ))
+    options = asked(SMOKE)
+    wanted = max(1, int(options.seconds * HERTZ))
     with private_state() as state:
         save_settings(state / "app.json", Settings(was_welcomed=True))
         file = state / "counts"
@@ -64,7 +72,7 @@ def main() -> None:
             app.look(1.5)
             app.type(ENTER)
             app.look(10.0)
-            before = wait_for_looks(app, file, counts(file)[0] + FIRST_LOOKS)
+            before = wait_for_looks(app, file, counts(file)[0] + options.first_looks)
             first = app.rss_bytes()
             after = wait_for_looks(app, file, before[0] + wanted)
             last = app.rss_bytes()
@@ -73,7 +81,7 @@ def main() -> None:
     looks, shows = after[0] - before[0], after[1] - before[1]
     finish(
         "app_growth",
-        f"bytes that the app grows by in as many looks as {seconds:g} s have, an array under load on its screen",
+        f"bytes that the app grows by in as many looks as {options.seconds:g} s have, an array under load on screen",
         last - first,
         BOUND_BYTES,
         at_most=True,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import statistics
 import sys
+from dataclasses import dataclass
+from typing import Annotated
 
 from benchmarks.support.report import asked, finish, private_state, spread
 from benchmarks.support.terminal import DOWN, ENTER, UP, AppInTerminal, app_in_terminal, load_average
@@ -13,7 +15,6 @@ from lab.disks.lab_files import lab_folder
 from lab.machine import Host
 from lab.units import MIB
 
-KEYS = 300
 BOUND_SECONDS = 0.05
 SEED = 5
 MEMBERS = 9
@@ -26,6 +27,14 @@ LINE = (
     "n=1; for p in jk lm no; do $c /dev/md$n --level=1 --raid-devices=2 /dev/ubd[$p]; n=$((n+1)); done; "
     f"for f in /sys/block/md?/md/sync_speed_m[ai]?; do echo {SYNC_KIB_PER_SECOND} > $f; done"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    rounds: Annotated[int, "keys that are pressed"] = 300
+
+
+SMOKE = Options(rounds=3)
 
 
 def prepare() -> None:
@@ -61,7 +70,7 @@ def build(app: AppInTerminal) -> None:
 
 def main() -> None:
     """Move the rack's cursor at random moments and wait each time until it is seen to have moved."""
-    rounds = asked("--rounds", KEYS, "keys that are pressed")
+    rounds = asked(SMOKE).rounds
     rng = random.Random(SEED)
     seconds = []
     with private_state() as state:

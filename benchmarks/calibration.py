@@ -1,13 +1,10 @@
-"""How well calibration recovers emulated drives through a real kernel, on the kernel with virtual time.
-
-Usage: calibration.py [--drives sata-7200,cheetah-4lp]
-"""
+"""How well calibration recovers emulated drives through a real kernel, on the kernel with virtual time."""
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 
-from benchmarks.support.report import finish, private_state
+from benchmarks.support.report import asked, finish, private_state
 from lab.disks import DiskKind, open_lab, specs
 from lab.disks.drive_models import Mechanics, find_drive_model
 from lab.machine import Host, parse_target
@@ -18,6 +15,14 @@ DRIVES = ("sata-7200", "cheetah-4lp", "barracuda-4lp")
 SIZE = 128 * MIB
 SHARES = (0.05, 0.1, 0.2, 0.33, 0.5, 0.8, 0.95)
 BOUND = 0.04
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    drives: tuple[str, ...] = DRIVES
+
+
+SMOKE = Options(drives=DRIVES[:1])
 
 
 def recovered(name: str) -> Mechanics:
@@ -56,11 +61,11 @@ def errors(true: Mechanics, found: Mechanics) -> dict[str, float]:
 
 def main() -> None:
     """Calibrate each drive and report."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--drives", default=",".join(DRIVES))
-    names = parser.parse_args().drives.split(",")
+    options = asked(SMOKE)
     with private_state():
-        found = {name: errors(mechanics_of(find_drive_model(name).mechanics), recovered(name)) for name in names}
+        found = {
+            name: errors(mechanics_of(find_drive_model(name).mechanics), recovered(name)) for name in options.drives
+        }
     finish(
         "calibration",
         "largest relative error of the mean random access time of a recovered drive",

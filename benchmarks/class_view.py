@@ -12,7 +12,9 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -30,6 +32,14 @@ BUNDLES, RESULTS_EACH = 10_000, 10
 ROUNDS = 5
 FIRST_SECONDS, LATER_SECONDS, MOST_MIB = 300.0, 2.0, 1024.0
 SAMPLE_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    results: Annotated[int, "in bundles of ten each"] = BUNDLES * RESULTS_EACH
+
+
+SMOKE = Options(results=20)
 
 
 def students_result(recorded: ResultRecord, draw: random.Random, number: int) -> ResultRecord:
@@ -117,7 +127,7 @@ def own_mib(process: int) -> float:
 
 def main() -> None:
     """Make a class, look at it, look again, and once more with one bundle more."""
-    wanted = asked("--results", BUNDLES * RESULTS_EACH, f"in bundles of {RESULTS_EACH} each")
+    wanted = asked(SMOKE).results
     bundles = max(1, wanted // RESULTS_EACH)
     with private_state() as state:
         folder = state / "bundles"

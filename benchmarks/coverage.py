@@ -1,7 +1,5 @@
 """How often the 95 % interval of a cell's repeats holds the truth, over cells of different levels, loads and depths.
 
-Usage: coverage.py [--on TARGET] [--levels raid5,raid6] [--depths 1,4] [--points FILE] [--minutes M]
-
 Each cell is a level, a load and a queue depth on emulated drives of 7200 rpm. Its repeats are short runs with other
 addresses each, six of them, or as many as the rule of adaptive length asks for; the truth is a run fifty times as long,
 with addresses of its own. The interval is the one that every table shows (lab.results.statistics).
@@ -12,16 +10,15 @@ cells needed that is told.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from benchmarks.support.report import finish, private_state
+from benchmarks.support.report import asked, finish, private_state
 from benchmarks.support.windows import Run, measured_rates, settling_seconds
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, Lab, open_lab, specs
@@ -40,6 +37,18 @@ SHORTEST_SECONDS = 0.5
 TIMES_AS_LONG = 50
 DISK_BYTES = 64 * MIB
 BOUND = 0.93
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    on: str = "uml:?time=virtual"
+    levels: tuple[str, ...] = tuple(LEVELS)
+    depths: tuple[int, ...] = DEPTHS
+    points: Annotated[Path | None, "a file of points, one a line; what it has is not measured again"] = None
+    minutes: Annotated[float, "begin nothing more after this time"] = 1e6
+
+
+SMOKE = Options(levels=("raid0", "raid5"), depths=(1,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,18 +124,12 @@ def measured(lab: Lab, devices: dict[str, str], load: str, depth: int) -> Iterat
 
 def main() -> None:
     """Measure what is missing, then judge."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--on", default="uml:?time=virtual")
-    parser.add_argument("--levels", default=",".join(LEVELS))
-    parser.add_argument("--depths", default=",".join(map(str, DEPTHS)))
-    parser.add_argument("--points", type=Path, help="a file of points, one a line; what it has is not measured again")
-    parser.add_argument("--minutes", type=float, default=1e6, help="begin nothing more after this time")
-    options = parser.parse_args()
+    options = asked(SMOKE)
     end = time.monotonic() + 60 * options.minutes
     found = measured_before(options.points)
-    asked = steps([int(word) for word in options.depths.split(",")])
-    levels = options.levels.split(",")
-    wanted = [step for step in asked if step not in {(point.load, point.depth) for point in found}]
+    planned = steps(options.depths)
+    levels = options.levels
+    wanted = [step for step in planned if step not in {(point.load, point.depth) for point in found}]
     disks = specs(sum(LEVELS[level] for level in levels), DiskKind.SPINDLE, size_bytes=DISK_BYTES, model="hdd-7200")
     if wanted:
         with private_state(), open_lab(parse_target(options.on), Host.real("benchmark"), wanted=disks) as lab:
@@ -139,7 +142,7 @@ def main() -> None:
                 if options.points:
                     with options.points.open("a", encoding="utf-8") as file:
                         file.writelines(json.dumps(asdict(point)) + "\n" for point in points)
-                print(f"{len(found)} of {len(asked) * len(levels)} cells", file=sys.stderr, flush=True)
+                print(f"{len(found)} of {len(planned) * len(levels)} cells", file=sys.stderr, flush=True)
     report(found, options)
 
 
@@ -150,7 +153,7 @@ def measured_before(path: Path | None) -> list[Point]:
     return [Point(**{**each, "repeats": tuple(each["repeats"])}) for each in made]
 
 
-def report(found: Sequence[Point], options: argparse.Namespace) -> None:
+def report(found: Sequence[Point], options: Options) -> None:
     """The share of cells whose interval holds the truth, and every number that it is made of."""
     lines: list[dict[str, Any]] = []
     for point in found:

@@ -1,7 +1,5 @@
 """Crash points a second, and whether md keeps its promises at all of them.
 
-Usage: crash_points.py [--points N] [--machines N] [--seed S] [--least RATE] [--only CONFIGURATION]
-
 At least so many points in all, equally many of each configuration (raidlab fault points --list), with further seeds
 where one recording of each does not suffice. Fails if a point breaks a promise, if a configuration could not be tried,
 or below the rate. Two machines: one for each of two processors.
@@ -9,18 +7,29 @@ or below the rate. Two machines: one for each of two processors.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections import Counter
+from dataclasses import dataclass
+from typing import Annotated
 
-from benchmarks.support.report import finish, private_state, spread
+from benchmarks.support.report import asked, finish, private_state, spread
 from lab.faults.crash_points import Exploration, Explored, all_configurations, explore_all
 from lab.machine import Host, parse_target
 
-POINTS = 20_000
 MOST_OF_ONE_RECORDING = 300
-RATE = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    points: Annotated[int, "in all, at least"] = 20_000
+    machines: int = 2
+    seed: int = 1
+    least: Annotated[float, "points a second"] = 20.0
+    only: Annotated[tuple[str, ...], "configurations (raidlab fault points --list); none: all"] = ()
+
+
+SMOKE = Options(points=2, least=0.001, only=("raid1/bitmap/idle/mixed",))
 
 
 def report(found: list[Explored], seconds: float, least: float) -> None:
@@ -62,14 +71,10 @@ def report(found: list[Explored], seconds: float, least: float) -> None:
 
 def main() -> None:
     """Explore, judge, count."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--points", type=int, default=POINTS)
-    parser.add_argument("--machines", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--least", type=float, default=RATE)
+    options = asked(SMOKE)
     known = {each.name: each for each in all_configurations()}
-    parser.add_argument("--only", choices=sorted(known), action="append", metavar="CONFIGURATION")
-    options = parser.parse_args()
+    if unknown := set(options.only) - set(known):
+        sys.exit(f"no configuration of this name: {', '.join(sorted(unknown))}; 'raidlab fault points --list' has all")
     configurations = [known[name] for name in options.only or known]
     each_points = -(-options.points // len(configurations))
     recordings = -(-each_points // MOST_OF_ONE_RECORDING)

@@ -1,7 +1,5 @@
 """How often the same configuration is called different, and how often a drive that is 10 % slower is noticed.
 
-Usage: false_alarms.py [--on TARGET] [--trios N] [--seconds S] [--minutes M] [--keep FILE]
-
 Two arrays of two spindles each: one of drives with 20 ms, one with 22 ms. For each trio runs on the first array, as
 many more on the same array, and as many on the slower one, in an order drawn at random; each run has addresses of its
 own and is counted while its queue is full. The verdicts are those of every table: rank tests, margin of 5 %. They are
@@ -13,7 +11,6 @@ addresses, the smallest that runs of this length have, so differences are not dr
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -23,8 +20,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, median, pstdev
+from typing import Annotated
 
-from benchmarks.support.report import finish, private_state
+from benchmarks.support.report import asked, finish, private_state
 from benchmarks.support.windows import Run, measured_rates
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, Lab, open_lab
@@ -42,6 +40,18 @@ DRIVE_MODELS = {"pace-a": 20.4, "pace-b": 22.4}
 """Milliseconds with those of the transport; the delays are 20 and 22."""
 FALSE_ALARM_BOUND, FOUND_BOUND = 0.05, 0.95
 DIFFERENT = (RatioOutcome.FASTER, RatioOutcome.SLOWER)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    on: str = "uml:?time=virtual"
+    trios: int = 60
+    seconds: Annotated[float, "of each run"] = 0.8
+    keep: Annotated[Path | None, "a file of trios, one a line; what it has is not measured again"] = None
+    minutes: Annotated[float, "begin nothing more after this time"] = 1e6
+
+
+SMOKE = Options(trios=1, seconds=0.1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +111,7 @@ def trios(lab: Lab, first: int, count: int, seconds: float, end: float) -> Itera
 
 def main() -> None:
     """Measure, judge, count."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--on", default="uml:?time=virtual")
-    parser.add_argument("--trios", type=int, default=60)
-    parser.add_argument("--seconds", type=float, default=0.8)
-    parser.add_argument("--keep", type=Path, help="a file of trios, one a line; what it has is not measured again")
-    parser.add_argument("--minutes", type=float, default=1e6, help="begin no more trios after this time")
-    options = parser.parse_args()
+    options = asked(SMOKE)
     end = time.monotonic() + 60 * options.minutes
     found = measured_before(options.keep)
     if len(found) < options.trios:
@@ -162,7 +166,7 @@ def judged(trios: Sequence[Trio], repeats: int) -> Judged:
     )
 
 
-def report(found: Sequence[Trio], options: argparse.Namespace) -> None:
+def report(found: Sequence[Trio], options: Options) -> None:
     """How many repeats find the slower drives, and how many false alarms there are with so many."""
     by_count = [judged(found, count) for count in COUNTS]
     enough = next((each for each in by_count if each.found >= FOUND_BOUND), None)

@@ -8,7 +8,9 @@ import statistics
 import subprocess
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from benchmarks.support.report import asked, finish, spread
 from lab.host.files import HostFiles
@@ -16,9 +18,16 @@ from lab.host.processes import HostProcesses
 from lab.host.python import isolated_python
 from lab.machine.kernel_image import find_kernel
 
-PAIRS = 7
 BOUND = 1.5
 CREATED = b"mdadm --create"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    rounds: Annotated[int, "pairs that count"] = 7
+
+
+SMOKE = Options(rounds=1)
 
 
 def bare_boot_seconds(folder: Path, kernel: str) -> float:
@@ -79,7 +88,7 @@ def first_array_seconds(state: Path) -> float:
 
 def main() -> None:
     """Measure the pairs and report the median of their ratios."""
-    rounds = asked("--rounds", PAIRS, "pairs that count")
+    rounds = asked(SMOKE).rounds
     kernel = str(find_kernel(HostProcesses(), HostFiles()).path)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -7,6 +7,8 @@ as the plain array-years that would give the same interval. A million disks over
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
+from typing import Annotated
 
 from benchmarks.support.report import asked, finish, spread
 from lab.fleet.engine import simulate_block
@@ -17,9 +19,17 @@ from lab.fleet.sums import BlockSums, summed
 from lab.host.pool import processors
 
 FLEET = "large-operator"
-ROUNDS, BLOCKS = 5, 4
+BLOCKS = 4
 BOUND_ARRAY_YEARS = 1e6
 BOUND_LARGE_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    rounds: Annotated[int, "of each way"] = 5
+
+
+SMOKE = Options(rounds=1)
 
 
 def rates(model: FleetModel, rounds: int) -> tuple[list[float], BlockSums]:
@@ -39,7 +49,7 @@ def variance(sums: BlockSums) -> float:
 
 def main() -> None:
     """Time blocks, then the whole fleet."""
-    rounds = asked("--rounds", ROUNDS, "of each way")
+    rounds = asked(SMOKE).rounds
     spec = fleet_spec(fleet_tree(FLEET), FLEET)
     model = model_of(spec, lambda _name, _array: (), lambda _folder: 0.0)
     simulate_block(model, Block(0, 1000))  # numpy is loaded

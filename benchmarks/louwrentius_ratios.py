@@ -1,8 +1,5 @@
 """The louwrentius study's orders and relations on six emulated drives, with intervals from repeats.
 
-Usage: louwrentius_ratios.py [--on TARGET] [--seconds N] [--repeats N] [--depths 4,64] [--table docs/theory.md]
-                             [--points FILE] [--minutes N]
-
 Random 4 KiB on the bare arrays: at queue depth 4, as in the study, for the orders; at 64, where the members are busy,
 for the relations of its theory, 225 : 112.5 : 75. Each repeat has addresses of its own, and goes through the levels in
 an order of its own.
@@ -10,18 +7,18 @@ an order of its own.
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 from benchmarks.support.document import rewrite
-from benchmarks.support.report import finish, private_state
+from benchmarks.support.report import asked, finish, private_state
 from benchmarks.support.rig import measure
 from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
@@ -40,6 +37,20 @@ DISK_BYTES = 128 * MIB
 EQUAL = 0.07
 """Reads of RAID 0, 5 and 6 count as equal within this."""
 MARK = "louwrentius"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    on: str = "uml:?time=virtual"
+    seconds: float = 45.0
+    repeats: int = 6
+    depths: tuple[int, ...] = DEPTHS
+    table: Annotated[Path | None, "a document whose table is written anew"] = None
+    points: Annotated[Path | None, "a file of cells, one a line; what it has is not measured again"] = None
+    minutes: Annotated[float, "begin nothing more after this time"] = 1e6
+
+
+SMOKE = Options(seconds=1.0, repeats=1, depths=(4,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +100,7 @@ def planned(repeats: int, depths: Collection[int]) -> list[Cell]:
     return found
 
 
-def measured_now(wanted: list[Cell], options: argparse.Namespace) -> Iterator[tuple[Cell, float]]:
+def measured_now(wanted: list[Cell], options: Options) -> Iterator[tuple[Cell, float]]:
     """I/Os a second of each cell, until the time that was given is over."""
     disks = specs(DISKS, DiskKind.SPINDLE, size_bytes=DISK_BYTES, model="hdd-7200")
     end = time.monotonic() + 60 * options.minutes
@@ -129,7 +140,7 @@ def holds(claim: Claim, estimate: Estimate) -> bool:
     return claim.at_least < estimate.low and estimate.high < claim.at_most
 
 
-def markdown(estimates: Mapping[Claim, Estimate], repeats: int, options: argparse.Namespace) -> str:
+def markdown(estimates: Mapping[Claim, Estimate], repeats: int, options: Options) -> str:
     """The table of docs/theory.md."""
     lines = [
         f"{repeats} repeats of {options.seconds:g} s in random order, `{options.on}`; Hodges-Lehmann ratio with its "
@@ -148,17 +159,8 @@ def markdown(estimates: Mapping[Claim, Estimate], repeats: int, options: argpars
 
 def main() -> None:
     """Measure, report, and write the table if asked."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--on", default="uml:?time=virtual")
-    parser.add_argument("--seconds", type=float, default=45)
-    parser.add_argument("--repeats", type=int, default=6)
-    parser.add_argument("--depths", default=",".join(map(str, DEPTHS)))
-    parser.add_argument("--table", type=Path)
-    parser.add_argument("--points", type=Path, help="a file of cells, one a line; what it has is not measured again")
-    parser.add_argument("--minutes", type=float, default=1e6, help="measure no more cells after this time")
-    options = parser.parse_args()
-    depths = [int(word) for word in options.depths.split(",")]
-    wanted = planned(options.repeats, depths)
+    options = asked(SMOKE)
+    wanted = planned(options.repeats, options.depths)
     lines = options.points.read_text().splitlines() if options.points and options.points.exists() else []
     found = dict(decode_json(line, tuple[Cell, float]) for line in lines)
     missing = [cell for cell in wanted if cell not in found]
@@ -172,7 +174,7 @@ def main() -> None:
     left = sum(cell not in found for cell in wanted)
     if left:
         sys.exit(f"{left} of {len(wanted)} cells are not measured yet: run again with the same --points")
-    estimates = {claim: ratio(claim, found) for claim in CLAIMS if claim.depth in depths}
+    estimates = {claim: ratio(claim, found) for claim in CLAIMS if claim.depth in options.depths}
     if options.table:
         rewrite(options.table, MARK, markdown(estimates, options.repeats, options))
     finish(

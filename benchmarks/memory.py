@@ -1,17 +1,16 @@
-"""Resident memory of client and agent during a run with nine members, as shares of their limits.
-
-Usage: memory.py [--seconds N] [--mebibytes N]
-"""
+"""Resident memory of client and agent during a run with nine members, as shares of their limits."""
 
 from __future__ import annotations
 
-import argparse
 import re
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import lab.cli.run
-from benchmarks.support.report import finish, private_state, say
+from benchmarks.support.rebuilds import limit_speed
+from benchmarks.support.report import asked, finish, private_state, say
 from lab.experiments.array_plans import ArrayPlan, DiskPlan
 from lab.experiments.progress import RunProgress
 from lab.experiments.schema import Experiment, JobPlan, RebuildPlan, check
@@ -21,7 +20,16 @@ from lab.units import MIB
 
 CLIENT_LIMIT_BYTES = 120 * MIB
 AGENT_LIMIT_BYTES = 40 * MIB
-SECONDS, MEBIBYTES = 10.0, 100
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    seconds: Annotated[float, "of each job of fio"] = 10.0
+    mebibytes: Annotated[int, "of each disk"] = 100
+    repeats: int = 2
+
+
+SMOKE = Options(seconds=1.0, mebibytes=16, repeats=1)
 
 
 def peak_bytes(status: str) -> int:
@@ -33,14 +41,16 @@ def peak_bytes(status: str) -> int:
 class Watcher:
     """Reads the agent's memory after each cell; the agent is process 1 of the embedded kernel."""
 
-    def __init__(self) -> None:
+    def __init__(self, disk_bytes: int) -> None:
         self.machine: Machine | None = None
+        self._disk_bytes = disk_bytes
         self.agent_bytes = 0
         self._label, self._done_count = "", 0
 
     def see(self, machine: Machine) -> None:
-        """Keep the machine of the run."""
+        """Keep the machine of the run, and limit the speed of its rebuilds."""
         self.machine = machine
+        limit_speed(machine, self._disk_bytes)
 
     def __call__(self, progress: RunProgress) -> None:
         """Say what is done, as the command does, and look whenever a cell is over."""
@@ -56,10 +66,7 @@ class Watcher:
 def main() -> None:
     """Run a small experiment on nine members in this process, command-line modules included."""
     assert lab.cli.run is not None
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="of each job of fio")
-    parser.add_argument("--mebibytes", type=int, default=MEBIBYTES, help="of each disk")
-    options = parser.parse_args()
+    options = asked(SMOKE)
     # The files of four jobs fit on the array.
     job = partial(
         JobPlan,
@@ -72,7 +79,7 @@ def main() -> None:
         id="memory",
         title="nine members",
         question="How much memory do client and agent take?",
-        repeats=2,
+        repeats=options.repeats,
         sampling_hertz=20.0,
         disks=DiskPlan(size_bytes=options.mebibytes * MIB),
         arrays=(ArrayPlan(id="raid6", level="raid6", members=9),),
@@ -80,10 +87,10 @@ def main() -> None:
         rebuild=RebuildPlan(arrays=("raid6",)),
     )
     check(experiment)
-    watcher = Watcher()
+    watcher = Watcher(options.mebibytes * MIB)
     with private_state():
         request = RunRequest(parse_target("uml:"), Host.real("benchmark"), watcher, say, watcher.see)
-        run_experiment(experiment, "", request)
+        record = run_experiment(experiment, "", request)
     client_bytes = peak_bytes(Path("/proc/self/status").read_text(encoding="ascii"))
     finish(
         "memory",
@@ -91,7 +98,11 @@ def main() -> None:
         max(client_bytes / CLIENT_LIMIT_BYTES, watcher.agent_bytes / AGENT_LIMIT_BYTES),
         1.0,
         at_most=True,
-        details={"client_mib": round(client_bytes / MIB, 1), "agent_mib": round(watcher.agent_bytes / MIB, 1)},
+        details={
+            "client_mib": round(client_bytes / MIB, 1),
+            "agent_mib": round(watcher.agent_bytes / MIB, 1),
+            "rebuild_seconds": [round(each.rebuild_seconds, 2) for each in record.rebuilds],
+        },
     )
 
 

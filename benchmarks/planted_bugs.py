@@ -1,7 +1,5 @@
 """Are the bugs that were planted in md, and those in the oracle, found by campaigns, and how soon?
 
-Usage: planted_bugs.py [--md NAME ...] [--oracle NAME ...] [--only md|oracle] [--minutes M]
-
 Each bug of md (lab/faults/planted.toml) is switched on in the kernel that has them all, and a campaign from the
 first
 seed goes on until it finds something, which is shrunk and replayed on a machine of its own. Each bug of the oracle
@@ -13,12 +11,11 @@ controls, and find nothing where each accusing one was found.
 
 from __future__ import annotations
 
-import argparse
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from benchmarks.support.report import finish, private_state, say
+from benchmarks.support.report import asked, finish, private_state, say
 from lab.errors import LabError
 from lab.faults.campaign import Campaign, CampaignHooks, begun_campaign, history_of
 from lab.faults.controls import OracleBug, failed_controls, find_oracle_bug, oracle_bugs
@@ -27,8 +24,18 @@ from lab.faults.history_play import Arena, PlantedBug, find_planted_bug, planted
 from lab.faults.place import with_own_kernel
 from lab.machine import Host, Target, parse_target
 
-MINUTES = 10.0
+ALL = ("all",)
 MOST_OPERATIONS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    md: Annotated[tuple[str, ...], "planted bugs of md, by name or number"] = ALL
+    oracle: Annotated[tuple[str, ...], "bugs of the oracle, by name"] = ALL
+    minutes: Annotated[float, "for each bug"] = 10.0
+
+
+SMOKE = Options(md=(), oracle=("row-skipped",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,23 +103,18 @@ def hunt_in_oracle(bug: OracleBug, target: Target, host: Host, minutes: float) -
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--md", nargs="*", help="planted bugs of md, by name or number; nothing: all")
-    parser.add_argument("--oracle", nargs="*", help="bugs of the oracle, by name; nothing: all")
-    parser.add_argument("--only", choices=("md", "oracle"))
-    parser.add_argument("--minutes", type=float, default=MINUTES, help="for each bug")
-    options = parser.parse_args()
-    in_md = [find_planted_bug(word) for word in options.md] if options.md else list(planted_bugs())
-    in_oracle = [find_oracle_bug(word) for word in options.oracle] if options.oracle else list(oracle_bugs())
+    options = asked(SMOKE)
+    in_md = list(planted_bugs()) if options.md == ALL else [find_planted_bug(word) for word in options.md]
+    in_oracle = list(oracle_bugs()) if options.oracle == ALL else [find_oracle_bug(word) for word in options.oracle]
     hunts: list[Hunt] = []
     with private_state():
         host = Host.real("benchmark")
         target = with_own_kernel(parse_target("uml:"), host)
-        controls = failed_controls(Arena(target, host)) if options.only != "md" else []
-        for bug in in_md if options.only != "oracle" else ():
+        controls = failed_controls(Arena(target, host)) if in_oracle else []
+        for bug in in_md:
             hunts.append(hunt_in_md(bug, target, host, options.minutes))
             say(f"{bug.name}: {hunts[-1].details or 'not found'}")
-        for planted in in_oracle if options.only != "md" else ():
+        for planted in in_oracle:
             hunts.append(hunt_in_oracle(planted, target, host, options.minutes))
             say(f"{planted.name}: {hunts[-1].details or 'not found'}")
     missed = [each.name for each in hunts if not each.is_found]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
+from dataclasses import dataclass
+from typing import Annotated
 
 from benchmarks.support.report import asked, finish, spread
 from lab.arrays.level_names import level_with_layout
@@ -13,8 +15,15 @@ from lab.theory.model import DiskRates, demand, workload_iops
 from lab.theory.queueing import play
 
 DISK = DiskRates(75.0, 75.0, 100e6, 100e6)
-ROUNDS = 9
 BOUND_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    rounds: Annotated[int, "of which the median counts"] = 9
+
+
+SMOKE = Options(rounds=1)
 
 
 def predict_all(experiment: Experiment) -> int:
@@ -41,7 +50,7 @@ def seconds(experiment: Experiment, rounds: int) -> tuple[list[float], int]:
 
 def main() -> None:
     """Predict every built-in experiment over and over, and report the slowest one's median time."""
-    rounds = asked("--rounds", ROUNDS, "of which the median counts")
+    rounds = asked(SMOKE).rounds
     medians, details = {}, {}
     for name in built_in_names():
         experiment, _ = find_experiment(name)

@@ -10,6 +10,8 @@ import random
 import resource
 import subprocess
 import time
+from dataclasses import dataclass
+from typing import Annotated
 
 import msgspec
 
@@ -20,14 +22,21 @@ from lab.results.journal import RECORD_NAME
 from lab.results.record import RebuildRecord, encode_record
 from lab.results.store import decode_record
 
-RESULTS = 1000
 ROUNDS = 3
 BOUND_SECONDS, BOUND_MIB = 5.0, 300.0
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    results: Annotated[int, "that the report is about"] = 1000
+
+
+SMOKE = Options(results=6)
+
+
 def main() -> None:
     """Make results, report on them, and look at what it took."""
-    count = asked("--results", RESULTS, "that the report is about")
+    count = asked(SMOKE).results
     recorded = decode_record(RECORDED.read_bytes(), source=str(RECORDED))
     draw = random.Random(1)
     with private_state() as state:

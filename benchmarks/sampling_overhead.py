@@ -8,6 +8,8 @@ from __future__ import annotations
 import statistics
 import sys
 import time
+from dataclasses import dataclass
+from typing import Annotated
 
 from benchmarks.support.report import asked, finish, private_state, spread
 from lab.arrays.spec import ArraySpec
@@ -17,11 +19,18 @@ from lab.machine import Host, parse_target
 from lab.measure.samples import Recorder, parse_diskstats
 from lab.units import MIB
 
-PAIRS = 24
 STRETCH_SECONDS = 2.5
 SETTLE_SECONDS = 0.3
 MEMBERS = 9
 BOUND = 0.98
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    rounds: Annotated[int, "pairs of stretches"] = 24
+
+
+SMOKE = Options(rounds=1)
 
 
 def reads_done(lab: Lab, array: str) -> tuple[float, int]:
@@ -47,7 +56,7 @@ def sampled_iops(lab: Lab, array: str) -> float:
 
 def main() -> None:
     """Measure the pairs, each in the other order than the one before, and report the median of their ratios."""
-    rounds = asked("--rounds", PAIRS, "pairs of stretches")
+    rounds = asked(SMOKE).rounds
     disks = specs(MEMBERS, DiskKind.FILE, size_bytes=64 * MIB)
     with private_state(), open_lab(parse_target("uml:"), Host.real("benchmark"), wanted=disks) as lab:
         spec = ArraySpec(level="raid5", members=tuple(disk.node for disk in lab.disks))

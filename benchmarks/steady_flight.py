@@ -1,7 +1,5 @@
 """Whether short runs give the pace of a long one: twenty of one second and four of five beside one of a minute.
 
-Usage: steady_flight.py [--on TARGET] [--runs N] [--depths 1,4]
-
 At queue depths 1, 4 and 32 on one emulated drive, and 1 and 4 on a RAID 0 of two, each run as the product measures it,
 on addresses of its own. On the kernel with virtual time (the default) no other work on the computer can disturb. Of an
 array the addresses of a run decide a little as well: three standard errors of the mean are taken off there.
@@ -9,14 +7,14 @@ array the addresses of a run decide a little as well: three standard errors of t
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 from dataclasses import asdict, dataclass
+from typing import Annotated
 
 import msgspec
 
-from benchmarks.support.report import finish, private_state
+from benchmarks.support.report import asked, finish, private_state
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, Lab, open_lab, specs
@@ -26,10 +24,19 @@ from lab.units import MIB
 from lab.workloads.workload import find_workload
 
 DEPTHS, SHALLOW = (1, 4, 32), (1, 4)
-RUNS = 20
 LONG_SECONDS, MIDDLE_SECONDS, SHORT_SECONDS = 60.0, 5.0, 1.0
 BOUND = 0.02
 SERVICE_SECONDS = 0.0133
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    on: str = "uml:?time=virtual"
+    runs: Annotated[int, "of a second; a fifth as many of five"] = 20
+    depths: tuple[int, ...] = DEPTHS
+
+
+SMOKE = Options(runs=2, depths=(1,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +85,16 @@ def pace(lab: Lab, place: LoadTarget, depth: int, seconds: float, runs: int) -> 
 
 def main() -> None:
     """Measure every length, and compare with the longest."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--on", default="uml:?time=virtual")
-    parser.add_argument("--runs", type=int, default=RUNS, help="of a second; a fifth as many of five")
-    parser.add_argument("--depths", default=",".join(map(str, DEPTHS)))
-    options = parser.parse_args()
-    depths = [int(word) for word in options.depths.split(",")]
+    options = asked(SMOKE)
     runs_of = {LONG_SECONDS: 1, MIDDLE_SECONDS: -(-options.runs // 5), SHORT_SECONDS: options.runs}
     wanted = specs(3, DiskKind.SPINDLE, size_bytes=64 * MIB, model="hdd-7200")
     worst, found = 0.0, []
     with private_state(), open_lab(parse_target(options.on), Host.real("benchmark"), wanted=wanted) as lab:
         for place in places(lab):
             # Deeper queues of an array need longer to settle than a second.
-            for depth in depths if place.array is None else [depth for depth in depths if depth in SHALLOW]:
+            for depth in (
+                options.depths if place.array is None else [depth for depth in options.depths if depth in SHALLOW]
+            ):
                 paces = [pace(lab, place, depth, seconds, runs) for seconds, runs in runs_of.items()]
                 for each in paces:
                     print(each, file=sys.stderr, flush=True)

@@ -1,26 +1,30 @@
-"""Wall time of ``raidlab run``, against the fio, mkfs, mdadm and resync times that it reports.
-
-Usage: study_overhead.py [--experiment NAME]
-"""
+"""Wall time of ``raidlab run``, against the fio, mkfs, mdadm and resync times that it reports."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import time
+from dataclasses import dataclass
+from typing import Annotated
 
-from benchmarks.support.report import finish, private_state
+from benchmarks.support.report import SMALL_EXPERIMENT, asked, finish, private_state
 from lab.host.python import isolated_python
 
 BOUND = 1.05
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    experiment: Annotated[str, "a name or a file, as raidlab run takes it"] = "antioquia-quick"
+
+
+SMOKE = Options(experiment=str(SMALL_EXPERIMENT))
+
+
 def main() -> None:
     """Run the study as a user does, and compare the outer wall time with the inner account."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--experiment", default="antioquia-quick", help="a name or a file, as raidlab run takes it")
-    options = parser.parse_args()
+    options = asked(SMOKE)
     argv = [
         *isolated_python("-c", "from lab.cli.main import main; main()"),
         "--on",

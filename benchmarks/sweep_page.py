@@ -7,13 +7,14 @@ and each round has a fresh one, so that nothing of the page is known to it.
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
+from typing import Annotated
 
 from benchmarks.support.browser import browser
 from benchmarks.support.report import asked, finish, private_state, spread
 from benchmarks.support.sweep import made_sweep
 from lab.sweep.page import write_page
 
-ROUNDS = 5
 BOUND_SECONDS, BOUND_MEGABYTES = 3.0, 10.0
 DRAWN = """(() => {
   const seen = [...document.querySelectorAll(".canvas")].filter((one) => one.getBoundingClientRect().top < innerHeight);
@@ -21,9 +22,17 @@ DRAWN = """(() => {
 })()"""
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    rounds: Annotated[int, "browsers that open the page"] = 5
+
+
+SMOKE = Options(rounds=1)
+
+
 def main() -> None:
     """Write the page, open it, look at what it took."""
-    rounds = asked("--rounds", ROUNDS, "browsers that open the page")
+    rounds = asked(SMOKE).rounds
     result = made_sweep()
     with private_state() as state:
         begin = time.monotonic()

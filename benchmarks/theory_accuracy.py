@@ -1,25 +1,22 @@
 """Predicted against measured: every level, reads and writes, four queue depths, healthy and degraded, on six spindles.
 
-Usage: theory_accuracy.py [--on TARGET] [--seconds N] [--levels raid5,raid6] [--depths 1,4] [--table docs/theory.md]
-                          [--points FILE] [--minutes N]
-
 A bare spindle at queue depth 1 gives the service time; everything else is predicted from it. On the kernel with virtual
 time (the default) no other work on the computer can disturb. With --points a run that was stopped goes on where it was.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 from benchmarks.support.document import rewrite
-from benchmarks.support.report import finish, private_state
+from benchmarks.support.report import asked, finish, private_state
 from benchmarks.support.rig import Measured, measure
 from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
@@ -35,6 +32,20 @@ FAILURES = {"raid1": 1, "raid4": 1, "raid5": 1, "raid6": 2, "raid10": 1}
 DEPTHS = (1, 4, 16, 64)
 DISK_BYTES = 128 * MIB
 BOUND = 0.03
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    on: str = "uml:?time=virtual"
+    seconds: float = 120.0
+    levels: tuple[str, ...] = tuple(MEMBERS)
+    depths: tuple[int, ...] = DEPTHS
+    table: Annotated[Path | None, "a document whose table is written anew"] = None
+    points: Annotated[Path | None, "a file of points, one a line; what it has is not measured again"] = None
+    minutes: Annotated[float, "begin nothing more after this time"] = 1e6
+
+
+SMOKE = Options(seconds=2.0, levels=("raid0",), depths=(1,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +77,7 @@ class Cell:
     depth: int
 
 
-def cells(levels: list[str], depths: list[int]) -> list[Cell]:
+def cells(levels: Sequence[str], depths: Sequence[int]) -> list[Cell]:
     """In the order in which they can be measured: level by level, more and more members failed."""
     return [
         Cell(level, failed, direction, depth)
@@ -150,7 +161,7 @@ def measured_before(path: Path | None) -> dict[Cell, Point]:
     return {Cell(each.level, each.failed, each.direction, each.depth): each for each in found}
 
 
-def measured_now(wanted: list[Cell], options: argparse.Namespace) -> Iterator[tuple[Cell, Point]]:
+def measured_now(wanted: list[Cell], options: Options) -> Iterator[tuple[Cell, Point]]:
     """The cells one after another, until the time that was given is over."""
     disks = specs(max(MEMBERS.values()), DiskKind.SPINDLE, size_bytes=DISK_BYTES, model="hdd-7200")
     end = time.monotonic() + 60 * options.minutes
@@ -183,16 +194,8 @@ def markdown(found: list[Point], target: str, seconds: float) -> str:
 
 def main() -> None:
     """Measure, report, and write the table if asked."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--on", default="uml:?time=virtual")
-    parser.add_argument("--seconds", type=float, default=120)
-    parser.add_argument("--levels", default=",".join(MEMBERS))
-    parser.add_argument("--depths", default=",".join(map(str, DEPTHS)))
-    parser.add_argument("--table", type=Path)
-    parser.add_argument("--points", type=Path, help="a file of points, one a line; what it has is not measured again")
-    parser.add_argument("--minutes", type=float, default=1e6, help="measure no more cells after this time")
-    options = parser.parse_args()
-    wanted = cells(options.levels.split(","), [int(word) for word in options.depths.split(",")])
+    options = asked(SMOKE)
+    wanted = cells(options.levels, options.depths)
     found = measured_before(options.points)
     missing = [cell for cell in wanted if cell not in found]
     for cell, point in measured_now(missing, options) if missing else ():

@@ -1,7 +1,5 @@
 """Two platforms with different disks: which conclusions carry over, and which must flip.
 
-Usage: two_platforms.py [--on TARGET] [--repeats N] [--keep FOLDER]
-
 The embedded kernel with drives of 7200 rpm and with solid-state drives stands for two machines. RAID 0 writes faster
 than RAID 5 on both. RAID 5 on six drives of 7200 rpm writes faster than one of them (six times 75 I/Os, four for each
 write); on solid-state drives the parity work on one processor is slower than a drive that takes sixteen I/Os at a time.
@@ -9,10 +7,11 @@ write); on solid-state drives the parity work on one processor is slower than a 
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from benchmarks.support.report import finish, private_state, say
+from benchmarks.support.report import asked, finish, private_state, say
 from lab.compare.platforms import Conclusion, PlatformMeasure, Transfer, compare_platforms, platform_of
 from lab.experiments.progress import RunProgress
 from lab.experiments.schema import Experiment
@@ -21,7 +20,6 @@ from lab.machine import Host, parse_target
 from lab.results.record import ResultRecord, encode_record
 from lab.tomlfile import decode_toml
 
-REPEATS = 6
 DRIVE_MODELS = ("hdd-7200", "ssd")
 EXPERIMENT = """
 format_version = 2
@@ -64,6 +62,16 @@ warmup_seconds = 0.8
 WANTED = {("raid0", "raid5"): Transfer.CARRIES_OVER, ("raid5", "single"): Transfer.FLIPS}
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    on: str = "uml:"
+    repeats: int = 6
+    keep: Annotated[Path | None, "write the two records to this folder"] = None
+
+
+SMOKE = Options(on="uml:?time=real", repeats=1)
+
+
 class Told:
     """Tells what is done, on standard error, each thing once."""
 
@@ -76,12 +84,12 @@ class Told:
             say(progress.label)
 
 
-def measured(model: str, target: str, repeats: int) -> ResultRecord:
+def measured(model: str, options: Options) -> ResultRecord:
     """The experiment on drives of one kind."""
-    text = EXPERIMENT.replace("DRIVE_MODEL", model).replace("REPEATS", str(repeats))
+    text = EXPERIMENT.replace("DRIVE_MODEL", model).replace("REPEATS", str(options.repeats))
     experiment = decode_toml(text, Experiment, source=model)
     host = Host.real("benchmark")
-    request = RunRequest(target=parse_target(target), host=host, on_progress=Told(), on_notice=say)
+    request = RunRequest(target=parse_target(options.on), host=host, on_progress=Told(), on_notice=say)
     return run_experiment(experiment, text, request)
 
 
@@ -93,22 +101,18 @@ def matches(conclusion: Conclusion) -> bool:
 
 def main() -> None:
     """Run on both, compare, and check what must carry over and flip."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--on", default="uml:")
-    parser.add_argument("--repeats", type=int, default=REPEATS)
-    parser.add_argument("--keep", type=Path, help="write the two records to this folder")
-    options = parser.parse_args()
+    options = asked(SMOKE)
     with private_state():
-        records = [measured(model, options.on, options.repeats) for model in DRIVE_MODELS]
+        records = [measured(model, options) for model in DRIVE_MODELS]
     if options.keep:
         for model, record in zip(DRIVE_MODELS, records, strict=True):
             (options.keep / f"two-platforms-{model}.json").write_bytes(encode_record(record))
     found = compare_platforms([platform_of(record) for record in records])
-    asked = [each for each in found.conclusions if (each.faster, each.slower) in WANTED]
+    judged = [each for each in found.conclusions if (each.faster, each.slower) in WANTED]
     finish(
         "two_platforms",
         "conclusions that became what they must on the other platform",
-        sum(matches(each) for each in asked),
+        sum(matches(each) for each in judged),
         len(WANTED),
         at_most=False,
         details={

@@ -1,7 +1,5 @@
 """How many simulated seconds a second of this computer gives in virtual time, beside the machine in real time.
 
-Usage: virtual_time.py [--seconds N] [--experiment NAME]
-
 RAID 5 on six emulated drives, with a constant service time and with mechanics: random 4 KiB writes at depth 32; then a
 rebuild that is throttled to 1 MB/s, a wait of two hours, a start of fio, and what a cell of an experiment costs beyond
 its simulated time. All in one run; the bounds stand beside what was measured, and the outcome is the least of
@@ -10,11 +8,11 @@ measured ÷ bound (for costs: bound ÷ measured).
 
 from __future__ import annotations
 
-import argparse
 import time
 from dataclasses import asdict, dataclass
+from typing import Annotated
 
-from benchmarks.support.report import finish, private_state
+from benchmarks.support.report import DRIVES_EXPERIMENT, asked, finish, private_state
 from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
 from lab.arrays.waits import wait_until_idle
@@ -31,12 +29,21 @@ DRIVE_BYTES = 64 * MIB
 REBUILT_BYTES = 512 * MIB
 REBUILD_KIB_PER_SECOND = 10**6 // 1024
 TWO_HOURS = 7200.0
-REAL_SECONDS = 10.0
 CELL_SPEED = 40.0
 LEAST = {"constant": 40.0, "mechanics": 10.0, "rebuild": 1000.0, "wait": 1000.0}
 """Simulated seconds for each of the computer's."""
 MOST = {"fio_start_seconds": 0.2, "cell_seconds": 0.3}
 """Of the computer's time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    seconds: Annotated[float, "simulated, of each load"] = 120.0
+    real_seconds: Annotated[float, "of each load in real time"] = 10.0
+    experiment: Annotated[str, "name or file of the one whose cells are timed"] = "louwrentius-quick"
+
+
+SMOKE = Options(seconds=2.0, real_seconds=1.0, experiment=str(DRIVES_EXPERIMENT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +111,7 @@ def cell_overhead(experiment: str) -> float:
 
 def main() -> None:
     """Measure all, and compare each with its bound."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=float, default=120.0, help="simulated, of each load")
-    parser.add_argument(
-        "--experiment", default="louwrentius-quick", help="name or file of the experiment whose cells are timed"
-    )
-    options = parser.parse_args()
+    options = asked(SMOKE)
     virtual, real = parse_target("uml:?time=virtual"), parse_target("uml:?time=real")
     with private_state():
         spans = {
@@ -117,7 +119,7 @@ def main() -> None:
             "mechanics": load_speed(virtual, MECHANICAL, options.seconds),
             **waits(virtual),
         }
-        beside = {name: load_speed(real, model, REAL_SECONDS) for name, model in MODELS.items()}
+        beside = {name: load_speed(real, model, options.real_seconds) for name, model in MODELS.items()}
         costs = {
             "fio_start_seconds": spans.pop("fio_start").computer_seconds,
             "cell_seconds": cell_overhead(options.experiment),

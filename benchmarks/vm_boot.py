@@ -12,14 +12,14 @@ import statistics
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.support.plain_box import make_plain_box
-from benchmarks.support.report import finish, spread
+from benchmarks.support.report import asked, finish, spread
 from tests.conftest import CURE, missing_for
 from tests.vm.computer import IMAGE, REPOSITORY, Computer, private_computer
 
-PAIRS = 3
 BOUND = 1.2
 OUTPUT = REPOSITORY / "packer" / "output"
 # As the lab's machine, without its disks.
@@ -32,6 +32,14 @@ Vagrant.configure("2") do |config|
   config.vm.provider(:libvirt) { |libvirt| RaidlabVM.configure_libvirt(libvirt, wanted.merge(disks: 0)) }
 end
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    pairs: int = 3
+
+
+SMOKE = Options(pairs=1)
 
 
 def ready_seconds(computer: Computer, folder: Path, question: str) -> float:
@@ -56,7 +64,7 @@ def add_boxes(computer: Computer) -> Path:
     return plain
 
 
-def measure() -> list[tuple[float, float]]:
+def measure(pairs: int) -> list[tuple[float, float]]:
     """Seconds of the lab and of the plain box, pair by pair."""
     with private_computer() as computer:
         computer.environment["LAB_VM"] = str(computer.clone / "provision" / "vagrant")
@@ -66,12 +74,13 @@ def measure() -> list[tuple[float, float]]:
         ready_seconds(computer, plain, "true")
         return [
             (ready_seconds(computer, computer.clone, "raidlab doctor"), ready_seconds(computer, plain, "true"))
-            for _ in range(PAIRS)
+            for _ in range(pairs)
         ]
 
 
 def main() -> None:
     """Measure, and report the median of the ratios."""
+    options = asked(SMOKE)
     missing = missing_for("vm")
     if missing or os.geteuid() != 0:
         cause = f"needs {', '.join(missing)}; next: {CURE['vm']}" if missing else "needs root"
@@ -80,7 +89,7 @@ def main() -> None:
         return
     subprocess.run([REPOSITORY / "packer" / "bake.sh", IMAGE], check=True, stdout=sys.stderr)
     manifest = json.loads((OUTPUT / IMAGE / "manifest.json").read_text(encoding="utf-8"))
-    pairs = measure()
+    pairs = measure(options.pairs)
     finish(
         "vm_boot",
         "vagrant up until raidlab doctor answers ÷ the same of a plain box of the same base, median of pairs",
@@ -88,7 +97,7 @@ def main() -> None:
         BOUND,
         at_most=True,
         details={
-            "pairs": PAIRS,
+            "pairs": options.pairs,
             "lab_seconds": spread([ours for ours, _ in pairs]),
             "plain_seconds": spread([plain for _, plain in pairs]),
             "bake_seconds": manifest["bake_seconds"],

@@ -43,7 +43,9 @@ MEASURING = (
 SHARED = ("test_lessons_measured", "test_benchmarks")
 # Files of the embedded kernel that take longest, longest first.
 LONGEST = (
+    "test_exact_repeat",
     "test_lessons_faults",
+    "test_kills",
     "test_filesystem_and_workloads",
     "test_drill_proofs",
     "test_app_kills",
@@ -56,6 +58,7 @@ LONGEST = (
     "test_app_drills",
     "test_virtual_time",
     "test_stand_still",
+    "test_soak",
     "test_session",
     "test_breaking",
 )
@@ -98,11 +101,13 @@ WIDE = (
     "kernel/test_drill_histories.py",
     "kernel/test_drill_page.py",
     "kernel/test_drill_proofs.py",
+    "kernel/test_exact_repeat.py",
     "kernel/test_fault_files.py",
     "kernel/test_fault_files_broken.py",
     "kernel/test_fault_oracle.py",
     "kernel/test_filesystem_and_workloads.py",
     "kernel/test_hangup.py",
+    "kernel/test_kills.py",
     "kernel/test_lessons.py",
     "kernel/test_lessons_faults.py",
     "kernel/test_lessons_measured.py",
@@ -111,6 +116,7 @@ WIDE = (
     "kernel/test_microscope_flips.py",
     "kernel/test_microscope_writes.py",
     "kernel/test_rebuild.py",
+    "kernel/test_soak.py",
     "kernel/test_spread.py",
     "kernel/test_stand_still.py",
     "kernel/test_sweep.py",

@@ -2,10 +2,15 @@
 
 A fork costs a hundredth of a start. Labs are opened on a machine without a world behind it, and time passes only when
 something sleeps; everything else is the real command, from its arguments to its exit status.
+
+    .venv/bin/python -I -m tests.hardening.fuzzing --count 10000 --seed 13
+
+Status 1 if an input got no answer. It is made smaller and kept in ``--keep``, from where ``--again FILE`` repeats it.
 """
 
 from __future__ import annotations
 
+import argparse
 import gc
 import os
 import re
@@ -17,6 +22,7 @@ import sys
 import tempfile
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -27,7 +33,7 @@ from lab.cli.main import run
 from lab.disks import DiskKind, Lab, LabDisk
 from lab.host import clock, streams
 from lab.machine import Host, Machine, Target
-from tests.hardening.inputs import Case
+from tests.hardening.inputs import Case, case, read_case
 from tests.unit.cli.superblocks import READS, as_read
 from tests.unit.fakes import FakeMachine, Scripted, as_machine
 
@@ -38,6 +44,7 @@ _DISK_BYTES = 500 * 1024**2
 _NEXT = re.compile(r'^  next: |"fix": "[^"]', re.MULTILINE)
 _BUG = re.compile("Traceback|this should not happen|not enough memory|Exception ignored")
 _TOLD_BYTES = 4096
+_MOST_SHRUNK = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,21 +185,62 @@ def _open_fake(
     yield Lab(as_machine(fake), host, disks)
 
 
-def smaller(case: Case, problem: str) -> Case:
+def smaller(found: Case, problem: str) -> Case:
     """The same problem with fewer words and shorter files, as far as leaving one out at a time leads."""
 
     def still(candidate: Case) -> bool:
         return outcome(candidate).problem == problem
 
     place = 0
-    while place < len(case.words):
-        fewer = replace(case, words=case.words[:place] + case.words[place + 1 :])
+    while place < len(found.words):
+        fewer = replace(found, words=found.words[:place] + found.words[place + 1 :])
         if fewer.words and fewer.words[0] not in ("run", "watch") and still(fewer):
-            case = fewer
+            found = fewer
         else:
             place += 1
-    for name in case.files:
-        without = {other: data for other, data in case.files.items() if other != name}
-        if still(fewer := replace(case, files=without)):
-            case = fewer
-    return case
+    for name in found.files:
+        without = {other: data for other, data in found.files.items() if other != name}
+        if still(fewer := replace(found, files=without)):
+            found = fewer
+    return found
+
+
+def main() -> int:
+    """Try the inputs, and tell how they ended."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=13)
+    parser.add_argument("--keep", type=Path, default=Path("fuzz-found"))
+    parser.add_argument("--again", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    load_all()
+    if options.again:
+        seen = outcome(read_case(options.again.read_text()))
+        sys.stdout.write(f"status {seen.status}, {seen.seconds:.1f} s, {seen.problem or 'an answer'}\n{seen.said}")
+        return 1 if seen.problem else 0
+    statuses: Counter[str] = Counter()
+    unanswered, longest = 0, 0.0
+    for number in range(options.count):
+        kind, made = case(options.seed, number)
+        seen = outcome(made)
+        statuses[f"{kind}: {seen.status}"] += 1
+        longest = max(longest, seen.seconds)
+        if not seen.problem:
+            continue
+        unanswered += 1
+        if unanswered <= _MOST_SHRUNK:
+            made = smaller(made, seen.problem)
+        options.keep.mkdir(exist_ok=True)
+        file = options.keep / f"{options.seed}-{number}.json"
+        file.write_text(made.written())
+        sys.stdout.write(f"{file}: {seen.problem}: {' '.join(made.words)[:200]!r}\n  {seen.said[-300:]}\n")
+        # A fork would take along what is not written yet.
+        sys.stdout.flush()
+    for status, count in sorted(statuses.items()):
+        sys.stdout.write(f"{count:7} {status}\n")
+    sys.stdout.write(f"{options.count} inputs, {unanswered} without an answer; longest {longest:.2f} s\n")
+    return 1 if unanswered else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

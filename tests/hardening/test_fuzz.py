@@ -1,15 +1,18 @@
-"""Some hundred inputs of the ten thousand that ``benchmarks.fuzz`` tries, and whether a bug would be seen."""
+"""Some hundred inputs of those that ``tests.hardening.fuzzing`` tries, and whether a bug would be seen."""
 
 from __future__ import annotations
+
+import time
 
 import pytest
 
 from lab.cli import main
 from tests.hardening import fuzzing
-from tests.hardening.fuzzing import load_all, outcome
+from tests.hardening.fuzzing import load_all, outcome, smaller
 from tests.hardening.inputs import Case, case, read_case
 
 COUNT = 120
+MORE_SECONDS = 60.0
 FOUND = (
     # A machine that answers nothing to what a drive is measured with.
     '[["disks", "calibrate", "disk01", "--name", "ad0"], {}]',
@@ -27,6 +30,16 @@ def test_every_input_gets_an_answer(part: int) -> None:
         kind, made = case(2026, number)
         seen = outcome(made)
         assert not seen.problem, f"{kind} {number}: {made.words}: {seen}"
+
+
+@pytest.mark.wide
+def test_every_input_of_a_minute_gets_an_answer() -> None:
+    begun, number = time.monotonic(), 0
+    while time.monotonic() - begun < MORE_SECONDS:
+        kind, made = case(13, number)
+        seen = outcome(made)
+        assert not seen.problem, f"{kind} {number}: {smaller(made, seen.problem).written()}: {seen}"
+        number += 1
 
 
 @pytest.mark.parametrize("text", FOUND)

@@ -1,4 +1,4 @@
-"""Every script of benchmarks/ in its short form: started as users start it, it ends and writes all that it measures.
+"""Every script of benchmarks/ with ``--smoke``: started as users start it, it ends and writes all that it measures.
 
 How fast anything is only ``make bench`` says, so a bound that is missed is no failure here, unless it is no matter of
 speed: that nothing broke, or that two runs are the same.
@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.kills import EXPERIMENT
 from benchmarks.support.browser import CHROMIUM
 from lab.host.python import isolated_python
 
@@ -33,10 +32,9 @@ SPREAD = 3
 
 
 @dataclass(frozen=True)
-class Short:
-    """How little a script can be asked for, and what it must tell then."""
+class Expected:
+    """What a script must tell."""
 
-    words: str = ""
     measures: Mapping[str, int] = field(default_factory=dict)
     """Path in the document -> how many numbers are there, all above zero."""
     tells: Mapping[str, int] = field(default_factory=dict)
@@ -45,99 +43,65 @@ class Short:
     """Whether its bound is no matter of speed."""
 
 
-SHORT = {
-    "adapt_layout": Short("--rounds 1", {"tables/*/targets": 10, "tables/*/seconds": 10}),
-    "adapt_mapping": Short("--rounds 1", {"pairs": 1, "targets": 1, "mapped_iops/*": SPREAD, "bare_iops/*": SPREAD}),
-    "adaptive_length": Short("--seconds 6", {"*/iops": 2, "*/repeats": 2, "seconds/*": 2}, {"*/half_width": 2}),
-    "app_first_frame": Short(
-        "--rounds 1",
+EXPECTED = {
+    "adapt_layout": Expected({"tables/*/targets": 10, "tables/*/seconds": 10}),
+    "adapt_mapping": Expected({"pairs": 1, "targets": 1, "mapped_iops/*": SPREAD, "bare_iops/*": SPREAD}),
+    "adaptive_length": Expected({"*/iops": 2, "*/repeats": 2, "seconds/*": 2}, {"*/half_width": 2}),
+    "app_first_frame": Expected(
         {"first_frame_seconds/*": SPREAD, "cpu_seconds_of_the_app_until_then/*": SPREAD}
         | {"machine_runs_seconds/*": SPREAD},
     ),
-    "app_growth": Short(
-        "--seconds 2", {"looks": 1, "shows": 1, "first_mib": 1, "last_mib": 1}, must_hold=True, tells={"measured": 1}
+    "app_growth": Expected(
+        {"looks": 1, "shows": 1, "first_mib": 1, "last_mib": 1}, must_hold=True, tells={"measured": 1}
     ),
-    "app_idle": Short("--seconds 2", {"seconds": 1}, {"app_fraction": 1, "machine_fraction": 1, "measured": 1}),
-    "app_keys": Short(
-        "--rounds 3", {"seconds/*": SPREAD, "p90_seconds": 1, "mean_seconds": 1}, {"cpus_busy/app": 1, "cpus_busy/*": 2}
+    "app_idle": Expected({"seconds": 1}, {"app_fraction": 1, "machine_fraction": 1, "measured": 1}),
+    "app_keys": Expected(
+        {"seconds/*": SPREAD, "p90_seconds": 1, "mean_seconds": 1}, {"cpus_busy/app": 1, "cpus_busy/*": 2}
     ),
-    "calibration": Short("--drives sata-7200", tells={"errors/sata-7200/*": 5, "measured": 1}, must_hold=True),
-    "class_view": Short(
-        "--results 20",
+    "calibration": Expected(tells={"errors/sata-7200/*": 5, "measured": 1}, must_hold=True),
+    "class_view": Expected(
         {"first/*": 6, "one_bundle_more/*": 5, "later_wall_seconds/*": SPREAD + 1, "later_cpu_seconds/*": SPREAD}
         | {"peak_mib": 1},
     ),
-    "coverage": Short(
-        "--levels raid0,raid5 --depths 1", {"all/cells": 1, "lines/*/truth": 6, "lines/*/interval/*": 12}
-    ),
-    "crash_points": Short(
-        "--points 2 --least 0.001 --only raid1/bitmap/idle/mixed",
+    "coverage": Expected({"all/cells": 1, "lines/*/truth": 6, "lines/*/interval/*": 12}),
+    "crash_points": Expected(
         {"points": 1, "points_per_second": 1, "points_per_second_of_one_machine/*": SPREAD, "configurations": 1},
         must_hold=True,
     ),
-    "exact_repeat": Short(
-        "--runs 2 --levels raid1",
-        {
-            "run_seconds/*": 2,
-            "simulated_seconds": 1,
-            "equal_member_checksums": 1,
-            "members_with_checksum": 1,
-            "files": 1,
-        },
-        must_hold=True,
-    ),
-    "false_alarms": Short(
-        "--trios 1 --seconds 0.1",
+    "false_alarms": Expected(
         {"trios": 1, "noise_of_a_run": 1, "true_ratio": 1, "by_repeats/*/repeats": 6},
         {"measured": 1, "by_repeats/*/found": 6, "by_repeats/*/false_alarm_interval/*": 12},
     ),
-    "first_array": Short("--rounds 1", {"first_array_seconds/*": SPREAD, "bare_boot_seconds/*": SPREAD}),
-    "fleet": Short(
-        "--rounds 1",
+    "first_array": Expected({"first_array_seconds/*": SPREAD, "bare_boot_seconds/*": SPREAD}),
+    "fleet": Expected(
         {"biased_per_second/*": SPREAD, "plain_per_second/*": SPREAD, "large_fleet_seconds": 1, "disks": 1}
         | {"a_biased_array_is_worth_plain_ones": 1},
         tells={"measured": 1},
     ),
-    "fuzz": Short("--count 20", {"statuses/*": SOME, "longest_seconds": 1}, {"measured": 1}, must_hold=True),
-    "kills": Short("--kills 1 --only watch", {"commands/*": 1, "victims/*": 1}, must_hold=True),
-    "louwrentius_ratios": Short("--seconds 1 --repeats 1 --depths 4", {"*/*": 18}, {"measured": 1}),
-    "memory": Short("--seconds 1 --mebibytes 16", {"client_mib": 1, "agent_mib": 1}),
-    "openings": Short("--openings 1", {"seconds/*": 1, "seconds_each/*": SPREAD}, must_hold=True),
-    "planted_bugs": Short(
-        "--only oracle --oracle row-skipped", {"oracle/row-skipped/found_after_seconds": 1}, must_hold=True
-    ),
-    "prediction": Short("--rounds 1", {"experiments/antioquia/seconds/*": SPREAD, "experiments/antioquia/cells": 1}),
-    "report": Short(
-        "--results 6", {"cpu_seconds/*": SPREAD, "wall_seconds/*": SPREAD, "peak_mib": 1, "page_megabytes": 1}
-    ),
-    "sampling_overhead": Short("--rounds 1", {"pairs": 1, "sampled_iops/*": SPREAD, "bare_iops/*": SPREAD}),
-    "soak": Short("--seconds 1", {"seconds": 1, "rounds": 1, "machines": 1}, {"measured": 1}, must_hold=True),
-    "steady_flight": Short("--runs 2 --depths 1", {"paces/*/iops": 6}, {"measured": 1}),
-    "study_overhead": Short(
-        "--experiment ../small.toml",
+    "louwrentius_ratios": Expected({"*/*": 18}, {"measured": 1}),
+    "memory": Expected({"client_mib": 1, "agent_mib": 1, "rebuild_seconds/*": 1}),
+    "planted_bugs": Expected({"oracle/row-skipped/found_after_seconds": 1}, must_hold=True),
+    "prediction": Expected({"experiments/antioquia/seconds/*": SPREAD, "experiments/antioquia/cells": 1}),
+    "report": Expected({"cpu_seconds/*": SPREAD, "wall_seconds/*": SPREAD, "peak_mib": 1, "page_megabytes": 1}),
+    "sampling_overhead": Expected({"pairs": 1, "sampled_iops/*": SPREAD, "bare_iops/*": SPREAD}),
+    "steady_flight": Expected({"paces/*/iops": 6}, {"measured": 1}),
+    "study_overhead": Expected(
         {f"{name}_seconds": 1 for name in ("wall", "fio", "mkfs", "mdadm", "resync")},
     ),
-    "sweep": Short(
-        "--cells 4 --planned 500",
-        {"cells": 1, "own_seconds": 1, "wall_seconds": 1, "plan_seconds": 1, "resume_seconds": 1}
-        | {"plan_bytes": 1, "resume_bytes": 1, "cells_planned": 1},
+    "sweep": Expected(
+        {"cells": 1, "own_seconds": 1, "wall_seconds": 1, "two_workers_seconds": 1, "plan_seconds": 1}
+        | {"resume_seconds": 1, "plan_bytes": 1, "resume_bytes": 1, "cells_planned": 1},
     ),
-    "sweep_kills": Short(
-        "--depths 1 --only client",
-        {"cells": 1, "different_digests": 1, "seconds_with_one": 1, "seconds_with_two": 1},
-    ),
-    "sweep_page": Short("--rounds 1", {"seconds/*": SPREAD, "heap_mib/*": SPREAD, "rows": 1, "page_megabytes": 1}),
-    "theory_accuracy": Short(
-        "--seconds 2 --levels raid0 --depths 1",
+    "sweep_page": Expected({"seconds/*": SPREAD, "heap_mib/*": SPREAD, "rows": 1, "page_megabytes": 1}),
+    "theory_accuracy": Expected(
         {"points/*/predicted_iops": 2, "points/*/measured_iops": 2, "points/*/ratio": 2},
         {"measured": 1},
     ),
-    "two_platforms": Short("--on uml:?time=real --repeats 1", {"speed_up/*/*": SOME}, {"measured": 1}),
-    "virtual_time": Short(
-        "--seconds 2 --experiment ../small.toml",
+    "two_platforms": Expected({"speed_up/*/*": SOME}, {"measured": 1}),
+    "virtual_time": Expected(
         {"speeds/*/simulated_seconds_per_second": 4, "speeds/*/computer_seconds": 4, "costs/*/measured": 2},
     ),
-    "vm_boot": Short(),
+    "vm_boot": Expected(),
 }
 
 
@@ -151,13 +115,10 @@ def needs(name: str) -> tuple[pytest.MarkDecorator, ...]:
     return marks.get(name, ())
 
 
-def told(name: str, words: str, folder: Path) -> tuple[dict[str, Any], int]:
-    """What a script writes and ends with, started as users do, but where nothing of raidlab lies."""
-    (folder / "small.toml").write_text(EXPERIMENT, encoding="ascii")
-    place = folder / "place"
-    place.mkdir()
+def told(name: str, place: Path) -> tuple[dict[str, Any], int]:
+    """What a script writes and ends with, started as users do, but in an empty folder, which it leaves empty."""
     ended = subprocess.run(
-        isolated_python("-m", f"benchmarks.{name}", *words.split()),
+        isolated_python("-m", f"benchmarks.{name}", "--smoke"),
         cwd=place,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -195,27 +156,27 @@ def numbers(document: object, path: str) -> list[float]:
 @pytest.mark.timeout(LONGEST_SECONDS + 20)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=needs(name)) for name in NAMES])
 def test_it_tells_all_that_it_measures(name: str, tmp_path: Path) -> None:
-    assert name in SHORT, f"give benchmarks/{name}.py a short form in {Path(__file__).name}"
-    short = SHORT[name]
-    document, status = told(name, short.words, tmp_path)
+    assert name in EXPECTED, f"say in {Path(__file__).name} what benchmarks/{name}.py must tell"
+    expected = EXPECTED[name]
+    document, status = told(name, tmp_path)
     assert document["benchmark"] == name
     if "left_out" in document:
         assert name == "vm_boot"
         assert document["left_out"].startswith("needs ")
         return
     assert status == (0 if document["is_within_bound"] else 1)
-    assert document["is_within_bound"] or not short.must_hold, document
+    assert document["is_within_bound"] or not expected.must_hold, document
     assert document["what"]
     assert re.fullmatch(r"(<=|>=) [\d.e+]+", document["bound"])
-    measures = {"measured": 1, **short.measures}
-    for path, count in {**measures, **short.tells}.items():
+    measures = {"measured": 1, **expected.measures}
+    for path, count in {**measures, **expected.tells}.items():
         found = numbers(document, path)
         assert len(found) == count or (count == SOME and found), (path, found)
-        assert path in short.tells or all(each > 0 for each in found), (path, found)
+        assert path in expected.tells or all(each > 0 for each in found), (path, found)
 
 
-def test_no_short_form_is_of_a_script_that_is_gone() -> None:
-    assert sorted(SHORT) == NAMES
+def test_nothing_is_expected_of_a_script_that_is_gone() -> None:
+    assert sorted(EXPECTED) == NAMES
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), None, True, "2"])

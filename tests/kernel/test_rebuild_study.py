@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.support.rebuilds import limit_speed
 from lab.experiments.schema import Experiment, check
 from lab.experiments.service import RunRequest, run_experiment
 from lab.machine import Host, parse_target
@@ -35,7 +36,6 @@ runtime_seconds = 1.0
 warmup_seconds = 0.2
 [rebuild]
 arrays = ["parity"]
-minimum_speed_kib_per_second = 100000
 [rebuild.under]
 workload = "rand-mix-4k"
 jobs = 2
@@ -48,5 +48,10 @@ def test_a_load_without_bounds_leaves_the_witness_alone(tmp_path: Path, monkeypa
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path))
     experiment = decode_toml(TEXT, Experiment, source="test")
     check(experiment)
-    record = run_experiment(experiment, TEXT, RunRequest(parse_target("uml:"), Host.real("tests")))
+    request = RunRequest(
+        parse_target("uml:"),
+        Host.real("tests"),
+        on_machine=lambda machine: limit_speed(machine, experiment.disks.size_bytes),
+    )
+    record = run_experiment(experiment, TEXT, request)
     assert [rebuild.data_unchanged for rebuild in record.rebuilds] == [True]

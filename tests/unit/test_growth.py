@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from benchmarks.support.growth import growth_per_round
+from tests.kernel.growth import growth_per_round
 
 MIB = 1024.0 * 1024.0
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lab.units import KIB
 from tests.conftest import built_kernel
 from tests.vm.computer import IMAGE, REPOSITORY, Computer
 from tests.vm.conftest import VirtualLab
@@ -22,6 +23,8 @@ DISK_BYTES = 500 * 1024 * 1024
 EXPERIMENT = Path(__file__).with_name("small.toml")
 DRIVES = Path(__file__).with_name("drives.toml")
 MARK = "+changed.here"
+SPEED_LIMIT = "/proc/sys/dev/raid/speed_limit_max"
+MD_DEFAULT = 200_000
 
 
 def inside(lab: VirtualLab, *argv: str, timeout: float = 300) -> Any:
@@ -190,9 +193,12 @@ def test_nothing_listens_but_sshd(lab: VirtualLab) -> None:
 
 def test_raid_1_and_5_keep_the_data_through_failure_and_rebuild_under_load(lab: VirtualLab) -> None:
     lab.computer.run("vagrant", "upload", str(EXPERIMENT), "/tmp/small.toml")
+    # A third of a member for each second that has begun: on fast disks too a rebuild is there to be sampled.
+    lab.computer.ssh(f"sudo modprobe md_mod && echo {100 * KIB // 3} | sudo tee {SPEED_LIMIT}")
     begin = time.monotonic()
     record = inside(lab, "run", "/tmp/small.toml", timeout=900)
     lab.seconds["experiment on RAID 1 and 5"] = time.monotonic() - begin
+    lab.computer.ssh(f"echo {MD_DEFAULT} | sudo tee {SPEED_LIMIT}")
     assert record["status"] == "complete"
     assert {rebuild["array"]: rebuild["data_unchanged"] for rebuild in record["rebuilds"]} == {
         "raid1": True,
@@ -307,7 +313,7 @@ def test_a_power_cut_in_a_rebuild_is_survived(lab: VirtualLab) -> None:
     before = {name: checksum(lab, f"/dev/{name}") for name in ("md0", "md1")}
     lab.computer.ssh("raidlab array fail md1 disk06 && raidlab array remove md1 disk06")
     # Slow enough to be caught in the middle.
-    lab.computer.ssh("echo 2000 | sudo tee /proc/sys/dev/raid/speed_limit_max && raidlab array add md1 disk07")
+    lab.computer.ssh(f"echo 2000 | sudo tee {SPEED_LIMIT} && raidlab array add md1 disk07")
     assert arrays(lab)["md1"]["degraded_count"] == 1
     (domain,) = lab.computer.domains()
     lab.computer.run("virsh", "destroy", domain)

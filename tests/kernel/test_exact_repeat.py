@@ -1,6 +1,4 @@
-"""One experiment in virtual time, twenty times while the computer does other things: the same to the last bit?
-
-Usage: exact_repeat.py [--runs N] [--seed N] [--jobs N] [--levels raid1,raid5]
+"""One experiment in virtual time, again and again while the computer does other things: the same to the last bit.
 
 Levels 0, 1, 5, 6 and 10 on drives with mechanics: reads, writes, and for those with redundancy a member that fails and
 is rebuilt, all of it under a load. Meanwhile other processes burn processor and memory at random moments. Some runs
@@ -10,35 +8,32 @@ lab/results/sameness.py), fio's documents and the timelines, and the checksums o
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import os
 import random
 import subprocess
-import sys
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.support.report import finish, private_state
+import pytest
+
 from lab.host.python import isolated_python
 from lab.machine.kernel_image import kernel_cache
 from lab.results.record import ResultRecord
-from lab.results.sameness import differences, digest
+from lab.results.sameness import differences
 from lab.results.store import ResultStore
 
-RUNS = 20
-LONGEST_RUN_SECONDS = 1200.0
-MOST_DIFFERENCES = 10
+pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time, pytest.mark.timeout(1200)]
+LONGEST_RUN_SECONDS = 600.0
 RECORD = "record.json"
 # Each burns for a moment; the last holds some memory as well.
 BURN = "import time; held = bytearray({bytes}); end = time.monotonic() + {seconds}\nwhile time.monotonic() < end: pass"
-MOST_BURNING = 4
+MOST_BURNING = 2
 MOST_BYTES = 256 << 20
 START = "import os; {before}from lab.cli.main import main; main()"
 EXPERIMENT = """\
@@ -98,8 +93,9 @@ class Circumstance:
     has_own_home: bool = False
 
 
-PLAIN = Circumstance("as it is")
 CIRCUMSTANCES = (
+    Circumstance("as it is"),
+    Circumstance("once more"),
     Circumstance("one processor", has_one_processor=True),
     Circumstance("longer paths", folder="/".join(["a-folder-with-a-much-longer-name"] * 6)),
     Circumstance(
@@ -116,7 +112,6 @@ class Outcome:
     record: ResultRecord
     files: dict[str, str]
     """Of the result, the record itself aside: name -> SHA-256."""
-    seconds: float
 
     @property
     def sums(self) -> dict[str, dict[str, str]]:
@@ -169,7 +164,6 @@ def outcome_of(folder: Path, circumstance: Circumstance, text: str) -> Outcome:
     processor = min(os.sched_getaffinity(0))
     before = f"os.sched_setaffinity(0, [{processor}]); " if circumstance.has_one_processor else ""
     words = ("--on", "uml:?time=virtual", "--quiet", "run", str(folder / "experiment.toml"), "--json")
-    begin = time.monotonic()
     ended = subprocess.run(
         isolated_python("-c", START.format(before=before), *words),
         env=environment,
@@ -180,9 +174,7 @@ def outcome_of(folder: Path, circumstance: Circumstance, text: str) -> Outcome:
         timeout=LONGEST_RUN_SECONDS,
         check=False,
     )
-    if ended.returncode:
-        sys.exit(f"a run ({circumstance.name}) ended with {ended.returncode}:\n{ended.stderr}")
-    seconds = time.monotonic() - begin
+    assert ended.returncode == 0, f"{circumstance.name}: {ended.stderr}"
     store = ResultStore(state / "results")
     (summary,) = store.list()
     (result,) = (state / "results").glob(f"{summary.id}*")
@@ -191,56 +183,25 @@ def outcome_of(folder: Path, circumstance: Circumstance, text: str) -> Outcome:
         for path in sorted(result.rglob("*"))
         if path.is_file() and path.name != RECORD
     }
-    return Outcome(store.load(summary.id), files, seconds)
+    return Outcome(store.load(summary.id), files)
 
 
-def differing(first: Outcome, other: Outcome) -> list[str]:
-    """One line for each difference of two runs."""
-    found = list(differences(first.record, other.record))
-    names = dict.fromkeys((*first.files, *other.files))
-    return found + [f"file {name}" for name in names if first.files.get(name) != other.files.get(name)]
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:
+    """One run as it is, then one in each circumstance, two at a time."""
+    root, text = tmp_path_factory.mktemp("runs"), experiment(tuple(MEMBERS))
+    with busy_computer(seed=1), ThreadPoolExecutor(2) as pool:
+        folders = [root / str(number) for number in range(len(CIRCUMSTANCES))]
+        return list(pool.map(lambda folder, each: outcome_of(folder, each, text), folders, CIRCUMSTANCES))
 
 
-def main() -> None:
-    """Run, compare each with the first, tell."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--runs", type=int, default=RUNS)
-    parser.add_argument("--seed", type=int, default=1, help="of what disturbs")
-    parser.add_argument("--jobs", type=int, default=2, help="runs side by side")
-    parser.add_argument("--levels", default=",".join(MEMBERS))
-    options = parser.parse_args()
-    text = experiment(options.levels.split(","))
-    chosen = [*CIRCUMSTANCES, *[PLAIN] * options.runs][: options.runs - 1]
-    with private_state() as root, busy_computer(options.seed), ThreadPoolExecutor(options.jobs) as pool:
-
-        def run(number: int, circumstance: Circumstance) -> Outcome:
-            outcome = outcome_of(root / f"run-{number}", circumstance, text)
-            line = f"{number}: {circumstance.name}: {digest(outcome.record)[:16]}, {outcome.seconds:.0f} s"
-            print(line, file=sys.stderr, flush=True)
-            return outcome
-
-        outcomes = list(pool.map(run, range(options.runs), [PLAIN, *chosen]))
-    first = outcomes[0]
-    found = {number: differing(first, other) for number, other in enumerate(outcomes)}
-    summed = sum(map(len, first.sums.values()))
-    is_summed = summed == sum(len(array.members) for array in first.record.arrays)
-    finish(
-        "exact_repeat",
-        "runs equal to the first one, to the last bit",
-        sum(not lines for lines in found.values()) if is_summed else 0,
-        options.runs,
-        at_most=False,
-        details={
-            "digests": sorted({digest(each.record) for each in outcomes}),
-            "equal_member_checksums": sum(each.sums == first.sums for each in outcomes),
-            "members_with_checksum": summed,
-            "files": len(first.files),
-            "differences": {number: lines[:MOST_DIFFERENCES] for number, lines in found.items() if lines},
-            "run_seconds": [round(each.seconds, 1) for each in outcomes],
-            "simulated_seconds": round(first.record.timings.simulated_seconds.get("total", 0.0), 1),
-        },
-    )
+@pytest.mark.parametrize("number", range(1, len(CIRCUMSTANCES)), ids=[each.name for each in CIRCUMSTANCES[1:]])
+def test_it_is_the_same_to_the_last_bit(outcomes: list[Outcome], number: int) -> None:
+    first, other = outcomes[0], outcomes[number]
+    assert list(differences(first.record, other.record)) == []
+    assert other.files == first.files
+    assert other.sums == first.sums
 
 
-if __name__ == "__main__":
-    main()
+def test_every_member_has_its_checksum(outcomes: list[Outcome]) -> None:
+    assert {name: len(sums) for name, sums in outcomes[0].sums.items()} == MEMBERS

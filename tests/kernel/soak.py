@@ -1,17 +1,19 @@
 """Two hours of work on the embedded kernel: does anything grow, stand still, or stay behind?
 
-Usage: soak.py [--seconds N] [--seed N] [--evidence FOLDER]
+    .venv/bin/python -I -m tests.kernel.soak --seconds 7200
 
 Create, mark, load, fail, rebuild under load, verify, scrub, stop: over and over, on several levels and kinds of disks,
-many rounds on one machine, then a fresh one after a few. Each round is one line on standard error. What can be learnt
-of a machine that stood still, or on which something failed, goes to the folder for evidence. Disks that stood still and
-were set going again (lab/machine/disk_rescue.py) are counted apart: that is explained.
+many rounds on one machine, then a fresh one after a few. Each round is one line on standard error; JSON on standard
+output tells what was found. Status 1: something grew, failed or stayed behind. What can be learnt of a machine that
+stood still, or on which something failed, goes to the folder for evidence. Disks that stood still and were set going
+again (lab/machine/disk_rescue.py) are counted apart: that is explained.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import random
 import shutil
 import sys
@@ -22,9 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.support.footprint import client_footprint, machine_footprint, prepare_client
-from benchmarks.support.growth import growth_per_round
-from benchmarks.support.report import finish, private_state
+from benchmarks.support.report import private_state, say
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, DiskSpec, Lab, open_lab
 from lab.errors import LabError
@@ -39,6 +39,8 @@ from lab.session.load import Load
 from lab.session.monitor import Monitor
 from lab.session.session import LabSession
 from lab.units import KIB, MIB
+from tests.kernel.footprint import client_footprint, machine_footprint, prepare_client
+from tests.kernel.growth import growth_per_round
 
 TWO_HOURS = 7200.0
 STINTS = (1, 40, 3, 60, 1, 2)
@@ -88,7 +90,7 @@ class Findings:
     def fail(self, what: str, folder: Path) -> None:
         """With all that can be learnt of the machine in this folder, if it still runs."""
         self.failures.append(what)
-        print(f"FAILURE {what}", file=sys.stderr, flush=True)
+        say(f"FAILURE {what}")
         place = self.evidence / str(len(self.failures))
         place.mkdir(parents=True, exist_ok=True)
         (place / "failure.txt").write_text(what, encoding="utf-8")
@@ -209,7 +211,7 @@ def stint(findings: Findings, state: Path, chance: random.Random, rounds: int, e
             findings.note(0, client)
             told = " ".join(f"{name}={value:g}" for name, value in (client | machine).items())
             line = f"round {findings.rounds} machine {findings.machines} {kind} {level}"
-            print(f"{line} {time.monotonic() - begun:.1f} s {told}", file=sys.stderr, flush=True)
+            say(f"{line} {time.monotonic() - begun:.1f} s {told}")
             if time.monotonic() > end:
                 return
 
@@ -226,9 +228,9 @@ def grown(findings: Findings) -> dict[str, dict[str, float]]:
     return found
 
 
-def main() -> None:
+def main() -> int:
     """Work until the time is over, then judge."""
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=TWO_HOURS)
     parser.add_argument("--seed", type=int, default=13)
     parser.add_argument("--evidence", type=Path, default=Path("soak-evidence"))
@@ -248,25 +250,20 @@ def main() -> None:
                 findings.failures.append(f"machine {findings.machines}: {error!r}")
     growth = grown(findings)
     too_much = [name for name, figures in growth.items() if figures["growth"] > figures["bound"]]
-    finish(
-        "soak",
-        "what grew beyond its bound, stood still or failed, and stayed behind",
-        len(too_much) + len(findings.failures) + len(findings.leftovers),
-        0,
-        at_most=True,
-        details={
-            "seconds": round(time.monotonic() - begin, 1),
-            "seed": options.seed,
-            "rounds": findings.rounds,
-            "machines": findings.machines,
-            "grew_too_much": too_much,
-            "failures": findings.failures,
-            "disks_set_going_again": findings.rescues,
-            "leftovers": findings.leftovers,
-            "growth": growth,
-        },
-    )
+    told = {
+        "seconds": round(time.monotonic() - begin, 1),
+        "seed": options.seed,
+        "rounds": findings.rounds,
+        "machines": findings.machines,
+        "grew_too_much": too_much,
+        "failures": findings.failures,
+        "disks_set_going_again": findings.rescues,
+        "leftovers": findings.leftovers,
+        "growth": growth,
+    }
+    sys.stdout.write(json.dumps(told, indent=2) + "\n")
+    return 1 if too_much or findings.failures or findings.leftovers else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

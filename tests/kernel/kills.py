@@ -1,9 +1,10 @@
-"""Client, supervisor, kernel and their pairs killed at random moments of every long command: was it clean 200 times?
+"""Client, supervisor, kernel and their pairs killed at random moments of every long command: is it clean each time?
 
-Usage: kills.py [--kills N] [--seed N] [--jobs N] [--only COMMAND] [--on TARGET]
+    .venv/bin/python -I -m tests.kernel.kills --kills 200
 
-Each kill has a state folder of its own, copied from one that was prepared once for its command. Then the next commands
-run, and everything is looked at: exit statuses, what is left behind, stored results, and the data on the array.
+Status 1 if not. Each kill has a state folder of its own, copied from one that was prepared once for its command. Then
+the next command runs, and everything is looked at: exit statuses, what is left behind, stored results, and the data on
+the array.
 """
 
 from __future__ import annotations
@@ -15,19 +16,17 @@ import random
 import shutil
 import subprocess
 import sys
-import threading
+import tempfile
 import zipfile
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.support.kill import Ended, Place
-from benchmarks.support.report import finish, private_state
+from benchmarks.support.report import SMALL_EXPERIMENT
 from lab.errors import ExitCode
+from tests.kernel.kill import Ended, Place
 
-KILLS = 200
 SIGKILLED = -9
 MOMENTS = 10
 VICTIMS = (
@@ -42,25 +41,6 @@ VICTIMS = (
 ALONE = (("client",),)
 DISKS = 6
 DISK_BYTES = 32 << 20
-EXPERIMENT = """\
-format_version = 2
-id = "small"
-title = "A small run"
-question = "Is it there after a kill?"
-repeats = 2
-[disks]
-kind = "file"
-size_bytes = "32M"
-[[arrays]]
-id = "raid1"
-level = "raid1"
-members = 2
-[[jobs]]
-workload = "rand-read-4k"
-runtime_seconds = 2.0
-warmup_seconds = 0.1
-file_bytes = "4M"
-"""
 CREATE = ("array", "create", "md0", "--level", "5", "--disks", "disk01,disk02,disk03", "--chunk", "64K", "--wait")
 MARK, VERIFY = ("array", "mark", "md0"), ("array", "verify", "md0")
 MARKED = (CREATE, MARK)
@@ -146,24 +126,12 @@ SCENARIOS = {
 }
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Prepared:
     """The folder that a command's kills are copied from, and how long it takes when left alone."""
 
     folder: Path
     seconds: float
-
-
-@dataclass
-class Tally:
-    """What has come out so far."""
-
-    clean: int = 0
-    unclean: list[str] = field(default_factory=list)
-    too_late: int = 0
-    """Attempts that came when the victims were gone already."""
-    by_command: Counter[str] = field(default_factory=Counter)
-    by_victims: Counter[str] = field(default_factory=Counter)
 
 
 def new_place(root: Path, target: str) -> Place:
@@ -172,7 +140,7 @@ def new_place(root: Path, target: str) -> Place:
         (root / name).mkdir(parents=True)
     disks = [{"name": f"disk{n:02d}", "kind": "file", "size_bytes": DISK_BYTES} for n in range(1, DISKS + 1)]
     (root / "state/labs/default/lab.json").write_text(json.dumps(disks), encoding="ascii")
-    (root / "small.toml").write_text(EXPERIMENT, encoding="ascii")
+    (root / "small.toml").write_text(SMALL_EXPERIMENT.read_text("ascii"), encoding="ascii")
     return Place(root, target)
 
 
@@ -197,6 +165,13 @@ def copied(source: Path, root: Path, target: str) -> Iterator[Place]:
         shutil.rmtree(root)
 
 
+def done(place: Place, words: Words) -> Ended:
+    """Run it to its end; nobody is killed."""
+    ended = place.run(in_place(words, place))
+    assert ended.status == ExitCode.DONE, f"'{' '.join(words)}' ended with {ended.status}:\n{ended.stderr}"
+    return ended
+
+
 class Preparations:
     """What goes before commands, each step run once and copied from there on."""
 
@@ -210,7 +185,7 @@ class Preparations:
             before = self.after(steps[:-1])
             place = Place(self._folder / f"prepared-{len(self._made)}", self._target)
             copy(before, place.root)
-            expect_done(place.run(in_place(steps[-1], place)), steps[-1])
+            done(place, steps[-1])
             self._made[steps] = place.root
         return self._made[steps]
 
@@ -219,15 +194,7 @@ class Preparations:
         scenario = SCENARIOS[name]
         source = self.after(scenario.before)
         with copied(source, self._folder / "trial", self._target) as trial:
-            ended = trial.run(in_place(scenario.words, trial))
-            expect_done(ended, scenario.words)
-        print(f"{name}: {ended.seconds:.1f} s when nobody is killed", file=sys.stderr, flush=True)
-        return Prepared(source, ended.seconds)
-
-
-def expect_done(ended: Ended, words: Words) -> None:
-    if ended.status != ExitCode.DONE:
-        sys.exit(f"'{' '.join(words)}' ended with {ended.status} although nobody was killed:\n{ended.stderr}")
+            return Prepared(source, done(trial, scenario.words).seconds)
 
 
 def problems_of(scenario: Scenario, place: Place, ended: Ended) -> Iterator[str]:
@@ -248,67 +215,69 @@ def problems_of(scenario: Scenario, place: Place, ended: Ended) -> Iterator[str]
         yield f"left behind: {', '.join(left)}"
 
 
-def main() -> None:
-    """Prepare, kill, look."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--kills", type=int, default=KILLS)
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """One that is planned: who is killed, at which part of the command's time. Victims may be gone at the first."""
+
+    command: str
+    victims: tuple[str, ...]
+    parts: tuple[float, ...]
+
+
+def planned(command: str, number: int, chance: random.Random) -> Kill:
+    """The victims in turn, the moments by chance."""
+    victims = SCENARIOS[command].victims
+    return Kill(command, victims[number % len(victims)], tuple(chance.random() for _ in range(MOMENTS)))
+
+
+def problems_after(kill: Kill, prepared: Prepared, root: Path, target: str) -> list[str]:
+    """Kill, look at everything, and tell what was wrong."""
+    scenario = SCENARIOS[kill.command]
+    problems: list[str] = []
+    root.mkdir(exist_ok=True)
+    for attempt, part in enumerate(kill.parts):
+        seconds = part * prepared.seconds
+        with copied(prepared.folder, root / str(attempt), target) as place:
+            ended = place.run_and_kill(in_place(scenario.words, place), kill.victims, seconds)
+            # What came too late is looked at as well, but is no kill.
+            found = problems_of(scenario, place, ended)
+            problems += [f"{' and '.join(kill.victims)} killed after {seconds:.2f} s: {each}" for each in found]
+        if ended.killed:
+            return problems
+    return [*problems, f"{' and '.join(kill.victims)} were never there to be killed"]
+
+
+def main() -> int:
+    """Kill at so many moments of all commands, and tell of each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--jobs", type=int, default=2, help="kills side by side")
     parser.add_argument("--only", choices=sorted(SCENARIOS), action="append")
     parser.add_argument("--on", default="uml:", help="an embedded kernel: 'uml:?time=virtual' is the other one")
     options = parser.parse_args()
-    print(f"repeat this with --seed {options.seed}", file=sys.stderr, flush=True)
-    chance, tally, lock = random.Random(options.seed), Tally(), threading.Lock()
+    sys.stdout.write(f"--seed {options.seed} repeats this\n")
+    chance = random.Random(options.seed)
     names = options.only or list(SCENARIOS)
-    # Every command in turn; who is killed, and when, is chance. Several moments: the victims may be gone at the first.
-    chosen = [names[number % len(names)] for number in range(options.kills)]
-    moments = [(chance.choice(SCENARIOS[name].victims), [chance.random() for _ in range(MOMENTS)]) for name in chosen]
-    with private_state() as folder:
+    kills = [planned(names[n % len(names)], n // len(names), chance) for n in range(options.kills)]
+    with tempfile.TemporaryDirectory(prefix="raidlab-kills-") as name:
+        folder = Path(name)
         preparations = Preparations(folder, options.on)
-        prepared = {name: preparations.prepare(name) for name in dict.fromkeys(chosen)}
+        prepared = {each: preparations.prepare(each) for each in dict.fromkeys(kill.command for kill in kills)}
 
-        def kill(number: int) -> None:
-            name, (victims, parts) = chosen[number], moments[number]
-            scenario, seconds, attempt = SCENARIOS[name], 0.0, 0
-            problems: list[str] = []
-            for attempt, part in enumerate(parts):
-                seconds = part * prepared[name].seconds
-                root = folder / f"kill-{number}-{attempt}"
-                with copied(prepared[name].folder, root, options.on) as place:
-                    ended = place.run_and_kill(in_place(scenario.words, place), victims, seconds)
-                    # What came too late is looked at as well, but is no kill.
-                    problems += problems_of(scenario, place, ended)
-                if ended.killed:
-                    break
-            else:
-                problems.append("the victims were never there to be killed")
-            what = f"{number}: {name}, {' and '.join(victims)} after {seconds:.2f} s"
-            with lock:
-                tally.by_command[name] += 1
-                tally.by_victims[" and ".join(victims)] += 1
-                tally.too_late += attempt
-                tally.clean += not problems
-                tally.unclean += [f"{what}: {problem}" for problem in problems]
-                print(f"{what}: {'; '.join(problems) or 'clean'}", file=sys.stderr, flush=True)
+        def is_clean(number: int) -> bool:
+            kill = kills[number]
+            problems = problems_after(kill, prepared[kill.command], folder / f"kill-{number}", options.on)
+            told = "; ".join(problems) or "clean"
+            sys.stdout.write(f"{number}: {kill.command}, {' and '.join(kill.victims)}: {told}\n")
+            sys.stdout.flush()
+            return not problems
 
         with ThreadPoolExecutor(options.jobs) as pool:
-            list(pool.map(kill, range(options.kills)))
-    finish(
-        "kills",
-        "kills that left all clean, of all",
-        tally.clean,
-        options.kills,
-        at_most=False,
-        details={
-            "seed": options.seed,
-            "on": options.on,
-            "too_late": tally.too_late,
-            "commands": tally.by_command,
-            "victims": tally.by_victims,
-            "unclean": tally.unclean,
-        },
-    )
+            clean = sum(pool.map(is_clean, range(len(kills))))
+    sys.stdout.write(f"{clean} of {len(kills)} kills left all clean\n")
+    return 0 if clean == len(kills) else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
