@@ -34,8 +34,7 @@ class SceneStep(
     expect: dict[str, Expectation] = {}
     """Fact -> expected value, for the evidence after this step (lab/faults/stage.py)."""
     is_timed: bool = False
-    """Whether the expectations compare times; they are checked in virtual time only, where other load has no influence.
-    """
+    """Whether the expectations compare times; they are checked in virtual time only, independently of other load."""
     keep: str = ""
     """A name under which the facts are kept, for expectations of later steps and variants."""
 
@@ -542,9 +541,7 @@ class PowerCutStep(SceneStep, frozen=True, kw_only=True, tag="power-cut"):
 
 
 def place_named(stage: Stage, block: int, on: str) -> OracleMemberPlace:
-    """The place of ``data`` or ``copy N`` of a block, or of its parity ``P`` or ``Q``. Raises SpecError if there is
-    none.
-    """
+    """The place of a block's ``data``, ``copy N``, ``P`` or ``Q``. Raises SpecError if there is none."""
     places = stage.array.places
     if on in ("P", "Q"):
         parity = places.parity_places(block)
@@ -695,8 +692,7 @@ class ExposureStep(SceneStep, frozen=True, kw_only=True, tag="exposure"):
 
 
 class LoadStep(SceneStep, frozen=True, kw_only=True, tag="load"):
-    """The oracle writes for a time, or until md's action is in ``until``; the fact ``rate`` is in operations per
-    second.
+    """The oracle writes for a time, or until md's action is in ``until``; the fact ``rate`` is operations per second.
     """
 
     seconds: float
