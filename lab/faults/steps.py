@@ -692,7 +692,9 @@ class ExposureStep(SceneStep, frozen=True, kw_only=True, tag="exposure"):
 
 
 class LoadStep(SceneStep, frozen=True, kw_only=True, tag="load"):
-    """The oracle writes for a time, or until md's action is in ``until``; the fact ``rate`` is operations per second.
+    """The oracle writes for a time, or until md's action is in ``until``.
+
+    Fact ``rate``: operations per second.
     """
 
     seconds: float
