@@ -44,7 +44,7 @@ LAYOUTS = ("n2", "f2", "o2")
 DRIVES = 8
 JOURNAL_DRIVE = DRIVES - 1
 Write = tuple[int, int, int]
-"""First block, number of blocks (0: a flush), and 1 for a FUA write."""
+"""First block, number of blocks (0: a flush), and 1 for an O_DSYNC write."""
 
 
 class HistoryPolicy(StrEnum):

@@ -154,7 +154,7 @@ class WriteStep(SceneStep, frozen=True, kw_only=True, tag="write"):
     flush: int = 8
     """One in this many operations is a flush; 0: none.
 
-    Likewise ``through`` for FUA writes and ``whole`` for full stripes, among the writes.
+    Likewise ``through`` for O_DSYNC writes and ``whole`` for full stripes, among the writes.
     """
     through: int = 16
     whole: int = 8

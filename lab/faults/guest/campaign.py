@@ -140,7 +140,7 @@ class CampaignPlayer(Player):
             return {"absent": str(error.strerror)}
 
     def do_load(self, writes: Sequence[Sequence[int]], depth: int) -> dict[str, Any]:
-        """Start writes ``[first block, blocks, is FUA]``; no blocks means a flush. Some requests remain in flight."""
+        """Start writes ``[first block, blocks, is O_DSYNC]``; no blocks means a flush. Some remain in flight."""
         if not self.writer:
             return {"absent": "no writer"}
         for first, count, is_through in writes:

@@ -116,8 +116,8 @@ class Ledger:
     def add(self, kind: str, number: int, *more: int) -> int:
         """Append an event; returns its number.
 
-        ``write G FIRST COUNT THROUGH`` (generation G of these blocks; THROUGH 1: FUA), ``flush N``, ``acknowledged N``
-        and ``failed N`` of either; ``settled BLOCK G``: after a fault, the block was found to hold generation G
+        ``write G FIRST COUNT THROUGH`` (generation G of these blocks; THROUGH 1: O_DSYNC), ``flush N``, ``acknowledged
+        N`` and ``failed N`` of either; ``settled BLOCK G``: after a fault, the block was found to hold generation G
         permanently.
         """
         self.events.append([kind, number, *more])
