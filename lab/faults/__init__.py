@@ -1,1 +1,2 @@
-"""The fault lab: every fault ends in a verdict, every crash point is replayed, and the planted bugs of md are found."""
+"""The fault lab: faults end in a verdict on the data, crash points are replayed, and planted bugs of md are detected.
+"""
