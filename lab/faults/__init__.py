@@ -1,2 +1,1 @@
-"""The fault lab: faults end in a verdict on the data, crash points are replayed, and planted bugs of md are detected.
-"""
+"""The fault lab: injects faults, judges the data, replays crash points, and detects planted bugs of md."""

@@ -796,7 +796,7 @@ class ScenarioPlayer(PointSteps):
         self.log.close()
 
     def do_cut(self, numbers: list[int], kind: str, seed: str) -> dict[str, Any]:
-        """A power cut or a crash of the kernel: each drive is restored to a state that it could have now."""
+        """A power cut or a crash of the kernel: each drive is restored to a possible state."""
         seen = super().do_cut(numbers, kind, seed)
         return {**seen, "broke": seen["stop"]["output"]} if seen["stop"]["status"] else {"cut": seen["cut"]}
 
