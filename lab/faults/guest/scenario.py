@@ -801,9 +801,7 @@ class ScenarioPlayer(PointSteps):
         return {**seen, "broke": seen["stop"]["output"]} if seen["stop"]["status"] else {"cut": seen["cut"]}
 
     def use_ledger(self, events: list[list[Any]], kind: str) -> None:
-        """After a crash of the kernel only, drives hold all writes that had ended, so acknowledged writes must be
-        present.
-        """
+        """After a crash of the kernel only, drives hold all ended writes, so acknowledged ones must be present."""
         super().use_ledger(events, kind)
         self.is_cut = kind != ALL
 
