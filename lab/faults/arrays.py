@@ -76,7 +76,7 @@ class BlockMap:
 
     @property
     def has_parity(self) -> bool:
-        """Whether a block shares its strip with other blocks and parity."""
+        """Whether the level has parity, so that a block shares its strip with other blocks."""
         return self.level.name in PARITY_LEVELS
 
     @property

@@ -240,7 +240,8 @@ BATCH = 20
 WORKERS = 2
 JOIN_SECONDS = 0.2
 Calls = Callable[[str, bytes], bytes]
-"""Calls ``module:name`` with bytes in another process or on another computer, and returns its answer."""
+"""A function that calls ``module:name`` with bytes, in another process or on another computer, and returns its answer.
+"""
 PLAY = "lab.faults.campaign:play_asked"
 WITHOUT_PLANTED = "shows without the planted bug too"
 
@@ -270,7 +271,7 @@ class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass
 class Campaign:
-    """Runs until its seeds or its time are exhausted or, with ``stops_at_first``, until the first finding."""
+    """A campaign, which ends with its seeds or its time or, with ``stops_at_first``, with the first finding."""
 
     journal: CampaignJournal
     arena: Arena
@@ -280,7 +281,9 @@ class Campaign:
     stops_at_first: bool = False
     most_plays: int = MOST_PLAYS
     calls: Calls | None = None
-    """Runs batches of histories elsewhere; None: here. Findings are always investigated here."""
+    """Runs batches of histories elsewhere; None: they run in this process. Findings are always investigated in this
+    process.
+    """
 
     def __post_init__(self) -> None:
         run = self.journal.run

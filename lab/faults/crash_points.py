@@ -491,7 +491,7 @@ class Excuse:
     blocks: frozenset[int]
     rows: frozenset[int]
     is_start: bool
-    """Whether md may refuse to start the array, even by force."""
+    """Whether md may refuse to start the array, even if forced."""
 
 
 @dataclass
@@ -749,8 +749,8 @@ class Exploration:
     on_point: Callable[[PointVerdict], None] = lambda _: None
     is_stopped: Callable[[], bool] = lambda: False
     calls: Callable[[str, bytes], bytes] | None = None
-    """Calls ``module:name`` with bytes on a worker of a cluster; configurations are then tried there, without
-    ``on_point``.
+    """Calls ``module:name`` with bytes on a worker of a cluster, where the configurations are then tried, without
+    ``on_point``; None: they are tried on this computer.
     """
 
     def one(self, configuration: CutConfiguration, seed: str) -> Explored:

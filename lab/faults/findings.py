@@ -11,7 +11,8 @@
 
 A folder is written under a temporary name and then renamed, so an interrupted campaign leaves a complete folder or
 none. commands.sh uses loop devices below device mapper. Only recorded drives can lose any subset of their unflushed
-writes; the drives of the script keep all writes at a power cut, as after a crash of the kernel alone, and it says so.
+writes; the drives of the script keep all writes at a power cut, as after a crash of the kernel alone, and a comment in
+it states this.
 """
 
 from __future__ import annotations

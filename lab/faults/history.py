@@ -35,7 +35,7 @@ from lab.faults.guest.record import ALL, EVERYTHING, FLUSHED, PREFIX, SUBSET, TO
 from lab.units import KIB, MIB
 
 NOTHING = "none"
-"""In an id: no act is left, the initial array is sufficient."""
+"""In an id: no act is left; the initial array is sufficient."""
 VERSION = 1
 """Version of the generator; to be incremented when seeds produce different histories."""
 MOST_SEED = 2**32 - 1
@@ -142,8 +142,8 @@ class ArrayShape(msgspec.Struct, frozen=True, kw_only=True):
     depth: int = 4
     """Maximum number of writes in flight."""
     has_junk: bool = False
-    """The drives hold random data before, so the array needs an initial resync; otherwise they are blank, and the array
-    is created as clean.
+    """The drives hold random data before creation, so the array needs an initial resync; otherwise they are blank, and
+    the array is created as clean.
     """
     sync_kib: int = 0
     """Speed limit of a sync in KiB per second; 0: none."""
@@ -316,7 +316,9 @@ class CampaignArrayModel:
     slow: set[int] = field(default_factory=set)
     is_dead: bool = False
     is_broken: bool = False
-    """md was asked to fail a member that the array cannot lose: it refuses writes until the next start (MD_BROKEN)."""
+    """Whether md was asked to fail a member that the array cannot lose: md then refuses writes until the next start
+    (MD_BROKEN).
+    """
     is_reshaping: bool = False
     is_hasty: bool = False
     """Whether md has not yet completed the recovery from a power cut."""

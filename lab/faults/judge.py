@@ -201,7 +201,7 @@ class ArrayBelief:
     """(slot, page) in md's bad block lists (md(4), BAD BLOCK LIST)."""
     members: int = 0
     is_broken: bool = False
-    """Whether md was asked to fail a member that the array cannot lose: it refuses writes from then on (MD_BROKEN,
+    """Whether md was asked to fail a member that the array cannot lose: md refuses writes from then on (MD_BROKEN,
     raid1_error() in drivers/md/raid1.c).
     """
     has_died: bool = False

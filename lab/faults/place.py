@@ -49,7 +49,7 @@ class FaultPlace:
         return tuple(range(len(self.nodes)))
 
     def blank(self) -> None:
-        """Stop all arrays and blank the drives, whatever their state."""
+        """Unmount file systems, remove device-mapper devices, stop arrays, and blank the drives."""
         machine = self.lab.machine
         machine.run(("sh", "-c", "umount -a -t ext4,xfs; dmsetup remove_all --force; mdadm --stop --scan"), check=False)
         self.lab.reset(self.lab.disks)

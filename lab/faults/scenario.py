@@ -36,7 +36,7 @@ NEEDS = {
     "record": "drives that can be recorded: those of the lab's own kernel (make uml-kernel)",
     "lab-drives": "the lab's own drives, which can be pulled and slowed down (make uml-kernel)",
 }
-"""Optional properties of a machine, in addition to targets of device mapper (``dm:dust``)."""
+"""Optional property of a machine -> description, in addition to targets of device mapper (``dm:dust``)."""
 _NEEDED_BY = {
     **dict.fromkeys(("record", "power-cut", "crash-points"), "record"),
     **dict.fromkeys(("pull", "plug", "slow"), "lab-drives"),
@@ -110,7 +110,7 @@ class ReadyVariant(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[SceneStep, ...]
     seed: str
     is_apart: bool = False
-    """Run it on a machine of its own if possible, so that two runs can be compared write by write."""
+    """Whether to run it on a machine of its own if possible, so that two runs can be compared write by write."""
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -152,9 +152,8 @@ class WriteStep(SceneStep, frozen=True, kw_only=True, tag="write"):
     """Number of blocks from ``first`` on; 0: all."""
     depth: Annotated[int, msgspec.Meta(ge=1, le=31)] = 4
     flush: int = 8
-    """One in this many operations is a flush; 0: none.
-
-    Likewise ``through`` for O_DSYNC writes and ``whole`` for full stripes, among the writes.
+    """One operation in ``flush`` is a flush; one write in ``through`` is O_DSYNC, and one in ``whole`` a full stripe;
+    0: none.
     """
     through: int = 16
     whole: int = 8
