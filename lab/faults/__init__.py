@@ -1,1 +1,1 @@
-"""The fault lab: every fault ends in a verdict, every crash point is replayed, and the planted bugs of md are found."""
+"""The fault lab: injects faults, judges the data, replays crash points, and detects planted bugs of md."""

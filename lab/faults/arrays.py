@@ -1,7 +1,7 @@
-"""The arrays on which faults are played: how they are created, and which members hold a block of the oracle.
+"""The arrays that faults are injected into: how they are created, and which members hold a block of the oracle.
 
-A strip is one page of 4 KiB of every member at the same place: md computes parity strip by strip (stripe_head in
-drivers/md/raid5.h), so what is written in one strip never touches another.
+A strip is one 4 KiB page at the same offset on every member. md computes parity strip by strip (stripe_head in
+drivers/md/raid5.h), so a write to one strip never changes another.
 """
 
 from __future__ import annotations
@@ -19,27 +19,28 @@ NODE = "/dev/md0"
 MD = "/sys/block/md0/md"
 BLOCK_BYTES = 4 * KIB
 DATA_OFFSET_BYTES = 2 * MIB
-"""Of every member, so that the place of a block on a drive is known."""
+"""The data offset of every member; fixed, so that the position of a block on a drive is known."""
 PARITY_LEVELS = (LevelName.RAID4, LevelName.RAID5, LevelName.RAID6)
 _JOURNAL = {"consistency_policy": ConsistencyPolicy.JOURNAL}
 POLICIES: Mapping[str, Mapping[str, Any]] = {
     "resync": {},
-    # Small chunks, so that a small array has many bits.
+    # With a small bitmap chunk, even a small array has many bits.
     "bitmap": {"bitmap": Bitmap.INTERNAL, "bitmap_chunk_bytes": 64 * KIB},
     "ppl": {"consistency_policy": ConsistencyPolicy.PPL},
     "journal": _JOURNAL,
     "journal-back": _JOURNAL,
     "write-back": _JOURNAL,
 }
-"""Word for how redundancy is kept consistent -> fields of ArraySpec (md(4), consistency_policy)."""
+"""Name of a consistency policy -> fields of ArraySpec (md(4), consistency_policy)."""
 
 
 def array_spec(
     level: str, members: Sequence[str], policy: str, *, size_bytes: int, chunk_bytes: int, **more: Any
 ) -> ArraySpec:
-    """The array ``NODE``, its data at ``DATA_OFFSET_BYTES``. ``policy``: a word of ``POLICIES``; ``more``: ArraySpec.
+    """The specification of ``NODE``, with its data at ``DATA_OFFSET_BYTES``.
 
-    A chunk where the level has none, and a clean start where nothing is redundant, are left out.
+    ``policy`` is a key of ``POLICIES``; ``more`` are further fields of ArraySpec. ``assume_clean`` is dropped at a
+    level without redundancy; ``chunk_bytes`` has no effect at a level without chunks.
     """
     spec = ArraySpec(
         level,
@@ -54,7 +55,7 @@ def array_spec(
 
 @dataclass(frozen=True, slots=True)
 class BlockMap:
-    """An array of ``members`` members that each give ``member_bytes``."""
+    """The layout of the blocks on ``members`` members of ``member_bytes`` each."""
 
     level: Level
     members: int
@@ -75,24 +76,24 @@ class BlockMap:
 
     @property
     def has_parity(self) -> bool:
-        """Whether blocks share strips with others."""
+        """Whether the level has parity, so that a block shares its strip with other blocks."""
         return self.level.name in PARITY_LEVELS
 
     @property
     def blocks(self) -> int:
-        """How many the array has."""
+        """Number of blocks of the array."""
         whole = self.level.capacity_bytes(self.members, self.member_bytes, self.chunk_bytes)
         return whole // BLOCK_BYTES
 
     @property
     def stripe_blocks(self) -> int:
-        """Blocks of a full stripe; 0 where nothing is gained by writing one."""
+        """Blocks of a full stripe; 0 at levels without parity, where a full-stripe write saves nothing."""
         return self.level.full_stripe_bytes(self.members, self.chunk_bytes) // BLOCK_BYTES if self.has_parity else 0
 
     def geometry(self) -> dict[str, Any]:
-        """What a program compares on the members (guest/arrays.py, ``disagreeing``): rows, chunk, bytes of each member.
+        """The rows that guest/arrays.py (``disagreeing``) compares, with the chunk and member sizes in bytes.
 
-        Empty rows for levels that keep no second copy.
+        The list of rows is empty for levels without redundancy.
         """
         rows: list[list[Any]] = []
         per_member = self.member_bytes // self.chunk_bytes
@@ -104,17 +105,17 @@ class BlockMap:
 
     @property
     def row_count(self) -> int:
-        """How many rows ``geometry`` has."""
+        """Number of rows of ``geometry``."""
         return self.member_bytes // self.chunk_bytes if self.has_parity else len(self._chunks)
 
     def places(self, block: int) -> list[tuple[int, int]]:
-        """(slot, page of the member's data) of each copy of a block; nothing for one behind the end."""
+        """(slot, page of the member's data) of each copy of a block; empty for a block beyond the end of the array."""
         per_chunk = self.chunk_bytes // BLOCK_BYTES
         number, page = divmod(block, per_chunk)
         return [(slot, row * per_chunk + page) for slot, row in self._chunks.get(number, ())]
 
     def strips(self, blocks: Iterable[int]) -> set[int]:
-        """The strips of these blocks."""
+        """The strips that hold these blocks."""
         return {page for block in blocks for _, page in self.places(block)}
 
     def blocks_in(self, strips: Collection[int], slots: Collection[int]) -> set[int]:
@@ -129,7 +130,10 @@ class BlockMap:
         return found
 
     def is_readable(self, block: int, missing: Collection[int], bad: Collection[tuple[int, int]] = ()) -> bool:
-        """Whether a block can be had without the members in ``missing`` and the (slot, page) in ``bad``."""
+        """Whether a block can be read or reconstructed without the slots ``missing`` and the pages ``bad``.
+
+        ``bad`` contains (slot, page).
+        """
         places = self.places(block)
         if any(slot not in missing and (slot, page) not in bad for slot, page in places):
             return True
@@ -140,7 +144,7 @@ class BlockMap:
         return self.level.survives(frozenset(gone), self.members)
 
     def rows(self, strips: Collection[int], blocks: Collection[int], bad: Collection[tuple[int, int]]) -> set[int]:
-        """The rows compared on the members that have anything of these strips, blocks or (slot, page)."""
+        """The rows of ``geometry`` that contain any of these strips, blocks or (slot, page) pairs."""
         per_chunk = self.chunk_bytes // BLOCK_BYTES
         if self.has_parity:
             pages = {*strips, *self.strips(blocks), *(page for _, page in bad)}
@@ -156,6 +160,7 @@ def _parity(row: StripeRow, members: int) -> list[Any]:
     q = next((slot for slot, kind in kinds.items() if kind is ChunkKind.Q), None)
     data = [slot for slot, kind in kinds.items() if not kind.is_parity]
     if q is not None:
-        # Q counts its powers of 2 from the slot behind it, round the end (raid6_d0() in drivers/md/raid5.c).
+        # The powers of 2 in Q are assigned in slot order from the slot after Q, with wrap-around (raid6_d0() in
+        # drivers/md/raid5.c).
         data.sort(key=lambda slot: (slot - q - 1) % members)
     return ["parity", row.row, data, p, q]

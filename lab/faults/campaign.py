@@ -1,13 +1,13 @@
-"""Campaigns: histories of many seeds on machines side by side, each judged; what is found is replayed alone and shrunk.
+"""Campaigns: random histories, one per seed, run on several machines in parallel and judged.
 
 ::
 
     STATE/faults/campaigns/<run>/campaign.json   the options of the campaign
-    STATE/faults/campaigns/<run>/done.jsonl      one seed a line, stored before the next, so that it can be resumed
+    STATE/faults/campaigns/<run>/done.jsonl      one seed per line, stored before the next, so a campaign can be resumed
 
-Shrinking is delta debugging (Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input, 2002): parts are
-left out, large ones first, then smaller ones, as long as the rest still shows the same kind of difference. Here first
-acts, then the writes of each load. Every step is a real replay.
+Each finding is replayed alone and shrunk. Shrinking is delta debugging (Zeller and Hildebrandt, Simplifying and
+Isolating Failure-Inducing Input, 2002): parts are removed, large ones first, as long as the remainder still shows the
+same kind of difference. Acts are removed first, then the writes of each load. Every step is a real replay.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from lab.store.runs import RunFolders
 
 T = TypeVar("T")
 MOST_PLAYS = 400
-"""Histories played for one finding; then the best so far is taken."""
+"""Maximum number of histories run to shrink one finding; the smallest found by then is the result."""
 
 
 class Shrinker:
-    """Shrinks one history. ``kind`` is what must still be seen."""
+    """Shrinks one history; each smaller history must still show a difference of the given ``kind``."""
 
     def __init__(
         self,
@@ -59,10 +59,10 @@ class Shrinker:
         self._open = ExitStack()
         self._place: FaultPlace | None = None
         self.steps: list[FaultHistory] = []
-        """Each smaller than the one before, and each showed it."""
+        """The histories that showed the difference so far, each smaller than the one before."""
 
     def shrink(self, history: FaultHistory, outcome: HistoryOutcome | None = None) -> FaultHistory:
-        """The smallest that was found; ``outcome`` is that of the history, if it is known."""
+        """The smallest history found; ``outcome`` is the outcome of ``history``, if known."""
         self.steps = [history]
         with self._open:
             if outcome:
@@ -86,7 +86,7 @@ class Shrinker:
                 self._reduce(act.writes, lambda writes, index=index: _with_writes(self.smallest, index, writes))  # type: ignore[misc]
 
     def _reduce(self, items: Sequence[T], made: Callable[[tuple[T, ...]], FaultHistory]) -> None:
-        """Leave out parts of these, from halves down to single ones."""
+        """Remove parts of these items, from halves down to single items."""
         items = tuple(items)
         size = max(1, len(items) // 2)
         while items:
@@ -101,7 +101,7 @@ class Shrinker:
                 size = max(1, size // 2)
 
     def _take_first(self, candidates: list[FaultHistory]) -> int | None:
-        """Play them until one shows it, and go on from that; its number."""
+        """Run the candidates until one shows the difference, and make it the smallest; returns its index, or None."""
         number = 0
         while number < len(candidates) and self.left > 0 and not self._is_stopped():
             for outcome in self._played(candidates[number : number + self.left]):
@@ -114,7 +114,7 @@ class Shrinker:
         return None
 
     def _played(self, candidates: list[FaultHistory]) -> Iterator[HistoryOutcome]:
-        """On one machine as long as it lasts."""
+        """The outcomes of the candidates, on one machine for as long as it is usable."""
         if self._place is None:
             self._place = self._open.enter_context(self.arena.opened())
         for outcome in play(self._place, candidates, change=self.arena.change, is_stopped=self._is_stopped):
@@ -125,7 +125,10 @@ class Shrinker:
 
 
 def _without_parts(items: tuple[T, ...], size: int) -> Iterator[tuple[T, ...]]:
-    """These without so many, from each place; the last first, since what came last is needed least."""
+    """The items without one part of this size, for each position; last part first.
+
+    Late items are the ones most often irrelevant.
+    """
     for start in reversed(range(0, len(items), size)):
         yield items[:start] + items[start + size :]
 
@@ -143,7 +146,7 @@ FORMAT_VERSION = 1
 
 
 class CampaignRun(msgspec.Struct, frozen=True, kw_only=True):
-    """campaign.json. ``seeds`` 0: as many as there is time for."""
+    """The contents of campaign.json."""
 
     format_version: FormatVersion = FORMAT_VERSION
     id: Name
@@ -152,14 +155,14 @@ class CampaignRun(msgspec.Struct, frozen=True, kw_only=True):
     first: Seed
     seeds: Seed
     seconds: Annotated[float, msgspec.Meta(ge=0)]
-    """0: as long as it takes."""
+    """Time limit in seconds; 0: none. ``seeds`` 0: no limit on the number of seeds."""
     level: str = ""
     policy: str = ""
     planted: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class SeedDone(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line: a history that was played and judged."""
+    """One line of done.jsonl: a history that was run and judged."""
 
     seed: int
     finding: str = ""
@@ -171,19 +174,19 @@ class CampaignJournal:
 
     def __init__(self, folder: Path, run: CampaignRun) -> None:
         self.folder, self.run = folder, run
-        # A seed whose line is damaged is played again.
+        # If a line is damaged, its seed is run again.
         self._journal = Journal[SeedDone](folder / "done.jsonl", SeedDone, skips_damaged=True)
         self._journal.repair()
         self.done = {each.seed: each for each in self._journal.read()}
 
     def add(self, line: SeedDone) -> None:
-        """Store it, durably. Raises ResultError."""
+        """Store a line durably. Raises ResultError."""
         self._journal.append(line)
         self.done[line.seed] = line
 
     @property
     def explained(self) -> Counter[str]:
-        """What was seen and has its explanation, over all seeds."""
+        """The explained differences of all seeds, counted by explanation."""
         total: Counter[str] = Counter()
         for each in self.done.values():
             total.update(each.explained)
@@ -191,12 +194,12 @@ class CampaignJournal:
 
     @property
     def findings(self) -> list[str]:
-        """Ids of what was found, as the seeds come."""
+        """The ids of all findings, in the order in which their seeds were stored."""
         return [each.finding for each in self.done.values() if each.finding]
 
 
 def campaign_runs(host: Host) -> RunFolders:
-    """The campaigns of a state folder."""
+    """The campaigns in the state folder."""
     return RunFolders(
         host.state.root / "faults" / "campaigns",
         "campaign",
@@ -209,7 +212,7 @@ def campaign_runs(host: Host) -> RunFolders:
 
 @contextmanager
 def begun_campaign(host: Host, target: str, **asked: object) -> Iterator[CampaignJournal]:
-    """A new one, held against others as long as this lasts."""
+    """Create a campaign and hold its lock for the duration of the context."""
     runs, created = campaign_runs(host), utc_second_text(host.clock)
     folder = runs.create(host.clock)
     run = convert({"id": folder.name, "created_utc": created, "target": target, **asked}, CampaignRun)
@@ -220,7 +223,7 @@ def begun_campaign(host: Host, target: str, **asked: object) -> Iterator[Campaig
 
 @contextmanager
 def resumed_campaign(host: Host, word: str) -> Iterator[CampaignJournal]:
-    """A stored campaign by its id, the beginning of one, or ``latest``. Raises ResultError if it is not there."""
+    """Open a stored campaign, given its id, a prefix of it, or ``latest``. Raises ResultError if there is none."""
     runs = campaign_runs(host)
     run_id = runs.find(word, lambda ids: max(runs.headers(CampaignRun, _is_good), default=ids[0]))
     run = runs.good_header(run_id, CampaignRun, _is_good)
@@ -233,25 +236,26 @@ def _is_good(run_id: str, run: CampaignRun) -> bool:
 
 
 BATCH = 20
-"""Histories that one machine plays."""
+"""Maximum number of histories run on one machine."""
 WORKERS = 2
 JOIN_SECONDS = 0.2
 Calls = Callable[[str, bytes], bytes]
-"""Calls ``module:name`` with bytes, on another process or computer, and gives its answer."""
+"""A function that calls ``module:name`` with bytes, in another process or on another computer, and returns its answer.
+"""
 PLAY = "lab.faults.campaign:play_asked"
 WITHOUT_PLANTED = "shows without the planted bug too"
 
 
 @dataclass(frozen=True, slots=True)
 class CampaignHooks:
-    """Who is told: words for people; how many seeds are done of how many (0: nobody knows)."""
+    """Callbacks: a message for the user, and the number of seeds done and wanted (0: no limit)."""
 
     notice: Callable[[str], None] = lambda _: None
     progress: Callable[[int, int], None] = lambda _done, _wanted: None
 
 
 class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a campaign came to."""
+    """The results of a campaign so far."""
 
     run: str
     seeds: int
@@ -261,13 +265,13 @@ class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True):
     said_no: dict[str, int]
     findings: tuple[FindingRecord, ...]
     found_after_seconds: float | None = None
-    """When the first finding was seen."""
+    """Seconds from the start to the first finding."""
     is_complete: bool = True
 
 
 @dataclass
 class Campaign:
-    """One that goes on until its seeds or its time are over, or, with ``stops_at_first``, until something is found."""
+    """A campaign, which ends with its seeds or its time or, with ``stops_at_first``, with the first finding."""
 
     journal: CampaignJournal
     arena: Arena
@@ -277,7 +281,9 @@ class Campaign:
     stops_at_first: bool = False
     most_plays: int = MOST_PLAYS
     calls: Calls | None = None
-    """Where histories are played, if not here. What they show is looked into here."""
+    """Runs batches of histories elsewhere; None: they run in this process. Findings are always investigated in this
+    process.
+    """
 
     def __post_init__(self) -> None:
         run = self.journal.run
@@ -303,13 +309,13 @@ class Campaign:
             seed += 1
 
     def run(self) -> CampaignSummary:
-        """Until it is over. Raises what made it end early; all that was found until then is kept."""
+        """Run the campaign to its end. Raises the error that ended it early; findings up to then remain stored."""
         self._began = time.monotonic()
         self.store.remove_leftovers()
         self._left = self._left_by_an_earlier_part()
         if self.stops_at_first and self.journal.findings:
             self._over.set()
-        # Not Thread.join(): a signal that is raised out of it leaves a living thread marked as ended (CPython 3.11).
+        # Not Thread.join(): if a signal handler raises inside it, CPython 3.11 marks a running thread as ended.
         begun: list[threading.Event] = []
         try:
             for number in range(self.workers):
@@ -329,7 +335,7 @@ class Campaign:
         return self.summary()
 
     def summary(self) -> CampaignSummary:
-        """What it has come to so far."""
+        """The results so far."""
         seconds = time.monotonic() - self._began
         mine = set(self.journal.findings)
         kept = {
@@ -356,7 +362,7 @@ class Campaign:
             self._over.set()
 
     def _is_over(self) -> bool:
-        """Whether no more histories are to be played; what was found is looked into all the same."""
+        """Whether to start no more histories; findings already made are still investigated."""
         return self._over.is_set() or self._stopped.is_set()
 
     def _work(self, is_over: threading.Event) -> None:
@@ -368,14 +374,17 @@ class Campaign:
                 for record, before in found:
                     if not self._stopped.is_set():
                         self._investigate(record, before)
-        except BaseException as error:  # told by the thread that waits
+        except BaseException as error:  # the waiting thread raises it again
             self._failure = self._failure or error
             self._stopped.set()
         finally:
             is_over.set()
 
     def _left_by_an_earlier_part(self) -> list[FindingRecord]:
-        """What was found and not looked into. Its seeds count as done: none is played beside the look at it."""
+        """Findings that an earlier part of this campaign stored but did not investigate.
+
+        Their seeds are recorded as done, so that no worker runs one of them during the investigation.
+        """
         left = []
         for each in self.store.all():
             if each.record.run == self.journal.run.id and each.record.status == "found":
@@ -385,7 +394,7 @@ class Campaign:
         return left
 
     def _is_mine(self, finding_id: str) -> bool:
-        """Whether no other campaign has found and kept the same."""
+        """Whether the stored finding belongs to this campaign: another one may have found the same."""
         kept = self.store.find(finding_id)
         return kept is not None and kept.record.run == self.journal.run.id
 
@@ -394,7 +403,7 @@ class Campaign:
             return self._left.pop() if self._left else None
 
     def _next_batch(self) -> list[int]:
-        """Seeds one after the other, so that an id can tell what was played before."""
+        """Consecutive seeds, so that an id can name the histories that ran before it on the same machine."""
         with self._lock:
             batch: list[int] = []
             for seed in self._seeds:
@@ -407,7 +416,10 @@ class Campaign:
             return batch
 
     def _play_batch(self, seeds: list[int]) -> list[tuple[FindingRecord, int]]:
-        """Play these, on as many machines as it takes; what was found, with how many were played before it."""
+        """Run these seeds on as many machines as needed.
+
+        Returns each finding with the number of histories that ran before it on its machine.
+        """
         found: list[tuple[FindingRecord, int]] = []
         for before, outcome in self._played_elsewhere(seeds) if self.calls else self._played_here(seeds):
             if record := self._judged(outcome):
@@ -415,7 +427,7 @@ class Campaign:
         return found
 
     def _judged(self, outcome: HistoryOutcome) -> FindingRecord | None:
-        """What is kept of a history; of a hunt for one finding only the first that counts."""
+        """Store the result of a history. When the campaign stops at the first finding, only the first one is stored."""
         if not (self.stops_at_first and outcome.differences):
             return self._keep(self._due_to_the_planted(outcome))
         with self._hunt:
@@ -435,12 +447,12 @@ class Campaign:
         asked = _BatchAsked(
             target=str(self.arena.target), level=run.level, policy=run.policy, planted=run.planted, seeds=seeds
         )
-        # From a worker that has this very program.
+        # Unpickling is safe: the answer comes from a worker that runs this same program.
         answer: list[tuple[int, HistoryOutcome]] = pickle.loads(self.calls(PLAY, msgspec.json.encode(asked)))
         return answer
 
     def _due_to_the_planted(self, outcome: HistoryOutcome) -> HistoryOutcome:
-        """With a planted bug, without the differences that the same history also shows while no bug is planted."""
+        """The outcome without the differences that the same history also shows while no planted bug is switched on."""
         if not (self.arena.planted and outcome.differences):
             return outcome
         shown = self._shown_without_planted(outcome.history)
@@ -457,7 +469,7 @@ class Campaign:
         return replayed(replace(self.arena, is_control=True), history, earlier).kinds
 
     def _keep(self, outcome: HistoryOutcome) -> FindingRecord | None:
-        """Note a history, and before that what it has shown."""
+        """Store a history as done, after storing its finding if it has one."""
         seed, record = outcome.history.seed, None
         if outcome.differences:
             finding_id = FindingId(self.bounds, seed, self.arena.planted)
@@ -484,7 +496,7 @@ class Campaign:
             ) from error
 
     def _investigate(self, record: FindingRecord, before: int = 0) -> None:
-        """Replay it alone, shrink it, and keep the smallest with all evidence in place of what was kept."""
+        """Replay a finding alone, shrink it, and replace it with the smallest history and all evidence."""
         whole = generated(parse_id(record.id).seed, self.bounds)
         try:
             outcome = replayed(self.arena, whole)
@@ -518,12 +530,12 @@ class Campaign:
     def _keep_smallest(
         self, record: FindingRecord, whole: FaultHistory, steps: list[FaultHistory], earlier: list[FaultHistory]
     ) -> None:
-        """The smallest that also shows it on a machine of its own."""
+        """Store the smallest history that also shows the difference on a machine of its own."""
         for history in reversed(steps):
             evidence = gathered(self.arena, history, earlier)
             is_shown = record.kind in evidence.outcome.kinds
             if is_shown and self.arena.planted and history != whole:
-                # What is left of a history may show the same for another reason.
+                # A shrunk history may show the same kind of difference for another reason.
                 is_shown = record.kind not in self._shown_without_planted(history, earlier)
             if is_shown:
                 kept = kept_word(whole, history) if history != whole else ""
@@ -545,7 +557,10 @@ class Campaign:
 def played_batch(
     arena: Arena, bounds: Bounds, seeds: list[int], is_over: Callable[[], bool]
 ) -> Iterator[tuple[int, HistoryOutcome]]:
-    """The outcome of each, on as many machines as it takes, with how many were played before it on its machine."""
+    """Run these seeds on as many machines as needed.
+
+    Yields each outcome with the number of histories that ran before it on its machine.
+    """
     while seeds and not is_over():
         with arena.opened() as place:
             histories = [generated(seed, bounds) for seed in seeds]
@@ -567,17 +582,17 @@ class _BatchAsked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def play_asked(payload: bytes) -> bytes:
-    """On a worker of a cluster: a batch, as it is asked for by a campaign elsewhere."""
+    """Run a batch on a worker of a cluster, as requested by a campaign on another computer."""
     asked = decode_json(payload, _BatchAsked)
     host = Host.real("raidlab fault campaign")
     arena = Arena(with_own_kernel(parse_target(asked.target), host), host, asked.planted)
     outcomes = played_batch(arena, Bounds(asked.level, asked.policy), asked.seeds, lambda: False)
-    # Of histories that show nothing, nobody looks at the documents.
+    # The documents of a history without differences are never read.
     return pickle.dumps([(done, each if each.differences else replace(each, documents=())) for done, each in outcomes])
 
 
 def history_of(finding_id: FindingId) -> tuple[FaultHistory, list[FaultHistory]]:
-    """What an id alone says: the history, and those that the machine plays before it."""
+    """The history that an id denotes, and the histories that the machine runs before it."""
     whole = generated(finding_id.seed, finding_id.bounds)
     earlier = [generated(whole.seed - each, finding_id.bounds) for each in range(finding_id.before, 0, -1)]
     return (part_of(whole, finding_id.kept) if finding_id.kept else whole), earlier

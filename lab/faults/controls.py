@@ -1,11 +1,12 @@
-"""Tests of the oracle itself: known damage that it must name, and bugs planted in it that must be found.
+"""Tests of the oracle itself: known damage that it must report, and planted bugs that must be detected.
 
-Controls write bytes to members while the array is stopped, so that no member and no cache of md knows of them; two
-further controls use the arithmetic of ledgers and records, of which the truth is written down here. What is right must
-not be accused.
+Controls write bytes to members while the array is stopped, so that neither the members' state nor md's caches reflect
+them. Two further controls check the arithmetic of ledgers and records against known results. Undamaged blocks must be
+reported as intact.
 
-Each planted bug is a change of the program that plays histories (oracle_bugs.toml). An accusing one shows as a finding
-of a campaign on a kernel that has no bug; a blind one lets known damage pass.
+Each planted bug is a change of the program that runs histories (oracle_bugs.toml). A bug that makes the oracle report
+errors that do not exist shows as a finding of a campaign on a kernel without bugs; a bug that makes it overlook errors
+shows as a control whose damage goes unreported.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from lab.tomlfile import read_toml, unknown_word
 
 
 class OracleBug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One of them: ``find`` is replaced by ``replace``."""
+    """A bug planted in the oracle: ``find`` is replaced by ``replace``."""
 
     name: str
     title: str
@@ -51,7 +52,7 @@ class OracleBug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def change(self) -> Change:
-        """Makes the program with the bug. Raises LabError unless the text is in the program once."""
+        """The change that plants the bug. Raises LabError unless ``find`` occurs exactly once in the program."""
         count = sum(text.count(self.find) for text in program_files(CONTROLS).texts.values())
         if count != 1:
             raise LabError(
@@ -68,12 +69,12 @@ class _OracleBugs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def oracle_bugs() -> tuple[OracleBug, ...]:
-    """All of them."""
+    """All bugs of oracle_bugs.toml."""
     return read_toml(Path(__file__).with_name("oracle_bugs.toml"), _OracleBugs).bug
 
 
 def find_oracle_bug(name: str) -> OracleBug:
-    """One by its name. Raises SpecError with the nearest."""
+    """The bug with this name. Raises SpecError, with the nearest name as hint."""
     known = {bug.name: bug for bug in oracle_bugs()}
     if name not in known:
         raise unknown_word("bug of the oracle", name, known)
@@ -82,26 +83,26 @@ def find_oracle_bug(name: str) -> OracleBug:
 
 PAGE, SECTORS = 4096, 8
 FILL_BLOCKS = 64
-"""Of each write of a fill, which are numbered from 1."""
+"""Blocks of each write of a fill; these writes have the generations 1, 2 and so on."""
 LEAST_APART = 30
-"""Of 40 power cuts of two members with a dozen open writes each, so many must leave them different."""
+"""Of 40 power cuts of two members with a dozen open writes each, at least so many must leave the members different."""
 
 
 @dataclass(frozen=True, slots=True)
 class OracleControl:
-    """One of them. ``bad`` maps each block to its verdict, and all others are intact; None where none are read."""
+    """A control. ``bad`` maps damaged blocks to their verdicts, all others are intact; None if no blocks are read."""
 
     name: str
     history: FaultHistory
     steps: list[list[Any]]
     bad: dict[int, str] | None = None
     rows: list[int] | None = None
-    """What the comparison of the members must tell."""
+    """The rows that the comparison of the members must report as inconsistent."""
     answer: dict[str, Any] = field(default_factory=dict)
-    """What the last step but the halt must answer."""
+    """The values that the last document must have."""
 
     def wrong(self, seen: list[dict[str, Any]]) -> str:
-        """What was said that is not the truth; empty if all is right."""
+        """A description of the first result that is not as expected; empty if there is none."""
         broke = [each["broke"] for each in seen if "broke" in each]
         if broke:
             return f"{self.name}: {broke[0]}"
@@ -124,7 +125,7 @@ class OracleControl:
 
 
 def _fits(told: Any, expected: Any) -> bool:
-    """Numbers are what must be reached at least, in a mapping."""
+    """Whether a value is as expected; numbers in a mapping are minimum values."""
     if isinstance(expected, dict) and all(isinstance(value, int) for value in expected.values()):
         return isinstance(told, dict) and all(told.get(key, -1) >= value for key, value in expected.items())
     return bool(told == expected)
@@ -139,7 +140,7 @@ def _history(level: str = "5", members: int = 4) -> FaultHistory:
 
 
 def _begin(history: FaultHistory, *steps: list[Any]) -> list[list[Any]]:
-    """The array, a generation of every block, then the steps while it is stopped."""
+    """Create and fill the array, carry out the steps, which must stop it, then assemble and check it."""
     mix = {"first": 0, "count": history.shape.block_map().blocks}
     return [
         ["begin", list(range(DRIVES)), 0, ""],
@@ -154,13 +155,13 @@ def _begin(history: FaultHistory, *steps: list[Any]) -> list[list[Any]]:
 
 
 def _at(history: FaultHistory, block: int) -> tuple[str, int]:
-    """The member that has a block, and where on it."""
+    """The member that holds a block, and the byte offset on that member."""
     ((slot, page),) = history.shape.block_map().places(block)
     return node(slot), DATA_OFFSET_BYTES + page * PAGE
 
 
 def _older(block: int) -> int:
-    """The generation that the fill gave it."""
+    """The generation that the fill wrote to a block."""
     return block // FILL_BLOCKS + 1
 
 
@@ -184,7 +185,8 @@ def _data() -> Iterator[OracleControl]:
 
 def _redundancy() -> Iterator[OracleControl]:
     for level, members, flips in (
-        # (slot, row): parity of RAID 5 is on slot 3 - row % 4; RAID 6 has P on 4 - row % 5 and Q behind it.
+        # (slot, row). The parity of RAID 5 is on slot 3 - row % 4; RAID 6 has P on slot 4 - row % 5, and Q on the slot
+        # after it.
         ("5", 4, [(3, 0), (0, 31), (0, 63)]),
         ("6", 5, [(4, 0), (0, 0), (1, 4), (2, 63)]),
         ("1", 2, [(1, 0), (0, 128), (1, 255)]),
@@ -205,7 +207,8 @@ def _arithmetic() -> Iterator[OracleControl]:
     begin = [["begin", list(range(DRIVES)), 0, ""]]
     record = [
         *(_record(1, 2, 0, 0), _record(3, 9, 8, 0)),
-        # Flushed: what had ended when this flush came. The next flush has not ended when the power fails.
+        # A flush covers the writes that had ended when it was submitted. The next flush has not ended when the power
+        # fails.
         *(_record(4, 5, 0, 0, DRIVE_FLUSH), _record(6, 7, 16, 0)),
         *(_record(8, 0, 0, 0, DRIVE_FLUSH), _record(10, 11, 24, 0, flags=THROUGH), _record(12, 0, 32, 0)),
     ]
@@ -227,12 +230,12 @@ def _arithmetic() -> Iterator[OracleControl]:
 
 
 def all_controls() -> list[OracleControl]:
-    """Every one."""
+    """All controls."""
     return [*_data(), *_redundancy(), *_arithmetic()]
 
 
 def failed_controls(arena: Arena) -> list[str]:
-    """What the oracle of an arena says that is not the truth, on a machine of its own."""
+    """The wrong results of the oracle under test, one message each; a fresh machine runs the controls."""
     controls = all_controls()
     jobs = [{**job_of(each.history, []), "steps": each.steps, "geometries": geometries_of(each)} for each in controls]
     failed: list[str] = []
@@ -250,5 +253,5 @@ def failed_controls(arena: Arena) -> list[str]:
 
 
 def geometries_of(control: OracleControl) -> list[dict[str, Any]]:
-    """Where parity and copies of its array lie."""
+    """The layouts of parity and copies that a control compares; empty if it has no comparison."""
     return geometries(control.history) if any(step[0] == "parity" for step in control.steps) else []

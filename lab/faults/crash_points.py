@@ -1,8 +1,8 @@
-"""Crash points: what any power cut during a recorded history could have left, restored, started and judged.
+"""Crash points: the states that a power cut during a recorded history could have left, each tried and judged.
 
-A configuration is a level, how it keeps its redundancy consistent, the moment of the cut, and the load. A recording
-plays its history on recorded drives. Machines try the points side by side; each is judged against what md promises
-(promises.toml): kept, broken, or more than promised. A result for each configuration is stored::
+A configuration is a level, a consistency policy, what md does when the power fails, and a load. Its history is run on
+recorded drives. Machines then try the crash points in parallel: each state is restored to the drives, and the array is
+started and compared with what md promises (promises.toml). One result per configuration is stored::
 
     STATE/faults/points/<id>.json
 """
@@ -47,7 +47,7 @@ from lab.units import KIB, MIB, SECTOR_BYTES
 
 CHUNK_BYTES = 16 * KIB
 MEMBER_BYTES = 1 * MIB
-"""Of each member: room for a partial parity log, which mdadm makes a MiB long."""
+"""Data of each member in bytes. The drives leave room for a partial parity log, which mdadm makes 1 MiB long."""
 MEMBERS = {"raid1": 2, "raid4": 4, "raid5": 4, "raid6": 5, "raid10": 4}
 PARITY_LEVELS = ("raid4", "raid5", "raid6")
 LOADS = {
@@ -55,11 +55,11 @@ LOADS = {
     "deep": {"depth": 16, "flush": 24, "through": 0, "largest": 4, "whole": 0},
     "careful": {"depth": 1, "flush": 2, "through": 2, "largest": 4, "whole": 4},
 }
-"""What the oracle's writer does meanwhile; see guest/writer.py."""
+"""Name of a load -> parameters of the oracle's writer (guest/writer.py)."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How an array keeps its redundancy consistent, and what md promises of that; words of promises.toml."""
+    """A consistency policy and what md promises of it; the fields are the keys of promises.toml."""
 
     name: str
     title: str
@@ -82,7 +82,7 @@ class CutMoment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Impossible(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What does not go together; an empty list stands for all."""
+    """A combination that md does not support; an empty list stands for all values."""
 
     why: str
     source: str
@@ -95,15 +95,19 @@ class Impossible(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class KnownDefect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A defect of md that is described in docs/findings.md; an empty list stands for all."""
+    """A defect of md that is described in docs/findings.md; an empty list stands for all values."""
 
     finding: str
     what: tuple[str, ...]
-    """``rows`` whose copies or parity do not fit, ``blocks`` with a verdict, the ``start`` of the array."""
+    """What it can spoil: ``rows`` whose copies or parity are inconsistent, ``blocks`` with a bad verdict, or the
+    ``start`` of the array.
+    """
     where: str
-    """``stripe``: all of a stripe with a write that a drive might lose; ``written``: its blocks that were written;
-    ``first rows``: what a reshape has overwritten and its recorded position does not cover; ``offsets differ``,
-    ``shapes differ``: all, but only if superblocks differ in the data offset, or in the number of members.
+    """Where it applies.
+
+    ``stripe``: stripes with a write that a drive could lose; ``written``: the written blocks of such stripes; ``first
+    rows``: blocks that a reshape has overwritten and that its recorded position does not cover; ``offsets differ``,
+    ``shapes differ``: everywhere, but only if the superblocks differ in the data offset or in the number of members.
     """
     why: str
     levels: tuple[str, ...] = ()
@@ -119,12 +123,12 @@ class KnownDefect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def is_among(*asked: tuple[str, tuple[str, ...]]) -> bool:
-    """Whether each word is in its list; an empty list has all."""
+    """Whether each value is in its list; an empty list stands for all values."""
     return all(not known or word in known for word, known in asked)
 
 
 class Promises(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """promises.toml."""
+    """The contents of promises.toml."""
 
     format_version: FormatVersion
     policy: tuple[Policy, ...]
@@ -135,13 +139,13 @@ class Promises(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 @cache
 def promises() -> Promises:
-    """What is written in promises.toml."""
+    """The promises, read from promises.toml."""
     return read_toml(Path(__file__).with_name("promises.toml"), Promises)
 
 
 @dataclass(frozen=True, slots=True)
 class CutConfiguration:
-    """One array at one moment under one load."""
+    """A level, a policy, a moment and a load."""
 
     level: str
     policy: Policy
@@ -150,7 +154,7 @@ class CutConfiguration:
 
     @property
     def name(self) -> str:
-        """``raid5/ppl/rebuild/mixed``."""
+        """Such as ``raid5/ppl/rebuild/mixed``."""
         return f"{self.level}/{self.policy.name}/{self.moment}/{self.load}"
 
     @property
@@ -163,41 +167,41 @@ class CutConfiguration:
 
     @property
     def final_members(self) -> int:
-        """Members of the array once what was under way is done."""
+        """Number of members after the reshape, if there is one."""
         return self.members + (self.moment == "reshape")
 
     @property
     def journal(self) -> int | None:
-        """The number of the drive that is the journal."""
+        """The number of the journal's drive; None without a journal."""
         return self.members if self.policy.has_journal else None
 
     @property
     def operations(self) -> int:
-        """Of the load: until a write-back journal has written something out too."""
+        """Operations of the load; a write-back journal needs more, so that some data reach the members."""
         return 240 if self.policy.is_write_back and self.moment == "idle" else 60
 
     @property
     def spare(self) -> int | None:
-        """The number of the drive that is rebuilt on, or by which the array grows."""
+        """The number of the drive to which a member is rebuilt, or which the reshape adds."""
         return self.members + self.policy.has_journal if self.moment in ("rebuild", "reshape") else None
 
     @property
     def drives(self) -> tuple[int, ...]:
-        """All drives that are recorded, but for the one that was taken out before."""
+        """The recorded drives: all but the removed member."""
         others = [each for each in (self.journal, self.spare) if each is not None]
         return tuple(each for each in (*range(self.members), *others) if each != self.removed)
 
     @property
     def removed(self) -> int | None:
-        """The member that failed before the record began."""
+        """The member that failed before the recording began."""
         return 1 if self.moment == "rebuild" else None
 
     @property
     def may_be_lost(self) -> tuple[int, ...]:
-        """Drives of which one may be lost with the power, since md can do without by the level's arithmetic."""
+        """Drives of which any one may be lost together with the power, because the level survives its loss."""
         data = [each for each in self.drives if each != self.journal]
         if self.moment == "reshape":
-            # Stripes of two geometries: which of them were being written, the lab does not tell apart.
+            # Stripes of two geometries exist, and the lab does not determine which of them were being written.
             return ()
         if self.removed is None:
             return tuple(data)
@@ -208,17 +212,17 @@ class CutConfiguration:
         )
 
     def slot(self, drive: int) -> int:
-        """The slot of a member's drive."""
+        """The slot of a member's drive; a spare has the slot of the removed member."""
         return self.removed if drive == self.spare and self.removed is not None else drive
 
     @property
     def data_blocks(self) -> int:
-        """Blocks of 4 KiB of the array while it is written on."""
+        """Blocks of 4 KiB of the array before any reshape."""
         return self.raid.capacity_bytes(self.members, MEMBER_BYTES, CHUNK_BYTES) // BLOCK_BYTES
 
     @property
     def geometry(self) -> dict[str, Any]:
-        """What is compared on the members once all is done."""
+        """The layout that is compared on the members at the end (``BlockMap.geometry``)."""
         return BlockMap(self.raid, self.final_members, MEMBER_BYTES, CHUNK_BYTES).geometry()
 
     @property
@@ -227,7 +231,7 @@ class CutConfiguration:
         return {"first": 0, "count": self.data_blocks, "stripe": stripe, **LOADS[self.load]}
 
     def creation(self, nodes: tuple[str, ...]) -> list[str]:
-        """The command line of mdadm."""
+        """The command line of mdadm that creates the array."""
         spec = array_spec(
             self.level,
             nodes[: self.members],
@@ -242,12 +246,12 @@ class CutConfiguration:
 
 
 def impossible(level: str, policy: str, moment: str) -> Impossible | None:
-    """Why a combination cannot be, if so."""
+    """Why md does not support a combination; None if it does."""
     return next((each for each in promises().impossible if each.covers(level, policy, moment)), None)
 
 
 def all_configurations() -> tuple[CutConfiguration, ...]:
-    """Every possible combination, each under one load; of those on an array in sync, all loads."""
+    """Every supported combination: with each load for arrays in sync at RAID 1 and 5, otherwise with the mixed load."""
     found = []
     for policy in promises().policy:
         for level in policy.levels:
@@ -260,7 +264,10 @@ def all_configurations() -> tuple[CutConfiguration, ...]:
 
 
 def find_configuration(name: str) -> CutConfiguration:
-    """One by its name. Raises SpecError with the nearest, or with the reason why it cannot be."""
+    """The configuration with this name.
+
+    Raises SpecError with the nearest name as hint, or with the reason why the combination is not supported.
+    """
     known = {each.name: each for each in all_configurations()}
     if name in known:
         return known[name]
@@ -272,11 +279,11 @@ def find_configuration(name: str) -> CutConfiguration:
 
 
 def steps_of(configuration: CutConfiguration, nodes: tuple[str, ...], operations: int) -> list[list[Any]]:
-    """The history that is recorded."""
+    """The steps of the history that is recorded."""
     drives, md = list(configuration.drives), "/sys/block/md0/md"
     steps: list[list[Any]] = []
     if configuration.journal is not None:
-        # md of Linux 6.1 and 7.2 may stand still for ever when it stops an array whose journal takes discards.
+        # md of Linux 6.1 and 7.2 may hang when it stops an array whose journal supports discards.
         journal = nodes[configuration.journal].rpartition("/")[2]
         steps.append(["write", f"/sys/block/{journal}/queue/discard_max_bytes", "0"])
     steps.append(["run", configuration.creation(nodes)])
@@ -290,7 +297,7 @@ def steps_of(configuration: CutConfiguration, nodes: tuple[str, ...], operations
         gone, new = nodes[configuration.removed], nodes[configuration.spare]
         steps += [["run", ["mdadm", NODE, "--fail", gone, "--remove", gone]], ["write", f"{md}/sync_max", "0"]]
         steps += [["run", ["mdadm", NODE, "--add", new]], ["until", f"{md}/sync_action", ["recover"], 10]]
-        # Until it stands still at its bound: a drive that has requests under way cannot be recorded from.
+        # Wait until the rebuild has stopped at its limit: a drive with requests in flight cannot be recorded.
         steps.append(["pause", 0.5])
     if configuration.moment == "check":
         steps += [["write", f"{md}/sync_max", "0"], ["write", f"{md}/sync_action", "check"]]
@@ -301,7 +308,8 @@ def steps_of(configuration: CutConfiguration, nodes: tuple[str, ...], operations
         grow = ["mdadm", "--grow", NODE, f"--raid-devices={configuration.final_members}"]
         steps += [["write", f"{md}/sync_speed_max", "400"], ["run", grow], ["pause", 0.2]]
     elif held:
-        # In windows of 128 KiB, with a wait behind each: the load goes on between (md_do_sync() in drivers/md/md.c).
+        # Sync in windows of 128 KiB with a wait after each, so that the load makes progress in between (md_do_sync() in
+        # drivers/md/md.c).
         steps += [["write", f"{md}/sync_speed_max", "300"], ["write", f"{md}/sync_speed_min", "300"]]
         steps.append(["write", f"{md}/sync_max", "max"])
     for _ in range(8) if held else ():
@@ -312,15 +320,16 @@ def steps_of(configuration: CutConfiguration, nodes: tuple[str, ...], operations
 
 
 MOST_TRIED_BY_ALL = 4
-"""Of so many open writes every subset is tried."""
+"""If a moment has at most this many open writes, every subset of them is tried."""
 MAY_FAIL = ("write", "check", "state")
 
 
 @dataclass(frozen=True, slots=True)
 class DriveRecording:
-    """What was played, and the record of it.
+    """A recorded history.
 
-    ``fingerprint``: of the record and the ledger; the same in each machine in virtual time.
+    ``events`` are the ledger's. ``fingerprint`` is a SHA-256 digest of the record and the ledger; in virtual time it is
+    the same on every machine.
     """
 
     configuration: CutConfiguration
@@ -330,10 +339,10 @@ class DriveRecording:
     fingerprint: str
 
     def cuts(self, count: int | None) -> list[Cut]:
-        """So many crash points by the seed, or all.
+        """``count`` crash points chosen by the seed; None: all.
 
-        At every moment, nothing, all and every small subset of the open writes, with each member that may be lost,
-        and without.
+        All means, at every moment, every subset of the open writes if they are few, otherwise none, all and some
+        subsets; each of them without a lost member and with each member that may be lost.
         """
         if count is None:
             return list(self._every_cut())
@@ -348,7 +357,7 @@ class DriveRecording:
         return found
 
     def require(self, cut: Cut) -> None:
-        """Raises SpecError for a cut of another recording."""
+        """Raises SpecError unless the cut is one of this recording."""
         moments = self.record.moments()
         wrong = "" if moments and moments[0] <= cut.at <= moments[-1] else f"it has no event {cut.at}"
         counts: dict[int, int] = {}
@@ -390,7 +399,7 @@ class DriveRecording:
 def make_recording(
     place: FaultPlace, configuration: CutConfiguration, seed: str, *, operations: int | None = None
 ) -> DriveRecording:
-    """Play the configuration's history on blank drives. Raises LabError if it did not go as it must."""
+    """Run the configuration's history on blank drives and return the recording. Raises LabError if a step fails."""
     steps = steps_of(configuration, place.nodes, operations or configuration.operations)
     events: list[list[Any]] = []
     job = {"seed": seed, "steps": steps, "geometry": configuration.geometry, "wants_ledger": True}
@@ -409,7 +418,7 @@ def make_recording(
 
 
 def went_wrong(seen: dict[str, Any]) -> str | None:
-    """Why a step of a recording is no good; None if it is."""
+    """Why a step makes the recording invalid; None if it does not."""
     if "broke" in seen:
         return str(seen["broke"])
     if seen["kind"] == "run" and seen["status"] != 0:
@@ -424,7 +433,7 @@ def went_wrong(seen: dict[str, Any]) -> str | None:
 def judge_points(
     place: FaultPlace, recording: DriveRecording, cuts: list[Cut], *, by_mdadm: bool = False
 ) -> Iterator[dict[str, Any]]:
-    """What was seen at each cut, in their order; the drives must still be those of the recording."""
+    """One document of guest/crash.py per cut, in order. The machine's drives must still hold the recording."""
     configuration = recording.configuration
     job = {
         "seed": recording.seed,
@@ -432,8 +441,8 @@ def judge_points(
         "members": {drive: place.nodes[drive] for drive in configuration.drives},
         "geometry": configuration.geometry,
         "by_mdadm": by_mdadm,
-        # What lies where a reshape stands is read only once that goes on: until then the reader spins, and in virtual
-        # time nothing else would ever have its turn (raid5_make_request() in drivers/md/raid5.c).
+        # A read at the current position of a reshape spins until the reshape continues, and in virtual time no other
+        # task would run meanwhile (raid5_make_request() in drivers/md/raid5.c).
         "looks_first": configuration.moment != "reshape",
         "tells_labels": configuration.moment in ("rebuild", "reshape"),
         "cuts": [cut.word() for cut in cuts],
@@ -452,21 +461,21 @@ _BLOCKS_PER_CHUNK = CHUNK_BYTES // BLOCK_BYTES
 
 
 class PointJudgement(StrEnum):
-    """Of one crash point."""
+    """The judgement of one crash point."""
 
     KEPT = "kept"
     MORE = "more than promised"
-    """Nothing was promised of some blocks, and all the same they are right."""
+    """Nothing was promised of some blocks, but they are correct."""
     EXEMPT = "lost as the promise allows"
-    """Wrong or unreadable data where the promise makes an exception: the write hole."""
+    """Wrong or unreadable data where the promise makes an exception, such as the write hole."""
     KNOWN = "a known defect of md"
-    """A promise is broken, in just the way that docs/findings.md describes."""
+    """A promise is broken in exactly the way that docs/findings.md describes."""
     BROKEN = "broken"
 
 
 @dataclass(frozen=True, slots=True)
 class PointVerdict:
-    """One crash point with its judgement; ``reasons`` say what was seen, in words."""
+    """One crash point and its judgement; ``reasons`` describe what was found."""
 
     cut: str
     judgement: PointJudgement
@@ -476,18 +485,18 @@ class PointVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Excuse:
-    """Of what a known defect tells at one cut."""
+    """The blocks and rows that a known defect explains at one cut."""
 
     defect: KnownDefect
     blocks: frozenset[int]
     rows: frozenset[int]
     is_start: bool
-    """Whether the array may be refused, also by force."""
+    """Whether md may refuse to start the array, even if forced."""
 
 
 @dataclass
 class Tally:
-    """What a configuration's points came to."""
+    """The counts of a configuration's crash points."""
 
     points: int = 0
     judgements: Counter[PointJudgement] = field(default_factory=Counter)
@@ -503,7 +512,7 @@ class Tally:
 
 
 class Judge:
-    """Knows one recording's array, and judges what was seen at its cuts."""
+    """Judges what was found at the cuts of one recording."""
 
     def __init__(self, recording: DriveRecording) -> None:
         self.recording = recording
@@ -512,7 +521,7 @@ class Judge:
 
     @cached_property
     def places(self) -> dict[int, tuple[int, int]]:
-        """Block of the array -> (slot, page of the member's data), of levels with parity, before any reshape."""
+        """Block -> (slot, page of the member's data), before any reshape; for levels with parity only."""
         found = {}
         rows = stripe_rows(self.configuration.raid, None, self.configuration.members, MEMBER_BYTES // CHUNK_BYTES)
         for row in rows:
@@ -523,7 +532,7 @@ class Judge:
         return found
 
     def verdict(self, seen: Mapping[str, Any]) -> PointVerdict:
-        """The judgement of one document of guest/crash.py."""
+        """The verdict on one document of guest/crash.py."""
         cut = cut_of(seen["cut"])
         if "broke" in seen:
             return PointVerdict(seen["cut"], PointJudgement.BROKEN, (f"could not be tried: {seen['broke']}",), seen)
@@ -561,7 +570,7 @@ class Judge:
         return tuple(each for each in promises().known if each.covers(self.configuration))
 
     def _excuses(self, cut: Cut, seen: Mapping[str, Any]) -> Iterator[Excuse]:
-        """Of what in particular known defects tell at this cut."""
+        """What each known defect of this configuration explains at this cut."""
         labels = seen.get("labels", ())
         for defect in self._known_defects:
             pages = {page for _, page in self._places(cut)}
@@ -590,19 +599,19 @@ class Judge:
 
     @cached_property
     def _row_chunks(self) -> list[set[int]]:
-        """Which chunks of members each row has."""
+        """The chunk numbers on the members, for each row."""
         return [_chunks_of(row) for row in self.configuration.geometry["rows"]]
 
     def _rows(self, pages: Iterable[int]) -> set[int]:
-        """Rows of what is compared that have one of these pages of a member."""
+        """The compared rows that contain any of these pages of a member."""
         chunks = {page // _BLOCKS_PER_CHUNK for page in pages}
         return {number for number, row in enumerate(self._row_chunks) if chunks & row}
 
     def _overwritten(self, cut: Cut, labels: Sequence[Mapping[str, Any]]) -> set[int]:
-        """What a reshape that moves data by a chunk reads again though it has written there.
+        """The blocks that a reshape which moves data by a chunk reads again after it has overwritten them.
 
-        Only what lies beyond its recorded position, and before the place from which on it reads so far ahead of where
-        it writes that it records the position in time (reshape_request() in drivers/md/raid5.c).
+        These are the written blocks between its recorded position and the point from which it reads so far ahead of its
+        writes that it records the position in time (reshape_request() in drivers/md/raid5.c).
         """
         if not labels or labels[0]["reshape_position"] is None:
             return set()
@@ -617,22 +626,22 @@ class Judge:
         return sum(count for word, count in look.get("verdicts", {}).items() if word not in ALLOWED)
 
     def _of_the_start(self, cut: Cut, seen: Mapping[str, Any]) -> Iterable[str]:
-        """Whether the array could be started as the promise says."""
+        """What is wrong with the start of the array, as messages."""
         if "dead" in seen:
             yield f"could not be started, also forced: {seen['dead']}"
         elif "refused" in seen and not self._may_be_refused(cut):
             yield f"was refused: {seen['refused']}"
 
     def _may_be_refused(self, cut: Cut) -> bool:
-        """Dirty and degraded (md(4), start_dirty_degraded).
+        """Whether md may refuse to start the array: it may if it is dirty and degraded (md(4), start_dirty_degraded).
 
-        Not where nothing is missing, nor where parity is no matter.
+        It must not if no member is missing, or at a level without parity.
         """
         is_degraded = bool(cut.missing) or self.configuration.removed is not None
         return self.configuration.policy.is_refused and self.configuration.level in PARITY_LEVELS and is_degraded
 
     def _exempt(self, cut: Cut) -> frozenset[int]:
-        """Blocks of which the promise says nothing at this cut."""
+        """The blocks of which nothing is promised at this cut."""
         configuration = self.configuration
         is_degraded = bool(cut.missing) or configuration.removed is not None
         if configuration.level not in PARITY_LEVELS or not is_degraded or configuration.policy.exempt == "none":
@@ -641,7 +650,7 @@ class Judge:
         if configuration.removed is not None:
             lost.add(configuration.removed)
         if configuration.moment == "first-sync":
-            # What the first resync has not reached has no parity yet.
+            # The first resync has not yet written parity beyond its position.
             return frozenset(block for block, (slot, _) in self.places.items() if slot in lost)
         written = self._written_blocks(cut)
         if configuration.policy.exempt == "written":
@@ -656,7 +665,7 @@ class Judge:
         return {block for block, generations in allowed.items() if len(generations) > 1 and block in self.places}
 
     def _places(self, cut: Cut, *, only_open: bool = True) -> set[tuple[int, int]]:
-        """(slot, page of the member's data) where a drive had a write that it might lose, or any write at all."""
+        """(slot, page of the member's data) of all writes, or only of those that a drive could lose."""
         places: set[tuple[int, int]] = set()
         for drive in self.recording.record.drives:
             if drive == self.configuration.journal:
@@ -672,31 +681,31 @@ class Judge:
 
 
 def _chunks_of(row: Sequence[Any]) -> set[int]:
-    """Which chunks of members a row has (guest/arrays.py, ``disagreeing``)."""
+    """The chunk numbers on the members in a row (guest/arrays.py, ``disagreeing``)."""
     return {chunk for _, chunk in row[1]} if row[0] == "copies" else {row[1]}
 
 
 MOST_DRIVES = 8
 MACHINES = 2
-"""That run side by side on this computer."""
+"""Number of machines that run in parallel on this computer."""
 TRY = "lab.faults.crash_points:explore_asked"
 
 
 @dataclass(frozen=True, slots=True)
 class Explored:
-    """A configuration whose points were tried."""
+    """The result for a configuration whose crash points were tried."""
 
     configuration: CutConfiguration
     seed: str
     fingerprint: str
-    """Of the recording; in virtual time the same wherever it is made."""
+    """The fingerprint of the recording; in virtual time the same on every machine."""
     tally: Tally
     seconds: float
-    """Of this computer's clock."""
+    """Seconds of this computer's clock."""
     error: LabError | None = None
-    """Why it could not be tried, or not to its end."""
+    """Why the configuration could not be tried, or not to its end."""
     last: str = ""
-    """The crash point that was being tried then."""
+    """The crash point that was being tried when the error occurred."""
 
 
 def explore(
@@ -709,9 +718,9 @@ def explore(
     on_point: Callable[[PointVerdict], None] = lambda _: None,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> Explored:
-    """Record a configuration and try so many of its crash points (None: every one of a short recording).
+    """Record a configuration and try this many of its crash points (None: all; feasible for a short recording only).
 
-    A machine that is lost ends it with what was tried until then. Raises LabError if it cannot be recorded.
+    If the machine is lost, the result has the points tried until then. Raises LabError if recording fails.
     """
     started, tally = time.monotonic(), Tally()
     recording = make_recording(place, configuration, seed, operations=operations)
@@ -731,7 +740,7 @@ def explore(
 
 @dataclass(frozen=True, slots=True)
 class Exploration:
-    """What is tried of each configuration, and where."""
+    """How configurations are tried, and where."""
 
     target: Target
     host: Host
@@ -740,18 +749,20 @@ class Exploration:
     on_point: Callable[[PointVerdict], None] = lambda _: None
     is_stopped: Callable[[], bool] = lambda: False
     calls: Callable[[str, bytes], bytes] | None = None
-    """Calls ``module:name`` with bytes on a cluster: configurations are tried there, and ``on_point`` hears of none."""
+    """Calls ``module:name`` with bytes on a worker of a cluster, where the configurations are then tried, without
+    ``on_point``; None: they are tried on this computer.
+    """
 
     def one(self, configuration: CutConfiguration, seed: str) -> Explored:
-        """A configuration on a machine just started, which is the same each time; one that did other things is not.
+        """Try a configuration on a newly started machine, so that the recording is the same each time.
 
-        A machine that is lost costs its configuration alone: the outcome says so.
+        An error, such as the loss of the machine, affects this configuration only and is part of the result.
         """
         began = time.monotonic()
         try:
             if self.calls:
                 asked = _Asked(configuration.name, seed, self.points, self.operations, str(self.target))
-                # From a worker that has this very program.
+                # Unpickling is safe: the answer comes from a worker that runs this same program.
                 found: Explored = pickle.loads(self.calls(TRY, msgspec.json.encode(asked)))
                 return found
             with open_place(self.target, self.host, drives=MOST_DRIVES) as place:
@@ -777,13 +788,13 @@ class _Asked(msgspec.Struct, frozen=True):
 
 
 def explore_asked(payload: bytes) -> bytes:
-    """On a worker of a cluster: one configuration, as it is asked for elsewhere."""
+    """Try one configuration on a worker of a cluster, as requested by another computer."""
     asked = decode_json(payload, _Asked)
     host = Host.real("raidlab fault points")
     exploration = Exploration(parse_target(asked.target), host, asked.points, asked.operations)
     found = exploration.one(find_configuration(asked.configuration), asked.seed)
     if found.error and not isinstance(found.error, MachineLost):
-        # Not every error can be taken apart and put together again.
+        # Not every subclass of LabError can be pickled and unpickled.
         found = replace(found, error=LabError(found.error.message, hint=found.error.hint))
     return pickle.dumps(found)
 
@@ -795,9 +806,10 @@ def explore_all(
     machines: int = MACHINES,
     on_rest: Callable[[Explored], object] = lambda _: None,
 ) -> Generator[Explored, None, None]:
-    """The outcome of each configuration and seed, as they end; ``on_point`` is called on the machines' threads.
+    """The result of each configuration and seed, in the order in which they end.
 
-    Closing the iterator ends all of it; ``on_rest`` is told what was tried until then of those that were under way.
+    ``on_point`` is called on the machines' threads. Closing the iterator stops all work; ``on_rest`` then receives the
+    partial results.
     """
     todo: queue.SimpleQueue[tuple[CutConfiguration, str]] = queue.SimpleQueue()
     done: queue.SimpleQueue[Explored | None] = queue.SimpleQueue()
@@ -839,20 +851,20 @@ FORMAT_VERSION = 1
 
 
 class StoredPoints(msgspec.Struct, frozen=True, kw_only=True):
-    """A configuration whose crash points were tried."""
+    """The stored result of a configuration."""
 
     format_version: FormatVersion = FORMAT_VERSION
     id: Name
     created_utc: str
-    """When they had been tried."""
+    """When the last crash point had been tried."""
     configuration: str
     seed: str
     points: int
     judgements: dict[PointJudgement, int]
     refused: int
-    """Crash points at which md started the array only by force."""
+    """Number of crash points at which md started the array only by force."""
     is_whole: bool
-    """Nothing ended it before all were tried."""
+    """Whether all requested crash points were tried."""
     raidlab: str = __version__
 
 
@@ -862,7 +874,7 @@ def _files(host: Host) -> RecordFiles[StoredPoints]:
 
 
 def keep_points(host: Host, explored: Explored) -> StoredPoints:
-    """Store what became of the crash points. Raises LabError if the state folder cannot be used."""
+    """Store the result of a configuration. Raises LabError if the state folder cannot be used."""
     tally, now = explored.tally, host.clock.utc_now()
     name = explored.configuration.name.replace("-", "").replace("/", "-")
     return _files(host).add(
@@ -881,7 +893,7 @@ def keep_points(host: Host, explored: Explored) -> StoredPoints:
 
 
 def stored_points(host: Host) -> tuple[StoredPoints, ...]:
-    """All that can be read, the newest first."""
+    """All readable results, newest first."""
     found = [each for record_id, each in _files(host).read() if _is_good(record_id, each)]
     return tuple(sorted(found, key=lambda each: (each.created_utc, each.id), reverse=True))
 

@@ -1,6 +1,6 @@
-"""Files under the oracle: arrays for file systems, what each promises after a power cut, and crash points under them.
+"""The oracle under file systems: the arrays, what each promises after a power cut, and crash points.
 
-What file systems promise: guest/file_ledger.py. Here it is combined with what the array below promises.
+The promises of the file systems are in guest/file_ledger.py. This module combines them with those of the array below.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from lab.faults.place import FILES, FaultPlace, run_program
 from lab.units import KIB, MIB
 
 DATA_BYTES = {FileSystem.EXT4: 9 * MIB, FileSystem.XFS: 18 * MIB}
-"""Of an array: a little more than the smallest file system with a journal needs."""
+"""Data size of an array in bytes: slightly more than the smallest file system with a journal needs."""
 _CHUNK_BYTES = 16 * KIB
 JOURNAL = 5
-"""Which drive is the journal of an array that has one."""
+"""The number of the drive that is the journal of an array with a journal."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilesArray:
-    """An array under a file system: how mdadm makes it, and what it promises with a member lost in a power cut."""
+    """An array under a file system: how mdadm creates it, and what it promises if a power cut also takes a member."""
 
     name: str
     level: str
@@ -37,34 +37,34 @@ class FilesArray:
     policy: str = "resync"
     layout: str = ""
     data_members: int = 1
-    """Members' worth of data."""
+    """Data capacity in units of one member."""
     is_write_back: bool = False
     survives_missing: bool = True
-    """Whether with a member missing all that was synced is there.
+    """Whether all synced data remain readable if a member is missing after the power cut.
 
-    Not so where parity may be wrong after a power cut: md starts such an array only if forced (md(4), UNCLEAN
-    SHUTDOWN).
+    False where parity may be wrong after a power cut: md starts such an array only if forced (md(4), UNCLEAN SHUTDOWN).
     """
     known_fault: str = ""
-    """What is known to be wrong with it in md itself; empty: nothing."""
+    """A known defect of md that affects this array; empty: none."""
     is_arbitrary: bool = False
-    """Whether with a member missing a block that was being written may hold anything (driver-api/md/raid5-ppl.rst)."""
+    """Whether, with a member missing, a block that was being written may hold anything (driver-api/md/raid5-ppl.rst).
+    """
 
     @property
     def has_journal(self) -> bool:
         return self.policy == "journal"
 
     def member_bytes(self, file_system: FileSystem) -> int:
-        """Of data on each member."""
+        """Data size of each member in bytes, a multiple of 64 KiB."""
         return -(-DATA_BYTES[file_system] // self.data_members // (64 * KIB)) * 64 * KIB
 
     def geometry(self, file_system: FileSystem) -> dict[str, Any]:
-        """Where its copies and its parity lie."""
+        """The layout of its copies and parity (``BlockMap.geometry``)."""
         level = level_with_layout(f"raid{self.level}", self.layout or None)
         return BlockMap(level, self.members, self.member_bytes(file_system), _CHUNK_BYTES).geometry()
 
     def creation(self, nodes: Sequence[str], file_system: FileSystem) -> list[str]:
-        """The command line of mdadm."""
+        """The command line of mdadm that creates the array."""
         spec = array_spec(
             f"raid{self.level}",
             nodes[: self.members],
@@ -79,7 +79,7 @@ class FilesArray:
 
     @property
     def numbers(self) -> list[int]:
-        """The drives that it is made of."""
+        """The numbers of its drives."""
         return [*range(self.members), *([JOURNAL] if self.has_journal else [])]
 
 
@@ -105,7 +105,7 @@ ARRAYS = (
 
 
 def find_files_array(name: str) -> FilesArray:
-    """One of ``ARRAYS``. Raises SpecError."""
+    """The array of ``ARRAYS`` with this name. Raises SpecError if there is none."""
     for each in ARRAYS:
         if each.name == name:
             return each
@@ -126,26 +126,26 @@ _WRITE_HOLE = (
 
 @dataclass(frozen=True, slots=True)
 class FilePoint:
-    """One crash point under a file system."""
+    """The verdict on one crash point under a file system."""
 
     cut: str
-    """As record_program.cut_of() reads it."""
+    """The cut in the format of guest/record.py (``cut_of``)."""
     is_missing: bool
-    """Whether a member was lost with the power."""
+    """Whether a member was lost together with the power."""
     problems: tuple[str, ...]
-    """What is not as promised, each with file, offset in bytes, what was found and what is allowed; empty: all is."""
+    """Each violation of a promise, with file, offset in bytes, what was found and what is allowed."""
     is_fsck: bool
-    """Whether the file system's own program looked at it too."""
+    """Whether e2fsck or xfs_repair also checked the file system."""
     is_parity: bool
-    """Whether copies and parity were read member by member."""
+    """Whether copies and parity were compared on the members."""
     explanation: str = ""
-    """Why what is not as promised was to be expected all the same; empty: that is not known."""
+    """Why the violations were to be expected; empty: no known reason."""
     document: dict[str, Any] = field(repr=False, default_factory=dict)
-    """All that the machine said."""
+    """The document of the machine."""
 
 
 def file_point(document: dict[str, Any], array: FilesArray) -> FilePoint:
-    """What the machine said of one cut of an array, judged."""
+    """The verdict on one document of the machine."""
     problems = []
     if "dead" in document:
         problems.append(f"the array cannot be started: {document['dead']}")
@@ -174,23 +174,23 @@ def file_point(document: dict[str, Any], array: FilesArray) -> FilePoint:
 
 @dataclass
 class PointsTotal:
-    """What many points came to."""
+    """Totals over many crash points."""
 
     points: int = 0
     missing: int = 0
     fscked: int = 0
     compared: int = 0
     explained: list[FilePoint] = field(default_factory=list)
-    """Not as promised, and it is known why."""
+    """Points with violations that have an explanation."""
     problems: list[FilePoint] = field(default_factory=list)
-    """Not as promised, and nobody knows why."""
+    """Points with violations that have no explanation."""
     verdicts: Counter[str] = field(default_factory=Counter)
-    """Of blocks of files."""
+    """Counts of the verdicts on blocks of files."""
     more: dict[str, list[int]] = field(default_factory=dict)
-    """What is more than promised -> how often it was kept, and how often not."""
+    """Property beyond the promises -> [how often it held, how often it did not]."""
 
     def add(self, points: Iterable[FilePoint]) -> PointsTotal:
-        """Count them too."""
+        """Add these points to the totals; returns ``self``."""
         for point in points:
             self.points += 1
             self.missing += point.is_missing
@@ -207,13 +207,16 @@ class PointsTotal:
 
 
 DRIVE_BYTES = 24 * MIB
-"""Enough for the smallest XFS on two of them (RAID 1)."""
+"""Large enough for the smallest XFS on two drives (RAID 1)."""
 _JOURNAL_MODE = "/sys/block/md0/md/journal_mode"
 
 
 @dataclass(frozen=True, slots=True)
 class FilesRecording:
-    """A load of files whose writes to the drives were recorded. The record stays in the machine until the next one."""
+    """A load on files whose writes to the drives were recorded.
+
+    The record stays on the machine until the next recording.
+    """
 
     array: FilesArray
     file_system: FileSystem
@@ -223,7 +226,7 @@ class FilesRecording:
     nodes: tuple[str, ...]
 
 
-# Long enough for the file systems' own writers: a commit each 5 s (ext4), metadata written back after 30 s (both).
+# Long enough for the periodic writeback of the file systems: a commit every 5 s (ext4), metadata after 30 s (both).
 _PAUSES = (6.0, 40.0)
 
 
@@ -237,17 +240,17 @@ def record_files(
     mix: dict[str, int] | None = None,
     options: str = "",
 ) -> FilesRecording:
-    """Make array and file system, and record the drives during so many operations and the unmounting.
+    """Create array and file system, and record the drives during these operations and the unmount.
 
-    ``mix``: see FilePlan; ``options``: of mount(8). Raises LabError if a step does not succeed or the running file
-    system shows anything but what was written.
+    ``mix``: see FilePlan; ``options``: of mount(8). Raises LabError if a step fails, or if the mounted file system
+    returns anything but what was written.
     """
     create: list[list[Any]] = [["run", array.creation(place.nodes, file_system)]]
     stop: list[list[Any]] = [["run", ["mdadm", "--stop", NODE]]]
     if array.is_write_back:
         create.append(["write", _JOURNAL_MODE, "write-back"])
-        # Stopped with stripes in its cache it may wait for ever: they wait for the superblock to be written, which
-        # whoever stops it keeps from happening (r5l_write_super_and_discard_space() in drivers/md/raid5-cache.c).
+        # Stopping an array with stripes in the cache may hang: the stripes wait for a superblock write that the
+        # stopping task prevents (r5l_write_super_and_discard_space() in drivers/md/raid5-cache.c).
         stop.insert(0, ["write", _JOURNAL_MODE, "write-through"])
     kind, part = file_system.value, operations // (len(_PAUSES) + 1)
     before = [
@@ -270,7 +273,7 @@ def record_files(
 
 
 def require_done(document: dict[str, Any]) -> None:
-    """Raises LabError for a step that failed, or a verdict that is none of those allowed."""
+    """Raises LabError for a failed step, and for a check that found a verdict which is not allowed."""
     why = document.get("broke") or document.get("refused") or document.get("first_failure") or document.get("bad")
     if document.get("status", 0) != 0:
         why = f"status {document['status']}: {document.get('output', '').strip()}"
@@ -281,11 +284,10 @@ def require_done(document: dict[str, Any]) -> None:
 def chosen_cuts(
     recording: FilesRecording, count: int, *, seed: int = 0, with_missing: bool | None = None, torn_sectors: int = 8
 ) -> list[str]:
-    """About so many cuts, evenly over the recording, of each kind.
+    """About ``count`` cuts of all kinds, evenly distributed over the recording.
 
-    Half of them with a member missing if the array promises to survive that, or as ``with_missing`` says.
-
-    ``torn_sectors``: a write of a drive is torn into units of so many sectors of 512 bytes.
+    Half of them have a member missing if the array survives that; ``with_missing`` overrides this. ``torn_sectors`` is
+    the unit, in sectors of 512 bytes, in which a write may be torn.
     """
     chance, record = random.Random(f"{recording.seed}:{seed}"), recording.record
     has_missing = recording.array.survives_missing if with_missing is None else with_missing
@@ -314,10 +316,10 @@ def judged_points(
 ) -> Iterator[FilePoint]:
     """The verdict on each cut.
 
-    ``fsck``: one in so many is looked at by e2fsck or xfs_repair as well (0: none); ``parity``: of one in so many the
-    copies and parity are compared on the members, once md has nothing more to do; ``options``: of mount(8);
-    ``without``: numbers of records that no drive gets, though it had said that it has them: what the oracle must
-    notice. Raises LabError if the machine cannot go on.
+    One in ``fsck`` cuts is also checked by e2fsck or xfs_repair, and for one in ``parity`` the copies and parity are
+    compared on the members once md is idle (0: none). ``options`` are those of mount(8). ``without`` lists indices of
+    recorded writes that are restored to no drive although it had acknowledged them: damage that the oracle must detect.
+    Raises LabError if the machine cannot continue.
     """
     looks = {"fsck": fsck, "parity": parity, "options": options, "without": list(without)}
     job = {**_points_job(recording), **looks, "cuts": list(cuts)}
@@ -334,9 +336,9 @@ def judged_again(
     fsck: int = 7,
     parity: int = 5,
 ) -> Iterator[FilePoint]:
-    """So many moments at which the power fails once more while one cut is recovered from.
+    """Recover from one cut, and judge ``points`` moments at which the power fails again during the recovery.
 
-    The recording is gone from the machine afterwards.
+    The recording is no longer on the machine afterwards.
     """
     looks = {"fsck": fsck, "parity": parity}
     job = {**_points_job(recording), **looks, "again": [cut, f"{recording.seed}:{seed}", points]}

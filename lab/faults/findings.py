@@ -1,17 +1,18 @@
-"""Findings of campaigns: each in a folder of its own that holds all that is needed to see it again.
+"""Findings of campaigns: each has a folder with everything needed to reproduce it.
 
 ::
 
-    STATE/faults/findings/<id>/finding.json    what was seen, where, and how it is replayed
-    STATE/faults/findings/<id>/history.json    what was done
-    STATE/faults/findings/<id>/commands.sh     the same for plain mdadm, as root on any computer
+    STATE/faults/findings/<id>/finding.json    what was found, where, and how it is replayed
+    STATE/faults/findings/<id>/history.json    the history
+    STATE/faults/findings/<id>/commands.sh     the same with plain mdadm, for root on any computer
     STATE/faults/findings/<id>/versions.json   kernel, mdadm, programs, raidlab
     STATE/faults/findings/<id>/seen.jsonl      the documents of the player, step by step
     STATE/faults/findings/<id>/...             kernel log, superblocks, /proc/mdstat, and the record of the drives
 
-A folder is written beside its place and moved there, so an interrupted campaign leaves a whole one or none. commands.sh
-uses loop devices below device mapper. Only recorded drives can lose any part of what they have not flushed: there the
-script keeps all that the drives had written, as after a crash of the kernel, and says so.
+A folder is written under a temporary name and then renamed, so an interrupted campaign leaves a complete folder or
+none. commands.sh uses loop devices below device mapper. Only recorded drives can lose any subset of their unflushed
+writes; the drives of the script keep all writes at a power cut, as after a crash of the kernel alone, and a comment in
+it states this.
 """
 
 from __future__ import annotations
@@ -50,22 +51,22 @@ _FINDING, _HISTORY = "finding.json", "history.json"
 
 
 class FindingRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """finding.json."""
+    """The contents of finding.json."""
 
     format_version: FormatVersion = FORMAT_VERSION
     id: str
     kind: str
     text: str
-    """The first difference of this kind, in words."""
+    """A description of the first difference of this kind."""
     title: str
-    """The array."""
+    """A description of the array."""
     act: int
     differences: tuple[tuple[str, int, str], ...]
-    """All that were seen: kind, number of the act, words."""
+    """All differences: kind, index of the act, description."""
     explained: dict[str, int] = {}
     status: str = "found"
-    """``found``: as the campaign saw it; ``shrunk``: fewer acts and writes show it too; ``confirmed``: replayed as it
-    is; ``unsteady``: not reproducible.
+    """``found``: as the campaign found it; ``shrunk``: also shown by fewer acts and writes; ``confirmed``: replayed as
+    it is; ``unsteady``: not reproducible.
     """
     shrunk_from: str = ""
     run: str = ""
@@ -75,13 +76,13 @@ class FindingRecord(msgspec.Struct, frozen=True, kw_only=True):
     operations: int = 0
     writes: int = 0
     replays: int = 0
-    """How many replays, each on a machine of its own, have shown it."""
+    """Number of replays, each on a machine of its own, that showed the difference."""
     created_utc: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptFinding:
-    """One that is in the store."""
+    """A finding in the store."""
 
     record: FindingRecord
     history: FaultHistory
@@ -89,7 +90,7 @@ class KeptFinding:
 
 
 class FindingStore:
-    """All of them."""
+    """The stored findings."""
 
     def __init__(self, host: Host) -> None:
         self._runs = RunFolders(
@@ -103,7 +104,10 @@ class FindingStore:
         self.root = self._runs.root
 
     def keep(self, record: FindingRecord, history: FaultHistory, files: Mapping[str, bytes]) -> Path:
-        """Store one, in place of one of the same id. Raises ResultError; then what was there is there still."""
+        """Store a finding, replacing one with the same id.
+
+        Raises ResultError; an existing finding then remains intact.
+        """
         own = {
             _FINDING: msgspec.json.format(msgspec.json.encode(record), indent=1),
             _HISTORY: msgspec.json.format(msgspec.json.encode(history), indent=1),
@@ -111,7 +115,7 @@ class FindingStore:
         return self._runs.put(record.id, {**files, **own}.items(), replaces=True)
 
     def all(self, on_damage: Callable[[str], object] = lambda _: None) -> list[KeptFinding]:
-        """Those that can be read, by their ids; ``on_damage`` is told of each other."""
+        """All readable findings, sorted by id; ``on_damage`` receives a message for each unreadable one."""
         found = []
         for folder in sorted(self.root.glob("[!.]*")):
             try:
@@ -128,22 +132,22 @@ class FindingStore:
         return found
 
     def find(self, word: str) -> KeptFinding | None:
-        """One by its id or its folder; None if it is not kept. Raises ResultError for one that is damaged."""
+        """The finding with this id or in this folder; None if there is none. Raises ResultError if it is damaged."""
         folder = Path(word) if "/" in word else self.root / checked_name(word, "finding", error=SpecError)
         return self._read(folder) if (folder / _FINDING).is_file() else None
 
     def forget(self, finding: KeptFinding) -> None:
-        """Remove it from the store. Raises SpecError for a folder that is elsewhere."""
+        """Remove a finding from the store. Raises SpecError if its folder is not in the store."""
         if finding.folder.parent.resolve() != self.root.resolve():
             raise SpecError(f"'{finding.folder}' is not in the lab's store", hint="remove the folder yourself")
         self.remove(finding.folder.name)
 
     def remove(self, finding_id: str) -> None:
-        """Forget one."""
+        """Remove the finding with this id."""
         shutil.rmtree(self.root / checked_name(finding_id, "finding"), ignore_errors=True)
 
     def remove_leftovers(self) -> None:
-        """Remove what killed campaigns left incomplete, and put back what they had moved away to replace it."""
+        """Remove what killed campaigns left incomplete, and restore the findings that they were about to replace."""
         self._runs.remove_leftovers()
 
     def _read(self, folder: Path) -> KeptFinding:
@@ -242,7 +246,7 @@ echo "to clean up: mdadm --stop /dev/md0; dmsetup remove drive{{0..{last_drive}}
 
 
 def plain_script(history: FaultHistory, *, title: str, finding_id: str) -> str:
-    """The whole script."""
+    """The contents of commands.sh."""
     shape = history.shape
     noise = 'head -c 8M /dev/urandom >"$work/drive$drive"'
     blank = 'truncate -s 8M "$work/drive$drive"'
@@ -348,20 +352,20 @@ def _power_cut(act: Act) -> Iterator[str]:
 
 
 MOST_RECORD_BYTES = 16 * MIB
-"""Of the drives' record, and of its data: what is more is left out, and said so."""
+"""Maximum size of the stored record of the drives, and of its data; a longer one is truncated and marked as such."""
 _RECORDS = {"record.bin.gz": "/dev/lab-record", "record-data.bin.gz": "/dev/lab-record-data"}
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A replay, and the files that tell of it."""
+    """The outcome of a replay, and the files that document it."""
 
     outcome: HistoryOutcome
     files: dict[str, bytes]
 
 
 def gathered(arena: Arena, history: FaultHistory, before: Sequence[FaultHistory] = ()) -> Evidence:
-    """Replay a history on a machine of its own, and take everything down."""
+    """Replay a history on a machine of its own, and collect all evidence."""
     files: dict[str, bytes] = {}
     with arena.opened() as place:
         more: dict[str, Any] = {"wants_log": True, "wants_ledger": True}
@@ -381,7 +385,7 @@ def gathered(arena: Arena, history: FaultHistory, before: Sequence[FaultHistory]
 
 
 def seen_lines(outcome: HistoryOutcome) -> bytes:
-    """What the player told, one step a line."""
+    """The documents of the player, one step per line."""
     lines = [
         {"act": step.act, "for": step.purpose.value, "did": step.step, "told": seen} for step, seen in outcome.documents
     ]
@@ -389,7 +393,7 @@ def seen_lines(outcome: HistoryOutcome) -> bytes:
 
 
 def _from_machine(place: FaultPlace) -> dict[str, bytes]:
-    """Superblocks, versions and the drives' record, as far as the machine still tells."""
+    """Superblocks, versions and the record of the drives, as far as the machine still responds."""
     machine, files = place.lab.machine, {}
     try:
         told = [machine.run(("mdadm", "--examine", node(drive)), check=False) for drive in range(DRIVES)]
@@ -412,7 +416,7 @@ def _from_machine(place: FaultPlace) -> dict[str, bytes]:
 def record_of(
     finding_id: FindingId, outcome: HistoryOutcome, kind: str, arena: Arena, *, status: str, **more: object
 ) -> FindingRecord:
-    """The head of a finding."""
+    """The contents of finding.json for the first difference of a kind."""
     history = outcome.history
     first = next(each for each in outcome.differences if each.kind == kind)
     fields = {
@@ -436,5 +440,5 @@ def record_of(
 
 
 def script_of(record: FindingRecord, history: FaultHistory) -> bytes:
-    """commands.sh."""
+    """The contents of commands.sh for a finding."""
     return plain_script(history, title=f"{record.kind}: {record.text}", finding_id=record.id).encode()

@@ -1,18 +1,18 @@
-"""Histories: one tiny array and what is done to it, act by act; made from a seed, and found again by an id.
+"""Histories: a small array and the acts on it, generated from a seed and identified by an id.
 
-An id is ``c1-7`` (the first version of the generator, seed 7), with the limits of the campaign in between
-(``c1-l5-ppl-7``: level 5 and PPL alone), and behind it what is left of a history that was shrunk:
-``c1-7-s0_2w1.4.5`` has the acts 0 and 2, and of act 2's writes those with the numbers 1, 4 and 5. An id is all that a
-replay needs.
+An id is ``c1-7`` (version 1 of the generator, seed 7). The limits of the campaign come in between (``c1-l5-ppl-7``:
+level 5 and PPL only), and the remaining parts of a shrunk history at the end: ``c1-7-s0_2w1.4.5`` has the acts 0 and 2,
+and of the writes of act 2 those with the numbers 1, 4 and 5. The id is all that a replay needs.
 
-The generator chooses acts that make sense, by a model of the array that knows the arithmetic of the level. The model is
-optimistic: it takes a rebuild for done after the next rest. What md really did is judged afterwards (judge.py), so a
-wrong detail of the model makes no history wrong, only less varied. Damage is bounded, as in ztest of ZFS (damage that
-nobody could repair would excuse everything): no fault while an earlier one could still be hidden, at most one
-corruption between scrubs, no more members gone than the level survives, unless that is what is tried.
+The generator chooses sensible acts by a model of the array that knows the arithmetic of the level. The model is
+optimistic: it assumes that a rebuild is complete after the next rest. What md really did is judged afterwards
+(judge.py), so an error in the model does not invalidate a history, it only reduces variety. Damage is bounded, as in
+ztest of ZFS, because irreparable damage would excuse every difference: no fault while an earlier one could still be
+hidden, at most one corruption between scrubs, and no more missing members than the level survives, except in tests of
+exactly that.
 
-Steps of the player on the machine (guest/campaign.py) follow from the history alone, so that a part of it can be played
-like the whole. Where md decides differently than the model expected, mdadm refuses, and the judge sees that.
+The steps of the player on the machine (guest/campaign.py) follow from the history alone, so a part of it can be run
+like the whole. Where md decides otherwise than the model expected, mdadm refuses, which the judge takes into account.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from lab.faults.guest.record import ALL, EVERYTHING, FLUSHED, PREFIX, SUBSET, TO
 from lab.units import KIB, MIB
 
 NOTHING = "none"
-"""In an id: no act is left, what the array begins with is enough."""
+"""In an id: no act is left; the initial array is sufficient."""
 VERSION = 1
-"""Version of the generator: raise it when seeds produce different histories."""
+"""Version of the generator; to be incremented when seeds produce different histories."""
 MOST_SEED = 2**32 - 1
 LEVELS = ("1", "4", "5", "6", "10")
 LAYOUTS = ("n2", "f2", "o2")
 DRIVES = 8
 JOURNAL_DRIVE = DRIVES - 1
 Write = tuple[int, int, int]
-"""First block, blocks (0: a flush), and 1 for a write past all caches."""
+"""First block, number of blocks (0: a flush), and 1 for an O_DSYNC write."""
 
 
 class HistoryPolicy(StrEnum):
@@ -56,61 +56,60 @@ class HistoryPolicy(StrEnum):
     JOURNAL = "journal"
     """Write-through: data and parity are in the log before they are on the members."""
     WRITE_BACK = "write-back"
-    """The journal acknowledges."""
+    """Write-back: a write is acknowledged once it is in the journal."""
 
     @property
     def has_journal(self) -> bool:
         return self in (HistoryPolicy.JOURNAL, HistoryPolicy.WRITE_BACK)
 
     def fits(self, level: str) -> bool:
-        """Whether md has it on a level (raid5-ppl.rst: RAID 5; raid5-cache.rst: 4, 5 and 6)."""
+        """Whether md supports the policy at a level (raid5-ppl.rst: RAID 5; raid5-cache.rst: 4, 5 and 6)."""
         if self is HistoryPolicy.PPL:
             return level == "5"
         return level in ("4", "5", "6") or not self.has_journal
 
 
 class ActKind(StrEnum):
-    """What can be done."""
+    """The kinds of acts."""
 
     LOAD = "load"
-    """Writes, of which some stay under way."""
+    """Writes, some of which remain in flight."""
     FAIL = "fail"
     REMOVE = "remove"
     ADD = "add"
     READD = "re-add"
     REPLACE = "replace"
     GROW = "grow"
-    """By one member, the drive."""
+    """By one member, on ``drive``."""
     ENLARGE = "enlarge"
-    """Each member gives more: ``number`` KiB."""
+    """Increase the component size to ``number`` KiB per member."""
     SCRUB = "scrub"
-    """``word``: check or repair."""
+    """``word`` is check or repair."""
     CORRUPT = "corrupt"
-    """``number`` bytes of the member turned over while the array is stopped; then check, repair, and the blocks written
-    again.
-    """
+    """Invert ``number`` bytes of the member while the array is stopped, then check, repair, and rewrite the blocks."""
     SLOW = "slow"
-    """Each request of the drive takes ``number`` milliseconds; 0: as before."""
+    """Each request of the drive takes ``number`` milliseconds; 0: its normal time."""
     PULL = "pull"
     PLUG = "plug"
     CUT = "cut"
-    """The power fails; ``word`` is what is left (guest/record.py), and ``drive`` a member that is lost with it.
-    ``is_hasty``: what follows comes before md is done with it.
+    """A power cut. ``word`` is what remains on the drives (guest/record.py), ``drive`` a member that is lost with it.
+
+    ``is_hasty``: the next act begins before md has completed the recovery.
     """
     RESTART = "restart"
-    """Stopped in good order, and assembled."""
+    """Stop the array cleanly and assemble it."""
     FORCE = "force"
-    """An array that is dead, assembled by force."""
+    """Assemble a dead array by force."""
     PAUSE = "pause"
-    """``number`` milliseconds."""
+    """Wait ``number`` milliseconds."""
     IDLE = "idle"
-    """Until md has nothing to do."""
+    """Wait until md is idle."""
     CHECK = "check"
-    """All is read."""
+    """Read all blocks."""
 
 
 class Act(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that is done."""
+    """One act of a history."""
 
     kind: ActKind
     drive: int = -1
@@ -121,7 +120,7 @@ class Act(msgspec.Struct, frozen=True, omit_defaults=True):
     is_hasty: bool = False
 
     def title(self) -> str:
-        """A line for people."""
+        """A short description for messages."""
         what = {ActKind.LOAD: f"{len(self.writes)} writes", ActKind.SCRUB: self.word, ActKind.CUT: self.word}
         words = [self.kind.value, what.get(self.kind, "")]
         if self.drive >= 0:
@@ -132,7 +131,7 @@ class Act(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ArrayShape(msgspec.Struct, frozen=True, kw_only=True):
-    """The array that a history is about."""
+    """The array of a history."""
 
     level: str
     members: int
@@ -141,32 +140,33 @@ class ArrayShape(msgspec.Struct, frozen=True, kw_only=True):
     chunk_kib: int = 16
     size_kib: int = 1024
     depth: int = 4
-    """Writes under way at most."""
+    """Maximum number of writes in flight."""
     has_junk: bool = False
-    """Its drives hold noise before, and a first resync makes them fit; else they are blank, and it is created as clean.
+    """The drives hold random data before creation, so the array needs an initial resync; otherwise they are blank, and
+    the array is created as clean.
     """
     sync_kib: int = 0
-    """The speed of a sync at most, in KiB a second; 0: as fast as it can."""
+    """Speed limit of a sync in KiB per second; 0: none."""
 
     @property
     def raid(self) -> Level:
         return level_with_layout(self.level, self.layout or None)
 
     def block_map(self, grown: int = 0, size_kib: int = 0) -> BlockMap:
-        """Where its blocks are, after so many members more, and with members of another size."""
-        # RAID 1 has no chunks: any size does.
+        """The layout of its blocks after adding ``grown`` members, or with another size per member."""
+        # RAID 1 has no chunks, so any size will do.
         chunk = self.chunk_kib if self.raid.has_chunk else 4
         return BlockMap(self.raid, self.members + grown, (size_kib or self.size_kib) * KIB, chunk * KIB)
 
     def title(self) -> str:
-        """A line for people."""
+        """A short description for messages."""
         layout = f" {self.layout}" if self.layout else ""
         chunk = f", chunks of {self.chunk_kib} KiB" if self.raid.has_chunk else ""
         return f"RAID {self.level}{layout} of {self.members}, {self.policy}{chunk}"
 
 
 class FaultHistory(msgspec.Struct, frozen=True):
-    """All of it. ``seed`` is also that of what the blocks hold."""
+    """An array and the acts on it; ``seed`` also determines the content of the blocks."""
 
     seed: int
     shape: ArrayShape
@@ -174,18 +174,18 @@ class FaultHistory(msgspec.Struct, frozen=True):
 
     @property
     def operations(self) -> int:
-        """Acts that do something."""
+        """Number of acts that change something."""
         return sum(act.kind not in (ActKind.CHECK, ActKind.PAUSE) for act in self.acts)
 
     @property
     def writes(self) -> int:
-        """Of all loads."""
+        """Number of writes of all loads."""
         return sum(len(act.writes) for act in self.acts)
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a campaign is bound to; empty words bind to nothing."""
+    """The limits of a campaign; an empty string is no limit."""
 
     level: str = ""
     policy: str = ""
@@ -202,7 +202,7 @@ class Bounds:
             )
 
     def words(self) -> str:
-        """As in an id."""
+        """The limits as part of an id."""
         return "".join((f"l{self.level}-" if self.level else "", f"{self.policy}-" if self.policy else ""))
 
 
@@ -211,9 +211,10 @@ _ID = re.compile(r"c(\d+)-(?:l(\d+)-)?(?:([a-z]+(?:-[a-z]+)*)-)?(?:p(\d+)-)?(\d+
 
 @dataclass(frozen=True, slots=True)
 class FindingId:
-    """What a replay needs.
+    """Identifies a history for replay.
 
-    ``planted`` is the number of a planted bug, ``before`` how many histories of the seeds before it the machine played.
+    ``planted`` is the number of a planted bug, ``before`` the number of histories, of the preceding seeds, that run
+    before it on the same machine.
     """
 
     bounds: Bounds
@@ -229,7 +230,7 @@ class FindingId:
 
 
 def parse_id(text: str, *, is_any_version: bool = False) -> FindingId:
-    """Raises SpecError for what is no id, or one of another version."""
+    """The id in this text. Raises SpecError if it is invalid or of another version."""
     match = _ID.fullmatch(text)
     if not match:
         raise SpecError(f"'{text}' is not the id of a finding", hint="raidlab fault findings lists those that are kept")
@@ -246,7 +247,7 @@ def parse_id(text: str, *, is_any_version: bool = False) -> FindingId:
 
 
 def kept_word(whole: FaultHistory, part: FaultHistory) -> str:
-    """What of a history is in a part of it: ``0_2w1.4_5`` is act 0, act 2 with its writes 1 and 4, and act 5."""
+    """Identifies a part of a history: ``0_2w1.4_5`` is act 0, act 2 with its writes 1 and 4, and act 5."""
     words, start = [], 0
     for act in part.acts:
         index = next(
@@ -263,7 +264,7 @@ def kept_word(whole: FaultHistory, part: FaultHistory) -> str:
 
 
 def part_of(whole: FaultHistory, word: str) -> FaultHistory:
-    """The part that ``kept_word`` tells. Raises SpecError for a word of something else."""
+    """The part of a history that ``kept_word`` identified. Raises SpecError if ``word`` does not fit this history."""
     acts: list[Act] = []
     last = -1
     try:
@@ -301,7 +302,7 @@ def _is_part(part: tuple[Write, ...], whole: tuple[Write, ...]) -> bool:
 
 @dataclass
 class CampaignArrayModel:
-    """What is believed of the array while a history is made."""
+    """The expected state of the array while a history is generated."""
 
     shape: ArrayShape
     slots: list[int | None]
@@ -309,17 +310,18 @@ class CampaignArrayModel:
     spares: set[int] = field(default_factory=set)
     faulty: set[int] = field(default_factory=set)
     stale: set[int] = field(default_factory=set)
-    """Once members, no longer in the array."""
+    """Former members that are no longer in the array."""
     blank: set[int] = field(default_factory=set)
     pulled: set[int] = field(default_factory=set)
     slow: set[int] = field(default_factory=set)
     is_dead: bool = False
     is_broken: bool = False
-    """md was asked to fail a member that it cannot do without: it refuses writes until it is started again (MD_BROKEN).
+    """Whether md was asked to fail a member that the array cannot lose: md then refuses writes until the next start
+    (MD_BROKEN).
     """
     is_reshaping: bool = False
     is_hasty: bool = False
-    """A power cut is not yet settled."""
+    """Whether md has not yet completed the recovery from a power cut."""
     grown: int = 0
     size_kib: int = 0
     cuts: int = 0
@@ -335,27 +337,27 @@ class CampaignArrayModel:
 
     @cached_property
     def map(self) -> BlockMap:
-        """Of the blocks that were there from the beginning."""
+        """The layout of the blocks of the initial array."""
         return self.shape.block_map()
 
     def missing(self) -> set[int]:
-        """Slots of which nothing can be read."""
+        """Slots without a readable member."""
         return {slot for slot, drive in enumerate(self.slots) if drive not in self.in_sync - self.pulled}
 
     def survives(self, *drives: int) -> bool:
-        """Whether the data would be there without these drives as well."""
+        """Whether the data would survive the loss of these drives as well."""
         gone = self.missing() | {slot for slot, drive in enumerate(self.slots) if drive in drives}
         return self.level.survives(frozenset(gone), self.members)
 
     @property
     def is_whole(self) -> bool:
-        """All members in sync, and nothing odd about any."""
+        """Whether all members are in sync and no fault or reshape is pending."""
         return not (
             self.missing() or self.pulled or self.faulty or self.is_reshaping or self.is_hasty or self.is_broken
         )
 
     def take_spares(self) -> None:
-        """Md puts spares into the vacant slots."""
+        """Assign spares to the vacant slots, as md does."""
         for slot, drive in enumerate(self.slots):
             ready = sorted(self.spares - self.pulled)
             if drive is None and ready:
@@ -363,20 +365,20 @@ class CampaignArrayModel:
                 self.spares.discard(ready[0])
 
     def leave(self, drive: int) -> None:
-        """It is no member any more."""
+        """Remove a drive from the array."""
         self.slots = [None if each == drive else each for each in self.slots]
         for group in (self.in_sync, self.spares, self.faulty):
             group.discard(drive)
 
     def rest(self) -> None:
-        """Md has done what it had to do."""
+        """Complete all pending rebuilds, resyncs and reshapes."""
         self.take_spares()
         self.in_sync |= {drive for drive in self.slots if drive is not None and drive not in self.pulled}
         self.is_reshaping = self.is_hasty = False
 
 
 def new_model(shape: ArrayShape) -> CampaignArrayModel:
-    """Of an array that was just created, with all other drives blank."""
+    """The model of a newly created array; all other drives are blank."""
     drives = list(range(shape.members))
     others = set(range(shape.members, DRIVES))
     if shape.policy.has_journal:
@@ -388,10 +390,10 @@ MEMBERS = {"1": (2, 3), "4": (3, 4), "5": (3, 4, 5), "6": (4, 5, 6), "10": (2, 3
 FEWEST_ACTS, MOST_ACTS = 4, 12
 MOST_CUTS = 2
 CHANCES = 1 << 16
-"""Of what one power cut leaves."""
+"""Number of seeds for what a power cut leaves on the drives."""
 CUT_KINDS = (ALL, FLUSHED, EVERYTHING, PREFIX, SUBSET, SUBSET, TORN_WRITE)
 DEAD_CHANCE = 0.15
-"""How often a failure that the level does not survive is chosen where it could be."""
+"""Probability of choosing a failure that the level does not survive, where one is possible."""
 
 
 def generated(seed: int, bounds: Bounds | None = None) -> FaultHistory:
@@ -433,13 +435,13 @@ def _acts(chance: random.Random, shape: ArrayShape) -> list[Act]:
 
 
 class Chooser:
-    """Chooses acts, and tells the model of each."""
+    """Chooses acts and updates the model accordingly."""
 
     def __init__(self, chance: random.Random, model: CampaignArrayModel) -> None:
         self.chance, self.model = chance, model
 
     def next(self) -> Act:
-        """One of those that can be, some more often than others."""
+        """Choose one of the possible acts, by weight."""
         if self.model.is_dead:
             return self.chance.choice((self.check, self.load, self.force))()
         if self.model.is_broken:
@@ -478,7 +480,7 @@ class Chooser:
         return shape.level in ("1", "4", "5", "6") or (shape.layout == "n2" and shape.members > 2)
 
     def load(self) -> Act:
-        """Writes: anywhere, in a small place again and again, or at the end."""
+        """Writes: anywhere, repeatedly in a small region, or at the end of the array."""
         blocks = self.model.map.blocks
         first, count = 0, self.writable
         place = self.chance.random()
@@ -492,7 +494,7 @@ class Chooser:
 
     @property
     def writable(self) -> int:
-        """Blocks that the oracle writes: where a first sync is under way, the last quarter is left as it was."""
+        """The blocks that the oracle writes. If the array begins with a resync, the last quarter is not written."""
         blocks = self.model.map.blocks
         return blocks * 3 // 4 if self.model.shape.has_junk else blocks
 
@@ -509,12 +511,12 @@ class Chooser:
         return (first + self.chance.randrange(count - length + 1), length, is_through)
 
     def _bearable(self) -> list[int]:
-        """Members that the level can do without."""
+        """Members whose loss the level survives."""
         m = self.model
         return [drive for drive in sorted(m.in_sync - m.pulled) if m.survives(drive)]
 
     def fail(self) -> Act:
-        """A member that the level can do without; now and then one that it cannot."""
+        """A member whose loss the level survives; sometimes one whose loss it does not survive."""
         m = self.model
         drives = sorted(m.in_sync - m.pulled)
         bearable = self._bearable()
@@ -585,7 +587,7 @@ class Chooser:
         return Act(ActKind.SCRUB, word=self.chance.choice(("check", "check", "repair")))
 
     def corrupt(self) -> Act:
-        """A few bytes within one page of one member: no other member of that strip is touched."""
+        """A few bytes within one page of one member, so that no other member of that strip is affected."""
         drive = self.chance.choice(sorted(self.model.in_sync))
         page = self.chance.randrange(self.model.shape.size_kib // 4)
         length = self.chance.choice((1, 16, 512))
@@ -601,7 +603,7 @@ class Chooser:
         return Act(ActKind.SLOW, drive, number=milliseconds)
 
     def pull(self) -> Act:
-        """Md notices with the next request, or never: what it had under way on it fails."""
+        """Requests in flight on the drive fail. If there are none, md notices the loss at the next request only."""
         m = self.model
         drive = self.chance.choice(self._bearable())
         m.pulled.add(drive)
@@ -641,7 +643,7 @@ class Chooser:
         return Act(ActKind.RESTART)
 
     def _after_start(self) -> None:
-        """Failed members are left out of an array that is assembled."""
+        """Leave failed members out of the assembled array."""
         self.model.stale |= self.model.faulty
         self.model.faulty.clear()
 
@@ -649,7 +651,7 @@ class Chooser:
         m = self.model
         m.is_dead = False
         m.pulled.clear()
-        # Of the members that failed the last one comes back, the others are too old: as many as parity makes up for.
+        # The member that failed last returns; the others, as many as parity can replace, are stale.
         m.in_sync |= {drive for drive in m.slots if drive is not None}
         for slot, drive in enumerate(m.slots):
             if drive is None and len(m.missing()) > m.level.parity_members and m.faulty:
@@ -672,45 +674,45 @@ class Chooser:
 
 
 JUNK_BYTES = 5 * MIB
-"""Of each drive: as far as members reach."""
+"""Bytes of random data on each drive, which cover all of the member's data."""
 COMMAND_SECONDS = 60.0
 IDLE_SECONDS = 4000.0
-"""On the machine's clock: a rebuild on the slowest drive at the lowest speed takes some hundred."""
+"""On the machine's clock: a rebuild on the slowest drive at the lowest speed takes some hundreds of seconds."""
 
 
 class Purpose(StrEnum):
-    """Why a step is there: what the judge makes of what it tells."""
+    """The purpose of a step, which determines how the judge evaluates its document."""
 
     CREATE = "create"
     TOOL = "tool"
-    """What mdadm, or md, says to an act; it may say no."""
+    """A command of mdadm or md that may be refused."""
     START = "start"
     """The array is assembled."""
     CUT = "cut"
     LOOK = "look"
-    """All is read."""
+    """All blocks are read."""
     SETTLE = "settle"
-    """The same once md is done with a power cut: what is there now, stays."""
+    """All blocks are read after recovery from a power cut; their content must not change from then on."""
     REST = "rest"
-    """md has nothing more to do."""
+    """md is idle."""
     PARITY = "parity"
     FILL = "fill"
     SCRUBBED = "scrubbed"
-    """md has ended a check or a repair, and tells its count."""
+    """A check or repair has ended, and its mismatch count is known."""
     SPOILED = "spoiled"
-    """Bytes of a member were turned over."""
+    """Bytes of a member were inverted."""
     UNSURE = "unsure"
     HALT = "halt"
     SEEN = "seen"
-    """What md says of its members."""
+    """The states of the members are read."""
     TROUBLE = "trouble"
     PART = "part"
-    """A part of something, of which nothing is expected."""
+    """A step without expectations."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """``act`` is its number in the history; -1: before all of them, and their count: after."""
+    """A step; ``act`` is the index of its act, -1 before the first act, and the number of acts after the last one."""
 
     step: list[Any]
     act: int
@@ -718,12 +720,12 @@ class PlannedStep:
 
 
 def node(drive: int) -> str:
-    """The device of a drive."""
+    """The device node of a drive."""
     return f"/dev/drive{drive}"
 
 
 def creation(shape: ArrayShape) -> list[str]:
-    """The command line of mdadm."""
+    """The command line of mdadm that creates the array."""
     spec = array_spec(
         f"raid{shape.level}",
         [node(drive) for drive in range(shape.members)],
@@ -739,7 +741,7 @@ def creation(shape: ArrayShape) -> list[str]:
 
 
 class Stepwise:
-    """Makes the steps of one history."""
+    """Translates a history into steps."""
 
     def __init__(self, history: FaultHistory, *, has_evidence: bool = False) -> None:
         self.history, self.shape, self.has_evidence = history, history.shape, has_evidence
@@ -748,7 +750,7 @@ class Stepwise:
         self.writable = self.map.blocks * 3 // 4 if self.shape.has_junk else self.map.blocks
 
     def steps(self) -> Iterator[PlannedStep]:
-        """All of them."""
+        """All steps of the history."""
         yield from self.prelude()
         for number, act in enumerate(self.history.acts):
             self.act = number
@@ -766,12 +768,12 @@ class Stepwise:
         return self.make(Purpose.PART, *step)
 
     def prelude(self) -> Iterator[PlannedStep]:
-        """Blank drives or noise, the array, a generation of every block; all of it recorded."""
+        """Prepare blank drives or random data, create the array, and write all blocks once; all of it is recorded."""
         drives = list(range(DRIVES))
         junk = f"junk:{self.history.seed}" if self.shape.has_junk else ""
         yield self.part("begin", drives, JUNK_BYTES, junk)
         if self.shape.policy.has_journal:
-            # With a journal that takes discards md may never end a stop (docs/findings.md, journal-stop).
+            # With a journal that supports discards, stopping the array may hang (docs/findings.md, journal-stop).
             yield self.part("write", f"/sys/block/drive{JOURNAL_DRIVE}/queue/discard_max_bytes", "0")
         yield self.part("record", drives)
         yield self.make(Purpose.CREATE, "run", creation(self.shape), COMMAND_SECONDS)
@@ -780,7 +782,7 @@ class Stepwise:
         yield self.make(Purpose.FILL, "fill")
 
     def started(self) -> Iterator[PlannedStep]:
-        """What is set anew at each start."""
+        """The settings that a start resets."""
         if self.shape.sync_kib:
             yield self.part("write", f"{MD}/sync_speed_min", str(self.shape.sync_kib))
             yield self.part("write", f"{MD}/sync_speed_max", str(self.shape.sync_kib))
@@ -794,10 +796,10 @@ class Stepwise:
         return self.make(Purpose.LOOK, "check")
 
     def assembled(self, *, is_forced: bool = False) -> Iterator[PlannedStep]:
-        """From all drives with a superblock; what has to be done then, is begun."""
+        """Assemble the array from all drives with a superblock, and let md begin what is pending."""
         yield self.make(Purpose.START, "assemble", list(range(DRIVES)), is_forced)
         yield from self.started()
-        # Started arrays stay as they are until somebody writes (md_mod.start_ro).
+        # A started array remains read-auto until the first write (md_mod.start_ro).
         yield self.part("write", f"{MD}/array_state", "active")
         yield self.look()
 
@@ -805,10 +807,10 @@ class Stepwise:
         yield self.make(Purpose.REST, "idle", IDLE_SECONDS)
 
     def compared(self) -> Iterator[PlannedStep]:
-        """Parity and copies, read from the members, once nothing is under way."""
+        """Compare parity and copies on the members once no write is in flight."""
         yield self.part("drain")
         if self.shape.policy is HistoryPolicy.WRITE_BACK:
-            # What only the journal holds is written out when the mode changes (r5c_journal_mode_set() in
+            # Changing the mode writes out the data that only the journal holds (r5c_journal_mode_set() in
             # raid5-cache.c).
             yield self.part("write", f"{MD}/journal_mode", "write-through")
         yield self.make(Purpose.PARITY, "parity")
@@ -851,7 +853,7 @@ class Stepwise:
         yield self.make(Purpose.SCRUBBED, "idle", IDLE_SECONDS)
 
     def on_corrupt(self, act: Act) -> Iterator[PlannedStep]:
-        """The array is stopped first: what md still has in its stripe cache a check would not read."""
+        """The array is stopped first, because a check would not read what md has in its stripe cache."""
         yield self.part("drain")
         yield from self.rested()
         yield self.make(Purpose.SPOILED, "spoil", node(act.drive), act.at, act.number)
@@ -866,7 +868,7 @@ class Stepwise:
         yield self.look()
 
     def _lost_with(self, act: Act) -> list[int]:
-        """The blocks that the damage can have spoiled."""
+        """The blocks that the damage may have spoiled."""
         blocks = self.map.blocks_in({act.at // BLOCK_BYTES}, set(range(self.map.members)))
         return [block for block in sorted(blocks) if block < self.writable]
 
@@ -927,7 +929,7 @@ class Stepwise:
         yield self.look()
 
     def epilogue(self) -> Iterator[PlannedStep]:
-        """All drives answer again; md comes to rest; parity, and all that can be read."""
+        """Restore all drives, wait until md is idle, compare parity, and read all blocks."""
         yield self.part("all_right", list(range(DRIVES)))
         yield from self.rested()
         yield self.make(Purpose.SETTLE, "settle")
@@ -941,12 +943,12 @@ class Stepwise:
 
 
 def planned(history: FaultHistory, *, has_evidence: bool = False) -> list[PlannedStep]:
-    """The steps of a history; with evidence md is asked at the end for all that it can tell."""
+    """The steps of a history; ``has_evidence`` adds the output of mdadm and /proc/mdstat at the end."""
     return list(Stepwise(history, has_evidence=has_evidence).steps())
 
 
 def geometries(history: FaultHistory) -> list[dict[str, Any]]:
-    """Where parity and copies lie: as created, with a member more, and with larger members."""
+    """The layouts of parity and copies: as created, with one more member, and with larger members."""
     shape, sizes = history.shape, [act.number for act in history.acts if act.kind is ActKind.ENLARGE]
     chunk = (shape.chunk_kib if shape.raid.has_chunk else 4) * KIB
     forms = [
@@ -962,7 +964,7 @@ def geometries(history: FaultHistory) -> list[dict[str, Any]]:
 
 
 def job_of(history: FaultHistory, steps: list[PlannedStep], **more: Any) -> dict[str, Any]:
-    """What the program on the machine is given."""
+    """The job for the program on the machine."""
     found = geometries(history) if any(step.purpose is Purpose.PARITY for step in steps) else []
     return {
         "seed": str(history.seed),

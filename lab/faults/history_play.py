@@ -1,8 +1,8 @@
-"""Plays histories on a machine, each judged step by step, on a kernel with or without planted bugs of md.
+"""Runs histories on a machine, with or without planted bugs of md in its kernel, and judges each step.
 
-Planted bugs are defects that campaigns must find, in a kernel of their own, each switched on while it runs
-(planted.toml; the defects: provision/kernel/planted). With none switched on, that kernel does what the one with virtual
-time does.
+Planted bugs are defects that campaigns must find. They are in a kernel of their own, which can switch on one at a time
+at run time (planted.toml; the patches: provision/kernel/planted). With none switched on, that kernel behaves like the
+one with virtual time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FILE = Path(__file__).with_name("planted.toml")
 
 
 class PlantedEffect(StrEnum):
-    """How the oracle sees one of them: its verdicts on blocks, and the look at parity and copies on the members."""
+    """How the oracle detects a planted bug: by verdicts on blocks, or by comparing parity and copies on the members."""
 
     CORRUPT = "silently corrupt"
     LOST = "lost after acknowledgement"
@@ -43,7 +43,7 @@ class PlantedEffect(StrEnum):
 
 
 class PlantedNeed(StrEnum):
-    """What a history must have, besides writes, to show one."""
+    """What a history must contain, besides writes, to show a planted bug."""
 
     CRASH = "power cut"
     CACHE = "write cache that loses what it holds"
@@ -57,25 +57,25 @@ class PlantedNeed(StrEnum):
 
 
 class PlantedBug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One of them. ``levels``, ``policies`` and ``moments`` are words of promises.toml."""
+    """A planted bug of md; ``levels``, ``policies`` and ``moments`` are names of promises.toml."""
 
     number: Annotated[int, msgspec.Meta(ge=1, le=99)]
-    """What the switch takes."""
+    """The value that switches it on."""
     name: str
     title: str
     broken: str
-    """What md does instead of what it should."""
+    """How md's behaviour differs from the correct one."""
     where: str
-    """File of drivers/md and function."""
+    """File in drivers/md, and function."""
     promise: str
     source: str
-    """Where that is promised."""
+    """The source of the promise."""
     levels: tuple[str, ...]
     policies: tuple[str, ...]
     moments: tuple[str, ...]
     needs: tuple[PlantedNeed, ...] = ()
     history: tuple[str, ...]
-    """The shortest that shows it; the bug is on from the first step on, behind creating and filling the array."""
+    """The shortest history that shows it; the bug is on from the first step after the array was created and filled."""
     effects: tuple[PlantedEffect, ...]
 
     @property
@@ -91,12 +91,12 @@ class _PlantedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def planted_bugs() -> tuple[PlantedBug, ...]:
-    """All of them, by their numbers."""
+    """All planted bugs, by number."""
     return tuple(sorted(read_toml(_FILE, _PlantedFile).bug, key=lambda bug: bug.number))
 
 
 def find_planted_bug(word: str) -> PlantedBug:
-    """One by its name or number. Raises SpecError with the nearest name."""
+    """The planted bug with this name or number. Raises SpecError, with the nearest name as hint."""
     for bug in planted_bugs():
         if word in (bug.name, str(bug.number)):
             return bug
@@ -104,13 +104,13 @@ def find_planted_bug(word: str) -> PlantedBug:
 
 
 def planting(bug: PlantedBug | None) -> Step:
-    """Switch this one on, and any other off; None: all off."""
+    """The step that switches this bug on and all others off; None: all off."""
     why = f"From now on md has planted bug {bug.number}: {bug.title}." if bug else "From now on md has no planted bug."
     return write_file_step(PLANTED_SWITCH, str(bug.number if bug else 0), why)
 
 
 def planted_kernel(host: Host) -> Path:
-    """The kernel that has them. Raises ToolMissing with the command that builds it."""
+    """The path of the kernel with planted bugs. Raises ToolMissing, with the command that builds it."""
     path = built_part(PLANTED_FLAVOUR) / "linux"
     try:
         return find_kernel(host.processes, host.files, virtual_time=True, chosen=str(path)).path
@@ -120,7 +120,7 @@ def planted_kernel(host: Host) -> Path:
 
 
 def on_planted_kernel(target: Target, host: Host) -> Target:
-    """The same machine on the kernel that has them, in virtual time. Raises ToolMissing where it is not built."""
+    """The target with that kernel, in virtual time. Raises ToolMissing if it is not built."""
     for key, value in (("time", "virtual"), ("kernel", str(planted_kernel(host)))):
         if target.options.get(key) != value:
             target = target.with_option(key, value)
@@ -128,24 +128,27 @@ def on_planted_kernel(target: Target, host: Host) -> Target:
 
 
 MACHINE_SEED = 1
-"""Of all machines of campaigns: what a history shows must not hang on what else was played."""
+"""The seed of all machines of campaigns: a history's outcome must not depend on what else ran."""
 LOST, STOOD_STILL = "machine lost", "stood still"
 
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """Where histories are played: the machine, the planted bug that is on (0: none), what is altered in the oracle."""
+    """Where histories run.
+
+    ``planted`` is the number of the planted bug that is switched on (0: none), ``change`` a modification of the oracle.
+    """
 
     target: Target
     host: Host
     planted: int = 0
     change: Change = unchanged
     is_control: bool = False
-    """The kernel with planted bugs, and none of them switched on."""
+    """Run on the kernel with planted bugs, but with none of them switched on."""
 
     @contextmanager
     def opened(self) -> Iterator[FaultPlace]:
-        """A machine as new, with blank drives."""
+        """Open a newly started machine with blank drives."""
         target = on_planted_kernel(self.target, self.host) if self.planted else self.target
         with open_place(target, self.host, drives=DRIVES, seed=MACHINE_SEED) as place:
             if self.planted and not self.is_control:
@@ -155,7 +158,7 @@ class Arena:
 
 @dataclass(frozen=True)
 class HistoryOutcome:
-    """What became of one history. ``documents`` are the player's, with the step of each."""
+    """The outcome of one history; ``documents`` are the player's, with the step of each."""
 
     history: FaultHistory
     differences: tuple[HistoryDifference, ...]
@@ -163,7 +166,7 @@ class HistoryOutcome:
     said_no: Counter[str] = field(default_factory=Counter)
     documents: tuple[tuple[PlannedStep, dict[str, Any]], ...] = ()
     is_over: bool = False
-    """The machine is not to be used any more."""
+    """Whether the machine must not be used any more."""
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -179,10 +182,10 @@ def play(
     has_evidence: bool = False,
     **more: Any,
 ) -> Iterator[HistoryOutcome]:
-    """Play them one after the other, in one process; the outcome of each as it ends.
+    """Run histories one after the other in one process, and yield each outcome as the history ends.
 
-    A machine that is lost, or stands still, is the outcome of the history that it was at, and the last one; so is a
-    history after which nothing can be trusted. Nothing more comes once it is stopped.
+    If the machine is lost or hangs, that is the outcome of the current history, and the last one; so is an outcome
+    after which the machine cannot be trusted. After ``is_stopped`` nothing more is yielded.
     """
     plans = [planned(history, has_evidence=has_evidence) for history in histories]
     jobs = [job_of(history, plan, **more) for history, plan in zip(histories, plans, strict=True)]
@@ -217,7 +220,7 @@ def play(
 SPOILING = frozenset(
     {STOOD_STILL, LOST, "could not be played", "could not be stopped", "kernel complained", "not created"}
 )
-"""After these the machine may not be as before."""
+"""Kinds of differences after which the machine may be in an unknown state."""
 
 
 def _outcome(
@@ -229,7 +232,7 @@ def _outcome(
 
 
 def replayed(arena: Arena, history: FaultHistory, before: Sequence[FaultHistory] = (), **more: Any) -> HistoryOutcome:
-    """A history on a machine of its own, after those that went before."""
+    """The outcome of a history on a machine of its own, after the histories ``before``."""
     with arena.opened() as place:
         outcomes = list(play(place, [*before, history], change=arena.change, **more))
     return outcomes[-1]

@@ -1,20 +1,20 @@
-"""Judges a history: what md did and what the oracle read, against the arithmetic of the level and the promises of md.
+"""Judges a history: what md did and what the oracle read, against the level's arithmetic and the promises of md.
 
-The expected state follows from what was done and from what md says of its members. The exceptions to "every
-acknowledged write is there" are few, each bound to the very blocks that it can hit:
+The expected state follows from the acts and from the member states that md reports. There are few exceptions to "every
+acknowledged write is present", each limited to the blocks that it can affect:
 
-    write hole          blocks of strips that were being written, on a member that is missing then, with the policies
-                        resync and bitmap: dirty and degraded (md(4), start_dirty_degraded)
-    PPL, written part   blocks that were being written themselves, on a member that is missing then
+    write hole          blocks of strips that were being written, on a member that is missing, with the policies resync
+                        and bitmap: dirty and degraded (md(4), start_dirty_degraded)
+    PPL, written part   blocks that were being written themselves, on a member that is missing
                         (Documentation/driver-api/md/raid5-ppl.rst)
-    corruption          what was spoiled on purpose, until it is written again: no level of md knows which copy is
-                        right (md(4), SCRUBBING AND MISMATCHES)
-    known bugs          of md and mdadm: each explains what it alone can explain, under the very condition under which
-                        it is expected, and is counted by name (docs/findings.md)
+    corruption          deliberately corrupted data, until they are rewritten: no level of md knows which copy is
+                        correct (md(4), SCRUBBING AND MISMATCHES)
+    known bugs          of md and mdadm: each explains only the damage that it can cause, under the condition under
+                        which it occurs, and is counted by name (docs/findings.md)
 
-Unreadable is right only for a block that the level cannot give back without the members that are gone. The count of
-members in sysfs, a rebuild that does not start, a member that is left out, a scrub that counts what is not there or
-misses what is, and a complaint of the kernel are differences too.
+An unreadable block is correct only if the level cannot reconstruct it without the missing members. Further differences
+are: a wrong count of missing members in sysfs, a rebuild that does not start, a member that is left out, a scrub that
+counts mismatches that do not exist or misses those that do, and a complaint of the kernel.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from lab.units import SECTOR_BYTES
 
 @dataclass(frozen=True, slots=True)
 class KnownBug:
-    """One of them; ``name`` is what docs/findings.md and promises.toml call it."""
+    """A known bug of md or mdadm; ``name`` is its name in docs/findings.md and promises.toml."""
 
     name: str
     title: str
@@ -154,25 +154,24 @@ HOLE, WRITTEN, CORRUPTION = "write hole", "written part of a lost member", "corr
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What md says of one drive: its slot (-1: none) and the words of its state."""
+    """The state of one drive as md reports it: its slot (-1: none) and the words of its state."""
 
     slot: int
     words: frozenset[str]
 
     @property
     def is_in_sync(self) -> bool:
-        # One with bad blocks that are not recorded yet is told as faulty too, and is in sync all the same (state_show()
-        # in md.c).
+        # md also reports a member in sync as faulty while it has unacknowledged bad blocks (state_show() in md.c).
         return self.slot >= 0 and "in_sync" in self.words
 
     @property
     def is_waiting(self) -> bool:
-        """A spare, or one that is being rebuilt."""
+        """Whether it is a spare, or a member that is being rebuilt."""
         return "spare" in self.words and "faulty" not in self.words
 
     @property
     def is_being_replaced(self) -> bool:
-        """It takes over from a member that is there still."""
+        """Whether it takes the place of a member that is still in the array."""
         return self.is_waiting and "replacement" in self.words and self.slot >= 0
 
     def __str__(self) -> str:
@@ -181,51 +180,51 @@ class Standing:
 
 @dataclass
 class ArrayBelief:
-    """Follows the steps of one history."""
+    """The expected state of the array, updated with each step of a history."""
 
     history: FaultHistory
     drives: dict[int, Standing] = field(default_factory=dict)
     sure: set[int] = field(default_factory=set)
-    """Drives that were in sync when md last had nothing to do: all superblocks know it."""
+    """Drives that were in sync when md was last idle: all superblocks record it."""
     excused: set[int] = field(default_factory=set)
-    """Drives that may be failed: something was done to them."""
+    """Drives that may have failed because an act or a pull affected them."""
     pulled: set[int] = field(default_factory=set)
     torn: set[int] = field(default_factory=set)
-    """Strips in which parity may not fit the data."""
+    """Strips whose parity may not match the data."""
     unlogged: set[int] = field(default_factory=set)
-    """Strips that were being written while a member was rebuilt: a journal has nothing of them."""
+    """Strips that were being written while a member was rebuilt: the journal has no entry for them."""
     open_blocks: set[int] = field(default_factory=set)
-    """Blocks that were being written when that began."""
+    """Blocks that were being written when their strips became ``torn``."""
     loose: dict[int, str] = field(default_factory=dict)
-    """Blocks that may hold anything, and why."""
+    """Block that may hold anything -> reason."""
     bad_pages: set[tuple[int, int]] = field(default_factory=set)
-    """(slot, page) that md itself knows to be bad (md(4), BAD BLOCK LIST)."""
+    """(slot, page) in md's bad block lists (md(4), BAD BLOCK LIST)."""
     members: int = 0
     is_broken: bool = False
-    """md was asked to fail a member that it cannot do without: it refuses writes from then on (MD_BROKEN, raid1_error()
-    in drivers/md/raid1.c).
+    """Whether md was asked to fail a member that the array cannot lose: md refuses writes from then on (MD_BROKEN,
+    raid1_error() in drivers/md/raid1.c).
     """
     has_died: bool = False
-    """More members failed than it can do without: a start by force marks it as clean, and no log is replayed."""
+    """Whether more members failed than the array can lose: a forced start marks it as clean, and no log is replayed."""
     was_rebuilding: bool = False
-    """A member was being rebuilt when the power failed."""
+    """Whether a member was being rebuilt when the power failed."""
     unflushed: KnownBug | None = None
-    """By which known bug flushed data may be lost in a power cut that is not settled yet."""
+    """The known bug that may lose flushed data in a power cut whose result has not yet been read."""
     stale_by: KnownBug | None = None
-    """The known bug by which a member was taken that has not all that was written."""
+    """The known bug by which a member with stale data became a member in sync."""
     readded: set[int] = field(default_factory=set)
-    """Drives that were added again while all slots were taken."""
+    """Drives that were re-added while all slots were taken."""
     is_reshaping: bool = False
     reshaped_blocks: int = 0
-    """How many blocks of the array a reshape has moved."""
+    """Number of blocks of the array that a reshape has moved."""
     is_enlarged: bool = False
-    """Members are larger than they were, and the new part may not be synced yet."""
+    """Whether the members were enlarged and their new part may not be synced yet."""
     lost_new_part: bool = False
-    """It was started meanwhile: by a known bug the new part is never synced."""
+    """Whether the array was started before its new part was synced: a known bug then leaves it unsynced."""
     has_synced: bool = True
-    """Whether parity and copies have ever fitted everywhere."""
+    """Whether parity and copies have been consistent everywhere at some time."""
     is_sync_due: bool = False
-    """md's last answer named a part of the array that no resync has reached yet."""
+    """Whether a resync was incomplete when md last reported its state."""
 
     def __post_init__(self) -> None:
         self.shape = self.history.shape
@@ -250,22 +249,22 @@ class ArrayBelief:
 
     @property
     def missing(self) -> frozenset[int]:
-        """Slots of which nothing can be had: not in sync, or pulled and not noticed yet."""
+        """Slots without readable data: not in sync, or pulled without md having noticed."""
         there = {each.slot for drive, each in self.drives.items() if each.is_in_sync and drive not in self.pulled}
         return frozenset(range(self.members)) - there
 
     def slots_of(self, drives: Collection[int]) -> frozenset[int]:
-        """The slots that md last named for these drives."""
+        """The slots of these drives in md's last report."""
         return frozenset(each.slot for drive, each in self.drives.items() if drive in drives and each.slot >= 0)
 
     @property
     def is_alive(self) -> bool:
-        """Whether the level arithmetic says that all data are there."""
+        """Whether all data can be read by the level's arithmetic."""
         return self.shape.raid.survives(self.missing, self.members)
 
     @property
     def is_consistent(self) -> bool:
-        """Whether parity and copies must fit everywhere."""
+        """Whether parity and copies must be consistent everywhere."""
         return self.has_synced and not (
             self.torn
             or self.unlogged
@@ -277,7 +276,7 @@ class ArrayBelief:
         )
 
     def on_line(self, line: str) -> None:
-        """A line for the drives: those that are pulled are told, and those that are back."""
+        """Update the set of pulled drives from a line to the drives' driver."""
         word, _, rest = line.partition(" ")
         if word == "pull":
             self.pulled.add(int(rest))
@@ -287,7 +286,7 @@ class ArrayBelief:
             self.pulled.discard(int(rest))
 
     def observe(self, seen: dict[str, Any]) -> None:
-        """Take over what md says."""
+        """Update the state from md's report in a document."""
         state = seen.get("state", {})
         if not state:
             return
@@ -311,17 +310,17 @@ class ArrayBelief:
         self.loosen()
 
     def on_enlarged(self, *, is_by_member: bool) -> None:
-        """There is a new part, which is to be synced: with a bitmap that may be forgotten."""
+        """Note that the array has a new part to be synced, which a known bug may omit if there is a bitmap."""
         self.is_enlarged = True
         self.lost_new_part |= is_by_member and self.shape.policy is HistoryPolicy.BITMAP
 
     def on_readded(self, drive: int) -> None:
-        """Md has taken a former member back: where no slot is vacant, only as a spare."""
+        """Note that md accepted a former member; if no slot is vacant, it is only a spare."""
         if not self.missing and self.shape.policy is HistoryPolicy.BITMAP:
             self.readded.add(drive)
 
     def cut(self, blocks: Iterable[int], kind: str) -> None:
-        """The power failed while these blocks were being written; ``kind`` is what was left (guest/record.py)."""
+        """Note a power cut during writes to these blocks; ``kind`` is what it left on the drives (guest/record.py)."""
         blocks = set(blocks)
         self.tear(blocks, is_cut=True)
         self.is_broken = False
@@ -334,7 +333,10 @@ class ArrayBelief:
             )
 
     def on_settled(self, bad: Collection[int]) -> None:
-        """All was read after a power cut: what is right now, stays right, where there are no copies."""
+        """Note that all blocks were read after a power cut.
+
+        At levels without copies, a block that is correct now remains correct.
+        """
         if self.unflushed:
             self.loose |= dict.fromkeys(bad, str(self.unflushed))
         self.unflushed = None
@@ -342,17 +344,17 @@ class ArrayBelief:
             self.loose = {block: reason for block, reason in self.loose.items() if block in set(bad)}
 
     def tear(self, blocks: Iterable[int], *, is_cut: bool) -> None:
-        """These blocks were being written when the power failed, or the array died."""
+        """Note that these blocks were being written when the power failed (``is_cut``) or the array died."""
         blocks = set(blocks)
         self.open_blocks |= blocks
         self.has_died |= not is_cut
-        # A journal has whole stripes, hence it closes the hole (raid5-cache.rst).
+        # A journal contains full stripes, hence it closes the write hole (raid5-cache.rst).
         if self.has_parity and not (is_cut and self.shape.policy.has_journal):
             for each in self.maps.values():
                 self.torn |= each.strips(blocks)
 
     def loosen(self) -> None:
-        """What was being written and now lies on a member that is missing may be anything."""
+        """Mark the blocks of incompletely written strips that lie on missing members: they may hold anything."""
         self.loose |= dict.fromkeys(self.map.blocks_in(self.unlogged, self.missing), str(JOURNAL_LEFT_OUT))
         if not self.torn:
             return
@@ -365,7 +367,7 @@ class ArrayBelief:
             self.loose |= dict.fromkeys(exposed, HOLE)
 
     def on_started(self) -> None:
-        """A log has been replayed: what it protects is whole again. And what a known bug of md leaves behind."""
+        """Note a start: a replayed log has repaired the strips that it protects; known bugs of md may leave damage."""
         self.lost_new_part |= self.is_enlarged and self.shape.policy is HistoryPolicy.BITMAP
         is_rebuilding = any(each.is_waiting for each in self.drives.values()) and bool(self.missing)
         if is_rebuilding and self.shape.raid.name is LevelName.RAID1 and len(self.in_sync) == 1:
@@ -377,7 +379,7 @@ class ArrayBelief:
         self.has_died = False
 
     def on_filled(self, blocks: Iterable[int] | None = None) -> None:
-        """These blocks, or all, were written again."""
+        """Note that these blocks (None: all) were rewritten."""
         if blocks is None:
             self.torn, self.unlogged, self.open_blocks = set(), set(), set()
             self.loose, self.stale_by = {}, None
@@ -386,7 +388,7 @@ class ArrayBelief:
                 self.loose.pop(block, None)
 
     def on_rest(self) -> None:
-        """Md has done all that it had to do."""
+        """Note that md is idle."""
         self.sure = self.in_sync - self.pulled
         self.excused = self.excused & self.pulled
         if not self.missing and not self.pulled:
@@ -404,12 +406,12 @@ def _bad_pages(members: Iterable[list[Any]]) -> Iterable[tuple[int, int]]:
 DECLARED = "declared lost"
 REFUSED = "writes refused"
 TOLD = 4
-"""Blocks of one difference that are told one by one."""
+"""Maximum number of blocks listed for one difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryDifference:
-    """Something that should not be. ``kind`` is what a shrunk history must still show."""
+    """A deviation from the expected state; a shrunk history must still show the same ``kind``."""
 
     kind: str
     act: int
@@ -418,21 +420,21 @@ class HistoryDifference:
 
 @dataclass
 class HistoryJudge:
-    """Hears the documents of one history, in order."""
+    """Evaluates the documents of one history, in order."""
 
     history: FaultHistory
     differences: list[HistoryDifference] = field(default_factory=list)
     explained: Counter[str] = field(default_factory=Counter)
     said_no: Counter[str] = field(default_factory=Counter)
-    """Acts to which mdadm or md said no."""
+    """Number of acts that mdadm or md refused, by kind."""
     failures: int = 0
     is_scrub_refused: bool = False
     has_spoiled: bool = False
-    """Bytes of a member in sync were turned over, and not of a spare."""
+    """Whether the last corruption changed data of a member in sync, not of a spare."""
     has_replaced_beside: bool = False
-    """A member was being replaced while another slot was rebuilt."""
+    """Whether a member was replaced while another slot was being rebuilt."""
     is_first_look: bool = False
-    """Nothing was read since the array was started."""
+    """Whether nothing has been read since the array was started."""
 
     def __post_init__(self) -> None:
         self.belief = ArrayBelief(self.history)
@@ -444,7 +446,7 @@ class HistoryJudge:
         self.differences.append(HistoryDifference(kind, step.act, text))
 
     def hear(self, step: PlannedStep, seen: dict[str, Any]) -> None:
-        """One document of the player."""
+        """Evaluate one document of the player."""
         if "broke" in seen:
             self.differ("could not be played", step, f"{step.step[0]}: {seen['broke']}")
             return
@@ -456,7 +458,7 @@ class HistoryJudge:
         if act and step.purpose is Purpose.TOOL:
             self._excuse(act)
         self.before, self.missing_before = dict(self.belief.drives), self.belief.missing
-        # A reshape of RAID 10 and a larger size leave a new part, which is synced afterwards.
+        # A reshape of RAID 10 and an increase in size add a new part, which is synced afterwards.
         self.was_whole = not (
             self.missing_before or self.belief.is_sync_due or self.belief.is_enlarged or self.belief.is_reshaping
         )
@@ -475,7 +477,7 @@ class HistoryJudge:
             self.belief.excused.add(act.drive)
 
     def _watch_members(self, step: PlannedStep, seen: dict[str, Any]) -> None:
-        """A member that was in sync and is not any more, though nothing was done to it; and md's own count."""
+        """Check that no member went out of sync without cause, and that md counts the missing members correctly."""
         belief = self.belief
         for drive, old in self.before.items():
             new = belief.drives.get(drive)
@@ -503,7 +505,7 @@ class HistoryJudge:
             self.failures = seen["failures"]
 
     def _on_seen(self, step: PlannedStep, seen: dict[str, Any]) -> None:
-        """It was taken over already."""
+        """Nothing to do: ``hear`` has updated the state."""
 
     def _on_failures(self, step: PlannedStep, count: int) -> None:
         if count <= 0:
@@ -533,17 +535,17 @@ class HistoryJudge:
                 self._on_fail_refused(step, act, refused)
 
     def _is_grown_by_copies(self, act: Act, step: PlannedStep) -> bool:
-        """A member more gives RAID 10 a new part, which is synced after the reshape."""
+        """Whether the act adds a member to RAID 10, whose new part is synced after the reshape."""
         is_grow = act.kind is ActKind.GROW and "--grow" in step.step[1]
         return is_grow and self.belief.shape.raid.name is LevelName.RAID10
 
     def _on_fail_refused(self, step: PlannedStep, act: Act, refused: str) -> None:
-        """Levels 1 and 10 keep a member that they cannot do without; others let it go, and are dead then (EBUSY)."""
+        """RAID 1 and 10 keep a member that they cannot lose; other levels fail it, and the array is dead (EBUSY)."""
         belief = self.belief
         standing = belief.drives.get(act.drive)
         if not (standing and standing.is_in_sync):
             return
-        # A drive that was gone for a while may have failed since md was last asked.
+        # A drive that was pulled temporarily may have failed since md's last report.
         gone = belief.missing | {standing.slot} | belief.slots_of(belief.excused)
         if belief.shape.raid.survives(frozenset(gone), belief.members):
             self.differ("fail refused", step, f"drive{act.drive}: {refused}, though the level survives without it")
@@ -593,14 +595,14 @@ class HistoryJudge:
         self._compare_members(step, was_cut=was_cut, was_dead=was_dead)
 
     def _is_journal_ahead(self, seen: dict[str, Any]) -> bool:
-        """Whether the power failed when the journal's superblock was written, and no member's that is still there."""
+        """Whether the power failed after the journal's superblock was written and before any present member's."""
         labels = list(seen["labels"].values())
         journal = next((events for events, role in labels if role == JOURNAL_ROLE), None)
         newest = max((events for events, role in labels if role < JOURNAL_ROLE), default=None)
         return journal is not None and newest is not None and journal == newest + 1
 
     def _is_spare_taken(self, seen: dict[str, Any]) -> bool:
-        """Whether one is in sync that was to be rebuilt, and whose own superblock tells of a spare."""
+        """Whether a drive that had yet to be rebuilt is in sync although its own superblock says spare."""
         return any(
             role == SPARE_ROLE
             and (drive := int(node.removeprefix("/dev/drive"))) in self.belief.in_sync
@@ -610,7 +612,7 @@ class HistoryJudge:
         )
 
     def _may_need_force(self) -> bool:
-        """Dirty and degraded (md(4), start_dirty_degraded), where no log makes it whole."""
+        """Whether the array may be dirty and degraded (md(4), start_dirty_degraded) without a log that repairs it."""
         belief = self.belief
         has_log = belief.shape.policy.has_journal or belief.shape.policy is HistoryPolicy.PPL
         is_degraded = bool(belief.missing | self.missing_before)
@@ -748,14 +750,14 @@ class HistoryJudge:
                     f"{act.number} bytes of drive{act.drive} were turned over at {act.at}, and check counts nothing",
                 )
         elif count and belief.is_consistent and self.was_whole:
-            # A scrub that begins where a resync or a rebuild is due takes its place, and counts what that would mend
-            # (md_choose_sync_action() in drivers/md/md.c).
+            # A scrub that is requested while a resync or a rebuild is pending runs in its place, and counts what that
+            # would repair (md_choose_sync_action() in drivers/md/md.c).
             self.differ(
                 "scrub counts", step, f"{act.word} counts {count} sectors that do not fit, though nothing was spoiled"
             )
 
     def _on_spoiled(self, step: PlannedStep, seen: dict[str, Any]) -> None:
-        """Data on that member; parity that is spoiled harms no block yet."""
+        """Note which data blocks were corrupted; corrupted parity alone does not affect any block yet."""
         act = self._act(step)
         standing = self.belief.drives.get(act.drive) if act else None
         self.has_spoiled = bool(standing and standing.is_in_sync and "bytes" in seen)
@@ -771,5 +773,5 @@ class HistoryJudge:
 
 
 def _is_of_replacing(line: str) -> bool:
-    """Whether this is the warning that known bug gives."""
+    """Whether a line of the kernel log belongs to the warning of the known bug ``replaced-beside-rebuild``."""
     return ("WARNING" in line and "raid5.c" in line and "handle_stripe" in line) or line.startswith("Call Trace")

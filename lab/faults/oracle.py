@@ -1,7 +1,7 @@
-"""The oracle on an open lab: known writes on a device or in files, a ledger that lasts, and the verdict.
+"""The oracle on an open lab: known writes to a device or to files, a persistent ledger, and verdicts.
 
-It works beside loads and faults, on md arrays, on volumes and on mounted file systems, and goes on with its ledger in a
-later process, also after the machine was lost.
+It works concurrently with loads and faults, on md arrays, volumes and mounted file systems. A later process can
+continue its ledger, even if the machine was lost.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ _MOST_BESIDE_BLOCKS = 1024
 
 @dataclass(frozen=True, slots=True)
 class BadPlace:
-    """One block, or one place in a file, that does not hold what it must."""
+    """A block, or a place in a file, whose content violates a promise."""
 
     where: str
-    """The device, or the file's name below the folder."""
+    """The device, or the name of the file below the folder."""
     offset_bytes: int
     verdict: str
-    """A word of guest/ledger.py: lost after acknowledgement, silently corrupt, unreadable."""
+    """A verdict of guest/ledger.py: lost after acknowledgement, silently corrupt, unreadable."""
     found: str
     allowed: str
     stripe: int | None = None
-    """Rows of chunks from the start of the members' data; None for files, RAID 1, and what is not one md array."""
+    """Row of chunks from the start of the members' data; None for files, RAID 1, and anything but a single md array."""
     members: tuple[str, ...] = ()
-    """Devices that hold the block, a copy of it or parity over it."""
+    """Devices that hold the block, a copy of it or its parity."""
 
     def __str__(self) -> str:
         at = f", stripe {self.stripe}" if self.stripe is not None else ""
@@ -62,21 +62,21 @@ class BadPlace:
 
 @dataclass(frozen=True, slots=True)
 class OracleVerdict:
-    """What one look at everything found."""
+    """The result of one check of all data."""
 
     verdicts: dict[str, int]
-    """Verdict -> blocks of 4 KiB."""
+    """Verdict -> number of 4 KiB blocks."""
     bad: tuple[BadPlace, ...]
-    """The first ones that are not as they must be."""
+    """The first violations, up to the limit of the program on the machine."""
 
     @property
     def is_intact(self) -> bool:
-        """Whether all that was acknowledged is there; what was in flight may be there or not."""
+        """Whether all acknowledged writes are present; those in flight may be present or not."""
         return not self.bad and not any(word in self.verdicts for word in (LOST, CORRUPT, UNREADABLE))
 
     @property
     def sentence(self) -> str:
-        """For people."""
+        """The verdict as a sentence for the user."""
         total = sum(self.verdicts.values())
         words = ", ".join(f"{count} {word}" for word, count in self.verdicts.items())
         if self.is_intact:
@@ -85,9 +85,9 @@ class OracleVerdict:
 
 
 def blocks_beside_loads(session: LabSession, name: str) -> tuple[int, int]:
-    """First block and number of blocks of a bare array that no load touches.
+    """First block and number of blocks of a bare array that no load uses.
 
-    It is the data mark's place, 4 MiB of it at most. Raises ArrayError for an array that does not run.
+    They are the region of the data mark, at most 4 MiB of it. Raises ArrayError if the array does not run.
     """
     target = load_target(session, name)
     count = min(target.mark_bytes // BLOCK_BYTES, _MOST_BESIDE_BLOCKS)
@@ -95,7 +95,7 @@ def blocks_beside_loads(session: LabSession, name: str) -> tuple[int, int]:
 
 
 def place_of(status: ArrayStatus, offset_bytes: int) -> tuple[int | None, tuple[str, ...]]:
-    """The stripe of a byte of an array, and the devices that hold it, copies of it or parity over it.
+    """The stripe of a byte of an array, and the devices that hold the byte, copies of it or its parity.
 
     Stripes are rows of chunks from the start of the members' data; None for RAID 1.
     """
@@ -109,36 +109,38 @@ def place_of(status: ArrayStatus, offset_bytes: int) -> tuple[int | None, tuple[
 
 MOST_LEDGER_BYTES = 64 * MIB
 _FILL_BLOCKS = 64
-"""A write of fill has so many blocks (writer_program.MOST_BLOCKS)."""
+"""Blocks per write of a fill (guest/writer.py, MOST_BLOCKS)."""
 _CALL_OPERATIONS = 64
-"""What may be in doubt after the machine is lost, if nobody asks for more: one start of the program makes no more."""
+"""Default maximum number of operations with unknown results after the loss of the machine: one run of the program
+carries out no more.
+"""
 _TOLD_OPERATIONS = 8
 
 
 class Loss(StrEnum):
-    """What happened to the machine since the oracle last worked."""
+    """What happened to the machine since the oracle's last operation."""
 
     NOTHING = "nothing"
-    """It was closed in good order, or not at all."""
+    """Nothing, or a clean shutdown."""
     KERNEL = "kernel"
-    """Its kernel ended at some moment; its drives have all that they had answered for."""
+    """Its kernel ended at an arbitrary moment; the drives keep everything that they acknowledged."""
     POWER = "power"
-    """Its drives lost what was only in their caches, too."""
+    """The drives also lost what was only in their caches."""
 
 
 class OracleRegion(msgspec.Struct, frozen=True, kw_only=True):
-    """What the oracle writes on: the first line of its ledger's file."""
+    """Where the oracle writes: the first line of its ledger file."""
 
     where: str
-    """A device (/dev/…), or the folder on which a file system is mounted."""
+    """A device (/dev/…), or the mount point of a file system."""
     seed: str
     first_block: int = 0
     block_count: int = 0
-    """Of 4 KiB; of a device alone."""
+    """Blocks of 4 KiB; used for a device only."""
     mix: dict[str, int] = {}
-    """As for writer_program.Writer or files_plan_program.FilePlan."""
+    """Parameters of guest/writer.py (Writer) or guest/file_ledger.py (FilePlan)."""
     fills: int = 0
-    """How often it began anew: what lies there from earlier times must look like nothing of now."""
+    """Number of fills; it is part of the content's seed, so data of earlier fills never match the current ones."""
     format_version: FormatVersion = 1
 
     @property
@@ -151,18 +153,18 @@ class OracleRegion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Asked(msgspec.Struct, frozen=True):
-    """A line of the file: the machine was asked for so many operations, 0: they are over. Or what the ledger noted."""
+    """A line of the file: a request for this many operations (0: the request has ended), or events of the ledger."""
 
     operations: int | None = None
     events: list[list[Any]] = []
 
 
 class Oracle:
-    """Known writes on one device or below one folder of a lab.
+    """Known writes to one device or below one folder of a lab.
 
-    ``Oracle.open(session.lab, session.folder, "/dev/md0")`` goes on with the ledger that is there, or begins one; then
-    ``fill()``, ``advance(100)``, ``check()``. A device, or the part of it, must be the oracle's alone; a file system
-    must be mounted, and the oracle's folders d0 and d1 on it are its own.
+    ``Oracle.open(session.lab, session.folder, "/dev/md0")`` continues an existing ledger or begins one; then
+    ``fill()``, ``advance(100)``, ``check()``. No other program may write to the device, or the part of it. A file
+    system must be mounted, and its folders d0 and d1 belong to the oracle.
     """
 
     def __init__(self, lab: Lab, file: Path, region: OracleRegion) -> None:
@@ -185,11 +187,11 @@ class Oracle:
         seed: str = "oracle",
         mix: dict[str, int] | None = None,
     ) -> Oracle:
-        """The oracle of a device or a mounted folder; its ledger lies in ``folder``, which must be there.
+        """The oracle of a device or a mount point; its ledger is a file in ``folder``, which must exist.
 
-        ``first_block`` and ``block_count``, of 4 KiB, are the part of a device that is its own; None: to the end. With
-        a ledger that is there, all but ``where`` comes from that. Raises LabError for a damaged ledger, CommandFailed
-        for no such device.
+        ``first_block`` and ``block_count``, in blocks of 4 KiB, are the part of the device to use; None: to the end. If
+        a ledger exists, all parameters but ``where`` come from it. Raises LabError for a damaged ledger, CommandFailed
+        if there is no such device.
         """
         file = folder / f"oracle-{where.strip('/').replace('/', '-')}.jsonl"
         if file.exists():
@@ -202,26 +204,26 @@ class Oracle:
         return cls(lab, file, region)
 
     def fill(self) -> None:
-        """Begin anew: a generation of every block, or some files.
+        """Begin a new ledger: write one generation of every block, or some files.
 
-        Raises DeviceRefused, or LabError if not all could be written.
+        Raises DeviceRefused, or LabError if a write failed.
         """
         self.events, self._open_operations = [], 0
         self.region = replace(self.region, fills=self.region.fills + 1)
         write_file(self.file, msgspec.json.encode(self.region) + b"\n")
         if self.region.has_files:
             operations = 4 * self.region.mix.get("names", 10)
-            # All at once: who loses the machine meanwhile fills anew.
+            # In a single call: if the machine is lost during it, the caller fills again anyway.
             self.advance(operations, most_in_doubt=operations)
             return
         writes = -(-self.region.block_count // _FILL_BLOCKS) + 1
         self._play([self._begin(), ["fill"]], writes)
 
     def advance(self, operations: int, *, most_in_doubt: int = _CALL_OPERATIONS) -> None:
-        """So many further operations: writes and flushes, or what programs do with files. None is under way afterwards.
+        """Carry out further operations: writes and flushes, or operations on files; none is in flight afterwards.
 
-        ``most_in_doubt``: of how many nobody knows, at most, if the machine is lost meanwhile. Raises LabError with the
-        system's words if any failed, MachineLost.
+        ``most_in_doubt`` limits the operations whose results are unknown if the machine is lost. Raises LabError with
+        the system's message if any failed, MachineLost.
         """
         step = "work" if self.region.has_files else "advance"
         while operations > 0:
@@ -234,9 +236,9 @@ class Oracle:
 
     @contextmanager
     def going_on(self) -> Iterator[None]:
-        """Operations without end on a thread of their own, while faults are made on this one.
+        """Carry out operations continuously on another thread, during the faults that the caller injects.
 
-        What made them fail is raised at the end. A load beside it in virtual time must run aside (``Load``).
+        Raises their first error at the end. In virtual time, a concurrent load must run aside (``Load``).
         """
         is_over, failures = threading.Event(), list[Exception]()
 
@@ -258,11 +260,11 @@ class Oracle:
             raise failures[0]
 
     def check(self, after: Loss = Loss.NOTHING) -> OracleVerdict:
-        """Read everything and hold it against the ledger.
+        """Read all data and compare them with the ledger.
 
-        After a loss what was in flight may be there or not, and so may what only the page cache had of files. What is
-        found then is what must be there from now on. Not to be called while operations are ``going_on``.
-        Raises LabError if nothing can be looked at, MachineLost.
+        After a loss, operations in flight may have taken effect or not, and so may file data that were only in the page
+        cache. What is found then must remain from then on. Must not be called inside ``going_on``. Raises LabError if
+        nothing can be read, MachineLost.
         """
         self._close_window()
         is_lost = after is not Loss.NOTHING
@@ -277,7 +279,7 @@ class Oracle:
         return ["open", region.where, {**region.mix, "first": region.first_block, "count": region.block_count}]
 
     def _play(self, steps: list[list[Any]], operations: int) -> None:
-        """Steps that write: what was asked for is noted before the machine hears of it."""
+        """Run steps that write; the request is recorded before the machine receives it."""
         self._close_window()
         if not self.region.has_files:
             why = "The oracle writes known data there."
@@ -292,7 +294,7 @@ class Oracle:
             raise LabError(f"the oracle could not write on {self.region.where}: {why}", hint="see the array's state")
 
     def _run(self, steps: list[list[Any]], *, is_cut: bool = False) -> list[dict[str, Any]]:
-        """Raises LabError for a step that could not be carried out."""
+        """Run steps on the machine. Raises LabError for a step that could not be carried out."""
         region = self.region
         place = {"folder": region.where} if region.has_files else {"data": region.where, "node": region.where}
         known = {"seed": region.content_seed, "has_files": region.has_files, "ledger": self.events, "is_cut": is_cut}
@@ -312,7 +314,7 @@ class Oracle:
             self._note(_Asked(events=events))
 
     def _close_window(self) -> None:
-        """After the machine was lost: what it may have done that nobody was told of."""
+        """After the loss of the machine, record the operations that it may have carried out unreported."""
         if not self._open_operations:
             return
         count, self._open_operations = self._open_operations, 0
@@ -320,20 +322,20 @@ class Oracle:
         self._note(_Asked(0))
 
     def _unknown_blocks(self, asked: int) -> list[list[Any]]:
-        """Any generation that was still to come may be on any block."""
+        """Any of the outstanding generations may be on any block of the region."""
         issued = sum(event[0] in (WRITE, FLUSH) for event in self.events[self._window_at :])
         newest = Ledger(self.events).newest
         region = (self.region.first_block, self.region.block_count, 0)
         return [[WRITE, newest + number, *region] for number in range(1, asked - issued + 1)]
 
     def _unknown_files(self, asked: int) -> list[list[Any]]:
-        """The operations that were still to come: they follow from the seed."""
+        """The outstanding operations, which follow from the seed."""
         begun = [index for index, event in enumerate(self.events) if event[0] == BEGIN and index >= self._window_at]
         if begun:
             ledger, start = FileLedger(self.events[: begun[0] + 1]), begun[0] + 1
             head: list[list[Any]] = []
         else:
-            # It had not even told its beginning.
+            # The program had not even reported its start.
             ledger, start = FileLedger(self.events), len(self.events)
             head = [[BEGIN, ledger.newest + 1, self.region.mix]]
             ledger.add(*head[0])
@@ -343,7 +345,7 @@ class Oracle:
         return [*head, *(plan.next().event for _ in range(asked - issued))]
 
     def _note(self, line: _Asked) -> None:
-        """Add a line to the file, durably."""
+        """Append a line to the file durably."""
         self._journal.append(line)
         if line.operations:
             self._window_at = len(self.events)
@@ -357,7 +359,7 @@ class Oracle:
                 self._window_at = len(self.events)
 
     _window_at = 0
-    """How many events there were when the machine was last asked for operations."""
+    """Number of events when operations were last requested from the machine."""
 
     def _verdict(self, document: dict[str, Any]) -> OracleVerdict:
         if self.region.has_files:
@@ -377,7 +379,7 @@ class Oracle:
 
 
 def _journal(file: Path) -> Journal[OracleRegion | _Asked]:
-    """The ledger's file: the region, then a line for each call."""
+    """The ledger file: the region, then one line per request or report."""
     return Journal(
         file, dict[str, Any], hint="move it away, and fill anew", most_bytes=MOST_LEDGER_BYTES, error=LabError
     )

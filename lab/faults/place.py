@@ -1,9 +1,9 @@
-"""Where faults are played: a machine that can be thrown away, with blank drives that record what is written to them.
+"""Where faults are injected: a disposable machine with blank drives that record what is written to them.
 
-The kernel of the lab (``make uml-kernel``) is used in virtual and in real time: only its drives keep a record. Another
-machine gets plain lab disks, on which all that needs no record can be tried.
+Only the drives of the lab's own kernel (``make uml-kernel``) keep a record; the kernel is used in virtual and in real
+time. Other machines have plain lab disks, which serve all tests that need no record.
 
-A program of the fault lab on a machine (guest/) gets a job as JSON and answers with one JSON document a line.
+A program of the fault lab on a machine (guest/) receives a job as JSON and prints one JSON document per line.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from lab.units import MIB
 LONGEST_SILENCE_SECONDS = 300.0
 DRIVE_MODEL = "ssd"
 DRIVE_BYTES = 8 * MIB
-"""Small, since whole arrays are read again and again."""
+"""Small, because whole arrays are read repeatedly."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultPlace:
-    """An open machine with its drives, all blank."""
+    """An open machine with blank drives."""
 
     lab: Lab
     nodes: tuple[str, ...]
     has_record: bool
-    """Whether its drives can be recorded, and made to hold what a power cut could have left."""
+    """Whether the drives can be recorded, and restored to a state that a power cut could have left."""
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -49,17 +49,16 @@ class FaultPlace:
         return tuple(range(len(self.nodes)))
 
     def blank(self) -> None:
-        """No array and blank drives again, whatever was done."""
+        """Unmount file systems, remove device-mapper devices, stop arrays, and blank the drives."""
         machine = self.lab.machine
         machine.run(("sh", "-c", "umount -a -t ext4,xfs; dmsetup remove_all --force; mdadm --stop --scan"), check=False)
         self.lab.reset(self.lab.disks)
 
 
 class SilenceWatchdog:
-    """Closes a machine that has reported nothing for so many seconds of this computer: its users get MachineLost.
+    """Closes a machine that has reported nothing for this many seconds of real time; its users then get MachineLost.
 
-    In virtual time a program that computes without end leaves the clock of the machine where it is, and nothing in the
-    machine can end it.
+    In virtual time a program that computes endlessly stops the machine's clock, so nothing on the machine can end it.
     """
 
     def __init__(self, machine: Machine, seconds: float = LONGEST_SILENCE_SECONDS) -> None:
@@ -79,7 +78,7 @@ class SilenceWatchdog:
         self._thread.join()
 
     def feed(self) -> None:
-        """The machine has just reported something."""
+        """Restart the timeout: the machine has reported something."""
         self._last = self._clock.monotonic_seconds()
 
     def _watch(self) -> None:
@@ -92,9 +91,9 @@ class SilenceWatchdog:
 
 
 def with_own_kernel(target: Target, host: Host) -> Target:
-    """The target on the kernel that the lab builds: in virtual time unless it says otherwise.
+    """The target with the kernel that the lab builds, in virtual time unless it specifies otherwise.
 
-    Raises ToolMissing with the command that builds it.
+    Raises ToolMissing, with the command that builds the kernel.
     """
     if target.kind is not TargetKind.UML:
         return target
@@ -115,7 +114,7 @@ def open_place(
     seed: int = 1,
     on_notice: Callable[[str], None] = lambda _: None,
 ) -> Iterator[FaultPlace]:
-    """Open a machine of its own with so many blank drives; nothing of it is left when it closes."""
+    """Open a new machine with this many blank drives; it is discarded at the end of the context."""
     target = with_own_kernel(target, host)
     kind = DiskKind.SPINDLE if target.kind is TargetKind.UML else DiskKind.FILE
     wanted: tuple[DiskSpec, ...] = specs(
@@ -137,10 +136,9 @@ SCENARIO = GuestProgram(_GUEST / "scenario.py", "fault-scenario")
 def run_program(
     machine: Machine, program: GuestProgram, job: Mapping[str, Any], *, change: Change = unchanged
 ) -> Iterator[dict[str, Any]]:
-    """Start a program with a job; its documents as they come. ``change``: see Machine.install.
+    """Start a program with a job, and yield its documents as they arrive; ``change``: see Machine.install.
 
-    Closing the iterator ends the program. Raises LabError with its last words if it ends without having come to its
-    end.
+    Closing the iterator ends the program. Raises LabError with the program's last message if it ends prematurely.
     """
     path = machine.install(program, change)
     argv, text = packed(("python3", "-IS", path), json.dumps(job, separators=(",", ":")))
@@ -154,12 +152,13 @@ def run_program(
                 has_ended = has_ended or "end" in document
                 yield document
     except (KeyboardInterrupt, Interrupted):
-        # Who interrupts closes the machine too: in virtual time its agent hears of a stop only after a while.
+        # The machine is closed on an interrupt anyway; in virtual time its agent would receive a stop only after a
+        # while.
         has_ended = True
         raise
     finally:
         if not has_ended:
-            # With a lost machine the program has ended too.
+            # The program has ended with a lost machine.
             with suppress(MachineLost):
                 running.stop(signal_number=9)
     result = running.result()

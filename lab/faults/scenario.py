@@ -1,12 +1,12 @@
 """Scenarios: one TOML file each, read strictly.
 
-A file has an array, steps (steps.py), and variants: the same steps on other arrays, with other ``values``. ``{name}``
-in a text is a value of the variant, or one of ``built_in_values``. Its number and what must hold are those of the
-catalogue of faults.
+A file has an array, steps (steps.py), and variants: the same steps on other arrays or with other ``values``. ``{name}``
+in a text stands for a value of the variant or one of ``built_in_values``. The number of a scenario and its required
+results are those of the catalogue of faults.
 
-``code`` names a function here for scenarios whose steps no table can list. ``random_histories``: long random runs from
-a seed, with a model of what each operation may do (as ztest of ZFS). Damage is bounded, so that the arithmetic of the
-level says that nothing may be lost.
+``code`` names a function in this module, for scenarios whose steps are generated. ``random_histories``: long random
+runs from a seed, with a model of what each operation may do (as ztest of ZFS). Damage is bounded, so that by the
+arithmetic of the level no data may be lost.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from lab.tomlfile import convert_tree, fill_tree, kinds_by_tag, make_tagged, nea
 FORMAT_VERSION = 1
 FOLDER = Path(__file__).with_name("scenarios")
 DRIVES = 8
-"""Of the machine that scenarios are played on."""
+"""Number of drives of the machine on which scenarios run."""
 NEEDS = {
     "record": "drives that can be recorded: those of the lab's own kernel (make uml-kernel)",
     "lab-drives": "the lab's own drives, which can be pulled and slowed down (make uml-kernel)",
 }
-"""What a machine may lack, beside targets of the device mapper (``dm:dust``)."""
+"""Optional property of a machine -> description, in addition to targets of device mapper (``dm:dust``)."""
 _NEEDED_BY = {
     **dict.fromkeys(("record", "power-cut", "crash-points"), "record"),
     **dict.fromkeys(("pull", "plug", "slow"), "lab-drives"),
@@ -44,33 +44,33 @@ _NEEDED_BY = {
 
 
 class SceneVariant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The steps on another array, or with other values."""
+    """Runs the steps on another array, or with other values."""
 
     name: str
     array: dict[str, Any] = {}
-    """What is different from the scenario's array."""
+    """Changes to the scenario's array."""
     values: dict[str, int | float | str | list[int | str]] = {}
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One fault, how it is made, and what must hold."""
+    """A fault, how it is injected, and what must hold."""
 
     format_version: FormatVersion
     number: Annotated[int, msgspec.Meta(ge=1, le=99)]
     id: Name
     title: str
     model: str
-    """The fault model: what is lost, and what not."""
+    """The fault model: what is lost, and what is not."""
     is_first: bool = False
-    """One of those that the catalogue wants first."""
+    """Whether the catalogue gives it priority."""
     must: tuple[str, ...]
-    """What must hold, in sentences."""
+    """The required results, as sentences."""
     sources: tuple[str, ...]
-    """Who says so: manual pages, the kernel's documents, its functions."""
+    """Manual pages, kernel documents or functions from which the requirements follow."""
     notes: tuple[str, ...] = ()
-    """Where md does otherwise than the catalogue expected, and why; what this shows of it and what not."""
+    """Where and why md differs from what the catalogue expected; what the scenario demonstrates of it, and what not."""
     code: str = ""
-    """The function of scenario_code.py that makes its variants, where a table does not do."""
+    """Key of ``FUNCTIONS``: generates the variants of a scenario that a table cannot express."""
     array: dict[str, Any] = {}
     variants: tuple[SceneVariant, ...] = ()
     steps: tuple[dict[str, Any], ...] = ()
@@ -80,7 +80,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise ValueError(f"format_version is {self.format_version}; this raidlab reads {FORMAT_VERSION}")
 
     def ready(self, seed: int) -> Iterator[ReadyVariant]:
-        """Its variants with all filled in. Raises SpecError for what makes no sense."""
+        """The variants with all placeholders replaced. Raises SpecError for invalid values."""
         if self.code:
             yield from _function(self.code)(self, seed)
             return
@@ -93,7 +93,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 for number, tree in enumerate(self.steps, 1)
                 if not tree.get("only") or variant.name in tree["only"]
             )
-            # Whatever else is looked at: the kernel itself must not complain.
+            # In every scenario, the kernel must not log any complaint.
             last = () if listed and listed[-1].word == "log" else (steps.LogStep(expect={"complaints": 0}),)
             yield ReadyVariant(name=variant.name, array=array, steps=(*listed, *last), seed=f"{seed}:{self.id}")
 
@@ -103,34 +103,34 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class ReadyVariant(msgspec.Struct, frozen=True, kw_only=True):
-    """What is played: an array and steps without any placeholder."""
+    """A variant ready to run: an array, and steps without placeholders."""
 
     name: str
     array: SceneArray
     steps: tuple[SceneStep, ...]
     seed: str
     is_apart: bool = False
-    """In a machine that nothing else was done in, where there can be one: to compare two to the last write."""
+    """Whether to run it on a machine of its own if possible, so that two runs can be compared write by write."""
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What the machine must have, as words of NEEDS."""
+        """What the machine must provide, as keys of NEEDS."""
         layers = {target for step in self.steps if isinstance(step, LayerStep) for target in step.targets}
         return tuple(sorted(layers | {_NEEDED_BY[step.word] for step in self.steps if step.word in _NEEDED_BY}))
 
     def stage(self) -> Stage:
-        """To compile the steps on."""
+        """A stage on which to compile the steps."""
         return Stage(self.array, self.seed, DRIVES)
 
 
 @cache
 def words() -> Mapping[str, type[SceneStep]]:
-    """Word -> its kind of step."""
+    """Name of a step in files -> its class."""
     return kinds_by_tag("do", (steps,))
 
 
 def step_of(tree: Mapping[str, Any], source: str) -> SceneStep:
-    """A step from its table. Raises SpecError for an unknown word, argument or fact, with the nearest."""
+    """The step of a table. Raises SpecError for an unknown name, argument or fact, with the nearest name as hint."""
     step = make_tagged(tree, words(), what="step", key="do", where=source)
     for name in step.expect:
         if not is_fact(name):
@@ -154,7 +154,7 @@ def _function(name: str) -> Callable[[Scenario, int], Iterator[ReadyVariant]]:
 
 
 def read_scenario(path: Path) -> Scenario:
-    """One file. Raises SpecError for what is wrong with it, steps included."""
+    """The scenario of a file. Raises SpecError if the file or one of its steps is invalid."""
     scenario = read_toml(path, Scenario)
     if scenario.id != path.stem.partition("-")[2] or f"{scenario.number:02d}" != path.stem.partition("-")[0]:
         raise SpecError(
@@ -173,12 +173,12 @@ def read_scenario(path: Path) -> Scenario:
 
 @cache
 def all_scenarios() -> tuple[Scenario, ...]:
-    """The catalogue, in the order of its numbers."""
+    """The catalogue, sorted by number."""
     return tuple(sorted((read_scenario(path) for path in FOLDER.glob("*.toml")), key=lambda each: each.number))
 
 
 def find_scenario(word: str) -> Scenario:
-    """One by its number or id. Raises SpecError with the nearest."""
+    """The scenario with this number or id. Raises SpecError, with the nearest id as hint."""
     known = {each.id: each for each in all_scenarios()} | {str(each.number): each for each in all_scenarios()}
     key = word.lstrip("0") if word.isdigit() else word
     if key not in known:
@@ -195,15 +195,12 @@ ARRAYS = (
     SceneArray(level="raid5", members=4, policy="ppl"),
 )
 OPERATIONS = 14
-"""Of one history, each with what is to be seen after it."""
+"""Operations of one history; each is followed by a check."""
 
 
 @dataclass
 class ArrayModel:
-    """What the array must be like.
-
-    Which drive is in which slot, which slots are without one, which drives lie about.
-    """
+    """The expected state of the array: the drive in each slot (None: vacant), and the drives outside the array."""
 
     array: SceneArray
     chance: random.Random
@@ -226,7 +223,7 @@ class ArrayModel:
         return tuple(drive for drive in self.slots.values() if drive is not None)
 
     def can_lose(self) -> list[int]:
-        """Slots that may fail as well, by the level's arithmetic."""
+        """Slots that may also fail, by the level's arithmetic."""
         return [
             slot
             for slot, drive in self.slots.items()
@@ -234,7 +231,7 @@ class ArrayModel:
         ]
 
     def seen(self, *, settles: bool = False) -> SceneStep:
-        """What must be seen after each operation."""
+        """The check after each operation."""
         return steps.CheckStep(settles=settles, expect={"data": "intact", "degraded": len(self.missing)})
 
     def write(self) -> list[SceneStep]:
@@ -244,7 +241,7 @@ class ArrayModel:
         ]
 
     def fail(self) -> list[SceneStep]:
-        """One that the level can do without, in the middle of writes."""
+        """Fail a member whose loss the level survives, during writes."""
         if not (possible := self.can_lose()):
             return self.write()
         slot = self.chance.choice(possible)
@@ -256,7 +253,7 @@ class ArrayModel:
         return [before, steps.FailStep(members=(drive,)), steps.WriteStep(operations=8), self.seen()]
 
     def rebuild(self) -> list[SceneStep]:
-        """All that failed make room for new ones, while somebody writes."""
+        """Remove the failed members and rebuild to new drives, during writes."""
         if not self.missing or len(self.free) < len(self.missing):
             return self.write()
         done: list[SceneStep] = []
@@ -273,7 +270,7 @@ class ArrayModel:
         return [*done, steps.AddStep(members=tuple(new)), load, steps.IdleStep(), self.seen()]
 
     def replace(self) -> list[SceneStep]:
-        """A member is copied to a new drive while it stays."""
+        """Copy a member to a new drive while it remains in the array."""
         if self.missing or self.gone or not self.free:
             return self.write()
         slot = self.chance.choice(sorted(self.slots))
@@ -288,15 +285,12 @@ class ArrayModel:
         return [steps.ScrubStep(action="check", expect={"mismatch_cnt": 0}), self.seen()]
 
     def restart(self) -> list[SceneStep]:
-        """In good order, from the members that are left."""
+        """Stop the array cleanly and start it from the remaining members."""
         self._forget_gone()
         return [steps.StopStep(), steps.AssembleStep(members=self.drives, options=("--run",)), self.seen()]
 
     def crash(self) -> list[SceneStep]:
-        """The kernel is gone in the middle of writes.
-
-        Not of a parity array that is degraded: that would be the write hole.
-        """
+        """Crash the kernel during writes; a degraded parity array is restarted instead, because of the write hole."""
         if self.missing and self.array.raid.parity_members:
             return self.restart()
         self._forget_gone()
@@ -309,9 +303,9 @@ class ArrayModel:
         return [*cut, *back]
 
     def corrupt(self) -> list[SceneStep]:
-        """Of a whole RAID 6 alone, which can tell what is wrong.
+        """Corrupt a block, of a complete RAID 6 only, because no other level can locate the wrong chunk.
 
-        Then it is mended at once, before anything builds on it.
+        The block is repaired at once, before any later operation depends on it.
         """
         if self.missing or self.has_moved or self.array.level != "raid6":
             return self.write()
@@ -325,12 +319,12 @@ class ArrayModel:
         ]
 
     def _forget_gone(self) -> None:
-        """After a start md does not list them any more; they stay out, with superblocks that are stale."""
+        """After a start md no longer lists the failed drives; they keep stale superblocks."""
         self.gone = []
 
 
 def random_histories(scenario: Scenario, seed: int) -> Iterator[ReadyVariant]:
-    """One history for each array, and the first once more, in another machine: the same to the last write."""
+    """One history per array, and the first one again on another machine, which must be identical down to each write."""
     for number, array in enumerate((*ARRAYS, ARRAYS[0])):
         is_again = number == len(ARRAYS)
         word = f"{seed}:{scenario.id}:{0 if is_again else number}"

@@ -1,10 +1,10 @@
-"""Plays scenarios on machines of their own and judges what was seen; stores and shows the outcomes.
+"""Runs scenarios on machines of their own, judges the results, and stores and shows the outcomes.
 
-A verdict has each check with the expected and the found value, and the evidence. Outcomes are stored as they come::
+An outcome has each check with the expected and the found value, and the evidence. Outcomes are stored immediately::
 
-    STATE/faults/scenarios/<id>/run.json         the options, and where it was played
-    STATE/faults/scenarios/<id>/outcomes.jsonl   one scenario a line, never changed afterwards
-    STATE/faults/scenarios/<id>/documents.jsonl  with --keep: every document of the machine
+    STATE/faults/scenarios/<id>/run.json         the options and the machine
+    STATE/faults/scenarios/<id>/outcomes.jsonl   one scenario per line, never changed afterwards
+    STATE/faults/scenarios/<id>/documents.jsonl  with --keep: all documents of the machine
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from lab.units import human_seconds
 
 
 class FaultVerdict(StrEnum):
-    """On a whole scenario."""
+    """The verdict on a whole scenario."""
 
     AS_EXPECTED = "as expected"
     NOT_AS_EXPECTED = "NOT as expected"
@@ -51,50 +51,50 @@ class FaultVerdict(StrEnum):
 
 
 class StepOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One step as it went."""
+    """The result of one step."""
 
     do: str
     lines: tuple[str, ...] = ()
-    """The commands, as they can be typed."""
+    """The commands, as a user would type them."""
     why: str = ""
     seconds: float = 0.0
-    """Of the machine's time."""
+    """Duration on the machine's clock."""
     checks: tuple[FactCheck, ...] = ()
     blocks: tuple[str, ...] = ()
-    """The first blocks with a verdict that is not allowed: where they lie, and what they hold."""
+    """The first blocks with a verdict that is not allowed: their places and their content."""
     evidence: dict[str, Any] = {}
-    """What the machine told, of steps that are checked."""
+    """Documents of the machine; stored for steps with expectations only."""
     problem: str = ""
-    """Why it could not be carried out."""
+    """Why the step could not be carried out; empty: it was carried out."""
 
     @property
     def is_expected(self) -> bool:
-        """Whether all that was to be seen was seen."""
+        """Whether the step was carried out and all its checks are met."""
         return not self.problem and all(check.is_met for check in self.checks)
 
 
 class VariantOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The scenario's steps on one array."""
+    """The result of the scenario's steps on one array."""
 
     name: str
     array: str
     steps: tuple[StepOutcome, ...] = ()
     missing: tuple[str, ...] = ()
-    """What this machine lacks for it."""
+    """What this machine does not provide for it, as texts; empty: it was run."""
 
     @property
     def is_expected(self) -> bool:
-        """Whether every step went as it must."""
+        """Whether every step is as expected."""
         return all(step.is_expected for step in self.steps)
 
     @property
     def machine_seconds(self) -> float:
-        """Of the machine's time."""
+        """Duration on the machine's clock."""
         return sum(step.seconds for step in self.steps)
 
     @property
     def unmet(self) -> Iterator[str]:
-        """What was not as expected, in words."""
+        """The results that are not as expected, as messages."""
         for step in self.steps:
             if step.problem:
                 yield f"{self.name}: {step.do}: {step.problem}"
@@ -104,7 +104,7 @@ class VariantOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class ScenarioOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One scenario."""
+    """The result of one scenario."""
 
     number: int
     id: str
@@ -115,34 +115,34 @@ class ScenarioOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     notes: tuple[str, ...] = ()
     verdict: FaultVerdict
     reason: str = ""
-    """Why it was not possible, or what became of the machine."""
+    """Why it was not possible, or what happened to the machine."""
     variants: tuple[VariantOutcome, ...] = ()
     computer_seconds: float = 0.0
-    """Of this computer's time."""
+    """Duration on this computer's clock."""
 
     @property
     def unmet(self) -> tuple[str, ...]:
-        """What was not as expected."""
+        """The results that are not as expected, as messages."""
         return tuple(line for variant in self.variants for line in variant.unmet)
 
     @property
     def checks(self) -> tuple[FactCheck, ...]:
-        """All of them."""
+        """The checks of all variants."""
         return tuple(check for variant in self.variants for step in variant.steps for check in step.checks)
 
     @property
     def machine_seconds(self) -> float:
-        """Of the machine's time."""
+        """Duration on the machine's clock."""
         return sum(variant.machine_seconds for variant in self.variants)
 
     @property
     def left_out(self) -> tuple[VariantOutcome, ...]:
-        """Variants that this machine cannot play."""
+        """Variants that this machine cannot run."""
         return tuple(variant for variant in self.variants if variant.missing)
 
 
 def verdict_of(variants: tuple[VariantOutcome, ...]) -> FaultVerdict:
-    """On the whole: what is not as expected outweighs what could not be tried."""
+    """The verdict on all variants: unexpected results take precedence over variants that could not be run."""
     if not all(variant.is_expected for variant in variants):
         return FaultVerdict.NOT_AS_EXPECTED
     if not any(variant.steps for variant in variants):
@@ -154,7 +154,7 @@ FORMAT_VERSION = 1
 
 
 class ScenarioRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for, and where it was played."""
+    """The request of a run, and its machine."""
 
     format_version: FormatVersion = FORMAT_VERSION
     id: Name
@@ -164,26 +164,26 @@ class ScenarioRun(msgspec.Struct, frozen=True, kw_only=True):
     asked: tuple[Name, ...]
     """Ids of scenarios."""
     kernel: str = ""
-    """Not known before the first machine is open, as mdadm's version."""
+    """Unknown until the first machine is open, as is mdadm's version."""
     mdadm: str = ""
     raidlab: str = __version__
 
 
 class StoredScenarios(msgspec.Struct, frozen=True, kw_only=True):
-    """A run with what became of it so far."""
+    """A run and its outcomes so far."""
 
     run: ScenarioRun
     outcomes: tuple[ScenarioOutcome, ...]
 
     @property
     def left(self) -> tuple[str, ...]:
-        """Scenarios without an outcome: the run was ended before."""
+        """Scenarios without an outcome because the run ended early."""
         done = {outcome.id for outcome in self.outcomes}
         return tuple(name for name in self.run.asked if name not in done)
 
     @property
     def is_expected(self) -> bool:
-        """Whether every scenario that was asked for ended as expected, with all its variants."""
+        """Whether all requested scenarios ended as expected, with all their variants."""
         return not self.left and all(
             outcome.verdict is FaultVerdict.AS_EXPECTED and not outcome.left_out for outcome in self.outcomes
         )
@@ -198,16 +198,16 @@ class ScenarioJournal:
         self.outcomes: list[ScenarioOutcome] = []
         self._runs = runs
         self._outcomes = _outcomes_of(self.folder)
-        # A document is no figure: it may be lost when power fails.
+        # Documents are diagnostics only: their loss in a power failure is acceptable.
         self._documents = Journal[dict[str, Any]](self.folder / "documents.jsonl", dict[str, Any], is_durable=False)
 
     @property
     def stored(self) -> StoredScenarios:
-        """The run as it is now."""
+        """The run and its outcomes so far."""
         return StoredScenarios(run=self.run, outcomes=tuple(self.outcomes))
 
     def note_place(self, place: FaultPlace) -> None:
-        """Store on which machine the run is played. Raises ResultError."""
+        """Store the kernel and mdadm version of the run's machine. Raises ResultError."""
         machine = place.lab.machine
         version = machine.run(("mdadm", "--version"), check=False)
         text = (version.stdout or version.stderr).strip()
@@ -220,17 +220,17 @@ class ScenarioJournal:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def add(self, outcome: ScenarioOutcome) -> None:
-        """Store an outcome, durably. Raises ResultError."""
+        """Store an outcome durably. Raises ResultError."""
         self._outcomes.append(outcome)
         self.outcomes.append(outcome)
 
     def add_document(self, document: dict[str, Any]) -> None:
-        """Store one message of the machine. Raises ResultError."""
+        """Store one document of the machine. Raises ResultError."""
         self._documents.append(document)
 
 
 def scenario_runs(host: Host) -> RunFolders:
-    """The runs of scenarios in a state folder."""
+    """The runs of scenarios in the state folder."""
     return RunFolders(
         host.state.root / "faults" / "scenarios",
         "run of scenarios",
@@ -242,7 +242,7 @@ def scenario_runs(host: Host) -> RunFolders:
 
 
 def begun_run(host: Host, target: str, seed: int, asked: Sequence[str]) -> ScenarioJournal:
-    """A new run, with nothing in it yet. Raises LabError if the state folder cannot be used."""
+    """Create an empty run. Raises LabError if the state folder cannot be used."""
     runs, created = scenario_runs(host), utc_second_text(host.clock)
     run_id = runs.create(host.clock).name
     run = ScenarioRun(id=run_id, created_utc=created, target=target, seed=seed, asked=tuple(asked))
@@ -251,13 +251,13 @@ def begun_run(host: Host, target: str, seed: int, asked: Sequence[str]) -> Scena
 
 
 def stored_runs(host: Host) -> tuple[ScenarioRun, ...]:
-    """All that can be read, the newest first."""
+    """All readable runs, newest first."""
     found = scenario_runs(host).headers(ScenarioRun, _is_good).values()
     return tuple(sorted(found, key=lambda run: (run.created_utc, run.id), reverse=True))
 
 
 def load_run(host: Host, name: str = LATEST) -> StoredScenarios:
-    """A run by its id, the beginning of one, or ``latest``. Raises ResultError."""
+    """The run with this id, or prefix of an id, or ``latest``. Raises ResultError."""
     runs = scenario_runs(host)
     run_id = runs.find(name, lambda _: stored_runs(host)[0].id)
     run = runs.good_header(run_id, ScenarioRun, _is_good)
@@ -273,7 +273,7 @@ def _outcomes_of(folder: Path) -> Journal[ScenarioOutcome]:
 
 
 def outcome_table(stored: StoredScenarios) -> Table:
-    """One row a scenario; what was not as expected, and where it was played, in the notes."""
+    """One row per scenario; unexpected results and the machine are in the notes."""
     run = stored.run
     rows = tuple(
         (
@@ -314,7 +314,7 @@ def _notes(stored: StoredScenarios) -> Iterator[str]:
 
 
 def scenario_table(scenarios: Sequence[Scenario]) -> Table:
-    """The catalogue."""
+    """The catalogue as a table."""
     rows = tuple(
         (str(each.number), each.id, "yes" if each.is_first else "", each.title, each.model) for each in scenarios
     )
@@ -323,7 +323,7 @@ def scenario_table(scenarios: Sequence[Scenario]) -> Table:
 
 
 def scenario_text(scenario: Scenario) -> str:
-    """One scenario: what is broken, what must hold, and who says so."""
+    """A description of one scenario: fault model, requirements and sources."""
     lines = [f"{scenario.number}  {scenario.id}: {scenario.title}", f"fault model: {scenario.model}", "must hold:"]
     lines += [f"  - {each}" for each in scenario.must]
     lines += ["sources:", *(f"  - {each}" for each in scenario.sources)]
@@ -335,7 +335,7 @@ def scenario_text(scenario: Scenario) -> str:
 
 
 def outcome_text(outcome: ScenarioOutcome) -> str:
-    """One outcome with its evidence: every step that is checked, every check, the blocks that are bad."""
+    """A description of one outcome with its evidence: the steps, the checks and the bad blocks."""
     lines = [f"{outcome.number}  {outcome.title}", f"fault model: {outcome.model}", "must hold:"]
     lines += [f"  - {each}" for each in outcome.must]
     lines += ["sources:", *(f"  - {each}" for each in outcome.sources)]
@@ -351,12 +351,12 @@ def outcome_text(outcome: ScenarioOutcome) -> str:
 
 
 def variant_title(name: str, array: str) -> str:
-    """``RAID 5 (raid5 of 4, …)``."""
+    """Such as ``RAID 5 (raid5 of 4, …)``."""
     return f"{name} ({array})" if name and name != array else array
 
 
 def step_lines(step: StepOutcome) -> list[str]:
-    """What was done and why, what was seen, and what was wanted."""
+    """The commands of a step with their reason, and found and expected values."""
     lines = [f"{step.do}: {step.why}" if step.why else step.do]
     lines += [f"  $ {line}" for command in step.lines for line in command.splitlines()]
     if step.problem:
@@ -371,7 +371,7 @@ def step_lines(step: StepOutcome) -> list[str]:
 
 
 def md_words(step: StepOutcome) -> str:
-    """The oracle's counts and md's own words, of a step that was checked."""
+    """The oracle's counts and md's state after a step with expectations."""
     parts = []
     if verdicts := step.evidence.get("verdicts"):
         parts.append("oracle: " + ", ".join(f"{count} {word}" for word, count in verdicts.items()))
@@ -404,13 +404,13 @@ _EVIDENCE = (
     *("complaints", "told", "culprits", "copies", "fits", "untouched_at", "examples", "cut", "stop", "wrong"),
     *("right_after", "settled", "idle", "late", "heard"),
 )
-"""What is kept of what the machine tells."""
+"""The keys of the machine's documents that are stored as evidence."""
 _LONGEST_OUTPUT = 600
 _WRITING = ("fill", "write", "flush", "load", "under-load")
 
 
 class PlayedVariant:
-    """One variant: its history, and which of its documents belong to which step."""
+    """One variant: its history, and the assignment of documents to steps."""
 
     def __init__(self, variant: ReadyVariant, *, is_virtual: bool) -> None:
         self.variant = variant
@@ -422,12 +422,12 @@ class PlayedVariant:
         ]
 
     def history(self, place: FaultPlace) -> dict[str, Any]:
-        """For the program on the machine."""
+        """The history as a job for the program on the machine."""
         steps = [each for _, made in self._made for each in made]
         return {**self.stage.job(place.nodes, has_record=place.has_record), "steps": steps}
 
     def evidence(self, documents: Iterator[dict[str, Any]]) -> Iterator[tuple[SceneStep, dict[str, Any], list[str]]]:
-        """Each step with all that was told of it, and its commands; the last is one that could not be carried out."""
+        """Each step with its merged evidence and its commands; ends after a step that could not be carried out."""
         for step, made in self._made:
             found: dict[str, Any] = {"seconds": 0.0}
             lines: list[str] = []
@@ -445,7 +445,7 @@ class PlayedVariant:
         self.drain(documents)
 
     def drain(self, documents: Iterator[dict[str, Any]]) -> None:
-        """To the end of this variant's history."""
+        """Discard the documents up to the end of this variant's history."""
         for told in () if self._is_over else documents:
             if "end" in told:
                 self._is_over = True
@@ -453,7 +453,7 @@ class PlayedVariant:
 
 
 def shell_lines(made: list[Any], told: Mapping[str, Any]) -> list[str]:
-    """A step of the machine's program as a person would type it; nothing for what only the oracle does."""
+    """The shell commands of a step of the machine's program; empty for steps of the oracle alone."""
     match made[0]:
         case "run" | "start" | "under":
             return [shlex.join(told.get("argv", made[-1] if made[0] != "run" else made[1]))]
@@ -478,7 +478,7 @@ def shell_lines(made: list[Any], told: Mapping[str, Any]) -> list[str]:
 def judged_step(
     step: SceneStep, evidence: dict[str, Any], lines: list[str], played: PlayedVariant, kept: Kept
 ) -> tuple[StepOutcome, dict[str, Any]]:
-    """One step's outcome, and its facts."""
+    """The outcome of one step, and its facts."""
     own = step.facts(evidence, played.stage)
     facts = facts_of(evidence, own)
     expect = step.expect if played.is_virtual or not step.is_timed else {}
@@ -507,7 +507,7 @@ def _checked(name: str, wanted: Any, facts: Mapping[str, Any], kept: Kept, place
 
 
 def problem_of(step: SceneStep, evidence: Mapping[str, Any]) -> str:
-    """Why a step did not go as any step must, unless its expectations speak of that."""
+    """Why a step failed, unless its expectations cover that kind of failure; empty: it did not fail."""
     if "broke" in evidence:
         return str(evidence["broke"])
     expected = step.expect
@@ -540,7 +540,7 @@ def _nothing(*_: object) -> None:
 
 @dataclass(frozen=True)
 class ScenarioHooks:
-    """Who is told what happens."""
+    """Callbacks for the progress of a run."""
 
     on_scenario: Callable[[Scenario], None] = _nothing
     on_variant: Callable[[ReadyVariant], None] = _nothing
@@ -556,11 +556,10 @@ def play_all(
     hooks: ScenarioHooks | None = None,
     on_place: Callable[[FaultPlace], None] = _nothing,
 ) -> Iterator[ScenarioOutcome]:
-    """One scenario after the other, in one machine as long as that lives.
+    """Run scenarios one after the other, on one machine for as long as it is usable.
 
-    A lost one is an outcome, and another takes its place.
-
-    Raises MachineLost if no machine can be opened at all.
+    If the machine is lost, that is the outcome of the current scenario, and a new machine runs the rest. Raises
+    MachineLost if no machine can be opened at all.
     """
     left = list(scenarios)
     while left:
@@ -573,14 +572,14 @@ def play_all(
                     outcome = runner.play(left.pop(0))
                     yield outcome
         except MachineLost:
-            # A machine that is gone cannot be closed in good order either.
+            # A lost machine cannot be closed cleanly either.
             if outcome is None or outcome.verdict is not FaultVerdict.MACHINE_LOST:
                 raise
 
 
 @dataclass
 class ScenarioRunner:
-    """Plays scenarios in one machine; between them its drives are blank again."""
+    """Runs scenarios on one machine, whose drives are blanked in between."""
 
     place: FaultPlace
     seed: int = 1
@@ -588,7 +587,7 @@ class ScenarioRunner:
     longest_silence_seconds: float = LONGEST_SILENCE_SECONDS
 
     def play(self, scenario: Scenario) -> ScenarioOutcome:
-        """One scenario. A machine that is lost meanwhile is a verdict of its own."""
+        """Run one scenario; the loss of the machine during it is a verdict of its own."""
         self.hooks.on_scenario(scenario)
         clock, done = HostClock(), list[VariantOutcome]()
         began = clock.monotonic_seconds()
@@ -600,7 +599,7 @@ class ScenarioRunner:
                 for outcome in self._variants(scenario, watchdog):
                     done.append(outcome)
         except (KeyboardInterrupt, Interrupted):
-            # In the middle of a scenario there is nothing to be closed in good order.
+            # An interrupted scenario cannot be ended cleanly.
             with suppress(LabError):
                 self.place.lab.machine.close()
             raise
@@ -608,7 +607,7 @@ class ScenarioRunner:
             silent = f"it reported nothing for {self.longest_silence_seconds:g} s: it waits or computes without end"
             verdict, reason = FaultVerdict.MACHINE_LOST, silent if watchdog.is_silent else error.message
         except (DeviceRefused, RunCancelled, ResultError):
-            # Nothing that md has done: there is no outcome.
+            # The error is not caused by md, so there is no outcome.
             raise
         except LabError as error:
             verdict, reason = FaultVerdict.NOT_AS_EXPECTED, error.message
@@ -652,7 +651,7 @@ class ScenarioRunner:
             yield VariantOutcome(name=variant.name, array=variant.array.told, steps=steps)
 
     def _apart(self, played: PlayedVariant, kept: dict[str, dict[str, Any]]) -> tuple[StepOutcome, ...]:
-        """Played in a machine like this one, in which nothing was done before."""
+        """Run a variant on a machine of the same kind that has run nothing else."""
         lab = self.place.lab
         target = parse_target(lab.machine.facts.target)
         with (
@@ -671,7 +670,7 @@ class ScenarioRunner:
             yield document
 
     def _require_drives(self, scenario: Scenario) -> None:
-        """Past the guard: the drives are the lab's, and nobody else uses them; and no other array is nwatchdog."""
+        """Check with the guard that the drives are the lab's and unused, and that the machine has no other arrays."""
         lab = self.place.lab
         why = f"Scenario {scenario.number} builds its arrays on these drives, again and again."
         lab.execute(Plan.of(scenario.title, [Step(("true",), why, writes_devices=self.place.nodes)]))
@@ -684,7 +683,7 @@ class ScenarioRunner:
                 )
 
     def _missing(self, variant: ReadyVariant) -> tuple[str, ...]:
-        """What this machine lacks for a variant, in words."""
+        """What this machine does not provide for a variant, as texts."""
         if self.place.has_record:
             return ()
         machine, lacks = self.place.lab.machine, [need for need in variant.needs if need in NEEDS]
@@ -706,6 +705,6 @@ class ScenarioRunner:
             self.hooks.on_step(outcome)
             yield outcome
             if outcome.problem:
-                # What comes after it says nothing.
+                # The results of later steps would be meaningless.
                 played.drain(documents)
                 return

@@ -1,21 +1,21 @@
-"""What the steps of a scenario are compiled against, and what their expectations are compared with.
+"""The context in which steps of a scenario are compiled, and the facts with which expectations are compared.
 
-The arithmetic of the levels (pure) says which blocks are lost with some members, what words of a scenario mean, and
-where parity over a block lies. The stage is the array of a variant, its drives by number, and what is open.
+The arithmetic of the levels determines which blocks are lost with certain members, which blocks an expectation denotes,
+and where the parity of a block lies. The stage is the array of a variant, its drives by number, and what is open.
 
-Evidence is what the program on the machine reported of a step. Facts are its single words and numbers:
+Evidence is the documents of a step from the program on the machine. Facts are the single values in it:
 
-    data, intact, old, new, torn, lost, corrupt, unreadable    the oracle's verdict: one word, and blocks by word
-    corrupt_at, lost_at, unreadable_at, bad_at                 which blocks: compared with the level's arithmetic
+    data, intact, old, new, torn, lost, corrupt, unreadable    the oracle's verdict as text, and counts of blocks
+    corrupt_at, lost_at, unreadable_at, bad_at                 block numbers, compared with the level's arithmetic
     array_state, degraded, mismatch_cnt, level …               attributes of md in sysfs
     member_2, errors_2, bad_blocks_2, slot_2, recovery_2       of the member on drive 2; ``gone`` if the array has none
     events_2                                                   the event count in the superblock of drive 2
     status, output, refused, text                              of a program, of a value that was written, of a file
     seconds and all other numbers that the step reports        see guest/scenario.py
 
-An expectation is a value; a list of values of which it is one; ``~ TEXT``: it contains that; ``!~ TEXT``: it does
-not; or a comparison such as ``> 0``, ``<= 3``, ``< 0.5 * full.read_sectors``, where ``full`` is the name under
-which an earlier step kept its facts. Of blocks: ``= slots 0 1`` are exactly these, ``in row of 5`` at most these.
+An expectation is a value; a list of alternative values; ``~ TEXT``: the fact contains TEXT; ``!~ TEXT``: it does not;
+or a comparison such as ``> 0``, ``<= 3``, ``< 0.5 * full.read_sectors``, where ``full`` is the name under which an
+earlier step kept its facts. For block numbers: ``= slots 0 1`` means exactly these blocks, ``in row of 5`` a subset.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from lab.units import KIB, MIB
 
 @dataclass(frozen=True, slots=True)
 class OracleMemberPlace:
-    """One place of a block on a member: its slot, and bytes from the start of the member's data."""
+    """A place of a block on a member: its slot, and the offset in bytes from the start of the member's data."""
 
     slot: int
     at_bytes: int
@@ -48,27 +48,27 @@ class OracleMemberPlace:
 
 @dataclass(frozen=True, slots=True)
 class OraclePlaces:
-    """Blocks of the oracle on the members of an array of equal members."""
+    """The places of the oracle's blocks on an array of equal members."""
 
     map: BlockMap
 
     @property
     def blocks(self) -> int:
-        """How many blocks of data the array has."""
+        """Number of data blocks of the array."""
         return self.map.blocks
 
     @property
     def row_blocks(self) -> int:
-        """Blocks of data in a full stripe; of mirrors those of a row of chunks."""
+        """Data blocks of a full stripe; for mirrors, of a row of chunks."""
         stripe = self.map.level.full_stripe_bytes(self.map.members, self.map.chunk_bytes)
         return max(1, stripe // BLOCK_BYTES)
 
     def places(self, block: int) -> tuple[OracleMemberPlace, ...]:
-        """Where a block and its copies lie, the first place that md writes to first."""
+        """The places of a block and its copies; the first one is that of the data."""
         return tuple(OracleMemberPlace(slot, page * BLOCK_BYTES) for slot, page in self.map.places(block))
 
     def parity_places(self, block: int) -> dict[str, OracleMemberPlace]:
-        """``P`` and ``Q``: the bytes of parity that a block goes into. Nothing for mirrors."""
+        """``P`` and ``Q`` -> place of the parity of a block; empty for mirrors."""
         if not self.map.has_parity:
             return {}
         level, chunk = self.map.level, self.map.chunk_bytes
@@ -79,17 +79,17 @@ class OraclePlaces:
         return {kind.value: OracleMemberPlace(kinds[kind], place.at_bytes) for kind in parities}
 
     def unreadable(self, failed: Collection[int]) -> frozenset[int]:
-        """Blocks of which nothing is left when exactly these slots are gone."""
+        """Blocks that cannot be read or reconstructed if exactly these slots are missing."""
         return frozenset(block for block in range(self.blocks) if not self.map.is_readable(block, failed))
 
     def on_slots(self, slots: Collection[int]) -> frozenset[int]:
-        """Blocks of data of which a member in these slots holds something."""
+        """Data blocks of which a member in these slots holds the data or a copy."""
         return frozenset(
             block for block in range(self.blocks) if any(each.slot in slots for each in self.places(block))
         )
 
     def row_of(self, block: int) -> frozenset[int]:
-        """The blocks that share their bytes of parity with a block, itself among them; of copies itself alone."""
+        """The blocks that share their parity bytes with a block, including itself; without parity, the block alone."""
         if not self.map.has_parity:
             return frozenset({block})
         first = block // self.row_blocks * self.row_blocks
@@ -100,17 +100,15 @@ class OraclePlaces:
         )
 
     def described(self, block: int) -> str:
-        """``block 5: stripe 0, member 1 at KiB 4``."""
+        """Such as ``block 5: stripe 0, member 1 at KiB 4``."""
         where = " and ".join(f"member {each.slot} at KiB {each.at_bytes // KIB}" for each in self.places(block))
         return f"block {block}: stripe {block // self.row_blocks}, {where}" if where else f"block {block}"
 
     def meant(self, words: str) -> frozenset[int]:
-        """The blocks that ``slots 0 1``, ``lost with 0 1``, ``stripes 2-4``, ``blocks 5`` or ``row of 5`` mean.
+        """The blocks that ``slots 0 1``, ``lost with 0 1``, ``stripes 2-4``, ``blocks 5`` or ``row of 5`` denotes.
 
-        Raises SpecError.
-
-        ``slots``: what these members hold of the data; ``lost with``: what cannot be read without them; ``row of``:
-        what shares a block's bytes of parity.
+        ``slots``: data blocks on these members; ``lost with``: blocks that cannot be read without them; ``row of``:
+        blocks that share their parity bytes with the block. Raises SpecError for any other text.
         """
         found = re.fullmatch(r"\s*([a-z ]*[a-z])\s+([\d, -]+)", words)
         kind, numbers = (found[1], numbers_in(found[2])) if found else ("", frozenset())
@@ -134,12 +132,12 @@ class OraclePlaces:
 
 @lru_cache(maxsize=64)
 def places_of(level: Level, members: int, member_bytes: int, chunk_bytes: int) -> OraclePlaces:
-    """Of such an array, in mdadm's default rotation."""
+    """The block places of an array, in mdadm's default layout unless the level specifies another."""
     return OraclePlaces(BlockMap(level, members, member_bytes, chunk_bytes))
 
 
 def numbers_in(text: str) -> frozenset[int]:
-    """``0 3-5,8`` as numbers. Raises SpecError."""
+    """The numbers in a text such as ``0 3-5,8``. Raises SpecError for an invalid text."""
     found: set[int] = set()
     for part in filter(None, re.split(r"[\s,]+", text.strip())):
         first, dash, last = part.partition("-")
@@ -218,7 +216,7 @@ _LONGEST = 160
 
 
 class FactCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """One expectation and what was found."""
+    """One expectation and the value found."""
 
     what: str
     wanted: str
@@ -227,12 +225,12 @@ class FactCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_fact(name: str) -> bool:
-    """Whether something of this name can be told."""
+    """Whether a fact of this name exists."""
     return name in KNOWN or NUMBERED.fullmatch(name) is not None
 
 
 def facts_of(evidence: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """All single facts of a step; ``more``: those that only its kind of step tells."""
+    """All facts of a step; ``more`` are those specific to its class."""
     found: dict[str, Any] = {name: evidence[name] for name in (*NUMBER_FACTS, *OTHER_FACTS) if name in evidence}
     if isinstance(complaints := evidence.get("complaints"), list):
         found["complaints"] = len(complaints)
@@ -272,7 +270,7 @@ def _of_verdicts(evidence: Mapping[str, Any]) -> dict[str, Any]:
 def judge(
     name: str, wanted: Any, facts: Mapping[str, Any], kept: Mapping[str, Mapping[str, Any]], places: OraclePlaces
 ) -> FactCheck:
-    """Compare one fact. Raises SpecError for an expectation that cannot be read."""
+    """Compare a fact with its expectation. Raises SpecError for an invalid expectation."""
     match = NUMBERED.fullmatch(name)
     found = facts.get(name)
     if found is None and match and match[1] in MEMBER_FACTS and "array_state" in facts:
@@ -291,7 +289,7 @@ def judge(
 
 
 def _said(wanted: Any, kept: Mapping[str, Mapping[str, Any]], facts: Mapping[str, Any]) -> str:
-    """An expectation in words, with the number that a name stands for."""
+    """An expectation as text, with the number for which a name stands."""
     text = str(wanted)
     parts = _COMPARISON.fullmatch(text)
     if parts and parts[3]:
@@ -332,7 +330,7 @@ def _fits(
             }[parts[1]]
         )
     if name.startswith("member_"):
-        # Words that may grow in number, with commas between them (Documentation/admin-guide/md.rst).
+        # The state is a comma-separated list to which md may add words (Documentation/admin-guide/md.rst).
         return wanted in str(found).split(",")
     return str(found) == wanted
 
@@ -366,29 +364,28 @@ def _as_number(value: Any) -> float | None:
         return None
 
 
-"""Of each member: room for a partial parity log, which mdadm makes a MiB long, and for a reshape."""
 GuestSteps = list[list[Any]]
 """Steps of the program on the machine (guest/scenario.py)."""
 
 
 class SceneArray(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An array as a scenario's file says it.
+    """An array as specified in a scenario's file.
 
-    Its members are the drives from 0 on, then the journal if there is one, then its spares.
+    Its members are the drives from 0 on, followed by the journal, if any, and the spares.
     """
 
     level: str = "raid5"
     members: Annotated[int, msgspec.Meta(ge=1, le=16)] = 4
     layout: str = ""
-    """RAID 10's, such as f2; empty: mdadm's own choice."""
+    """Layout of RAID 10, such as f2; empty: mdadm's default."""
     chunk_bytes: int = 16 * KIB
     member_bytes: int = MIB
     policy: str = "resync"
     options: tuple[str, ...] = ()
-    """Further ones of ``mdadm --create``."""
+    """Further options of ``mdadm --create``."""
     spares: int = 0
     is_clean: bool = True
-    """Created with ``--assume-clean``, on drives that are blank, so that parity and copies agree."""
+    """Whether it is created with ``--assume-clean``; the drives are blank, so parity and copies are consistent."""
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
@@ -399,33 +396,33 @@ class SceneArray(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def raid(self) -> Level:
-        """The level, with RAID 10's layout."""
+        """The level, including the layout of RAID 10."""
         return level_with_layout(self.level, self.layout or None)
 
     @property
     def places(self) -> OraclePlaces:
-        """Where its blocks lie."""
+        """The places of its blocks."""
         return places_of(self.raid, self.members, self.member_bytes, self.chunk_bytes)
 
     @property
     def told(self) -> str:
-        """In words."""
+        """A description for messages."""
         chunk = f", chunks of {self.chunk_bytes // KIB} KiB" if self.raid.has_chunk else ""
         layout = f" {self.layout}" if self.layout else ""
         return f"{self.level}{layout} of {self.members}{chunk}, {self.policy}"
 
     @property
     def journal(self) -> int | None:
-        """The drive that is the journal."""
+        """The number of the journal's drive; None without a journal."""
         return self.members if self.policy == "journal" else None
 
     @property
     def drives(self) -> int:
-        """How many drives it has at the start."""
+        """Number of drives at creation."""
         return self.members + (self.journal is not None) + self.spares
 
     def creation(self) -> list[str]:
-        """The command line of mdadm, with drives as ``@0``."""
+        """The command line of mdadm that creates the array, with drives as ``@0``."""
         spec = array_spec(
             self.level,
             [f"@{number}" for number in range(self.members)],
@@ -443,25 +440,25 @@ class SceneArray(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 @dataclass
 class Stage:
-    """One variant while its steps are compiled."""
+    """The state of one variant while its steps are compiled."""
 
     array: SceneArray
     seed: str
     drives: int
     is_open: bool = False
-    """Whether the oracle's writer has the array open: then md cannot be stopped."""
+    """Whether the oracle's writer has the array open, in which case md cannot be stopped."""
     mix: dict[str, int] = field(default_factory=dict)
     path: str = NODE
     """What the writer writes to: the array, or a file on it."""
     blocks: int = 0
-    """Of the data that the oracle keeps; 0: of the whole array."""
+    """Number of blocks of the oracle's data; 0: all blocks of the array."""
 
     @property
     def data_blocks(self) -> int:
         return self.blocks or self.array.places.blocks
 
     def opened(self, **mix: int) -> GuestSteps:
-        """The writer is open, and works as the mix says."""
+        """The steps after which the writer is open with these parameters."""
         wanted = {"first": 0, "count": self.data_blocks, "stripe": self.array.places.row_blocks, **mix}
         if self.is_open and wanted == self.mix:
             return []
@@ -470,17 +467,17 @@ class Stage:
         return steps
 
     def closed(self) -> GuestSteps:
-        """The writer has nothing open."""
+        """The steps after which the writer is closed."""
         steps: GuestSteps = [["close"]] if self.is_open else []
         self.is_open = False
         return steps
 
     def member_bytes_at(self, at_bytes: int) -> int:
-        """Where on a drive a place of a member's data lies."""
+        """The byte offset on a drive of an offset in the member's data."""
         return DATA_OFFSET_BYTES + at_bytes
 
     def job(self, nodes: tuple[str, ...], *, has_record: bool) -> dict[str, Any]:
-        """What a history of this array needs besides its steps."""
+        """The parameters of a history on this array, without its steps."""
         array = self.array
         return {
             "seed": self.seed,
@@ -493,9 +490,9 @@ class Stage:
 
 
 def built_in_values(array: SceneArray, seed: int) -> dict[str, int]:
-    """Numbers that every scenario's words may name.
+    """The placeholders that every scenario can use.
 
-    ``{new}`` is the first drive that no array has, ``{last}`` the last member.
+    ``{new}`` is the first drive that is not in the array, ``{last}`` the last member.
     """
     return {
         "new": array.drives,

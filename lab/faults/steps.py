@@ -1,7 +1,7 @@
-"""The steps of scenarios: arrays, the writer of the oracle, what is looked at, what is broken, and what is measured.
+"""The steps of scenarios: operations on arrays, writes of the oracle, checks, faults, and measurements.
 
-Each is a Struct with its arguments, and becomes steps of the program on the machine. A step that stands for a command
-of mdadm is that command.
+Each step is a Struct with its arguments, and is compiled to steps of the program on the machine. A step with the name
+of an mdadm command runs that command.
 """
 
 from __future__ import annotations
@@ -19,61 +19,61 @@ from lab.faults.stage import GuestSteps, OracleMemberPlace, Stage, numbers_in
 
 Expectation = int | float | str | bool | list[int | float | str]
 Drive = int | str
-"""Its number, or ``{new}`` and the like, which are filled in before the steps are read."""
+"""The number of a drive, or a placeholder such as ``{new}``, which is replaced before the steps are read."""
 
 
 class SceneStep(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="do", omit_defaults=True
 ):
-    """What all steps have."""
+    """The base class of all steps."""
 
     why: str = ""
-    """A sentence for whoever watches."""
+    """A sentence for the user."""
     only: tuple[str, ...] = ()
     """Only in these variants; empty: in all."""
     expect: dict[str, Expectation] = {}
-    """Fact -> what it must be, of the evidence after this step (lab/faults/stage.py)."""
+    """Fact -> expected value, for the evidence after this step (lab/faults/stage.py)."""
     is_timed: bool = False
-    """Its expectations compare times, and hold in virtual time alone: a busy computer must not decide a verdict."""
+    """Whether the expectations compare times; they are checked in virtual time only, independently of other load."""
     keep: str = ""
-    """A name under which its facts are kept, for expectations of later steps and variants."""
+    """A name under which the facts are kept, for expectations of later steps and variants."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
-        """What the program on the machine does for it."""
+        """The steps of the program on the machine."""
         raise NotImplementedError
 
     def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
-        """What only this kind of step tells, beside what is read from any evidence."""
+        """Facts specific to this class, in addition to those of every step."""
         return {}
 
     @property
     def word(self) -> str:
-        """What it is called in a file."""
+        """The name of the step in files."""
         return str(self.__struct_config__.tag)
 
 
 class CreateStep(SceneStep, frozen=True, kw_only=True, tag="create"):
-    """The variant's array is created on blank drives."""
+    """Creates the variant's array on blank drives."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         return [["run", stage.array.creation()]]
 
 
 class CommandStep(SceneStep, frozen=True, kw_only=True, tag="run"):
-    """A command; ``@2`` in it is drive 2 as md sees it, ``#2`` the bare drive."""
+    """Runs a command; ``@2`` in it is drive 2 as md sees it, ``#2`` the bare drive."""
 
     command: str
     seconds: float = 60.0
     input: str = ""
     closes: bool = False
-    """The oracle's writer lets go of the array first."""
+    """Whether the oracle's writer closes the array first."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         return [*(stage.closed() if self.closes else []), ["run", shlex.split(self.command), self.seconds, self.input]]
 
 
 class ManageStep(SceneStep, frozen=True, kw_only=True):
-    """``mdadm /dev/md0 --VERB``."""
+    """Runs ``mdadm /dev/md0 --VERB`` for these members."""
 
     members: tuple[Drive, ...]
 
@@ -82,23 +82,23 @@ class ManageStep(SceneStep, frozen=True, kw_only=True):
 
 
 class FailStep(ManageStep, frozen=True, kw_only=True, tag="fail"):
-    """md takes the members for broken."""
+    """Marks members as faulty."""
 
 
 class RemoveStep(ManageStep, frozen=True, kw_only=True, tag="remove"):
-    """md lets go of them."""
+    """Removes members."""
 
 
 class AddStep(ManageStep, frozen=True, kw_only=True, tag="add"):
-    """New ones, or old ones as new."""
+    """Adds drives as new members, even if they are former members."""
 
 
 class ReaddStep(ManageStep, frozen=True, kw_only=True, tag="re-add"):
-    """Old ones as what they were."""
+    """Re-adds former members to their previous slots."""
 
 
 class ReplaceStep(SceneStep, frozen=True, kw_only=True, tag="replace"):
-    """One member is copied to another drive while it stays in the array."""
+    """Copies one member to another drive while it remains in the array."""
 
     member: Drive
     by: Drive
@@ -108,20 +108,20 @@ class ReplaceStep(SceneStep, frozen=True, kw_only=True, tag="replace"):
 
 
 class StopStep(SceneStep, frozen=True, kw_only=True, tag="stop"):
-    """The array stops in good order."""
+    """Stops the array cleanly."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         return [*stage.closed(), ["run", ["mdadm", "--stop", NODE]]]
 
 
 class AssembleStep(SceneStep, frozen=True, kw_only=True, tag="assemble"):
-    """The array starts from these drives."""
+    """Assembles the array from these drives."""
 
     members: tuple[Drive, ...] = ()
-    """Empty: all it was made of."""
+    """Empty: all drives with which it was created."""
     options: tuple[str, ...] = ()
     activates: bool = True
-    """It may be written on at once: md starts arrays as auto-read-only here."""
+    """Whether to make it active at once: here md starts arrays read-auto."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         members = self.members or tuple(range(stage.array.drives))
@@ -130,37 +130,36 @@ class AssembleStep(SceneStep, frozen=True, kw_only=True, tag="assemble"):
 
 
 class RestartStep(AssembleStep, frozen=True, kw_only=True, tag="restart"):
-    """It stops and starts again: what md kept in memory is gone."""
+    """Stops and starts the array, which discards md's state in memory."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         return [*stage.closed(), ["run", ["mdadm", "--stop", NODE]], *super().guest_steps(stage)]
 
 
 class FillStep(SceneStep, frozen=True, kw_only=True, tag="fill"):
-    """The oracle writes every block, and flushes."""
+    """The oracle writes every block and flushes."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         return [*stage.opened(), ["fill"]]
 
 
 class WriteStep(SceneStep, frozen=True, kw_only=True, tag="write"):
-    """The oracle writes here and there."""
+    """The oracle writes at random places."""
 
     operations: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
     first: int = 0
     count: int = 0
-    """Blocks that are written to; 0: all."""
+    """Number of blocks from ``first`` on; 0: all."""
     depth: Annotated[int, msgspec.Meta(ge=1, le=31)] = 4
     flush: int = 8
-    """One operation in so many is a flush; 0: none.
-
-    The same of ``through``, a write past all caches, and of ``whole``, a full stripe.
+    """One operation in ``flush`` is a flush; one write in ``through`` is O_DSYNC, and one in ``whole`` a full stripe;
+    0: none.
     """
     through: int = 16
     whole: int = 8
     largest: int = 8
     waits: bool = True
-    """For what is under way."""
+    """Whether to wait until no write is in flight."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         where = {"first": self.first, "count": self.count or stage.data_blocks}
@@ -170,31 +169,31 @@ class WriteStep(SceneStep, frozen=True, kw_only=True, tag="write"):
 
 
 class FlushStep(SceneStep, frozen=True, kw_only=True, tag="flush"):
-    """All that was written is on the media."""
+    """Flushes all writes to the media."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         return [*stage.opened(), ["flush"]]
 
 
 class CloseStep(SceneStep, frozen=True, kw_only=True, tag="close"):
-    """The oracle's writer lets go of the array."""
+    """Closes the oracle's writer."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         return stage.closed()
 
 
 class CheckStep(SceneStep, frozen=True, kw_only=True, tag="check"):
-    """The oracle's verdict on what can be read, with md's words."""
+    """The oracle's verdict on all blocks, and the state of md."""
 
     settles: bool = False
-    """What blocks hold now, of which several versions were allowed, is what they must hold from now on."""
+    """Whether blocks with several allowed versions must keep the version found from then on."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         return [["look"], *([["settle"]] if self.settles else [])]
 
 
 class ScrubStep(SceneStep, frozen=True, kw_only=True, tag="scrub"):
-    """md reads all members and compares; ``repair`` also rewrites what does not fit."""
+    """md reads all members and compares; ``repair`` also rewrites what is inconsistent."""
 
     action: Literal["check", "repair"] = "check"
     waits: bool = True
@@ -205,7 +204,7 @@ class ScrubStep(SceneStep, frozen=True, kw_only=True, tag="scrub"):
 
 
 class ParityStep(SceneStep, frozen=True, kw_only=True, tag="parity"):
-    """Parity and copies compared on the members themselves, without md."""
+    """Compares parity and copies on the members, without md."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         return [["parity"]]
@@ -215,7 +214,7 @@ class ParityStep(SceneStep, frozen=True, kw_only=True, tag="parity"):
 
 
 class IdleStep(SceneStep, frozen=True, kw_only=True, tag="wait"):
-    """Until md has nothing to do."""
+    """Waits until md is idle."""
 
     seconds: float = 300.0
 
@@ -224,7 +223,7 @@ class IdleStep(SceneStep, frozen=True, kw_only=True, tag="wait"):
 
 
 class PauseStep(SceneStep, frozen=True, kw_only=True, tag="pause"):
-    """Time passes."""
+    """Waits for a time."""
 
     seconds: float
 
@@ -233,7 +232,7 @@ class PauseStep(SceneStep, frozen=True, kw_only=True, tag="pause"):
 
 
 class HoldStep(SceneStep, frozen=True, kw_only=True, tag="hold"):
-    """The next sync, rebuild, reshape or scrub stops at this part of a member and waits there; 100: it is let go."""
+    """Makes the next sync, rebuild, reshape or scrub stop at this percentage of a member; 100: removes the limit."""
 
     percent: Annotated[float, msgspec.Meta(ge=0, le=100)]
 
@@ -242,7 +241,7 @@ class HoldStep(SceneStep, frozen=True, kw_only=True, tag="hold"):
 
 
 class ReachedStep(SceneStep, frozen=True, kw_only=True, tag="reached"):
-    """Until what is held has come to where it is held."""
+    """Waits until the held operation has reached its limit."""
 
     percent: Annotated[float, msgspec.Meta(ge=0, le=100)]
     seconds: float = 60.0
@@ -252,16 +251,16 @@ class ReachedStep(SceneStep, frozen=True, kw_only=True, tag="reached"):
 
 
 def held_at(stage: Stage, percent: float) -> int:
-    """Sectors of a member, in whole chunks, and at least one."""
+    """The position of a limit in sectors: whole chunks, at least one."""
     chunk = stage.array.chunk_bytes // 512
     sectors = stage.array.member_bytes // 512
     return max(1, min(round(sectors * percent / 100 / chunk), sectors // chunk - 1)) * chunk
 
 
 class SetStep(SceneStep, frozen=True, kw_only=True, tag="set"):
-    """A value for one of md's attributes, or for another file if its whole path is given.
+    """Sets one of md's attributes, or another file given by its absolute path.
 
-    ``dev-@2`` is a member's folder.
+    ``dev-@2`` in the path is the folder of the member on drive 2.
     """
 
     file: str
@@ -273,7 +272,7 @@ class SetStep(SceneStep, frozen=True, kw_only=True, tag="set"):
 
 
 class GetStep(SceneStep, frozen=True, kw_only=True, tag="get"):
-    """One of md's attributes, as the fact ``text``."""
+    """Reads one of md's attributes; its content is the fact ``text``."""
 
     file: str
 
@@ -282,7 +281,7 @@ class GetStep(SceneStep, frozen=True, kw_only=True, tag="get"):
 
 
 class UntilStep(SceneStep, frozen=True, kw_only=True, tag="until"):
-    """Until one of md's attributes says one of these words, or a number of at least the first."""
+    """Waits until one of md's attributes is one of these words, or a number not less than the first."""
 
     file: str
     words: tuple[str, ...]
@@ -294,7 +293,7 @@ class UntilStep(SceneStep, frozen=True, kw_only=True, tag="until"):
 
 
 class StateStep(SceneStep, frozen=True, kw_only=True, tag="look"):
-    """What md says, without a read of the data; with the event counts of the superblocks of these drives."""
+    """Reads md's state but no data; ``events`` adds the event counts in the superblocks of these drives."""
 
     events: tuple[Drive, ...] = ()
 
@@ -315,7 +314,7 @@ _WHOLE_LAYERS = {
 }
 _DATA_SECTORS = DATA_OFFSET_BYTES // 512
 _DATA_LAYERS = {
-    # Superblock and bad-block list stay writable; the data do not.
+    # The superblock and the bad-block list remain writable; the data do not.
     "flakey": (
         f"0 {_DATA_SECTORS} linear #N 0\n{_DATA_SECTORS} {{size-{_DATA_SECTORS}}} flakey #N {_DATA_SECTORS} ARGUMENTS"
     ),
@@ -323,25 +322,24 @@ _DATA_LAYERS = {
 
 
 class LayerStep(SceneStep, frozen=True, kw_only=True, tag="layer"):
-    """A device of the mapper between a drive and md; if there is one already, another table for it, in use.
+    """Puts a device-mapper device between a drive and md, or replaces its table while it is in use (``again``).
 
     ``kind``: linear, dust, flakey, delay, error, integrity, snapshot (an overlay: ``arguments`` is the drive that
-    takes what is written, such as ``#4``), shorter (by so many sectors) or loop
-    (sectors of so many bytes); ``arguments``: what follows the place in its table (Documentation/admin-guide/device-
-    mapper).
+    receives the writes, such as ``#4``), shorter (by this many sectors) or loop (a loop device with sectors of this
+    many bytes). ``arguments``: the arguments after the offset in its table (Documentation/admin-guide/device-mapper).
     """
 
     member: Drive
     kind: str
     arguments: str = ""
     data_only: bool = False
-    """From where the member's data begin: superblock and lists before it stay as they are."""
+    """Whether it begins at the member's data; the superblock and lists before them remain unaffected."""
     again: bool = False
-    """It is there, and gets another table."""
+    """Whether the device exists and its table is replaced."""
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The targets of the device mapper that the machine must have, as ``dm:dust``."""
+        """The device-mapper targets that the machine must have, such as ``dm:dust``."""
         return () if self.kind == "loop" else (f"dm:{'linear' if self.kind == 'shorter' else self.kind}",)
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
@@ -357,7 +355,7 @@ class LayerStep(SceneStep, frozen=True, kw_only=True, tag="layer"):
 
 
 class UnlayerStep(SceneStep, frozen=True, kw_only=True, tag="unlayer"):
-    """The bare drive again; what an overlay took is forgotten."""
+    """Removes the device over a drive; an overlay's writes are discarded."""
 
     member: Drive
 
@@ -366,7 +364,7 @@ class UnlayerStep(SceneStep, frozen=True, kw_only=True, tag="unlayer"):
 
 
 class SumStep(SceneStep, frozen=True, kw_only=True, tag="sum"):
-    """Whether bare drives still hold what they held when this was first asked: fact ``same``."""
+    """Whether the bare drives have the same content as at the first such step: fact ``same``."""
 
     members: tuple[int, ...]
 
@@ -375,7 +373,7 @@ class SumStep(SceneStep, frozen=True, kw_only=True, tag="sum"):
 
 
 class ChangedWriteStep(SceneStep, frozen=True, kw_only=True, tag="changed-write"):
-    """A write whose data the writing program changes while it is under way."""
+    """A write whose data the program changes while it is in flight."""
 
     block: int
     after_milliseconds: float
@@ -385,12 +383,12 @@ class ChangedWriteStep(SceneStep, frozen=True, kw_only=True, tag="changed-write"
 
 
 class MessageStep(SceneStep, frozen=True, kw_only=True, tag="message"):
-    """A layer is told something, such as dust ``addbadblock 4096``."""
+    """Sends a message to a device-mapper target, such as ``addbadblock 4096`` to dust."""
 
     member: Drive
     text: str
     at_block: int | str = ""
-    """Where a block of the oracle lies on this member, in sectors, is put behind the text."""
+    """A block of the oracle whose sector on this member is appended to the text."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         text = self.text
@@ -401,7 +399,7 @@ class MessageStep(SceneStep, frozen=True, kw_only=True, tag="message"):
 
 
 class HangStep(SceneStep, frozen=True, kw_only=True, tag="hang"):
-    """A layer keeps all requests waiting."""
+    """Suspends a device-mapper device, so that requests to it wait."""
 
     member: Drive
 
@@ -410,7 +408,7 @@ class HangStep(SceneStep, frozen=True, kw_only=True, tag="hang"):
 
 
 class WakeStep(SceneStep, frozen=True, kw_only=True, tag="wake"):
-    """They go on."""
+    """Resumes a suspended device-mapper device."""
 
     member: Drive
 
@@ -419,7 +417,7 @@ class WakeStep(SceneStep, frozen=True, kw_only=True, tag="wake"):
 
 
 class DriveStep(SceneStep, frozen=True, kw_only=True):
-    """A line to the lab's own drives."""
+    """Sends a line to the driver of the lab's own drives."""
 
     member: Drive
 
@@ -428,15 +426,15 @@ class DriveStep(SceneStep, frozen=True, kw_only=True):
 
 
 class PullStep(DriveStep, frozen=True, kw_only=True, tag="pull"):
-    """The drive vanishes while in use."""
+    """Makes the drive vanish while in use."""
 
 
 class PlugStep(DriveStep, frozen=True, kw_only=True, tag="plug"):
-    """It is back, with what was on its medium."""
+    """Restores a pulled drive with the data on its medium."""
 
 
 class SlowStep(SceneStep, frozen=True, kw_only=True, tag="slow"):
-    """So long for each request of a drive; 0: its own pace."""
+    """Delays each request of a drive by this time; 0: its normal speed."""
 
     member: Drive
     milliseconds: float
@@ -446,13 +444,13 @@ class SlowStep(SceneStep, frozen=True, kw_only=True, tag="slow"):
 
 
 class CorruptStep(SceneStep, frozen=True, kw_only=True, tag="corrupt"):
-    """Bytes of one place of a block are turned over on its member, behind md's back. ``on``: data, copy 1, P or Q."""
+    """Inverts bytes of a block on a member without md's knowledge; ``on``: data, copy 1, P or Q."""
 
     block: int | str
     on: str = "data"
     bytes: int = 512
     is_searched: bool = False
-    """For its content, on the bare drive: where a layer decides where that lies."""
+    """Whether to search the bare drive for the block's content, because a layer determines where it lies."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         place = place_named(stage, int(self.block), self.on)
@@ -462,7 +460,7 @@ class CorruptStep(SceneStep, frozen=True, kw_only=True, tag="corrupt"):
 
 
 class MisdirectStep(SceneStep, frozen=True, kw_only=True, tag="misdirect"):
-    """What a member holds of one block is written over what it holds of another, as by a write that went astray."""
+    """Overwrites one block of a member with another of the same member, as a misdirected write does."""
 
     block: int
     over: int
@@ -475,15 +473,12 @@ class MisdirectStep(SceneStep, frozen=True, kw_only=True, tag="misdirect"):
 
 
 class AgeStep(SceneStep, frozen=True, kw_only=True, tag="age"):
-    """Some sectors of a block on its member are again as an earlier version had them.
-
-    The rest of the last write never came.
-    """
+    """Restores an earlier version of some sectors of a block on its member, as if the last write had been torn."""
 
     block: int
     generation: int
     sectors: tuple[int, int] = (0, 8)
-    """The first, and how many, of 512 bytes."""
+    """First sector and number of sectors, of 512 bytes each."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         place = place_named(stage, self.block, "data")
@@ -492,7 +487,7 @@ class AgeStep(SceneStep, frozen=True, kw_only=True, tag="age"):
 
 
 class CulpritsStep(SceneStep, frozen=True, kw_only=True, tag="locate"):
-    """Which chunk of each row of a RAID 6 is wrong, from P and Q; ``mends``: and it is written anew."""
+    """Locates the wrong chunk of each inconsistent RAID 6 row from P and Q; ``mends`` also rewrites it."""
 
     mends: bool = False
 
@@ -509,7 +504,7 @@ class CulpritsStep(SceneStep, frozen=True, kw_only=True, tag="locate"):
 
 
 class CopiesStep(SceneStep, frozen=True, kw_only=True, tag="copies"):
-    """What each member of a mirror itself holds of a block: facts ``copy_0`` and so on."""
+    """The verdict on a block on each member of a mirror: facts ``copy_0`` and so on."""
 
     block: int
 
@@ -521,18 +516,18 @@ class CopiesStep(SceneStep, frozen=True, kw_only=True, tag="copies"):
 
 
 class RecordStep(SceneStep, frozen=True, kw_only=True, tag="record"):
-    """From here on all drives are recorded."""
+    """Starts recording all drives."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         settled: GuestSteps = [["drain"]] if stage.is_open else []
-        # A drive that has requests under way has no base to record from.
+        # A drive with requests in flight has no defined content from which a recording could start.
         return [*settled, ["pause", 0.5], ["record", list(range(stage.drives))]]
 
 
 class PowerCutStep(SceneStep, frozen=True, kw_only=True, tag="power-cut"):
-    """The power fails: the array is gone, and each drive holds what it might then hold, of its own.
+    """A power cut: the array is gone, and each drive independently holds a state that the cut could have left.
 
-    ``kind``: ended (the kernel alone crashed), flushed, come, prefix, subset or torn (guest/record.py).
+    ``kind``: ended (a crash of the kernel only), flushed, come, prefix, subset or torn (guest/record.py).
     """
 
     kind: str = "subset"
@@ -545,7 +540,7 @@ class PowerCutStep(SceneStep, frozen=True, kw_only=True, tag="power-cut"):
 
 
 def place_named(stage: Stage, block: int, on: str) -> OracleMemberPlace:
-    """``data`` and ``copy N`` of a block, or the parity over it. Raises SpecError."""
+    """The place of a block's ``data``, ``copy N``, ``P`` or ``Q``. Raises SpecError if there is none."""
     places = stage.array.places
     if on in ("P", "Q"):
         parity = places.parity_places(block)
@@ -560,7 +555,7 @@ def place_named(stage: Stage, block: int, on: str) -> OracleMemberPlace:
 
 
 def place_on(stage: Stage, block: int, member: int) -> OracleMemberPlace:
-    """What a member has of a block: data, a copy, or parity over it. Raises SpecError if it has nothing."""
+    """The place of a block's data, copy or parity on a member. Raises SpecError if there is none."""
     places = stage.array.places
     known = [*places.places(block)]
     if stage.array.raid.parity_members:
@@ -572,23 +567,23 @@ def place_on(stage: Stage, block: int, member: int) -> OracleMemberPlace:
 
 
 def require_kinds(kinds: list[str] | tuple[str, ...]) -> None:
-    """Raises SpecError for a kind of cut that is not known."""
+    """Raises SpecError for an unknown kind of power cut."""
     for kind in kinds:
         if kind not in KINDS:
             raise SpecError(f"there is no power cut of the kind '{kind}'", hint=f"known: {', '.join(KINDS)}")
 
 
 class PointsStep(SceneStep, frozen=True, kw_only=True, tag="crash-points"):
-    """Every state that a power cut could have left while recorded: started, settled, judged.
+    """Tries the states that a power cut during the recording could have left: each is started, recovered and judged.
 
-    The writer lets go of the array, which stops.
+    The writer closes the array, which is stopped first.
     """
 
     kinds: tuple[str, ...] = ("ended", "flushed", "come", "prefix", "subset", "torn")
     losses: tuple[str, ...] = ("none",)
-    """What is gone at the same time: ``none``, ``each`` member in turn, or drives such as ``4``."""
+    """The drives lost in the same cut: ``none``, ``each`` member in turn, or drives such as ``4``."""
     moments: int = 0
-    """So many of the moments, evenly; 0: all of them."""
+    """Number of moments, evenly distributed; 0: all of them."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         require_kinds(self.kinds)
@@ -598,7 +593,7 @@ class PointsStep(SceneStep, frozen=True, kw_only=True, tag="crash-points"):
         return [*stopped, ["points", members, losses_of(self.losses, stage), list(self.kinds), self.moments]]
 
     def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
-        """``untouched_elsewhere``: blocks that nobody wrote to, lost though no member that had them was missing."""
+        """``untouched_elsewhere``: lost blocks without a write in flight that no missing member held."""
         elsewhere = 0
         for missing, blocks in evidence.get("untouched_at", {}).items():
             slots = numbers_in(missing.replace("+", " "))
@@ -607,7 +602,7 @@ class PointsStep(SceneStep, frozen=True, kw_only=True, tag="crash-points"):
 
 
 class SetsStep(SceneStep, frozen=True, kw_only=True, tag="lose-every"):
-    """Every set of so many members is lost in turn: failed in the running array, and missing when it starts.
+    """Loses each set of ``count`` members: they fail in the running array, then they are missing at its start.
 
     Facts: ``sets``, ``survived``, ``differing``.
     """
@@ -625,7 +620,7 @@ class SetsStep(SceneStep, frozen=True, kw_only=True, tag="lose-every"):
         differing, survived = [], 0
         told = {tuple(each["failed"]): each for each in evidence.get("sets", ())}
         for failed in self.sets(stage):
-            # By what was seen, not by what should be.
+            # Counted by what was observed, not by what is expected.
             seen = told.get(failed, {"restart_refused": "not tried"})
             survived += not seen["restart_refused"] and set(seen["verdicts"]) == {"intact"}
             if failed not in told or (reason := difference(told[failed], stage)):
@@ -639,7 +634,7 @@ class SetsStep(SceneStep, frozen=True, kw_only=True, tag="lose-every"):
 
 
 def difference(seen: dict[str, Any], stage: Stage) -> str:
-    """How md and the oracle differ from the level's arithmetic on one set of lost members; empty if they do not."""
+    """How md and the oracle differ from the level's arithmetic for one set of lost members; empty if they do not."""
     array, failed = stage.array, frozenset(seen["failed"])
     survives = array.raid.survives(failed, array.members)
     lost = array.places.unreadable(failed)
@@ -661,21 +656,21 @@ def difference(seen: dict[str, Any], stage: Stage) -> str:
 
 
 class MeterStep(SceneStep, frozen=True, kw_only=True, tag="meter"):
-    """What the drives do is counted from here on."""
+    """Starts counting the requests to the drives."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         return [["meter"]]
 
 
 class MeteredStep(SceneStep, frozen=True, kw_only=True, tag="metered"):
-    """What they have done since: reads, read_sectors, writes, write_sectors, flushes, and ``lasted``."""
+    """The counts since ``meter``: reads, read_sectors, writes, write_sectors, flushes; and ``lasted``, the seconds."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         return [["metered"], ["state"]]
 
 
 class ReadsStep(SceneStep, frozen=True, kw_only=True, tag="reads"):
-    """Single reads, one after the other: ``each`` is the mean time of one."""
+    """Single reads, one after the other; the fact ``each`` is the mean time of a read in seconds."""
 
     count: int
 
@@ -684,9 +679,9 @@ class ReadsStep(SceneStep, frozen=True, kw_only=True, tag="reads"):
 
 
 class ExposureStep(SceneStep, frozen=True, kw_only=True, tag="exposure"):
-    """Until md has nothing to do.
+    """Waits until md is idle.
 
-    For how long the array was degraded meanwhile (``exposed``), and by how many (``most_degraded``).
+    Facts: the seconds for which the array was degraded (``exposed``), and by how many members (``most_degraded``).
     """
 
     seconds: float = 300.0
@@ -696,7 +691,10 @@ class ExposureStep(SceneStep, frozen=True, kw_only=True, tag="exposure"):
 
 
 class LoadStep(SceneStep, frozen=True, kw_only=True, tag="load"):
-    """The oracle writes on and on, for so long, or until md is doing one of these: ``rate`` operations a second."""
+    """The oracle writes for a time, or until md's action is in ``until``.
+
+    Fact ``rate``: operations per second.
+    """
 
     seconds: float
     until: tuple[str, ...] = ()
@@ -707,7 +705,7 @@ class LoadStep(SceneStep, frozen=True, kw_only=True, tag="load"):
 
 
 class UnderStep(SceneStep, frozen=True, kw_only=True, tag="under-load"):
-    """A command, while the oracle goes on writing."""
+    """Runs a command while the oracle writes."""
 
     command: str
     depth: int = 8
@@ -717,7 +715,7 @@ class UnderStep(SceneStep, frozen=True, kw_only=True, tag="under-load"):
 
 
 class StartStep(SceneStep, frozen=True, kw_only=True, tag="start"):
-    """A program that goes on until ``end``."""
+    """Starts a program that runs until ``end``."""
 
     name: str
     command: str
@@ -727,7 +725,7 @@ class StartStep(SceneStep, frozen=True, kw_only=True, tag="start"):
 
 
 class HearsStep(SceneStep, frozen=True, kw_only=True, tag="hears"):
-    """Until it has said a text."""
+    """Waits until a started program has printed a text."""
 
     name: str
     text: str
@@ -738,7 +736,7 @@ class HearsStep(SceneStep, frozen=True, kw_only=True, tag="hears"):
 
 
 class EndStep(SceneStep, frozen=True, kw_only=True, tag="end"):
-    """It is ended; ``output`` is what it said."""
+    """Ends a started program; the fact ``output`` is its output."""
 
     name: str
 
@@ -747,7 +745,7 @@ class EndStep(SceneStep, frozen=True, kw_only=True, tag="end"):
 
 
 class FileStep(SceneStep, frozen=True, kw_only=True, tag="file"):
-    """A file on the machine, below /run/raidlab/fault: that folder is empty when a scenario begins."""
+    """Creates a file on the machine below /run/raidlab/fault, which is empty at the start of a scenario."""
 
     path: str
     text: str
@@ -761,9 +759,9 @@ class FileStep(SceneStep, frozen=True, kw_only=True, tag="file"):
 
 
 class WorldStep(SceneStep, frozen=True, kw_only=True, tag="world"):
-    """What the oracle knows is kept under a name, taken up again.
+    """Saves the oracle's ledger under a name (``keep``) or restores it (``take``).
 
-    Or all such are compared with the data (fact ``fits``).
+    ``which``: the fact ``fits`` has the names of all saved ledgers that match the data.
     """
 
     verb: Literal["keep", "take", "which"]
@@ -777,14 +775,14 @@ class WorldStep(SceneStep, frozen=True, kw_only=True, tag="world"):
 
 
 class FingerprintStep(SceneStep, frozen=True, kw_only=True, tag="fingerprint"):
-    """One number for all writes in their order, and for all that the array holds."""
+    """The fact ``fingerprint``: a number derived from all writes in their order and from the content of the array."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         return [["fingerprint"]]
 
 
 class RaceStep(SceneStep, frozen=True, kw_only=True, tag="race"):
-    """The array is stopped while all its members are announced to ``mdadm --incremental``, again and again."""
+    """Stops the array while all its members are announced to ``mdadm --incremental``, repeatedly."""
 
     rounds: int
 
@@ -793,7 +791,7 @@ class RaceStep(SceneStep, frozen=True, kw_only=True, tag="race"):
 
 
 class MountStep(SceneStep, frozen=True, kw_only=True, tag="mount"):
-    """The array's file system is mounted at /run/raidlab/mnt/fault."""
+    """Mounts the array's file system at /run/raidlab/mnt/fault."""
 
     file_system: str = "ext4"
 
@@ -802,14 +800,14 @@ class MountStep(SceneStep, frozen=True, kw_only=True, tag="mount"):
 
 
 class UnmountStep(SceneStep, frozen=True, kw_only=True, tag="unmount"):
-    """It is not any more."""
+    """Unmounts the array's file system."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         return [*stage.closed(), ["unmount"]]
 
 
 class OracleOnStep(SceneStep, frozen=True, kw_only=True, tag="oracle-on"):
-    """The oracle's data are in a file of that file system from here on: so many blocks."""
+    """Moves the oracle's data to a file of the mounted file system, of this many blocks."""
 
     path: str
     blocks: int
@@ -821,14 +819,14 @@ class OracleOnStep(SceneStep, frozen=True, kw_only=True, tag="oracle-on"):
 
 
 class LogStep(SceneStep, frozen=True, kw_only=True, tag="log"):
-    """The kernel's log so far: ``complaints`` counts warnings, bugs and hung tasks."""
+    """Reads the kernel log; the fact ``complaints`` is the number of warnings, bugs and hung tasks."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         return [["log"]]
 
 
 def losses_of(words: tuple[str, ...], stage: Stage) -> list[list[int]]:
-    """Lists of drives that are gone."""
+    """The lists of lost drives that these words denote."""
     found: list[list[int]] = []
     for word in words:
         if word == "each":

@@ -1,8 +1,8 @@
-"""md from inside the machine: superblocks, arrays started by the driver's own requests, parity read member by member.
+"""md on the machine: superblocks, starting arrays by the driver's ioctls, and comparing members directly.
 
-Starting an array by mdadm takes an embedded kernel 90 ms, of which the driver needs a tenth. For thousands of crash
-points this does what mdadm --assemble does for members that agree: the freshest first, and none that lags more than one
-event behind (Assemble.c, super_1_validate() in drivers/md/md.c).
+With mdadm, an embedded kernel needs 90 ms to start an array, of which the driver accounts for a tenth. To try thousands
+of crash points, this module therefore does what mdadm --assemble does for consistent members: it adds the freshest
+member first, and none that lags more than one event behind (Assemble.c, super_1_validate() in drivers/md/md.c).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ POLYNOMIAL = 0x11D
 
 
 def read_text(path: str) -> str:
-    """A small file.
+    """The content of a small file, without surrounding white space; empty if it cannot be read.
 
-    Empty if it cannot be read. By as few system calls as can be, which are what the machine is slow at.
+    It makes as few system calls as possible, because they are slow in an embedded kernel.
     """
     try:
         fd = os.open(path, os.O_RDONLY)
@@ -46,7 +46,7 @@ def read_text(path: str) -> str:
 
 
 def write_text(path: str, text: str) -> str:
-    """The system's reason if it is refused, else nothing."""
+    """Write to a file; returns the system's error message, empty on success."""
     try:
         fd = os.open(path, os.O_WRONLY)
     except OSError as error:
@@ -61,27 +61,27 @@ def write_text(path: str, text: str) -> str:
 
 
 def pause(seconds: float) -> None:
-    """Let time pass; in virtual time that costs nothing."""
+    """Let time pass; in virtual time this is free."""
     select.select((), (), (), seconds)
 
 
 def skip_modprobe() -> None:
-    """Where all drivers are built in, nothing is to look for them.
+    """Disable modprobe on a kernel that has all drivers built in.
 
-    Md asks for its level's at each start, which costs an embedded kernel two programs.
+    At each start md requests the module of its level, which costs an embedded kernel two processes.
     """
     if os.path.exists("/dev/lab-drives"):
         write_text("/proc/sys/kernel/modprobe", "\0")
 
 
 class Buffers:
-    """Pages for direct I/O that are kept: an embedded kernel takes longer to find a new page than to fill it."""
+    """Reusable buffers for direct I/O: an embedded kernel takes longer to allocate a page than to fill it."""
 
     def __init__(self) -> None:
         self.kept: dict[object, mmap.mmap] = {}
 
     def get(self, name: object, length: int) -> memoryview:
-        """So many bytes, which whoever asks for the same name overwrites."""
+        """A buffer of this many bytes; the next call with the same name returns the same memory."""
         found = self.kept.get(name)
         if found is None or len(found) < length:
             found = self.kept[name] = mmap.mmap(-1, -(-length // mmap.PAGESIZE) * mmap.PAGESIZE)
@@ -92,7 +92,10 @@ BUFFERS = Buffers()
 
 
 def read_into(path: str, at: int, view: memoryview) -> int:
-    """Some of a device, past the page cache, which knows nothing of what a drive was made to hold."""
+    """Read from a device with O_DIRECT; returns the number of bytes.
+
+    The page cache is not updated when a drive is restored.
+    """
     fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
     try:
         return os.preadv(fd, [view], at)
@@ -101,15 +104,15 @@ def read_into(path: str, at: int, view: memoryview) -> int:
 
 
 def read_direct(path: str, at: int, length: int) -> bytes:
-    """The same, as bytes of their own."""
+    """As ``read_into``, but returns the bytes."""
     view = BUFFERS.get("read", length)
     return bytes(view[: read_into(path, at, view)])
 
 
 class MemberLabel:
-    """What a superblock of format 1.2 says (struct mdp_superblock_1 in linux/raid/md_p.h).
+    """The fields of a superblock of format 1.2 (struct mdp_superblock_1 in linux/raid/md_p.h).
 
-    Raises ValueError for none.
+    Raises ValueError if there is none.
     """
 
     def __init__(self, node: str) -> None:
@@ -130,7 +133,7 @@ class MemberLabel:
 
 
 def freshest(nodes: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Those that an array would be started from, the freshest first, and those that are left out."""
+    """The members from which an array would be started, freshest first, and those that would be left out."""
     labels, left = [], []
     for node in nodes:
         try:
@@ -144,7 +147,7 @@ def freshest(nodes: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 class QuickArray:
-    """md0, started and stopped without a program."""
+    """The array md0, started and stopped by ioctl(2) without mdadm."""
 
     def __init__(self, node: str) -> None:
         self.node = node
@@ -153,9 +156,9 @@ class QuickArray:
         self.folder = "/sys/block/md0/md"
 
     def start(self, nodes: Sequence[str], *, is_forced: bool = False) -> str:
-        """Start it from these.
+        """Start the array from these members; returns md's error message, empty on success.
 
-        The reason if md refuses. Forced: also if dirty and degraded (md(4), start_dirty_degraded).
+        ``is_forced``: even if the array is dirty and degraded (md(4), start_dirty_degraded).
         """
         write_text(START_DEGRADED, str(int(is_forced)))
         chosen, _ = freshest(nodes)
@@ -170,7 +173,8 @@ class QuickArray:
                 try:
                     fcntl.ioctl(fd, ADD_NEW_DISK, info)
                 except OSError:
-                    # Not of this array, or not fit for it: md goes on with the others, and so does mdadm.
+                    # md rejects a member that does not belong to the array, or is unsuitable, and continues with the
+                    # others; so does mdadm.
                     continue
             fcntl.ioctl(fd, RUN_ARRAY, bytes(12))
         except OSError as error:
@@ -186,7 +190,7 @@ class QuickArray:
             fcntl.ioctl(fd, STOP_ARRAY, 0)
 
     def stop(self) -> str:
-        """Stop it; the reason if it is in use."""
+        """Stop the array; returns the error message if it is in use."""
         fd = os.open(self.node, os.O_RDWR)
         try:
             fcntl.ioctl(fd, STOP_ARRAY, 0)
@@ -197,21 +201,21 @@ class QuickArray:
         return ""
 
     def file(self, name: str) -> str:
-        """One of md's attributes; empty if it is not there."""
+        """The value of one of md's attributes; empty if it does not exist."""
         return read_text(f"{self.folder}/{name}")
 
     def settle(self, seconds: float) -> bool:
-        """Let it be written on, so that md takes up what it has to do, and wait for the end of that."""
+        """Make the array active, so that md begins pending work; returns whether md became idle in time."""
         if self.file("array_state") in ("read-auto", "readonly"):
             write_text(f"{self.folder}/array_state", "active")
         return wait_idle(self.folder, seconds)
 
 
 def wait_idle(folder: str, seconds: float) -> bool:
-    """Whether md had nothing more to do before so many seconds were over."""
+    """Wait until md is idle; returns False if it is not after ``seconds``."""
     waited, step, calm = 0.0, 0.005, 0
     while waited < seconds:
-        # A sync that is about to start shows only when md's thread has looked.
+        # md's thread sets sync_action only when it runs, so a pending sync is not visible at once.
         calm = calm + 1 if read_text(f"{folder}/sync_action") in ("idle", "") else 0
         if calm >= 3:
             return True
@@ -222,7 +226,7 @@ def wait_idle(folder: str, seconds: float) -> bool:
 
 
 def double(data: bytes) -> bytes:
-    """Each byte times 2 in GF(2^8) (H. P. Anvin, The mathematics of RAID-6)."""
+    """Each byte multiplied by 2 in GF(2^8) (H. P. Anvin, The mathematics of RAID-6)."""
     return data.translate(DOUBLES)
 
 
@@ -230,7 +234,7 @@ DOUBLES = bytes((value << 1 ^ (POLYNOMIAL if value & 0x80 else 0)) & 0xFF for va
 
 
 def exclusive_or(pieces: Sequence[bytes | memoryview]) -> bytes:
-    """Byte by byte."""
+    """The bitwise exclusive or of pieces of the same length."""
     total = 0
     for piece in pieces:
         total ^= int.from_bytes(piece, "little")
@@ -238,7 +242,7 @@ def exclusive_or(pieces: Sequence[bytes | memoryview]) -> bytes:
 
 
 def syndrome(pieces: Sequence[bytes | memoryview]) -> bytes:
-    """RAID 6's Q over data chunks in order: the sum of each times a power of 2, by Horner's rule."""
+    """The Q parity of RAID 6 over data chunks in order: the sum of each times a power of 2, by Horner's rule."""
     q = bytes(len(pieces[0]))
     for piece in reversed(pieces):
         q = exclusive_or((double(q), piece))
@@ -246,10 +250,11 @@ def syndrome(pieces: Sequence[bytes | memoryview]) -> bytes:
 
 
 def disagreeing(rows: Sequence[Any], members: dict[int, memoryview], chunk: int) -> list[int]:
-    """Rows whose copies or parity do not fit; rows of members that are not there are left out.
+    """The indices of rows with inconsistent copies or parity; rows of missing members are skipped.
 
     A row is ``["copies", [[slot, chunk], …]]``, or ``["parity", chunk, [data slots in order], P's slot, Q's slot or
-    null]``; ``chunk`` counts from the start of the member's data.
+    null]``. ``chunk`` is the index of a chunk from the start of the member's data; the parameter ``chunk`` is its size
+    in bytes.
     """
     found = []
     for number, row in enumerate(rows):
@@ -284,7 +289,7 @@ def members_of(folder: str) -> dict[int, tuple[str, int, str]]:
 
 
 def wrong_rows(folder: str, rows: Sequence[Any], chunk: int, member_bytes: int) -> list[int]:
-    """The same of a running array, with its members that are in sync."""
+    """As ``disagreeing``, for the members in sync of a running array."""
     data = {}
     for slot, (node, offset, state) in members_of(folder).items():
         if "in_sync" in state.split(","):

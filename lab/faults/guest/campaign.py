@@ -1,7 +1,7 @@
-"""Plays the histories of a campaign: the steps of the player, and those that only random histories need.
+"""Runs the histories of a campaign: the steps of the player, and those that only random histories need.
 
-Each history begins with ``begin``, so that no trace of an earlier one is left. A step that cannot be carried out any
-more (a write to an array that is gone) is reported and does not end the history: the judge knows what it means.
+Each history begins with ``begin``, which removes all traces of an earlier one. A step that can no longer be carried
+out, such as a write to an array that is gone, is reported and does not end the history; the judge evaluates it.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from lab.faults.guest.writer import ALL_BAD
 SET_DISK_FAULTY, HOT_REMOVE_DISK, BLKDISCARD = 0x929, 0x922, 0x1277
 MANAGED = {"fail": SET_DISK_FAULTY, "remove": HOT_REMOVE_DISK}
 EVEN_SECONDS = 4
-"""Each history begins when the machine's clock is a multiple of so many seconds: md's timers then stand alike."""
+"""Each history begins when the machine's clock is a multiple of this many seconds, so that md's timers are in phase."""
 STOP_TRIES, STOP_PAUSE_SECONDS = 200, 0.02
 COMMAND_SECONDS = 60.0
 CALM_SECONDS, CALM_PAUSE_SECONDS = 3.0, 0.5
-"""So long md must have had nothing to do: what it begins next it tells only once superblocks are written, which a slow
-drive takes its time for.
+"""md must have been idle for this long: it reports its next action only once superblocks are written, which takes time
+on a slow drive.
 """
 STRANGER = re.compile(r"superblock on (\S+) doesn't match others")
 
 
 def has_label(node: str) -> bool:
-    """Whether a drive has a superblock that can be read."""
+    """Whether a drive has a readable superblock."""
     try:
         MemberLabel(node)
     except (OSError, ValueError):
@@ -57,7 +57,7 @@ def has_label(node: str) -> bool:
 
 
 def only_durable(events: list[list[Any]]) -> Ledger:
-    """The ledger after a power cut: what no flush had made durable counts as never acknowledged, also later."""
+    """The ledger after a power cut: a write that no flush had made durable counts as never acknowledged, also later."""
     before = Ledger(events)
     flushed = max((each["came"] for each in before.flushes.values() if each["ended"]), default=0)
     lost = {number for number, each in before.writes.items() if each["ended"] >= flushed and not each["through"]}
@@ -65,20 +65,24 @@ def only_durable(events: list[list[Any]]) -> Ledger:
 
 
 class CampaignPlayer(Player):
-    """One history.
+    """Runs one history.
 
-    ``job`` as the player's; ``geometries`` is a list of them, each with its ``members`` and ``size_kib``.
+    ``job`` is that of the player, except that ``geometries`` is a list of layouts with their ``members`` and
+    ``size_kib``.
     """
 
     most_bad = ALL_BAD
-    """Each bad block is judged."""
+    """All bad blocks are listed, because each one is judged."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         super().__init__(job)
         self.has_lost = self.is_unsettled = False
 
     def do_begin(self, numbers: list[int], length: int, junk: str) -> dict[str, Any]:
-        """Blank drives, at their own pace, not recorded; with ``junk`` so many bytes of each are noise."""
+        """Blank the drives, stop their recording and restore their normal speed.
+
+        With ``junk``, the first ``length`` bytes of each drive are pseudorandom.
+        """
         drives("forget")
         self.do_all_right(numbers)
         for number in numbers:
@@ -101,14 +105,14 @@ class CampaignPlayer(Player):
         return {}
 
     def do_all_right(self, numbers: list[int]) -> dict[str, Any]:
-        """Every drive answers, at its own pace."""
+        """Restore pulled drives, and run all drives at normal speed."""
         for number in numbers:
             drives(f"plug {number}")
             drives(f"pace {number} 0")
         return {}
 
     def do_manage(self, verb: str, node: str) -> dict[str, Any]:
-        """Fail or remove a member, by the request that mdadm makes."""
+        """Fail or remove a member by the ioctl that mdadm uses."""
         try:
             fd = os.open(self.node, os.O_RDWR)
         except OSError as error:
@@ -121,21 +125,22 @@ class CampaignPlayer(Player):
                 except OSError as error:
                     if verb == "fail" or error.errno != errno.EBUSY:
                         return {"refused": str(error.strerror)}
-                # md lets a failed member go once nothing of it is under way, as mdadm waits for too (Manage_remove).
+                # md releases a failed member only when no request to it is in flight; mdadm retries too
+                # (Manage_remove).
                 pause(STOP_PAUSE_SECONDS)
             return {"refused": "busy"}
         finally:
             os.close(fd)
 
     def do_open(self, path: str, mix: dict[str, int]) -> dict[str, Any]:
-        """The oracle's writer; an array that is not there is told."""
+        """Open the oracle's writer; a missing array is reported as ``absent``."""
         try:
             return super().do_open(path, mix)
         except OSError as error:
             return {"absent": str(error.strerror)}
 
     def do_load(self, writes: Sequence[Sequence[int]], depth: int) -> dict[str, Any]:
-        """Writes, each ``[first block, blocks, past all caches]``, a flush if it has no blocks; some stay under way."""
+        """Start writes ``[first block, blocks, is O_DSYNC]``; no blocks means a flush. Some remain in flight."""
         if not self.writer:
             return {"absent": "no writer"}
         for first, count, is_through in writes:
@@ -149,7 +154,7 @@ class CampaignPlayer(Player):
         return {"events": len(self.ledger.events), "failures": self.writer.failures}
 
     def do_rewrite(self, blocks: Sequence[int]) -> dict[str, Any]:
-        """These blocks again, one by one, and a flush."""
+        """Rewrite these blocks, one by one, and flush."""
         if not self.writer:
             return {"absent": "no writer"}
         before = self.writer.failures
@@ -160,7 +165,7 @@ class CampaignPlayer(Player):
         return {"failures": self.writer.failures - before}
 
     def do_fill(self) -> dict[str, Any]:
-        """A generation of every block, flushed; ``failures`` counts those of this alone."""
+        """Write one generation of every block and flush; ``failures`` counts those of this step only."""
         if not self.writer:
             return {"absent": "no writer"}
         self.writer.drain()
@@ -169,11 +174,11 @@ class CampaignPlayer(Player):
         return {"failures": self.writer.failures - before}
 
     def do_drain(self) -> dict[str, Any]:
-        """Wait for what is under way."""
+        """Wait until no request is in flight."""
         return super().do_drain() if self.writer else {"absent": "no writer"}
 
     def do_halt(self) -> dict[str, Any]:
-        """The writer lets go, and the array is stopped in good order."""
+        """Close the writer and stop the array cleanly."""
         self.do_close()
         return {"refused": self.stopped()}
 
@@ -197,10 +202,10 @@ class CampaignPlayer(Player):
         return reason
 
     def do_cut(self, numbers: list[int], kind: str, seed: str) -> dict[str, Any]:
-        """The power fails: the drives come to hold what they might hold at this moment, and what came later is undone.
+        """A power cut: each drive is restored to a state that it could have now, without any later write.
 
-        Requests in flight are allowed to complete first: a power cut brings no error of a drive either. ``open``: the
-        blocks of which several generations may be there.
+        Requests in flight complete first, because a power cut does not cause drive errors either. ``open`` lists the
+        blocks for which several generations are allowed.
         """
         seen = self.state()
         known = len(self.ledger.events)
@@ -213,17 +218,17 @@ class CampaignPlayer(Player):
         self.end_marks()
         cut = steady_cut(record, record.marks[-1][0], kind, seed)
         self.restore(cut, record, numbers)
-        # What came to its end after the power had gone, did so for nobody; and what was not flushed, may be lost.
+        # Acknowledgements after the power cut reached no one, and writes that were not flushed may be lost.
         self.ledger = only_durable(self.ledger.events[:known])
         self.is_unsettled = True
         return {"cut": cut.word(), "refused": refused, "requests": len(record.requests), **self.do_unsure(), **seen}
 
     def do_unsure(self) -> dict[str, Any]:
-        """The blocks of which a write failed or is under way."""
+        """The blocks with a write that failed or is in flight."""
         return {"open": [block for block, versions in self.ledger.allowed().items() if len(versions) > 1]}
 
     def do_idle(self, seconds: float = 120.0) -> dict[str, Any]:
-        """Until md has had nothing to do for a while."""
+        """Wait until md has been idle for ``CALM_SECONDS``."""
         waited, calm, step = 0.0, 0.0, 0.02
         while calm < CALM_SECONDS and waited < seconds:
             is_idle = read_text(f"{self.folder}/sync_action") in ("idle", "")
@@ -234,18 +239,18 @@ class CampaignPlayer(Player):
         return {"idle": calm >= CALM_SECONDS, **self.state()}
 
     def do_check(self) -> dict[str, Any]:
-        """The oracle's verdict; an array that is not there is told."""
+        """The oracle's verdict; a missing array is reported as ``absent``."""
         try:
             return super().do_check()
         except OSError as error:
             return {"absent": str(error.strerror), **self.state()}
 
     def do_settle(self) -> dict[str, Any]:
-        """As the player's, after a power cut alone: what is under way ends first."""
+        """As the player's, but only after a power cut, and after a flush of all requests in flight."""
         if not self.is_unsettled:
             return {}
         if self.writer:
-            # What is seen must be there for good, also after another cut.
+            # The blocks as read must be durable, also in another power cut.
             self.do_flush()
         self.is_unsettled = False
         try:
@@ -256,23 +261,23 @@ class CampaignPlayer(Player):
         return {**seen, **self.state()}
 
     def do_heal(self) -> dict[str, Any]:
-        """A generation of every block where a power cut has spoiled some, or where what was written is not sure."""
+        """Rewrite every block if a power cut corrupted some, or if the array is degraded."""
         if self.has_lost or read_text(f"{self.folder}/degraded") not in ("", "0"):
             return self.do_fill()
         return {}
 
     def do_assemble(self, numbers: list[int], is_forced: bool) -> dict[str, Any]:
-        """Start the array by mdadm from all of these drives that have a superblock; by force if refused and allowed."""
+        """Assemble the array by mdadm from the drives with a superblock; ``is_forced``: by force if refused."""
         nodes = [f"/dev/drive{number}" for number in numbers if has_label(f"/dev/drive{number}")]
         labels = {each.node: [each.events, each.role] for each in map(MemberLabel, nodes)}
         done = command(["mdadm", "--assemble", self.node, "--run", *nodes], COMMAND_SECONDS)
         while (other := STRANGER.search(done["output"])) and other[1] in nodes:
-            # One that failed before the array got another shape: mdadm wants it left out by whoever names drives.
+            # mdadm refuses a list of drives with a member that failed before a reshape; such a member must be left out.
             nodes.remove(other[1])
             done = command(["mdadm", "--assemble", self.node, "--run", *nodes], COMMAND_SECONDS)
         seen: dict[str, Any] = {"nodes": nodes, **done}
-        # mdadm does not mark a RAID 4 without its parity member as clean (enough() in util.c), and md refuses it then:
-        # md itself must be told to start.
+        # mdadm does not mark a RAID 4 without its parity member as clean (enough() in util.c), so md refuses it;
+        # start_dirty_degraded makes md start it.
         for way in ("--force", START_DEGRADED) if is_forced else ():
             if self.is_running():
                 break
@@ -290,7 +295,7 @@ class CampaignPlayer(Player):
         return read_text(f"{self.folder}/array_state") not in ("", "clear", "inactive")
 
     def do_spoil(self, node: str, at: int, length: int) -> dict[str, Any]:
-        """Bytes of a member's data turned over while the array is stopped, ``at`` from where its data begin."""
+        """Invert bytes of a member while the array is stopped; ``at`` is the offset from the start of its data."""
         offset = read_text(f"{self.folder}/dev-{os.path.basename(node)}/offset")
         refused = self.do_halt()["refused"]
         if not offset or refused:
@@ -298,7 +303,7 @@ class CampaignPlayer(Player):
         return self.do_flip(node, int(offset) * 512 + at, length)
 
     def do_parity(self) -> dict[str, Any]:
-        """Rows whose parity or copies do not fit, by the one of the job's geometries that the array has now."""
+        """The rows with inconsistent parity or copies, by the job's geometry that matches the array's current shape."""
         shape = (read_text(f"{self.folder}/raid_disks"), read_text(f"{self.folder}/component_size"))
         if not shape[0]:
             return {"absent": "no array"}
@@ -309,19 +314,19 @@ class CampaignPlayer(Player):
                 try:
                     wrong = wrong_rows(self.folder, each["rows"], each["chunk"], each["member_bytes"])
                 except OSError as error:
-                    # One that was pulled, and md has not noticed.
+                    # A member was pulled, and md has not noticed.
                     return {"absent": str(error.strerror)}
                 return {"wrong": wrong, **self.state()}
         return {"absent": f"no geometry for {shape}"}
 
     def do_trouble(self) -> dict[str, Any]:
-        """The complaints of the kernel since the history began."""
+        """The complaints in the kernel log since the history began."""
         lines = self.log.lines()
         return {"trouble": complaints_in(lines), "log": lines if self.job.get("wants_log") else []}
 
 
 def main() -> None:
-    """One job: histories, one after the other; and where the array is not stopped at the end of one, it is."""
+    """Run the histories of one job, and stop an array that is left at the end of one."""
     skip_modprobe()
     job = json.load(sys.stdin)
     for history in job["histories"]:

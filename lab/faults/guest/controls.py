@@ -1,6 +1,6 @@
-"""Controls of the oracle: the steps of campaigns, and known damage, done to members behind md's back.
+"""Controls of the oracle: the steps of campaigns, and deliberate damage to members without md's knowledge.
 
-Some steps use the arithmetic of records and ledgers alone, so that a bug planted in it shows.
+Some steps use only the arithmetic of records and ledgers, so that a bug planted in it shows.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from lab.faults.guest.ledger import SECTOR_BYTES, Ledger
 from lab.faults.guest.record import PREFIX, RECORD, SUBSET, Record, steady_cut
 
 CUTS = 40
-"""Power cuts of which one is as likely as another."""
+"""Number of power cuts chosen with different seeds."""
 
 
 class ControlPlayer(CampaignPlayer):
-    """One control."""
+    """Runs one control."""
 
     def do_plant(self, node: str, at: int, block: int, generation: int, first: int, sectors: int) -> dict[str, Any]:
-        """So many sectors of a block, as some generation of it has them, written somewhere behind md's back."""
+        """Write some sectors of a generation of a block to a device without md's knowledge; ``at`` is in bytes."""
         whole = self.content.block(block, generation)
         start, end = first * SECTOR_BYTES, (first + sectors) * SECTOR_BYTES
         return self.put(node, at + start, whole[start:end])
 
     def do_split(self, requests: list[list[int]], at: int) -> dict[str, Any]:
-        """What a record says that is sure after an event, and what is open, by drive; and what many cuts would keep."""
+        """The sure and the open writes of each drive, and how many of ``CUTS`` cuts leave the drives different."""
         record = Record(b"".join(RECORD.pack(*each) for each in requests))
         parts = {drive: [[each.index for each in part] for part in record.split(drive, at)] for drive in record.drives}
         kept = {}
@@ -44,12 +44,12 @@ class ControlPlayer(CampaignPlayer):
         return record.requests[index].sector
 
     def do_allowed(self, events: list[list[Any]]) -> dict[str, Any]:
-        """What a ledger allows while all runs, and after a power cut."""
+        """What a ledger allows while the machine runs, and after a power cut."""
         return {"running": Ledger(events).allowed(), "cut": only_durable(events).allowed()}
 
 
 def main() -> None:
-    """One job: controls, one after the other."""
+    """Run the controls of one job."""
     skip_modprobe()
     job = json.load(sys.stdin)
     for history in job["histories"]:

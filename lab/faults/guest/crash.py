@@ -1,6 +1,7 @@
-"""Crash points on the machine: drives hold what a power cut could have left, the array is started and judged.
+"""Crash points on the machine: drives are restored to a state that a power cut could leave; the array is judged.
 
-The job has the geometry, the ledger, the members and a list of cuts; the answer is one JSON document a line for each.
+The job has the geometry, the ledger, the members and a list of cuts; the answer is one JSON document per line for each
+cut.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ SETTLE_SECONDS = 600.0
 
 
 class Points:
-    """The points of one recording. ``members``: drive number -> node, of all that the array was made of."""
+    """The crash points of one recording; ``members`` maps drive numbers to nodes."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.job = job
@@ -31,7 +32,7 @@ class Points:
         self.allowed: dict[int, dict[int, list[int]]] = {}
 
     def judge(self, word: str) -> dict[str, Any]:
-        """One cut."""
+        """Restore and judge one cut."""
         cut = cut_of(word)
         for number, words in cut.lists(self.record, list(self.members)).items():
             drives(f"restore {number} {words}".rstrip())
@@ -55,7 +56,7 @@ class Points:
         return seen
 
     def begin(self, nodes: list[str], seen: dict[str, Any]) -> bool:
-        """Start the array, if need be by force; whether it runs, and in ``seen`` why not."""
+        """Start the array, by force if necessary; returns whether it runs. ``seen`` gets the reasons for refusals."""
         for word, is_forced in (("refused", False), ("dead", True)):
             reason = self.start(nodes, is_forced=is_forced)
             if not reason:
@@ -96,14 +97,14 @@ class Points:
 
 
 def told_labels(nodes: list[str]) -> list[dict[str, Any]]:
-    """What the superblocks say that an array is started from, the freshest first."""
+    """Fields of the superblocks from which an array would be started, freshest first."""
     chosen, _ = freshest(nodes)
     names = ("raid_disks", "reshape_position", "data_offset", "recovery_offset")
     return [{name: getattr(label, name) for name in names} for label in map(MemberLabel, chosen)]
 
 
 def main() -> None:
-    """See above."""
+    """Judge the cuts of one job."""
     skip_modprobe()
     job = json.load(sys.stdin)
     points = Points(job)

@@ -1,29 +1,28 @@
-"""The ledger of files: what was done to a file system, acknowledged and synced, and what may therefore be there.
+"""The ledger of files: operations on a file system, which of them were acknowledged and synced, and what may be found.
 
-A *file* is one that was created: whatever its name becomes, its number stays, and a new file of an old name has another
-number. Content is counted in sectors of 512 bytes; what a write puts there is the generation of its number (ledger.py),
-generation 0 is zeros. Block b of file f is block ``f * FILE_BLOCKS + b`` of the content, so that no two files have
-anything in common.
+A *file* has a number that it keeps when it is renamed; a new file with an old name gets another number. Content is
+counted in sectors of 512 bytes; a write fills its sectors with the generation of its number (ledger.py), generation 0
+is zeros. Block b of file f is block ``f * FILE_BLOCKS + b`` of the content, so no two files have content in common.
 
-What is promised of an ext4 (data=ordered, the default) or XFS after a power cut, and where that is said:
+What ext4 (data=ordered, the default) and XFS promise after a power cut, with sources:
 
-    data      of a file: all that had been written before an fsync(2) or fdatasync(2) that has ended, and its size; a
-              write with O_DSYNC itself (open(2)). All later writes may be there or not, each sector for itself; a file
-              may have grown less far than its data, or have zeros where they should be.
+    data      of a file: everything written before an fsync(2) or fdatasync(2) that has ended, and its size; a write
+              with O_DSYNC itself (open(2)). Later writes may be present or not, each sector independently; a file may
+              have grown less than its data, or have zeros in their place.
     names     as they were when an fsync of their folder began that has ended: "an explicit fsync() on a file descriptor
               for the directory is also needed" (fsync(2)).
-    changes   of names after that: each is there as a whole or not at all, rename(2) over another file too, since both
-              file systems keep a journal of their metadata.
-    others    nothing but the file's own data, and zeros, is ever in it: no other file's data, nothing that lay in its
-              blocks before (data=ordered, Documentation/admin-guide/ext4.rst; XFS marks new blocks as unwritten until
-              their data are there).
+    changes   of names after that: each is present completely or not at all, including rename(2) over another file,
+              since both file systems keep a journal of their metadata.
+    others    a file contains only its own data and zeros: no data of another file, and none that was in its blocks
+              before (data=ordered, Documentation/admin-guide/ext4.rst; XFS marks new blocks as unwritten until their
+              data are on the disk).
 
-What both do beyond that and no application should count on (T. S. Pillai et al., All File Systems Are Not Created
-Equal, OSDI 2014) is examined by FilesCheck (files.py).
+Properties beyond that, which applications should not rely on (T. S. Pillai et al., All File Systems Are Not Created
+Equal, OSDI 2014), are examined by FilesCheck (files.py).
 
-The plan chooses by a seed what is done to files: many small jobs side by side, as programs do them. What comes next
-never depends on how long anything takes, only on what has been submitted so far. So a client whose machine was lost
-knows what it may have been doing (``FilePlan.skip``).
+The plan chooses the operations by a seed: many small concurrent jobs, as in real programs. The next operation depends
+only on the operations submitted so far, never on timing. So a client that lost its machine can determine what the
+machine may have been doing (``FilePlan.skip``).
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ from typing import Any
 from lab.faults.guest.ledger import ACKNOWLEDGED, FAILED
 
 FILE_BLOCKS = 256
-"""Blocks of 4 KiB that a file may have."""
+"""Maximum number of 4 KiB blocks of a file."""
 FIRST_FILE = 4096
-"""Lower numbers would be those of blocks of the bare device, up to 4 GiB of it."""
+"""Lower numbers would collide with the blocks of the bare device, for devices up to 4 GiB."""
 CREATE, RENAME, UNLINK = "create", "rename", "unlink"
 FILE_WRITE, FILE_SYNC, FOLDER_SYNC, SYNC_ALL = "write", "fsync", "fsync folder", "syncfs"
 BEGIN, FRESH, THERE = "begin", "fresh", "there"
@@ -45,14 +44,14 @@ CHANGES = (CREATE, RENAME, UNLINK)
 
 
 def folder_of(name: str) -> str:
-    """``d0`` of ``d0/f3``."""
+    """Such as ``d0`` for ``d0/f3``."""
     return name.partition("/")[0]
 
 
 def changed(names: dict[str, int], kind: str, words: list[Any]) -> dict[str, int]:
-    """Names (name -> file) after a change of them; the same if it cannot be made.
+    """The names (name -> file) after a change; unchanged if the change is impossible.
 
-    ``words`` are the event's, behind kind and number.
+    ``words`` are the fields of the event after kind and number.
     """
     after = dict(names)
     if kind == CREATE:
@@ -65,11 +64,11 @@ def changed(names: dict[str, int], kind: str, words: list[Any]) -> dict[str, int
 
 
 class FileStates:
-    """What may be there.
+    """The contents of files that are allowed.
 
-    ``names``: name -> files that it may stand for, the oldest first, 0: that there is none. ``files``: file -> (least
-    bytes, most bytes, sector -> generations, the oldest first); of other sectors it has zeros. ``folders``: folder ->
-    (names that are sure, events of the changes since, in order).
+    ``names``: name -> files that it may refer to, oldest first; 0: no file. ``files``: file -> (minimum size in bytes,
+    maximum size, sector -> generations, oldest first); other sectors are zeros. ``folders``: folder -> (names that are
+    certain, events of later changes in order).
     """
 
     def __init__(self) -> None:
@@ -79,7 +78,7 @@ class FileStates:
 
 
 class FileLedger:
-    """What the writer knows. ``events`` is all of it, as lists that JSON can carry; they have numbers from 1."""
+    """The writer's knowledge; ``events`` contains all of it, as lists that JSON can represent, numbered from 1."""
 
     def __init__(self, events: Iterable[list[Any]] = ()) -> None:
         self.events: list[list[Any]] = []
@@ -92,13 +91,13 @@ class FileLedger:
             self.add(*event)
 
     def add(self, kind: str, number: int, *more: Any) -> int:
-        """Note an event; returns its number.
+        """Append an event; returns its number.
 
         ``create N FILE NAME``, ``rename N NAME NAME``, ``unlink N NAME``, ``write N FILE SECTOR COUNT THROUGH``
-        (through 1: O_DSYNC), ``fsync N FILE``, ``fsync folder N FOLDER``, ``syncfs N``; ``acknowledged N`` and ``failed
-        N`` of any. ``begin N MIX``: a writer starts its plan. ``fresh N``: a fault is over, all before is forgotten,
-        and what is there now is told by ``there N FILE NAME [[GENERATION, SECTORS], …]``, from a file's beginning to
-        its end.
+        (THROUGH 1: O_DSYNC), ``fsync N FILE``, ``fsync folder N FOLDER``, ``syncfs N``; ``acknowledged N`` and ``failed
+        N`` of any of them. ``begin N MIX``: a writer starts its plan. ``fresh N``: a fault is over and all earlier
+        events are obsolete; each existing file is then described by ``there N FILE NAME [[GENERATION, SECTORS], …]``,
+        from its beginning to its end.
         """
         self.events.append([kind, number, *more])
         at = len(self.events)
@@ -114,7 +113,7 @@ class FileLedger:
         return at
 
     def since_fresh(self, at: int) -> Iterator[list[Any]]:
-        """Events from the last fresh start to event ``at``."""
+        """The events from the last ``fresh`` event to event ``at``."""
         start = (
             self.fresh_at
             if self.fresh_at <= at
@@ -123,12 +122,12 @@ class FileLedger:
         yield from self.events[start:at]
 
     def has_ended(self, number: int, at: int) -> int:
-        """The event at which it was acknowledged by then, or 0."""
+        """The event at which operation ``number`` was acknowledged, if not after ``at``; otherwise 0."""
         ended = self.ended.get(number, 0)
         return ended if ended <= at else 0
 
     def present(self) -> tuple[dict[str, int], dict[int, int]]:
-        """Name -> file and file -> sectors, as programs see them now if all that was asked for came true."""
+        """Name -> file and file -> sectors, as programs see them if all requested operations succeeded."""
         names: dict[str, int] = {}
         sizes: dict[int, int] = {}
         for kind, _, *more in self.since_fresh(len(self.events)):
@@ -144,7 +143,7 @@ class FileLedger:
         return names, sizes
 
     def synced_before(self, at: int, *, is_power_cut: bool) -> dict[object, int]:
-        """Folder, file or "" for all -> the event before which all that had ended is sure at event ``at``."""
+        """Folder, file or "" for all -> an event: operations that had ended before it are certain at event ``at``."""
         if not is_power_cut:
             return {"": at + 1}
         found: dict[object, int] = {"": 0}
@@ -155,7 +154,7 @@ class FileLedger:
         return found
 
     def allowed(self, at: int | None = None, *, is_power_cut: bool = False) -> FileStates:
-        """What may be there after event ``at`` (None: after all)."""
+        """The contents of files that are allowed after event ``at`` (None: after all events)."""
         at = len(self.events) if at is None else at
         synced = self.synced_before(at, is_power_cut=is_power_cut)
         states = FileStates()
@@ -178,7 +177,7 @@ class FileLedger:
         return states
 
     def allow_names(self, states: FileStates, at: int, synced: dict[object, int]) -> None:
-        """Fill in names and folders."""
+        """Set ``names`` and ``folders``."""
         for kind, number, *more in self.since_fresh(at):
             if kind == THERE:
                 states.folders.setdefault(folder_of(more[1]), ({}, []))[0][more[1]] = more[0]
@@ -202,9 +201,9 @@ class FileLedger:
 
 
 def of_writes(writes: list[tuple[int, int, int, bool]]) -> tuple[int, int, dict[int, list[int]]]:
-    """Least and most bytes, and the generations that each sector may hold.
+    """Minimum and maximum size in bytes, and the generations that each sector may hold.
 
-    Of writes in their order: generation, first sector, count, whether it is sure.
+    ``writes`` contains, in order, generation, first sector, count, and whether the write is certain to be present.
     """
     least = most = 0
     sectors: dict[int, list[int]] = {}
@@ -226,10 +225,9 @@ FILE_MIX = {"names": 10, "depth": 3, "largest": 16, "unsynced": 4, "through": 8,
 
 
 class Operation:
-    """One call of the system, as the ledger notes it.
+    """One system call, as recorded in the ledger.
 
-    ``waits``: operations that must have ended before; ``is_direct``: past the page cache; ``is_data_only``:
-    fdatasync(2).
+    ``waits``: operations that must have ended before; ``is_direct``: with O_DIRECT; ``is_data_only``: fdatasync(2).
     """
 
     __slots__ = ("event", "is_data_only", "is_direct", "waits")
@@ -245,11 +243,11 @@ class Operation:
 
 
 class FilePlan:
-    """The operations of one seed, one after the other without end.
+    """The endless sequence of operations of a seed.
 
-    ``mix``: ``names`` of files, ``depth`` jobs side by side, files of ``largest`` blocks of 4 KiB at most; one sync in
-    ``unsynced`` is left out, one write in ``through`` is O_DSYNC, one burst of writes in ``direct`` O_DIRECT, and one
-    job in ``everything`` a syncfs(2) (0: none).
+    ``mix``: number of file ``names``, ``depth`` (concurrent jobs), and ``largest`` (maximum size in blocks of 4 KiB).
+    One sync in ``unsynced`` is omitted, one write in ``through`` is O_DSYNC, one burst of writes in ``direct`` is
+    O_DIRECT, and one job in ``everything`` is a syncfs(2) (0: none).
     """
 
     def __init__(self, seed: str, ledger: FileLedger, mix: dict[str, int]) -> None:
@@ -263,7 +261,7 @@ class FilePlan:
         self.all_names = [f"{FOLDERS[number % 2]}/f{number:0{width}d}" for number in range(self.mix["names"])]
 
     def next(self) -> Operation:
-        """The next operation; names and sizes are then as if it had ended."""
+        """The next operation; names and sizes are updated as if it had ended."""
         while True:
             if len(self.jobs) < self.mix["depth"]:
                 self.begin()
@@ -274,12 +272,12 @@ class FilePlan:
                 del self.jobs[index], self.busy[index]
 
     def skip(self, operations: int) -> None:
-        """Those that were asked for already."""
+        """Skip operations that were requested earlier."""
         for _ in range(operations):
             self.next()
 
     def begin(self) -> None:
-        """A new job on a name that no other job works on."""
+        """Start a new job on a name that no other job uses."""
         name = self.chance.choice([each for each in self.all_names if each not in self.busy])
         if self.one_in("everything"):
             job = self.sync_all()
@@ -310,7 +308,7 @@ class FilePlan:
     def write(
         self, file: int, first: int, count: int, waits: tuple[int, ...] = (), *, is_direct: bool = False
     ) -> Operation:
-        """Of so many sectors; what would make the file too long is cut off."""
+        """A write of up to this many sectors, limited by the maximum file size."""
         count = max(1, min(count, self.mix["largest"] * BLOCK_SECTORS - first))
         self.sizes[file] = max(self.sizes[file], first + count)
         event = [FILE_WRITE, self.number(), file, first, count, int(self.one_in("through"))]
@@ -323,11 +321,11 @@ class FilePlan:
         return Operation([FOLDER_SYNC, self.number(), folder_of(name)], waits)
 
     def some_blocks(self) -> int:
-        """Sectors of one to four whole blocks, mostly one."""
+        """The number of sectors of one to four blocks, most often one."""
         return BLOCK_SECTORS * self.chance.choice((1, 1, 2, 4))
 
     def make(self, name: str) -> Generator[Operation, None, None]:
-        """A new file, written from its beginning."""
+        """Creates a file and writes it from its beginning."""
         yield self.created(name)
         file = self.names[name]
         waits: tuple[int, ...] = ()
@@ -343,7 +341,7 @@ class FilePlan:
             yield self.folder(name, waits)
 
     def append(self, name: str) -> Generator[Operation, None, None]:
-        """As a log: small pieces at the end, synced now and then."""
+        """Appends small pieces with occasional syncs, like a log."""
         file = self.names[name]
         waits: tuple[int, ...] = ()
         for _ in range(self.chance.randint(2, 6)):
@@ -356,14 +354,14 @@ class FilePlan:
                 yield done
 
     def overwrite(self, name: str) -> Generator[Operation, None, None]:
-        """As a database: blocks in place, several under way at once past the page cache; also behind the end."""
+        """Writes blocks in place or beyond the end of the file, like a database; several in flight with O_DIRECT."""
         file, blocks = self.names[name], max(1, self.sizes[self.names[name]] // BLOCK_SECTORS)
         is_direct = self.one_in("direct")
         under_way: dict[int, tuple[int, int]] = {}
         for _ in range(self.chance.randint(1, 5)):
             first = self.chance.randrange(blocks) * BLOCK_SECTORS
             if self.chance.randrange(8) == 0:
-                # Perhaps with a hole before it.
+                # This may leave a hole.
                 first = -(-self.sizes[file] // BLOCK_SECTORS + self.chance.randint(-1, 0)) * BLOCK_SECTORS
             if first >= self.mix["largest"] * BLOCK_SECTORS:
                 continue
@@ -378,17 +376,17 @@ class FilePlan:
             for number in waits:
                 del under_way[number]
             if is_direct:
-                # One that makes the file longer ends before the next begins.
+                # A write that extends the file must end before the next one begins.
                 under_way[done.number] = (0, 1 << 32) if grows else (first, first + count)
             yield done
         if not self.one_in("unsynced"):
             yield self.sync(file)
         if under_way:
-            # Nothing else writes to this file before these have ended.
+            # Do not let another job write to this file before these writes have ended.
             yield self.sync(file, tuple(under_way))
 
     def replace(self, name: str) -> Generator[Operation, None, None]:
-        """As editors do: a new file under another name, synced, renamed over the old one, the folder synced."""
+        """Like an editor: writes a new file, syncs it, renames it over the old one, and syncs the folder."""
         folder = folder_of(name)
         other = f"{folder}/.{name[len(folder) + 1 :]}.new"
         if other in self.names:
@@ -412,7 +410,7 @@ class FilePlan:
             yield self.folder(name)
 
     def remove(self, name: str) -> Generator[Operation, None, None]:
-        """A file goes."""
+        """Removes a file."""
         event = [UNLINK, self.number(), name]
         del self.names[name]
         yield Operation(event)
@@ -420,5 +418,5 @@ class FilePlan:
             yield self.folder(name)
 
     def sync_all(self) -> Generator[Operation, None, None]:
-        """All of the file system."""
+        """Syncs the whole file system."""
         yield Operation([SYNC_ALL, self.number()])

@@ -1,10 +1,10 @@
-"""Files under the oracle on the machine: their writer, the verdict on them, histories, and crash points under them.
+"""Files under the oracle on the machine: the writer, the verdict, histories, and crash points.
 
-A job with ``histories`` is played with the steps of FilePlayer; one with ``members`` is judged as crash.py does it, and
-the file system is mounted, so that it replays its journal, before its files are examined.
+A job with ``histories`` is run with the steps of FilePlayer. A job with ``members`` is judged as in crash.py, except
+that the file system is mounted, so that it replays its journal, before its files are examined.
 
-Direct writes and syncs go by io_submit(2), so that several are in flight while one thread knows their order; all else
-ends at once.
+Direct writes and syncs use io_submit(2), so that several are in flight while one thread knows their order. All other
+operations are synchronous.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ MOST_FAILURES = 16
 
 
 def syncfs(fd: int) -> None:
-    """Have all of the file system of an open file on the disks (syncfs(2)). Raises OSError."""
+    """Write out the whole file system of an open file (syncfs(2)). Raises OSError."""
     if ctypes.CDLL(None, use_errno=True).syncfs(fd) < 0:
         raise OSError(ctypes.get_errno(), "syncfs")
 
 
 class Files:
-    """Files kept open: by number, through the page cache and past it; and folders."""
+    """Open descriptors: of files by number, with and without O_DIRECT, and of folders by name."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -85,7 +85,7 @@ class Files:
         return f"{self.root}/{name}"
 
     def get(self, file: int, *, is_direct: bool = False) -> int:
-        """A descriptor of a file."""
+        """A descriptor of a file. Raises OSError, also for a file that could not be created."""
         found = self.open.get((file, is_direct))
         if found is None:
             if file not in self.paths:
@@ -102,7 +102,7 @@ class Files:
         return found
 
     def drop(self, file: int) -> None:
-        """It has no name any more."""
+        """Close the descriptors of a file that no longer has a name."""
         for is_direct in (False, True):
             fd = self.open.pop((file, is_direct), None)
             if fd is not None:
@@ -114,7 +114,7 @@ class Files:
 
 
 class FileWriter:
-    """Works below ``root``, in folders that are made and synced at its start. ``mix``: see FilePlan."""
+    """Carries out a FilePlan below ``root``, in folders that it creates and syncs first; ``mix``: see FilePlan."""
 
     def __init__(self, root: str, content: Content, ledger: FileLedger, mix: dict[str, int], mark_fd: int = -1) -> None:
         self.content, self.ledger, self.mark_fd = content, ledger, mark_fd
@@ -122,7 +122,7 @@ class FileWriter:
         for folder in FOLDERS:
             os.makedirs(self.files.path(folder), exist_ok=True)
             for name in () if ledger.events else os.listdir(self.files.path(folder)):
-                # Of an earlier ledger.
+                # The file belongs to an earlier ledger.
                 os.unlink(self.files.path(f"{folder}/{name}"))
         syncfs(self.files.folder(""))
         self.names, _ = ledger.present()
@@ -139,13 +139,13 @@ class FileWriter:
         self.first_failure = ""
 
     def note(self, event: list[Any]) -> None:
-        """Into the ledger, and as a mark into the drives' record."""
+        """Record an event in the ledger, and mark it in the drives' record."""
         at = self.ledger.add(*event)
         if self.mark_fd >= 0:
             os.write(self.mark_fd, f"mark {at}".encode())
 
     def advance(self, operations: int) -> None:
-        """So many more operations; some stay under way. Ends early where nothing works any more."""
+        """Carry out further operations; some remain in flight. Returns early after ``MOST_FAILURES`` failures."""
         for _ in range(operations):
             if self.failures >= MOST_FAILURES:
                 return
@@ -160,7 +160,7 @@ class FileWriter:
         self.reap(0)
 
     def carry_out(self, operation: Operation) -> None:
-        """Ask the system for it. Raises OSError if it fails at once."""
+        """Start an operation. Raises OSError if it fails at once."""
         kind, number, *more = operation.event
         if kind == FILE_WRITE:
             self.write(operation)
@@ -176,7 +176,7 @@ class FileWriter:
             self.end(number, is_done=True)
 
     def change(self, kind: str, more: list[Any]) -> None:
-        """Make, rename or remove a file."""
+        """Create, rename or remove a file."""
         if kind == CREATE:
             file, name = more
             self.files.open[file, False] = os.open(self.files.path(name), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -214,7 +214,7 @@ class FileWriter:
         self.under_way[number] = (self.free.pop(), length)
 
     def reap(self, least: int) -> None:
-        """Note what has ended, waiting for at least so many."""
+        """Record ended requests, after waiting for at least ``least``."""
         for number, result in self.asynchronous.ended(least):
             slot, length = self.under_way.pop(number)
             self.free.append(slot)
@@ -227,19 +227,19 @@ class FileWriter:
             self.first_failure = self.first_failure or why
 
     def drain(self) -> None:
-        """Wait for all that is under way."""
+        """Wait until no request is in flight."""
         while self.under_way:
             self.reap(1)
 
     def close(self) -> None:
-        """What is under way ends first."""
+        """Wait until no request is in flight, and close all descriptors."""
         self.drain()
         self.asynchronous.close()
         self.files.close()
 
 
 def content_of(content: Content, file: int, first: int, count: int, generation: int) -> bytes:
-    """What a write puts into these sectors."""
+    """The content that a write puts into these sectors."""
     start, end = first // BLOCK_SECTORS, -(-(first + count) // BLOCK_SECTORS)
     data = b"".join(content.block(file * FILE_BLOCKS + block, generation) for block in range(start, end))
     skipped = (first - start * BLOCK_SECTORS) * SECTOR_BYTES
@@ -247,16 +247,16 @@ def content_of(content: Content, file: int, first: int, count: int, generation: 
 
 
 ARBITRARY = "in flight, anything"
-"""A block with a write under way of which the array says that it may then hold anything."""
+"""A block with a write in flight that may hold anything according to the promises of the array."""
 IN_ORDER = "changes of names are there in their order"
 HAS_NAME = "a synced new file has its name without a sync of its folder"
 IS_WHOLE = "a file renamed over another without a sync is whole"
 MORE = (IN_ORDER, HAS_NAME, IS_WHOLE)
-"""What is more than promised, and so no fault where it is missing."""
+"""Properties beyond the promises: it is no violation if they do not hold."""
 
 
 class Found:
-    """One name: its file's bytes, or why they cannot be read; None for no such name."""
+    """The file of one name: its bytes, or the error message if it cannot be read."""
 
     __slots__ = ("data", "error")
 
@@ -265,7 +265,7 @@ class Found:
 
 
 def read_files(root: str) -> dict[str, Found]:
-    """All files below the folders, by name. What cannot be listed or read is told as an error."""
+    """The files in all folders, by name; a folder that cannot be listed has an entry with the error."""
     found: dict[str, Found] = {}
     for folder in FOLDERS:
         try:
@@ -279,12 +279,12 @@ def read_files(root: str) -> dict[str, Found]:
 
 
 def read_file(path: str) -> Found:
-    """One file."""
+    """Read one file."""
     fd = -1
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
         size = os.fstat(fd).st_size
-        # What is far too long is not read: no file of ours can be.
+        # Longer files are truncated: the oracle writes none.
         return Found(os.pread(fd, min(size, (FILE_BLOCKS + 1) * BLOCK_BYTES), 0))
     except OSError as error:
         return Found(b"", str(error.strerror))
@@ -294,7 +294,7 @@ def read_file(path: str) -> Found:
 
 
 class FileVerdict:
-    """How the bytes of a name suit one file. ``told``: the generation of each sector, None for anything else."""
+    """How the data of a name match one file; ``told`` has the generation of each sector, None for any other content."""
 
     def __init__(self) -> None:
         self.verdicts: dict[str, int] = {}
@@ -313,7 +313,7 @@ def judged_file(
     *,
     is_arbitrary: bool = False,
 ) -> FileVerdict:
-    """The verdict on each block of a file, as [offset in bytes, verdict, found, allowed] where it is bad."""
+    """The verdict on each block of a file; bad blocks as [offset in bytes, verdict, found, allowed]."""
     least, most, sectors = state
     verdict = FileVerdict()
     if len(data) < least:
@@ -346,7 +346,7 @@ def judged_file(
 
 
 def told_sector(content: Content, file: int, sector: int, data: bytes) -> int | None:
-    """The generation of a sector: 0 for zeros and behind the end, None for what is not this sector's."""
+    """The generation of a sector: 0 for zeros and beyond the end, None for content of no generation of it."""
     piece = data[sector * SECTOR_BYTES : (sector + 1) * SECTOR_BYTES]
     if not any(piece):
         return 0
@@ -359,7 +359,7 @@ def told_sector(content: Content, file: int, sector: int, data: bytes) -> int | 
 
 
 def judged_block(told: list[int | None], allowed: list[list[int]]) -> str:
-    """As for blocks of a device, each sector with generations of its own."""
+    """As for blocks of a device (ledger.py, ``judged``), but each sector has its own allowed generations."""
     if any(generation is None for generation in told):
         return CORRUPT
     if any(generation not in allowed[index] for index, generation in enumerate(told)):
@@ -372,7 +372,7 @@ def judged_block(told: list[int | None], allowed: list[list[int]]) -> str:
 
 
 def looked_at(sector: bytes) -> str:
-    """What a sector that is not its own seems to be."""
+    """A description of the content of a sector that belongs to no generation of it."""
     if not any(sector):
         return "zeros"
     told = told_by(sector) if len(sector) == SECTOR_BYTES else None
@@ -386,7 +386,7 @@ def looked_at(sector: bytes) -> str:
 
 
 class FilesCheck:
-    """One look at all files. ``extra`` counts what is more than promised: [kept, not kept] for each."""
+    """The check of all files; ``extra`` counts properties beyond the promises: [kept, not kept] for each."""
 
     def __init__(
         self, content: Content, states: FileStates, found: dict[str, Found], *, is_arbitrary: bool = False
@@ -396,7 +396,7 @@ class FilesCheck:
         self.blocks: dict[str, int] = {}
         self.bad: list[list[Any]] = []
         self.seen: dict[str, dict[int, FileVerdict | None]] = {}
-        """Name -> files that it may be, 0: none, each with how its bytes suit; nothing: that cannot be told."""
+        """Name -> possible files with the match of the data, 0: no file; empty if that cannot be determined."""
         self.extra: dict[str, list[int]] = {}
         for name in sorted({*states.names, *found}):
             self.look(name)
@@ -404,7 +404,7 @@ class FilesCheck:
             self.look_at_folder(folder, sure, later)
 
     def look(self, name: str) -> None:
-        """One name."""
+        """Check one name."""
         allowed, found = self.states.names.get(name, [0]), self.found.get(name)
         if found is None:
             self.seen[name] = {0: None}
@@ -424,7 +424,7 @@ class FilesCheck:
         if not verdicts:
             self.count(LOST, name, f"a file that was removed, {len(found.data)} bytes", allowed)
             return
-        # Of several that suit, the newest: an old one that is empty would suit in its place.
+        # Choose the newest of several matching files: an old empty file would match as well.
         chosen = max(suited) if suited else min(verdicts, key=lambda file: (len(verdicts[file].bad), -file))
         self.count(INTACT if len(set(allowed)) == 1 else OLD if chosen == allowed[0] else NEW, name)
         for word, count in verdicts[chosen].verdicts.items():
@@ -434,12 +434,12 @@ class FilesCheck:
     def count(self, word: str, name: str, seen: str = "", allowed: list[int] | None = None) -> None:
         self.files[word] = self.files.get(word, 0) + 1
         if word not in ALLOWED:
-            # Then it says nothing about the other names.
+            # The name then gives no information about the other names.
             self.seen[name] = {}
             self.bad.append([name, 0, word, seen, [f"file {each}" if each else "no file" for each in allowed or ()]])
 
     def look_at_folder(self, folder: str, sure: dict[str, int], later: list[list[Any]]) -> None:
-        """Whether its names together are what whole changes of them give."""
+        """Check whether the names in a folder together result from complete changes."""
         names = [name for name in self.seen if folder_of(name) == folder]
         state, fits = sure, self.fits(sure, names)
         for kind, _, *more in later:
@@ -456,7 +456,7 @@ class FilesCheck:
         return all(not self.seen[name] or state.get(name, 0) in self.seen[name] for name in names)
 
     def can_be(self, names: list[str], sure: dict[str, int], later: list[list[Any]]) -> bool:
-        """Whether some of the later changes, each as a whole, give what these names are."""
+        """Whether a subset of the later changes, each applied completely, results in these names."""
         states = {tuple(sure.get(name, 0) for name in names)}
         for kind, _, *more in later:
             if more[-1] in names:
@@ -469,7 +469,7 @@ class FilesCheck:
         self.extra.setdefault(word, [0, 0])[not is_kept] += 1
 
     def look_for_more(self, ledger: FileLedger, at: int) -> None:
-        """What is more than promised, where it can be told."""
+        """Count the properties beyond the promises, where they can be determined."""
         for _, later in self.states.folders.values():
             for index, (kind, number, *more) in enumerate(later):
                 touched = {name for _, _, *words in later[index + 1 :] for name in words if isinstance(name, str)}
@@ -490,18 +490,18 @@ class FilesCheck:
                         self.count_extra(IS_WHOLE, is_kept=whole)
 
     def document(self) -> dict[str, Any]:
-        """For the client."""
+        """The result as a document for the client."""
         document: dict[str, Any] = {"files": self.files, "verdicts": self.blocks, "bad": self.bad[:MOST_BAD]}
         return {**document, "more": self.extra}
 
 
 def named(names: list[str], state: tuple[int, ...]) -> dict[str, int]:
-    """Name -> file, without those that stand for none."""
+    """Name -> file, without names that refer to no file."""
     return {names[index]: file for index, file in enumerate(state) if file}
 
 
 def parts_of(names: list[str], later: list[list[Any]]) -> list[list[str]]:
-    """Names that changes tie to each other, each group by itself."""
+    """Groups of names that are connected by renames."""
     group = {name: {name} for name in names}
     for kind, _, *more in later:
         if kind == RENAME and more[0] in group and more[1] in group:
@@ -512,7 +512,7 @@ def parts_of(names: list[str], later: list[list[Any]]) -> list[list[str]]:
 
 
 def is_synced(ledger: FileLedger, file: int, since: int, at: int) -> bool:
-    """Whether a sync of a file that began after an event had ended by another."""
+    """Whether a sync of a file that began after event ``since`` had ended at event ``at``."""
     for kind, number, *more in ledger.since_fresh(at):
         if kind == FILE_SYNC and more[0] == file and ledger.came[number] > since and ledger.has_ended(number, at):
             return True
@@ -520,7 +520,7 @@ def is_synced(ledger: FileLedger, file: int, since: int, at: int) -> bool:
 
 
 def written_before(ledger: FileLedger, file: int, at: int) -> dict[int, int]:
-    """Sector -> the newest generation that had been written to it before an event."""
+    """Sector -> newest generation, for writes that had ended at an event."""
     found = {}
     for kind, number, *more in ledger.since_fresh(at):
         if kind == FILE_WRITE and more[0] == file and ledger.has_ended(number, at):
@@ -534,23 +534,23 @@ MKFS = {
     "ext4": ["mkfs.ext4", "-F", "-q", "-b", "4096", "-m", "0", "-N", "64", "-J", "size=4", "-E", EXT4_EXTENDED],
     "xfs": ["mkfs.xfs", "-f", "-q", "-K", "-d", "agcount=1"],
 }
-"""As small as they can be made (8 MiB and 16 MiB), and without discards, so that what lay on the device stays there."""
+"""As small as possible (8 MiB and 16 MiB), and without discards, so that the earlier content of the device remains."""
 FSCK = {"ext4": ["e2fsck", "-f", "-n"], "xfs": ["xfs_repair", "-n", "-o", "force_geometry"]}
 MS_RDONLY = 1
 
 
 def mkfs_of(kind: str) -> list[str]:
-    """The command that makes a tiny file system, without its device."""
+    """The command that creates a tiny file system, without the device."""
     if kind != "xfs":
         return MKFS[kind]
     numbers = command(["mkfs.xfs", "-V"], 60.0)["output"].split()[-1].split(".")
-    # Since 5.19 it wants to be told that less than 300 MiB is meant.
+    # Since version 5.19 it requires confirmation for a size below 300 MiB.
     is_strict = [int(each) for each in numbers[:2] if each.isdigit()] >= [5, 19]
     return [*MKFS[kind], *(["--unsupported"] if is_strict else [])]
 
 
 def mount_files(kind: str, device: str, folder: str, options: str, *, is_read_only: bool = False) -> str:
-    """mount(2); the system's reason if it is refused."""
+    """mount(2); returns the system's error message, empty on success."""
     os.makedirs(folder, exist_ok=True)
     words = (device.encode(), folder.encode(), kind.encode(), ctypes.c_ulong(MS_RDONLY if is_read_only else 0))
     if ctypes.CDLL(None, use_errno=True).mount(*words, options.encode()) == 0:
@@ -559,20 +559,20 @@ def mount_files(kind: str, device: str, folder: str, options: str, *, is_read_on
 
 
 def unmount_files(folder: str) -> str:
-    """umount(2); the system's reason if it is refused."""
+    """umount(2); returns the system's error message, empty on success."""
     call = ctypes.CDLL(None, use_errno=True).umount2
     for _ in range(100):
         if call(folder.encode(), 0) == 0:
             return ""
-        # Somebody may still look at it: mount(8) of another program, a kernel thread.
+        # The file system may be in use for a moment, by another program such as mount(8) or by a kernel thread.
         pause(0.01)
     return os.strerror(ctypes.get_errno())
 
 
 class FilePlayer(Player):
-    """A history with files.
+    """Runs a history with files.
 
-    ``job`` has ``has_files``: then its ledger is one of files; ``folder``: where their file system is mounted;
+    ``job`` may have ``has_files``: its ledger is a FileLedger; ``folder``: the mount point of the file system;
     ``is_cut``: the power failed before the history.
     """
 
@@ -581,7 +581,7 @@ class FilePlayer(Player):
         super().__init__({**job, "ledger": ()} if has_files else job)
         self.files = FileLedger(job.get("ledger", ())) if has_files else None
         if self.files:
-            # What only counts or hands out events does so for both.
+            # Code that only counts or returns events works for both kinds of ledger.
             self.ledger.events = self.files.events
         self.mounted = job.get("folder", FILES_FOLDER)
         self.told = len(self.ledger.events)
@@ -592,43 +592,43 @@ class FilePlayer(Player):
         return self.files
 
     def do_garble(self, path: str, blocks: int) -> dict[str, Any]:
-        """Fill a device with content that is none of any file, so that what a file system shows of it is seen."""
+        """Fill a device with content that belongs to no file, so that leaks of earlier content are detected."""
         writer = Writer(path, Content("before"), Ledger(), {"first": 0, "count": blocks})
         writer.fill()
         writer.close()
         return {"failures": writer.failures}
 
     def do_make(self, kind: str, device: str, more: list[str] | None = None) -> dict[str, Any]:
-        """A file system."""
+        """Create a file system."""
         return command([*mkfs_of(kind), *(more or []), device], 120.0)
 
     def do_mount(self, kind: str, device: str, options: str = "") -> dict[str, Any]:
-        """Mount it."""
+        """Mount the file system."""
         return {"refused": mount_files(kind, device, self.mounted, options)}
 
     def do_unmount(self) -> dict[str, Any]:
-        """Unmount it."""
+        """Unmount the file system."""
         self.do_close()
         return {"refused": unmount_files(self.mounted)}
 
     def do_fsck(self, kind: str, device: str) -> dict[str, Any]:
-        """Whether it is as it should be, seen by its own program."""
+        """Check the file system with e2fsck or xfs_repair."""
         return command([*FSCK[kind], device], 120.0)
 
     def do_files(self, mix: dict[str, int]) -> dict[str, Any]:
-        """The writer of files. It takes the place of the one of blocks, and does all that steps ask of that."""
+        """Open the writer of files, which takes the place of the block writer and has the same interface for steps."""
         writer: Any = FileWriter(self.mounted, self.content, self.ledger_of_files(), mix, self.mark_fd)
         self.writer = writer
         return {}
 
     def do_work(self, operations: int) -> dict[str, Any]:
-        """Further operations on files; some stay under way."""
+        """Carry out further operations on files; some remain in flight."""
         writer: Any = self.writer
         writer.advance(operations)
         return {"events": len(self.ledger.events), "failures": writer.failures, "first_failure": writer.first_failure}
 
     def do_sync(self) -> dict[str, Any]:
-        """All of the file system, and wait for it: not noted in the ledger."""
+        """Write out the whole file system (syncfs(2)), without recording it in the ledger."""
         fd = os.open(self.mounted, os.O_RDONLY)
         try:
             syncfs(fd)
@@ -637,12 +637,12 @@ class FilePlayer(Player):
         return {}
 
     def end_array(self) -> dict[str, Any]:
-        """Also take the file system away from drives that are gone."""
+        """Also unmount the file system, whose drives are gone."""
         stuck = {"unmount": unmount_files(self.mounted)} if self.files else {}
         return {**super().end_array(), **stuck}
 
     def use_ledger(self, events: list[list[Any]], kind: str) -> None:
-        """The same events are the ledger of files."""
+        """Use the same events for the ledger of files."""
         if self.files is None:
             super().use_ledger(events, kind)
         else:
@@ -650,12 +650,12 @@ class FilePlayer(Player):
             self.ledger.events = self.files.events
 
     def do_tell(self) -> dict[str, Any]:
-        """What the ledger has noted since it was last told: a client keeps it in case that the machine is lost."""
+        """Events since the last call; a client stores them in case the machine is lost."""
         events, self.told = self.ledger.events[self.told :], len(self.ledger.events)
         return {"new": events}
 
     def do_check(self) -> dict[str, Any]:
-        """The verdict on blocks, or on files as programs see them now, in part from the page cache."""
+        """The verdict on blocks, or on files as programs see them, in part from the page cache."""
         if self.files is None:
             return super().do_check()
         write_text("/proc/sys/vm/drop_caches", "1\n")
@@ -672,7 +672,7 @@ class FilePlayer(Player):
         return FilesCheck(self.content, states, read_files(self.mounted))
 
     def do_settle(self) -> dict[str, Any]:
-        """What is there now is what must be there from now on."""
+        """Record the content found as the content that must be present from now on."""
         if self.files is None:
             return super().do_settle()
         check = self.checked(is_power_cut=True)
@@ -683,7 +683,7 @@ class FilePlayer(Player):
 
 
 def note_there(ledger: FileLedger, check: FilesCheck) -> None:
-    """A fault is over: the ledger begins anew with the files that were seen."""
+    """Restart the ledger with the files found, after a fault."""
     number = ledger.newest + 1
     ledger.add(FRESH, number)
     for name, files in sorted(check.seen.items()):
@@ -709,17 +709,17 @@ LOUD = (
     "Buffer I/O error",
     "XFS: Assertion",
 )
-"""What the kernel says where a file system is not as it should be."""
+"""Parts of kernel messages that report damage to a file system."""
 
 
 class FilePoints(Points):
     """Crash points of one recording under a file system.
 
-    ``job`` beside what Points wants: ``kind`` (ext4 or xfs), ``options`` of the mount, ``is_arbitrary`` (whether with a
-    member missing, what was in flight may be anything). One point in so many (0: none) is looked at by the file
-    system's own program (``fsck``), and has its copies and parity read when md has done what it has to do (``parity``).
-    ``again``: [cut, seed, points] instead of ``cuts``: see ``again``. ``without``: records that are restored nowhere,
-    to try the oracle itself.
+    In addition to the fields of Points, ``job`` has ``kind`` (ext4 or xfs), ``options`` of the mount, and
+    ``is_arbitrary``: whether blocks in flight may hold anything if a member is missing. One in ``fsck`` points (0:
+    none) is checked with e2fsck or xfs_repair, and one in ``parity`` has its copies and parity compared once md is
+    idle. ``again``: [cut, seed, points] instead of ``cuts``, see the method ``again``. ``without``: indices of records
+    that are restored to no drive, as a test of the oracle.
     """
 
     def __init__(self, job: dict[str, Any]) -> None:
@@ -736,22 +736,22 @@ class FilePoints(Points):
             self.record.by_drive[drive] = [each for each in requests if each.index not in left_out]
 
     def damage(self) -> list[str]:
-        """Lines of the kernel's log since the last call that report damage of a file system."""
+        """The lines in the kernel log since the last call that report damage to a file system."""
         return complaints_in(self.log.lines(), LOUD)
 
     def restore(self, cut: Cut) -> None:
-        """Every drive as the cut left it."""
+        """Restore every drive to the state of the cut."""
         for number, words in cut.lists(self.record, list(self.members)).items():
             drives(f"restore {number} {words}".rstrip())
 
     def lost_under_way(self, cut: Cut) -> int:
-        """Writes of the missing drives that were under way, or in their caches."""
+        """Number of open writes of the missing drives: in flight, or only in a drive's cache."""
         return sum(len(self.record.split(drive, cut.at)[1]) for drive in cut.missing)
 
     def again(self, word: str, seed: str, points: int) -> list[str]:
-        """Record how one cut is recovered from, and return cuts of that: the power fails once more, meanwhile.
+        """Record the recovery from one cut, and return cuts of that recording.
 
-        The record of the first time is gone then.
+        At these the power fails again during the recovery. The first recording is lost.
         """
         cut = cut_of(word)
         self.restore(cut)
@@ -781,7 +781,7 @@ class FilePoints(Points):
         return self.states[1]
 
     def judge(self, word: str) -> dict[str, Any]:
-        """One cut."""
+        """Judge one cut."""
         cut = cut_of(word)
         self.restore(cut)
         nodes = [node for number, node in self.members.items() if number not in cut.missing]
@@ -802,12 +802,12 @@ class FilePoints(Points):
         return seen
 
     def is_due(self, word: str) -> bool:
-        """Whether this point is one of those that are looked at so closely."""
+        """Whether the more expensive check ``word`` is due at this point."""
         every, self.asked[word] = self.job.get(word, 0), self.asked.get(word, 0) + 1
         return bool(every) and self.asked[word] % every == 0
 
     def mounted(self, cut: Cut) -> dict[str, Any]:
-        """Mount, look, unmount, and look again with the file system's own program."""
+        """Mount, check and unmount the file system, and check it with e2fsck or xfs_repair if that is due."""
         node = self.array.node
         event = self.record.ledger_event(cut.at) if self.event is None else self.event
         seen: dict[str, Any] = {"event": event}
@@ -835,7 +835,7 @@ class FilePoints(Points):
 
 
 def main() -> None:
-    """See above."""
+    """Run the histories or judge the crash points of one job."""
     skip_modprobe()
     job = json.load(sys.stdin)
     for history in job.get("histories", ()):

@@ -1,18 +1,18 @@
 """The content of blocks, and the ledger: which writes were acknowledged and flushed, and what a block may hold.
 
-A block has 4 KiB: eight sectors of 512 bytes. Each sector begins with 16 bytes, least significant first: a magic word,
-the number of the block, its generation, and a sum (BLAKE2b) of the rest of the sector with these two numbers: not a
-CRC, which holds as well for the exclusive or of three sectors, and so for what wrong parity gives. The rest follows
-from seed, block, generation and place (SHAKE-128), so that any sector can be made again, is never zeros, and is like no
-other.
+A block has 4 KiB: eight sectors of 512 bytes. Each sector begins with 16 bytes, in little-endian order: a magic number,
+the number of the block, its generation, and a checksum (BLAKE2b) of the rest of the sector with these two numbers. It
+is not a CRC, because the CRC of the exclusive or of three sectors, which wrong parity produces, would be valid too. The
+rest follows from seed, block, generation and position (SHAKE-128), so any sector can be regenerated, is never zeros,
+and is unique.
 
-Events of the ledger have numbers, from 1, in the order in which the writer met them. Generation 0 of a block is
-whatever was there before the ledger began. No two writes of one block are ever in flight at the same time, so its
-generations have one order. What must be there, by the kind of fault (Documentation/block/writeback_cache_control.rst
-for flush and FUA):
+Events of the ledger are numbered from 1 in the order in which the writer observed them. Generation 0 of a block is its
+content before the ledger began. No two writes to the same block are ever in flight at the same time, so its generations
+are ordered. What must be present, by the kind of fault (Documentation/block/writeback_cache_control.rst for flush and
+FUA):
 
-    running    an acknowledged write is there; one in flight, or that failed, may be there or not, also in part
-    power cut  the same of what was flushed before the cut; each later write may be there or not
+    running    an acknowledged write is present; one in flight, or one that failed, may be present or not, or in part
+    power cut  the same for writes that were flushed before the cut; each later write may be present or not
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HEADER = struct.Struct("<IIII")
 
 
 class Content:
-    """The blocks of one seed, kept as long as they are asked for again and again."""
+    """The blocks of one seed, with a cache."""
 
     def __init__(self, seed: str, most_kept: int = 16384) -> None:
         self.seed = seed
@@ -38,7 +38,7 @@ class Content:
         self.kept: dict[tuple[int, int], bytes] = {}
 
     def block(self, number: int, generation: int) -> bytes:
-        """What this generation of a block holds."""
+        """The content of a generation of a block."""
         found = self.kept.get((number, generation))
         if found is None:
             if len(self.kept) >= self.most_kept:
@@ -47,7 +47,7 @@ class Content:
         return found
 
     def made(self, number: int, generation: int) -> bytes:
-        """The same, made anew."""
+        """The same, without the cache."""
         body = hashlib.shake_128(f"{self.seed}:{number}:{generation}".encode()).digest(BLOCK_BYTES)
         pieces = []
         for start in range(0, BLOCK_BYTES, SECTOR_BYTES):
@@ -57,13 +57,13 @@ class Content:
 
 
 def sum_of(number: int, generation: int, rest: bytes) -> int:
-    """The sum of a sector."""
+    """The checksum of a sector."""
     words = struct.pack("<II", number, generation)
     return int.from_bytes(hashlib.blake2b(words + rest, digest_size=4).digest(), "little")
 
 
 def told_by(sector: bytes) -> tuple[int, int] | None:
-    """The block and the generation that a sector names; None if it is none of the oracle's, or not whole."""
+    """The block and generation named by a sector; None if it is not a valid sector of the oracle."""
     magic, number, generation, told = HEADER.unpack_from(sector)
     if magic != MAGIC or sum_of(number, generation, sector[HEADER.size :]) != told:
         return None
@@ -71,7 +71,7 @@ def told_by(sector: bytes) -> tuple[int, int] | None:
 
 
 def generations_of(content: Content, number: int, data: bytes) -> list[int | None]:
-    """Of each sector of a block, which generation of it it holds; None for anything else."""
+    """The generation of this block in each sector; None for any other content."""
     found: list[int | None] = []
     for start in range(0, BLOCK_BYTES, SECTOR_BYTES):
         sector = data[start : start + SECTOR_BYTES]
@@ -86,7 +86,7 @@ def generations_of(content: Content, number: int, data: bytes) -> list[int | Non
 
 
 def looks_like(data: bytes) -> str:
-    """What a block that is none of its own generations seems to be: zeros, another block's, a mixture, or unknown."""
+    """What a corrupt block appears to be: zeros, another block, a mixture, or unknown bytes."""
     if not any(data):
         return "zeros"
     told = [told_by(data[start : start + SECTOR_BYTES]) for start in range(0, BLOCK_BYTES, SECTOR_BYTES)]
@@ -102,7 +102,7 @@ ALLOWED = (INTACT, OLD, NEW, TORN)
 
 
 class Ledger:
-    """What the writer knows. ``events`` is all of it, as lists that JSON can carry."""
+    """The writer's knowledge; ``events`` contains all of it, as lists that JSON can represent."""
 
     def __init__(self, events: Iterable[list[Any]] = ()) -> None:
         self.events: list[list[Any]] = []
@@ -114,11 +114,11 @@ class Ledger:
             self.add(*event)
 
     def add(self, kind: str, number: int, *more: int) -> int:
-        """Note an event; returns its number.
+        """Append an event; returns its number.
 
-        ``write G FIRST COUNT THROUGH`` (generation G of these blocks; THROUGH 1: past all caches), ``flush N``,
-        ``acknowledged N`` and ``failed N`` of
-        either; ``settled BLOCK G``: a fault is over, and the block is seen to hold generation G for good.
+        ``write G FIRST COUNT THROUGH`` (generation G of these blocks; THROUGH 1: O_DSYNC), ``flush N``, ``acknowledged
+        N`` and ``failed N`` of either; ``settled BLOCK G``: after a fault, the block was found to hold generation G
+        permanently.
         """
         self.events.append([kind, number, *more])
         at = len(self.events)
@@ -137,17 +137,17 @@ class Ledger:
 
     @property
     def newest(self) -> int:
-        """The highest generation so far; flushes take numbers of the same count."""
+        """The highest generation so far; flushes are numbered in the same sequence."""
         return max([0, *self.writes, *self.flushes])
 
     def blocks(self) -> list[int]:
-        """Those ever written, in order."""
+        """The blocks that were ever written, sorted."""
         return sorted(self.versions)
 
     def allowed(self, at: int | None = None, *, is_power_cut: bool = False) -> dict[int, list[int]]:
-        """Of each block, the generations of which it may hold parts after event ``at`` (None: after all), oldest first.
+        """Block -> the generations that it may hold, wholly or in part, after event ``at`` (None: after all).
 
-        The first is the one that must be there if none of the others are.
+        They are sorted, oldest first. The first one must be present if none of the others is.
         """
         at = len(self.events) if at is None else at
         durable_before = at + 1
@@ -172,18 +172,18 @@ class Ledger:
 
 
 def judged(found: list[int | None], allowed: list[int]) -> str:
-    """The verdict on a block from the generations that its sectors hold (None: no generation of this block)."""
+    """The verdict on a block from the generations in its sectors (None: no generation of this block)."""
     whole = found[0] if all(each == found[0] for each in found) else None
     if whole is not None and whole in allowed:
         if len(allowed) == 1:
             return INTACT
         return OLD if whole == allowed[0] else NEW
     if all(each is None for each in found) and 0 in allowed:
-        # What was there before the ledger began, nobody knows.
+        # The content from before the ledger began is unknown.
         return OLD if len(allowed) > 1 else INTACT
     if any(each is None for each in found):
         return CORRUPT
     if all(each in allowed for each in found):
         return TORN
-    # Only generations of this very block: too old a one, or one that was replaced long ago.
+    # All sectors hold generations of this block, but at least one that is too old or was replaced.
     return LOST

@@ -1,10 +1,10 @@
-"""Plays histories on the machine: what is done to arrays, with writes of the oracle in between, and what is seen.
+"""Runs histories on the machine: operations on arrays, writes of the oracle in between, and checks.
 
-It reads a job as JSON on its standard input and prints one JSON document a line: ``{"step": …}`` after each step,
-``{"end": …}`` at the end of a history. One process plays a history from beginning to end, since in virtual time the
-pace of the client must not show.
+It reads a job as JSON from its standard input and prints one JSON document per line: ``{"step": …}`` after each step,
+``{"end": …}`` at the end of a history. One process runs a whole history, because in virtual time the speed of the
+client must have no influence.
 
-A step is a list, its first word one of the methods below: ``["run", ["mdadm", …], 60]``.
+A step is a list whose first item is the name of a method below without ``do_``: ``["run", ["mdadm", …], 60]``.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ COMPLAINTS = (
     *("WARNING:", "BUG:", "Oops", "Call Trace", "hung task", "blocked for more than", "kernel BUG", "refcount"),
     "general protection",
 )
-"""Words of the kernel's log that no history may cause."""
+"""Words in the kernel log that no history may cause."""
 STATE_READS = 3
-"""Of md's attributes, where they change while they are read."""
+"""Maximum number of reads of md's attributes, if they change during a read."""
 STATE_FILES = (
     "array_state",
     "degraded",
@@ -57,13 +57,13 @@ STATE_FILES = (
 
 
 def say(document: dict[str, Any]) -> None:
-    """One line for the client."""
+    """Print one document for the client."""
     sys.stdout.write(json.dumps(document, separators=(",", ":")) + "\n")
     sys.stdout.flush()
 
 
 def drives(line: str) -> None:
-    """A line for the drives' driver. Raises OSError if it is refused."""
+    """Send a line to the drives' driver. Raises OSError if it is refused."""
     fd = os.open(CONTROL, os.O_WRONLY)
     try:
         os.write(fd, line.encode())
@@ -72,7 +72,7 @@ def drives(line: str) -> None:
 
 
 def read_record() -> Record:
-    """All that was recorded so far."""
+    """Everything recorded so far."""
     with open(RECORD_NODE, "rb", buffering=0) as file:
         pieces = []
         while piece := file.read(65536):
@@ -81,7 +81,7 @@ def read_record() -> Record:
 
 
 def command(argv: Sequence[str], seconds: float, text: str = "") -> dict[str, Any]:
-    """Run a program to its end; past its time it is killed, and ``status`` is null."""
+    """Run a program to its end; if it takes longer than ``seconds``, it is killed and ``status`` is null."""
     out_read, out_write = os.pipe()
     in_fd = os.memfd_create("stdin")
     os.write(in_fd, text.encode())
@@ -117,7 +117,7 @@ def command(argv: Sequence[str], seconds: float, text: str = "") -> dict[str, An
 
 
 class KernelLog:
-    """The kernel's log from now on; empty where it cannot be read."""
+    """The kernel log from now on; empty if it cannot be read."""
 
     def __init__(self) -> None:
         try:
@@ -135,25 +135,25 @@ class KernelLog:
             except BlockingIOError:
                 break
             except BrokenPipeError:
-                # The ring was overwritten before it was read: the next read continues behind that.
+                # The ring buffer was overwritten; the next read continues with the oldest available line.
                 continue
             found.append(line.partition(";")[2].partition("\n")[0])
         return found
 
     def close(self) -> None:
-        """Release the device."""
+        """Close the kernel log."""
         if self.fd >= 0:
             os.close(self.fd)
         self.fd = -1
 
 
 def complaints_in(lines: Iterable[str], words: Sequence[str] = COMPLAINTS) -> list[str]:
-    """The lines that have one of these words."""
+    """The lines that contain one of these words."""
     return [line for line in lines if any(word in line for word in words)]
 
 
 class Player:
-    """One history.
+    """Runs one history.
 
     ``job``: seed, steps, drives (numbers), geometry (rows, chunk, member_bytes) and an earlier ledger.
     """
@@ -173,7 +173,7 @@ class Player:
         self.log = KernelLog()
 
     def play(self) -> None:
-        """All steps, or as far as one that cannot be carried out at all."""
+        """Run all steps, or up to one that cannot be carried out."""
         steps = self.job["steps"]
         for number, step in enumerate(steps):
             began = time.monotonic()
@@ -188,43 +188,43 @@ class Player:
         say({"end": True, "ledger": self.ledger.events if self.job.get("wants_ledger") else []})
 
     def finish(self) -> None:
-        """Release what the history holds."""
+        """Close the writer and the kernel log."""
         with contextlib.suppress(OSError):
             self.do_close()
         self.log.close()
 
     def do_run(self, argv: list[str], seconds: float = 60.0, text: str = "") -> dict[str, Any]:
-        """A program."""
+        """Run a program."""
         return command(argv, seconds, text)
 
     def do_write(self, path: str, text: str) -> dict[str, Any]:
-        """A value in a file under /sys; refused is no end."""
+        """Write a value to a file in /sys; a refusal does not end the history."""
         return {"refused": write_text(path, text)}
 
     def do_line(self, line: str) -> dict[str, Any]:
-        """A line for the drives."""
+        """Send a line to the drives' driver."""
         drives(line)
         return {}
 
     def do_open(self, path: str, mix: dict[str, int]) -> dict[str, Any]:
-        """The oracle's writer on a device or a file."""
+        """Open the oracle's writer on a device or a file."""
         self.writer = Writer(path, self.content, self.ledger, mix, self.mark_fd)
         return {}
 
     def do_fill(self) -> dict[str, Any]:
-        """A generation of every block."""
+        """Write one generation of every block."""
         assert self.writer
         self.writer.fill()
         return {"events": len(self.ledger.events), "failures": self.writer.failures}
 
     def do_advance(self, operations: int) -> dict[str, Any]:
-        """Further writes; some stay under way."""
+        """Carry out further operations; some remain in flight."""
         assert self.writer
         self.writer.advance(operations)
         return {"events": len(self.ledger.events), "failures": self.writer.failures}
 
     def do_flush(self) -> dict[str, Any]:
-        """A flush, and wait for it."""
+        """Flush, and wait for its end."""
         assert self.writer
         self.writer.drain()
         self.writer.flush()
@@ -232,29 +232,29 @@ class Player:
         return {"failures": self.writer.failures}
 
     def do_drain(self) -> dict[str, Any]:
-        """Wait for what is under way."""
+        """Wait until no request is in flight."""
         assert self.writer
         self.writer.drain()
         return {"failures": self.writer.failures}
 
     def do_close(self) -> dict[str, Any]:
-        """The writer lets go of its device."""
+        """Close the oracle's writer."""
         if self.writer:
             self.writer.close()
         self.writer = None
         return {}
 
     def do_pause(self, seconds: float) -> dict[str, Any]:
-        """Let the machine's time pass."""
+        """Let time pass on the machine."""
         pause(seconds)
         return {}
 
     def do_idle(self, seconds: float = 120.0) -> dict[str, Any]:
-        """Until md has nothing to do."""
+        """Wait until md is idle."""
         return {"idle": wait_idle(self.folder, seconds), **self.state()}
 
     def do_until(self, path: str, words: list[str], seconds: float = 60.0) -> dict[str, Any]:
-        """Until a file says one of these words, or begins with a number of at least the first."""
+        """Wait until a file is equal to one of these words, or begins with a number not less than the first one."""
         waited, step = 0.0, 0.002
         while waited < seconds:
             text = read_text(path)
@@ -267,7 +267,7 @@ class Player:
         return {"text": read_text(path), "late": True}
 
     def do_record(self, numbers: list[int]) -> dict[str, Any]:
-        """From now on these drives are recorded; what they hold now is their base."""
+        """Start recording these drives; their current content is the base of the record."""
         drives("forget")
         for number in numbers:
             drives(f"record {number}")
@@ -279,23 +279,23 @@ class Player:
         return {}
 
     def do_still(self, numbers: list[int]) -> dict[str, Any]:
-        """They are recorded no longer."""
+        """Stop recording these drives."""
         for number in numbers:
             drives(f"still {number}")
         self.end_marks()
         return {"events": len(self.ledger.events)}
 
     def end_marks(self) -> None:
-        """The ledger is no longer marked in the record."""
+        """Stop marking the ledger's events in the record."""
         if self.writer:
             self.writer.mark_fd = -1
         os.close(self.mark_fd)
         self.mark_fd = -1
 
     def do_cut(self, numbers: list[int], kind: str, seed: str) -> dict[str, Any]:
-        """The power fails: requests in flight fail, the array is gone, each drive holds what it might then hold.
+        """A power cut: requests in flight fail, the array is gone, and each drive is restored to a possible state.
 
-        What ends after the power has failed counts for nothing.
+        Acknowledgements after the cut do not count.
         """
         events = self.ledger.events[:]
         os.write(self.mark_fd, f"mark {len(events)}".encode())
@@ -312,32 +312,32 @@ class Player:
         return {"cut": cut.word(), **stopped}
 
     cut_drives = "pull"
-    """What a power cut does to the drives, as a line to their driver."""
+    """How a power cut affects the drives, as a line to their driver."""
 
     def end_array(self) -> dict[str, Any]:
-        """After a power cut, stop what is left of the array."""
+        """Stop what remains of the array after a power cut."""
         return {"stop": command(["mdadm", "--stop", self.node], 60.0)}
 
     def restore(self, cut: Cut, record: Record, numbers: list[int]) -> None:
-        """Make the drives hold what the cut left."""
+        """Restore the state of the drives that the cut left."""
         for number, words in cut.lists(record, numbers).items():
             if self.cut_drives == "pull":
                 drives(f"plug {number}")
             drives(f"restore {number} {words}".rstrip())
 
     def use_ledger(self, events: list[list[Any]], kind: str) -> None:
-        """Go on with these events, after a power cut of that kind."""
+        """Continue with these events after a power cut of this kind."""
         self.ledger = Ledger(events)
         self.is_cut = True
 
     def do_check(self) -> dict[str, Any]:
-        """The oracle's verdict on what can be read now."""
+        """The oracle's verdict on all blocks."""
         allowed = self.ledger.allowed(is_power_cut=self.is_cut)
         found = check(self.job.get("data", self.node), self.content, allowed, self.most_bad)
         return {"verdicts": found["verdicts"], "bad": found["bad"], "open": len(found["found"]), **self.state()}
 
     def do_settle(self) -> dict[str, Any]:
-        """What blocks hold now, of which several generations were allowed, is what they hold from now on."""
+        """Record the content of blocks with several allowed generations; it must not change from now on."""
         allowed = self.ledger.allowed(is_power_cut=self.is_cut)
         found = check(self.job.get("data", self.node), self.content, allowed, self.most_bad)
         for block, generation in found["found"].items():
@@ -347,20 +347,20 @@ class Player:
         return {"verdicts": found["verdicts"], "bad": found["bad"]}
 
     def do_parity(self) -> dict[str, Any]:
-        """Rows whose parity or copies do not fit, read from the members."""
+        """The rows with inconsistent parity or copies, read from the members."""
         shape = self.job["geometry"]
         return {"wrong": wrong_rows(self.folder, shape["rows"], shape["chunk"], shape["member_bytes"])}
 
     def do_state(self) -> dict[str, Any]:
-        """What md says."""
+        """The state of md."""
         return self.state()
 
     def do_read(self, path: str) -> dict[str, Any]:
-        """A small file."""
+        """Read a small file."""
         return {"text": read_text(path)}
 
     def do_flip(self, node: str, at: int, length: int) -> dict[str, Any]:
-        """Bytes of a device turned over, behind md's back."""
+        """Invert bytes of a device without md's knowledge."""
         start, end = at // 4096 * 4096, -(-(at + length) // 4096) * 4096
         data = bytearray(read_direct(node, start, end - start))
         for place in range(at - start, at - start + length):
@@ -368,7 +368,7 @@ class Player:
         return self.put(node, start, bytes(data))
 
     def do_copy(self, node: str, source: int, target: int, length: int) -> dict[str, Any]:
-        """Bytes of a device copied to another place of it: a write that went astray."""
+        """Copy bytes of a device to another place on it, as a misdirected write does."""
         return self.put(node, target, read_direct(node, source, length))
 
     def put(self, node: str, at: int, data: bytes) -> dict[str, Any]:
@@ -383,7 +383,7 @@ class Player:
             os.close(fd)
 
     def state(self) -> dict[str, Any]:
-        """Md's attributes, and its members: node -> [slot or -1, state, bad blocks if there are any]."""
+        """The attributes of md, and its members: node -> [slot or -1, state, bad blocks if there are any]."""
         state: dict[str, str] = {}
         members: dict[str, Any] = {}
         for _ in range(STATE_READS):
@@ -400,7 +400,7 @@ class Player:
                 slot = read_text(f"{self.folder}/{name}/slot")
                 seen: list[Any] = [int(slot) if slot.isdigit() else -1, read_text(f"{self.folder}/{name}/state")]
                 if bad := read_text(f"{self.folder}/{name}/bad_blocks"):
-                    # From the beginning of the drive; its data begin at the offset.
+                    # The file has sectors from the start of the drive; the member's data begin at the offset.
                     offset = int(read_text(f"{self.folder}/{name}/offset") or 0)
                     lines = [line.split() for line in bad.splitlines()]
                     seen.append([[int(first) - offset, int(count)] for first, count in lines])
@@ -409,7 +409,7 @@ class Player:
 
 
 def names_in(folder: str) -> list[str]:
-    """The sorted names in a folder, which may vanish at any moment."""
+    """The sorted names in a folder; empty if it does not exist."""
     try:
         return sorted(os.listdir(folder))
     except OSError:
@@ -417,7 +417,7 @@ def names_in(folder: str) -> list[str]:
 
 
 def main() -> None:
-    """One job: histories, one after the other."""
+    """Run the histories of one job."""
     skip_modprobe()
     job = json.load(sys.stdin)
     for history in job["histories"]:

@@ -1,13 +1,13 @@
-"""What a power cut could have left: the record of the drives, taken apart.
+"""The states that a power cut could have left, derived from the record of the drives.
 
 The record is that of the lab's own drives (provision/kernel/driver/lab_record.h): every write, flush and discard of
-every drive with its data, each with the numbers of the events at which it came and ended. A write is on the medium for
-good once it has ended and a flush that came later has ended too, or if it went past the cache (FUA). Any other that had
-come may be there or not, whole or in part: the cache of a drive is written out in any order
+every drive with its data, each with the numbers of the events at which it was submitted and ended. A write is *sure*
+once it has ended and a flush that was submitted later has ended too, or if it was FUA. All other submitted writes are
+*open*: each may be on the medium or not, wholly or in part, because a drive writes out its cache in any order
 (Documentation/block/writeback_cache_control.rst).
 
-In a steady cut the fate of a request follows from where it goes, and not from what came before it. So a history from
-which writes are left out loses of the others what it lost with them, which makes shrinking short.
+In a steady cut the fate of a request depends on its position, not on earlier requests. If writes are removed from a
+history, the cut therefore affects the remaining ones as before, which makes shrinking effective.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NEVER = 1 << 63
 
 
 class Request:
-    """One line of the record; ``ended`` is NEVER for one that never ended."""
+    """One line of the record; ``ended`` is NEVER for a request that never ended."""
 
     __slots__ = ("came", "count", "data", "drive", "ended", "flags", "index", "kind", "sector")
 
@@ -35,7 +35,7 @@ class Request:
 
 
 class Record:
-    """All of it. ``marks`` are (event, value) of the ledger's events, in order."""
+    """A whole record; ``marks`` are (event, value) pairs for the events of the ledger, in order."""
 
     def __init__(self, data: bytes) -> None:
         whole = len(data) - len(data) % RECORD.size
@@ -48,15 +48,15 @@ class Record:
         self.drives = sorted(self.by_drive)
 
     def moments(self) -> list[int]:
-        """The events after which something is different: each end of a request, in order."""
+        """The events after which the drives' state differs: the ends of requests, sorted."""
         return sorted({each.ended for each in self.requests if each.kind != MARK and each.ended != NEVER})
 
     def ledger_event(self, at: int) -> int:
-        """How many events the ledger had at a moment."""
+        """The number of events in the ledger at a moment."""
         return max((value for event, value in self.marks if event <= at), default=0)
 
     def split(self, drive: int, at: int) -> tuple[list[Request], list[Request]]:
-        """What of a drive's writes is sure after an event, and what may be there or not, in the order of their ends."""
+        """The sure and the open writes and discards of a drive after an event, in the order of their ends."""
         requests = [each for each in self.by_drive.get(drive, ()) if each.came <= at]
         flushed = max((each.came for each in requests if each.kind == DRIVE_FLUSH and each.ended <= at), default=0)
         sure: list[Request] = []
@@ -70,10 +70,10 @@ class Record:
 
 
 class Cut:
-    """One state that a power cut could leave: after which event, and which of the open writes of each drive are there.
+    """A state that a power cut could leave: after which event, and which open writes each drive has.
 
-    ``kept`` maps a drive to the indices of its open writes that are there; ``torn`` maps an index to the sectors of
-    it that are; ``missing`` drives are lost at the same time.
+    ``kept`` maps a drive to the indices of its open writes that are on the medium; ``torn`` maps an index to the range
+    of sectors that is on the medium; ``missing`` drives are lost at the same time.
     """
 
     __slots__ = ("at", "kept", "missing", "torn")
@@ -88,19 +88,19 @@ class Cut:
         self.at, self.kept, self.torn, self.missing = at, kept, torn or {}, tuple(missing)
 
     def lists(self, record: Record, drives: Sequence[int]) -> dict[int, str]:
-        """What each drive is to be restored from: indices for the driver's ``restore`` line."""
+        """The indices from which to restore each drive, for the driver's ``restore`` line."""
         found = {}
         for drive in drives:
             sure, open_ = record.split(drive, self.at)
             kept = set(self.kept.get(drive, ()))
             chosen = [*sure, *(each for each in open_ if each.index in kept)]
-            # As they ended: what a drive wrote past its cache is not covered again by what the cache had before.
+            # In the order of their ends, so that a FUA write is not overwritten by an earlier cached write.
             chosen.sort(key=lambda each: (each.ended, each.came))
             found[drive] = joined([each.index for each in chosen], self.torn)
         return found
 
     def word(self) -> str:
-        """The cut as one word, from which ``cut_of`` makes it again."""
+        """The cut as a single word that ``cut_of`` can parse."""
         kept = ",".join(f"{drive}={'+'.join(map(str, each))}" for drive, each in sorted(self.kept.items()) if each)
         torn = ",".join(f"{index}={first}-{last}" for index, (first, last) in sorted(self.torn.items()))
         missing = "+".join(map(str, self.missing))
@@ -108,7 +108,7 @@ class Cut:
 
 
 def cut_of(word: str) -> Cut:
-    """Raises ValueError for what is no word of a cut."""
+    """The cut of a word. Raises ValueError for an invalid word."""
     at, kept, torn, missing = [*word.split(":"), "", "", ""][:4]
     keeps, tears = {}, {}
     for part in filter(None, kept.split(",")):
@@ -122,7 +122,7 @@ def cut_of(word: str) -> Cut:
 
 
 def joined(indices: Sequence[int], torn: dict[int, tuple[int, int]]) -> str:
-    """``3 5-9 12:0-7`` for the driver."""
+    """Indices for the driver, such as ``3 5-9 12:0-7``."""
     words: list[str] = []
     first = last = -2
     for index in [*indices, None]:
@@ -146,11 +146,11 @@ KINDS = (ALL, FLUSHED, EVERYTHING, PREFIX, SUBSET, TORN_WRITE)
 def chosen_cut(
     record: Record, at: int, kind: str, chance: random.Random, missing: Sequence[int] = (), torn_sectors: int = 1
 ) -> Cut:
-    """A cut of a kind at a moment: of each drive independently.
+    """A cut of a kind at a moment, chosen independently for each drive.
 
-    ``ended``: all that had ended, as after a crash of the kernel alone; ``flushed``: only what is sure; ``come``: also
-    what was under way; ``prefix``: as far as some moment between; ``subset``: any; ``torn``: any, and one of them only
-    in part, in units of ``torn_sectors`` sectors of 512 bytes.
+    ``ended``: all writes that had ended, as after a crash of the kernel only; ``flushed``: only the sure writes;
+    ``come``: also the writes in flight; ``prefix``: the open writes up to some point; ``subset``: any open writes;
+    ``torn``: any, one of them only in part, in units of ``torn_sectors`` sectors of 512 bytes.
     """
     kept: dict[int, list[int]] = {}
     torn: dict[int, tuple[int, int]] = {}
@@ -177,13 +177,13 @@ HASHES = 1 << 32
 
 
 def lot(seed: str, *words: object) -> int:
-    """A number below ``HASHES`` that is drawn for these words."""
+    """A number below ``HASHES``, derived from seed and words by SHA-256."""
     text = ":".join(map(str, (seed, *words)))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
 
 
 def steady_cut(record: Record, at: int, kind: str, seed: str) -> Cut:
-    """As ``chosen_cut``, with chance from a seed."""
+    """As ``chosen_cut``, but steady: random choices depend on the seed and the position of a request."""
     if kind not in (PREFIX, SUBSET, TORN_WRITE):
         return chosen_cut(record, at, kind, random.Random(seed))
     kept: dict[int, list[int]] = {}
@@ -203,7 +203,10 @@ def steady_cut(record: Record, at: int, kind: str, seed: str) -> Cut:
 
 
 def drawn(open_: list[Request], drive: int, seed: str) -> list[Request]:
-    """Half of these, each by its drive, its place, and how many went there before."""
+    """About half of these requests.
+
+    Each choice depends on the drive, the position, the length, and the number of earlier requests at that position.
+    """
     found, before = [], dict[int, int]()
     for each in open_:
         number = before[each.sector] = before.get(each.sector, 0) + 1

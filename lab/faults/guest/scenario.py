@@ -1,11 +1,11 @@
-"""Plays scenarios on the machine: the steps of the player, and those of scenarios beside them.
+"""Runs scenarios on the machine: the steps of the player, and further steps of scenarios.
 
-Its job: ``histories``, each as the player's, with ``nodes`` (the bare drives), ``has_record``, ``slots``
-(``[slot, drive, where its data begin]``) and ``stripe_blocks``. Each document has the ``seconds`` that its step took,
-on the clock of the machine.
+Its job: ``histories``, each as the player's, with ``nodes`` (the bare drives), ``has_record``, ``slots`` (``[slot,
+drive, data offset in bytes]``) and ``stripe_blocks``. Each document has the ``seconds`` that its step took, on the
+machine's clock.
 
-A layer is a device of the device mapper over a whole drive. Words of commands name drives by number: ``@2`` is drive 2
-as md sees it, with whatever lies over it, and ``#2`` the bare drive.
+A layer is a device of device mapper over a whole drive. Commands refer to drives by number: ``@2`` is drive 2 as md
+sees it, with all layers over it, and ``#2`` is the bare drive.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ NAMED_DRIVE = re.compile(r"([@#])(\d+)")
 
 
 def device_bytes(node: str) -> int:
-    """How large a device is."""
+    """The size of a device in bytes."""
     fd = os.open(node, os.O_RDONLY)
     try:
         return int(struct.unpack("<Q", fcntl.ioctl(fd, BLKGETSIZE64, bytes(8)))[0])
@@ -69,7 +69,7 @@ def device_bytes(node: str) -> int:
 
 
 def clear_device(node: str, *, can_discard: bool) -> None:
-    """Zeros over all of it. The lab's own drives give zeros where data were discarded; others need not."""
+    """Overwrite a device with zeros. The lab's own drives return zeros after a discard; other devices may not."""
     fd = os.open(node, os.O_WRONLY)
     try:
         size = struct.unpack("<Q", fcntl.ioctl(fd, BLKGETSIZE64, bytes(8)))[0]
@@ -79,18 +79,16 @@ def clear_device(node: str, *, can_discard: bool) -> None:
 
 
 def kernel_name_of(node: str) -> str:
-    """``drive3`` or ``dm-0``: what sysfs calls a device."""
+    """The name of a device in sysfs, such as ``drive3`` or ``dm-0``."""
     number = os.stat(node).st_rdev
     return os.path.basename(os.readlink(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}"))
 
 
 def culprit_of(pieces: Sequence[bytes], p: bytes, q: bytes) -> str:
-    """Which chunk of a RAID 6 row is the wrong one, if one alone is.
+    """The wrong chunk of a RAID 6 row, if exactly one is wrong.
 
-    ``data 2`` (in Q's order), ``P``, ``Q``, ``none`` or ``several``.
-
-    If data chunk z is off by E, then P by E and Q by 2^z E, in each byte (H. P. Anvin, The mathematics of RAID-6,
-    section 4).
+    Returns ``data 2`` (in Q's order), ``P``, ``Q``, ``none`` or ``several``. If data chunk z is off by E, then P is off
+    by E and Q by 2^z E, in each byte (H. P. Anvin, The mathematics of RAID-6, section 4).
     """
     p_off, q_off = exclusive_or((p, exclusive_or(pieces))), exclusive_or((q, syndrome(pieces)))
     if not any(p_off):
@@ -106,7 +104,10 @@ def culprit_of(pieces: Sequence[bytes], p: bytes, q: bytes) -> str:
 
 
 class LayerSteps(Player):
-    """Steps that inject. ``job["nodes"]``: the bare drives; ``job["has_record"]``: whether they are the lab's own."""
+    """Steps that inject faults.
+
+    ``job["nodes"]``: the bare drives; ``job["has_record"]``: whether they are the lab's own.
+    """
 
     def __init__(self, job: dict[str, Any]) -> None:
         super().__init__(job)
@@ -115,45 +116,45 @@ class LayerSteps(Player):
         self.first_sums: dict[tuple[int, ...], list[str]] = {}
 
     def node_of(self, number: int) -> str:
-        """A drive as md sees it."""
+        """The device of a drive as md sees it."""
         return self.over.get(number, self.bare[number])
 
     def filled(self, text: str) -> str:
-        """The text with nodes in the place of ``@2`` and ``#2``."""
+        """The text with ``@2`` and ``#2`` replaced by device nodes."""
         return NAMED_DRIVE.sub(
             lambda found: (self.node_of if found[1] == "@" else self.bare.__getitem__)(int(found[2])), text
         )
 
     def do_run(self, argv: list[str], seconds: float = 60.0, text: str = "") -> dict[str, Any]:
-        """A program."""
+        """Run a program."""
         argv = [self.filled(word) for word in argv]
         return {"argv": argv, **command(argv, seconds, self.filled(text))}
 
     def do_write(self, path: str, text: str) -> dict[str, Any]:
-        """A value in a file under /sys; ``dev-@2`` in its path is what md calls a member."""
+        """Write a value to a file in /sys; ``dev-@2`` in its path becomes md's name of the member."""
         return super().do_write(self.member_path(path), text)
 
     def do_read(self, path: str) -> dict[str, Any]:
-        """A small file; the same of its path."""
+        """Read a small file, with the same replacement in its path."""
         return super().do_read(self.member_path(path))
 
     def member_path(self, path: str) -> str:
         return re.sub(r"@(\d+)", lambda found: kernel_name_of(self.node_of(int(found[1]))), path)
 
     def do_layer(self, number: int, table: str) -> dict[str, Any]:
-        """Put a device of the mapper over a drive; ``{size}`` in its table is the drive's, in sectors."""
+        """Create a device-mapper device over a drive; ``{size}`` in its table becomes the drive's size in sectors."""
         name = f"{LAYER_PREFIX}{number}"
-        # Where no udev runs, the node is made by dmsetup itself, if it is told to look.
+        # With --verifyudev, dmsetup creates the node itself if no udev runs.
         made = command(["dmsetup", "--verifyudev", "create", name], 30.0, self.table_text(number, table))
         if made["status"] == 0:
             self.over[number] = f"{MAPPER_FOLDER}/{name}"
         return made
 
     def do_integrity(self, number: int) -> dict[str, Any]:
-        """Checksums over a drive.
+        """Create a dm-integrity device over a drive.
 
-        Formatted, as large as it then says, and written once so that every checksum is right (Documentation/admin-
-        guide/device-mapper/dm-integrity.rst).
+        It is formatted, enlarged to the size that its superblock then reports, and overwritten once so that every
+        checksum is valid (Documentation/admin-guide/device-mapper/dm-integrity.rst).
         """
         table = "0 {sectors} integrity #N 0 4 D 1 internal_hash:crc32c".replace("#N", f"#{number}")
         made = self.do_layer(number, table.format(sectors=8))
@@ -168,7 +169,7 @@ class LayerSteps(Player):
         return made
 
     def do_flip_found(self, number: int, block: int, length: int) -> dict[str, Any]:
-        """The same of a block that is searched for on a bare drive: a layer over it decides where its data lie."""
+        """Invert bytes of a block that is searched for on a bare drive, because a layer determines its place."""
         whole = read_direct(self.bare[number], 0, device_bytes(self.bare[number]))
         versions = sorted(self.ledger.allowed()[block], reverse=True)
         places = [whole.find(self.content.block(block, version)) for version in versions]
@@ -178,7 +179,7 @@ class LayerSteps(Player):
         return {"found_at": at, **self.do_flip(self.bare[number], at, length)}
 
     def do_table(self, number: int, table: str) -> dict[str, Any]:
-        """Another table for a layer, while it is in use."""
+        """Replace the table of a layer while it is in use."""
         name = f"{LAYER_PREFIX}{number}"
         loaded = command(["dmsetup", "reload", name], 30.0, self.table_text(number, table))
         return loaded if loaded["status"] else command(["dmsetup", "resume", name], 30.0)
@@ -188,7 +189,7 @@ class LayerSteps(Player):
         return self.filled(re.sub(r"\{size(?:-(\d+))?\}", lambda found: str(size - int(found[1] or 0)), table))
 
     def do_loop(self, number: int, sector: int) -> dict[str, Any]:
-        """A drive with another size of sector, by a loop device over it."""
+        """Create a loop device with another sector size over a drive."""
         made = command(
             ["losetup", "--find", "--show", "--direct-io=on", "--sector-size", str(sector), self.bare[number]], 30.0
         )
@@ -197,7 +198,7 @@ class LayerSteps(Player):
         return made
 
     def do_sum(self, numbers: list[int]) -> dict[str, Any]:
-        """Whether bare drives hold the same as when this was first asked."""
+        """Whether bare drives have the same content as at the first call with these drives."""
         sums = [
             hashlib.sha256(read_direct(self.bare[each], 0, device_bytes(self.bare[each]))).hexdigest()
             for each in numbers
@@ -206,45 +207,43 @@ class LayerSteps(Player):
         return {"same": self.first_sums[tuple(numbers)] == sums}
 
     def do_message(self, number: int, text: str) -> dict[str, Any]:
-        """Tell a layer something."""
+        """Send a message to a layer's target."""
         return command(["dmsetup", "message", f"{LAYER_PREFIX}{number}", "0", *text.split()], 30.0)
 
     def do_hang(self, number: int) -> dict[str, Any]:
-        """Requests to a layer wait from now on."""
+        """Suspend a layer, so that requests to it wait."""
         return command(["dmsetup", "suspend", "--noflush", "--nolockfs", f"{LAYER_PREFIX}{number}"], 30.0)
 
     def do_wake(self, number: int) -> dict[str, Any]:
-        """They go on."""
+        """Resume a layer."""
         return command(["dmsetup", "resume", f"{LAYER_PREFIX}{number}"], 30.0)
 
     def do_unlayer(self, number: int) -> dict[str, Any]:
-        """The drive alone again."""
+        """Remove the layer over a drive."""
         self.over.pop(number, None)
         return command(["dmsetup", "remove", f"{LAYER_PREFIX}{number}"], 30.0)
 
     def do_flip(self, node: str, at: int, length: int) -> dict[str, Any]:
-        """Bytes of a drive turned over, behind md's back."""
+        """Invert bytes of a drive without md's knowledge."""
         node = self.filled(node)
         return {"node": node, **super().do_flip(node, at, length)}
 
     def do_copy(self, node: str, source: int, target: int, length: int) -> dict[str, Any]:
-        """Bytes of a drive copied to another place of it: a write that went astray."""
+        """Copy bytes of a drive to another place on it, as a misdirected write does."""
         return super().do_copy(self.filled(node), source, target, length)
 
     def do_age(self, node: str, at: int, block: int, generation: int, sectors: list[int]) -> dict[str, Any]:
-        """Some sectors of a block as an earlier generation had them: the rest of its last write never came."""
+        """Restore an earlier generation of some sectors of a block, as if its last write had been torn."""
         node, first, count = self.filled(node), sectors[0] * 512, sectors[1] * 512
         data = bytearray(read_direct(node, at, 4096))
         data[first : first + count] = self.content.block(block, generation)[first : first + count]
         return self.put(node, at, bytes(data))
 
     def do_culprits(self, rows: list[Any], mends: bool = False) -> dict[str, Any]:
-        """Look at rows of a RAID 6 for the chunk that is wrong.
+        """Locate the wrong chunk of each inconsistent row of a RAID 6, as ``[[row, culprit, slot or null], …]``.
 
-        ``[[row, culprit, slot or null], …]`` of those that do not fit.
-
-        ``rows``: ``[row, [data slots in Q's order], P's slot, Q's slot]``. ``mends``: and write the data chunk that
-        is wrong anew, from P and the others.
+        ``rows``: ``[row, [data slots in Q's order], P's slot, Q's slot]``. ``mends``: also recompute and rewrite a
+        wrong data chunk from P and the other data chunks.
         """
         chunk = self.job["geometry"]["chunk"]
         places = {int(slot): (self.bare[number], at) for slot, number, at in self.job["slots"]}
@@ -268,7 +267,7 @@ class LayerSteps(Player):
         return {"culprits": found}
 
     def clear_layers(self) -> None:
-        """No layer of ours, whoever left it."""
+        """Remove all layers, including those that an earlier history left."""
         for node in self.over.values():
             if node.startswith("/dev/loop"):
                 command(["losetup", "--detach", node], 30.0)
@@ -278,7 +277,7 @@ class LayerSteps(Player):
         self.over.clear()
 
     def clear_drives(self) -> None:
-        """Every drive answers, at its own pace, unrecorded, and is blank."""
+        """Restore all drives to normal operation, without recording, and blank them."""
         if self.job["has_record"]:
             drives("forget")
         for number, node in enumerate(self.bare):
@@ -288,7 +287,7 @@ class LayerSteps(Player):
             clear_device(node, can_discard=self.job["has_record"])
 
     def clear_settings(self) -> None:
-        """What scenarios change of md itself, as it is by default."""
+        """Reset md's parameters that scenarios change to their defaults."""
         for path, value in DEFAULTS.items():
             if read_text(path) not in ("", value):
                 write_text(path, value)
@@ -297,12 +296,12 @@ class LayerSteps(Player):
 MOST_SHOWN = 6
 MEMBER_FILES = ("slot", "state", "errors", "bad_blocks", "recovery_start")
 METERS = {"reads": 0, "read_sectors": 2, "writes": 4, "write_sectors": 6, "flushes": 15}
-"""Fields of /sys/block/*/stat (Documentation/block/stat.rst)."""
+"""Indices of the fields of /sys/block/*/stat (Documentation/block/stat.rst)."""
 LONGEST_LOG = 400
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """``0-3,8,10-11`` for numbers in order."""
+    """Numbers as sorted ranges, such as ``0-3,8,10-11``."""
     parts: list[list[int]] = []
     for number in sorted(numbers):
         if parts and number == parts[-1][1] + 1:
@@ -313,10 +312,10 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 class WatchSteps(LayerSteps):
-    """Steps that look."""
+    """Steps that observe and measure."""
 
     most_bad = ALL_BAD
-    """The places of bad blocks are compared with the level's arithmetic."""
+    """All bad blocks are listed, because their places are compared with the level's arithmetic."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         super().__init__(job)
@@ -328,7 +327,7 @@ class WatchSteps(LayerSteps):
     # The oracle
 
     def do_look(self, seconds: float = 0.0) -> dict[str, Any]:
-        """The oracle's verdict on what can be read now, with the places of each word that is not allowed."""
+        """The oracle's verdict on all blocks, with the block numbers for each verdict that is not allowed."""
         if seconds:
             pause(seconds)
         return {**self.seen_by(self.ledger), **self.state()}
@@ -350,9 +349,10 @@ class WatchSteps(LayerSteps):
         }
 
     def do_world(self, verb: str, name: str = "") -> dict[str, Any]:
-        """Ledgers of halves that go on apart.
+        """Ledgers of the halves of an array that are written to separately.
 
-        ``keep`` what is known as a name, ``take`` it again, or tell with ``which`` of them all data fit.
+        ``keep`` saves the current ledger under a name, ``take`` restores it, and ``which`` returns the names of the
+        saved ledgers that match the data.
         """
         if verb == "keep":
             self.worlds[name] = Ledger(self.ledger.events)
@@ -367,14 +367,14 @@ class WatchSteps(LayerSteps):
         return {}
 
     def do_fingerprint(self) -> dict[str, Any]:
-        """One number for the order of all writes and their ends so far, and for what every block of the array holds."""
+        """A number derived from the order of all writes and their ends, and from the content of the array."""
         digest = hashlib.sha256(repr(self.ledger.events).encode())
         size = (self.ledger.blocks()[-1] + 1) * BLOCK_BYTES
         digest.update(read_direct(self.job.get("data", self.node), 0, size))
         return {"fingerprint": int.from_bytes(digest.digest()[:6], "big")}
 
     def do_copies(self, blocks: list[int]) -> dict[str, Any]:
-        """What each member itself holds of some blocks of a mirror: ``copies``: slot -> verdicts in order."""
+        """The verdict on some blocks on each member of a mirror; ``copies``: slot -> verdicts in order."""
         allowed, copies = self.ledger.allowed(is_power_cut=self.is_cut), {}
         for slot, number, at in self.job["slots"]:
             told = []
@@ -384,7 +384,7 @@ class WatchSteps(LayerSteps):
             copies[str(slot)] = told
         return {"copies": copies}
 
-    # What md says
+    # The state of md
 
     def state(self) -> dict[str, Any]:
         found = super().state()
@@ -407,7 +407,7 @@ class WatchSteps(LayerSteps):
         return {**found, "members": members}
 
     def do_events(self, numbers: list[int]) -> dict[str, Any]:
-        """The event counts in the superblocks of drives."""
+        """The event counts in the superblocks of drives; -1 if there is none."""
         found = {}
         for number in numbers:
             try:
@@ -419,7 +419,7 @@ class WatchSteps(LayerSteps):
     # Counts and times
 
     def counts(self) -> dict[str, int]:
-        """What the drives have done so far: added up, and ``reads_2`` and ``writes_2`` of each."""
+        """The request counts of the drives so far: in total, and ``reads_2`` and ``writes_2`` of each drive."""
         total = dict.fromkeys(METERS, 0)
         for number, node in enumerate(self.bare):
             fields = read_text(f"/sys/block/{os.path.basename(node)}/stat").split()
@@ -429,17 +429,17 @@ class WatchSteps(LayerSteps):
         return total
 
     def do_meter(self) -> dict[str, Any]:
-        """What the drives do is counted from here on."""
+        """Start counting the requests to the drives."""
         self.meter, self.metered_from = self.counts(), time.monotonic()
         return {}
 
     def do_metered(self) -> dict[str, Any]:
-        """What they have done since, and how long that took."""
+        """The counts since ``do_meter``, and the time in seconds."""
         now = self.counts()
         return {"lasted": time.monotonic() - self.metered_from, **{name: now[name] - self.meter[name] for name in now}}
 
     def do_reads(self, count: int) -> dict[str, Any]:
-        """So many reads of one block each, one after the other, at places chosen by the seed: the mean time of one."""
+        """Single reads of one block, at places chosen by the seed; ``each`` is the mean time of a read in seconds."""
         chance, blocks = random.Random(f"{self.content.seed}:reads"), self.ledger.blocks()
         view, began, failures = BUFFERS.get("reads", BLOCK_BYTES), time.monotonic(), 0
         for _ in range(count):
@@ -450,7 +450,7 @@ class WatchSteps(LayerSteps):
         return {"each": (time.monotonic() - began) / count, "failures": failures}
 
     def do_exposure(self, seconds: float) -> dict[str, Any]:
-        """Until md has nothing to do: how long the array was degraded meanwhile, and by how many members at most."""
+        """Wait until md is idle; returns for how long the array was degraded, and by how many members at most."""
         began = last = time.monotonic()
         exposed, most, calm = 0.0, 0, 0
         while calm < 3 and last - began < seconds:
@@ -462,10 +462,10 @@ class WatchSteps(LayerSteps):
             most, last = max(most, degraded), now
         return {"exposed": exposed, "most_degraded": most, "idle": calm >= 3, "lasted": last - began, **self.state()}
 
-    # What goes on meanwhile
+    # Concurrent operations
 
     def do_under(self, argv: list[str], seconds: float = 60.0) -> dict[str, Any]:
-        """A program, while the oracle's writer goes on."""
+        """Run a program while the oracle's writer continues."""
         assert self.writer
         self.do_start("under", argv)
         began, operations, status = time.monotonic(), 0, None
@@ -483,9 +483,9 @@ class WatchSteps(LayerSteps):
         }
 
     def do_load(self, seconds: float, words: list[str] | None = None) -> dict[str, Any]:
-        """The writer goes on for so long, or until md's ``sync_action`` says one of the words.
+        """Continue writing for ``seconds``, or until md's ``sync_action`` is one of the words.
 
-        How many operations a second.
+        ``rate`` is the number of operations per second.
         """
         assert self.writer
         began, operations = time.monotonic(), 0
@@ -503,7 +503,7 @@ class WatchSteps(LayerSteps):
         }
 
     def do_start(self, name: str, argv: list[str]) -> dict[str, Any]:
-        """A program that goes on; what it says is kept."""
+        """Start a program in the background; its output is kept."""
         argv = [self.filled(word) for word in argv]
         out = os.memfd_create(name)
         actions = [(os.POSIX_SPAWN_DUP2, out, number) for number in (1, 2)]
@@ -520,7 +520,7 @@ class WatchSteps(LayerSteps):
         return os.waitstatus_to_exitcode(raw) if ended else None
 
     def do_hears(self, name: str, text: str, seconds: float) -> dict[str, Any]:
-        """Until a program that goes on has said a text."""
+        """Wait until a background program has printed a text."""
         began = time.monotonic()
         while text not in self.said(name) and time.monotonic() - began < seconds:
             pause(0.02)
@@ -531,7 +531,7 @@ class WatchSteps(LayerSteps):
         return os.pread(out, 65536, max(0, os.fstat(out).st_size - 65536)).decode("utf-8", "replace")
 
     def do_end(self, name: str) -> dict[str, Any]:
-        """End it."""
+        """Kill a background program; returns its output."""
         pid, out = self.programs[name]
         try:
             os.killpg(pid, signal.SIGKILL)
@@ -544,33 +544,33 @@ class WatchSteps(LayerSteps):
         return {"output": text[-2000:]}
 
     def do_file(self, path: str, text: str) -> dict[str, Any]:
-        """A file below /run, such as a configuration of mdadm."""
+        """Create a file below /run, such as a configuration of mdadm."""
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w", encoding="utf-8") as file:
             file.write(self.filled(text))
         return {}
 
-    # The kernel's log
+    # The kernel log
 
     def do_log(self) -> dict[str, Any]:
-        """What the kernel has said since the history began, as far as it is a complaint, and its last words on md."""
+        """The complaints in the kernel log since the history began, and the last messages of md."""
         lines = self.log.lines()
         told = [text[:LONGEST_LOG] for text in lines if text.startswith("md")]
         return {"complaints": complaints_in(lines)[:MOST_SHOWN], "told": told[-MOST_SHOWN:]}
 
     def end_all(self) -> None:
-        """No program of ours goes on."""
+        """Kill all background programs."""
         for name in list(self.programs):
             self.do_end(name)
 
 
 LABEL_BYTES = 8192
-"""Of each member: what md changes there when another member fails."""
+"""Bytes at the start of each member, which include everything that md changes when another member fails."""
 MOST_EXAMPLES = 3
 
 
 class PointSummary:
-    """What crash points have shown so far."""
+    """The results of the crash points so far."""
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys(
@@ -590,7 +590,7 @@ class PointSummary:
         self.at: dict[str, set[int]] = {}
 
     def add(self, seen: dict[str, Any], missing: list[int], allowed: dict[int, list[int]], stripe: int) -> None:
-        """One point. ``stripe``: blocks of data in a full stripe."""
+        """Add one crash point; ``stripe`` is the number of data blocks of a full stripe."""
         names = {"points"} | {name for name in ("refused", "dead") if seen.get(name)}
         last = seen.get("settled") or seen.get("started") or {}
         names |= {"wrong_parity"} if last.get("wrong_rows") else set()
@@ -612,14 +612,14 @@ class PointSummary:
                 self.examples[name].append(seen["cut"])
 
     def value(self) -> dict[str, Any]:
-        """For the client; ``untouched_at``: which members were missing -> blocks."""
+        """The result for the client; ``untouched_at``: missing members -> blocks."""
         examples = {name: words for name, words in self.examples.items() if name != "points"}
         at = {missing: ranges(blocks) for missing, blocks in self.at.items()}
         return {**self.counts, "untouched_at": at, "examples": examples}
 
 
 class PointSteps(WatchSteps):
-    """Steps that try everything."""
+    """Steps that try many states."""
 
     def do_points(
         self,
@@ -630,12 +630,10 @@ class PointSteps(WatchSteps):
         *,
         settles: bool = True,
     ) -> dict[str, Any]:
-        """Crash points of what was recorded.
+        """Try crash points of the recording: at each of ``most_moments`` moments (0: all), each kind with each loss.
 
-        At every moment (or so many, evenly), of each kind, with each of the losses.
-
-        ``losses`` are the drives that are gone at the same time, ``[]`` for none. In the end the drives hold what the
-        last point made of them.
+        ``losses`` are lists of drives that are lost at the same time, ``[]`` for none. Afterwards the drives hold the
+        state that the last crash point left.
         """
         import random
 
@@ -655,9 +653,10 @@ class PointSteps(WatchSteps):
         return summary.value()
 
     def do_sets(self, members: list[int], sets: list[list[int]], *, restarts: bool = True) -> dict[str, Any]:
-        """Each set of members fails in a running array, which is read then; and what is left of them is started alone.
+        """Fail each set of members in the running array, read it, and then try to start the array without them.
 
-        The array must be stopped. Told of each: what can be read, md's words, and whether md starts it from the rest.
+        The array must be stopped. Returns for each set the blocks that can be read, the state of md, and whether md
+        starts the array from the remaining members.
         """
         array = QuickArray(self.node)
         labels = {number: read_direct(self.bare[number], 0, LABEL_BYTES) for number in members}
@@ -681,7 +680,7 @@ class PointSteps(WatchSteps):
         return {"sets": told}
 
     def brief(self) -> dict[str, Any]:
-        """The oracle's words and md's, of an array."""
+        """The oracle's verdicts and the state of md for the running array."""
         seen = self.seen_by(self.ledger)
         words = {name: self.read_md(name) for name in ("array_state", "degraded")}
         return {"verdicts": seen["verdicts"], "at": seen["at"], **words}
@@ -694,16 +693,16 @@ class PointSteps(WatchSteps):
             self.put(self.bare[number], 0, data)
 
     def stop_fully(self, array: QuickArray) -> None:
-        """Stop it, though md refuses for as long as somebody looks at it."""
+        """Stop an array; md refuses while any process has it open."""
         for _ in range(200):
             if not array.stop():
                 return
             pause(0.01)
 
     def do_changed_write(self, block: int, seconds: float) -> dict[str, Any]:
-        """A write past the page cache whose data are changed so long after it was sent, while it is under way.
+        """A direct write whose data change after ``seconds``, while it is in flight.
 
-        As a program may do with its own memory.
+        A program may do this to its own memory.
         """
         asynchronous, page = Asynchronous(), mmap.mmap(-1, BLOCK_BYTES)
         page[:] = b"A" * BLOCK_BYTES
@@ -720,11 +719,9 @@ class PointSteps(WatchSteps):
         return {"failures": sum(result != BLOCK_BYTES for _, result in ended)}
 
     def do_race(self, members: list[int], rounds: int) -> dict[str, Any]:
-        """Stop the array while every member is announced to ``mdadm --incremental``.
+        """Stop the array while every member is announced to ``mdadm --incremental``, many times, as udev may do.
 
-        As udev does when it sees them: many times.
-
-        What it is like right after, and once nothing changes any more.
+        Returns the states right after that, and those once nothing changes any more.
         """
         right_after: dict[str, int] = {}
         settled: dict[str, int] = {}
@@ -752,7 +749,7 @@ class PointSteps(WatchSteps):
         return {"right_after": right_after, "settled": settled, **counts}
 
     def settled_word(self) -> tuple[str, bool]:
-        """The array's state and members once two looks in a row are the same, and whether that came to be."""
+        """The array's state and members once two readings in a row are equal, and whether that happened."""
         before = ""
         for _ in range(100):
             there = len([name for name in os.listdir(self.folder) if name.startswith("rd")]) if self.is_there() else 0
@@ -768,7 +765,7 @@ class PointSteps(WatchSteps):
 
 
 def chosen_cuts(record: Record, kinds: list[str], losses: list[list[int]], most_moments: int, chance: Any) -> list[Cut]:
-    """All of them, in the order of their moments."""
+    """The cuts of all moments, kinds and losses, in the order of their moments."""
     moments = record.moments()
     if 0 < most_moments < len(moments):
         moments = [moments[index * len(moments) // most_moments] for index in range(most_moments)]
@@ -777,59 +774,59 @@ def chosen_cuts(record: Record, kinds: list[str], losses: list[list[int]], most_
 
 MOUNT_FOLDER = "/run/raidlab/mnt/fault"
 WORK_FOLDER = "/run/raidlab/fault"
-"""Files of a scenario: empty at its start."""
+"""Files of a scenario; empty at its start."""
 
 
 class ScenarioPlayer(PointSteps):
-    """One history of a scenario."""
+    """Runs one history of a scenario."""
 
     cut_drives = "still"
-    """What happened after the moment of a cut is undone: md stops in good order, so nothing waits for a drive."""
+    """Everything after the moment of a cut is undone anyway, so md is stopped cleanly and nothing waits for a drive."""
 
     def play(self) -> None:
-        """All steps from blank drives, or as far as one that cannot be carried out at all; nothing of it is left."""
+        """Run all steps from blank drives, or up to one that cannot be carried out, and clean up."""
         self.clear()
         self.log.close()
         self.log = KernelLog()
         super().play()
 
     def finish(self) -> None:
-        """See ``clear``."""
+        """Clean up the machine and close the kernel log."""
         self.clear()
         self.log.close()
 
     def do_cut(self, numbers: list[int], kind: str, seed: str) -> dict[str, Any]:
-        """The power fails, or the kernel alone: each drive is made to hold what it might have held at this moment."""
+        """A power cut or a crash of the kernel: each drive is restored to a possible state."""
         seen = super().do_cut(numbers, kind, seed)
         return {**seen, "broke": seen["stop"]["output"]} if seen["stop"]["status"] else {"cut": seen["cut"]}
 
     def use_ledger(self, events: list[list[Any]], kind: str) -> None:
-        """After a crash of the kernel alone, drives hold all that had ended: what was acknowledged must be there."""
+        """After a crash of the kernel only, drives hold all ended writes, so acknowledged ones must be present."""
         super().use_ledger(events, kind)
         self.is_cut = kind != ALL
 
     def do_activate(self) -> dict[str, Any]:
-        """An array that md started as auto-read-only may be written on."""
+        """Make an array active that md started read-auto."""
         if self.read_md("array_state") in ("read-auto", "readonly"):
             return self.do_write(f"{self.folder}/array_state", "active")
         return {}
 
     def do_data(self, path: str) -> dict[str, Any]:
-        """Where the oracle's data are."""
+        """Set the device or file with the oracle's data."""
         self.job["data"] = path
         return {}
 
     def do_mount(self, kind: str, node: str) -> dict[str, Any]:
-        """A file system, in the one place that is for it."""
+        """Mount a file system at ``MOUNT_FOLDER``."""
         os.makedirs(MOUNT_FOLDER, exist_ok=True)
         return command(["mount", "-t", kind, self.filled(node), MOUNT_FOLDER], 60.0)
 
     def do_unmount(self) -> dict[str, Any]:
-        """It goes."""
+        """Unmount the file system."""
         return command(["umount", MOUNT_FOLDER], 60.0)
 
     def clear(self) -> None:
-        """No writer, no program, no mount, no array, no layer; blank drives."""
+        """Stop all programs, arrays and layers that a history may have left, unmount, and blank the drives."""
         self.end_all()
         if self.writer:
             with contextlib.suppress(OSError):
@@ -858,7 +855,7 @@ class ScenarioPlayer(PointSteps):
 
 
 def main() -> None:
-    """One job: histories, one after the other."""
+    """Run the histories of one job."""
     skip_modprobe()
     job = json.load(sys.stdin)
     for history in job["histories"]:

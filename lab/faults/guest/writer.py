@@ -1,8 +1,8 @@
-"""The writer and checker of the oracle: writes side by side, each in the ledger, and the verdict on each block.
+"""The writer and checker of the oracle: concurrent writes, recorded in the ledger, and the verdict on each block.
 
-Writes go past the page cache by the kernel's asynchronous interface (io_submit(2)), since one thread must know the
-order in which they came and ended: a thread for each would not. With a record of the drives
-(provision/kernel/driver/lab_record.h) each event of the ledger is marked there too, so that the two can be compared.
+Writes use O_DIRECT and the asynchronous interface of the kernel (io_submit(2)), because a single thread must know the
+order in which they were submitted and ended. While the drives are recorded (provision/kernel/driver/lab_record.h), each
+event of the ledger is also marked in the record, so that the two can be correlated.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ MOST_UNDER_WAY = 32
 MOST_BLOCKS = 64
 PIECE_BYTES = 1024 * 1024
 MOST_BAD = 32
-"""Blocks with a bad verdict that a check lists one by one."""
+"""Maximum number of bad blocks that a check lists individually."""
 ALL_BAD = 1 << 20
 # asm/unistd.h: io_setup, io_destroy, io_getevents, io_submit.
 CALLS = {"x86_64": (206, 207, 208, 209), "aarch64": (0, 1, 4, 2)}
 PWRITE, FDSYNC = 1, 3
 RWF_DSYNC = 2
-# struct iocb and struct io_event of linux/aio_abi.h, on computers whose least significant byte comes first.
+# struct iocb and struct io_event of linux/aio_abi.h, on little-endian machines.
 IOCB = struct.Struct("<QIIHhIQQqQII")
 EVENT = struct.Struct("<QQqq")
 
 
 class Asynchronous:
-    """A context of io_submit(2)."""
+    """An asynchronous I/O context (io_setup(2))."""
 
     def __init__(self) -> None:
         setup, self.destroy_call, self.events_call, self.submit_call = CALLS[os.uname().machine]
@@ -63,13 +63,13 @@ class Asynchronous:
         self.pointer = ctypes.c_void_p(ctypes.addressof(self.block))
 
     def submit(self, fd: int, tag: int, operation: int, address: int, length: int, offset: int, flags: int) -> None:
-        """Send one request. Raises OSError if the kernel does not take it."""
+        """Submit one request. Raises OSError if the kernel rejects it."""
         IOCB.pack_into(self.block, 0, tag, 0, flags, operation, 0, fd, address, length, offset, 0, 0, 0)
         if self.call(self.submit_call, self.context, ctypes.c_long(1), ctypes.byref(self.pointer)) != 1:
             raise OSError(ctypes.get_errno(), "io_submit")
 
     def ended(self, least: int) -> list[tuple[int, int]]:
-        """(tag, result) of what has ended, waiting for at least so many; a negative result is an error number."""
+        """(tag, result) of ended requests; waits for at least ``least``. A negative result is an error number."""
         count = self.call(
             self.events_call, self.context, ctypes.c_long(least), ctypes.c_long(MOST_UNDER_WAY), self.events, None
         )
@@ -77,16 +77,16 @@ class Asynchronous:
         return [(tag, result) for tag, _, result, _ in found]
 
     def close(self) -> None:
-        """What is under way is waited for."""
+        """Destroy the context, which waits for requests in flight."""
         self.call(self.destroy_call, self.context)
 
 
 class Writer:
-    """Writes generations of blocks to one device or file, and knows what became of each.
+    """Writes generations of blocks to one device or file, and records the result of each write.
 
-    ``mix`` says what ``advance`` does: ``depth`` under way at most, blocks ``first`` to ``first + count``, one
-    operation in ``flush`` a flush and one write in ``through`` past all caches (0: none),
-    ``largest`` blocks a write, and one in ``whole`` a full stripe of ``stripe`` blocks.
+    ``mix`` determines the operations of ``advance``: at most ``depth`` requests in flight, on the ``count`` blocks from
+    ``first`` on; one operation in ``flush`` is a flush, one write in ``through`` is O_DSYNC (0: none). Writes have up
+    to ``largest`` blocks, and one in ``whole`` is a full stripe of ``stripe`` blocks.
     """
 
     def __init__(self, path: str, content: Content, ledger: Ledger, mix: dict[str, int], mark_fd: int = -1) -> None:
@@ -104,13 +104,13 @@ class Writer:
         self.failures = 0
 
     def note(self, kind: str, number: int, *more: int) -> None:
-        """Into the ledger, and as a mark into the drives' record."""
+        """Record an event in the ledger, and mark it in the drives' record."""
         at = self.ledger.add(kind, number, *more)
         if self.mark_fd >= 0:
             os.write(self.mark_fd, f"mark {at}".encode())
 
     def write(self, first: int, count: int, *, is_through: bool = False) -> None:
-        """One write of a new generation of these blocks, which is under way then."""
+        """Start a write of a new generation of these blocks."""
         self.number += 1
         slot = self.free.pop()
         data = b"".join(self.content.block(block, self.number) for block in range(first, first + count))
@@ -122,7 +122,7 @@ class Writer:
         self.send(self.number, PWRITE, self.address + start, len(data), first * BLOCK_BYTES, flags)
 
     def flush(self) -> None:
-        """All that has been acknowledged is to be on the media."""
+        """Start a flush of all acknowledged writes to the media."""
         self.number += 1
         self.under_way[self.number] = (self.free.pop(), 0, 0)
         self.note(FLUSH, self.number)
@@ -142,17 +142,17 @@ class Writer:
         self.note(ACKNOWLEDGED if is_done else FAILED, number)
 
     def reap(self, least: int) -> None:
-        """Note what has ended, waiting for at least so many."""
+        """Record ended requests, after waiting for at least ``least``."""
         for number, result in self.asynchronous.ended(least):
             self.end(number, result)
 
     def drain(self) -> None:
-        """Wait for all."""
+        """Wait until no request is in flight."""
         while self.under_way:
             self.reap(1)
 
     def fill(self) -> None:
-        """One generation of every block, flushed."""
+        """Write one generation of every block, and flush."""
         end = self.mix["first"] + self.mix["count"]
         for first in range(self.mix["first"], end, MOST_BLOCKS):
             self.write(first, min(MOST_BLOCKS, end - first))
@@ -163,7 +163,7 @@ class Writer:
         self.drain()
 
     def advance(self, operations: int, is_stopped: Callable[[], bool] = lambda: False) -> None:
-        """So many more operations, chosen by the seed; as many as the depth stay under way."""
+        """Carry out operations chosen by the seed; up to ``depth`` requests remain in flight."""
         for _ in range(operations):
             if is_stopped():
                 break
@@ -182,7 +182,7 @@ class Writer:
         return bool(self.mix[word]) and self.random.randrange(self.mix[word]) == 0
 
     def place(self) -> tuple[int, int]:
-        """Where the next write goes: a full stripe now and then, else a few blocks, of which half are one."""
+        """The place of the next write: sometimes a full stripe, otherwise a few blocks, often a single one."""
         start, room, stripe = self.mix["first"], self.mix["count"], self.mix["stripe"]
         if stripe and room >= stripe and self.one_in("whole"):
             return start + self.random.randrange(room // stripe) * stripe, stripe
@@ -193,14 +193,14 @@ class Writer:
         return any(begin < first + count and first < begin + length for _, begin, length in self.under_way.values())
 
     def close(self) -> None:
-        """What is under way ends first."""
+        """Wait until no request is in flight, and close the device."""
         self.drain()
         self.asynchronous.close()
         os.close(self.fd)
 
 
 def read_piece(fd: int, view: memoryview, offset: int) -> bool:
-    """Whether so much could be read as a whole."""
+    """Whether the whole range could be read."""
     try:
         return os.preadv(fd, [view], offset) == len(view)
     except OSError:
@@ -208,7 +208,7 @@ def read_piece(fd: int, view: memoryview, offset: int) -> bool:
 
 
 def verdict_on(content: Content, block: int, data: memoryview, allowed: list[int]) -> tuple[str, list[Any]]:
-    """The verdict on what a block holds, and of each sector the generation, or what it all looks like."""
+    """The verdict on a block, and the generation of each sector or, if it is corrupt, what it appears to be."""
     if len(allowed) == 1 and data == content.block(block, allowed[0]):
         return INTACT, allowed
     whole = bytes(data)
@@ -218,11 +218,12 @@ def verdict_on(content: Content, block: int, data: memoryview, allowed: list[int
 
 
 def check(path: str, content: Content, allowed: dict[int, list[int]], most_bad: int = MOST_BAD) -> dict[str, Any]:
-    """The verdict on every block, read past the page cache.
+    """The verdict on every block, read with O_DIRECT.
 
-    ``{"verdicts": {verdict: count}, "bad": [[block, verdict, found, allowed], …], "found": {block: generation}}``:
-    ``bad`` has the first ``most_bad`` ones that are not allowed, with the generation of each sector or what they look
-    like; ``found`` the blocks of which several generations are allowed, with the one that is there, None if torn.
+    ``{"verdicts": {verdict: count}, "bad": [[block, verdict, found, allowed], …], "found": {block: generation}}``.
+    ``bad`` has the first ``most_bad`` blocks with a verdict that is not allowed, with the generation of each sector or
+    what they appear to be. ``found`` has the blocks with several allowed generations, and the one that is present, None
+    if torn.
     """
     fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
     view = BUFFERS.get("check", PIECE_BYTES)
@@ -249,7 +250,7 @@ def check(path: str, content: Content, allowed: dict[int, list[int]], most_bad: 
 def note_verdict(
     seen: dict[str, Any], block: int, verdict: str, told: list[Any], allowed: list[int], most_bad: int
 ) -> None:
-    """Count a verdict, and keep what is worth it."""
+    """Count a verdict, and add the block to ``bad`` or ``found`` if it belongs there."""
     seen["verdicts"][verdict] = seen["verdicts"].get(verdict, 0) + 1
     if verdict not in ALLOWED:
         if len(seen["bad"]) < most_bad:
