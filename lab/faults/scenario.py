@@ -149,7 +149,7 @@ def _facts() -> tuple[str, ...]:
 def _function(name: str) -> Callable[[Scenario, int], Iterator[ReadyVariant]]:
 
     if name not in FUNCTIONS:
-        raise unknown_word("function of scenario_code.py", name, FUNCTIONS)
+        raise unknown_word("function of lab/faults/scenario.py", name, FUNCTIONS)
     return FUNCTIONS[name]
 
 
