@@ -125,7 +125,7 @@ def test_a_wrong_step_is_told_with_the_nearest_word(tree: dict[str, object], sai
         ('array = { level = "raid7" }\nsteps = [{ do = "create" }]', "raid7"),
         ('array = { policy = "pppl" }\nsteps = [{ do = "create" }]', "there is no policy 'pppl'"),
         ('array = { level = "raid5", layout = "f2" }\nsteps = [{ do = "create" }]', "a layout is chosen for RAID 10"),
-        ('code = "nothing"', "there is no function of scenario_code.py 'nothing'"),
+        ('code = "nothing"', "there is no function of lab/faults/scenario.py 'nothing'"),
     ],
 )
 def test_what_makes_no_sense_is_refused_when_it_is_made_ready(text: str, said: str) -> None:
