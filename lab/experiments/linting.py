@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,6 +16,7 @@ from lab.disks.drive_models import find_drive_model
 from lab.disks.kinds import DiskKind
 from lab.errors import ExperimentError, SpecError
 from lab.experiments.array_plans import ArrayPlan, DiskPlan
+from lab.experiments.built_array import BuiltArray
 from lab.experiments.schema import Cache, Experiment, Order
 from lab.gates.decoding import decode_json
 from lab.lint.cell_checks import CellFacts, DeviceFacts, LintedMachine, lint_cell, lint_machine
@@ -29,9 +30,6 @@ from lab.theory.model import nominal_rates, random_read_iops, random_write_iops
 from lab.units import SECTOR_BYTES
 from lab.workloads.permitted import SYNCHRONOUS_ENGINES
 from lab.workloads.workload import AccessPattern, Direction, Workload
-
-if TYPE_CHECKING:  # The bench imports this module to lint its arrays.
-    from lab.experiments.bench import BuiltArray
 
 _BLANK_AT_START = frozenset({DiskKind.FILE, DiskKind.SPINDLE, DiskKind.RAM, DiskKind.LOOP})
 _DEBUG_OPTIONS = ("PROVE_LOCKING", "KASAN", "DEBUG_KMEMLEAK", "DEBUG_PAGEALLOC", "KCSAN", "UBSAN_SANITIZE_ALL")
