@@ -283,8 +283,6 @@ class AdaptKind(ArrayKind):
     """AdaptRaid5, and what boxes with disks of several sizes make of them."""
 
     levels: ClassVar[tuple[str, ...]] = tuple(AdaptLevel)
-    nicknames: ClassVar[Mapping[str, str]] = {"adaptraid5": AdaptLevel.ADAPT5}
-    makes = "a volume of unequal disks, of several arrays"
     listed_as = "volumes"
     default_chunk_bytes = DEFAULT_CHUNK_BYTES
     head_bytes = LABEL_AREA_BYTES

@@ -7,12 +7,13 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from lab.cli.context import CLUSTER_HELP, Context, calls_on, current
+from lab.cli.context import CLUSTER_HELP, Context, calls_by_name, calls_on, current
+from lab.cli.extension import ClusterCalls
 from lab.cli.numbers import number
 from lab.cli.output import out, out_json, pairs, table
 from lab.cli.progress import ProgressBar
 from lab.errors import ExitCode, SpecError
-from lab.fault_lab.campaign import WORKERS, Campaign, CampaignHooks, CampaignSummary, history_of
+from lab.fault_lab.campaign import WORKERS, Campaign, CampaignHooks, CampaignSummary, history_of, play_asked
 from lab.fault_lab.campaign_record import CampaignJournal, begun_campaign, resumed_campaign
 from lab.fault_lab.evidence import gathered, record_of, script_of
 from lab.fault_lab.findings import FindingRecord, FindingStore, KeptFinding
@@ -75,7 +76,7 @@ def campaign(
     return _told(context, summaries)
 
 
-def _run(context: Context, journal: CampaignJournal, calls: Any, *, shrinks: bool) -> CampaignSummary:
+def _run(context: Context, journal: CampaignJournal, calls: ClusterCalls | None, *, shrinks: bool) -> CampaignSummary:
     run = journal.run
     target = with_own_kernel(parse_target(run.target), context.host)
     context.narrator.notice(f"campaign {run.id}; to go on with it after an interruption: --resume {run.id}")
@@ -88,7 +89,8 @@ def _run(context: Context, journal: CampaignJournal, calls: Any, *, shrinks: boo
         arena = Arena(target, context.host, run.planted)
         workers = calls.workers if calls else WORKERS
         is_hunt = bool(run.planted)
-        return Campaign(journal, arena, hooks, workers, shrinks=shrinks, stops_at_first=is_hunt, calls=calls).run()
+        there = calls_by_name(calls, play_asked) if calls else None
+        return Campaign(journal, arena, hooks, workers, shrinks=shrinks, stops_at_first=is_hunt, calls=there).run()
 
 
 def _told(context: Context, summaries: list[CampaignSummary]) -> int:

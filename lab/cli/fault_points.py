@@ -9,13 +9,13 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from lab.cli.context import CLUSTER_HELP, Context, calls_on, current
+from lab.cli.context import CLUSTER_HELP, Context, calls_by_name, calls_on, current
 from lab.cli.numbers import number
 from lab.cli.output import err, out, out_json, table
 from lab.cli.progress import ProgressBar
 from lab.errors import ExitCode, LabError, MachineLost, SpecError
 from lab.fault_lab.configuration import CutConfiguration, all_configurations, find_configuration, promises
-from lab.fault_lab.crash_points import MACHINES, MOST_DRIVES, Exploration, Explored, explore_all
+from lab.fault_lab.crash_points import MACHINES, MOST_DRIVES, Exploration, Explored, explore_all, explore_asked
 from lab.fault_lab.place import open_place
 from lab.fault_lab.point_store import keep_points
 from lab.fault_lab.promise import Judge, PointJudgement
@@ -87,7 +87,7 @@ def _tried(
             operations=operations,
             on_point=lambda _: on_points(1),
             is_stopped=ended.is_set,
-            calls=calls,
+            calls=calls_by_name(calls, explore_asked) if calls else None,
         )
         machines = calls.workers if calls else MACHINES
         try:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import msgspec
 
 from lab.arrays import filesystem
-from lab.arrays.bring_up import BroughtUp
+from lab.arrays.brought_up import BroughtUp
 from lab.arrays.filesystem import FileSystem
-from lab.arrays.kinds import kind_of_level
+from lab.arrays.kinds import kind_of_level, kinds
 from lab.arrays.names import md_path
 from lab.arrays.open_arrays import OpenArrays
 from lab.arrays.preview import Spec
@@ -76,7 +76,7 @@ class Bench:
         disks, number = self._disks_for(plan)
         self._make_blank(disks)
         spec = plan.spec(disks, number)
-        arrays = OpenArrays(self._lab)
+        arrays = OpenArrays(self._lab, kinds())
         steps = arrays.creation(spec, checks_disks=False)
         self._lab.execute(steps)
         array, status = None, None

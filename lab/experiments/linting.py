@@ -20,11 +20,12 @@ from lab.experiments.built_array import BuiltArray
 from lab.experiments.schema import Cache, Experiment, Order
 from lab.gates.decoding import decode_json
 from lab.lint.cell_checks import CellFacts, DeviceFacts, LintedMachine, lint_cell, lint_machine
+from lab.lint.extension import PublicationLint
 from lab.lint.plan_checks import ArrayFacts, JobFacts, PlanFacts, lint_plan
 from lab.lint.result_checks import lint_conditions, stamped, steady_words, summarised
 from lab.lint.rules import LintFinding, distinct, find_rule
 from lab.measure.job import Measured
-from lab.parts import added
+from lab.plugins import extension
 from lab.results.record import CellRecord, Conditions
 from lab.theory.model import nominal_rates, random_read_iops, random_write_iops
 from lab.units import SECTOR_BYTES
@@ -42,9 +43,9 @@ def lint_experiment(experiment: Experiment) -> tuple[LintFinding, ...]:
     Raises SpecError for an unknown publication.
     """
     found = list(lint_plan(plan_facts(experiment)))
-    lint_publication = added("lint publication")
-    if experiment.publication and lint_publication:
-        found += lint_publication(experiment.publication)
+    publications = extension(PublicationLint)
+    if experiment.publication and publications:
+        found += publications.lint(experiment.publication)
     return distinct(found)
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 
 from lab.errors import SpecError
-from lab.fleet.estimate import LossFigures
 from lab.fleet.model import HOURS_PER_YEAR
 from lab.fleet.run import local_spreader, run_spec
 from lab.fleet.schema import FleetSpec, fleet_spec, fleet_tree, variants
 from lab.lessons.readings import LikelyMistake, Source
 from lab.lessons.state import CheckedState
+from lab.theory.losses import LossFigures
 from lab.tomlfile import unknown_word
 
 

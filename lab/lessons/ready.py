@@ -16,6 +16,7 @@ from lab.experiments.schema import Experiment
 from lab.lessons import actions, blocks, checks, deep_checks, faults, measure_checks, readings, reliability
 from lab.lessons.actions import ApartAction, RunMeasurement
 from lab.lessons.checks import LessonCheck
+from lab.lessons.extension import LessonReading
 from lab.lessons.readings import UNITS, Reading, Source
 from lab.lessons.schema import (
     SOURCE_LANGUAGE,
@@ -33,7 +34,7 @@ from lab.lessons.schema import (
     fill_tree,
 )
 from lab.old_names import with_new_arguments
-from lab.parts import all_added
+from lab.plugins import extensions
 from lab.session.versions import NeededMdadm
 from lab.tomlfile import decode_toml, kinds_by_tag, make_tagged, unknown_word
 
@@ -47,7 +48,7 @@ ACTIONS: Mapping[str, type[Action]] = {
 }
 SOURCES: Mapping[str, type[Source]] = {
     **kinds_by_tag("get", (readings, deep_checks, reliability, blocks, faults)),
-    **{str(kind.__struct_config__.tag): kind for kind in all_added("reading of lessons")},
+    **{str(kind.__struct_config__.tag): kind for kind in (each.load() for each in extensions(LessonReading))},
 }
 
 
