@@ -1,17 +1,16 @@
-"""The app: modes on number keys, one lab behind them; the frontend with screens, menus and notifications."""
+"""The app: modes on number keys, one lab behind them; the frontend with screens and menus."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual.app import App, ScreenStackError, SystemCommand
+from textual.app import ScreenStackError, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.events import Event, InputEvent, Paste, Resize
 from textual.geometry import Size
@@ -19,22 +18,15 @@ from textual.screen import Screen
 from textual.widgets import OptionList
 
 from lab.actions.action import Choice
-from lab.errors import RUN_AGAIN
 from lab.host import signals
-from tui.collector import settle_collector
-from tui.drills import Drills
-from tui.experiments import Experiments
-from tui.faults import FaultRuns
-from tui.fleets import Fleets
-from tui.frontend import ClientMaker, Frontend, named
-from tui.glyphs import ASCII, UNICODE, Glyphs
+from tui.base_app import BaseApp
+from tui.frontend import ClientMaker, named
+from tui.glyphs import Glyphs
 from tui.input_gate import FEWEST_COLUMNS, FEWEST_ROWS, MOST_COLUMNS, MOST_ROWS
 from tui.keys import known_ids
-from tui.lessons.guide import Guide
-from tui.plain import KEY_WORDS, AsciiFilter, needs_ascii
+from tui.modes import MAKERS
 from tui.registry import SCREENS
 from tui.settings import Settings, keymap_file, load_keymap, load_settings, save_settings, state_file
-from tui.sweeps import Sweeps
 from tui.themes import TERMINAL_DARK, TERMINAL_LIGHT, THEMES
 from tui.typed_ahead import TypedAhead
 from tui.widgets.terminal import TerminalView
@@ -53,12 +45,11 @@ if TYPE_CHECKING:
 
 SHOW_SECONDS = 0.1
 """The screen is brought up to date no more often than this."""
-_BAD_NEWS_SECONDS = 12.0
 _EVERYWHERE = ("help", "next_theme", "restart", "quit")
 """Actions of the keys with priority."""
 
 
-class RaidlabApp(App[object], Frontend, inherit_bindings=False):
+class RaidlabApp(BaseApp, inherit_bindings=False):
     """Build, run, break and watch RAID.
 
     Args:
@@ -71,7 +62,7 @@ class RaidlabApp(App[object], Frontend, inherit_bindings=False):
     TITLE = "raidlab"
     CSS_PATH = "app.tcss"
     DEFAULT_MODE = "lab"
-    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {entry.mode: entry.make for entry in SCREENS}
+    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {**MAKERS}
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
             Binding(
@@ -113,25 +104,13 @@ class RaidlabApp(App[object], Frontend, inherit_bindings=False):
         keys_file: Path | None = None,
         glyphs: Glyphs | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(target, make_client, glyphs)
         self._typed_ahead = TypedAhead(self, super().on_event)
-        self.connect(target, make_client)
-        self.glyphs = glyphs or (ASCII if needs_ascii(os.environ, sys.__stdout__) else UNICODE)
-        if self.glyphs is ASCII:
-            self._filters.append(AsciiFilter())
-        self.experiments, self.faults = Experiments(self), FaultRuns(self)
-        self.fleets, self.sweeps = Fleets(self), Sweeps(self)
-        self.guide = Guide(self, on_passed=self.bell, waits=lambda: self.drills.view is not None)
-        self.drills = Drills(self)
         self.drills.on_making = self._cover
-        self.services += (self.guide, self.drills)
-        self.marks.is_quiet = lambda: self.guide.is_following
         self._settings_file = settings_file or state_file()
         self._keys_file = keys_file or keymap_file()
         self.settings: Settings = load_settings(self._settings_file)
         self._is_show_due = False
-        self.owns_process = False
-        """Whether signals and bugs of this process are the app's alone: not in tests."""
         self.ended_by = 0
         """The signal that ended it, if one did."""
         self._own_loop: asyncio.AbstractEventLoop | None = None
@@ -176,11 +155,6 @@ class RaidlabApp(App[object], Frontend, inherit_bindings=False):
             from tui.screens.welcome import WelcomeScreen
 
             self.push_screen(WelcomeScreen())
-
-    def settle(self) -> None:
-        """Much has been loaded that stays. Does nothing where the app shares its process."""
-        if self.owns_process:
-            settle_collector()
 
     def end_by(self, number: int) -> None:
         """A signal has come, or the terminal is gone. On any thread, whatever the app is doing.
@@ -240,19 +214,6 @@ class RaidlabApp(App[object], Frontend, inherit_bindings=False):
             if show and screen.is_mounted:
                 show(self.lab)
 
-    def select(self, *, array: str | None = None, disk: str | None = None) -> None:
-        """Change what is selected; it is remembered over restarts."""
-        self.lab.selected_array = array or self.lab.selected_array
-        self.lab.selected_disk = disk or self.lab.selected_disk
-        self.show_soon()
-
-    def built(self, plan: Plan) -> None:
-        """A first array has been built: select it, and let the Lab screen show it."""
-        created = next((step for step in plan.steps if step.argv[:2] == ("mdadm", "--create")), None)
-        if created:
-            self.select(array=created.argv[2].removeprefix("/dev/"))
-        self.switch_mode("lab")
-
     def ask(
         self, make: Callable[[LabSession], Plan | None], *, note: str = "", on_done: Callable[[], None] | None = None
     ) -> None:
@@ -290,15 +251,6 @@ class RaidlabApp(App[object], Frontend, inherit_bindings=False):
 
         self.push_screen(MenuScreen(title, choices, intro=intro), lambda chosen: then(chosen) if chosen else None)
 
-    def show_error(self, error: LabError) -> None:
-        hint = error.hint.replace(RUN_AGAIN, "press Ctrl+R")
-        self.say(f"{error.message}\nnext: {hint}" if hint else error.message, is_bad=True)
-
-    def say(self, text: str, *, title: str = "", is_bad: bool = False) -> None:
-        """In a notification; bad news stays longer."""
-        options: dict[str, Any] = {"severity": "error", "timeout": _BAD_NEWS_SECONDS} if is_bad else {}
-        self.notify(text, title=title, markup=False, **options)
-
     def _cover(self, is_covered: bool) -> None:
         from tui.screens.drills import MakingScreen
 
@@ -307,14 +259,6 @@ class RaidlabApp(App[object], Frontend, inherit_bindings=False):
             self.push_screen(MakingScreen())
         for screen in () if is_covered else covers:
             screen.dismiss()
-
-    def choose_freely(self) -> None:
-        self.switch_mode("build")
-
-    def get_key_display(self, binding: Binding) -> str:
-        """In words where the terminal has no signs for Enter and the arrows."""
-        shown = super().get_key_display(binding)
-        return KEY_WORDS.get(shown, shown) if self.glyphs is ASCII else shown
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """While the terminal has the focus, its programs get the keys that otherwise hold everywhere."""

@@ -13,14 +13,14 @@ from tui.keys import own_bindings
 from tui.screens.mode import ModeScreen
 
 if TYPE_CHECKING:
-    from tui.app import RaidlabApp
+    from tui.base_app import BaseApp
 
 
 CLOCK_IDS = "clock."
 """Prefix of keys that only show a notice where the machine's time is real time."""
 
 
-def palette_commands(app: RaidlabApp, screen: Screen[Any]) -> Iterator[SystemCommand]:
+def palette_commands(app: BaseApp, screen: Screen[Any]) -> Iterator[SystemCommand]:
     """All commands that can be given on this screen now."""
     area = screen.AREA if isinstance(screen, ModeScreen) else "Dialog"
     own = {binding.id for _, binding in own_bindings([type(screen)])}

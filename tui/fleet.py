@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from lab.arrays.level_names import parse_level
 from tui.drafts import title_of
 from tui.widgets.choices import ChoiceRow
-
-if TYPE_CHECKING:
-    from tui.fleets import ChosenRebuild
 
 TB = 1e12
 ARRAYS = (1, 2, 4, 10, 40, 100, 400, 1000, 10_000, 100_000)
@@ -39,6 +35,14 @@ SCRUBS: dict[float | None, tuple[str, str]] = {
 }
 """Hours between two scrubs -> as words, and short. More often, a large drive would do nothing but be read."""
 _NOT_MEASURED = "no"
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenRebuild:
+    """Rebuilds of a stored result."""
+
+    label: str
+    bytes_per_second: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from tui.widgets.bars import Share
 from tui.widgets.interval_charts import IntervalRow
 
 if TYPE_CHECKING:
-    from tui.fleets import ShownEstimate, ShownLosses
+    from lab.theory.losses import Interval, LossFigures
 
 _FROM_TWICE = 2.0
 """From so much on a change is told in times, below it in per cent."""
@@ -24,7 +24,7 @@ LABEL_CELLS = 19
 _CAUSES = {"failures": "failed drives", "sectors": "bad sectors"}
 
 
-def figure_lines(choice: FleetChoice, found: ShownLosses, width: int) -> tuple[tuple[str, str], ...]:
+def figure_lines(choice: FleetChoice, found: LossFigures, width: int) -> tuple[tuple[str, str], ...]:
     """Label and figure of each line, with as many digits as fit into so many cells."""
     years = "1 year" if choice.years == 1 else f"{choice.years:g} years"
 
@@ -40,12 +40,12 @@ def figure_lines(choice: FleetChoice, found: ShownLosses, width: int) -> tuple[t
     return lines(3) if all(LABEL_CELLS + len(text) <= width for _, text in lines(3)) else lines(2)
 
 
-def shares(found: ShownLosses) -> tuple[Share, ...]:
+def shares(found: LossFigures) -> tuple[Share, ...]:
     """Where the losses come from; people are no part of it here."""
     return tuple(Share(word, found.cause_losses.get(cause, 0.0)) for cause, word in _CAUSES.items())
 
 
-def _seldom_lines(found: ShownLosses) -> tuple[tuple[str, str], ...]:
+def _seldom_lines(found: LossFigures) -> tuple[tuple[str, str], ...]:
     """Causes that were hardly seen beside others; where no loss was seen at all, every figure is a bound anyway."""
     if not found.losses_per_array_year.value:
         return ()
@@ -56,19 +56,19 @@ def _seldom_lines(found: ShownLosses) -> tuple[tuple[str, str], ...]:
     )
 
 
-def fleet_losses(choice: FleetChoice, found: ShownLosses) -> tuple[float, float, float]:
+def fleet_losses(choice: FleetChoice, found: LossFigures) -> tuple[float, float, float]:
     """Losses that the fleet is expected to have in all its years, and the interval's ends."""
     of_all, each = choice.arrays * choice.years, found.losses_per_array_year
     return each.value * of_all, each.low * of_all, each.high * of_all
 
 
-def compared(key: str, before: tuple[FleetChoice, ShownLosses], after: tuple[FleetChoice, ShownLosses]) -> str:
+def compared(key: str, before: tuple[FleetChoice, LossFigures], after: tuple[FleetChoice, LossFigures]) -> str:
     """Such as ``Scrubbing every 2 weeks instead of never: 40 times fewer losses (35 to 46).``, as a sentence."""
     words = change_words(key, before[0], after[0])
     return f"{words[0].upper()}{words[1:]}: {_difference(before, after)}."
 
 
-def _difference(before: tuple[FleetChoice, ShownLosses], after: tuple[FleetChoice, ShownLosses]) -> str:
+def _difference(before: tuple[FleetChoice, LossFigures], after: tuple[FleetChoice, LossFigures]) -> str:
     """Of two figures that their intervals do not tell apart, none is called the larger."""
     old, old_low, old_high = fleet_losses(*before)
     new, new_low, new_high = fleet_losses(*after)
@@ -92,7 +92,7 @@ def _difference(before: tuple[FleetChoice, ShownLosses], after: tuple[FleetChoic
     return f"{_share(ratio - 1)} % more losses{_range(_share(low - 1), _share(high - 1))}"
 
 
-def _same_arrays(before: tuple[FleetChoice, ShownLosses], after: tuple[FleetChoice, ShownLosses]) -> bool:
+def _same_arrays(before: tuple[FleetChoice, LossFigures], after: tuple[FleetChoice, LossFigures]) -> bool:
     one, other = before[1].losses_per_array_year, after[1].losses_per_array_year
     return (one.value, one.low, one.high) == (other.value, other.low, other.high)
 
@@ -109,7 +109,7 @@ def _share(part: float) -> str:
     return f"{100 * part:.2g}" if part < 0.995 else f"{100 * part:.0f}"
 
 
-def loss_rows(choice: FleetChoice, known: Sequence[tuple[FleetChoice, ShownLosses | None]]) -> tuple[IntervalRow, ...]:
+def loss_rows(choice: FleetChoice, known: Sequence[tuple[FleetChoice, LossFigures | None]]) -> tuple[IntervalRow, ...]:
     """The chart: a row for each interval, from never to the shortest; those not known yet have no figure."""
     by_hours = {each.scrub_hours: (each, found) for each, found in known}
     now = by_hours.get(choice.scrub_hours, (choice, None))[1]
@@ -131,7 +131,7 @@ def loss_rows(choice: FleetChoice, known: Sequence[tuple[FleetChoice, ShownLosse
     return tuple(rows)
 
 
-def _tone(now: tuple[FleetChoice, ShownLosses | None], other: tuple[FleetChoice, ShownLosses]) -> Tone:
+def _tone(now: tuple[FleetChoice, LossFigures | None], other: tuple[FleetChoice, LossFigures]) -> Tone:
     """Fewer or more losses than now, as far as the intervals tell."""
     if now[1] is None:
         return Tone.QUIET
@@ -142,12 +142,12 @@ def _tone(now: tuple[FleetChoice, ShownLosses | None], other: tuple[FleetChoice,
     return Tone.GOOD if other_high < low else Tone.BAD
 
 
-def counted_words(found: ShownLosses) -> str:
+def counted_words(found: LossFigures) -> str:
     """What is counted, as a sentence: ``A failed drive is replaced after 24 h, rebuilt in 48 h; nobody errs.``."""
     return f"{found.counted[:1].upper()}{found.counted[1:]}." if found.counted else ""
 
 
-def mttdl_words(found: ShownLosses) -> str:
+def mttdl_words(found: LossFigures) -> str:
     """The usual figure with its formula, and why it is not the one to go by."""
     by_hand = f": {found.mttdl_by_hand.partition(' = ')[0]}" if found.mttdl_by_hand else ""
     return (
@@ -156,7 +156,7 @@ def mttdl_words(found: ShownLosses) -> str:
     )
 
 
-def _against_mttdl(found: ShownLosses) -> str:
+def _against_mttdl(found: LossFigures) -> str:
     if not found.losses_per_array_year.value:
         return f"none seen, fewer than {_times(found.losses_per_array_year.high * found.mttdl_years)} times its losses"
     times = found.losses_to_mttdl
@@ -172,7 +172,7 @@ def _years(years: float) -> str:
     return f"{float(f'{years:.3g}'):,.0f} years"
 
 
-def _percent_text(estimate: ShownEstimate, digits: int) -> str:
+def _percent_text(estimate: Interval, digits: int) -> str:
     value, low, high = (_number(100 * each, digits) for each in (estimate.value, estimate.low, estimate.high))
     return f"{value} % [{low}–{high}]" if estimate.value else f"less than {high} %"
 
@@ -184,14 +184,14 @@ def _number(value: float, digits: int) -> str:
     return f"{value:.{digits}g}"
 
 
-def _nines_text(found: ShownLosses) -> str:
+def _nines_text(found: LossFigures) -> str:
     nines = found.nines_per_array_year
     if not found.losses_per_array_year.value:
         return f"more than {nines.low:.2f}"
     return f"{nines.value:.2f} [{nines.low:.2f}–{nines.high:.2f}]"
 
 
-def _bytes_text(estimate: ShownEstimate) -> str:
+def _bytes_text(estimate: Interval) -> str:
     value, low, high = (_bytes(each) for each in (estimate.value, estimate.low, estimate.high))
     if not estimate.value:
         return f"less than {high}"

@@ -1,70 +1,20 @@
-"""What fleets lose, reckoned on threads while somebody turns knobs, by the part that simulates them (``lab.parts``)."""
+"""What fleets lose, reckoned on threads while somebody turns knobs, by the plugin that simulates them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from lab.errors import LabError
+from tui.fleet import ChosenRebuild, FleetChoice
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from lab.results.store import ResultStore
-    from tui.fleet import FleetChoice
+    from lab.theory.losses import LossFigures
     from tui.frontend import Frontend
 
 KEPT_FIGURES = 1000
-
-
-class ShownEstimate(Protocol):
-    """A figure with the interval that covers the truth with 95 %."""
-
-    @property
-    def value(self) -> float: ...
-    @property
-    def low(self) -> float: ...
-    @property
-    def high(self) -> float: ...
-
-
-class ShownLosses(Protocol):
-    """What a fleet loses: ``lab.fleet.estimate.LossFigures``, as far as it is shown."""
-
-    @property
-    def trials(self) -> int: ...
-    @property
-    def losses_per_array_year(self) -> ShownEstimate: ...
-    @property
-    def loss_chance_per_array_year(self) -> ShownEstimate: ...
-    @property
-    def fleet_loss_chance(self) -> ShownEstimate: ...
-    @property
-    def nines_per_array_year(self) -> ShownEstimate: ...
-    @property
-    def lost_bytes_per_pb_year(self) -> ShownEstimate: ...
-    @property
-    def cause_losses(self) -> Mapping[str, float]: ...
-    @property
-    def counted(self) -> str: ...
-    @property
-    def mttdl_by_hand(self) -> str: ...
-    @property
-    def seldom(self) -> Mapping[str, ShownEstimate]: ...
-    @property
-    def mttdl_years(self) -> float: ...
-    @property
-    def losses_to_mttdl(self) -> float: ...
-
-
-@dataclass(frozen=True, slots=True)
-class ChosenRebuild:
-    """Rebuilds of a stored result."""
-
-    label: str
-    bytes_per_second: float
 
 
 class Fleets:
@@ -74,7 +24,7 @@ class Fleets:
         self._frontend = frontend
         self.rates: tuple[ChosenRebuild, ...] | None = None
         """Measured rebuilds; None: nobody has looked for them yet."""
-        self._known: dict[FleetChoice, ShownLosses | LabError] = {}
+        self._known: dict[FleetChoice, LossFigures | LabError] = {}
         self._wanted: tuple[FleetChoice, ...] = ()
         self._is_busy = False
 
@@ -83,7 +33,7 @@ class Fleets:
         self._wanted = tuple(choices)
         self._go_on()
 
-    def figures(self, choice: FleetChoice) -> ShownLosses | LabError | None:
+    def figures(self, choice: FleetChoice) -> LossFigures | LabError | None:
         """What a choice loses, or why that cannot be said; None: not known yet."""
         return self._known.get(choice)
 
@@ -107,7 +57,7 @@ class Fleets:
         keep = partial(self._keep, choice)
         self._frontend.beside("fleet", partial(_reckoned, choice), on_done=keep, on_error=keep)
 
-    def _keep(self, choice: FleetChoice, found: ShownLosses | LabError) -> None:
+    def _keep(self, choice: FleetChoice, found: LossFigures | LabError) -> None:
         self._is_busy = False
         self._known[choice] = found
         while len(self._known) > KEPT_FIGURES:
@@ -115,14 +65,15 @@ class Fleets:
         self._go_on()
 
 
-def _reckoned(choice: FleetChoice) -> ShownLosses:
+def _reckoned(choice: FleetChoice) -> LossFigures:
     """On a thread of its own. Raises LabError."""
-    from lab.parts import added
+    from lab.plugins import extension
+    from lab.theory.extension import FleetLosses
 
-    what_if = added("what if of fleets")
-    if what_if is None:
-        raise LabError("this raidlab has no part that simulates fleets", hint="install the whole of it")
-    found: ShownLosses = what_if(
+    losses = extension(FleetLosses)
+    if losses is None:
+        raise LabError("this raidlab has no plugin that simulates fleets", hint="install the whole of it")
+    return losses.what_if(
         arrays=choice.arrays,
         level=choice.level,
         members=choice.members,
@@ -134,7 +85,6 @@ def _reckoned(choice: FleetChoice) -> ShownLosses:
         replenish_hours=choice.replaced_hours,
         years=choice.years,
     )
-    return found
 
 
 def _result_store(frontend: Frontend) -> ResultStore:
@@ -145,12 +95,10 @@ def _result_store(frontend: Frontend) -> ResultStore:
 
 def _measured(store: ResultStore) -> tuple[ChosenRebuild, ...]:
     """The newest of each kind."""
-    from lab.parts import added
+    from lab.results.rebuild_rates import measured_rebuilds
 
-    measured = added("measured rebuilds")
     found: dict[str, ChosenRebuild] = {}
-    each: Any
-    for each in measured(store) if measured else ():
+    for each in measured_rebuilds(store):
         under = f" under {each.under_workload}" if each.under_workload else ""
         label = f"{each.array}{under}, {each.experiment}"
         found.setdefault(label, ChosenRebuild(label, each.bytes_per_second))

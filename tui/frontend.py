@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from lab.actions.action import Choice
 from tui import messages as happened
 from tui.client.client import LabClient
-from tui.client.jobs import Job, do
+from tui.client.doing import do
+from tui.client.jobs import Job
 from tui.plan_runs import PlanRun
 from tui.services import Background, Loads, Marks, Pacing, TypedShell
 from tui.state import LabState

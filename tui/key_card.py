@@ -10,6 +10,7 @@ from textual.binding import Binding
 from textual.keys import format_key
 
 from tui.app import RaidlabApp
+from tui.modes import MAKERS
 from tui.registry import SCREENS
 
 EVERYWHERE = "Everywhere"
@@ -38,7 +39,7 @@ class KeyCardSection:
 
 def key_card() -> tuple[KeyCardSection, ...]:
     """The keys that work everywhere, then those of each screen that work nowhere else."""
-    screens = [(f"{entry.key} {entry.title}", type(entry.make())) for entry in SCREENS]
+    screens = [(f"{entry.key} {entry.title}", type(MAKERS[entry.mode]())) for entry in SCREENS]
     common = set.intersection(*({binding.id or "" for binding in _bindings(screen)} for _, screen in screens)) - {""}
     first = [binding for binding in _bindings(screens[0][1]) if binding.id in common]
     digits = ("0–9", "Screens", "; ".join(f"{entry.key} {entry.title}" for entry in SCREENS))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from textual.message import Message
 
 if TYPE_CHECKING:
-    from lab.arrays.bring_up import BroughtUp
+    from lab.arrays.brought_up import BroughtUp
     from lab.disks import LabDisk
     from lab.errors import LabError
     from lab.machine.api import MachineFacts, Terminal

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lab.experiments.schema import Experiment
+    from lab.experiments.sweeps import SweepEntry
     from lab.measure.job import Measured
     from lab.workloads.fio_output import DirectionFigures
     from lab.workloads.live import LiveInterval
     from lab.workloads.window import MeasuredWindow
     from lab.workloads.workload import Workload
     from tui.state import LabState, LoadView, PastLoad
-    from tui.sweeps import ShownSweep
 
 KEPT_LINES = 5
 
@@ -88,7 +88,7 @@ def experiment_items() -> tuple[RunItem, ...]:
     )
 
 
-def sweep_items(entries: Sequence[ShownSweep]) -> tuple[RunItem, ...]:
+def sweep_items(entries: Sequence[SweepEntry]) -> tuple[RunItem, ...]:
     """Those that come with raidlab, then those that were run."""
     return tuple(
         RunItem(

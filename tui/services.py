@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from lab.errors import LabError
 from tui import messages as happened
-from tui.client.jobs import Job, do
+from tui.client.doing import do
+from tui.client.jobs import Job
 from tui.state import LoadView, MarkView
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from lab.arrays.bring_up import BroughtUp
+    from lab.arrays.brought_up import BroughtUp
     from lab.arrays.discovery import FoundArray
     from lab.arrays.status import ArrayStatus, MemberStatus
     from lab.disks import LabDisk

@@ -1,6 +1,6 @@
 """Sweeps as the app's long work: started, ended, and watched where another process has them going.
 
-The part that knows sweeps is asked for by ``lab.parts``; all of its work is done on threads.
+All work of the plugin that has them (``lab.experiments.extension``) is done on threads.
 """
 
 from __future__ import annotations
@@ -8,90 +8,18 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from lab.errors import LabError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
+    from lab.experiments.sweeps import SweepDesk, SweepEntry, SweepProgress, SweepStatus, SweepWork
     from tui.frontend import Frontend
     from tui.services import Cancelled, Progress
 
 KEPT_NOTICES = 5
-
-
-class ShownCell(Protocol):
-    """A cell that has just been measured, or could not be."""
-
-    @property
-    def label(self) -> str: ...
-    @property
-    def told(self) -> str: ...
-    @property
-    def is_failed(self) -> bool: ...
-
-
-class ShownProgress(Protocol):
-    """How far a sweep is: ``lab.sweep.store.SweepProgress``, as far as it is shown."""
-
-    @property
-    def done(self) -> int: ...
-    @property
-    def running(self) -> int: ...
-    @property
-    def failed(self) -> int: ...
-    @property
-    def planned(self) -> int: ...
-    @property
-    def workers(self) -> int: ...
-    @property
-    def left_seconds(self) -> float | None: ...
-    @property
-    def dashboard(self) -> str: ...
-    @property
-    def latest(self) -> Sequence[ShownCell]: ...
-
-
-class ShownSweep(Protocol):
-    """One line of the list: ``lab.sweep.desk.SweepEntry``."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def title(self) -> str: ...
-    @property
-    def question(self) -> str: ...
-    @property
-    def axes(self) -> Sequence[str]: ...
-    @property
-    def state(self) -> str: ...
-
-
-class ShownWork(Protocol):
-    """What a sweep would do: ``lab.sweep.desk.SweepWork``."""
-
-    @property
-    def lines(self) -> Sequence[str]: ...
-    @property
-    def cells(self) -> int: ...
-    @property
-    def there(self) -> int: ...
-    @property
-    def run_id(self) -> str: ...
-    @property
-    def missing_dependency(self) -> str: ...
-
-
-class ShownStand(Protocol):
-    """How a run stands: ``lab.sweep.desk.SweepStatus``."""
-
-    @property
-    def progress(self) -> ShownProgress | None: ...
-    @property
-    def is_running(self) -> bool: ...
-    @property
-    def tables(self) -> Sequence[str]: ...
 
 
 @dataclass(slots=True)
@@ -99,7 +27,7 @@ class SweepView:
     """A sweep that this app runs, or ran last."""
 
     name: str
-    progress: ShownProgress | None = None
+    progress: SweepProgress | None = None
     notices: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_NOTICES))
     outcome: LabError | bool | None = None
     """None while it runs; True: it came to its end."""
@@ -109,24 +37,23 @@ class SweepView:
     def is_running(self) -> bool:
         return self.outcome is None
 
-    def hear(self, told: object) -> None:
+    def hear(self, told: SweepProgress | str) -> None:
         """Progress, or a sentence."""
         if isinstance(told, str):
             self.notices.append(told)
         else:
-            progress: Any = told
-            self.progress = progress
+            self.progress = told
 
 
 @dataclass(slots=True)
 class SweepLook:
     """What is known of a sweep without running it."""
 
-    work: ShownWork | None = None
+    work: SweepWork | None = None
     """None: it is being looked at."""
     problem: LabError | None = None
     """Why it cannot run as it is."""
-    stand: ShownStand | None = None
+    stand: SweepStatus | None = None
     """Of its newest run; None: there is none."""
 
     @property
@@ -140,7 +67,7 @@ class Sweeps:
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
         self.view: SweepView | None = None
-        self.entries: tuple[ShownSweep, ...] = ()
+        self.entries: tuple[SweepEntry, ...] = ()
         self._looks: dict[str, SweepLook] = {}
         self._asked: set[str] = set()
         """Names that a thread looks at."""
@@ -179,7 +106,7 @@ class Sweeps:
     def list_again(self) -> None:
         """Which there are."""
 
-        def listed(entries: tuple[ShownSweep, ...]) -> None:
+        def listed(entries: tuple[SweepEntry, ...]) -> None:
             self.entries = entries
 
         self._frontend.beside("sweeps", partial(_listed, self._frontend), on_done=listed, on_error=lambda _: None)
@@ -199,7 +126,9 @@ class Sweeps:
             self._frontend.say(f"sweep {name}: all cells were tried", title="Measured")
 
         def work(progress: Progress, cancelled: Cancelled) -> object:
-            return _desk(self._frontend).run(name, on_progress=progress, on_notice=progress, is_cancelled=cancelled)
+            from lab.experiments.sweeps import SweepListener
+
+            return _desk(self._frontend).run(name, SweepListener(progress, progress, cancelled))
 
         begun = self._frontend.background.run(f"sweep {name}", work, on_done=done, on_error=over, on_progress=view.hear)
         if begun:
@@ -214,20 +143,20 @@ class Sweeps:
             self._frontend.show_soon()
 
 
-def _desk(frontend: Frontend) -> Any:
-    """The part's desk, on a thread of its own. Raises LabError without the part."""
+def _desk(frontend: Frontend) -> SweepDesk:
+    """The plugin's desk, on a thread of its own. Raises LabError without the plugin."""
+    from lab.experiments.extension import Sweeping
     from lab.machine import parse_target
-    from lab.parts import added
+    from lab.plugins import extension
 
-    desk = added("desk of sweeps")
-    if desk is None:
-        raise LabError("this raidlab has no part for sweeps", hint="install the whole of it")
-    return desk(parse_target(frontend.lab.target or "uml:"), frontend.client.host)
+    sweeping = extension(Sweeping)
+    if sweeping is None:
+        raise LabError("this raidlab has no plugin for sweeps", hint="install the whole of it")
+    return sweeping.desk(parse_target(frontend.lab.target or "uml:"), frontend.client.host)
 
 
-def _listed(frontend: Frontend) -> tuple[ShownSweep, ...]:
-    found: tuple[ShownSweep, ...] = _desk(frontend).entries()
-    return found
+def _listed(frontend: Frontend) -> tuple[SweepEntry, ...]:
+    return _desk(frontend).entries()
 
 
 def _looked(frontend: Frontend, name: str) -> SweepLook:

@@ -24,7 +24,7 @@ from tui.input_gate import ESC, MOST_PASTED, InputGate, Pasted
 if TYPE_CHECKING:
     from textual.message import Message
 
-    from tui.app import RaidlabApp
+    from tui.base_app import BaseApp
 
 _MOST_WAITING_BYTES = 2**20
 """What is painted and not yet taken by the terminal; beyond that frames are left out."""
@@ -106,7 +106,7 @@ class Output:
 class TerminalDriver(LinuxDriver):
     """Reads through ``InputGate`` and as fast as the app answers, writes through ``Output``."""
 
-    _app: RaidlabApp
+    _app: BaseApp
 
     def __init__(self, app: Any, **options: Any) -> None:
         super().__init__(app, **options)

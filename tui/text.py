@@ -28,7 +28,8 @@ from lab.plain_page import page_lines
 from tui import messages as happened
 from tui.actions import KEY_ACTIONS, applying, ask, build, carry_out, selected_disk, selection_of, start_array
 from tui.drills import Drills
-from tui.frontend import ClientMaker, Frontend, named
+from tui.frontend import ClientMaker, named
+from tui.line_frontend import LineFrontend
 from tui.plain import to_ascii
 from tui.plan_runs import PlanRun
 from tui.state import MachinePhase
@@ -68,7 +69,7 @@ _LEAVES = ("q", "quit", "exit")
 _EXPLAINS = ("?", "help")
 
 
-class TextApp(Frontend):
+class TextApp(LineFrontend):
     """The frontend that talks in lines."""
 
     def __init__(
@@ -108,7 +109,6 @@ class TextApp(Frontend):
         self._told: dict[str, int] = {}
         self._load_told_seconds = 0.0
         self.is_first_look = False
-        """The machine runs and has not been sampled yet: the first sample is reported in full."""
         self._is_commanded = False
         self.ended_by = 0
         """The signal that ended it, if one did."""
@@ -337,7 +337,6 @@ class TextApp(Frontend):
             self._line(f"selected: {disk_line(self.lab, disk)}")
 
     def next_line(self) -> str:
-        """What can be done next, in words."""
         return f"next: {plain_step(self._desk.next_step or next_step(self.lab))}"
 
     def _choices(self) -> None:
@@ -414,7 +413,6 @@ class TextApp(Frontend):
         self._line(f"{title}. {text}" if title else text)
 
     def show_page(self, markdown: str) -> None:
-        """Show a page, in the width of the terminal."""
         for line in page_lines(markdown, self._columns or _PAGE_COLUMNS):
             self._line(line)
 
@@ -430,7 +428,6 @@ class TextApp(Frontend):
         TextBuild(self).show()
 
     def listen(self, answer: Callable[[str], None], explanation: str) -> None:
-        """Hand the next line that is typed to ``answer``; ``?`` tells the explanation."""
         self._answer, self._explanation = answer, explanation
 
     def ask(

@@ -14,7 +14,7 @@ from tui.level_rows import survives_words, system_rows
 from tui.more_disks import ask_for_larger
 
 if TYPE_CHECKING:
-    from tui.text import TextApp
+    from tui.line_frontend import LineFrontend
     from tui.widgets.choices import ChoiceRow
 
 _HOW = (
@@ -26,7 +26,7 @@ _HOW = (
 class TextBuild:
     """One array that is being put together."""
 
-    def __init__(self, app: TextApp) -> None:
+    def __init__(self, app: LineFrontend) -> None:
         self._app = app
         self._draft = Draft(disks=tuple(disk.name for disk in app.lab.blank_disks)[:FIRST_MEMBERS])
 

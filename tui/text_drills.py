@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lab.actions.action import Verb
     from lab.drills.case import DrillOutcome
     from tui.drills import DrillView
-    from tui.text import TextApp
+    from tui.line_frontend import LineFrontend
 
 DRILL_HELP = """\
 drill list        disasters to practise on, with what you have reached
@@ -52,7 +52,7 @@ _MAKING = "The drill is being set up. Its description follows in a moment."
 class TextDrills:
     """Drills in the text mode."""
 
-    def __init__(self, app: TextApp, drills: Drills) -> None:
+    def __init__(self, app: LineFrontend, drills: Drills) -> None:
         self._app, self._drills = app, drills
         self.is_making = False
         """A drill is being set up: nothing is shown or obeyed, so that the student does not see how it is made."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from textual.dom import DOMNode
     from textual.events import Event
 
-    from tui.app import RaidlabApp
+    from tui.base_app import BaseApp
 
 _LEAST_PASSES, _MOST_PASSES = 2, 20
 _VALVE_SECONDS = 0.5
@@ -40,7 +40,7 @@ class TypedAhead:
     the same way after it arrives when all of them have been handled. What a handler posts needs another pass.
     """
 
-    def __init__(self, app: RaidlabApp, let_in: Callable[[Event], Awaitable[None]]) -> None:
+    def __init__(self, app: BaseApp, let_in: Callable[[Event], Awaitable[None]]) -> None:
         """``let_in`` handles one event, in the app's own task."""
         self._app = app
         self._let_in = let_in

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from lab.arrays.inside import SliceState
+from lab.arrays.status import SliceState
 from lab.units import human_bytes
 from tui.widgets.slice_diagram import SliceCell, SliceLine, SlicePicture
 from tui.widgets.stripe_diagram import DiagramMember

@@ -7,8 +7,6 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from lab.actions.disk_words import bytes_or_none, split_words
-from lab.adapt.preview import compare_systems, disks_of_sizes
-from lab.adapt.spec import DEFAULT_CHUNK_BYTES, VolumeSpec
 from lab.arrays.preview import SystemPreview
 from lab.cli.context import current
 from lab.cli.numbers import number
@@ -27,6 +25,10 @@ def capacity(
     chunk: Annotated[str | None, Parameter(help="Such as 64K; 128K if left out.")] = None,
 ) -> None:
     """Show what disks of different sizes hold under each system; nothing is touched."""
+    from lab.adapt.preview import compare_systems, disks_of_sizes
+    from lab.adapt.request import DEFAULT_CHUNK_BYTES
+    from lab.adapt.spec import VolumeSpec
+
     context, chunk_bytes = current(), bytes_or_none(chunk, "chunk")
     if sizes:
         disks = disks_of_sizes([word for given in sizes for word in split_words(given)])

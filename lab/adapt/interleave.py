@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lab.adapt.windows import AdaptLevel, Composition, TierWindow
+from lab.adapt.rule import AdaptLevel
+from lab.adapt.windows import Composition, TierWindow
 
 MAXIMUM_TARGETS = 1_048_576
 """DM_MAX_TARGETS of Linux since 2024 (drivers/md/dm-core.h): no table may be longer."""

@@ -12,11 +12,12 @@ from lab.adapt.discovery import FoundVolume, labels_in, volumes_in
 from lab.adapt.label import LABEL_AREA_BYTES
 from lab.adapt.names import names_volume, volume_device
 from lab.adapt.preview import are_equal
-from lab.adapt.spec import DEFAULT_CHUNK_BYTES, VolumeSpec
+from lab.adapt.request import DEFAULT_CHUNK_BYTES
+from lab.adapt.rule import AdaptLevel
+from lab.adapt.spec import VolumeSpec
 from lab.adapt.stack import Stack, read_stack
 from lab.adapt.state import VolumeDisk, VolumeStatus, read_volume
 from lab.adapt.summary import VolumeArray, as_array
-from lab.adapt.windows import AdaptLevel
 from lab.arrays.array import Array, ArrayKind, ArrayText
 from lab.arrays.discovery import FoundArray
 from lab.arrays.levels import Level, Raid5
@@ -282,8 +283,6 @@ class AdaptKind(ArrayKind):
     """AdaptRaid5, and what boxes with disks of several sizes make of them."""
 
     levels: ClassVar[tuple[str, ...]] = tuple(AdaptLevel)
-    nicknames: ClassVar[Mapping[str, str]] = {"adaptraid5": AdaptLevel.ADAPT5}
-    makes = "a volume of unequal disks, of several arrays"
     listed_as = "volumes"
     default_chunk_bytes = DEFAULT_CHUNK_BYTES
     head_bytes = LABEL_AREA_BYTES

@@ -15,7 +15,8 @@ from enum import StrEnum
 import msgspec
 
 from lab.adapt.interleave import VolumeLayout
-from lab.adapt.windows import AdaptLevel, Composition
+from lab.adapt.rule import AdaptLevel
+from lab.adapt.windows import Composition
 from lab.gates.decoding import decode_json
 from lab.units import KIB
 

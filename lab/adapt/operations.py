@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -25,9 +24,6 @@ from lab.arrays.tuning import scrub_check, scrub_repair, scrub_stop
 from lab.errors import SpecError
 from lab.plans import Danger, Plan, Step
 from lab.units import MIB
-
-if TYPE_CHECKING:
-    from lab.adapt.spec import VolumeSpec
 
 SYNC_TIMEOUT_SECONDS = 7 * 24 * 3600.0
 CLEAN_AFTER_SECONDS = 5
@@ -48,24 +44,25 @@ _WAIT_FOR_REBUILD = (
 _WAIT_FOR_SCRUB = 'while [ "$(cat "$1/sync_action")" = "$3" ]; do mdadm --wait "$2" || sleep 0.1; done'
 
 
-def create(spec: VolumeSpec, arrays: Mapping[int, str], label: Label) -> Plan:
-    """Create the volume that ``spec`` and its new ``label`` describe.
+def create(
+    label: Label, nodes: Mapping[int, str], arrays: Mapping[int, str], *, bitmap: Bitmap, assume_clean: bool
+) -> Plan:
+    """Create the volume that its new ``label`` describes.
 
     The label is written first and last: what an interruption leaves is recognised, and refused until it is removed.
     """
-    nodes = dict(enumerate(spec.devices))
     ready = replace(label, sequence=label.sequence + 1, stage=VolumeStage.READY)
     steps = (
         _write_labels(
             label, nodes, "Each disk is told what it is to be part of; from now on it is not blank.", Danger.DATA
         ),
         *_cut(label, nodes),
-        *(_create_window(label, number, name, spec) for number, name in arrays.items()),
+        *(_create_window(label, number, name, bitmap, assume_clean) for number, name in arrays.items()),
         _mark_clean_later(arrays),
         _map_volume(label, arrays),
         _write_labels(ready, nodes, "Each disk is told that all arrays are there."),
     )
-    return Plan(f"Create {spec.name} as {spec.rule}", steps)
+    return Plan(f"Create {label.name} as {label.rule}", steps)
 
 
 def assemble(label: Label, nodes: Mapping[int, str], arrays: Mapping[int, str]) -> Plan:
@@ -230,7 +227,7 @@ def _remove_slices(label: Label, disks: Iterable[int]) -> tuple[Step, ...]:
     return (Step(("dmsetup", "remove", *slices), "The slices go; what was written to them stays on the disks."),)
 
 
-def _create_window(label: Label, number: int, name: str, spec: VolumeSpec) -> Step:
+def _create_window(label: Label, number: int, name: str, bitmap: Bitmap, assume_clean: bool) -> Step:
     window = tables.layout_of(label).composition.windows[number]
     slices = tuple(slice_device(label.name, disk, number) for disk in window.disks)
     array = ArraySpec(
@@ -238,13 +235,13 @@ def _create_window(label: Label, number: int, name: str, spec: VolumeSpec) -> St
         slices,
         name,
         chunk_bytes=label.chunk_bytes,
-        bitmap=spec.bitmap or Bitmap.NONE,
-        assume_clean=spec.assume_clean,
+        bitmap=bitmap,
+        assume_clean=assume_clean,
         size_bytes=tables.slice_bytes(label, number),
         data_offset_bytes=label.slice_header_bytes,
         uuid=label.window_uuid(number),
     )
-    first = "the disks are blank, so parity is right" if spec.assume_clean else "md first builds the parity"
+    first = "the disks are blank, so parity is right" if assume_clean else "md first builds the parity"
     why = f"A RAID 5 over {len(slices)} slices, {window.width} data blocks to a stripe; {first}."
     return Step(array.create_argv, why, ("mdadm", "--stop", array.device), Danger.DATA, slices)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from lab.adapt.capacity import System, best_reference, small_writes
+from lab.adapt.request import Geometry, VolumeRequest
+from lab.adapt.rule import AdaptLevel
 from lab.adapt.tiers import default_reference, level_out
-from lab.adapt.windows import AdaptLevel, Composition, TierWindow
+from lab.adapt.windows import Composition, TierWindow
 from lab.arrays.levels import Raid5, usable_bytes
 from lab.arrays.preview import ArrayPreview, SliceRow, SystemPreview
 from lab.disks.kinds import DiskKind, LabDisk
@@ -17,14 +18,11 @@ from lab.gates.numbers import parse_bytes
 from lab.plans import Plan
 from lab.units import human_bytes
 
-if TYPE_CHECKING:
-    from lab.adapt.spec import Geometry, VolumeSpec
-
 _WORTH_A_WORD = 0.02
 """Of what a volume holds: so much more must another full stripe give."""
 
 
-def shown(spec: VolumeSpec, geometry: Geometry, plan: Plan | None) -> ArrayPreview:
+def shown(spec: VolumeRequest, geometry: Geometry, plan: Plan | None) -> ArrayPreview:
     """What ``spec`` would be."""
     composition, chunk = geometry.composition, spec.chunk_bytes
     costs = sorted({Raid5().small_write_ios(window.width + 1) for window in composition.windows})
@@ -63,7 +61,7 @@ def _penalty_words(costs: Sequence[int]) -> str:
     return f"{ios} I/Os: {where}old data or the rest of the stripe are read, then data and parity are written"
 
 
-def _note(spec: VolumeSpec, geometry: Geometry) -> str:
+def _note(spec: VolumeRequest, geometry: Geometry) -> str:
     """What makes it pointless, or what would hold more."""
     if are_equal(spec.disks) and spec.utilisation is None:
         return (
@@ -87,7 +85,7 @@ def _note(spec: VolumeSpec, geometry: Geometry) -> str:
     )
 
 
-def better_reference(spec: VolumeSpec) -> tuple[int, int] | None:
+def better_reference(spec: VolumeRequest) -> tuple[int, int] | None:
     """The reference stripe that holds most, and by how many bytes; None where it is the one that is taken."""
     if spec.rule is not AdaptLevel.ADAPT5 or spec.reference is not None:
         return None
@@ -130,7 +128,7 @@ def disks_of_sizes(sizes: Sequence[str]) -> tuple[LabDisk, ...]:
     )
 
 
-def compare_systems(spec: VolumeSpec) -> tuple[SystemPreview, ...]:
+def compare_systems(spec: VolumeRequest) -> tuple[SystemPreview, ...]:
     """Every system on its disks, metadata subtracted. Raises SpecError for disks that make no array."""
     disks, chunk_bytes = spec.disks, spec.chunk_bytes
     composition = replace(spec, rule=AdaptLevel.ADAPT5, utilisation=None).geometry().composition

@@ -8,10 +8,18 @@ from typing import ClassVar
 
 from lab.adapt.preview import slice_rows
 from lab.adapt.state import VolumeDisk, VolumeStatus, WindowStatus
-from lab.arrays.inside import InnerArray, Inside, SliceState
 from lab.arrays.levels import Level, Raid5
 from lab.arrays.spec import METADATA_VERSION
-from lab.arrays.status import ArrayState, ArrayStatus, MemberStatus, SyncAction, SyncProgress
+from lab.arrays.status import (
+    ArrayState,
+    ArrayStatus,
+    InnerArray,
+    Inside,
+    MemberStatus,
+    SliceState,
+    SyncAction,
+    SyncProgress,
+)
 from lab.disks.kinds import LabDisk
 from lab.units import SECTOR_BYTES, human_bytes
 

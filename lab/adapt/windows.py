@@ -9,19 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from math import gcd
 
+from lab.adapt.rule import AdaptLevel
 from lab.adapt.tiers import Tier, check_reference, data_width, default_reference, tiers
-
-
-class AdaptLevel(StrEnum):
-    """How wide stripes are in a tier of fewer disks, and in which order tiers are used."""
-
-    ADAPT5 = "adapt5"
-    """Widths divide the reference stripe, and tiers are interleaved."""
-    SHR = "shr"
-    """As wide as the tier, and tiers one behind the other."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ the machine, refuse an impossible request with a hint, and change nothing: only 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,7 +19,8 @@ from lab.arrays.status import ArrayStatus
 from lab.arrays.waits import wait_until_idle
 from lab.disks import LabDisk
 from lab.disks.inventory import DiskEnds, kernel_names, read_devices
-from lab.errors import ArrayError
+from lab.errors import ArrayError, SpecError
+from lab.gates.text import shortened, visible
 from lab.machine.api import Machine
 from lab.plans import Plan, Step
 
@@ -33,10 +34,6 @@ class ArrayKind(ABC):
     """A kind of array: its levels and names, and how to find its arrays on disks and on a machine."""
 
     levels: ClassVar[tuple[str, ...]]
-    nicknames: ClassVar[Mapping[str, str]] = {}
-    """Other common name of a level -> the level."""
-    makes: ClassVar[str] = ""
-    """What its levels make, for the error message where only md's own levels are accepted."""
     listed_as: ClassVar[str]
     """The key under which JSON lists its arrays."""
     default_chunk_bytes: ClassVar[int]
@@ -89,6 +86,17 @@ class ArrayKind(ABC):
     @abstractmethod
     def array(self, arrays: OpenArrays, name: str) -> Array:
         """The array of this name, whether or not it runs."""
+
+
+def kind_among(kinds: Iterable[ArrayKind], name: str) -> ArrayKind:
+    """The kind whose arrays have names of this form. Raises SpecError if there is none."""
+    for kind in kinds:
+        if kind.is_name(name):
+            return kind
+    raise SpecError(
+        f"'{shortened(visible(name))}' is not an array name",
+        hint="write md and a number below 1000, such as md0, or a name as 'raidlab array show' lists it",
+    )
 
 
 @dataclass(frozen=True, slots=True)

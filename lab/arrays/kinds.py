@@ -1,4 +1,4 @@
-"""The kinds of array that the lab knows: md's own, and those that parts add."""
+"""The kinds of array that the lab knows: md's own, and those that plugins add."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Collection
 from functools import cache
 from typing import TYPE_CHECKING
 
-from lab.errors import SpecError
-from lab.gates.text import shortened, visible
-from lab.parts import all_added, loaded
+from lab.arrays.extension import AddedKind
+from lab.plugins import extensions
 
 if TYPE_CHECKING:
     from lab.arrays.array import ArrayKind
@@ -17,8 +16,9 @@ if TYPE_CHECKING:
 @cache
 def kinds() -> tuple[ArrayKind, ...]:
     """All kinds. md's own comes first: other kinds consist of its arrays, and it is the default."""
-    # By name: its module imports modules that import this one.
-    return (loaded("lab.arrays.md:MD"), *all_added("kind of array"))
+    from lab.arrays.md import MD
+
+    return (MD, *(each.load() for each in extensions(AddedKind)))
 
 
 def kind_of_level(level: str) -> ArrayKind:
@@ -28,13 +28,9 @@ def kind_of_level(level: str) -> ArrayKind:
 
 def kind_of_name(name: str) -> ArrayKind:
     """The kind whose arrays have names of this form. Raises SpecError if there is none."""
-    for kind in kinds():
-        if kind.is_name(name):
-            return kind
-    raise SpecError(
-        f"'{shortened(visible(name))}' is not an array name",
-        hint="write md and a number below 1000, such as md0, or a name as 'raidlab array show' lists it",
-    )
+    from lab.arrays.array import kind_among
+
+    return kind_among(kinds(), name)
 
 
 def names_array(word: str) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 import re
 
-from lab.arrays.kinds import kinds
+from lab.arrays.added_levels import AddedLevels
 from lab.arrays.levels import Level, LevelName, Raid0, Raid1, Raid4, Raid5, Raid6, Raid10, Raid10Layout, Single
 from lab.errors import SpecError
+from lab.plugins import extensions
 
 _ALL: tuple[Level, ...] = (Single(), Raid0(), Raid1(), Raid4(), Raid5(), Raid6(), Raid10())
 _LEVELS = {level.name: level for level in _ALL}
@@ -39,14 +40,15 @@ def parse_level(text: str) -> Level:
     word = re.sub(r"[\s_-]", "", text).lower()
     if word in _WORDS:
         return _LEVELS[_WORDS[word]]
-    others = {level: kind for kind in kinds()[1:] for level in kind.levels}
+    added = extensions(AddedLevels)
+    others = {level: each.makes for each in added for level in each.levels}
     if word in others:
         raise SpecError(
-            f"level {word} is not possible here: it makes {others[word].makes}",
+            f"level {word} is not possible here: it makes {others[word]}",
             hint=f"raidlab array create --level {word} makes one",
         )
     titles = {**_WORDS, **{level: level for level in others}}
-    titles |= {nickname: level for kind in kinds() for nickname, level in kind.nicknames.items()}
+    titles |= {nickname: level for each in added for nickname, level in each.nicknames.items()}
     near = difflib.get_close_matches(word, (name for name in titles if not name.isdecimal()), n=1, cutoff=0.5)
     guess = f"; did you mean {titles[near[0]]}?" if near else ""
     more = f"; for disks of different sizes: {', '.join(others)}" if others else ""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lab.arrays.array import Array
-from lab.arrays.bring_up import BroughtUp
+from lab.arrays.array import Array, ArrayKind, kind_among
+from lab.arrays.brought_up import BroughtUp
 from lab.arrays.discovery import DATA_FIRST
 from lab.arrays.filesystem import FileSystem
-from lab.arrays.kinds import kind_of_name, kinds
 from lab.arrays.preview import Spec
 from lab.arrays.state import read_arrays
 from lab.arrays.status import ArrayStatus
@@ -22,8 +21,10 @@ from lab.plans import Plan
 class OpenArrays:
     """The arrays on a lab's disks, running or not. Reading is allowed on any thread."""
 
-    def __init__(self, lab: Lab, found: BroughtUp | None = None) -> None:
+    def __init__(self, lab: Lab, kinds: Sequence[ArrayKind], found: BroughtUp | None = None) -> None:
+        """``kinds``: md's own first (``lab.arrays.kinds``)."""
         self.lab = lab
+        self._kinds = kinds
         self.found = found or BroughtUp()
         """Replaced as a whole when the disks are examined again."""
 
@@ -58,14 +59,14 @@ class OpenArrays:
         """
         found = self.found.array(name)
         if found is None:
-            return kind_of_name(name).array(self, name)
-        kind = next((each for each in kinds() if each.is_name(found.name)), kinds()[0])
+            return kind_among(self._kinds, name).array(self, name)
+        kind = next((each for each in self._kinds if each.is_name(found.name)), self._kinds[0])
         return kind.array(self, self.found.word(found))
 
     def statuses(self) -> tuple[ArrayStatus, ...]:
         """Every running array; one that consists of md arrays is listed as a whole, without its parts."""
         statuses = read_arrays(self.machine)
-        for kind in kinds():
+        for kind in self._kinds:
             statuses = kind.gathered(self, statuses)
         return statuses
 

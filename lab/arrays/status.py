@@ -8,10 +8,10 @@ from enum import StrEnum
 from typing import ClassVar
 
 from lab.arrays.geometry import ArrayGeometry, geometry_of
-from lab.arrays.inside import Inside
 from lab.arrays.level_names import layout_name, level_with_layout
 from lab.arrays.levels import Level, LevelName
 from lab.arrays.names import array_device
+from lab.arrays.preview import SliceRow
 from lab.disks.kinds import LabDisk
 from lab.errors import ArrayError, SpecError
 from lab.units import KIB, SECTOR_BYTES, human_bytes
@@ -416,3 +416,42 @@ _ACTION_WORDS = {
     SyncAction.REPAIR: "repairing",
     SyncAction.RESHAPE: "reshaping",
 }
+
+
+class SliceState(StrEnum):
+    """State of a slice."""
+
+    WORKING = "working"
+    MISSING = "missing"
+    """Absent; reads are reconstructed from the other members."""
+    REBUILDING = "rebuilding"
+    LOST = "lost"
+    """Its array has lost data."""
+
+
+@dataclass(frozen=True, slots=True)
+class InnerArray:
+    """One inner array; ``array`` is None while it does not run."""
+
+    width: str
+    """Data and parity of a stripe: ``4+1``."""
+    array: ArrayStatus | None
+    is_lost: bool
+    is_degraded: bool
+
+    @property
+    def name(self) -> str:
+        """Its md name; empty while it does not run."""
+        return self.array.name if self.array else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """The whole composition."""
+
+    places: tuple[MemberStatus, ...]
+    """Every disk that it should have; a missing disk has no device."""
+    arrays: tuple[InnerArray, ...]
+    rows: tuple[SliceRow, ...]
+    states: tuple[tuple[SliceState | None, ...], ...]
+    """States of the slices of each row; None where a disk has none."""

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.checks import arrays, blocks, disks, drills, faults, measured, readings, reliability
+from lab.checks.extension import LessonReading
 from lab.checks.readings import Source
 from lab.checks.state import Check
-from lab.parts import all_added
+from lab.plugins import extensions
 from lab.tomlfile import kinds_by_tag, make_tagged
 
 ALL_CHECKS: Mapping[str, type[Check]] = kinds_by_tag("that", (arrays, measured, disks, blocks, faults, drills))
@@ -16,7 +17,7 @@ CHECKS: Mapping[str, type[Check]] = {name: kind for name, kind in ALL_CHECKS.ite
 """Those of lessons."""
 SOURCES: Mapping[str, type[Source]] = {
     **kinds_by_tag("get", (readings, disks, reliability, blocks, faults)),
-    **{str(kind.__struct_config__.tag): kind for kind in all_added("reading of lessons")},
+    **{str(kind.__struct_config__.tag): kind for kind in (each.load() for each in extensions(LessonReading))},
 }
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -18,9 +16,11 @@ from cyclopts import Parameter
 from lab.cli.context import current
 from lab.cli.output import out, out_json
 from lab.errors import SpecError, ToolMissing
+from lab.frontend import AppFrontend
 from lab.host.files import write_file
 from lab.lessons.course import built_in_course
 from lab.lessons.ready import ReadyLesson, ReadyStep
+from lab.plugins import extension
 from lab.report.page.render import render_document, render_part
 
 if TYPE_CHECKING:
@@ -78,10 +78,10 @@ def handout(
 
 def key_page() -> str:
     """The card. Raises ToolMissing without the app, RequirementMissing without jinja2."""
-    if not find_spec("tui"):
+    app = extension(AppFrontend)
+    if app is None:
         raise ToolMissing("the app is not installed", hint="install raidlab with its package tui")
-    sections = import_module("tui.key_card").key_card()
-    return _render("keys.html.jinja", "keys", "raidlab: keys", sections=sections)
+    return _render("keys.html.jinja", "keys", "raidlab: keys", sections=app.key_card())
 
 
 def lesson_pages(names: Sequence[str], *, seed: str, language: str) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from lab.errors import LabError
-from lab.results.elsewhere import ResultFiles
+from lab.results.files import ResultFiles
 from lab.results.record import CellRecord, ResultRecord
 
 _CELLS, _DOCUMENTS = 12, 4

@@ -14,6 +14,7 @@ from lab.actions.create import Create
 from lab.arrays.discovery import FoundArray
 from lab.arrays.kinds import kind_of_name, kinds
 from lab.cli import array_microscope
+from lab.cli.adding import add_command, added_commands
 from lab.cli.array_run import array_text, run_plan, tell
 from lab.cli.context import Context, current
 from lab.cli.output import out, out_json
@@ -22,7 +23,6 @@ from lab.cli.verbs import add_verbs
 from lab.disks import DiskKind, LabDisk
 from lab.disks.lab_files import lab_folder
 from lab.errors import ExitCode
-from lab.parts import commands
 from lab.session.data_mark import require_mark, verify_mark
 from lab.session.session import LabSession
 from lab.units import human_bytes
@@ -152,8 +152,8 @@ add_verbs(
         Verb: _run,
     },
 )
-for _name, _place, _help in commands("array"):
-    app.command(_place, name=_name, help=_help)
+for _command in added_commands("array"):
+    add_command(app, _command)
 array_microscope.add_to(app)
 
 

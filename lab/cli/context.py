@@ -11,13 +11,14 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lab.cli.extension import Cluster, ClusterCalls
 from lab.cli.output import err
 from lab.errors import LabError, SpecError
 from lab.gates.foreign import FileKind, foreign_note
 from lab.host import signals
-from lab.parts import added
+from lab.plugins import extension
 from lab.units import counted
 
 if TYPE_CHECKING:
@@ -200,15 +201,15 @@ def require_shared(files: Iterable[Path], known: Iterable[Path], *, is_proof: bo
 
 
 @contextmanager
-def calls_on(cluster: str, context: Context) -> Iterator[Any]:
-    """The function that calls functions on a cluster (lab.sweep.calls); None without a cluster. Raises SpecError."""
+def calls_on(cluster: str, context: Context) -> Iterator[ClusterCalls | None]:
+    """What calls functions on a cluster; None without a cluster. Raises SpecError."""
     if not cluster:
         yield None
         return
-    opened = added("calls on a cluster")
-    if opened is None:
+    found = extension(Cluster)
+    if found is None:
         raise SpecError("this raidlab has no clusters", hint="install raidlab[cluster], or omit --cluster")
-    with opened(cluster, context.host, context.narrator.notice) as calls:
+    with found.calls_on(cluster, context.host, context.narrator.notice) as calls:
         yield calls
 
 

@@ -7,8 +7,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from lab.errors import RequirementMissing, SpecError
-from lab.parts import added
+from lab.cli.extension import Exporter
+from lab.errors import RequirementMissing
+from lab.plugins import extensions
 
 
 def export(
@@ -27,13 +28,9 @@ def export(
     With --fio-plot: of each array and workload the document of the repeat with the median IOPS, word for word, and the
     commands that draw them.
     """
-    place = "export --fio-plot" if fio_plot else "export"
-    write = added(place)
-    if write is None:
-        raise RequirementMissing(f"this raidlab has no part for '{place}'", hint="install the whole of it")
-    if not practice:
-        write(names, to)
-    elif fio_plot:
-        raise SpecError("fio-plot draws no lessons and no drills", hint="leave out --fio-plot or --practice")
-    else:
-        write(names, to, practice=True)
+    option = "--fio-plot" if fio_plot else ""
+    exporter = next((each for each in extensions(Exporter) if each.option == option), None)
+    if exporter is None:
+        words = f"export {option}".rstrip()
+        raise RequirementMissing(f"this raidlab has no plugin for '{words}'", hint="install the whole of it")
+    exporter.write(names, to, practice)

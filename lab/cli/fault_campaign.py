@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from lab.cli.context import CLUSTER_HELP, Context, calls_on, current
+from lab.cli.extension import ClusterCalls
 from lab.cli.numbers import number
 from lab.cli.output import out, out_json, pairs, table
 from lab.cli.progress import ProgressBar
@@ -81,7 +82,7 @@ def campaign(
     return _told(context, summaries)
 
 
-def _run(context: Context, journal: CampaignJournal, calls: Any, *, shrinks: bool) -> CampaignSummary:
+def _run(context: Context, journal: CampaignJournal, calls: ClusterCalls | None, *, shrinks: bool) -> CampaignSummary:
     run = journal.run
     target = with_own_kernel(parse_target(run.target), context.host)
     context.narrator.notice(f"campaign {run.id}; to go on with it after an interruption: --resume {run.id}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -15,10 +15,11 @@ from lab.experiments.linting import lint_experiment
 from lab.experiments.schema import built_in_names, find_experiment
 from lab.gates.files import MOST_RECORD_BYTES, read_text
 from lab.gates.toml import parse_toml
+from lab.lint.extension import FileLint, PublicationLint
 from lab.lint.fio_checks import lint_fio, lint_job_file
 from lab.lint.result_checks import lint_result
 from lab.lint.rules import Effect, LintFinding, LintRule, all_rules, distinct, find_rule
-from lab.parts import added
+from lab.plugins import extension, extensions
 from lab.results.elsewhere import is_file_name, read_files
 from lab.results.store import ResultStore, decode_record
 from lab.tomlfile import toml_text
@@ -62,7 +63,7 @@ def lint(
 def findings_of(name: str, store: ResultStore) -> Iterable[LintFinding]:
     """The findings for ``name``, of any kind. Raises LabError if its kind is unknown, or it is unreadable."""
     path = Path(name)
-    lint_text = lint_job_file if path.suffix in FIO_SUFFIXES else added(f"lint {path.suffix}")
+    lint_text = _lint_of(path.suffix)
     if lint_text:
         text = read_text(path, _MOST_RECIPE_BYTES)
         try:
@@ -79,18 +80,23 @@ def findings_of(name: str, store: ResultStore) -> Iterable[LintFinding]:
         return lint_fio(workload.recipe) if workload.program is LoadProgram.FIO else ()
     if path.suffix == ".toml" or name in built_in_names():
         return lint_experiment(find_experiment(name)[0])
-    publications, lint_publication = added("publications"), added("lint publication")
-    studies = publications() if publications else ()
+    publications = extension(PublicationLint)
+    studies = publications.names() if publications else ()
     study = name.removesuffix(_AS_PUBLISHED)
-    if lint_publication and study != name and study in studies:
-        found: tuple[LintFinding, ...] = lint_publication(study)
-        return found
+    if publications and study != name and study in studies:
+        return publications.lint(study)
     try:
         return lint_result(store.load(name))
     except LabError as error:
         known = ", ".join((*built_in_names(), *(f"{each}{_AS_PUBLISHED}" for each in studies)))
         error.hint = f"{error.hint}; experiments: {known}"
         raise
+
+
+def _lint_of(suffix: str) -> Callable[[str], Iterable[LintFinding]] | None:
+    """The lint of files with this suffix, from their text."""
+    added = {each.suffix: each.lint for each in extensions(FileLint)}
+    return lint_job_file if suffix in FIO_SUFFIXES else added.get(suffix)
 
 
 def _is_workload(path: Path) -> bool:

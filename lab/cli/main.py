@@ -82,7 +82,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
     from lab.cli.app import make_app
 
-    app = make_app()
+    app = make_app(arguments, run)
     use_width()
     try:
         result: Any = app.meta(list(arguments), exit_on_error=False, print_error=False, result_action="return_value")

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from lab.checks.proof import Proof
 from lab.cli.context import Context, calls_on
+from lab.cli.extension import ClusterCalls
 from lab.cli.output import out, out_json
 from lab.drills import proof as drill_proof
 from lab.drills.schema import Drill, find_drill, read_drill, ready
@@ -83,8 +83,8 @@ def prove_asked(payload: bytes) -> bytes:
     return msgspec.json.encode(answer)
 
 
-def _called(calls: Callable[[str, bytes], bytes], asked: _Asked) -> Proof | Unproved:
-    answer = decode_json(calls("lab.cli.proofs:prove_asked", msgspec.json.encode(asked)), _Answer)
+def _called(calls: ClusterCalls, asked: _Asked) -> Proof | Unproved:
+    answer = decode_json(calls(prove_asked, msgspec.json.encode(asked)), _Answer)
     found = answer.proof or answer.unproved
     if found is None:
         raise LabError("a worker gave no proof", hint="install the same raidlab there")
@@ -122,7 +122,7 @@ def _jobs(
     lessons: Sequence[LessonFiles],
     drills: Mapping[Path, Drill],
     words: Sequence[str],
-    calls: Any,
+    calls: ClusterCalls | None,
 ) -> Iterator[Callable[[], Proof | Unproved]]:
     place = (target, context.host)
     for files, word in product(lessons, words):

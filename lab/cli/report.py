@@ -10,9 +10,10 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from lab.cli.context import Context, current
+from lab.cli.extension import CollectionReport
 from lab.cli.output import out, out_json
 from lab.errors import SpecError
-from lab.parts import added
+from lab.plugins import extensions
 from lab.results.store import ResultStore
 
 
@@ -52,7 +53,7 @@ def report(
     from lab.report.written import csv_report, html_report, text_report
 
     context = current()
-    if _is_of_sweep(names, format, output, title, context, has_faults=faults is not None):
+    if _is_of_collection(names, format, output, title, context, has_faults=faults is not None):
         return
     chosen = format or _by_ending(output)
     if chosen is Format.HTML and output is None and sys.stdout.isatty():
@@ -87,7 +88,7 @@ def report(
         out(f"{output}: {len(ids)} result{'s' if len(ids) != 1 else ''}, {len(text.encode()) / 1e6:.1f} MB")
 
 
-def _is_of_sweep(
+def _is_of_collection(
     names: tuple[str, ...],
     chosen: Format | None,
     output: Path | None,
@@ -96,13 +97,13 @@ def _is_of_sweep(
     *,
     has_faults: bool,
 ) -> bool:
-    """Whether this is a sweep's report; if so, it is written."""
-    report_sweep = added("report of a sweep")
-    if report_sweep is None:
-        return False
-    # Without an output file and a format it is the sweep's own document, as for every command with --json.
+    """Whether this is the report of a collection, such as a sweep; if so, it is written."""
+    # Without an output file and a format it is the collection's own document, as for every command with --json.
     kind = chosen or ("json" if context.json and output is None else "")
-    told = report_sweep(names, kind, output, title, context.host, is_alone=not has_faults)
+    reports = (
+        each.write(names, kind, output, title, context.host, not has_faults) for each in extensions(CollectionReport)
+    )
+    told = next((told for told in reports if told is not None), None)
     if told is not None:
         out_json({"file": str(output), "told": told}) if context.json and output else out(told)
     return told is not None

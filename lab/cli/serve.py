@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Annotated
 
 from lab.cli.context import current, options
 from lab.cli.numbers import number
 from lab.cli.output import err, out
 from lab.errors import ToolMissing
+from lab.frontend import AppFrontend
 from lab.gates.numbers import PortOrAny
+from lab.plugins import extension
 
 
 def serve(
@@ -21,7 +21,8 @@ def serve(
 
     Each tab that opens the address has an app of its own. Ctrl-C ends it. From another computer: ``ssh -L``.
     """
-    if not find_spec("tui"):
+    app = extension(AppFrontend)
+    if app is None:
         raise ToolMissing("the app is not installed", hint="install raidlab with its package tui")
 
     current()
@@ -30,4 +31,4 @@ def serve(
         err("raidlab: open this address in a browser on this computer; Ctrl-C ends it")
         out(address)
 
-    import_module("tui.serve").serve(options().on, port=port, on_ready=ready)
+    app.serve(options().on, port, ready)

@@ -8,20 +8,18 @@ from dataclasses import dataclass
 import msgspec
 
 from lab.arrays import filesystem
-from lab.arrays.array import Array
-from lab.arrays.bring_up import BroughtUp
+from lab.arrays.brought_up import BroughtUp
 from lab.arrays.filesystem import FileSystem
-from lab.arrays.kinds import kind_of_level
-from lab.arrays.levels import LevelName
+from lab.arrays.kinds import kind_of_level, kinds
 from lab.arrays.names import md_path
 from lab.arrays.open_arrays import OpenArrays
 from lab.arrays.preview import Spec
-from lab.arrays.spec import ArraySpec
 from lab.arrays.waits import wait_until_idle
 from lab.disks import DiskKind, Lab, LabDisk, kernel_drives
 from lab.disks.inventory import read_ends
 from lab.errors import LabError, WorkloadError
 from lab.experiments.array_plans import ArrayPlan, Sharing
+from lab.experiments.built_array import BuiltArray
 from lab.experiments.linting import lint_bench, require_sound
 from lab.experiments.progress import ProgressMeter, Stopwatch
 from lab.experiments.schema import Experiment
@@ -51,35 +49,6 @@ class RunContext:
     """Lint rules that may be violated."""
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltArray:
-    """An existing array: clean, with its file system mounted and its files written."""
-
-    plan: ArrayPlan
-    spec: Spec
-    disks: tuple[LabDisk, ...]
-    target: LoadTarget
-    record: ArrayRecord
-    array: Array | None = None
-    """None for a single disk."""
-    inner: tuple[str, ...] = ()
-    """Names of the md arrays of a volume; empty for a single array."""
-
-    @property
-    def md(self) -> ArraySpec:
-        """The spec of a single array; only these have rebuilds and predictions."""
-        assert isinstance(self.spec, ArraySpec)
-        return self.spec
-
-    @property
-    def parity_arrays(self) -> tuple[str, ...]:
-        """Names of the md arrays with parity, which are all arrays of a volume."""
-        if self.inner:
-            return self.inner
-        has_parity = self.md.raid.name in (LevelName.RAID4, LevelName.RAID5, LevelName.RAID6)
-        return (self.md.name,) if has_parity else ()
-
-
 class Bench:
     """Builds on demand; with shared disks, one array at a time."""
 
@@ -107,7 +76,7 @@ class Bench:
         disks, number = self._disks_for(plan)
         self._make_blank(disks)
         spec = plan.spec(disks, number)
-        arrays = OpenArrays(self._lab)
+        arrays = OpenArrays(self._lab, kinds())
         steps = arrays.creation(spec, checks_disks=False)
         self._lab.execute(steps)
         array, status = None, None

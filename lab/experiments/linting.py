@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,22 +16,21 @@ from lab.disks.drive_models import find_drive_model
 from lab.disks.kinds import DiskKind
 from lab.errors import ExperimentError, SpecError
 from lab.experiments.array_plans import ArrayPlan, DiskPlan
+from lab.experiments.built_array import BuiltArray
 from lab.experiments.schema import Cache, Experiment, Order
 from lab.gates.decoding import decode_json
 from lab.lint.cell_checks import CellFacts, DeviceFacts, LintedMachine, lint_cell, lint_machine
+from lab.lint.extension import PublicationLint
 from lab.lint.plan_checks import ArrayFacts, JobFacts, PlanFacts, lint_plan
 from lab.lint.result_checks import lint_conditions, stamped, steady_words, summarised
 from lab.lint.rules import LintFinding, distinct, find_rule
 from lab.measure.job import Measured
-from lab.parts import added
+from lab.plugins import extension
 from lab.results.record import CellRecord, Conditions
 from lab.theory.model import nominal_rates, random_read_iops, random_write_iops
 from lab.units import SECTOR_BYTES
 from lab.workloads.permitted import SYNCHRONOUS_ENGINES
 from lab.workloads.workload import AccessPattern, Direction, Workload
-
-if TYPE_CHECKING:  # The bench imports this module to lint its arrays.
-    from lab.experiments.bench import BuiltArray
 
 _BLANK_AT_START = frozenset({DiskKind.FILE, DiskKind.SPINDLE, DiskKind.RAM, DiskKind.LOOP})
 _DEBUG_OPTIONS = ("PROVE_LOCKING", "KASAN", "DEBUG_KMEMLEAK", "DEBUG_PAGEALLOC", "KCSAN", "UBSAN_SANITIZE_ALL")
@@ -44,9 +43,9 @@ def lint_experiment(experiment: Experiment) -> tuple[LintFinding, ...]:
     Raises SpecError for an unknown publication.
     """
     found = list(lint_plan(plan_facts(experiment)))
-    lint_publication = added("lint publication")
-    if experiment.publication and lint_publication:
-        found += lint_publication(experiment.publication)
+    publications = extension(PublicationLint)
+    if experiment.publication and publications:
+        found += publications.lint(experiment.publication)
     return distinct(found)
 
 

@@ -9,7 +9,8 @@ from functools import partial
 from lab.arrays import operations
 from lab.arrays.filesystem import FileSystem, mount_point
 from lab.arrays.state import read_array
-from lab.experiments.bench import Bench, BuiltArray, RunContext
+from lab.experiments.bench import Bench, RunContext
+from lab.experiments.built_array import BuiltArray
 from lab.experiments.schedule import DEGRADED, HEALTHY, REBUILDING, RESTORED, RebuildCell, load_seconds, victim_slot
 from lab.measure.conditions import make_cold
 from lab.measure.job import BackgroundLoad, Measured, MeasureOptions, run_workload

@@ -6,7 +6,8 @@ import msgspec
 
 from lab.errors import MachineLost, MeasurementDisturbed, SpecError, WorkloadError
 from lab.experiments.array_plans import Sharing
-from lab.experiments.bench import Bench, BuiltArray, RunContext
+from lab.experiments.bench import Bench, RunContext
+from lab.experiments.built_array import BuiltArray
 from lab.experiments.linting import lint_kernel, lint_measured, stamps_of
 from lab.experiments.rebuilds import RebuildRunner
 from lab.experiments.schedule import (

@@ -32,7 +32,7 @@ from lab.gates.numbers import (
     SizeBytes,
     SpeedKibPerSecond,
 )
-from lab.parts import catalogue
+from lab.plugins import catalogue
 from lab.results.statistics import DEFAULT_REPEATS
 from lab.tomlfile import decode_toml, toml_text, unknown_word
 from lab.workloads.workload import Workload, changed, find_workload

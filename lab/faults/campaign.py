@@ -239,10 +239,8 @@ BATCH = 20
 """Maximum number of histories run on one machine."""
 WORKERS = 2
 JOIN_SECONDS = 0.2
-Calls = Callable[[str, bytes], bytes]
-"""A function that calls ``module:name`` with bytes, in another process or on another computer, and returns its answer.
-"""
-PLAY = "lab.faults.campaign:play_asked"
+Calls = Callable[[Callable[[bytes], bytes], bytes], bytes]
+"""Calls a function of a module with bytes, in another process or on another computer, and returns its answer."""
 WITHOUT_PLANTED = "shows without the planted bug too"
 
 
@@ -448,7 +446,7 @@ class Campaign:
             target=str(self.arena.target), level=run.level, policy=run.policy, planted=run.planted, seeds=seeds
         )
         # Unpickling is safe: the answer comes from a worker that runs this same program.
-        answer: list[tuple[int, HistoryOutcome]] = pickle.loads(self.calls(PLAY, msgspec.json.encode(asked)))
+        answer: list[tuple[int, HistoryOutcome]] = pickle.loads(self.calls(play_asked, msgspec.json.encode(asked)))
         return answer
 
     def _due_to_the_planted(self, outcome: HistoryOutcome) -> HistoryOutcome:

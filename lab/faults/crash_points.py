@@ -688,7 +688,6 @@ def _chunks_of(row: Sequence[Any]) -> set[int]:
 MOST_DRIVES = 8
 MACHINES = 2
 """Number of machines that run in parallel on this computer."""
-TRY = "lab.faults.crash_points:explore_asked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -748,7 +747,7 @@ class Exploration:
     operations: int | None = None
     on_point: Callable[[PointVerdict], None] = lambda _: None
     is_stopped: Callable[[], bool] = lambda: False
-    calls: Callable[[str, bytes], bytes] | None = None
+    calls: Callable[[Callable[[bytes], bytes], bytes], bytes] | None = None
     """Calls ``module:name`` with bytes on a worker of a cluster, where the configurations are then tried, without
     ``on_point``; None: they are tried on this computer.
     """
@@ -763,7 +762,7 @@ class Exploration:
             if self.calls:
                 asked = _Asked(configuration.name, seed, self.points, self.operations, str(self.target))
                 # Unpickling is safe: the answer comes from a worker that runs this same program.
-                found: Explored = pickle.loads(self.calls(TRY, msgspec.json.encode(asked)))
+                found: Explored = pickle.loads(self.calls(explore_asked, msgspec.json.encode(asked)))
                 return found
             with open_place(self.target, self.host, drives=MOST_DRIVES) as place:
                 return explore(

@@ -13,7 +13,7 @@ from lab.cli.output import out, out_json, table
 from lab.cli.progress import ProgressBar
 from lab.errors import SpecError
 from lab.fleet.bounds import Hours, TrialCount
-from lab.fleet.estimate import MOST_YEARS, Interval, LossFigures, figures_of
+from lab.fleet.estimate import MOST_YEARS, figures_of
 from lab.fleet.measured import measured_in
 from lab.fleet.model import FleetModel
 from lab.fleet.run import Spreader, cluster_spreader, local_spreader, lost_in_drills, run_model, with_method
@@ -31,6 +31,7 @@ from lab.gates.foreign import FileKind
 from lab.gates.numbers import JobCount, Seed
 from lab.host.pool import processors
 from lab.results.store import ResultStore
+from lab.theory.losses import Interval, LossFigures
 from lab.units import human_bytes
 
 Figures = Mapping[str, tuple[FleetModel, LossFigures]]
@@ -78,7 +79,7 @@ def fleet(
     found: dict[str, tuple[FleetModel, LossFigures]] = {}
     with calls_on(cluster, context) as calls, ProgressBar(quiet=context.quiet) as bar:
         here = workers or processors()
-        spread = cluster_spreader(calls, calls.workers) if calls else local_spreader(here)
+        spread = cluster_spreader(calls) if calls else local_spreader(here)
         for place, (name, each) in enumerate(chosen):
             model = with_method(model_of(each, measured, lost_in_drills), each.run.method, each.run.trials)
             found[name] = model, _figures(model, each, spread, bar, (place, len(chosen), name))

@@ -12,10 +12,10 @@ import msgspec
 from lab.checks.readings import LikelyMistake, Source
 from lab.checks.state import CheckedState
 from lab.errors import SpecError
-from lab.fleet.estimate import LossFigures
 from lab.fleet.model import HOURS_PER_YEAR
 from lab.fleet.run import local_spreader, run_spec
 from lab.fleet.schema import FleetSpec, fleet_spec, fleet_tree, variants
+from lab.theory.losses import LossFigures
 from lab.tomlfile import unknown_word
 
 

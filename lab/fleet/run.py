@@ -6,23 +6,28 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from lab.drills.extension import DrillLosses
 from lab.fleet.engine import simulate_block
-from lab.fleet.estimate import LossFigures, figures_of, most_lost
+from lab.fleet.estimate import figures_of, most_lost
 from lab.fleet.model import Block, FleetModel
 from lab.fleet.schema import FleetSpec, Measured, Method, model_of
 from lab.fleet.sums import BlockSums, summed
 from lab.host.pool import spread
-from lab.parts import added
+from lab.plugins import extension
+from lab.theory.losses import LossFigures
+
+if TYPE_CHECKING:
+    from lab.cli.extension import ClusterCalls
 
 BLOCK_TRIALS = 16_384
 """Some megabytes of columns: larger ones leave the processor's caches, smaller ones spend their time on calls."""
 _ENOUGH_LOSSES = 400
 """So many by each cause that a first block without importance sampling shows it to 5 %; then it is as good."""
 
-WORK = "lab.fleet.run:work_asked"
 Work = Callable[[Block], BlockSums]
 Spreader = Callable[[Work, Sequence[Block]], Iterable[BlockSums]]
 """Carries out picklable work for each block, wherever it is, and gives the sums in the order of the blocks."""
@@ -56,15 +61,15 @@ def _numbered(work: Work, block: Block) -> tuple[int, BlockSums]:
     return block.number, work(block)
 
 
-def cluster_spreader(calls: Callable[[str, bytes], bytes], workers: int) -> Spreader:
-    """Workers of a cluster (lab.sweep.calls), which have this very program."""
+def cluster_spreader(calls: ClusterCalls) -> Spreader:
+    """Workers of a cluster, which have this very program."""
 
     def there(work: Work, blocks: Sequence[Block]) -> Iterator[BlockSums]:
         def one(block: Block) -> BlockSums:
-            found: BlockSums = pickle.loads(calls(WORK, pickle.dumps((work, block))))
+            found: BlockSums = pickle.loads(calls(work_asked, pickle.dumps((work, block))))
             return found
 
-        with ThreadPoolExecutor(workers) as threads:
+        with ThreadPoolExecutor(calls.workers) as threads:
             yield from threads.map(one, blocks)
 
     return there
@@ -123,7 +128,7 @@ def lost_in_drills(folder: str) -> float:
     """
     from lab.errors import SpecError
 
-    share = added("lost in drills")
-    if share is None:
-        raise SpecError("people.class_folder needs raidlab's classroom part", hint="write people.loses_data instead")
-    return float(share(folder))
+    found = extension(DrillLosses)
+    if found is None:
+        raise SpecError("people.class_folder needs raidlab's classroom plugin", hint="write people.loses_data instead")
+    return found.share(folder)

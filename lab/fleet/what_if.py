@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from lab.fleet.estimate import LossFigures
 from lab.fleet.run import local_spreader, run_spec
 from lab.fleet.schema import Failures, FleetSpec, Rebuild, Repair, Run, Scrubs, Sectors
+from lab.theory.losses import LossFigures
 
 MOST_TRIALS = 16_384
 _FAILURES = 30_000

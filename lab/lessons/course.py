@@ -17,7 +17,7 @@ from lab.errors import SpecError
 from lab.gates.numbers import digits
 from lab.lessons.ready import ReadyLesson, make_ready
 from lab.lessons.schema import SOURCE_LANGUAGE, Lesson, Question, Translation
-from lab.parts import catalogue
+from lab.plugins import catalogue
 from lab.tomlfile import read_toml, unknown_word
 
 COURSE_FOLDER = Path(__file__).with_name("course")

@@ -11,9 +11,9 @@ from lab.gates.toml import parse_toml
 from lab.lint.result_checks import shown_stamps
 from lab.lint.theory_checks import processor_bound
 from lab.machine.target import target_words
-from lab.parts import added
 from lab.report import antioquia
 from lab.report.cells import figures_table, rebuild_table, timings_table
+from lab.report.extension import study_report
 from lab.report.findings import findings_table
 from lab.report.series import rows
 from lab.results.record import ResultRecord, RunStatus
@@ -56,8 +56,8 @@ def tables_of(record: ResultRecord) -> tuple[Table, ...]:
         if record.cells:
             tables.append(antioquia.performance_table(record, published))
             tables.append(antioquia.ratio_table(record, published))
-    elif record.cells and (own_tables := added(f"tables of {study}")):
-        tables += own_tables(record, published)
+    elif record.cells and (own := study_report(study)):
+        tables += own.tables(record, published)
     elif record.cells:
         tables.append(figures_table(record))
     findings = findings_table(record, published) if published and record.cells else None

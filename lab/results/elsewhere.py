@@ -1,4 +1,4 @@
-"""Results outside the store: folders from other computers, and files of formats that other parts add.
+"""Results outside the store: folders from other computers, and files of formats that plugins add.
 
 Imported and merely displayed results pass the same check: the record must be valid, and every document that it names
 must exist and decompress. An import is checked completely before any of it is stored. Where results are only
@@ -7,7 +7,7 @@ displayed, an invalid one does not affect the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -15,48 +15,13 @@ from pathlib import Path
 
 from lab.errors import LabError, ResultError
 from lab.gates.text import shortened
-from lab.parts import added
+from lab.plugins import extension, extensions
+from lab.results.extension import ResultFormat
+from lab.results.files import ResultFiles
 from lab.results.journal import RECORD_NAME
 from lab.results.record import ResultRecord, encode_record
-from lab.results.store import IMPORTED_NAME, ResultStore, decode_own, is_result, unpacked
+from lab.results.store import IMPORTED_NAME, ResultStore, is_result, unpacked
 from lab.store.runs import is_there
-
-
-@dataclass(frozen=True, slots=True)
-class ResultFiles:
-    """Results as the files of their folders. They are not held in memory: a class has thousands."""
-
-    source: Path
-    ids: Sequence[str]
-    read: Callable[[str, Iterable[str]], Iterator[bytes]]
-    """Lazily reads files of one result's folder, given by path. Raises ResultError."""
-    documents: Mapping[str, Collection[str]] | None
-    """Paths of each result's documents, if they were checked already; None: they are checked when a result is read."""
-
-    def record(self, result_id: str) -> ResultRecord:
-        """Read and check one result.
-
-        Raises ResultError if it is damaged, newer than this raidlab, has another result's id, or lacks a document.
-        """
-        (data,) = self.read(result_id, [RECORD_NAME])
-        return self.checked(result_id, data)
-
-    def checked(self, result_id: str, data: bytes) -> ResultRecord:
-        """Like ``record``, from the bytes of the record."""
-        record = decode_own(data, result_id, source=f"{self.source}/{result_id}")
-        if self.documents is None:
-            for name in record.files:
-                self.document(result_id, name)
-        elif missing := [name for name in record.files if name not in self.documents[result_id]]:
-            raise ResultError(
-                f"result '{result_id}' in '{self.source}' lacks {', '.join(missing[:3])}", hint="copy it again"
-            )
-        return record
-
-    def document(self, result_id: str, name: str) -> str:
-        """A fio document or a timeline. Raises ResultError."""
-        (data,) = self.read(result_id, [name])
-        return unpacked(data, f"'{name}' of result '{result_id}' in '{self.source}'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +36,7 @@ class FoundResult:
 
 def is_file_name(name: str) -> bool:
     """Whether a word names a results file or a folder, not a stored result."""
-    return "/" in name or _reader(Path(name)) is not None
+    return "/" in name or _format_of(Path(name)) is not None
 
 
 def find_results(names: Sequence[str], store: ResultStore) -> Iterator[FoundResult | str]:
@@ -87,22 +52,22 @@ def find_results(names: Sequence[str], store: ResultStore) -> Iterator[FoundResu
 
 def read_files(file: Path) -> ResultFiles:
     """The results of a file. Raises ResultError if its format is unknown to this raidlab, or if it is damaged."""
-    read = _reader(file) or added("results in a file")
-    if read is None:
+    # A file of any other name is read as well: who downloads a bundle may rename it.
+    found = _format_of(file) or extension(ResultFormat)
+    if found is None:
         raise ResultError(f"'{file}' is no file of results", hint="name a result, a bundle, or a folder of either")
-    found: ResultFiles = read(file)
-    return found
+    return found.read(file)
 
 
-def _reader(file: Path) -> Callable[..., ResultFiles] | None:
-    return added(f"results in {file.suffix}") if file.suffix else None
+def _format_of(file: Path) -> ResultFormat | None:
+    return next((each for each in extensions(ResultFormat) if each.suffix == file.suffix), None)
 
 
 def _of_name(name: str, store: ResultStore) -> Iterator[FoundResult | str]:
     path = Path(name)
     if not is_file_name(name) and not (path.is_dir() and name not in store.ids()):
         yield _stored(store, store.find(name))
-    elif _reader(path):
+    elif _format_of(path):
         yield from _of_file(path)
     elif path.is_dir() or path.is_file():
         yield from _of_folder(path if path.is_dir() else path.parent)
@@ -113,7 +78,7 @@ def _of_name(name: str, store: ResultStore) -> Iterator[FoundResult | str]:
 def _of_folder(folder: Path) -> Iterator[FoundResult | str]:
     """Results of a single result's folder, or of a folder with results, results files, or both."""
     stored = _in_folder(folder)
-    files = [] if is_result(folder) else sorted(path for path in folder.iterdir() if _reader(path))
+    files = [] if is_result(folder) else sorted(path for path in folder.iterdir() if _format_of(path))
     if not files and not stored.ids:
         raise ResultError(f"there are neither results nor bundles in '{folder}'", hint="check the path")
     yield from _each(stored)

@@ -33,10 +33,11 @@ from lab.gates.numbers import FormatVersion
 from lab.gates.text import visible
 from lab.host.files import storage_error, sync_folder, write_file
 from lab.old_names import with_new_keys
-from lab.parts import added
+from lab.plugins import extensions
 from lab.results.formats import decode_visible, refuse_newer
 from lab.results.journal import DRAFT_NAME, RECORD_NAME, RunJournal, journal_of, with_entries
 from lab.results.record import KIND, SCHEMA_VERSION, ResultRecord, RunStatus, encode_record
+from lab.results.suffix import ResultSuffix
 from lab.store.runs import LATEST, RunFolders, id_word, is_there
 
 IMPORTED_NAME = "imported"
@@ -75,8 +76,8 @@ def checked_id(text: str) -> str:
     Raises ResultError otherwise.
     """
     checked_name(text, "result", error=ResultError)
-    ending = Path(text).suffix
-    if text.lower() == LATEST or (ending and added(f"results in {ending.lower()}")):
+    is_file = Path(text).suffix.lower() in {each.suffix for each in extensions(ResultSuffix)}
+    if text.lower() == LATEST or is_file:
         raise ResultError(f"'{text}' cannot be the name of a result: it means something else", hint="take another")
     return text
 

@@ -13,8 +13,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from lab.arrays.bring_up import BroughtUp, StoppedArrays, bring_up, start_array, stopped_arrays
+from lab.arrays.bring_up import StoppedArrays, bring_up, start_array, stopped_arrays
+from lab.arrays.brought_up import BroughtUp
 from lab.arrays.discovery import plain_uuid
+from lab.arrays.kinds import kinds
 from lab.arrays.open_arrays import OpenArrays
 from lab.arrays.status import ArrayStatus
 from lab.disks import Lab, Opener, open_lab
@@ -44,7 +46,7 @@ class LabSession(OpenArrays):
         on_found: Callable[[LabSession], None] = lambda _: None,
     ) -> None:
         """``on_plan`` is called with each plan before it runs, ``on_found`` with the session if ``found`` changes."""
-        super().__init__(lab, found)
+        super().__init__(lab, kinds(), found)
         self.target = target
         self.host = host
         self.written: set[tuple[object, ...]] = set()

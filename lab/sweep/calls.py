@@ -1,7 +1,4 @@
-"""Single calls on a cluster, for work that has an order of its own: campaigns, proofs, fleets.
-
-What it is spread by is asked for as ``added("calls on a cluster")``, so that none of it needs this part.
-"""
+"""Single calls on a cluster, for work that has an order of its own: campaigns, proofs, fleets."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from lab.cli.extension import ClusterCalls
 from lab.errors import LabError
 from lab.machine import Host
 from lab.measure.conditions import own_digest
@@ -23,17 +21,16 @@ _LOOK_SECONDS = 0.5
 _numbers = itertools.count()
 
 
-class Calls:
-    """Functions from bytes to bytes, called on whatever worker is free. Threads may share it."""
+class Calls(ClusterCalls):
+    """Calls on the workers of a pool."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._tending = threading.Lock()
         self.workers = len(pool.workers())
-        """How many calls run at once."""
 
-    def __call__(self, function: str, payload: bytes) -> bytes:
-        """What ``module:name`` gives. Raises LabError as it does, ClusterLost.
+    def __call__(self, function: Callable[[bytes], bytes], payload: bytes) -> bytes:
+        """Raises LabError as the function does, ClusterLost.
 
         A call whose worker ends is made again on another one.
         """
@@ -41,7 +38,7 @@ class Calls:
 
         client: Any = self._pool.client
         while True:
-            key = f"{function}-{next(_numbers)}"
+            key = f"{function.__module__}.{function.__qualname__}-{next(_numbers)}"
             future = client.submit(answered, function, payload, key=key, pure=False, retries=0)
             try:
                 while True:

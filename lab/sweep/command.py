@@ -13,6 +13,7 @@ from lab.cli.context import Context, current
 from lab.cli.output import err, out, out_json, table
 from lab.cli.progress import ProgressBar
 from lab.errors import ExitCode, SpecError
+from lab.experiments.sweeps import SweepProgress
 from lab.gates.foreign import FileKind
 from lab.gates.numbers import digits
 from lab.host.clock import Clock
@@ -22,7 +23,7 @@ from lab.sweep.desk import plan_lines
 from lab.sweep.pool import PAGES
 from lab.sweep.schema import Sweep, built_in_names, decode_sweep, find_sweep
 from lab.sweep.service import SweepOutcome, SweepPlan, SweepRequest, plan_sweep, run_sweep
-from lab.sweep.store import SweepFolder, SweepProgress, SweepStore
+from lab.sweep.store import SweepFolder, SweepStore
 
 NONE = "none"
 _PAGES_HELP = (

@@ -1,65 +1,26 @@
-"""Sweeps for whoever shows them: which there are, what one would do, how one stands, here or in another process."""
+"""The sweeps of this computer's state folder, as ``lab.experiments.sweeps`` shows them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 
 from lab.errors import LabError
+from lab.experiments.sweeps import SweepDesk, SweepEntry, SweepListener, SweepStatus, SweepWork
 from lab.machine import Host, Target, TargetKind, parse_target
 from lab.sweep.cluster import ClusterKind, parse_cluster
 from lab.sweep.pool import INSTALL
 from lab.sweep.schema import Sweep, built_in_names, decode_sweep, find_sweep
 from lab.sweep.service import SweepOutcome, SweepPlan, SweepRequest, plan_sweep, run_sweep, worker_count
-from lab.sweep.store import SweepFolder, SweepProgress, SweepStore
+from lab.sweep.store import SweepFolder, SweepStore
 from lab.units import human_bytes, human_seconds
 
 MOST_RUNS = 30
 """Of sweeps that were run before: older ones are shown by their id."""
 MOST_REASONS = 12
 """Why combinations are left out, of those that are told."""
-
-
-@dataclass(frozen=True, slots=True)
-class SweepEntry:
-    """A sweep that comes with raidlab, or one that was run."""
-
-    name: str
-    """By which it is found: its own, or the id of the run."""
-    title: str
-    question: str
-    axes: tuple[str, ...]
-    """Such as ``level: raid5, raid6``."""
-    state: str = ""
-    """Of one that was run: ``12 of 40, broke off``."""
-
-
-@dataclass(frozen=True, slots=True)
-class SweepWork:
-    """What a sweep would do here, now."""
-
-    lines: tuple[str, ...]
-    """In sentences: cells, time, room, what is left out."""
-    cells: int
-    there: int
-    """Of these, measured before."""
-    run_id: str
-    """The newest run of the same file; empty: there is none."""
-    missing_dependency: str
-    """What must be installed before it can run, as a command; empty: nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class SweepStatus:
-    """How a sweep stands that was begun."""
-
-    progress: SweepProgress | None
-    is_running: bool
-    """In whatever process."""
-    tables: tuple[str, ...] = ()
-    """What was found so far; none while it runs."""
 
 
 def plan_lines(plan: SweepPlan, request: SweepRequest) -> Iterator[str]:
@@ -82,8 +43,8 @@ def plan_lines(plan: SweepPlan, request: SweepRequest) -> Iterator[str]:
         yield "real time: cells measured at once on one computer disturb each other; --cluster local:1 does not"
 
 
-class SweepDesk:
-    """The sweeps of one state folder, on a cluster of this computer's processors."""
+class LocalDesk(SweepDesk):
+    """They run on a cluster of this computer's processors."""
 
     def __init__(self, target: Target, host: Host) -> None:
         """``target``: of an embedded kernel its time is taken over, any other is left alone."""
@@ -93,7 +54,6 @@ class SweepDesk:
         self._store = SweepStore(host)
 
     def entries(self) -> tuple[SweepEntry, ...]:
-        """Those that come with raidlab, then those that were run, newest first; damaged ones are left out."""
         known = [_entry(name, find_sweep(name)[0]) for name in built_in_names()]
         for run_id in self._store.ids()[:MOST_RUNS]:
             folder = self._store.find(run_id)
@@ -103,7 +63,6 @@ class SweepDesk:
         return tuple(known)
 
     def work(self, name: str) -> SweepWork:
-        """What ``run`` would do. Raises SpecError, ExperimentError, ToolMissing as planning does."""
         sweep, text, folder = self._find(name)
         request = SweepRequest(self._target_for(folder), self._host, parse_cluster("local"))
         plan, request = self._plan(sweep, text, request)
@@ -116,19 +75,17 @@ class SweepDesk:
         )
 
     def newest_run(self, name: str) -> str:
-        """The id of the newest run of the same file; empty: there is none. Raises SpecError, ResultError."""
         folder = self._find(name)[2]
         return folder.id if folder else ""
 
     def going_run(self, name: str) -> str:
-        """The same, if it runs now. Only where one has not told its end its lock is tried."""
+        # Only where one has not told its end its lock is tried.
         folder = self._find(name)[2]
         progress = folder.progress if folder else None
         is_going = folder and not (progress and progress.is_over) and folder.is_running
         return folder.id if folder and is_going else ""
 
     def stand(self, run_id: str) -> SweepStatus:
-        """How a run stands, with what it has found if nobody is at it. Raises ResultError if it is not there."""
         folder = self._store.find(run_id)
         if folder.is_running:
             return SweepStatus(folder.progress, is_running=True)
@@ -137,23 +94,15 @@ class SweepDesk:
         tables = tuple(each.as_text() for each in summary_tables(folder.result()))
         return SweepStatus(folder.stand(), is_running=False, tables=tables)
 
-    def run(
-        self,
-        name: str,
-        *,
-        on_progress: Callable[[SweepProgress], None],
-        on_notice: Callable[[str], None],
-        is_cancelled: Callable[[], bool],
-    ) -> SweepOutcome:
-        """Measure what is missing, as the newest run of this file if there is one. Raises as ``run_sweep``."""
+    def run(self, name: str, listener: SweepListener) -> SweepOutcome:
         sweep, text, folder = self._find(name)
         request = SweepRequest(
             self._target_for(folder),
             self._host,
             parse_cluster("local"),
-            on_progress=on_progress,
-            on_notice=on_notice,
-            is_cancelled=is_cancelled,
+            on_progress=listener.on_progress,
+            on_notice=listener.on_notice,
+            is_cancelled=listener.is_cancelled,
         )
         plan, request = self._plan(sweep, text, request)
         return run_sweep(plan, request, folder)

@@ -40,7 +40,7 @@ from lab.gates.numbers import (
     parse_bytes,
 )
 from lab.gates.text import shortened
-from lab.parts import catalogue
+from lab.plugins import catalogue
 from lab.results.record import Word
 from lab.sweep.cluster import ClusterTables
 from lab.tomlfile import decode_toml, toml_text, unknown_word

@@ -15,20 +15,20 @@ from lab.disks.kinds import DiskKind
 from lab.errors import ExperimentError, LabError, ResultError, SpecError
 from lab.experiments.linting import lint_experiment, require_sound
 from lab.experiments.service import RESULT_ROOM_BYTES
+from lab.experiments.sweeps import LatestCell, SweepProgress
 from lab.gates.decoding import decode_json
 from lab.host.pool import processors
 from lab.machine import Host, Target, TargetKind
 from lab.sweep.cells import CellDone, CellTask, key_of, unpacked_cell
 from lab.sweep.cluster import ClusterKind, ClusterSpec
 from lab.sweep.combinations import Combination, Combinations, combinations, load_seconds_of, watched
-from lab.sweep.measure import MeasuredCell, cell_store, computer, differing, facts, sweep_work
+from lab.sweep.measure import MeasuredCell, cell_store, computer, differing, facts, measured, sweep_work
 from lab.sweep.pool import Pool, require_dask
 from lab.sweep.rows import FailedCell, iops_text
 from lab.sweep.schema import Sweep
 from lab.sweep.spread import Answer, SpreadState, SpreadTask, TaskSpread
-from lab.sweep.store import LatestCell, PlannedCell, SweepFolder, SweepProgress, SweepStore
+from lab.sweep.store import PlannedCell, SweepFolder, SweepStore
 
-MEASURED = "lab.sweep.measure:measured"
 CELL_BYTES = 8192
 """What a cell takes in the store, until some were measured."""
 KEPT_LATEST = 12
@@ -199,7 +199,7 @@ class _Run:
             self._pool = pool
             spread = TaskSpread(
                 pool,
-                MEASURED,
+                measured,
                 on_state=self._on_state,
                 on_notice=request.on_notice,
                 is_cancelled=request.is_cancelled,

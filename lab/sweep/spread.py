@@ -1,6 +1,6 @@
 """Work spread over a pool: tasks go out a few at a time, answers come back as they are ready, and none is lost.
 
-A task is the name of a function and bytes; its answer is bytes, or why there is none. One that fails is tried once
+A task is a function and bytes; its answer is bytes, or why there is none. One that fails is tried once
 more, on another worker. A worker whose computer lacks something gets no more.
 """
 
@@ -17,7 +17,6 @@ import msgspec
 from lab.errors import ExitCode, LabError, RunCancelled
 from lab.experiments.service import RESULT_ROOM_BYTES
 from lab.machine.state_folder import default_state_root
-from lab.parts import loaded
 from lab.sweep.pool import ClusterLost, Pool
 
 MOST_TRIES = 2
@@ -63,11 +62,15 @@ class SpreadState:
     """Computer -> why it gets no work."""
 
 
-def answered(function: str, payload: bytes) -> Answer:
-    """On a worker: call ``module:name``, whatever becomes of it."""
+Call = Callable[[bytes], bytes]
+"""A function of a module, since workers import it."""
+
+
+def answered(function: Call, payload: bytes) -> Answer:
+    """On a worker: call the function, whatever becomes of it."""
     name = os.uname().nodename
     try:
-        data: bytes = loaded(function)(payload)
+        data = function(payload)
     except LabError as error:
         is_unfit = error.exit_code == ExitCode.MISSING or not has_room()
         return Answer(
@@ -102,13 +105,12 @@ class TaskSpread:
     def __init__(
         self,
         pool: Pool,
-        function: str,
+        function: Call,
         *,
         on_state: Callable[[SpreadState], None] = lambda _: None,
         on_notice: Callable[[str], None] = lambda _: None,
         is_cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
-        """``function``: ``module:name`` of one from bytes to bytes, which every worker has."""
         self.state = SpreadState()
         self._pool, self._function = pool, function
         self._on_state, self._on_notice, self._is_cancelled = on_state, on_notice, is_cancelled

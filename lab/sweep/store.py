@@ -20,6 +20,7 @@ from typing import Annotated
 import msgspec
 
 from lab.errors import ResultError, SpecError
+from lab.experiments.sweeps import SweepProgress as SweepProgress
 from lab.gates.files import MOST_RECORD_BYTES
 from lab.gates.own import read_own_json
 from lab.host.clock import utc_second_text
@@ -54,37 +55,6 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     toml: str
     is_virtual_time: bool
     cells: tuple[PlannedCell, ...]
-
-
-class LatestCell(msgspec.Struct, frozen=True, kw_only=True):
-    """A cell that has just been measured, or could not be."""
-
-    label: str
-    told: str
-    """Its speeds, or why there are none."""
-    is_failed: bool = False
-
-
-class SweepProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a sweep is."""
-
-    done: int
-    """Cells that are there, those of earlier sweeps too."""
-    running: int = 0
-    failed: int = 0
-    planned: int
-    workers: int = 0
-    left_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e12)] | None = None
-    cluster: str = ""
-    dashboard: str = ""
-    """HOST:PORT of Dask's own pages, on the computer that ran it."""
-    processes: dict[str, int] = {}
-    """Of the cluster, on that computer: ``scheduler`` and names of workers -> process."""
-    client: int = 0
-    """The process that runs it."""
-    is_over: bool = False
-    latest: tuple[LatestCell, ...] = ()
-    """The last ones of this run, oldest first."""
 
 
 class SweepFolder:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.adapt.rule import AdaptLevel
 from lab.adapt.summary import VolumeArray
-from lab.adapt.windows import AdaptLevel
 from lab.disks import DiskKind, DiskSpec
 from lab.disks.lab_files import lab_folder
 from lab.machine import Host

@@ -13,7 +13,7 @@ from lab.arrays.filesystem import FileSystem
 from lab.arrays.spec import ArraySpec
 from lab.arrays.waits import wait_until_idle
 from lab.experiments.array_plans import ArrayPlan
-from lab.experiments.bench import BuiltArray
+from lab.experiments.built_array import BuiltArray
 from lab.experiments.linting import lint_bench, lint_kernel, lint_measured
 from lab.machine import Machine
 from lab.measure.job import LoadTarget, Measured, MeasureOptions, run_workload

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from lab.arrays.geometry import ParityGeometry, Raid0Geometry
+from lab.arrays.kinds import kinds
 from lab.arrays.names import md_path
 from lab.arrays.open_arrays import OpenArrays
 from lab.arrays.waits import wait_until_idle
@@ -45,7 +46,7 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
 @pytest.fixture
 def arrays(lab: Lab) -> OpenArrays:
     blank(lab)
-    return OpenArrays(lab)
+    return OpenArrays(lab, kinds())
 
 
 def contents(arrays: OpenArrays, shape: MappedArray) -> dict[str, bytes]:

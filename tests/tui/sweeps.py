@@ -7,8 +7,7 @@ from typing import Any
 from textual.pilot import Pilot
 from textual.widgets import OptionList
 
-from lab.sweep.desk import SweepStatus, SweepWork
-from lab.sweep.store import LatestCell, SweepProgress
+from lab.experiments.sweeps import LatestCell, SweepProgress, SweepStatus, SweepWork
 from tests.tui.conftest import until
 from tui.app import RaidlabApp
 from tui.sweeps import SweepLook, SweepView

@@ -10,10 +10,10 @@ import pytest
 from textual.pilot import Pilot
 
 from lab.errors import SpecError
-from lab.fleet.estimate import Interval
-from lab.fleet.estimate import LossFigures as Figures
 from lab.fleet.what_if import what_if
 from lab.results.store import ResultStore
+from lab.theory.losses import Interval
+from lab.theory.losses import LossFigures as Figures
 from tests.tui.conftest import reached, until
 from tests.tui.results import keep, result
 from tests.tui.still import quiet, run_app, still_app, text_of
@@ -173,11 +173,11 @@ def test_a_refusal_is_shown_and_the_other_knobs_still_turn(tmp_path: Path, monke
 
 
 def test_without_the_part_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.parts.added", lambda _place: None)
+    monkeypatch.setattr("lab.plugins.extension", lambda _kind: None)
 
     async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
         await all_known(app, pilot)
-        assert "no part that simulates fleets" in flat(app)
+        assert "no plugin that simulates fleets" in flat(app)
 
     run_app(still_app(tmp_path, "fleet"), act)
 

@@ -11,6 +11,7 @@ from lab.lessons.course import built_in_course
 from lab.lessons.ready import make_action
 from tui.actions import KEY_ACTIONS
 from tui.lessons.wording import TYPED, in_app, key_for, steps_in_app
+from tui.modes import MAKERS
 from tui.registry import SCREENS
 
 
@@ -33,7 +34,7 @@ def test_every_command_of_the_course_has_a_place_in_the_app(command: str) -> Non
 
 def keys_of(mode: str) -> set[str]:
     """All keys that a screen knows."""
-    screen = next(each for each in SCREENS if each.mode == mode).make()
+    screen = MAKERS[mode]()
     made = [binding for kind in type(screen).__mro__ for binding in vars(kind).get("BINDINGS", ())]
     found = {key.strip() for binding in made if isinstance(binding, Binding) for key in binding.key.split(",")}
     return found | ({action.key for action in KEY_ACTIONS} if mode == "lab" else set())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from textual.pilot import Pilot
 from textual.widgets import OptionList
 
 from lab.errors import ExperimentError, RunCancelled
+from lab.experiments.sweeps import SweepListener
 from tests.tui import sweeps
 from tests.tui.conftest import until
 from tests.tui.still import quiet, run_app, still_app, text_of
@@ -40,9 +40,9 @@ class Desk:
 
     def entries(self) -> tuple[Any, ...]:
         from lab.machine import Host, parse_target
-        from lab.sweep.desk import SweepDesk
+        from lab.sweep.desk import LocalDesk
 
-        return SweepDesk(parse_target("uml:"), Host.real()).entries()
+        return LocalDesk(parse_target("uml:"), Host.real()).entries()
 
     def work(self, _name: str) -> Any:
         return sweeps.work(there=self.there, run_id="20261125T1-chunks" if self.begun or self.going else "")
@@ -58,15 +58,12 @@ class Desk:
         tables = () if self.going else ("Best and worst cells\n\nraid5  best  1,234",)
         return sweeps.stand(is_running=bool(self.going), tables=tables, progress=sweeps.progress(done=self.looked))
 
-    def run(
-        self, name: str, *, on_progress: Callable[[Any], None], on_notice: Callable[[str], None],
-        is_cancelled: Callable[[], bool],
-    ) -> None:  # fmt: skip
+    def run(self, name: str, listener: SweepListener) -> None:
         self.begun.append(name)
-        on_notice("a cluster starts")
-        on_progress(sweeps.progress())
+        listener.on_notice("a cluster starts")
+        listener.on_progress(sweeps.progress())
         while not self.may_end.wait(0.01):
-            if is_cancelled():
+            if listener.is_cancelled():
                 self.there = 12
                 raise RunCancelled("the work was ended before its time")
         self.there = 48
@@ -180,7 +177,7 @@ def test_a_sweep_that_the_lint_refuses_says_why(tmp_path: Path) -> None:
 
 
 def test_without_the_part_there_are_no_sweeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.parts.added", lambda _place: None)
+    monkeypatch.setattr("lab.plugins.extension", lambda _kind: None)
 
     async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
         await pilot.pause(0.2)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from lab.errors import LabError, MachineLost
 from tui import messages
-from tui.client.jobs import Job, do
+from tui.client.doing import do
+from tui.client.jobs import Job
 from tui.state import CommandEntry, Origin
 
 if TYPE_CHECKING:

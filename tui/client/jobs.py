@@ -1,19 +1,14 @@
-"""Work for the lab's thread or for one of its own, as values, and how it is done."""
+"""Work for the lab's thread or for one of its own, as values."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
-
-from lab.errors import LabError
-from tui import messages
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from textual.message import Message
-
-    from lab.plans import Plan, Step
+    from lab.errors import LabError
+    from lab.plans import Plan
     from lab.session.session import LabSession
 
 T = TypeVar("T")
@@ -35,22 +30,3 @@ class Job(Generic[T]):
     def step_count(self) -> int:
         """Steps that can be followed."""
         return 0 if callable(self.work) else len(self.work.steps)
-
-
-def do(job: Job[Any], session: Any, post: Callable[[Message], object]) -> LabError | None:
-    """Do it, and post what came of it; returns why it failed. A bug in it must not take the lab or the app away."""
-    numbers = itertools.count(1)
-
-    def tell(step: Step) -> None:
-        post(messages.StepStarted(job, next(numbers), step.shell_line()))
-
-    try:
-        done = job.work(session) if callable(job.work) else session.run(job.work, before_step=tell)
-        post(messages.JobFinished(job, done))
-        return None
-    except LabError as error:
-        failure = error
-    except Exception as error:
-        failure = LabError(f"this should not happen: {type(error).__name__}: {error}", hint="try something else")
-    post(messages.JobFailed(job, failure))
-    return failure

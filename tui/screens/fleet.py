@@ -23,7 +23,7 @@ from tui.widgets.tiles import VerdictBanner
 from tui.widgets.words import ChangingText, titled
 
 if TYPE_CHECKING:
-    from tui.fleets import ShownLosses
+    from lab.theory.losses import LossFigures
     from tui.state import LabState
 
 _HIGH_ROWS = 34
@@ -71,7 +71,7 @@ class FleetScreen(ModeScreen):
         self._choice = self._before = FleetChoice()
         self._turned = ""
         """The knob that was turned last; ``_before`` is where it stood when that began."""
-        self._shown: tuple[FleetChoice, ShownLosses] | None = None
+        self._shown: tuple[FleetChoice, LossFigures] | None = None
 
     def body(self) -> ComposeResult:
         with Horizontal(id="fleet"):
@@ -148,7 +148,7 @@ class FleetScreen(ModeScreen):
         else:
             self.query_one("#fleet-what", ChangingText).update("It is being reckoned …")
 
-    def _show(self, choice: FleetChoice, found: ShownLosses) -> None:
+    def _show(self, choice: FleetChoice, found: LossFigures) -> None:
         counted = "" if self.has_class("-low") else f"\n{counted_words(found)}"
         self.query_one("#fleet-what", ChangingText).update(f"{choice.words}{counted}")
         figures = self.query_one("#fleet-figures", ChangingText)
@@ -166,7 +166,7 @@ class FleetScreen(ModeScreen):
         known = [(each, self._figures(each)) for each in choice.beside()]
         self.query_one(LossChart).show(loss_rows(choice, known))
 
-    def _sentences(self, choice: FleetChoice, found: ShownLosses) -> list[str]:
+    def _sentences(self, choice: FleetChoice, found: LossFigures) -> list[str]:
         """What the last turn did, and what scrubbing does."""
         said = []
         before = self._figures(self._before)
@@ -178,7 +178,7 @@ class FleetScreen(ModeScreen):
             said.append(compared("scrub", (never, unscrubbed), (choice, found)))
         return said[:1] if self.has_class("-low") else said
 
-    def _figures(self, choice: FleetChoice) -> ShownLosses | None:
+    def _figures(self, choice: FleetChoice) -> LossFigures | None:
         found = self.app.fleets.figures(choice)
         return None if isinstance(found, LabError) else found
 

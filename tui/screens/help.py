@@ -16,7 +16,7 @@ from tui.screens.modal import Modal
 from tui.widgets.lines import wrapped
 
 if TYPE_CHECKING:
-    from tui.app import RaidlabApp
+    from tui.base_app import BaseApp
 
 
 class HelpScreen(Modal[None]):
@@ -62,7 +62,7 @@ class HelpScreen(Modal[None]):
         self.dismiss()
 
 
-def key_table(app: RaidlabApp, screen: Screen[Any], width: int) -> Content:
+def key_table(app: BaseApp, screen: Screen[Any], width: int) -> Content:
     """Key, what it does, and the id for a keymap file; the screen's own first, those that do nothing now dimmed."""
     seen: dict[str, tuple[str, str, str, bool]] = {}
     for active in screen.active_bindings.values():

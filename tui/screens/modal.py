@@ -12,7 +12,7 @@ from textual.screen import ModalScreen
 if TYPE_CHECKING:
     from textual import getters
 
-    from tui.app import RaidlabApp
+    from tui.base_app import BaseApp
 
 R = TypeVar("R")
 
@@ -24,7 +24,7 @@ class Modal(ModalScreen[R]):
     """
 
     if TYPE_CHECKING:
-        app = getters.app(RaidlabApp)
+        app = getters.app(BaseApp)
 
     SEEN_FIRST: ClassVar[bool] = False
     """Keys that were typed before this was on the screen do nothing, but Escape: nobody agrees to what is not seen."""

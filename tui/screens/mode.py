@@ -19,7 +19,7 @@ from tui.widgets.frame import HintLine, KeyLine, ProblemBar, TopBar
 if TYPE_CHECKING:
     from textual import getters
 
-    from tui.app import RaidlabApp
+    from tui.base_app import BaseApp
     from tui.lessons.view import LessonView
     from tui.state import LabState
     from tui.widgets.lesson_panel import LessonPanel
@@ -125,7 +125,7 @@ class ModeScreen(Screen[None]):
     ]
 
     if TYPE_CHECKING:
-        app = getters.app(RaidlabApp)
+        app = getters.app(BaseApp)
 
     _is_settled = False
     _shown_keys: tuple[tuple[str, str, bool], ...] = ()

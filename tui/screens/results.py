@@ -48,18 +48,19 @@ def export(store: ResultStore, result_id: str, kind: ExportKind, folder: Path) -
     A report also raises RequirementMissing without the extra ``report``.
     """
     from lab.host.files import write_file
-    from lab.parts import added
+    from lab.plugins import extensions
     from lab.report.collected import collect, each_result
     from lab.report.tables import csv_of, render_result
     from lab.report.written import html_report
+    from lab.results.extension import ResultFormat
     from lab.results.record import encode_record
 
     file = folder / f"{result_id}.{kind}"
     if kind is ExportKind.BUNDLE:
-        export_file = added("export file")
-        if export_file is None:
-            raise RequirementMissing("this raidlab has no part that makes bundles", hint="install the whole of it")
-        export_file(store, [result_id], file)
+        bundles = next((each for each in extensions(ResultFormat) if each.suffix == file.suffix), None)
+        if bundles is None:
+            raise RequirementMissing("this raidlab has no plugin that makes bundles", hint="install the whole of it")
+        bundles.write(store, [result_id], file)
         return file
     if kind is ExportKind.HTML:
         write_file(file, html_report(collect(each_result([result_id], store))).encode())

@@ -22,10 +22,11 @@ from tui.widgets.sweep_panel import SweepPanel
 from tui.widgets.words import titled
 
 if TYPE_CHECKING:
+    from lab.experiments.sweeps import SweepEntry
     from lab.session.load import Forecast
     from tui.experiments import ExperimentView
     from tui.state import LabState
-    from tui.sweeps import ShownSweep, SweepLook, SweepView
+    from tui.sweeps import SweepLook, SweepView
 
 _TITLE_CELLS = 160
 _HIGH_ROWS = 34
@@ -67,7 +68,7 @@ class RunScreen(ModeScreen):
         self._item: RunItem | None = None
         self._own: tuple[tuple[RunItem, ...], tuple[RunItem, ...]] = (), ()
         """Workloads and experiments."""
-        self._listed: tuple[ShownSweep, ...] = ()
+        self._listed: tuple[SweepEntry, ...] = ()
         self._ticks = 0
         self._runtime = "30 s"
         self._forecasts: dict[tuple[str, str, int], Forecast | None] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lab.arrays.inside import SliceState
+from lab.arrays.status import SliceState
 from tui.widgets.lines import Line, LineWidget
 from tui.widgets.stripe_diagram import DiagramMember, add_heads
 

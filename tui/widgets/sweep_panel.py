@@ -15,9 +15,10 @@ from tui.widgets.tiles import Tile, VerdictBanner
 from tui.widgets.words import ChangingText, entitle, titled
 
 if TYPE_CHECKING:
+    from lab.experiments.sweeps import LatestCell, SweepProgress
     from tui.glyphs import Glyphs
     from tui.runs import RunItem
-    from tui.sweeps import ShownCell, ShownProgress, SweepLook, SweepView
+    from tui.sweeps import SweepLook, SweepView
 
 _SHOWN_CELLS = 8
 
@@ -74,7 +75,7 @@ class SweepPanel(Vertical):
         words.display = bool(text)
         words.update(text)
 
-    def _show_tiles(self, look: SweepLook, progress: ShownProgress | None, *, is_going: bool) -> None:
+    def _show_tiles(self, look: SweepLook, progress: SweepProgress | None, *, is_going: bool) -> None:
         cells, running = self.query_one("#sweep-cells", Tile), self.query_one("#sweep-running", Tile)
         failed = self.query_one("#sweep-failed", Tile)
         done, planned = (look.work.there, look.work.cells) if look.work else (0, 0)
@@ -86,7 +87,7 @@ class SweepPanel(Vertical):
         workers = f"{progress.workers} worker{'' if progress.workers == 1 else 's'}" if progress and is_going else ""
         running.say(f"{progress.running} on {workers}" if progress and is_going else "–")
 
-    def _show_latest(self, progress: ShownProgress | None, view: SweepView | None) -> None:
+    def _show_latest(self, progress: SweepProgress | None, view: SweepView | None) -> None:
         glyphs: Glyphs = self.query_one("#sweep-verdict", VerdictBanner).glyphs
         notices = list(view.notices) if view and view.is_running else []
         lines = [Content.styled(notice, "$text-warning") for notice in notices[-2:]]
@@ -95,7 +96,7 @@ class SweepPanel(Vertical):
         self._text("sweep-latest", Content("\n").join(lines) if lines else "")
 
 
-def _cell_line(cell: ShownCell, glyphs: Glyphs) -> Content:
+def _cell_line(cell: LatestCell, glyphs: Glyphs) -> Content:
     """Its speeds first: where there is little room, the end of its place is cut."""
     tone = Tone.BAD if cell.is_failed else Tone.GOOD
     sign = (f"{tone.glyph(glyphs)} ", tone.style)

@@ -18,7 +18,7 @@ from tui.widgets.terminal_keys import pasted, typed
 if TYPE_CHECKING:
     from textual import getters
 
-    from tui.app import RaidlabApp
+    from tui.base_app import BaseApp
     from tui.widgets.terminal_screen import Run, TerminalScreen
 
 PAINT_SECONDS = 0.04
@@ -48,7 +48,7 @@ class TerminalView(Widget, can_focus=True):
     )
 
     if TYPE_CHECKING:
-        app = getters.app(RaidlabApp)
+        app = getters.app(BaseApp)
 
     class Printed(Message):
         """There is something new to paint."""

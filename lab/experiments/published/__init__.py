@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from lab.parts import catalogue
+from lab.plugins import catalogue
 from lab.tomlfile import read_toml
 
 

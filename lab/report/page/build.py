@@ -12,9 +12,9 @@ from lab.experiments.schedule import HEALTHY
 from lab.lint.rules import all_rules
 from lab.lint.theory_checks import BesideTheory, beside_theory, is_without_service_time, rebuilds_beside_theory
 from lab.machine.target import target_words
-from lab.parts import added
 from lab.report.cells import OFF_THEORY, platform_tables, ratio_text
 from lab.report.collected import Collected, Loaded, distribution_table
+from lab.report.extension import study_report
 from lab.report.findings import ComparedFinding, Holds, Theory, compared_findings, is_another, published_text
 from lab.report.page.blocks import (
     Block,
@@ -218,8 +218,8 @@ def _groups(
     each: Loaded, labels: ResultLabels, published: Published | None, problems: list[str]
 ) -> Iterator[PageGroup]:
     record = each.record
-    if own_plots := added(f"plots of {study_of(record)}"):
-        yield own_plots(record)
+    if own := study_report(study_of(record)):
+        yield own.plots(record)
     else:
         all_settings = settings(rows(record))
         # Ratios of drives say nothing where no drive sets the pace.

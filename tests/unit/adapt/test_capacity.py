@@ -8,8 +8,9 @@ import pytest
 
 from lab.adapt.capacity import System, best_reference, capacity, small_writes
 from lab.adapt.interleave import shortest_run
+from lab.adapt.rule import AdaptLevel
 from lab.adapt.tiers import data_width, tiers, usable_lines
-from lab.adapt.windows import AdaptLevel, Composition
+from lab.adapt.windows import Composition
 from lab.errors import SpecError
 from tests.unit.adapt.pattern import Pattern
 

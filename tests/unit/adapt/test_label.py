@@ -13,7 +13,8 @@ from lab.adapt.label import (
     encode,
     newest,
 )
-from lab.adapt.spec import MAXIMUM_DISKS, VolumeSpec, new_label
+from lab.adapt.request import MAXIMUM_DISKS
+from lab.adapt.spec import VolumeSpec, new_label
 from lab.errors import ArrayError
 from tests.unit.adapt.volumes import disks_of, ready_label
 

@@ -14,9 +14,9 @@ from lab.adapt import operations, tables
 from lab.adapt.discovery import volumes_in, windows_named
 from lab.adapt.label import LABEL_AREA_BYTES, Label, VolumeStage
 from lab.adapt.preview import compare_systems
+from lab.adapt.rule import AdaptLevel
 from lab.adapt.spec import VolumeSpec, new_label
 from lab.adapt.tiers import level_out
-from lab.adapt.windows import AdaptLevel
 from lab.errors import SpecError
 from lab.plans import Danger, Plan
 from lab.units import KIB, MIB, SECTOR_BYTES
@@ -75,7 +75,13 @@ def all_plans(label: Label) -> dict[str, Plan]:
     nodes, arrays = dict(enumerate(EXAMPLE.devices)), windows_named(label, ("md100", "md102"))
     of_one = {window: arrays[window] for window in tables.slices_on(label, 1)}
     return {
-        "create": operations.create(EXAMPLE, arrays, new_label(EXAMPLE)),
+        "create": operations.create(
+            new_label(EXAMPLE),
+            dict(enumerate(EXAMPLE.devices)),
+            arrays,
+            bitmap=EXAMPLE.bitmap,
+            assume_clean=EXAMPLE.assume_clean,
+        ),
         "assemble": operations.assemble(label, nodes, arrays),
         "fail": operations.fail(label, nodes, 1, of_one),
         "add": operations.add(operations.without(label, 1), nodes, 1, "/dev/ubd09", of_one),

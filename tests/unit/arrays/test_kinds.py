@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from lab.arrays import kinds
+from lab.arrays.added_levels import AddedLevels
 from lab.arrays.array import Array, ArrayKind
 from lab.errors import SpecError
+from lab.plugins import extensions
 
 
 def test_a_word_that_names_no_array_is_refused() -> None:
@@ -23,7 +25,13 @@ def test_each_kind_knows_its_levels_and_names(kind: ArrayKind) -> None:
         assert kind.raid(level).minimum_members <= 4
     assert kinds.kind_of_name(kind.name(3)) is kind
     assert kinds.free_name(kind, (kind.name(0),)) == kind.name(1)
-    assert {nickname: level for nickname, level in kind.nicknames.items() if level not in kind.levels} == {}
+
+
+def test_the_words_of_each_added_level_are_those_of_its_kind() -> None:
+    for added in extensions(AddedLevels):
+        (kind,) = {kinds.kind_of_level(level) for level in added.levels}
+        assert kind.levels == added.levels
+        assert set(added.nicknames.values()) <= set(added.levels)
 
 
 def test_what_a_status_says_that_it_cannot_do_its_array_refuses() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from lab.checks.proof import Proof
+from lab.cli.extension import ClusterCalls
 from lab.cli.main import run
-from lab.cli.proofs import Unproved, _Asked, _attempt, _called, prove_asked
+from lab.cli.proofs import Unproved, _Asked, _attempt, _called
 from lab.drills.schema import catalogue
 from lab.errors import LabError, LessonError, MachineLost, RequirementMissing, ToolMissing, UnfitVersion
 from lab.lessons.course import built_in_course
@@ -41,9 +44,14 @@ def test_what_every_proof_lacks_ends_them_all(kind: type[LabError]) -> None:
         _attempt("one", lambda: failing(kind("no kernel")))
 
 
-def on_a_worker(function: str, payload: bytes) -> bytes:
-    assert function == "lab.cli.proofs:prove_asked"
-    return prove_asked(payload)
+class OneWorker(ClusterCalls):
+    """Calls a function as a worker has it."""
+
+    workers = 1
+
+    def __call__(self, function: Callable[[bytes], bytes], payload: bytes) -> bytes:
+        there: Callable[[bytes], bytes] = pickle.loads(pickle.dumps(function))
+        return there(payload)
 
 
 LESSON = Proof(
@@ -56,7 +64,7 @@ DRILL = Proof("drill", "wrong-order", "anna", 3, 0, 2, 3, 12.3, ("way a: it does
 def test_a_proof_of_a_worker_is_the_same_as_one_of_here(proof: Proof, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lab.cli.proofs.prove_apart", lambda *_: LESSON)
     monkeypatch.setattr("lab.cli.proofs.drill_proof.prove", lambda *_: DRILL)
-    found = _called(on_a_worker, asked(is_drill=proof is DRILL))
+    found = _called(OneWorker(), asked(is_drill=proof is DRILL))
     assert found == proof
     assert msgspec.json.encode(found) == msgspec.json.encode(proof)
 
@@ -65,7 +73,7 @@ def test_a_proof_of_a_worker_is_the_same_as_one_of_here(proof: Proof, monkeypatc
 def test_what_comes_to_no_end_on_a_worker_is_told_as_here(error: LabError, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lab.cli.proofs.prove_apart", lambda *_: failing(error))
     wanted = asked(is_drill=False)
-    assert _called(on_a_worker, wanted) == _attempt(wanted.name, lambda: failing(error))
+    assert _called(OneWorker(), wanted) == _attempt(wanted.name, lambda: failing(error))
 
 
 def asked(*, is_drill: bool) -> _Asked:

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Mapping
 
 from lab.arrays.geometry import ParityGeometry
+from lab.arrays.kinds import kinds
 from lab.arrays.open_arrays import OpenArrays
 from lab.disks import DiskKind, Lab, LabDisk
 from lab.machine import Host
@@ -113,7 +114,7 @@ class Members:
 
 def arrays_on(machine: FakeMachine) -> OpenArrays:
     """The lab's view of a machine."""
-    return OpenArrays(Lab(as_machine(machine), Host.real("tests"), DISKS))
+    return OpenArrays(Lab(as_machine(machine), Host.real("tests"), DISKS), kinds())
 
 
 def parity_array(level: str = "raid5", disks: int = 4, **words: str) -> tuple[OpenArrays, FakeMachine, Members]:

@@ -14,17 +14,18 @@ import msgspec
 import pytest
 
 from lab.errors import MachineBusy, ResultError, RunCancelled
+from lab.experiments.sweeps import LatestCell, SweepProgress
 from lab.host.files import HostFiles
 from lab.host.processes import HostProcesses
 from lab.machine import Host, parse_target
 from lab.machine.state_folder import StateFolder
-from lab.sweep.desk import SweepDesk
+from lab.sweep.desk import LocalDesk
 from lab.sweep.measure import cell_store
 from lab.sweep.rows import FailedCell
 from lab.sweep.schema import built_in_names, find_sweep
 from lab.sweep.service import SweepRequest
 from lab.sweep.spread import SpreadTask, TaskSpread
-from lab.sweep.store import LatestCell, PlannedCell, SweepProgress, SweepStore
+from lab.sweep.store import PlannedCell, SweepStore
 from tests.unit.fakes import FakeClock
 
 
@@ -35,8 +36,8 @@ def host(tmp_path: Path) -> Host:
     return Host(processes, HostFiles(tmp_path / "root"), clock, state)
 
 
-def desk(host: Host) -> SweepDesk:
-    return SweepDesk(parse_target("uml:"), host)
+def desk(host: Host) -> LocalDesk:
+    return LocalDesk(parse_target("uml:"), host)
 
 
 def begun(host: Host) -> Any:
@@ -83,7 +84,7 @@ def test_a_run_in_the_other_time_is_not_gone_on_with(host: Host, monkeypatch: py
         ("uml:?time=virtual", "chunks", folder.id, True),
         ("uml:?time=real", "chunks", "", False),
     ):
-        other = SweepDesk(parse_target(text), host)
+        other = LocalDesk(parse_target(text), host)
         assert other.newest_run(name) == found
         with pytest.raises(RunCancelled):
             other.work(name)
@@ -188,7 +189,7 @@ def test_a_spread_that_is_ended_leaves_nothing_out(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("lab.sweep.spread.LOOK_SECONDS", 0.01)
     pool: Any = StandingPool()
     answers: Iterator[bool] = iter([False, False, True])
-    spread = TaskSpread(pool, "m:f", is_cancelled=lambda: next(answers))
+    spread = TaskSpread(pool, bytes.upper, is_cancelled=lambda: next(answers))
     with pytest.raises(RunCancelled):
         list(spread.run([SpreadTask(key="one"), SpreadTask(key="two")]))
     assert len(pool.futures) == 2

@@ -16,9 +16,9 @@ from lab.sweep.calls import Calls
 from lab.sweep.cluster import ClusterTables, parse_cluster
 from lab.sweep.pool import ClusterLost, Pool
 from lab.sweep.spread import SpreadTask, TaskSpread
+from tests.unit.sweep import tasks
 
 pytestmark = pytest.mark.slow
-TASKS = "tests.unit.sweep.tasks"
 _READINGS = 5
 
 
@@ -43,7 +43,7 @@ def task(name: str, payload: bytes) -> SpreadTask:
 
 
 def test_every_task_has_its_answer_and_both_workers_their_share(pool: Pool) -> None:
-    spread = TaskSpread(pool, f"{TASKS}:echo")
+    spread = TaskSpread(pool, tasks.echo)
     found = {each.key: answer.data for each, answer in spread.run(task(f"t{n}", b"%d" % n) for n in range(40))}
     assert len(found) == 40
     assert all(found[f"t{n}"].startswith(b"%d " % n) for n in range(40))
@@ -52,7 +52,7 @@ def test_every_task_has_its_answer_and_both_workers_their_share(pool: Pool) -> N
 
 
 def test_what_fails_is_tried_once_more_elsewhere_and_then_told(pool: Pool, tmp_path: Path) -> None:
-    spread = TaskSpread(pool, f"{TASKS}:fails")
+    spread = TaskSpread(pool, tasks.fails)
     ((_, answer),) = spread.run([task("bad", str(tmp_path).encode())])
     assert (answer.failure, answer.hint) == ("it cannot be done", "leave it")
     assert answer.console == "its last words"
@@ -62,7 +62,7 @@ def test_what_fails_is_tried_once_more_elsewhere_and_then_told(pool: Pool, tmp_p
 
 def test_a_worker_that_lacks_something_gets_no_more_and_no_task_is_lost(pool: Pool, tmp_path: Path) -> None:
     heard: list[str] = []
-    spread = TaskSpread(pool, f"{TASKS}:lacks_on_one", on_notice=heard.append)
+    spread = TaskSpread(pool, tasks.lacks_on_one, on_notice=heard.append)
     found = [answer.data for _, answer in spread.run(task(f"u{n}", str(tmp_path).encode()) for n in range(6))]
     assert found == [b"done"] * 6
     assert heard == ["a worker gets no work: no kernel here"]
@@ -70,7 +70,7 @@ def test_a_worker_that_lacks_something_gets_no_more_and_no_task_is_lost(pool: Po
 
 
 def test_where_no_worker_is_left_it_ends(pool: Pool) -> None:
-    spread = TaskSpread(pool, f"{TASKS}:echo")
+    spread = TaskSpread(pool, tasks.echo)
     with pytest.raises(ClusterLost, match="no worker can do the work"):
         spread.shut_out(dict.fromkeys(pool.workers(), "no kernel"))
 
@@ -78,7 +78,7 @@ def test_where_no_worker_is_left_it_ends(pool: Pool) -> None:
 def test_a_worker_that_dies_is_replaced_and_its_task_done_by_another(
     pool: Pool, tmp_path: Path, said: list[str]
 ) -> None:
-    spread = TaskSpread(pool, f"{TASKS}:dies_once")
+    spread = TaskSpread(pool, tasks.dies_once)
     ((_, answer),) = spread.run([task("dies", str(tmp_path).encode())])
     assert answer.data == b"done"
     while len(pool.workers()) < 2 or not any("another one is started" in each for each in said):
@@ -87,9 +87,9 @@ def test_a_worker_that_dies_is_replaced_and_its_task_done_by_another(
 
 def test_calls_give_answers_and_errors(pool: Pool, tmp_path: Path) -> None:
     calls = Calls(pool)
-    assert calls(f"{TASKS}:echo", b"x").startswith(b"x ")
+    assert calls(tasks.echo, b"x").startswith(b"x ")
     with pytest.raises(LabError, match="it cannot be done"):
-        calls(f"{TASKS}:fails", str(tmp_path).encode())
+        calls(tasks.fails, str(tmp_path).encode())
 
 
 def test_its_pages_are_on_loopback_and_nothing_of_it_listens_elsewhere(pool: Pool) -> None:

@@ -29,7 +29,7 @@ from lab.sweep.launch import END_SECONDS
 from lab.sweep.pool import ClusterLost, Pool
 from lab.sweep.spread import SpreadTask, TaskSpread
 from tests.unit.fakes import FakeClock
-from tests.unit.sweep.test_pool import TASKS
+from tests.unit.sweep import tasks
 
 pytestmark = pytest.mark.slow
 PATIENCE_SECONDS = 30.0
@@ -153,9 +153,9 @@ def test_workers_do_not_hear_ctrl_c_and_end_with_their_client(tmp_path: Path) ->
         pids = list(pool.process_ids.values())
         for pid in pids:
             os.kill(pid, signal.SIGINT)
-        spread = TaskSpread(pool, f"{TASKS}:echo")
-        tasks = (SpreadTask(key=f"t{number}", payload=b"%d" % number) for number in range(8))
-        assert len({answer.data.split()[1] for _, answer in spread.run(tasks)}) == 2
+        spread = TaskSpread(pool, tasks.echo)
+        work = (SpreadTask(key=f"t{number}", payload=b"%d" % number) for number in range(8))
+        assert len({answer.data.split()[1] for _, answer in spread.run(work)}) == 2
         begin = time.monotonic()
     assert time.monotonic() - begin < END_SECONDS
     assert not [pid for pid in pids if is_there(pid)]
@@ -164,10 +164,10 @@ def test_workers_do_not_hear_ctrl_c_and_end_with_their_client(tmp_path: Path) ->
 def test_a_task_whose_worker_dies_again_and_again_is_reported(tmp_path: Path) -> None:
     heard: list[str] = []
     with made(tmp_path, on_notice=heard.append) as pool:
-        spread = TaskSpread(pool, f"{TASKS}:dies")
+        spread = TaskSpread(pool, tasks.dies)
         ((_, answer),) = spread.run([SpreadTask(key="dies")])
         assert "ended meanwhile" in answer.failure
-        ((_, after),) = TaskSpread(pool, f"{TASKS}:echo").run([SpreadTask(key="more", payload=b"x")])
+        ((_, after),) = TaskSpread(pool, tasks.echo).run([SpreadTask(key="more", payload=b"x")])
         assert after.data.startswith(b"x ")
         # Two at the start, and those that died were connected before they did.
         assert sum(map(pool._joined_so_far, ("worker-0", "worker-1"))) >= 5
@@ -183,9 +183,9 @@ def test_a_worker_that_stands_still_is_replaced_and_its_task_done(
     heard: list[str] = []
     with made(tmp_path, on_notice=heard.append) as pool:
         os.kill(pool.process_ids["worker-0"], signal.SIGSTOP)
-        tasks = [SpreadTask(key=f"t{number}", payload=b"%d" % number) for number in range(6)]
-        found = list(TaskSpread(pool, f"{TASKS}:echo").run(tasks))
-    assert sorted(task.key for task, _ in found) == [task.key for task in tasks]
+        work = [SpreadTask(key=f"t{number}", payload=b"%d" % number) for number in range(6)]
+        found = list(TaskSpread(pool, tasks.echo).run(work))
+    assert sorted(task.key for task, _ in found) == [task.key for task in work]
     assert [each.partition(" for")[0] for each in heard] == ["worker-0 has given no sign of life"]
 
 
@@ -195,7 +195,7 @@ def test_where_no_worker_is_left_that_can_do_it_that_is_told_and_then_it_ends(
     monkeypatch.setattr(spreads, "FIT_SECONDS", 1.0)
     heard: list[str] = []
     with made(tmp_path, "local:1") as pool:
-        spread = TaskSpread(pool, f"{TASKS}:echo", on_notice=heard.append)
+        spread = TaskSpread(pool, tasks.echo, on_notice=heard.append)
         spread._unfit.update(pool.workers())
         with pytest.raises(ClusterLost, match="no worker is left that can do the work"):
             list(spread.run([SpreadTask(key="t")]))
@@ -205,7 +205,7 @@ def test_where_no_worker_is_left_that_can_do_it_that_is_told_and_then_it_ends(
 def test_a_task_that_only_one_worker_could_do_goes_to_its_successor(tmp_path: Path) -> None:
     heard: list[str] = []
     with made(tmp_path, on_notice=heard.append) as pool:
-        spread = TaskSpread(pool, f"{TASKS}:dies_once", on_notice=heard.append)
+        spread = TaskSpread(pool, tasks.dies_once, on_notice=heard.append)
         spread.shut_out({address: "it is old" for address, name in pool.workers().items() if name == "worker-1"})
         ((_, answer),) = spread.run([SpreadTask(key="t", payload=str(tmp_path).encode())])
         assert answer.data == b"done"

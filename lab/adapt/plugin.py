@@ -1,0 +1,73 @@
+"""What arrays of unequal disks add to raidlab."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lab.adapt.rule import AdaptLevel
+from lab.arrays.added_levels import AddedLevels
+from lab.arrays.extension import AddedKind
+from lab.checks.extension import LessonReading
+from lab.cli.extension import Command
+from lab.plugins import Plugin
+from lab.report.extension import StudyReport
+
+if TYPE_CHECKING:
+    from lab.arrays.array import ArrayKind
+    from lab.checks.readings import Source
+    from lab.cli.extension import Loaded
+    from lab.experiments.published import Published
+    from lab.report.page.blocks import PageGroup
+    from lab.results.record import ResultRecord
+    from lab.tables import Table
+
+
+def _capacity() -> Loaded:
+    from lab.adapt.command import capacity
+
+    return capacity
+
+
+def _kind() -> ArrayKind:
+    from lab.adapt.kind import ADAPT
+
+    return ADAPT
+
+
+def _reading() -> type[Source]:
+    from lab.adapt.reading import Capacity
+
+    return Capacity
+
+
+def _tables(record: ResultRecord, published: Published | None) -> tuple[Table, ...]:
+    from lab.adapt.study.tables import tables
+
+    return tables(record, published)
+
+
+def _plots(record: ResultRecord) -> PageGroup:
+    from lab.adapt.study.plots import by_fast_disks
+
+    return by_fast_disks(record)
+
+
+PLUGIN = Plugin(
+    (
+        Command(
+            "array capacity",
+            _capacity,
+            "Show what disks of different sizes hold under each system; nothing is touched.",
+        ),
+        AddedLevels(
+            tuple(AdaptLevel),
+            "a volume of unequal disks, of several arrays",
+            nicknames={"adaptraid5": AdaptLevel.ADAPT5},
+        ),
+        AddedKind(_kind),
+        LessonReading(_reading),
+        StudyReport("adaptraid", _tables, _plots),
+    ),
+    folder=Path(__file__).parent,
+)

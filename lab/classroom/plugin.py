@@ -1,0 +1,69 @@
+"""What bundles and classes add to raidlab."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lab.cli.extension import Command, Exporter
+from lab.drills.extension import DrillLosses
+from lab.plugins import Plugin
+from lab.results.extension import ResultFormat
+from lab.results.suffix import ResultSuffix
+
+if TYPE_CHECKING:
+    from lab.cli.extension import Loaded
+    from lab.results.files import ResultFiles
+    from lab.results.store import ResultStore
+
+_SUFFIX = ".zip"
+
+
+def _class() -> Loaded:
+    from lab.classroom.command import classroom
+
+    return classroom
+
+
+def _handout() -> Loaded:
+    from lab.classroom.handout import handout
+
+    return handout
+
+
+def _export(names: Sequence[str], to: Path, practice: bool) -> None:
+    from lab.classroom.command import export
+
+    export(names, to, practice)
+
+
+def _read(file: Path) -> ResultFiles:
+    from lab.classroom.bundle import read_bundle
+
+    return read_bundle(file)
+
+
+def _write(store: ResultStore, names: Sequence[str], file: Path) -> object:
+    from lab.classroom.bundle import export_results
+
+    return export_results(store, names, file)
+
+
+def _share(folder: str) -> float:
+    from lab.classroom.losses import lost_in_drills
+
+    return lost_in_drills(folder)
+
+
+PLUGIN = Plugin(
+    (
+        Command("class", _class, "A folder of bundles: what a class measured."),
+        Command("handout", _handout, "Pages to print: keys, lessons."),
+        Exporter("", _export),
+        ResultSuffix(_SUFFIX),
+        ResultFormat(_SUFFIX, _read, _write),
+        DrillLosses(_share),
+    ),
+    folder=Path(__file__).parent,
+)

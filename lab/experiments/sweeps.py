@@ -1,0 +1,121 @@
+"""Sweeps for whoever shows them: which there are, what one would do, how one stands, here or in another process.
+
+A plugin has the sweeps themselves (``lab.experiments.extension``).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+
+
+class LatestCell(msgspec.Struct, frozen=True, kw_only=True):
+    """A cell that has just been measured, or could not be."""
+
+    label: str
+    told: str
+    """Its speeds, or why there are none."""
+    is_failed: bool = False
+
+
+class SweepProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a sweep is."""
+
+    done: int
+    """Cells that are there, those of earlier sweeps too."""
+    running: int = 0
+    failed: int = 0
+    planned: int
+    workers: int = 0
+    left_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e12)] | None = None
+    cluster: str = ""
+    dashboard: str = ""
+    """HOST:PORT of Dask's own pages, on the computer that ran it."""
+    processes: dict[str, int] = {}
+    """Of the cluster, on that computer: ``scheduler`` and names of workers -> process."""
+    client: int = 0
+    """The process that runs it."""
+    is_over: bool = False
+    latest: tuple[LatestCell, ...] = ()
+    """The last ones of this run, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepEntry:
+    """A sweep that comes with raidlab, or one that was run."""
+
+    name: str
+    """By which it is found: its own, or the id of the run."""
+    title: str
+    question: str
+    axes: tuple[str, ...]
+    """Such as ``level: raid5, raid6``."""
+    state: str = ""
+    """Of one that was run: ``12 of 40, broke off``."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepWork:
+    """What a sweep would do here, now."""
+
+    lines: tuple[str, ...]
+    """In sentences: cells, time, room, what is left out."""
+    cells: int
+    there: int
+    """Of these, measured before."""
+    run_id: str
+    """The newest run of the same file; empty: there is none."""
+    missing_dependency: str
+    """What must be installed before it can run, as a command; empty: nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepStatus:
+    """How a sweep stands that was begun."""
+
+    progress: SweepProgress | None
+    is_running: bool
+    """In whatever process."""
+    tables: tuple[str, ...] = ()
+    """What was found so far; none while it runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepListener:
+    """Who is told of a sweep while it runs, and may end it."""
+
+    on_progress: Callable[[SweepProgress], None]
+    on_notice: Callable[[str], None]
+    is_cancelled: Callable[[], bool]
+
+
+class SweepDesk(ABC):
+    """The sweeps of one state folder."""
+
+    @abstractmethod
+    def entries(self) -> tuple[SweepEntry, ...]:
+        """Those that come with raidlab, then those that were run, newest first; damaged ones are left out."""
+
+    @abstractmethod
+    def work(self, name: str) -> SweepWork:
+        """What ``run`` would do. Raises SpecError, ExperimentError, ToolMissing as planning does."""
+
+    @abstractmethod
+    def newest_run(self, name: str) -> str:
+        """The id of the newest run of the same file; empty: there is none. Raises SpecError, ResultError."""
+
+    @abstractmethod
+    def going_run(self, name: str) -> str:
+        """The same, if it runs now."""
+
+    @abstractmethod
+    def stand(self, run_id: str) -> SweepStatus:
+        """How a run stands, with what it has found if nobody is at it. Raises ResultError if it is not there."""
+
+    @abstractmethod
+    def run(self, name: str, listener: SweepListener) -> object:
+        """Measure what is missing, as the newest run of this file if there is one. Raises as planning, RunCancelled."""

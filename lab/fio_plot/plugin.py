@@ -1,0 +1,21 @@
+"""What the export for fio-plot adds to raidlab."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from lab.cli.extension import Exporter
+from lab.errors import SpecError
+from lab.plugins import Plugin
+
+
+def _export(names: Sequence[str], to: Path, practice: bool) -> None:
+    from lab.fio_plot.documents import export
+
+    if practice:
+        raise SpecError("fio-plot draws no lessons and no drills", hint="leave out --fio-plot or --practice")
+    export(names, to)
+
+
+PLUGIN = Plugin((Exporter("--fio-plot", _export),))

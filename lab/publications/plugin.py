@@ -1,0 +1,37 @@
+"""What the lint of publications adds to raidlab."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lab.lint.extension import FileLint, PublicationLint
+from lab.plugins import Plugin
+
+if TYPE_CHECKING:
+    from lab.lint.rules import LintFinding
+
+
+def _lint_script(text: str) -> Iterable[LintFinding]:
+    from lab.publications.recipes import lint_script_file
+
+    return lint_script_file(text)
+
+
+def _names() -> Sequence[str]:
+    from lab.publications.checks import built_in_names
+
+    return built_in_names()
+
+
+def _lint_study(name: str) -> Sequence[LintFinding]:
+    from lab.publications.checks import lint_study
+
+    return lint_study(name)
+
+
+PLUGIN = Plugin(
+    (FileLint(".sh", _lint_script), PublicationLint(_names, _lint_study)),
+    folder=Path(__file__).parent,
+)

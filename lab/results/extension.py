@@ -1,0 +1,22 @@
+"""What plugins can add to results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lab.results.files import ResultFiles
+    from lab.results.store import ResultStore
+
+
+class ResultFormat(NamedTuple):
+    """A file format for results. Its suffix is an extension of its own, ``ResultSuffix``."""
+
+    suffix: str
+    read: Callable[[Path], ResultFiles]
+    """Raises ResultError, also for a file of another format."""
+    write: Callable[[ResultStore, Sequence[str], Path], object]
+    """Writes the results with these names to a file. Raises ResultError."""

@@ -1,0 +1,12 @@
+"""The suffixes of files that hold results, which a result's own name must not have."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class ResultSuffix(NamedTuple):
+    """Files with this suffix hold results."""
+
+    suffix: str
+    """In small letters, such as ``.zip``."""

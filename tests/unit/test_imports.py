@@ -1,0 +1,63 @@
+"""Imports, those in functions and for types alone included: no cycles, and none by a string."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from graphlib import TopologicalSorter
+
+import grimp
+import pytest
+
+from docs.pictures.packages import REPOSITORY
+
+PAIRS = {
+    ("lab.arrays.array", "lab.arrays.open_arrays"): (
+        "an array knows the lab that it lies in by type, and the lab makes its arrays"
+    ),
+    ("tui.frontend", "tui.plan_runs"): "a frontend keeps the plans that run, and each tells its frontend how it ends",
+    ("tui.frontend", "tui.services"): "a frontend makes its services, and each acts through its frontend",
+    ("tui.frontend", "tui.terminal"): "as other services",
+}
+"""Modules that import each other, and why; one of the two imports is for types alone, or in a function."""
+BY_NAME = {
+    "lab/machine/agent_programs.py": "imports the program that its client has sent",
+    "lab/plugins.py": "entry points are names",
+    "tui/keys.py": "imports every module of its package, to find their keys",
+}
+
+
+@cache
+def imports() -> dict[str, set[str]]:
+    graph = grimp.build_graph("lab", "tui", cache_dir=None)
+    return {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+
+
+def test_no_imports_form_a_cycle() -> None:
+    others = {
+        module: {each for each in used if (module, each) not in PAIRS and (each, module) not in PAIRS}
+        for module, used in imports().items()
+    }
+    # Raises CycleError, which names the modules.
+    assert len(tuple(TopologicalSorter(others).static_order())) == len(others)
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS)
+def test_every_pair_that_is_excepted_exists(one: str, other: str) -> None:
+    assert other in imports()[one]
+    assert one in imports()[other]
+
+
+def test_no_module_is_imported_by_a_string() -> None:
+    found: set[str] = set()
+    for path in (path for package in ("lab", "tui") for path in (REPOSITORY / package).rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        tree = ast.parse(text)
+        strings = [
+            node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        ]
+        is_named = any(re.fullmatch(r"(lab|tui)(\.\w+)+:\w+", each) for each in strings)
+        if is_named or "import_module" in text or "__import__" in text:
+            found.add(path.relative_to(REPOSITORY).as_posix())
+    assert found == {*BY_NAME}
