@@ -104,7 +104,7 @@ def areas_of(shape: MappedArray, member: MappedMember, superblock: bytes) -> tup
 
 
 def _data_of(shape: MappedArray, member: MappedMember) -> tuple[int, int]:
-    """First sector and end of the data; during a reshape, of the old and the new layout together."""
+    """First sector and end of the data; during a reshape, of the old and the new geometry together."""
     offsets = (member.offset, member.new_offset) if shape.reshaping else (member.offset,)
     used = getattr(shape.geometry, "member_sectors", member.data_sectors)
     if "journal" in member.flags:
@@ -171,7 +171,7 @@ class LocatedBlock:
     """Data first, then copies."""
     parities: tuple[LocatedPlace, ...]
     shape: str = ""
-    """During a reshape, the layout that applies: ``before`` or ``new``; otherwise empty."""
+    """During a reshape, the geometry that applies: ``before`` or ``new``; otherwise empty."""
     doubt: str = ""
     """Why the answer may be out of date; empty if it is certain."""
 
@@ -299,7 +299,7 @@ def on_member(
 
 
 def _is_current(shape: MappedArray, sectors: Sequence[int], *, is_before: bool) -> bool:
-    """Whether this layout applies to the sectors. Old parity remains valid until all of its data have been moved."""
+    """Whether this geometry applies to the sectors. Old parity remains valid until all of its data have been moved."""
     inside = [sector for sector in sectors if sector < shape.size_sectors]
     if shape.reshaping is None or not inside:
         return bool(inside)

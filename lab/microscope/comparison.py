@@ -112,9 +112,9 @@ def parities_of(row: ParityRow, data: Mapping[int, bytes], length: int) -> dict[
 
 
 def filled_in(row: ParityRow, held: Mapping[int, bytes], length: int) -> dict[int, bytes] | None:
-    """All data by slot.
+    """All data by slot, or None if too many are missing.
 
-    Missing data are computed as md does, a single one from P if possible; None if too many miss.
+    Missing data are computed as md does: a single one from P if possible, otherwise from Q; two from both.
     """
     data = {slot: held[slot] for slot in row.data_slots if slot in held}
     missing = [slot for slot in row.data_slots if slot not in held]

@@ -32,7 +32,7 @@ class StripePicture:
     missing: Mapping[tuple[int, int], str]
     """Slot and sector of a chunk -> why it was not read."""
     is_before: bool
-    """In the layout before the running reshape."""
+    """In the geometry before the running reshape."""
     is_one_moment: bool
     why_not: str
 
@@ -115,7 +115,7 @@ def look_at_stripe(
 
 
 def stripe_in(shape: MappedArray, number: int) -> tuple[ArrayGeometry, StripeMap, bool]:
-    """The stripe with this number; during a reshape, in the layout in which its data currently are.
+    """The stripe with this number; during a reshape, in the geometry in which its data currently are.
 
     Raises ArrayError for one that does not exist, or that the reshape has split.
     """

@@ -1,4 +1,4 @@
-"""The layout of a running array and its members, from sysfs alone, not from the arguments of its creation.
+"""The geometry of a running array and its members, from sysfs alone, not from the arguments of its creation.
 
 Files: Documentation/admin-guide/md.rst. During a reshape md shows the old values in parentheses (layout_show,
 raid_disks_show and chunk_size_show in drivers/md/md.c).
@@ -91,7 +91,7 @@ class Reshaping:
 
     before: ArrayGeometry
     position: int
-    """End of the part with the new layout that md has recorded; its beginning if the reshape is backwards."""
+    """End of the part with the new geometry that md has recorded; its beginning if the reshape is backwards."""
     is_backwards: bool
     is_moving: bool
     """Whether the reshape is running, so that ``position`` is only the last recorded one."""
@@ -166,12 +166,12 @@ class MappedArray:
         raise ArrayError(f"{device} is not a member of {self.name}", hint=f"its members are {names}")
 
     def offset_of(self, member: MappedMember, *, is_before: bool) -> int:
-        """First sector of a member's data, in the layout before a reshape or in the current one."""
+        """First sector of a member's data, in the geometry before a reshape or in the current one."""
         return member.new_offset if self.reshaping and not is_before else member.offset
 
 
 def read_shape(arrays: OpenArrays, name: str) -> MappedArray:
-    """Read the layout of an array. Raises ArrayError if it is not running, or consists of several arrays."""
+    """Read the geometry of an array. Raises ArrayError if it is not running, or consists of several arrays."""
     if not is_array_name(name):
         raise ArrayError(
             f"{name} consists of several arrays, and each of them has stripes of its own",
@@ -219,7 +219,7 @@ def _member(arrays: OpenArrays, name: str, entry: str, known: Mapping[str, str])
 def shape_of(
     name: str, words: Mapping[str, str], members: Sequence[MappedMember], size_sectors: int, *, raid0_default: int = 0
 ) -> MappedArray:
-    """The layout from the content of sysfs. Raises ArrayError for a level or layout that is not supported."""
+    """The geometry from the content of sysfs. Raises ArrayError for a level or layout that is not supported."""
     level = words["level"] if not words["level"].isdecimal() else f"raid{words['level']}"
     now = _numbers(words, before=False)
     geometry = _geometry(level, now, words, members, raid0_default)

@@ -45,7 +45,7 @@ class MemberIo:
     device: str
     slot: int
     kind: ChunkKind | None
-    """The kind of chunk; None for a member that is read only."""
+    """The kind of chunk; None for a member that is only read."""
     reads: int
     writes: int
     """Number of 4 KiB blocks, as ``reads``."""
@@ -209,7 +209,7 @@ def _ios(
 ) -> tuple[MemberIo, ...]:
     """I/O by slot.
 
-    A member in rebuild and a replacement are written too, and read where their data are current.
+    A member that is being rebuilt, and a replacement, are written too, and read where their data are current.
     """
     found = []
     for slot in range(shape.geometry.slots):

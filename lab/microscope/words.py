@@ -17,7 +17,7 @@ _COPIED = ("raid1", "raid10")
 
 
 def shape_words(shape: MappedArray) -> str:
-    """The layout in one line: ``md0: raid5 left-symmetric, 4 members, chunk 64 KiB``."""
+    """The geometry in one line: ``md0: raid5 left-symmetric, 4 members, chunk 64 KiB``."""
     words = [f"{shape.name}: {shape.level} {shape.layout_word}".rstrip(), f"{shape.geometry.slots} members"]
     words += [f"chunk {human_bytes(shape.chunk_sectors * SECTOR_BYTES)}"] if shape.chunk_sectors else []
     if shape.reshaping:
