@@ -1,7 +1,7 @@
-"""From sums to figures: each with the interval that covers the truth with 95 %, and where the losses come from.
+"""Figures from sums, each with its 95 % confidence interval, and the shares of the causes of loss.
 
-NOMDL, the normalised magnitude of data loss, is what Greenan, Plank and Wylie propose in MTTDL's place ("Mean time to
-meaningless", HotStorage 2010): bytes that are expected to be lost in the years asked about, for each usable byte.
+NOMDL, the normalised magnitude of data loss, is proposed by Greenan, Plank and Wylie instead of MTTDL ("Mean time to
+meaningless", HotStorage 2010): the expected number of bytes lost in a number of years, per usable byte.
 """
 
 from __future__ import annotations
@@ -19,85 +19,87 @@ PB = 10**15
 TB = 10**12
 _Z = 1.959963984540054
 _DENSE = 0.05
-"""From this part of the sum of squares on, a sum is no longer one of rare events."""
+"""Events are not rare if the square of their sum, divided by the trials, is this share of the sum of squares."""
 _SELDOM = 10.0
-"""A cause that was seen less often has an interval of more than a power of two up and down."""
+"""The interval of a cause seen less often is wider than a factor of two in both directions."""
 _LEAST = 1e-100
-"""A smaller mean is told as a bound: the squares of such weights are below what floating point holds."""
+"""A smaller mean is shown as a bound: the squares of such weights are below the range of floating point."""
 MOST_NINES = 300.0
-"""In place of endlessly many."""
+"""Replaces infinity."""
 MOST_YEARS = 1e300
-"""Of an MTTDL: those of 64 copies are beyond floating point."""
+"""Maximum MTTDL: that of 64 copies is beyond the range of floating point."""
 
 
 class Interval(msgspec.Struct, frozen=True):
     """An estimate and its 95 % interval. All three are finite and not negative."""
 
     value: float
-    """0: nothing was seen, and ``high`` is what is known."""
+    """0: nothing was seen, and only ``high`` is known."""
     low: float
     high: float
 
     def times(self, factor: float) -> Interval:
-        """In another unit."""
+        """The interval in another unit."""
         return Interval(self.value * factor, self.low * factor, self.high * factor)
 
     def text(self, digits: int = 3) -> str:
-        """``7.6e-06 [7.5e-06–7.7e-06]``."""
+        """Such as ``7.6e-06 [7.5e-06–7.7e-06]``."""
         value, low, high = (f"{each:.{digits}g}" for each in (self.value, self.low, self.high))
         return f"{value} [{low}–{high}]"
 
 
 class LossFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What a fleet loses."""
+    """The data loss of a fleet."""
 
     trials: int
     array_years: float
-    """Simulated."""
+    """Simulated array-years."""
     failures_per_array_year: float
     losses_per_array_year: Interval
     loss_chance_per_array_year: Interval
-    """That one array loses any data within a year."""
+    """Probability that one array loses data within a year."""
     fleet_loss_chance: Interval
-    """That any array of the fleet loses data within the years."""
+    """Probability that any array of the fleet loses data within its years."""
     nines_per_array_year: Interval
-    """-log10 of the chance above, 300 at most; ``low`` is the fewer nines, and ``value`` is that if none were seen."""
+    """-log10 of ``loss_chance_per_array_year``, 300 at most. ``low`` has the fewest nines, and is the ``value`` without
+    losses.
+    """
     nines_per_fleet_year: Interval
     lost_bytes_per_pb_year: Interval
-    """Of 10^15 usable bytes."""
+    """Per 10^15 usable bytes."""
     nomdl_bytes_per_tb: Interval
-    """Bytes expected to be lost within the years, for 10^12 usable bytes."""
+    """Expected number of bytes lost within the years, per 10^12 usable bytes."""
     cause_losses: Mapping[str, float]
     """Cause -> share of the losses."""
     cause_bytes: Mapping[str, float]
     """Cause -> share of the lost bytes."""
     seldom: Mapping[str, Interval] = msgspec.field(default_factory=dict)
-    """Cause that can lose data and was hardly seen, or never -> bytes that it costs, of 10^15 in a year."""
+    """Cause that can lose data and was rarely or never seen -> bytes lost by it per year and 10^15 usable bytes."""
     mttdl_years: float
     """At most 1e300."""
     mttdl_by_hand: str = ""
-    """The same as a formula with its numbers."""
+    """The formula of the MTTDL with its numbers."""
     counted: str = ""
-    """What happens between a failure and the end of its rebuild, and what else can go wrong, as a sentence."""
+    """The events between a failure and the end of its rebuild, and other possible errors, as a sentence."""
     losses_to_mttdl: float
-    """Losses of an array, divided by what MTTDL promises."""
+    """Losses of an array, divided by those expected from the MTTDL."""
     is_biased: bool
     weight_mean: float
-    """Of importance sampling: 1 but for chance; 1 exactly without."""
+    """Mean weight of importance sampling: 1 except for sampling error; exactly 1 without it."""
     weight_error: float
-    """Standard error of that."""
+    """Standard error of ``weight_mean``."""
 
     @property
     def has_losses(self) -> bool:
-        """False: none were seen. Then of each figure the bound alone is known: ``high``, of nines ``low``."""
+        """Whether any loss was seen. Otherwise only a bound of each figure is known: ``high``, for nines ``low``."""
         return self.losses_per_array_year.value > 0
 
 
 def rare_sum(moments: Moments, one: float = 1.0) -> Interval:
-    """Interval of the expected sum of weights of rare events; right for few of them, and for none.
+    """Interval of the expected sum of weights of rare events; valid for few events and for none.
 
-    The gamma interval of Fay and Feuer (Statistics in Medicine 16, 1997, 791-801): exact for plain counts, and for
-    weighted ones it covers at least as often as it says. Of none seen the weight is taken as ``one``.
+    The gamma interval of Fay and Feuer (Statistics in Medicine 16, 1997, 791-801): exact for counts, and conservative
+    for weighted events. ``one`` is the weight of an event if none was seen.
     """
     from scipy.special import gammaincinv
 
@@ -110,9 +112,9 @@ def rare_sum(moments: Moments, one: float = 1.0) -> Interval:
 
 
 def mean_of(moments: Moments, trials: int, one: float = 1.0) -> Interval:
-    """Interval of the mean over independent arrays: as of rare events, or where they are not rare by the normal law.
+    """Interval of the mean over independent arrays: for rare events, or by the normal distribution.
 
-    ``one``: what one event is at most, for when none was seen.
+    ``one``: maximum weight of one event, used if none was seen.
     """
     mean = moments.total / trials
     if moments.total < _LEAST or moments.total * mean < _DENSE * moments.squares:
@@ -123,9 +125,9 @@ def mean_of(moments: Moments, trials: int, one: float = 1.0) -> Interval:
 
 
 def most_lost(model: FleetModel) -> dict[Cause, tuple[float, float]]:
-    """Causes that can happen -> what one loss by it is at most, as a chance and in bytes.
+    """Causes that are possible -> maximum of one loss by it, as probability and in bytes.
 
-    With a spare, who replaces a drive does so when the group is whole again, and pulls none too many.
+    With a spare, a drive is replaced when the group is complete again, so pulling a wrong disk loses no data.
     """
     most = {Cause.FAILURES: (1.0, model.usable_bytes)}
     if model.tolerance and (model.defects_per_hour or model.read_errors_per_byte):
@@ -136,17 +138,18 @@ def most_lost(model: FleetModel) -> dict[Cause, tuple[float, float]]:
 
 
 def mean_of_causes(whole: Moments, causes: ByCause, trials: int, most: Mapping[Cause, float]) -> Interval:
-    """Interval of a mean to which causes of very different sizes and frequencies add.
+    """Interval of a mean to which causes with very different sizes and frequencies contribute.
 
-    The spread of the sum says nothing of a cause that was hardly seen. So each has its own interval, those never seen
-    have one together, and the distances from the estimates to their ends are added up by their squares (MOVER: Zou and
-    Donner, Statistics in Medicine 27, 2008, 1693-1702). Where the interval of the sum reaches farther, that holds.
+    The variance of the sum has no information on a cause that was rarely seen. So each cause has its own interval,
+    causes never seen have a common one, and the distances from the estimates to the limits are added in quadrature
+    (MOVER: Zou and Donner, Statistics in Medicine 27, 2008, 1693-1702). If the interval of the sum is wider, it is
+    used.
 
     Args:
         whole: of all causes together.
-        causes: of each.
-        trials: independent arrays.
-        most: causes that can happen, and what one event is at most.
+        causes: of each cause.
+        trials: number of independent arrays.
+        most: possible causes, and the maximum of one event.
     """
     found = mean_of(whole, trials, max(most.values()))
     parts = [mean_of(causes[cause], trials) for cause in most if causes[cause].total]
@@ -159,7 +162,7 @@ def mean_of_causes(whole: Moments, causes: ByCause, trials: int, most: Mapping[C
 
 
 def figures_of(model: FleetModel, sums: BlockSums, arrays: int) -> LossFigures:
-    """What was simulated, as figures of a fleet of so many arrays."""
+    """The figures of a fleet with this number of arrays, from the simulated sums."""
     years = model.years
     most = most_lost(model)
     chances = {cause: chance for cause, (chance, _) in most.items()}
@@ -201,9 +204,9 @@ def figures_of(model: FleetModel, sums: BlockSums, arrays: int) -> LossFigures:
 
 
 def mttdl_years(model: FleetModel) -> float:
-    """Mean time to data loss of one array, as if failures and repairs had constant rates and nothing else went wrong.
+    """Mean time to data loss of one array, for constant rates of failure and repair and no other errors.
 
-    Drives of bad lots count with their share; failed drives are all repaired at once.
+    Drives of bad lots count with their share; all failed drives are repaired at the same time.
     """
     life = model.life.mean_hours / model.hazard_scale
     repair = max(model.repair_hours, 1e-9)
@@ -212,7 +215,7 @@ def mttdl_years(model: FleetModel) -> float:
 
 
 def mttdl_by_hand(model: FleetModel) -> str:
-    """``(553,949 h)² ÷ (6 × 5 × 72 h) = 16,206 years``, the leading term of the chain, and what it adds to that."""
+    """``(553,949 h)² ÷ (6 × 5 × 72 h) = 16,206 years``: the leading term of the chain, and the remaining terms."""
     life, repair = model.life.mean_hours / model.hazard_scale, max(model.repair_hours, 1e-9)
     lost = model.tolerance + 1
     factors = [str(model.group_members - failed) for failed in range(lost)]
@@ -220,7 +223,7 @@ def mttdl_by_hand(model: FleetModel) -> str:
     if model.tolerance:
         hours = f"{repair:.5g} h"
         factors.append(hours if model.tolerance == 1 else f"({hours})^{model.tolerance}")
-    # Failed drives are repaired at the same time, each in its own.
+    # Failed drives are repaired simultaneously.
     ways = math.factorial(model.tolerance)
     hours_of = math.log(ways) + lost * math.log(life) - model.tolerance * math.log(repair) - math.log(model.groups)
     hours_of -= math.fsum(math.log(model.group_members - failed) for failed in range(lost))
@@ -236,7 +239,7 @@ def mttdl_by_hand(model: FleetModel) -> str:
 
 
 def counted_words(model: FleetModel) -> str:
-    """What the figures count, in a sentence: two fleets with other words have other figures."""
+    """A sentence about what the figures count: two fleets with different sentences have different figures."""
     rebuilt = f"rebuilt in {model.rebuild.mean_hours:.3g} h"
     noticed = f"noticed after {model.detection_hours:g} h, " if model.detection_hours else ""
     if model.spares:
@@ -255,7 +258,7 @@ def counted_words(model: FleetModel) -> str:
 
 
 def at_least_once(chance: float, of: int) -> float:
-    """The chance that it happens to any of so many."""
+    """The probability that an event occurs in at least one of ``of`` independent cases."""
     return 1.0 if chance >= 1 else -math.expm1(of * math.log1p(-chance))
 
 

@@ -1,4 +1,4 @@
-"""Rebuild times as raidlab measured them."""
+"""Rebuild rates from stored results of raidlab."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.results.store import ResultStore
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRebuild:
-    """Rebuilds of one array of a stored result, under one load or none."""
+    """Rebuilds of one array in a stored result, under one workload or none."""
 
     result: str
     experiment: str
@@ -26,7 +26,7 @@ class MeasuredRebuild:
 
 
 def measured_rebuilds(store: ResultStore) -> tuple[MeasuredRebuild, ...]:
-    """What was measured in this store, newest results first; results that cannot be read have none."""
+    """All measured rebuilds in this store, newest results first; unreadable results are omitted."""
     found = []
     for summary in store.list():
         with suppress(ResultError):
@@ -43,10 +43,10 @@ def measured_rebuilds(store: ResultStore) -> tuple[MeasuredRebuild, ...]:
 
 
 def measured_in(store: ResultStore) -> Measured:
-    """Where a fleet's file names a result, its rebuilds are looked up in this store."""
+    """A function that looks up in this store the rebuilds of a result named in a fleet file."""
 
     def rates(name: str, array: str | None) -> tuple[float, ...]:
-        """Bytes a second of each rebuild of an array. Raises ResultError if there is none."""
+        """Bytes per second of each rebuild of an array. Raises ResultError if there is none."""
         record = store.load(name)
         found = tuple(
             each.rebuilt_bytes / each.rebuild_seconds
