@@ -1,1 +1,1 @@
-"""Disaster drills: real arrays in trouble, the tools of an administrator, and a verdict on the data that were saved."""
+"""Disaster drills: broken arrays that a student repairs with the tools of an administrator, and a verdict on the data."""

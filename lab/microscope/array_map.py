@@ -202,7 +202,7 @@ def locate(shape: MappedArray, sector: int) -> LocatedBlock:
 
 
 def _doubt(shape: MappedArray, *, is_before: bool) -> str:
-    """Only md knows what it has moved since it last recorded its position."""
+    """Why the location may be out of date: only md knows what it moved since it last recorded its position."""
     if not is_before or shape.reshaping is None or not shape.reshaping.is_moving:
         return ""
     return (
