@@ -14,7 +14,7 @@ from lab.disks import DiskKind, LabDisk, kernel_drives
 from lab.disks.attaching import PACE, connect_steps, disconnect_step, pace_note, pause_socket, pid_file
 from lab.disks.drive_models import all_drive_models, find_drive_model
 from lab.errors import DeviceRefused, SpecError
-from lab.machine.guest_program import program_files
+from lab.machine.programs import program_files
 from lab.plans import Danger, Plan, Step, write_file_step
 from lab.units import SECTOR_BYTES, human_seconds
 

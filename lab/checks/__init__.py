@@ -1,1 +1,1 @@
-"""Checks and readings: what lessons, drills and their mistakes look at, one vocabulary for all TOML files."""
+"""Checks and readings for lessons, drills and their mistakes: one vocabulary for all TOML files."""

@@ -27,11 +27,11 @@ class ArrayCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @abstractmethod
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
-        """The look at an array that runs."""
+        """Return the outcome for an array that exists."""
 
 
 class ArrayExists(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.exists"):
-    """The array runs."""
+    """The array is running."""
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         return CheckOutcome(
@@ -40,7 +40,7 @@ class ArrayExists(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class ArrayLevel(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.level"):
-    """The array is of this level, such as ``raid5``."""
+    """The array has this level, such as ``raid5``."""
 
     level: str
 
@@ -49,7 +49,7 @@ class ArrayLevel(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ArrayStateIs(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.state"):
-    """md/array_state is one of these words."""
+    """The state of the array (md/array_state) is one of these."""
 
     is_one_of: tuple[str, ...]
 
@@ -63,7 +63,7 @@ class ArrayStateIs(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class ArrayHealthy(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.healthy"):
-    """Every member is there and in sync, and no sync is running or pending."""
+    """All members are present and in sync, and no resync, rebuild, scrub or reshape is running or pending."""
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         if status.is_degraded:
@@ -76,7 +76,7 @@ class ArrayHealthy(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class ArrayDegraded(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.degraded"):
-    """So many members are missing; md counts them in ``degraded``."""
+    """The array has this number of missing members (md/degraded)."""
 
     equals: int
 
@@ -86,7 +86,7 @@ class ArrayDegraded(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class ArrayMembers(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.members"):
-    """The array has so many slots."""
+    """The array has this number of slots (md/raid_disks)."""
 
     equals: int
 
@@ -96,7 +96,7 @@ class ArrayMembers(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class ArrayDisks(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.disks"):
-    """The array consists of these disks, written ``disk01,disk02``, in any order; faulty ones count."""
+    """The members of the array are these disks, written ``disk01,disk02``, in any order; faulty members count."""
 
     disks: str
 
@@ -108,7 +108,7 @@ class ArrayDisks(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ArrayChunk(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.chunk"):
-    """The array's chunk, written ``64K``."""
+    """The array has this chunk size, written ``64K``."""
 
     equals: str
 
@@ -126,7 +126,7 @@ class ArrayChunk(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ArrayLayout(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.layout"):
-    """The array's layout, such as ``left-symmetric`` or ``n2``."""
+    """The array has this layout, such as ``left-symmetric`` or ``n2``."""
 
     layout: str
 
@@ -138,7 +138,7 @@ class ArrayLayout(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class ArrayBitmap(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.bitmap"):
-    """The array has a write-intent bitmap, or has none."""
+    """The array has a write-intent bitmap, or none with ``present = false``."""
 
     present: bool = True
 
@@ -152,7 +152,7 @@ class ArrayBitmap(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class ArraySpares(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.spares"):
-    """So many spares wait in the array."""
+    """The array has this number of spares."""
 
     equals: int
 
@@ -162,10 +162,12 @@ class ArraySpares(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class ArrayLost(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.lost"):
-    """The array lost more members than its level can survive; md says so in one of two ways."""
+    """The array lost more members than its level tolerates: its state is ``broken``, or md/degraded is too high."""
 
     parity_members: int = 0
-    """Members that a parity level can miss: those levels never show the state ``broken`` (md.rst)."""
+    """Members that a parity level can lose: such a level never has the state ``broken`` (md.rst). 0: only the state
+    counts.
+    """
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         if status.state.is_broken:
@@ -175,7 +177,7 @@ class ArrayLost(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class DiskInArray(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.in_array"):
-    """The disk works in the array: in its slot, and in sync."""
+    """The disk is an active member of the array: it has a slot and is in sync."""
 
     disk: str
 
@@ -185,9 +187,10 @@ class DiskInArray(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class DiskOut(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.out_of_array"):
-    """The array runs without this disk: it is faulty, or gone from it.
+    """The array runs without this disk: the disk is faulty, or not a member.
 
-    On the embedded kernel a faulty disk is gone at the next command: md leaves it out when the array starts again.
+    On the embedded kernel a faulty disk is no longer a member at the next command, because md omits it when the array
+    is assembled again.
     """
 
     disk: str
@@ -199,9 +202,9 @@ class DiskOut(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
 
 class DiskRebuilt(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.rebuilt"):
-    """The disk came back into sync during this step, and so much of its part of the array was written for it.
+    """The disk was rebuilt during this step, and the writes to it are in this range, in percent of component_size.
 
-    The counter of the disk itself tells a whole rebuild from one by bitmap.
+    The write counter of the disk distinguishes a full rebuild from a recovery with a bitmap.
     """
 
     lasts = True
@@ -224,7 +227,7 @@ class DiskRebuilt(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class SyncFinished(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="sync.finished"):
-    """Nothing is being rebuilt, resynchronised, scrubbed or reshaped, and nothing of that is pending."""
+    """No resync, rebuild, scrub or reshape is running or pending."""
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         if _owes_sync(status):
@@ -233,7 +236,7 @@ class SyncFinished(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class ScrubFound(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="scrub.found"):
-    """The last scrub of the array, during this step, counted mismatches."""
+    """The last scrub of the array counted mismatches (md/mismatch_cnt)."""
 
     lasts = True
 
@@ -255,7 +258,7 @@ class MarkWritten(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 
 
 class MarkVerdictIs(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mark.verdict"):
-    """The known data were looked at in this step, with this verdict: intact, changed or unreadable."""
+    """The known data were verified during this step, with this verdict: intact, changed or unreadable."""
 
     lasts = True
     array: str = "md0"
@@ -275,7 +278,7 @@ class MarkVerdictIs(Check, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class EventSeen(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="event.seen"):
-    """Something happened to the array during this step, as the lab's events name it."""
+    """This event occurred on the array, and on ``disk`` if it is given, during this step (lab/session/events.py)."""
 
     lasts = True
     event: EventKind
@@ -301,7 +304,7 @@ def _state(member: MemberStatus | None) -> str:
 
 def _owes_sync(status: ArrayStatus) -> bool:
     is_busy = status.sync_action.is_busy or status.sync_progress is not None
-    # A reshape that is frozen is idle, and half done.
+    # A frozen reshape is idle but incomplete.
     is_busy = is_busy or status.reshape_position_sectors is not None
     return is_busy or status.awaits_rebuild or status.awaits_resync
 

@@ -1,6 +1,6 @@
-"""Blocks in lessons: where one lies on the members, what a sector holds, and md's lists of bad blocks.
+"""Checks and readings of blocks: their location on the members, the content of a sector, and md's bad-block lists.
 
-Computed from the array as it is, never from what was typed when it was made.
+All values are computed from the current state of the array, never from the arguments with which it was created.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lab.units import SECTOR_BYTES
 
 
 class PlaceWord(StrEnum):
-    """What is asked about a block."""
+    """The property of a block that a reading asks for."""
 
     STRIPE = "stripe"
     DISK = "disk"
@@ -30,7 +30,7 @@ class PlaceWord(StrEnum):
 
 
 class BlockPlace(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="block.place"):
-    """Where a block of 4 KiB lies in a parity array: its stripe, its disk (3: disk03) and sector, or parity's."""
+    """The stripe, disk number (3: disk03) or sector of a 4 KiB block in a parity array, or the disk of its parity."""
 
     needs_lab = True
     array: str = "md0"
@@ -56,7 +56,7 @@ class BlockPlace(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 
 
 class BadSector(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="bad.block"):
-    """The array's block of 4 KiB that lies at the first sector of a member's bad-block list, where that is data."""
+    """The 4 KiB block of the array at the first sector of a member's bad-block list, if that sector holds data."""
 
     needs_lab = True
     array: str = "md0"
@@ -78,7 +78,7 @@ class BadSector(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, t
 
 
 class BadSectors(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="bad.bytes"):
-    """How much the bad-block lists of an array's members name together."""
+    """The total size of the bad-block lists of all members of an array."""
 
     needs_lab = True
     array: str = "md0"
@@ -89,7 +89,7 @@ class BadSectors(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 
 
 class MarkLost(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mark.first_unreadable"):
-    """The first byte of the known data that could not be read at the last look; on a file system, of their file."""
+    """The first unreadable byte of the known data at the last verify: its offset in the array, or in the file on it."""
 
     needs_lab = True
     array: str = "md0"
@@ -100,7 +100,7 @@ class MarkLost(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
 
 
 class MemberOffset(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="member.offset"):
-    """The sector of a member's device at which its data begin."""
+    """The sector of a member's device at which its data area begins (the data offset)."""
 
     needs_lab = True
     array: str = "md0"
@@ -113,7 +113,7 @@ class MemberOffset(Source, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class DiskBadBlocks(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.bad_blocks"):
-    """The disk's bad-block list names something, or nothing."""
+    """The bad-block list of the disk has entries, or none with ``present = false``."""
 
     disk: str
     present: bool = True
@@ -133,7 +133,7 @@ class DiskBadBlocks(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class ArrayPolicy(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.policy"):
-    """The array's consistency policy: `resync`, `bitmap`, `ppl` or `journal`."""
+    """The array has this consistency policy: ``resync``, ``bitmap``, ``ppl`` or ``journal``."""
 
     policy: str
 

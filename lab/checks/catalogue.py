@@ -1,4 +1,4 @@
-"""All checks, and all sources of readings, by their names in TOML files."""
+"""All checks and all sources of readings, by their names in TOML files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.tomlfile import kinds_by_tag, make_tagged
 
 ALL_CHECKS: Mapping[str, type[Check]] = kinds_by_tag("that", (arrays, measured, disks, blocks, faults, drills))
 CHECKS: Mapping[str, type[Check]] = {name: kind for name, kind in ALL_CHECKS.items() if kind.in_lessons}
-"""Those of lessons."""
+"""The checks that lessons may use."""
 SOURCES: Mapping[str, type[Source]] = {
     **kinds_by_tag("get", (readings, disks, reliability, blocks, faults)),
     **{str(kind.__struct_config__.tag): kind for kind in (each.load() for each in extensions(LessonReading))},
@@ -22,10 +22,13 @@ SOURCES: Mapping[str, type[Source]] = {
 
 
 def make_check(written: Mapping[str, Any], *, where: str, in_drill: bool = False) -> Check:
-    """A check as written. Raises SpecError that names the nearest check or key."""
+    """Create a check from its TOML table. Raises SpecError with the nearest name for an unknown check or key."""
     return make_tagged(written, ALL_CHECKS if in_drill else CHECKS, what="check", key="that", where=where)
 
 
 def make_source(written: Mapping[str, Any], *, where: str) -> Source:
-    """Where a reading comes from, as written. Raises SpecError that names the nearest source or key."""
+    """Create the source of a reading from its TOML table.
+
+    Raises SpecError with the nearest name for an unknown source or key.
+    """
     return make_tagged(written, SOURCES, what="source of a reading", key="get", where=where)

@@ -1,6 +1,6 @@
-"""Checks and readings about what lies on the disks themselves: superblocks, counters, file systems, notes of programs.
+"""Checks and readings of data on the disks: superblocks, counters, file systems, files that programs wrote.
 
-What they look at costs commands of its own, so it is gathered only for lessons that have one of them
+These data need additional commands, so they are gathered only for lessons that use one of these checks or readings
 (``lab.lessons.deep_look``).
 """
 
@@ -16,11 +16,11 @@ from lab.checks.readings import LikelyMistake, Source
 from lab.checks.state import Check, CheckedState, CheckOutcome
 
 _SHARE_READ = 0.8
-"""Of what an array uses of a disk: so much read or written is a copy of the whole and not a look at some of it."""
+"""Minimum share of the component size that must be read or written for a copy of the whole disk."""
 
 
 class ArrayStopped(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.stopped"):
-    """The array lies on the disks, and does not run."""
+    """The array exists on the disks, and is not running."""
 
     array: str = "md0"
 
@@ -33,7 +33,7 @@ class ArrayStopped(Check, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
 
 class MemberCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A check on one disk's superblock."""
+    """A check on the superblock of one disk."""
 
     disk: str
 
@@ -43,11 +43,11 @@ class MemberCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @abstractmethod
     def judge(self, superblock: Superblock, lab: CheckedState) -> CheckOutcome:
-        """The look at a superblock that is there."""
+        """Return the outcome for a superblock that exists."""
 
 
 class MemberStale(MemberCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="member.stale"):
-    """The disk's superblock has fewer events than another of the same array, by at least so many."""
+    """The event count of the disk is at least this much lower than the highest one of its array."""
 
     at_least: int = 1
 
@@ -57,7 +57,7 @@ class MemberStale(MemberCheck, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class MemberCurrent(MemberCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="member.current"):
-    """The disk's superblock has as many events as any of its array."""
+    """The event count of the disk equals the highest one of its array."""
 
     def judge(self, superblock: Superblock, lab: CheckedState) -> CheckOutcome:
         behind = events_behind(superblock, lab)
@@ -65,7 +65,7 @@ class MemberCurrent(MemberCheck, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ArrayOnOverlays(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.on_overlays"):
-    """The array runs, and none of its members is a disk of the lab: they are mapped devices over them."""
+    """The array runs on mapped devices over the lab disks: no member is itself a lab disk."""
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         disks = {node: name for name, node in lab.nodes.items()}
@@ -76,7 +76,7 @@ class ArrayOnOverlays(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ArrayForeign(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.made_anew"):
-    """An array of this name runs, and it is another one than that with the known data: its UUID is new."""
+    """A running array has this name, but not the UUID of the array on which the known data were written."""
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         is_new = self.array in lab.deep.marked_before and self.array not in lab.marks
@@ -84,9 +84,9 @@ class ArrayForeign(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class DiskCopied(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.copied"):
-    """The one disk was read from end to end in this step, and the other written and in sync: a replacement.
+    """During this step ``source`` was read and ``target`` was written from end to end, and ``target`` is in sync.
 
-    A rebuild in place of a disk that failed reads all the others instead.
+    This is a replacement (``mdadm --replace``). A rebuild after a failure reads all other members instead.
     """
 
     lasts = True
@@ -105,7 +105,7 @@ class DiskCopied(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ArrayMended(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.mended"):
-    """A member gave a read error, and md wrote the data back to it: it counts these in dev-*/errors (md.rst)."""
+    """md corrected a read error of a member by writing the data back: dev-*/errors counts these (md.rst)."""
 
     lasts = True
 
@@ -115,7 +115,7 @@ class ArrayMended(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class ArrayWaited(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.waited"):
-    """Requests to the array waited so many seconds altogether during this step, by its own counters."""
+    """The requests to the array took at least this time in total during this step, by the counters of the array."""
 
     lasts = True
     at_least_seconds: float
@@ -127,7 +127,7 @@ class ArrayWaited(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class FileSystemFills(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="file_system.fills"):
-    """The ext4 file system on the array takes up so much of it."""
+    """The size of the ext4 file system is in this range, in percent of the size of the array."""
 
     at_least_percent: float = 0.0
     at_most_percent: float = 100.0
@@ -146,7 +146,7 @@ class FileSystemFills(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class FileSays(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="file.says"):
-    """A file on the machine has these words in a line: what a program has noted there since the array was created."""
+    """A line of this file on the machine contains these words, and the file is newer than the newest array."""
 
     lasts = True
     path: str
@@ -158,13 +158,13 @@ class FileSays(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
 
 
 class DeepSource(Source, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A number that lies on the disks."""
+    """A number about the disks or arrays; the lab must be open."""
 
     needs_lab = True
 
 
 class MemberEvents(DeepSource, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="member.events"):
-    """The event count in a disk's superblock; with ``behind`` how many fewer than the highest of its array."""
+    """The event count in a disk's superblock; with ``behind`` its difference from the highest one of its array."""
 
     disk: str
     behind: bool = False
@@ -192,7 +192,7 @@ class DiskMinor(DeepSource, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Mismatches(DeepSource, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="scrub.mismatches"):
-    """What the last scrub of the array counted (md/mismatch_cnt), in sectors."""
+    """The mismatch count of the last scrub of the array (md/mismatch_cnt), in sectors."""
 
     array: str = "md0"
 
@@ -202,10 +202,10 @@ class Mismatches(DeepSource, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 DEEP_CHECKS = (ArrayStopped, MemberCheck, ArrayForeign, DiskCopied, ArrayWaited, FileSystemFills, FileSays)
-"""What needs more than the ordinary look at arrays and disks."""
+"""Checks that need a ``DeepState`` or counters, in addition to the status of arrays and disks."""
 
 
 def events_behind(superblock: Superblock, lab: CheckedState) -> int:
-    """How many events this superblock has fewer than the one with most of the same array."""
+    """The difference between the highest event count of the same array and this one."""
     all_events = [each.events for each in lab.deep.superblocks.values() if each.array_uuid == superblock.array_uuid]
     return max(all_events) - superblock.events

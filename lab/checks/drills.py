@@ -1,4 +1,4 @@
-"""Checks on the end of a drill: what is left on the disks and in the array, never what was typed."""
+"""Checks on the final state of a drill: on the disks and the array, never on the commands that were typed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lab.units import SECTOR_BYTES
 
 
 class DrillCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A check on the end of a drill. Lessons have none of these."""
+    """A check on the final state of a drill. Lessons cannot use it."""
 
     in_lessons = False
 
@@ -21,42 +21,43 @@ class DrillCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @abstractmethod
     def holds(self, seen: DrillEnd) -> bool:
-        """Whether it holds."""
+        """Return whether the check holds."""
 
 
 class SuperblockIs(StrEnum):
-    """What became of a superblock since the drill began."""
+    """The state of a superblock compared with the beginning of the drill."""
 
     SAME = "same"
-    """It is of the same array."""
+    """It belongs to the same array."""
     UNTOUCHED = "untouched"
-    """Nothing in it is other than it was."""
+    """It is unchanged."""
     WRITTEN = "written"
-    """It is of the same array and the same member, and was written: the array ran with it, or was made to take it."""
+    """It belongs to the same array and member, and was written: the array ran with it, or it was added back or forced.
+    """
     NEW = "new"
-    """It is of the same array, which took the disk as one that it did not know: all of it was to be rebuilt."""
+    """It belongs to the same array, which accepted the disk as a new member with a full rebuild."""
     USED = "used"
-    """It was written, or is new."""
+    """``written`` or ``new``."""
     OTHER = "other"
-    """It is of another array now: one that was made since."""
+    """It belongs to another array, which was created during the drill."""
     COPY = "copy"
-    """It is what another disk had when the drill began."""
+    """It is the superblock that another disk had when the drill began."""
     GONE = "gone"
 
 
 class SuperblockBecame(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="superblock"):
-    """This became of the superblocks of at least so many of these disks; if none are named, of the data's members."""
+    """The superblock of at least ``at_least`` of these disks (default: the data's members) has this state."""
 
     became: SuperblockIs
     disks: str = ""
-    """``disk01,disk02``; empty: those that belonged to the array with the data when the drill began."""
+    """``disk01,disk02``; empty: the disks that belonged to the array with the data when the drill began."""
     at_least: int = 1
 
     def holds(self, seen: DrillEnd) -> bool:
         names = self.disks.split(",") if self.disks else [*seen.data_members]
         known = {picture.device_uuid for picture in seen.before.values() if picture.has_superblock}
         pairs = [(seen.before[name], seen.after[name]) for name in names if name in seen.before]
-        # Two disks may have been alike from the beginning; that is no copy that was made since.
+        # Two disks may have had the same superblock from the beginning. Only a copy made since counts.
         found = [
             _became(before, after, after.device_uuid != before.device_uuid and after.device_uuid in known)
             for before, after in pairs
@@ -65,7 +66,7 @@ class SuperblockBecame(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def _became(before: MemberPicture, after: MemberPicture, is_copy: bool) -> frozenset[SuperblockIs]:
-    """All that is true of one disk."""
+    """All states that apply to the superblock of one disk."""
     if not after.has_superblock:
         return frozenset({SuperblockIs.GONE} if before.has_superblock else ())
     if is_copy:
@@ -79,16 +80,16 @@ def _became(before: MemberPicture, after: MemberPicture, is_copy: bool) -> froze
 
 
 class SuperblockSays(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="superblock_says"):
-    """The superblocks of all these disks say this now; not ``is_so``: one of those that there are says otherwise.
+    """The superblocks of all these disks have this value; not ``is_so``: an existing one has another value.
 
-    Of roles only a place in the array is otherwise: whether a spare has got its place yet says nothing.
+    For roles, not ``is_so`` considers only disks with a slot: whether a spare already has a slot is not significant.
     """
 
     disks: str
     """``disk01,disk02``."""
     key: Literal["name", "level", "devices", "role", "data_offset_sectors", "chunk", "layout", "bad_blocks"]
     value: str | int
-    """As ``mdadm --examine`` writes it; or one for each disk, with commas between."""
+    """As in the output of ``mdadm --examine``; or one value for each disk, separated by commas."""
     is_so: bool = True
 
     def holds(self, seen: DrillEnd) -> bool:
@@ -102,7 +103,7 @@ class SuperblockSays(DrillCheck, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Rewritten(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rewritten"):
-    """So many bytes of the disk's data area are not what they were; not ``is_so``: fewer."""
+    """At least this number of bytes in the data area of the disk have changed; not ``is_so``: fewer."""
 
     disk: str
     at_least_bytes: int = 1
@@ -116,9 +117,9 @@ class Rewritten(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Damaged(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="damaged"):
-    """Blocks of the members, data or parity over them, were right when the drill began and are not now; or none.
+    """Blocks of data or parity on the members were correct when the drill began and are wrong now; not ``is_so``: none.
 
-    Only what belongs to files and to the file system's own lists counts, and zeros do where they lay.
+    Only blocks of files and of file system metadata count. A block of zeros is correct only in its original place.
     """
 
     what: Literal["data", "parity", "any"] = "any"
@@ -130,7 +131,7 @@ class Damaged(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
 
 class InArray(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="in_array"):
-    """One of these disks, ``disk01,disk02``, is in sync in the array that has the data; or none is."""
+    """One of these disks, ``disk01,disk02``, is in sync in the array with the data; not ``is_in``: none is."""
 
     disks: str
     is_in: bool = True
@@ -140,7 +141,7 @@ class InArray(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
 
 class Runs(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="runs"):
-    """Some array has the data, or none has."""
+    """An array with the data is running; not ``is_there``: none is."""
 
     is_there: bool = True
 
@@ -149,14 +150,14 @@ class Runs(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
 
 
 class OnOverlays(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="on_overlays"):
-    """The array that has the data does not lie on the disks themselves, or not with all its members."""
+    """Some or all members of the array with the data are overlays, not the disks themselves."""
 
     def holds(self, seen: DrillEnd) -> bool:
         return seen.has_array and seen.is_on_overlays
 
 
 class Saved(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="saved"):
-    """Of the data, at most so much was saved."""
+    """At most this percentage of the data was saved."""
 
     at_most_percent: float
 
@@ -165,7 +166,7 @@ class Saved(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, t
 
 
 class Touched(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="touched"):
-    """The disks themselves were written before the student said commit."""
+    """The disks themselves were written before the commit."""
 
     def holds(self, seen: DrillEnd) -> bool:
         return seen.touched_bytes > 0

@@ -1,4 +1,4 @@
-"""Checks and readings of fault scenarios and crash points that were played in a lesson."""
+"""Checks and readings of the fault scenarios and crash points that were run during a lesson."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lab.machine import Host
 
 
 class FaultPlayed(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.played"):
-    """The scenario was played in this lesson with this seed, and ended as expected."""
+    """The scenario was run during this lesson with this seed, and ended as expected."""
 
     lasts = True
     scenario: int
@@ -39,7 +39,7 @@ class FaultPlayed(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 
 
 class FaultOtherSeed(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.other_seed"):
-    """The scenario was last played with another seed than this one."""
+    """The last run of the scenario had a seed other than this one."""
 
     scenario: int
     seed: Seed = 1
@@ -53,7 +53,7 @@ class FaultOtherSeed(Check, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class PointsTried(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="points.tried"):
-    """So many crash points of the configuration were tried in this lesson with this seed, and none broke a promise."""
+    """At least ``at_least`` crash points were tried during this lesson with this seed, and none broke a promise."""
 
     lasts = True
     configuration: str
@@ -73,7 +73,7 @@ class PointsTried(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 
 
 class FaultFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.figure"):
-    """A number that a scenario told: the fact of this name that a check of the variant found first."""
+    """A number from a scenario: the first numeric value that a check of the variant found for this fact."""
 
     needs_lab: ClassVar[bool] = False
     scenario: int
@@ -112,7 +112,7 @@ class FaultFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
 
 class FaultRatio(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.ratio"):
-    """The same fact of two variants of a scenario, divided."""
+    """The ratio of the same fact between two variants of a scenario."""
 
     scenario: int
     is_of_result: ClassVar[bool] = True
@@ -138,7 +138,7 @@ class FaultRatio(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 
 
 class PointsFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="points.figure"):
-    """How many crash points of a configuration were judged so."""
+    """The number of crash points of a configuration with this judgement."""
 
     is_of_result: ClassVar[bool] = True
     configuration: str
@@ -165,7 +165,7 @@ APART_FROM_THE_LAB = (FaultPlayed, FaultOtherSeed, PointsTried)
 
 
 def played_since(host: Host, began_utc: str) -> Mapping[str, PlayedFault]:
-    """Number of a scenario -> its newest outcome since then; runs are dated in whole seconds."""
+    """Scenario number -> its newest outcome since ``began_utc``, in whole seconds, because runs have no finer time."""
     found: dict[str, PlayedFault] = {}
     for run in stored_runs(host):
         if moment(run.created_utc) < moment(began_utc).replace(microsecond=0):
@@ -176,7 +176,7 @@ def played_since(host: Host, began_utc: str) -> Mapping[str, PlayedFault]:
 
 
 def points_since(host: Host, began_utc: str) -> Mapping[str, StoredPoints]:
-    """Configuration -> its newest crash points since then."""
+    """Configuration -> its newest crash points since ``began_utc``, in whole seconds."""
     found: dict[str, StoredPoints] = {}
     for kept in stored_points(host):
         if moment(kept.created_utc) < moment(began_utc).replace(microsecond=0):
@@ -186,7 +186,7 @@ def points_since(host: Host, began_utc: str) -> Mapping[str, StoredPoints]:
 
 
 def known_scenario(number: int) -> None:
-    """Raises ValueError for the number of no scenario, which msgspec reports with its place in the file."""
+    """Raises ValueError for an unknown scenario number; msgspec adds the position in the file."""
     try:
         find_scenario(str(number))
     except SpecError as error:
@@ -194,7 +194,7 @@ def known_scenario(number: int) -> None:
 
 
 def known_configuration(name: str) -> None:
-    """Raises ValueError for the name of no configuration, as ``known_scenario``."""
+    """Raises ValueError for an unknown configuration, as ``known_scenario``."""
     try:
         find_configuration(name)
     except SpecError as error:

@@ -1,7 +1,7 @@
-"""Checks on measurements: directions and bands of ratios between two parts of one result, never a figure of its own.
+"""Checks on measurements: bounds on the ratio of two parts of one result, never on an absolute figure.
 
-An absolute figure says more about the computer than about RAID; a ratio measured minutes apart on the same disks says
-something about RAID.
+An absolute figure depends more on the computer than on RAID; a ratio of two measurements, made minutes apart on the
+same disks, depends on RAID.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from lab.workloads.fio_output import DirectionFigures
 
 
 class Figure(StrEnum):
-    """What is compared."""
+    """The figure that is compared."""
 
     IOPS = "iops"
-    """I/Os a second."""
+    """I/Os per second."""
     BANDWIDTH = "bandwidth"
-    """Bytes a second."""
+    """Bytes per second."""
     P50 = "p50"
     """Median latency."""
     P99 = "p99"
 
     def of(self, figures: DirectionFigures) -> float | None:
-        """The figure of one measured direction, as it was measured: in I/Os or bytes a second, or seconds."""
+        """The measured figure of one direction in I/Os per second, bytes per second or seconds; None if missing."""
         match self:
             case Figure.IOPS:
                 return figures.iops
@@ -43,21 +43,21 @@ class Figure(StrEnum):
                 return figures.p99_seconds
 
     def text(self, value: float) -> str:
-        """With its unit, for people."""
+        """The value as text with its unit."""
         if self is Figure.IOPS:
             return f"{human_rate(value)} IOPS"
         return f"{human_bytes(value)}/s" if self is Figure.BANDWIDTH else human_seconds(value)
 
 
 class CellChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which part of a result is meant; an empty workload: the only one."""
+    """Selects one part of a result. An empty ``workload`` matches any: it is for results with one workload."""
 
     array: str
     workload: str = ""
     phase: str = "healthy"
 
     def find(self, record: ResultRecord) -> list[CellRecord]:
-        """Its cells, one per repeat, in order."""
+        """The matching cells, one per repeat, sorted by repeat."""
         found = [cell for cell in record.cells if cell.array == self.array and cell.phase == self.phase]
         found = [cell for cell in found if self.workload in ("", cell.workload)]
         return sorted(found, key=lambda cell: cell.repeat)
@@ -74,20 +74,20 @@ class ResultCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @abstractmethod
     def judge(self, record: ResultRecord) -> CheckOutcome:
-        """The look at a measurement that is there."""
+        """Return the outcome for a complete result."""
 
 
 class ResultSaved(ResultCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="result.saved"):
-    """This measurement of the lesson was run to its end."""
+    """This measurement of the lesson is complete."""
 
     def judge(self, record: ResultRecord) -> CheckOutcome:
         return CheckOutcome(True, "result-there", {"measure": self.measure, "result": record.id})
 
 
 class RatioWithin(ResultCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="ratio"):
-    """One figure of two parts of a measurement, divided: it lies between ``at_least`` and ``at_most``.
+    """The ratio of one figure between two parts of a measurement is between ``at_least`` and ``at_most``.
 
-    With several repeats the ratio of every pair must agree; otherwise the measurement is inconclusive.
+    With several repeats the ratios of all pairs must agree; otherwise the measurement is inconclusive.
     """
 
     of: CellChoice
@@ -109,7 +109,10 @@ class RatioWithin(ResultCheck, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def _band(self) -> str:
-        """Which words tell the bounds. What is wanted does not: it would give the prediction away."""
+        """The suffix of the message that states the bounds.
+
+        The sentence with the requirement omits them, because they would reveal the answer to the prediction.
+        """
         if self.at_least and self.at_most != float("inf"):
             return "between"
         return "at-least" if self.at_least else "at-most"
@@ -135,7 +138,7 @@ class RatioWithin(ResultCheck, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class RebuildIntact(ResultCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rebuild.data_unchanged"):
-    """After every measured rebuild of this array its data had the checksum from before."""
+    """After each measured rebuild of this array, the checksum of its data was the same as before."""
 
     array: str
 
@@ -146,13 +149,13 @@ class RebuildIntact(ResultCheck, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def values_of(record: ResultRecord, choice: CellChoice, figure: Figure) -> list[float]:
-    """A figure of one part of a result, one value per repeat, in order; without those that fio did not give."""
+    """One value of the figure per repeat, in order, of one part of a result, without values that fio did not report."""
     found = [figure.of(part) for cell in choice.find(record) if (part := _only_direction(cell))]
     return [value for value in found if value is not None]
 
 
 def label_of(choice: CellChoice, other: CellChoice) -> str:
-    """What tells one part of a result from another: the array, and the workload or phase where those differ."""
+    """A label that distinguishes one part of a result from another: array, workload and phase, if they differ."""
     words = [choice.array] if choice.array != other.array else []
     if choice.workload != other.workload:
         words.append(choice.workload)
@@ -162,5 +165,5 @@ def label_of(choice: CellChoice, other: CellChoice) -> str:
 
 
 def _only_direction(cell: CellRecord) -> DirectionFigures | None:
-    """The direction that the job measured; of a mix the reads, which are what users wait for."""
+    """The direction that the job measured; of a mix the reads, because users wait for those."""
     return cell.figures.reads or cell.figures.writes

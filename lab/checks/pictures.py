@@ -1,4 +1,4 @@
-"""A member as mdadm --examine shows it: what an administrator looks at first, and what tells mistakes apart."""
+"""Superblocks as mdadm --examine shows them: administrators read these first, and they distinguish mistakes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _LONGEST = 200
 
 
 class MemberPicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the superblock of one disk says; all is empty where there is none."""
+    """The superblock of one disk. If there is none, all fields except ``disk`` and ``note`` are empty."""
 
     disk: str
     uuid: str = ""
     created: str = ""
     name: str = ""
-    """With the host in front, as ``server:data``."""
+    """With the host name, as ``server:data``."""
     device_uuid: str = ""
     level: str = ""
     devices: int = 0
@@ -35,9 +35,9 @@ class MemberPicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     layout: str = ""
     updated: str = ""
     bad_blocks: str = ""
-    """``yes`` where the list of bad blocks has entries, ``no`` where it has none or there is no list."""
+    """``yes`` if the bad-block list has entries, ``no`` if it is empty or absent."""
     note: str = ""
-    """What mdadm said instead."""
+    """The message of mdadm if there is no superblock."""
 
     @property
     def has_superblock(self) -> bool:
@@ -45,19 +45,19 @@ class MemberPicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     @property
     def has_place(self) -> bool:
-        """Whether it is said to be in a slot of its array."""
+        """Whether the superblock gives the disk a slot in its array."""
         return self.role.startswith("Active device")
 
 
 def look_at_members(machine: Machine, disks: Sequence[LabDisk]) -> dict[str, MemberPicture]:
-    """Name of a disk -> its picture."""
+    """Disk name -> its superblock."""
     nodes = [disk.node for disk in disks]
     said = machine.run(("mdadm", "--examine", *nodes), check=False)
     parts: dict[str, list[str]] = {node: [] for node in nodes}
     told: list[str] = []
-    # Nothing but a line feed ends a line: what else does in Python may stand in a name.
+    # Only a line feed ends a line: the other line ends of ``str.splitlines`` may be part of a name.
     for line in said.stdout.split("\n"):
-        # A disk's own part begins with its name and a colon.
+        # The output for each disk begins with its device and a colon.
         told = parts[line[:-1]] if line[:-1] in parts and line.endswith(":") else told
         told.append(line)
     for line in said.stderr.splitlines():
@@ -67,7 +67,7 @@ def look_at_members(machine: Machine, disks: Sequence[LabDisk]) -> dict[str, Mem
 
 
 def parse_examine(disk: str, text: str) -> MemberPicture:
-    """One answer of ``mdadm --examine``: of metadata 1.x, and as far as it has the same lines of 0.90."""
+    """Parse the output of ``mdadm --examine`` for one disk: metadata 1.x, and of 0.90 the lines that 1.x has too."""
     found: dict[str, str] = {}
     for line in text.split("\n"):
         if match := _LINE.fullmatch(line):
@@ -97,10 +97,10 @@ def parse_examine(disk: str, text: str) -> MemberPicture:
 
 
 def freshest_events(pictures: Mapping[str, MemberPicture]) -> int:
-    """The highest event count."""
+    """The highest event count; 0 if there is no superblock."""
     return max((picture.events for picture in pictures.values()), default=0)
 
 
 def _number(found: Mapping[str, str], key: str) -> int:
-    # Version 0.90 writes events as "0.42".
+    # Metadata 0.90 shows events as "0.42".
     return digits(found.get(key, "").split(" ")[0].rpartition(".")[2]) or 0

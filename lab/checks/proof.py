@@ -1,6 +1,6 @@
 """The proof of a lesson or a drill on a real lab.
 
-Nothing passes before anything is done, every right way passes, and every wrong way fails with its own mistake.
+No check passes before the first action, every right way passes, and every wrong way fails with its own mistake.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way through a lesson or a drill."""
+    """One way through a lesson or a drill, right or wrong."""
 
     id: str
     mistake: str = ""
-    """What must be recognised first at the end of a wrong way; empty: it is a right one."""
+    """The mistake that must be recognised first at the end of a wrong way; empty: the way is right."""
 
 
 @dataclass(frozen=True, slots=True)
 class WayEnd:
-    """How a way ended."""
+    """The result of one way."""
 
     is_passed: bool
     mistakes: Sequence[str] = ()
-    """Those that were recognised, in their order."""
+    """The recognised mistakes, in order."""
     details: str = ""
 
 
@@ -40,26 +40,26 @@ class Proof:
     name: str
     seed: str
     checks: int
-    """What must hold: of all steps of a lesson, of the goal of a drill."""
+    """Number of checks: of all steps of a lesson, or of the goal of a drill."""
     passed_fresh: int
-    """Checks that hold before anything is done; must be 0."""
+    """Number of checks that hold before the first action; must be 0."""
     right: int
-    """Right ways that passed."""
+    """Number of right ways that passed."""
     wrong: int
-    """Wrong ways that failed, with their own mistake first."""
+    """Number of wrong ways that failed with their own mistake first."""
     seconds: float
     failures: tuple[str, ...]
 
     @property
     def sentence(self) -> str:
-        """One line for people."""
+        """The result in one line."""
         name = f"{self.name} for '{self.seed}'" if self.seed else self.name
         ways = f"{self.right} right ways passed, {self.wrong} wrong ways recognised"
         return f"{name}: {self.passed_fresh} of {self.checks} checks hold before, {ways}, {self.seconds:.0f} s"
 
 
 class Prover(ABC):
-    """Works at one lesson or drill as a student would."""
+    """Works through one lesson or drill as a student would."""
 
     kind: ClassVar[str]
 
@@ -69,14 +69,14 @@ class Prover(ABC):
 
     @abstractmethod
     def count_fresh(self) -> int:
-        """Return how many checks hold before anything is done, and add a failure for each."""
+        """Return the number of checks that hold before the first action, and record a failure for each."""
 
     @abstractmethod
     def take(self, way: Way) -> WayEnd:
-        """Take a way from the beginning."""
+        """Follow a way from the beginning."""
 
     def prove(self, ways: Sequence[Way]) -> Proof:
-        """Prove it with these ways."""
+        """Follow these ways, and return the proof."""
         began = time.monotonic()
         fresh = self.count_fresh()
         counts = {True: 0, False: 0}
@@ -92,7 +92,7 @@ class Prover(ABC):
         )  # fmt: skip
 
     def fail(self, text: str) -> None:
-        """Add a failure."""
+        """Record a failure."""
         self.failures.append(f"{self.name}{f' ({self.seed!r})' if self.seed else ''}, {text}")
 
 

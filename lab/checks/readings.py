@@ -1,7 +1,7 @@
-"""Numbers that a student reads off: where the right one comes from, and how near a typed one must be.
+"""Readings: numbers that a student reads from the lab, where their correct values come from, and their tolerance.
 
-A reading asks for a figure of the student's own result or of the lab as it is, so no two students need type the same
-number. ``get`` in a lesson file names the class by its tag.
+A reading asks for a figure of the student's own result or of the current lab, so the numbers of two students may
+differ. ``get`` in a lesson file selects the source by its tag.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ UNITS = {
     "MiB/s": float(MIB),
     "MB/s": 1e6,
 }
-"""Unit in which a figure can be asked for -> its size in seconds, bytes, bytes a second or counts."""
+"""Unit of a reading -> its size in seconds, bytes, bytes per second or counts."""
 _BYTES = {
     "bytes": 1.0,
     "KB": 1e3,
@@ -55,45 +55,48 @@ _SAME_KIND: tuple[Mapping[str, float], ...] = (
     {"%": 0.01, "fractions of 1": 1.0},
     {"thousand": 1e3, "single ones": 1.0},
 )
-"""Units that are taken for one another, and their sizes."""
+"""Groups of units that students confuse, with their sizes."""
 _NUMBER = re.compile(r"([-+]?\d+(?:[.,]\d+)?(?:[eE][-+]?\d+)?)\s*(.*)")
 NOT_COMPARED = ("reading-not-given", "reading-nothing-there")
-"""Findings that say nothing of whether a number is right."""
+"""Outcomes that do not tell whether a number is correct."""
 _CLOSEST_UNITS_PERCENT = 1.0
-"""KiB and KB are 2.4 % apart: a number that is nearer to another unit than this was read off in that unit."""
+"""KiB and KB differ by 2.4 %: a number this close to its value in another unit was read in that unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class LikelyMistake:
-    """A number that is typed by mistake: ``said`` is a key of the words of each language, ``facts`` fill them."""
+    """A number that students type by mistake.
+
+    ``said`` is a key of the messages of each language; ``facts`` fill its placeholders.
+    """
 
     value: float
-    """In seconds, bytes, bytes a second or counts, as ``Source.value``."""
+    """In seconds, bytes, bytes per second or counts, as ``Source.value``."""
     said: str
     facts: Facts
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="get"):
-    """Where a number comes from. Subclasses carry a tag, the name in lesson files."""
+    """The source of a number. The tag of a subclass is its name in lesson files."""
 
     needs_lab: ClassVar[bool] = False
-    """It is about arrays, so the lab must be open to know it."""
+    """The value is a property of arrays, so the lab must be open."""
     is_plain: ClassVar[bool] = False
-    """The value is written in the unit that is asked for."""
+    """The value is already in the unit of the reading."""
     is_of_result: ClassVar[bool] = False
-    """It is looked up in a result that the student has made."""
+    """The value comes from a result of the student."""
 
     @abstractmethod
     def value(self, lab: CheckedState) -> float | None:
-        """The number, in seconds, bytes, bytes a second or as a count; None: not there yet."""
+        """The number, in seconds, bytes, bytes per second or as a count; None if it is not available yet."""
 
     def mistakes(self, lab: CheckedState) -> Iterable[LikelyMistake]:
-        """Other numbers that stand beside the right one, the likeliest first."""
+        """Numbers that are likely to be typed instead of the correct one, the most likely first."""
         return ()
 
 
 class Number(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="number"):
-    """A number that follows from the text, written in the unit that is asked for."""
+    """A number that follows from the text, in the unit of the reading."""
 
     is_plain = True
     equals: float
@@ -103,7 +106,7 @@ class Number(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=
 
 
 class ResultFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="result.figure"):
-    """A figure of one part of a measurement; of several repeats their median."""
+    """A figure of one part of a measurement; with several repeats, the median."""
 
     is_of_result = True
     measure: str
@@ -128,7 +131,7 @@ class ResultFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class ResultRatio(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="result.ratio"):
-    """One figure of two parts of a measurement, divided."""
+    """The ratio of one figure between two parts of a measurement."""
 
     is_of_result = True
     measure: str
@@ -163,7 +166,7 @@ class ResultRatio(Source, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
 
 class ArraySize(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.size"):
-    """What a running array holds."""
+    """The size of a running array."""
 
     needs_lab = True
     array: str = "md0"
@@ -175,17 +178,17 @@ class ArraySize(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, t
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A number that is asked for, as the student meets it."""
+    """A reading of a step, with the seed's values."""
 
     question: str
     unit: str
     source: Source
     within_percent: float
     times: float = 1.0
-    """What is asked for is so many times the source's number."""
+    """Factor by which the value of the source is multiplied."""
 
     def expected(self, lab: CheckedState) -> float | None:
-        """The right number, in the unit that is asked for; None: there is nothing to read yet."""
+        """The correct number in the unit of the reading; None if it is not available yet."""
         value = self.source.value(lab)
         if value is None:
             return None
@@ -193,31 +196,34 @@ class Reading:
 
     @property
     def wanted(self) -> str:
-        """The key of the sentence that says what must hold."""
+        """The key of the sentence that states the requirement."""
         return "reading.result" if self.source.is_of_result else "reading"
 
     def parse(self, text: str) -> float:
-        """The number in what was typed, with a decimal point or comma, and with the unit or without.
+        """The number in typed text, with a decimal point or comma, and with or without the unit.
 
-        Raises SpecError for anything else. No example of a number is given: it might be the answer.
+        Raises SpecError for any other text. The hint has no example of a number, which might be the answer.
         """
         digits = "type digits, with a point or comma before decimals"
         asked = f"{digits}; the unit is {self.unit}" if self.unit else digits
         if not text.strip():
             raise SpecError("no number was typed", hint=asked)
-        # Digits in groups, as bits and thousands are written.
+        # Join digits in groups, as bits and thousands are written.
         joined = re.sub(r"(?<=\d) +(?=\d)", "", text.strip())
         match = _NUMBER.fullmatch(joined)
         if match is None:
             raise SpecError(f"'{text}' is no number", hint=asked)
         if match[2] and match[2].lower() != self.unit.lower():
             raise SpecError(f"'{text}' is not in the unit asked for", hint=asked)
-        # Thousands are what lessons and tools print with commas; a decimal comma has other digits after it.
+        # Lessons and tools print thousands with commas. A decimal comma is not followed by groups of three digits.
         is_grouped = re.fullmatch(r"[1-9][0-9]{0,2}(,[0-9]{3})+", match[1])
         return float(match[1].replace(",", "" if is_grouped else "."))
 
     def compare(self, typed: str, lab: CheckedState) -> CheckOutcome:
-        """What becomes of a typed number; empty: none was typed. The right one is told only to those who have it."""
+        """Compare typed text with the correct number; empty text is no answer.
+
+        Only a correct answer reveals the number.
+        """
         if not typed:
             return CheckOutcome(False, "reading-not-given")
         facts = {"given": self._with_unit(typed)}
@@ -227,7 +233,7 @@ class Reading:
         try:
             given = self.parse(typed)
         except SpecError:
-            # Kept by an earlier raidlab, whose lesson asked for another unit, or written by hand.
+            # Stored by an earlier raidlab, whose lesson used another unit, or written by hand.
             return CheckOutcome(False, "reading-not-given")
         if self._is_near(given, expected):
             value = self._with_unit(_plain(expected))
@@ -243,11 +249,11 @@ class Reading:
         return CheckOutcome(False, "reading-off-result" if self.source.is_of_result else "reading-off", facts)
 
     def _is_near(self, given: float, expected: float) -> bool:
-        """Whether they are the same number; what is printed is rounded, so nothing finer can be asked for."""
+        """Whether two numbers agree within the tolerance; displayed numbers are rounded, so more cannot be required."""
         return abs(given - expected) <= abs(expected) * self.within_percent / 100 + 1e-9
 
     def _other_unit(self, given: float, expected: float) -> str:
-        """The unit in which the number would be right; empty: in none that is taken for the one asked for."""
+        """The unit in which the number would be correct, of those confused with the required one; empty if none."""
         kind: Mapping[str, float] = next((kind for kind in _SAME_KIND if self.unit in kind), {})
         most = max(self.within_percent, _CLOSEST_UNITS_PERCENT) / 100
         found = {
@@ -264,7 +270,7 @@ class Reading:
 
 
 def other_cells(lab: CheckedState, measure: str, choice: CellChoice) -> list[CellChoice]:
-    """The other rows of a result, each once, in order."""
+    """The other parts of a result, without duplicates, in order."""
     record = lab.results.get(measure)
     rows = [(cell.array, cell.workload, cell.phase) for cell in record.cells] if record else []
     own = {(cell.array, cell.workload, cell.phase) for cell in choice.find(record)} if record else set()
@@ -277,9 +283,10 @@ def _likely(value: float | None, said: str, facts: Facts) -> Iterator[LikelyMist
 
 
 def _is_rounded(typed: str, given: float, value: float) -> bool:
-    """Whether ``typed`` is that value with fewer digits, but two at least.
+    """Whether ``typed`` is ``value`` rounded to fewer digits, but at least two.
 
-    A ratio upside down goes with the time that requests wait, so what was rounded must not be taken for their ratio.
+    The inverse of a ratio of rates is close to the ratio of latencies. A rounded inverse must be recognised as such,
+    not as a ratio of latencies.
     """
     written = re.match(r"\s*(\d+)(?:[.,](\d+))?(?![\d.,eE])", typed)
     if written is None:

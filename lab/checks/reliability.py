@@ -1,8 +1,8 @@
-"""Readings of lesson arithmetic: how long a rebuild of a large drive takes, and what that does to the expected life.
+"""Readings of reliability arithmetic: the rebuild time of a large drive, and its effect on the expected life.
 
-The student's own measurement goes in: a rebuild of small emulated drives gives the rate, a large drive the time. The
-formulas are those of the first RAID paper (Patterson, Gibson and Katz, SIGMOD 1988, section 8), which assume failures
-that come independently and at a constant rate.
+The student's measured rebuild of small emulated drives gives the rate, and the rate gives the time for a large drive.
+The formulas are those of the first RAID paper (Patterson, Gibson and Katz, SIGMOD 1988, section 8), which assume
+independent failures at a constant rate.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SECONDS_PER_HOUR = 3600.0
 
 
 class RebuildRate(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rebuild.rate"):
-    """Bytes a second that a measured rebuild wrote to the new drive; of several their median."""
+    """The bytes per second that a measured rebuild wrote to the new drive; with several rebuilds, the median."""
 
     is_of_result: ClassVar[bool] = True
     measure: str
@@ -35,7 +35,7 @@ class RebuildRate(Source, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
 
 class RebuildHours(RebuildRate, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rebuild.time"):
-    """How long a drive of so many TB (10^12 bytes) takes at the rate of a measured rebuild."""
+    """The rebuild time of a drive of this many TB (10^12 bytes) at the rate of a measured rebuild."""
 
     is_of_result: ClassVar[bool] = False
     drive_tb: float
@@ -46,9 +46,9 @@ class RebuildHours(RebuildRate, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class ExpectedLife(RebuildHours, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rebuild.mttdl"):
-    """Mean time to data loss of an array that survives one failure, with the rebuild time above and an AFR.
+    """The mean time to data loss of an array that tolerates one failure, from ``rebuild.time`` and the AFR.
 
-    MTTF = 1 / AFR; MTTDL = MTTF^2 / (N * (N - 1) * MTTR).
+    MTTF = 1 / AFR; MTTDL = MTTF^2 / (N * (N - 1) * MTTR). AFR is the annual failure rate, MTTR the rebuild time.
     """
 
     members: int
@@ -63,7 +63,7 @@ class ExpectedLife(RebuildHours, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ReadErrorChance(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="read_error.chance"):
-    """The chance that reading so many TB meets an unreadable sector, at one for each 10^exponent bits read."""
+    """The probability of an unreadable sector when this many TB are read, at one error per 10^exponent bits read."""
 
     read_tb: float
     exponent: int

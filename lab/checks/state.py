@@ -1,4 +1,4 @@
-"""What checks look at, plain values of one moment gathered from the real lab; and what a check is."""
+"""Snapshots of the lab for checks, as plain values, and the base class of checks."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ Facts = Mapping[str, str | int | float]
 
 @dataclass(frozen=True, slots=True)
 class MarkSeen:
-    """Known data on an array, and what became of it when it was last looked at."""
+    """Known data on an array, and the outcome of their last verify."""
 
     verdict: str | None = None
-    """``intact``, ``changed`` or ``unreadable``; None: not looked at yet."""
+    """``intact``, ``changed`` or ``unreadable``; None: not verified yet."""
     checked_utc: str = ""
-    """When it was looked at, ISO 8601; empty: never."""
+    """Time of the last verify, ISO 8601; empty: never."""
     unreadable: tuple[tuple[int, int], ...] = ()
-    """Stretches that md answers with an error: first byte and length, of the array or of the file on it."""
+    """Ranges for which md returned an error: first byte and length, in the array or in the file on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlayedFault:
-    """A fault scenario that was played, and with which seed."""
+    """A run of a fault scenario, with its seed."""
 
     seed: int
     outcome: ScenarioOutcome
@@ -41,53 +41,53 @@ class PlayedFault:
 
 @dataclass(frozen=True, slots=True)
 class DeepState:
-    """What lies on the disks themselves; empty for lessons that have no check or reading about it."""
+    """Superblocks, counters and files; empty for lessons without a check or reading of them."""
 
     superblocks: Mapping[str, Superblock] = field(default_factory=dict)
-    """Name of a disk -> what its md superblock says."""
+    """Disk name -> its md superblock."""
     resting: frozenset[str] = frozenset()
-    """Arrays that lie on the disks and do not run."""
+    """Arrays that exist on the disks and are not running."""
     marked_before: frozenset[str] = frozenset()
-    """Names of arrays on which known data were written at some time."""
+    """Names of all arrays on which known data have ever been written."""
     read_bytes: Mapping[str, int] = field(default_factory=dict)
-    """Name of a disk -> bytes read from it during this step, as far as the lab was open."""
+    """Disk name -> bytes read from it during this step while the lab was open."""
     waited_seconds: Mapping[str, float] = field(default_factory=dict)
-    """Array -> time of all its requests during this step, as far as the lab was open."""
+    """Array -> total time of its requests during this step while the lab was open."""
     file_system_bytes: Mapping[str, int] = field(default_factory=dict)
     """Array -> size of the ext4 file system on it."""
     minors: Mapping[str, int] = field(default_factory=dict)
-    """Name of a disk -> minor number of its device."""
+    """Disk name -> minor number of its device."""
     texts: Mapping[str, str] = field(default_factory=dict)
-    """Path on the machine -> what is in the file, if it was written since the lab's newest array was created."""
+    """Path on the machine -> content of the file, if it was written after the lab's newest array was created."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrillEnd:
-    """What is there at the end of a drill."""
+    """The final state of a drill."""
 
     before: Mapping[str, MemberPicture]
-    """Name of a disk -> its superblock when the drill began."""
+    """Disk name -> its superblock when the drill began."""
     after: Mapping[str, MemberPicture]
     changed: Mapping[str, Sequence[Sequence[int]]]
-    """Bytes [first, end) of each disk that are not as they were."""
+    """Disk name -> byte ranges [first, end) that have changed since the drill began."""
     saved_percent: float
     touched_bytes: int
     has_array: bool = False
-    """Whether an array that runs has the data."""
+    """Whether a running array has the data."""
     members: Sequence[str] = ()
-    """Names of the lab's disks that are in sync in it."""
+    """Names of the lab disks that are in sync in it."""
     is_on_overlays: bool = False
-    """Some of its members, or all, are not what is there when the machine starts the next time."""
+    """Some or all of its members do not survive a restart of the machine."""
     damaged_data: int = 0
-    """Blocks of data on the members that were right when the drill began and are not now."""
+    """Data blocks on the members that were correct when the drill began and are wrong now."""
     damaged_parity: int = 0
-    """As ``damaged_data``, of parity."""
+    """As ``damaged_data``, for parity blocks."""
     data_uuid: str = ""
-    """Of the array with the data when its files were complete; empty: not known."""
+    """UUID of the array with the data when its files were complete; empty: unknown."""
 
     @property
     def data_members(self) -> tuple[str, ...]:
-        """Disks that belonged to the array with the data when the drill began, as their superblocks said."""
+        """Disks that belonged to the array with the data when the drill began, according to their superblocks."""
         return tuple(
             name
             for name, picture in self.before.items()
@@ -97,42 +97,41 @@ class DrillEnd:
 
 @dataclass(frozen=True, slots=True)
 class CheckedState:
-    """One moment of the lab, and what the student has done so far."""
+    """A snapshot of the lab and of the student's progress."""
 
     arrays: Mapping[str, ArrayStatus] = field(default_factory=dict)
     """Running arrays by name."""
     nodes: Mapping[str, str] = field(default_factory=dict)
-    """Name of a disk -> its device."""
+    """Disk name -> its device."""
     marks: Mapping[str, MarkSeen] = field(default_factory=dict)
-    """Array -> its data mark."""
+    """Array -> the known data on it."""
     events: frozenset[tuple[str, str, str]] = frozenset()
-    """What happened during this step: kind, array, disk (empty: none)."""
+    """Events during this step: kind, array, disk (empty: none)."""
     written_bytes: Mapping[str, int] = field(default_factory=dict)
-    """Name of a disk -> bytes written to it during this step, as far as the lab was open."""
+    """Disk name -> bytes written to it during this step while the lab was open."""
     results: Mapping[str, ResultRecord] = field(default_factory=dict)
     """Name of a measurement of this lesson -> its complete result."""
     played: Mapping[str, PlayedFault] = field(default_factory=dict)
-    """Number of a fault scenario -> what became of it when it was last played, since the lesson was begun."""
+    """Scenario number -> its last run since the lesson began."""
     points: Mapping[str, StoredPoints] = field(default_factory=dict)
-    """Configuration -> its crash points when they were last tried, since the lesson was begun."""
+    """Configuration -> its last crash points since the lesson began."""
     answered: frozenset[str] = frozenset()
-    """Steps whose question has an answer."""
+    """Steps whose question has been answered."""
     step_began_utc: str = ""
-    """ISO 8601: what was looked at before does not count."""
+    """Start of the step, ISO 8601. Earlier verifies do not count."""
     deep: DeepState = DeepState()
-    """What lies on the disks themselves."""
     drill: DrillEnd | None = None
-    """What is there at the end of a drill; None: there is none."""
+    """The final state of a drill; None outside of a drill."""
 
     def member(self, array: str, disk: str) -> MemberStatus | None:
-        """The member on a disk, if the array runs and has it."""
+        """The member on a disk; None if the array is not running or the disk is not a member."""
         status, node = self.arrays.get(array), self.nodes.get(disk)
         return next((member for member in status.members if member.device == node), None) if status else None
 
 
 @dataclass(frozen=True, slots=True)
 class CheckOutcome:
-    """What a check found. ``said`` is a key of the words of each language, ``facts`` fill its placeholders."""
+    """The outcome of a check. ``said`` is a key of the messages of each language; ``facts`` fill its placeholders."""
 
     is_passed: bool
     said: str
@@ -140,37 +139,37 @@ class CheckOutcome:
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="that"):
-    """One thing that must hold: a name, typed arguments and one look at the lab. No file runs code.
+    """A requirement on the lab, with typed arguments. No file runs code.
 
-    ``that`` in a file names the subclass by its tag.
+    ``that`` in a file selects the subclass by its tag.
     """
 
     lasts: ClassVar[bool] = False
-    """It stays passed for its step once it held: it is about an event, which may be gone at the next look."""
+    """The check remains passed for its step once it held: it is about an event, which a later snapshot may not show."""
     in_lessons: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
-        """The name in lesson files, and the key of what it wants in the words of each language."""
+        """The name in lesson files, and the key of its sentence in the messages of each language."""
         return str(self.__struct_config__.tag)
 
     @property
     def facts(self) -> Facts:
-        """What fills the placeholders of the words."""
+        """The values of the placeholders in the messages."""
         return {
             key: value for key, value in msgspec.structs.asdict(self).items() if isinstance(value, str | int | float)
         }
 
     @property
     def wanted(self) -> str:
-        """The key of the sentence that says what must hold."""
+        """The key of the sentence that states the requirement."""
         return self.name
 
     @abstractmethod
     def look(self, lab: CheckedState) -> CheckOutcome:
-        """Whether it holds in this state of the lab, and what was found instead."""
+        """Evaluate the check on this snapshot; the outcome says what was found."""
 
 
 def all_hold(checks: Iterable[Check], lab: CheckedState) -> bool:
-    """Whether all checks hold in this state, as those of a mistake must."""
+    """Whether all checks hold in this snapshot, as required to recognise a mistake."""
     return all(check.look(lab).is_passed for check in checks)

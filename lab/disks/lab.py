@@ -33,7 +33,7 @@ from lab.disks.lab_files import LabFolder, virtio_disks
 from lab.errors import CommandFailed, DeviceRefused, LabError, ModuleMissing, SpecError
 from lab.gates.numbers import digits
 from lab.machine import Host, Machine
-from lab.machine.guest_program import program_files
+from lab.machine.programs import program_files
 from lab.plans import Plan, Step
 from lab.units import human_bytes
 

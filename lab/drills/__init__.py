@@ -1,1 +1,1 @@
-"""Disaster drills: real arrays in trouble, the tools of an administrator, and a verdict on the data that were saved."""
+"""Disaster drills: broken arrays to repair with the tools of an administrator, with a verdict on the data."""

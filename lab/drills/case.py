@@ -1,14 +1,14 @@
-"""A drill that somebody works at, kept in the folder of the lab that it is played on.
+"""A drill in progress, stored in the folder of the lab on which it is played.
 
 ::
 
-    STATE/labs/<lab>/drill/case.json       which drill and seed, what was taken of hints, counted and committed
-    STATE/labs/<lab>/drill/commands.jsonl  what was typed, one command a line
+    STATE/labs/<lab>/drill/case.json       drill and seed, hints taken, counters, commit
+    STATE/labs/<lab>/drill/commands.jsonl  the typed commands, one per line
     STATE/labs/<lab>/drill/oracle-*.jsonl  the oracle's ledger of the files
-    STATE/labs/<lab>/drill/disks/          the disks as they were when the drill began, where they are files
+    STATE/labs/<lab>/drill/disks/          copies of the disks when the drill began, if they are files
     STATE/drills/<id>/<time>.json          an ended drill with its verdict
 
-Whatever ends a program, the next one finds the drill as it was.
+Every change is stored at once, so the next program finds the drill as it was, however the last one ended.
 """
 
 from __future__ import annotations
@@ -34,35 +34,37 @@ from lab.store.runs import stem
 
 FORMAT_VERSION = 1
 OUTCOME_VERSION = 2
-"""Of ended drills. 1 did not know how much could still be had: its 'lost' may mean that it was only not recovered."""
+"""Format of ended drills. Format 1 did not record how much data could still be recovered: its 'lost' may mean that the
+data were only not recovered.
+"""
 CHANGED_FILE = "changed"
 _LONGEST_COMMAND = 2000
 
 
 class CaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """case.json."""
+    """The content of case.json."""
 
     format_version: FormatVersion = FORMAT_VERSION
     drill: str
-    """Its id, or the path of its file."""
+    """The id of the drill, or the path of its file."""
     drill_file: str = ""
-    """lab.drills.schema.file_digest of its file when the drill began."""
+    """``lab.drills.schema.file_digest`` of its file when the drill began."""
     seed: str = ""
     target: str
     began_utc: str
     file_system_uuid: str
     blocks: int
-    """Of 4 KiB, that the drill's files have."""
+    """Number of 4 KiB blocks in the files of the drill."""
     before: dict[str, MemberPicture] = {}
-    """Name of a disk -> its superblock when the drill began."""
+    """Disk name -> its superblock when the drill began."""
     own_ranges: dict[str, list[list[int]]] = {}
-    """Bytes [first, end) of each disk that the machine's own start changes, before anybody does anything."""
+    """Byte ranges [first, end) of each disk that the start of the machine changes, before any action of the student."""
     hints: int = 0
     resets: int = 0
     open_seconds: float = 0.0
-    """How long the lab was open in this drill."""
+    """How long the lab was open during this drill."""
     touched_bytes: int = 0
-    """Written to the disks themselves before ``commit``."""
+    """Bytes written to the disks themselves before the commit."""
     committed_utc: str = ""
     committed_seconds: float = 0.0
     exam: ExamTerms | None = None
@@ -74,11 +76,11 @@ class DrillCommand(msgspec.Struct, frozen=True):
 
     line: str
     seconds: float
-    """Since the drill began, of the time that the lab was open."""
+    """Time since the drill began, counted only while the lab was open."""
 
 
 class DrillCase:
-    """One drill in the folder of its lab. Each change is kept at once."""
+    """One drill in the folder of its lab. Every change is stored at once."""
 
     def __init__(self, folder: Path, record: CaseRecord, drill: ReadyDrill) -> None:
         self.folder, self.record, self.drill = folder, record, drill
@@ -88,13 +90,13 @@ class DrillCase:
 
     @classmethod
     def find(cls, lab_folder: Path) -> DrillCase | None:
-        """The drill that is open in a lab; None if there is none. Raises DrillError for a damaged one."""
+        """The open drill of a lab; None if there is none. Raises DrillError for a damaged one."""
         try:
             return cls._read(lab_folder / "drill")
         except FileNotFoundError:
             return None
         except LabError as error:
-            # Whatever has become of it, there is a way out.
+            # Even a damaged drill can be given up.
             raise DrillError(error.message, hint="'raidlab drill leave' gives the drill up") from error
 
     @classmethod
@@ -110,7 +112,7 @@ class DrillCase:
 
     @property
     def images(self) -> Path:
-        """Where copies of disks are that are files of this computer."""
+        """The folder for copies of disks that are files on this computer."""
         return self.folder / "disks"
 
     @property
@@ -118,19 +120,19 @@ class DrillCase:
         return bool(self.record.committed_utc)
 
     def change(self, **changes: object) -> None:
-        """Keep other values. Raises ResultError."""
+        """Store changed values. Raises ResultError."""
         self._read_again()
         record = msgspec.structs.replace(self.record, **changes)
         write_file(self.folder / "case.json", msgspec.json.format(msgspec.json.encode(record), indent=1))
         self.record = record
 
     def _read_again(self) -> None:
-        """Another program may have noted a hint meanwhile."""
+        """Read the record again: another program may have stored a hint meanwhile."""
         with suppress(FileNotFoundError):
             self.record = read_own_json(self.folder / "case.json", CaseRecord, error=DrillError)
 
     def hint(self) -> tuple[int, str]:
-        """The next hint and its number; the last stays the last."""
+        """Take the next hint, or the last one again; returns its number and text. Raises DrillError in an exam."""
         self._read_again()
         if self.record.exam:
             raise DrillError(NO_HINTS, hint="'raidlab drill debrief' ends it, and its page says what an expert does")
@@ -139,23 +141,23 @@ class DrillCase:
         return number, self.drill.drill.hints[number - 1]
 
     def add_command(self, line: str, seconds: float) -> None:
-        """Keep what was typed. Raises ResultError."""
+        """Store a typed command. Raises ResultError."""
         text = line.strip()[:_LONGEST_COMMAND]
         if not text:
             return
         self._commands.append(DrillCommand(text, round(seconds, 1)))
 
     def commands(self) -> tuple[DrillCommand, ...]:
-        """All that was typed, in order; a line that was torn is left out."""
+        """All typed commands, in order, without damaged lines."""
         return tuple(self._commands.read())
 
     def forget(self) -> None:
-        """Remove the drill from its lab; the disks stay as they are."""
+        """Remove the drill from its lab; the disks are not changed."""
         forget_drill(self.folder.parent)
 
 
 def forget_drill(lab_folder: Path) -> bool:
-    """Remove whatever drill is open in a lab, damaged or not; False if there is none."""
+    """Remove the open drill of a lab, damaged or not. Returns False if there is none."""
     case = lab_folder / "drill" / "case.json"
     is_there = case.exists()
     case.unlink(missing_ok=True)
@@ -164,7 +166,7 @@ def forget_drill(lab_folder: Path) -> bool:
 
 
 class EndedMistake(msgspec.Struct, frozen=True):
-    """A mistake that was recognised."""
+    """A recognised mistake."""
 
     id: str
     explain: str
@@ -174,12 +176,12 @@ class DrillOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """An ended drill, as it is stored and handed in."""
 
     format_version: FormatVersion = 1
-    """What a file is of that does not say: the first format left its number out."""
+    """A file without this key has format 1, which did not write it."""
     id: str
-    """Of the outcome: the drill and when it was ended."""
+    """Id of the outcome: the drill and the time of its end."""
     drill: str
     drill_file: str = ""
-    """lab.drills.schema.file_digest of its file; CHANGED_FILE if it was another at the end than at the beginning."""
+    """``lab.drills.schema.file_digest`` of its file; CHANGED_FILE if the file changed during the drill."""
     title: str
     seed: str = ""
     target: str = ""
@@ -188,43 +190,44 @@ class DrillOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     began_utc: str
     ended_utc: str
     verdict: str
-    """A word of lab.drills.verdict.DrillVerdict."""
+    """A value of ``lab.drills.verdict.DrillVerdict``."""
     saved_percent: float
     kept_percent: float | None = None
-    """Of the data, what can still be had from the disks, saved or not; None: not known."""
+    """Percentage of the data that can still be recovered from the disks, saved or not; None: unknown."""
     gone_names: int = 0
-    """Blocks of the file system's own that were destroyed: of files there only the content can be had."""
+    """Number of destroyed blocks of file system metadata: files named there can be recovered by content only."""
     changed_bytes: int = 0
-    """Of the disks, that differ from what they were, beyond what the machine's own start changes."""
+    """Bytes of the disks that have changed since the drill began, without those that the start of the machine changes.
+    """
     blocks: dict[str, int] = {}
-    """The oracle's verdict -> blocks of 4 KiB."""
+    """Verdict of the oracle -> number of 4 KiB blocks."""
     touched_bytes: int
-    """Written to the disks themselves before the student said commit."""
+    """Bytes written to the disks themselves before the commit."""
     was_committed: bool
     minutes: float
-    """In which the lab was open."""
+    """How long the lab was open during the drill."""
     hints: int
     resets: int
     commands: tuple[DrillCommand, ...] = ()
     mistakes: tuple[EndedMistake, ...] = ()
     missing: tuple[str, ...] = ()
-    """What else was asked for and does not hold, in words."""
+    """Other requirements that do not hold, as text."""
     array: str = ""
-    """That has the data at the end; empty: none."""
+    """The array with the data at the end; empty: none."""
     before: dict[str, MemberPicture] = {}
     after: dict[str, MemberPicture] = {}
     changed: dict[str, list[list[int]]] = {}
-    """Bytes [first, end) of each disk that are not as they were when the drill began."""
+    """Byte ranges [first, end) of each disk that have changed since the drill began."""
     sizes: dict[str, int] = {}
-    """Bytes of each disk."""
+    """Disk name -> size in bytes."""
     exam: ExamEnd | None = None
     """None: practice."""
     begun_percent: float | None = None
-    """Of the data, what could still be had when the drill began; None: not known."""
+    """Percentage of the data that could still be recovered when the drill began; None: unknown."""
 
     @property
     def is_sound(self) -> bool:
-        """Whether it can be one that raidlab wrote: others are not told of."""
+        """Whether the percentages and ranges are valid. Invalid outcomes are ignored."""
         spans = [span for ranges in self.changed.values() for span in ranges or [[]]]
         percents = (self.saved_percent, self.kept_percent or 0.0)
         return all(0 <= each <= 100 for each in percents) and all(
@@ -233,7 +236,7 @@ class DrillOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class DrillStore:
-    """Ended drills."""
+    """The stored outcomes of ended drills."""
 
     def __init__(self, host: Host) -> None:
         self.root = host.state.root / "drills"
@@ -241,15 +244,15 @@ class DrillStore:
         self._clock = host.clock
 
     def keep(self, drill: str, make: Callable[[str], DrillOutcome]) -> DrillOutcome:
-        """Store the outcome that ``make`` makes of its id, the drill and the time. Raises ResultError, LabError."""
+        """Store the outcome that ``make`` returns for its id, the drill and the time. Raises ResultError, LabError."""
         return self._files.add(f"{drill}-{stem(self._clock.utc_now())}", make, folder=drill)
 
     def all(self, drill: str = "") -> tuple[DrillOutcome, ...]:
-        """Those that can be read, the oldest first."""
+        """All readable outcomes, or those of one drill, the oldest first."""
         return tuple(sorted(self._read(drill), key=lambda outcome: (outcome.ended_utc, outcome.id)))
 
     def newest(self, word: str = "") -> DrillOutcome:
-        """The newest, of one drill or by its own id. Raises ResultError."""
+        """The newest outcome, of one drill or with this id. Raises ResultError if there is none."""
         outcomes = self.all()
         found = [each for each in outcomes if each.id == word]
         if not found:
@@ -266,5 +269,5 @@ class DrillStore:
 
 
 def best_of(outcomes: Sequence[DrillOutcome]) -> DrillOutcome | None:
-    """The one that a student would show."""
+    """The best outcome: a saved one, then the most data saved, then the shortest time."""
     return max(outcomes, key=lambda each: (each.verdict == "saved", each.saved_percent, -each.minutes), default=None)

@@ -1,7 +1,8 @@
-"""What the machine's clock shows while a drill is made: superblocks then tell when each member was last in use.
+"""The machine's clock while a drill is made: superblocks then show when each member was last in use.
 
-``spring``, ``summer``, ``yesterday``, ``last night``, or ``3 years ago``, also of months, weeks, days and hours. The
-hour is the seed's, so that two students do not read the same dates, and one reads the same of each try on one day.
+A time is ``spring``, ``summer``, ``yesterday``, ``last night`` or ``3 years ago``, also with months, weeks, days or
+hours. The seed selects the hour, so that two students see different dates, and one student sees the same dates in all
+attempts of one day.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ from lab.session.session import LabSession
 _UNITS = {"year": 365.0, "month": 30.0, "week": 7.0, "day": 1.0, "hour": 1 / 24}
 _MIDDLE_MONTH = {"spring": 4, "summer": 7}
 _LEAST_DAYS = 60
-"""A season that began later than that is not yet over."""
+"""A season of this year counts only if its date is at least this long ago; otherwise it is the season of last year."""
 _SETTLE_SECONDS = "0.6"
-"""Longer than md waits before it calls an array clean (md/safe_mode_delay, 0.2 s): what is written after the clock was
-set then makes the array dirty again, and md notes the new time in the superblocks."""
+"""Longer than md waits before it marks an array clean (md/safe_mode_delay, 0.2 s). The first write after the clock was
+set then marks the array dirty again, and md stores the new time in the superblocks.
+"""
 _FORM = re.compile(r"([1-9][0-9]?) (year|month|week|day|hour)s? ago")
 
 
 def moment_of(when: str, now: datetime, seed: str) -> datetime:
-    """The time that ``when`` means, which is before ``now``. Raises SpecError for words that mean none."""
+    """The time that ``when`` means; it is before ``now``. Raises SpecError for any other text."""
     share = int.from_bytes(hashlib.blake2b(f"{when}/{seed}".encode(), digest_size=4).digest(), "big") / (1 << 32)
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     if when in _MIDDLE_MONTH:
@@ -44,14 +46,14 @@ def moment_of(when: str, now: datetime, seed: str) -> datetime:
             f"'{visible(when)}' is no time of a drill",
             hint="write 'spring', 'summer', 'yesterday', 'last night', or such as '2 weeks ago'",
         )
-    # Less than one more of the unit: what is '2 weeks ago' comes before '1 week ago'.
+    # Add less than one unit, so that '2 weeks ago' is before '1 week ago'.
     return now - timedelta(days=_UNITS[match[2]] * (int(match[1]) + 0.4 * share))
 
 
 class DrillClock:
-    """The clock of a lab's own machine: ``show`` a time on it, and in the end ``put_right``.
+    """The clock of a lab's own machine: ``show`` sets it to a time, ``put_right`` restores it.
 
-    Other machines keep their clock: theirs is not only the drill's.
+    Other machines keep their clock, because other programs use it.
     """
 
     def __init__(self, session: LabSession, seed: str) -> None:
@@ -60,7 +62,7 @@ class DrillClock:
         self._began: tuple[float, float] | None = None
 
     def show(self, when: str) -> None:
-        """From now on. Raises CommandFailed."""
+        """Set the clock to this time. Raises CommandFailed."""
         if not when or not self._may_set:
             return
         if self._began is None:
@@ -70,13 +72,13 @@ class DrillClock:
         self._set(moment_of(when, now, self._seed).timestamp())
 
     def put_right(self) -> None:
-        """Show the time again. Raises CommandFailed."""
+        """Set the clock to the correct time. Raises CommandFailed."""
         if self._began is not None:
             self._set(self._now())
             self._began = None
 
     def _now(self) -> float:
-        """The time that would be shown if nobody had set the clock."""
+        """The time that an unchanged clock would show."""
         assert self._began is not None
         return self._began[0] + _clocks(self._machine)[1] - self._began[1]
 

@@ -1,4 +1,4 @@
-"""A drill on an open lab: the disaster made, put back, counted while the student works, and committed."""
+"""A drill on an open lab: it is made, reset, committed and closed here, and the student's work is counted."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from lab.session.versions import require_kernel, require_mdadm
 from lab.units import SECTOR_BYTES
 
 RESET_LINE = "drill reset"
-"""What stands on the list of commands where the disks were put back."""
+"""Entry in the list of commands for a reset of the disks."""
 _KEPT_SECONDS = 5.0
 
 
 class DrillDesk:
-    """``DrillDesk.begin(session, drill)``, or ``DrillDesk(session, case)`` of one that is open; then ``look()`` often.
+    """A drill on an open lab: create it with ``begin``, or from the case of an open drill; then call ``look`` often.
 
-    What changes the drill (``commit``, ``reset``, ``close``) is for the thread that runs plans.
+    Only the thread that runs plans may change the drill (``commit``, ``reset``, ``close``).
     """
 
     def __init__(self, session: LabSession, case: DrillCase) -> None:
@@ -40,15 +40,15 @@ class DrillDesk:
         self.disks = drill_disks(session, case.drill)
         self.is_over = False
         self.lock = threading.RLock()
-        """Whoever counts holds it, and whoever changes the drill."""
+        """Held while counters are updated and while the drill is changed."""
         self._since = time.monotonic()
         self._written = self._counters()
 
     @classmethod
     def begin(cls, session: LabSession, drill: ReadyDrill, exam: ExamTerms | None = None) -> DrillDesk:
-        """Make the disaster on blank disks, keep them as they are then, and let the machine start as it would.
+        """Make the disaster on blank disks, copy the disks, and start the machine as the drill says.
 
-        Raises DrillError if it cannot be made, or the lab's disks are in use, UnfitVersion.
+        Raises DrillError if the disaster cannot be made or the lab's disks are in use, UnfitVersion.
         """
         disks = drill_disks(session, drill)
         require_kernel(session.machine, drill.drill.needs_kernel, f"drill {drill.id}")
@@ -85,13 +85,13 @@ class DrillDesk:
 
     @property
     def minutes(self) -> float:
-        """How long the lab was open in this drill."""
+        """How long the lab was open during this drill."""
         return (self.case.record.open_seconds + time.monotonic() - self._since) / 60
 
     def look(self, *, is_last: bool = False) -> None:
-        """Count what was written and the time: often, so that whatever ends the program costs a moment.
+        """Count the bytes written and the time. Call this often, so that little is lost if the program ends.
 
-        What is written is kept at once, the time alone every few seconds, or when it ``is_last``.
+        New writes are stored at once, the time alone every few seconds or if ``is_last``.
         """
         with self.lock:
             if not self.is_over:
@@ -109,19 +109,22 @@ class DrillDesk:
 
     @property
     def now_utc(self) -> str:
-        """By the clock of this computer, which an exam's time limit goes by."""
+        """The time of this computer's clock, by which the time limit of an exam is measured."""
         return utc_text(self.session.host.clock)
 
     def _require_time(self) -> None:
         require_time(self.case.record.exam, self.case.record.began_utc, self.now_utc)
 
     def note_command(self, line: str) -> None:
-        """Keep what was typed."""
+        """Store a typed command."""
         if not self.is_over:
             self.case.add_command(line, self.minutes * 60)
 
     def commit(self) -> int:
-        """The student says that the disks may be written; returns the bytes that had been written before."""
+        """Record that the student writes to the disks from now on; returns the number of bytes written before.
+
+        Raises DrillError when the time of an exam is over.
+        """
         with self.lock:
             self._look(is_last=True)
             self._require_time()
@@ -135,9 +138,11 @@ class DrillDesk:
         return self.case.record.touched_bytes
 
     def reset(self) -> None:
-        """The disks as they were when the drill began, and the machine started anew; hints and time go on counting.
+        """Restore the disks as they were when the drill began, and start the machine again.
 
-        Raises DrillError if something holds the disks that cannot be stopped.
+        Hints and time are not reset.
+
+        Raises DrillError if a user of the disks cannot be stopped, or the time of an exam is over.
         """
         with self.lock:
             self._look(is_last=True)
@@ -155,29 +160,29 @@ class DrillDesk:
         self.close()
 
     def close(self) -> None:
-        """End the drill; the disks stay as they are."""
+        """End the drill; the disks are not changed."""
         with self.lock:
             self.is_over = True
             pictures = look_at_members(self.session.machine, self.disks)
             close_case(self.session.folder, self.case, pictures)
 
     def changed(self) -> dict[str, list[list[int]]]:
-        """Name of a disk -> bytes [first, end) that are not as they were when the drill began."""
+        """Disk name -> byte ranges [first, end) that have changed since the drill began."""
         flush(self.session, self.disks)
         found = images_of(self.session, self.case.images, self.disks, "changed")
         return {disk.name: ranges for disk, ranges in zip(self.disks, found, strict=True) if ranges}
 
     def truth(self) -> DiskTruth | None:
-        """How much of the data can still be had from the disks; None where that is not known."""
+        """How much of the data can still be recovered from the disks; None if this is unknown."""
         flush(self.session, self.disks)
         return look_for_truth(self.session, self.disks, self.case.folder)
 
     def environment(self) -> dict[str, str]:
-        """What the drill's lines find: disks by name, and the values of the seed."""
+        """Variables for the drill's lines: devices by disk name, and the values of the seed."""
         return environment({disk.name: disk.node for disk in self.disks}, self.case.drill)
 
     def _arrive(self) -> None:
-        """Start as the machine would, and remember what that writes: it is nobody's doing."""
+        """Start as the machine would, and record what this writes, which does not count as the student's."""
         arrival = Arrival(
             title=self.case.drill.drill.title,
             script=guest_files(self.case.folder) + self.case.drill.drill.arrive,
@@ -185,7 +190,7 @@ class DrillDesk:
         )
         keep_arrival(self.session.folder, arrival)
         if self.session.is_embedded:
-            # Its log tells how the drill was made. It is the lab's own, unlike that of a computer.
+            # The kernel log shows how the drill was made. This log is the lab's own, unlike that of a computer.
             self.session.machine.run(("dmesg", "--clear"), check=False)
         arrive(self.session.machine, arrival)
         self.session.rescan()
@@ -193,11 +198,11 @@ class DrillDesk:
         self._written = self._counters()
 
     def changed_bytes(self) -> int:
-        """What differs, beyond what the machine's own start had changed."""
+        """Bytes that have changed since the drill began, without those that the start of the machine changes."""
         return self.beyond_own(self.changed())
 
     def beyond_own(self, changed: Mapping[str, Sequence[Sequence[int]]]) -> int:
-        """Bytes of ``changed`` that the machine's own start had not changed."""
+        """Bytes of ``changed`` that the start of the machine had not changed."""
         total = 0
         for name, ranges in changed.items():
             own = self.case.record.own_ranges.get(name, [])
@@ -213,9 +218,9 @@ class DrillDesk:
 
 
 def close_case(folder: Path, case: DrillCase, now: Mapping[str, MemberPicture]) -> None:
-    """End a drill in the folder of its lab; its disks stay as they are, and are remembered as the drill's.
+    """End a drill in the folder of its lab. The disks are not changed, and are recorded as leftovers of the drill.
 
-    ``now``: their superblocks, as far as they are known.
+    ``now``: their current superblocks, as far as they are known.
     """
     uuids = {plain_uuid(picture.uuid) for picture in (*case.record.before.values(), *now.values()) if picture.uuid}
     left = Leftovers(title=case.drill.drill.title, disks=case.drill.disk_names, uuids=tuple(sorted(uuids)))
@@ -225,6 +230,6 @@ def close_case(folder: Path, case: DrillCase, now: Mapping[str, MemberPicture]) 
 
 
 def _outside(first: int, end: int, own: Sequence[Sequence[int]]) -> int:
-    """Bytes of [first, end) that lie in none of these ranges, which do not overlap."""
+    """The number of bytes of [first, end) outside of these ranges, which do not overlap."""
     inside = sum(max(0, min(end, stop) - max(first, start)) for start, stop in own)
     return end - first - inside

@@ -1,4 +1,4 @@
-"""The disks of a drill: which they are, what lies on them, and how they are kept and put back."""
+"""The disks of a drill: which ones, what uses them, and how they are copied and restored."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from lab.session.session import LabSession
 _IMAGES = GuestProgram(Path(images_program.__file__), "disk-images")
 _STEP_SECONDS = 300.0
 SETTLE = Path(__file__).with_name("settle.bash").read_text(encoding="utf-8")
-"""What lines for bash may call beside what is installed."""
+"""Functions that lines for bash may call, in addition to installed programs."""
 
 
 def needs_clearing(session: LabSession, drill: ReadyDrill) -> bool:
-    """Whether something is on the lab's disks. Raises DrillError if the drill's disks are not there."""
+    """Whether the lab's disks are in use. Raises DrillError if the drill's disks are missing."""
     return bool(_busy(session, drill)) or bool(session.statuses())
 
 
@@ -33,7 +33,7 @@ def _busy(session: LabSession, drill: ReadyDrill) -> set[str]:
 
 
 def require_blank(session: LabSession, drill: ReadyDrill) -> None:
-    """Raises DrillError unless the lab has the drill's disks, free, and no array runs."""
+    """Raises DrillError unless the lab has the drill's disks, all of them are free, and no array is running."""
     busy = _busy(session, drill)
     if busy or session.statuses():
         used = f"{', '.join(sorted(busy))} {'is' if len(busy) == 1 else 'are'} in use" if busy else "arrays are running"
@@ -57,7 +57,10 @@ def drill_disks(session: LabSession, drill: ReadyDrill) -> tuple[LabDisk, ...]:
 
 
 def environment(nodes: Mapping[str, str], drill: ReadyDrill) -> dict[str, str]:
-    """``$disk01`` is a device; a value that names disks is their devices, with spaces between. ``nodes``: by name."""
+    """Variables for bash: ``$disk01`` is a device, a value that names disks is their devices, separated by spaces.
+
+    ``nodes``: disk name -> device.
+    """
     found = dict(nodes)
     for name, value in drill.values.items():
         words = str(value).split(",")
@@ -67,7 +70,10 @@ def environment(nodes: Mapping[str, str], drill: ReadyDrill) -> dict[str, str]:
 
 
 def run_lines(session: LabSession, lines: str, values: dict[str, str]) -> str:
-    """Lines for bash on the machine, as root, with ``settle``. Raises CommandFailed with what the failing one said."""
+    """Run lines for bash, with ``settle``, as root on the machine; returns the output.
+
+    Raises CommandFailed with the error message of the failed line.
+    """
     words = [f"{name}={value}" for name, value in values.items()]
     result = session.machine.run(
         ("env", *words, "bash", "-c", SETTLE + lines), check=False, timeout_seconds=_STEP_SECONDS, stdin_text=""
@@ -79,9 +85,9 @@ def run_lines(session: LabSession, lines: str, values: dict[str, str]) -> str:
 
 
 def release(session: LabSession, disks: Iterable[LabDisk]) -> None:
-    """Unmount and stop all that lies on these disks: file systems, volumes, arrays, overlays.
+    """Unmount and stop everything that uses these disks: file systems, volumes, arrays, overlays.
 
-    Raises DrillError if something stays.
+    Raises DrillError if something cannot be stopped.
     """
     machine = session.machine
     roots = {disk.kernel_name for disk in disks}
@@ -108,7 +114,7 @@ def release(session: LabSession, disks: Iterable[LabDisk]) -> None:
 
 
 def _above(roots: Iterable[str], holders: dict[str, tuple[str, ...]]) -> list[str]:
-    """All devices that lie on these, the uppermost first."""
+    """All devices stacked on these, the uppermost first."""
     found: list[str] = []
     edge = list(roots)
     while edge:
@@ -118,14 +124,14 @@ def _above(roots: Iterable[str], holders: dict[str, tuple[str, ...]]) -> list[st
 
 
 def flush(session: LabSession, disks: Sequence[LabDisk]) -> None:
-    """What the machine has in its caches is on the disks, and is read anew."""
+    """Write the machine's caches to the disks, and invalidate the caches of these disks."""
     session.machine.call(_IMAGES, ["flush", json.dumps([disk.node for disk in disks])], timeout_seconds=60)
 
 
 def images_of(session: LabSession, own_folder: Path, disks: Sequence[LabDisk], work: str) -> list[list[list[int]]]:
-    """``keep``, ``put_back`` or ``changed`` of all disks: on this computer where they are files of the lab's folder.
+    """Do ``keep``, ``put_back`` or ``changed`` for all disks; on this computer if they are files of the lab's folder.
 
-    ``own_folder`` has the copies then. Raises DrillError, CommandFailed.
+    In that case the copies are in ``own_folder``. Returns a result for each disk. Raises DrillError, CommandFailed.
     """
     if work == "put_back":
         why = "The disks as they were when the drill began."

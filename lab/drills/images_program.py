@@ -1,6 +1,7 @@
-"""Copies of disks as they were when a drill began: kept, put back, and compared with what the disks hold now.
+"""Copies of a drill's disks when it began: created, restored, and compared with the current disks.
 
-Runs inside the agent of a machine, and in the client for disks that are files of its own; standard library alone.
+This program runs in the agent of a machine, and in the client for disks that are the client's files. It uses only the
+standard library.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ if TYPE_CHECKING:
 
 PIECE_BYTES = 1 << 18
 GRAIN_BYTES = 512
-"""What differs is told in sectors."""
+"""Changes are reported in sectors."""
 BLKFLSBUF = 0x1261
 
 
 def pieces(fd: int, end: int) -> Iterator[tuple[int, int]]:
-    """Offset and length of what may hold data, in pieces; holes of a file are left out."""
+    """Offset and length of each piece that may hold data; holes of a file are omitted."""
     at = 0
     while at < end:
         try:
             at = os.lseek(fd, at, os.SEEK_DATA)
             stop = min(end, os.lseek(fd, at, os.SEEK_HOLE))
         except OSError:
-            # Beyond the last data of a file (ENXIO); a block device has no holes.
+            # ENXIO: no more data in this file. A block device has no holes.
             return
         while at < stop:
             length = min(PIECE_BYTES, stop - at)
@@ -36,12 +37,15 @@ def pieces(fd: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def size_of(fd: int) -> int:
-    """Of a file or a block device, in bytes."""
+    """Size of a file or a block device in bytes."""
     return os.lseek(fd, 0, os.SEEK_END)
 
 
 def write_at(fd: int, data: bytes, at: int) -> None:
-    """All of it: where there is little room, pwrite(2) takes a part, and fails only when it is asked for the rest."""
+    """Write all of the data.
+
+    If space is short, pwrite(2) writes a part, and fails only when it is called for the rest.
+    """
     view = memoryview(data)
     while view:
         count = os.pwrite(fd, view, at)
@@ -49,7 +53,7 @@ def write_at(fd: int, data: bytes, at: int) -> None:
 
 
 def keep(disk: str, image: str) -> int:
-    """Copy a disk into a new file with holes where it has zeros. Returns the bytes that were copied."""
+    """Copy a disk into a new file, with holes in place of zeros. Returns the number of bytes copied."""
     source = os.open(disk, os.O_RDONLY | os.O_CLOEXEC)
     target = os.open(image, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     copied = 0
@@ -69,9 +73,9 @@ def keep(disk: str, image: str) -> int:
 
 
 def differing(disk: int, image: int) -> Iterator[tuple[int, int, bytes]]:
-    """Offset, length and the image's bytes of each piece that is not the same on both, in order.
+    """Offset, length and the image's data of each piece that differs between disk and image, in order.
 
-    Raises OSError if they are not equally large.
+    Raises OSError if their sizes differ.
     """
     end = size_of(disk)
     if size_of(image) != end:
@@ -89,7 +93,7 @@ def differing(disk: int, image: int) -> Iterator[tuple[int, int, bytes]]:
 
 
 def put_back(disk: str, image: str) -> int:
-    """Make a disk again what it was, writing only what differs. Returns the bytes that were written."""
+    """Restore a disk from its image, and write only the pieces that differ. Returns the number of bytes written."""
     target = os.open(disk, os.O_RDWR | os.O_CLOEXEC)
     source = os.open(image, os.O_RDONLY | os.O_CLOEXEC)
     written = 0
@@ -105,7 +109,7 @@ def put_back(disk: str, image: str) -> int:
 
 
 def changed(disk: str, image: str) -> list[list[int]]:
-    """Ranges of bytes [first, end) of a disk that are not what they were, in whole sectors, in order."""
+    """Byte ranges [first, end) of a disk that differ from its image, in whole sectors, in order."""
     target = os.open(disk, os.O_RDONLY | os.O_CLOEXEC)
     source = os.open(image, os.O_RDONLY | os.O_CLOEXEC)
     ranges: list[list[int]] = []
@@ -126,7 +130,7 @@ def changed(disk: str, image: str) -> list[list[int]]:
 
 
 def flush(nodes: list[str]) -> None:
-    """What the machine has in its caches is on these disks, and is read anew (BLKFLSBUF, linux/fs.h)."""
+    """Write the machine's caches to these disks, and invalidate their caches (BLKFLSBUF, linux/fs.h)."""
     os.sync()
     for node in nodes:
         fd = os.open(node, os.O_RDONLY | os.O_CLOEXEC)
@@ -137,9 +141,9 @@ def flush(nodes: list[str]) -> None:
 
 
 def main(arguments: list[str], is_stopped: Callable[[], bool]) -> str:
-    """``keep``, ``put_back`` or ``changed`` of pairs of disk and image in JSON; answers with a list in their order.
+    """Do ``keep``, ``put_back`` or ``changed`` for pairs of disk and image; input and result are JSON lists.
 
-    ``flush`` of disks in JSON answers with an empty list.
+    ``flush`` takes a list of devices, and returns an empty list.
     """
     if arguments[0] == "flush":
         flush(json.loads(arguments[1]))

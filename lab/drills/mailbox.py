@@ -1,6 +1,6 @@
-"""Questions from inside the machine: ``drill hint`` typed at its shell is answered by whoever has the lab open.
+"""Requests from inside the machine: the client that has the lab open answers ``drill hint`` typed at its shell.
 
-The machine cannot call the client, so the guest's program leaves a file, and the client looks for it now and then.
+The machine cannot call the client, so a program on the machine writes a file, and the client polls it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FORM = re.compile(r"([0-9]{1,10}-[0-9]{1,6}) (status|hint|commit|reset|debrief|
 
 
 def answer_one(desk: DrillDesk) -> bool:
-    """Answer what was asked, if anything; returns whether that has ended the drill. Raises MachineLost."""
+    """Answer a pending request, if there is one; returns whether it ended the drill. Raises MachineLost."""
     machine = desk.session.machine
     found = _FORM.fullmatch(machine.read([_REQUEST])[_REQUEST] or "")
     if not found:
@@ -33,7 +33,7 @@ def answer_one(desk: DrillDesk) -> bool:
         raise
     except LabError as error:
         text = f"{error.message}: {error.hint}" if error.hint else error.message
-    # Whole at once: its reader waits for the name.
+    # Renamed when it is complete, because the reader waits for the name.
     machine.write(f"{GUEST_FOLDER}/.{number}", f"{text.rstrip()}\n")
     machine.run(("mv", f"{GUEST_FOLDER}/.{number}", f"{GUEST_FOLDER}/answer.{number}"), check=False)
     return desk.is_over

@@ -1,4 +1,4 @@
-"""A disaster is made: known files on an array, and then what goes wrong with it."""
+"""Makes a disaster: known files on an array, and the commands that break it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lab.session.session import LabSession
 from lab.units import KIB
 
 PLACE = f"{MOUNT_FOLDER}/drill"
-"""Where the file system is mounted while the drill is made, and when it is judged."""
+"""Mount point of the file system while the drill is made and when it is judged."""
 GUEST_FOLDER = f"{RUN_FOLDER}/drill"
 SUMS = "SHA256SUMS"
 _HERE = Path(__file__).resolve().parent
@@ -29,7 +29,7 @@ _STRICT = "set -euo pipefail\n"
 
 
 class DisasterMaker:
-    """Carries out what makes the disaster: a file system with ``uuid``, whose files have ``blocks`` of 4 KiB."""
+    """Runs the steps that make the disaster: a file system with ``uuid``, whose files have ``blocks`` of 4 KiB."""
 
     def __init__(self, session: LabSession, drill: ReadyDrill, folder: Path) -> None:
         self.session, self.drill, self.folder = session, drill, folder
@@ -38,7 +38,7 @@ class DisasterMaker:
         self.environment = environment({disk.name: disk.node for disk in drill_disks(session, drill)}, drill)
 
     def do(self, step: DrillStep) -> None:
-        """One step, at its time. Raises DrillError with what failed."""
+        """Run one step, with the clock at its time. Raises DrillError with the failure."""
         try:
             self.clock.show(step.when)
             if step.data is None:
@@ -72,7 +72,7 @@ class DisasterMaker:
             self._note(step, files)
 
     def _note(self, step: DrillStep, files: FileMap) -> None:
-        """What must lie where from here on; of what is no md array with known places it is not known."""
+        """Record the location of the data from here on; this is known for md arrays only."""
         if step.on.removeprefix("/dev/") in {status.name for status in self.session.statuses()}:
             chunk = (digits(step.next_chunk) or 0) * KIB
             disks = drill_disks(self.session, self.drill)
@@ -98,9 +98,9 @@ class DisasterMaker:
 
 
 def guest_files(folder: Path) -> str:
-    """Lines for bash that put the lab's own programs on the machine, and the list of sums to compare files with."""
+    """Lines for bash that put the lab's programs and the checksums of the files on the machine."""
     sums = (folder / SUMS).read_text(encoding="utf-8")
-    # Elsewhere udev loads what somebody asks for who makes an overlay by hand.
+    # Overlays made by hand need these modules; on other machines udev loads them on demand.
     lines = [
         "modprobe -qa loop dm-snapshot",
         f"mkdir -p {GUEST_FOLDER} {RUN_FOLDER}/bin",
@@ -114,5 +114,8 @@ def guest_files(folder: Path) -> str:
 
 
 def _put(path: str, text: str) -> str:
-    """By the shell alone: it is done at each reset, and processes take an embedded kernel some time."""
+    """A shell command that writes a file without another process.
+
+    It runs at each reset, and an embedded kernel starts processes slowly.
+    """
     return f"printf %s {shlex.quote(text)} > {path}"

@@ -1,4 +1,4 @@
-"""The proof of a drill on real arrays: nothing is saved by itself, right ways save, wrong ways are known by name."""
+"""The proof of a drill on real arrays: nothing is saved at first, right ways save, wrong ways show their mistake."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from lab.session.session import LabSession, open_session
 from lab.units import MIB
 
 NOTHING_RUNS = "nothing-runs"
-"""The mistake that is no deed: of common_mistakes."""
+"""The mistake of ``common_mistakes`` that needs no action."""
 DISK_BYTES = 128 * MIB
-"""A quarter of what a lab has by itself, since some ways sync whole disks; mdadm puts data at the same offset."""
+"""A quarter of the default size, because some ways sync whole disks; mdadm uses the same data offset for both."""
 
 
 class DrillProver(Prover):
-    """Makes the disaster once, and takes each way from there. Closing ``stack`` ends its machine."""
+    """Makes the disaster once, and follows each way from there. Closing ``stack`` stops its machine."""
 
     kind = "drill"
 
@@ -39,7 +39,7 @@ class DrillProver(Prover):
         self._stack = stack
         self._desk = DrillDesk.begin(open_lab(stack), drill)
         self._is_first_way = True
-        """On this machine."""
+        """No way has been followed on this machine yet."""
         self._ways = {way.id: way for way in (*drill.drill.right, *drill.drill.wrong)}
 
     def ways(self, only: Sequence[str] = ()) -> list[Way]:
@@ -70,7 +70,7 @@ class DrillProver(Prover):
         return WayEnd(outcome.verdict == DrillVerdict.SAVED, names, details)
 
     def _reset(self) -> None:
-        """What a way leaves may hold the disks until the machine starts again."""
+        """Reset the drill. Remains of a way may hold the disks until the machine starts again."""
         try:
             self._desk.reset()
         except DrillError:
@@ -86,7 +86,7 @@ class DrillProver(Prover):
         self._is_first_way = False
 
     def _carry_out(self, way: DrillWay) -> str:
-        """The steps of a way; what the first line said that failed."""
+        """Run the steps of a way; returns the message of the first line that failed, or an empty string."""
         said = ""
         for step in way.steps:
             if step.commit:
@@ -114,7 +114,7 @@ def prove(
     only: Sequence[str] = (),
     on_notice: Callable[[str], None] = lambda _: None,
 ) -> Proof:
-    """Prove a drill on a machine of its own, in a state folder that is gone afterwards. ``only``: ids of ways."""
+    """Prove a drill on its own machine, in a temporary state folder. ``only``: ids of ways."""
     with _own_host(target, host) as own:
 
         def open_lab(stack: ExitStack) -> LabSession:

@@ -1,7 +1,7 @@
-"""What a drill's file says, and what a student's seed makes of it.
+"""The format of a drill file, and a drill for a student's seed.
 
-A drill is one TOML file: the disaster as commands that make it, the symptom as an administrator would be told, graded
-hints, what must be reached, the mistakes that people make, and ways of each kind that the proof carries out.
+A drill is one TOML file: the commands that make the disaster, the symptom as an administrator would receive it, graded
+hints, the goal, common mistakes, and right and wrong ways that the proof carries out.
 """
 
 from __future__ import annotations
@@ -37,31 +37,32 @@ _LONGEST_SEED = 100
 
 
 class DataStep(StrEnum):
-    """What the oracle does with the drill's files while the disaster is made."""
+    """The work of the oracle on the drill's files while the disaster is made."""
 
     BEGIN = "begin"
     """Make the file system on ``on``, mount it, and write the first files."""
     MORE = "more"
-    """So many further ``operations`` of programs: files are written, replaced, renamed, removed; then all is synced."""
+    """Do ``operations`` further operations: files are written, replaced, renamed and removed. Then sync."""
     REST = "rest"
-    """Unmount it."""
+    """Read all files back, and unmount the file system."""
 
 
 class DrillStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One thing that is done: exactly one of ``run``, ``data`` and ``commit``."""
+    """One step: exactly one of ``run``, ``data`` and ``commit``."""
 
     run: str = ""
-    """Lines for bash, as root; each of a disaster must succeed. ``$disk01`` is a disk, ``$level`` a value."""
+    """Lines for bash, as root; those of a disaster must succeed. ``$disk01`` is a disk, ``$level`` a value of the seed.
+    """
     data: DataStep | None = None
     on: str = "/dev/md0"
-    """The device of ``data``."""
+    """The device for ``data``."""
     operations: int = 0
     next_chunk: str = ""
-    """Of ``rest``: KiB, of the chunks that a reshape is going to make; empty: there is none."""
+    """For ``rest``: chunk size in KiB after a later reshape; empty: there is none."""
     when: str = ""
-    """What the machine's clock shows from here on (lab.drills.clock), as ``spring``; empty: as before."""
+    """The time that the machine's clock shows from here on (``lab.drills.clock``), as ``spring``; empty: unchanged."""
     commit: bool = False
-    """The student says that the disks themselves may be written from now on."""
+    """The student's statement that the disks themselves may be written from now on."""
 
     def __post_init__(self) -> None:
         if bool(self.run.strip()) + (self.data is not None) + self.commit != 1:
@@ -69,26 +70,26 @@ class DrillStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class DrillGoal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What counts as saved."""
+    """Conditions under which the data count as saved."""
 
     lost_percent: float = 0.0
-    """So much of the data nobody could save, of all blocks of 4 KiB; more is a loss."""
+    """Percentage of all 4 KiB blocks of the data that cannot be saved; a greater loss is a failure."""
     check: tuple[Arguments, ...] = ()
-    """What must hold of the array that has the data (lab.checks), whatever its name."""
+    """Checks that the array with the data must pass, whatever its name (``lab.checks``)."""
     is_consistent: bool = False
-    """A scrub of it must find no mismatches."""
+    """A scrub of the array must find no mismatches."""
     name: str = ""
-    """What the superblocks of its members, and of no other disk, must have as name, as ``server:data``; empty: any."""
+    """Array name in the superblocks of its members and of no other disk, as ``server:data``; empty: any."""
     keep: str = ""
-    """``disk01,disk02``, of other arrays: these must still be members of what they were members of."""
+    """``disk01,disk02``: disks of other arrays, which must remain members of those."""
 
 
 class DrillMistake(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What people do wrong here, how it is recognised from what is left on the disks, and why it is wrong."""
+    """A common mistake, the checks that recognise it on the final state, and an explanation."""
 
     id: str
     when: tuple[Arguments, ...]
-    """Checks that all hold."""
+    """All of these checks hold after the mistake."""
     explain: str
 
 
@@ -99,37 +100,37 @@ class DrillWay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     title: str
     steps: tuple[DrillStep, ...]
     mistake: str = ""
-    """Of a wrong way: what must be recognised."""
+    """The mistake that must be recognised, for a wrong way."""
 
 
 class Drill(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One drill as it is written."""
+    """One drill, as in its file."""
 
     format_version: FormatVersion
     id: str
     title: str
     minutes: int
     disks: DiskCount
-    """The lab's disks from disk01 on that the drill uses."""
+    """Number of lab disks that the drill uses, from disk01 on."""
     seed: dict[str, Variable] = {}
     needs_mdadm: NeededMdadm | None = None
-    """With which it can be made and ended; None: any that raidlab works with."""
+    """Required version to make and to end the drill; None: any supported one."""
     needs_kernel: NeededKernel | None = None
     """As ``needs_mdadm``."""
     file_system: str = "ext4"
     names: int = 24
-    """How many files at most lie in each folder of it."""
+    """Maximum number of files in each folder of the file system."""
     symptom: str
-    """Markdown: what the administrator is told and sees."""
+    """Markdown: what the administrator reads and sees."""
     setup: tuple[DrillStep, ...]
-    """How the disaster is made, on blank disks; afterwards no array runs."""
+    """Steps that make the disaster on blank disks. At the end no array is running."""
     arrive: str = ""
-    """Lines for bash: what the machine does with the disks whenever it starts. Empty: nothing."""
+    """Lines for bash that the machine runs at every start. Empty: none."""
     hints: tuple[str, ...]
     expert: str
-    """Markdown, told afterwards: what an expert would have done, and why."""
+    """Markdown, shown afterwards: the solution of an expert, with reasons."""
     sources: tuple[str, ...] = ()
-    """Where people asked about this, or where it is written down."""
+    """Reports of this problem, or its documentation."""
     goal: DrillGoal = DrillGoal()
     mistakes: tuple[DrillMistake, ...] = ()
     right: tuple[DrillWay, ...]
@@ -138,7 +139,7 @@ class Drill(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 @dataclass(frozen=True, slots=True)
 class ReadyDrillMistake:
-    """A mistake that can be recognised."""
+    """A mistake whose checks can be evaluated."""
 
     id: str
     when: tuple[Check, ...]
@@ -147,7 +148,7 @@ class ReadyDrillMistake:
 
 @dataclass(frozen=True, slots=True)
 class ReadyDrill:
-    """A drill for one seed: every text filled in."""
+    """A drill for one seed, with all placeholders filled in."""
 
     drill: Drill
     path: Path
@@ -155,7 +156,7 @@ class ReadyDrill:
     values: Mapping[str, Value]
     goal_checks: tuple[Check, ...]
     mistakes: tuple[ReadyDrillMistake, ...]
-    """Its own, then those of every drill."""
+    """The drill's own mistakes, then those of every drill."""
 
     @property
     def id(self) -> str:
@@ -163,12 +164,12 @@ class ReadyDrill:
 
     @property
     def disk_names(self) -> tuple[str, ...]:
-        """The lab's disks that it uses."""
+        """Names of the lab disks that the drill uses."""
         return tuple(f"disk{number:02d}" for number in range(1, self.drill.disks + 1))
 
 
 def ready(drill: Drill, path: Path, seed: str = "") -> ReadyDrill:
-    """The drill for a student's seed. Raises SpecError for a word that is no seed, or what it cannot fill in."""
+    """The drill for a student's seed. Raises SpecError for an invalid seed or an unknown placeholder."""
     if len(seed) > _LONGEST_SEED or not seed.isprintable() or seed != seed.strip():
         raise SpecError(
             f"'{visible(seed[:40])}' is no seed", hint=f"a word or some, of at most {_LONGEST_SEED} letters and signs"
@@ -188,7 +189,7 @@ def _mistake(drill_id: str, mistake: DrillMistake) -> ReadyDrillMistake:
 
 
 class _Filled(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of a drill that have places for values of the seed."""
+    """The parts of a drill that may have placeholders for values of the seed."""
 
     symptom: str
     setup: tuple[DrillStep, ...]
@@ -208,7 +209,7 @@ _FILLED = _Filled.__struct_fields__
 
 
 def read_drill(path: Path) -> Drill:
-    """One file, checked as far as that needs no lab. Raises SpecError that lists every problem."""
+    """Read one file, and check it as far as possible without a lab. Raises SpecError that lists every problem."""
     drill = read_toml(path, Drill)
     if problems := drill_problems(drill, path.stem):
         listed = "".join(f"\n  - {problem}" for problem in problems)
@@ -217,17 +218,17 @@ def read_drill(path: Path) -> Drill:
 
 
 def shell_lines(drill: Drill) -> tuple[str, ...]:
-    """What the drill runs as root when it is made, and whenever the machine starts."""
+    """The lines that the drill runs as root when it is made and at every start of the machine."""
     return tuple(text for text in (*(step.run for step in drill.setup), drill.arrive) if text.strip())
 
 
 def foreign_drill(path: Path) -> str:
-    """What a drill may do that does not come with raidlab (lab.gates.foreign). Raises SpecError for no drill."""
+    """What a drill that is not part of raidlab may do (lab.gates.foreign). Raises SpecError if it is not a drill."""
     return foreign_note(path, FileKind.DRILL, shell_lines(read_drill(path)))
 
 
 def file_digest(path: Path) -> str:
-    """Of a drill's file, short; empty where it cannot be read. The same id may stand in another file."""
+    """Short digest of a drill's file; empty if it cannot be read. Two files may have the same id."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()[:_DIGEST_LETTERS]
     except OSError:
@@ -235,7 +236,7 @@ def file_digest(path: Path) -> str:
 
 
 def drill_problems(drill: Drill, stem: str) -> list[str]:
-    """What is wrong with it, each with its remedy."""
+    """The problems of a drill, each with its remedy."""
     problems = []
     if drill.format_version != FORMAT_VERSION:
         problems.append(f"format_version is {drill.format_version}; this raidlab reads {FORMAT_VERSION}: write that")
@@ -272,18 +273,18 @@ class _MistakeList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 @cache
 def common_mistakes() -> tuple[DrillMistake, ...]:
-    """Those that are made everywhere; a drill's own come first."""
+    """The mistakes that apply to every drill; a drill's own come first."""
     return read_toml(Path(__file__).with_name("mistakes.toml"), _MistakeList).mistakes
 
 
 @cache
 def catalogue() -> dict[str, Path]:
-    """Id -> file of the drills that come with raidlab, in their order."""
+    """Id -> file of the drills that are part of raidlab, in order."""
     return {path.stem: path for path in sorted(CATALOGUE.glob("*.toml"))}
 
 
 def find_drill(word: str) -> Path:
-    """A drill's file by its id, its number, a part of its id that no other has, or its path. Raises SpecError."""
+    """The file of a drill by its id, number, unique part of the id, or path. Raises SpecError."""
     if word.endswith(".toml"):
         return Path(word)
     known, number = catalogue(), digits(word)
@@ -298,7 +299,7 @@ def find_drill(word: str) -> Path:
 
 
 def find_playable(word: str, kind: TargetKind) -> Path:
-    """``find_drill`` of one that may be played on such a machine. Raises SpecError, DrillError."""
+    """As ``find_drill``, for a drill that may be played on this kind of machine. Raises SpecError, DrillError."""
     path = find_drill(word)
     if path not in catalogue().values() and kind is not TargetKind.UML:
         raise DrillError(

@@ -1,8 +1,8 @@
-"""Arrays that a student has made or repaired and that do not run: started before a drill is judged.
+"""Starts arrays that a student created or repaired and that are not running, before a drill is judged.
 
-On the embedded kernel every command has a machine of its own, and a machine's start does only what the drill says. So
-what somebody put right an hour ago may lie on the disks and not run. Whoever judges starts it first: read-only, so that
-nothing is written unless it is the array with the data.
+On the embedded kernel every command has its own machine, and the start of a machine does only what the drill says. So a
+repaired array may exist on the disks and not run. It is started read-only, so that nothing is written unless it is the
+array with the data.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ _LONGEST = 300
 
 
 def start_what_was_repaired(desk: DrillDesk, has_data: Callable[[str], bool]) -> str:
-    """Start the array with the data, if none runs that ``has_data`` and the student has written its superblocks.
+    """Start an array with changed superblocks, if no running array ``has_data``.
 
-    What was made on overlays that are still there counts, too. Returns what mdadm said where nothing could be started.
+    Arrays on overlays that still exist count too. Returns the messages of mdadm if no array with the data could be
+    started.
     """
     session = desk.session
     session.rescan()
@@ -49,22 +50,22 @@ def start_what_was_repaired(desk: DrillDesk, has_data: Callable[[str], bool]) ->
 
 
 def settle(desk: DrillDesk, name: str) -> None:
-    """Wait for a rebuild that is under way, for half a minute at most."""
+    """Wait for a running rebuild, for half a minute at most."""
     try:
         run_lines(desk.session, f"settle /dev/{name}", {})
     except CommandFailed:
-        # An array that is gone meanwhile is nothing to wait for.
+        # There is no wait for an array that no longer exists.
         return
 
 
 def _written(before: Mapping[str, MemberPicture], now: Mapping[str, MemberPicture]) -> list[str]:
-    """UUIDs of arrays of which a superblock is not as it was when the drill began, each once."""
+    """UUIDs of arrays with a superblock that has changed since the drill began, without duplicates."""
     changed = [picture for name, picture in now.items() if picture.has_superblock and picture != before.get(name)]
     return list(dict.fromkeys(picture.uuid for picture in changed))
 
 
 def _stop_inactive(session: LabSession) -> None:
-    """What was collected and not started holds its disks, and nobody can have data on it."""
+    """Stop inactive arrays: they hold their disks, and cannot contain data in use."""
     text = session.machine.read(["/proc/mdstat"])["/proc/mdstat"] or ""
     for name in re.findall(r"^(md\S*) : inactive", text, re.MULTILINE):
         session.machine.run(("mdadm", "--stop", f"/dev/{name}"), check=False, timeout_seconds=_SECONDS)

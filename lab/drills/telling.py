@@ -1,4 +1,4 @@
-"""Drills in words, as Markdown: what the student is told at the start, and the debriefing. No terminal code."""
+"""Texts of drills in Markdown: the briefing of the student, and the debriefing. No terminal codes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNTOUCHED, _LITTLE, _SOME, _MUCH = "·░▒█"
 _LITTLE_BYTES = 4 * KIB
 _MUCH_SHARE = 0.25
 _MOST_LINES = 20
-"""Of one command, as it was typed."""
+"""Maximum number of lines shown of one typed command."""
 _SAYS: dict[str, str] = {
     DrillVerdict.SAVED: "Everything that could be saved is saved, in an array as it was asked for, and nothing was "
     "written before you committed.",
@@ -37,7 +37,7 @@ _SAID_BEFORE = {
     "partly lost": "Part of the data that could have been saved was not there at the end.",
     "lost": "At the end the data were destroyed, or no array that ran had them.",
 }
-"""Of outcomes of format 1, which did not know what the disks still held."""
+"""For outcomes of format 1, which did not record what the disks still held."""
 RULES = """
 You are root on the machine, with mdadm, dmesg and everything else that is installed.
 
@@ -60,24 +60,24 @@ PUT_BACK = "the disks are as they were when the drill began"
 
 
 def briefing(drill: ReadyDrill) -> str:
-    """The title and the symptom."""
+    """The title and the symptom of a drill."""
     return f"# {drill.drill.title}\n\n{drill.drill.symptom.strip()}\n"
 
 
 def hint_words(drill: ReadyDrill, number: int) -> str:
-    """A hint that was taken, by its number."""
+    """The text of a hint, by its number."""
     hints = drill.drill.hints
     return f"**Hint {number} of {len(hints)}.** {hints[number - 1]}"
 
 
 def committed_words(touched_bytes: int) -> str:
-    """What is said of a commit."""
+    """The message after a commit."""
     written = f"{human_bytes(touched_bytes)} had been written" if touched_bytes else "nothing had been written"
     return f"committed; {written} on the disks before"
 
 
 def progress_lines(case: DrillCase, minutes: float, now_utc: str) -> dict[str, str]:
-    """Progress of a drill: label -> text. ``minutes``: how long the lab was open in it."""
+    """Progress of a drill: label -> text. ``minutes``: how long the lab was open during the drill."""
     record = case.record
     exam = {"exam": exam_words(record.exam, record.began_utc, now_utc)} if record.exam else {}
     committed = f"after {record.committed_seconds / 60:.0f} min" if case.is_committed else "not yet"
@@ -92,7 +92,7 @@ def progress_lines(case: DrillCase, minutes: float, now_utc: str) -> dict[str, s
 
 
 def debriefing(outcome: DrillOutcome, drill: ReadyDrill | None, *, can_clear: bool = False) -> str:
-    """The whole page. ``can_clear``: the drill's disks are still as it left them."""
+    """The complete page. ``can_clear``: the drill's disks are unchanged since its end."""
     said = _SAID_BEFORE if outcome.kept_percent is None and outcome.format_version < OUTCOME_VERSION else {}
     verdict = said.get(outcome.verdict) or _SAYS.get(outcome.verdict, "")
     parts = [f"# {markdown(outcome.title)}: {outcome.verdict}", verdict, _figures(outcome)]
@@ -113,7 +113,7 @@ def debriefing(outcome: DrillOutcome, drill: ReadyDrill | None, *, can_clear: bo
 
 
 def ended_page(outcome: DrillOutcome, *, can_clear: bool = False) -> str:
-    """The page of a drill whose file may be gone by now."""
+    """The page of an ended drill, whose file may no longer exist."""
     try:
         path = find_drill(outcome.drill)
         drill = ready(read_drill(path), path, outcome.seed)
@@ -143,7 +143,7 @@ def _figures(outcome: DrillOutcome) -> str:
 
 
 def _kept_lines(outcome: DrillOutcome) -> list[str]:
-    """What the disks still hold, read or not."""
+    """Lines about the data that the disks still hold, readable or not."""
     if outcome.kept_percent is None:
         return []
     begun = 100.0 if outcome.begun_percent is None else outcome.begun_percent
@@ -161,7 +161,7 @@ def _kept_lines(outcome: DrillOutcome) -> list[str]:
 
 
 def _written(outcome: DrillOutcome) -> str:
-    """Bytes that were written, and how many of them are other than before: what is written may have been there."""
+    """The number of bytes written, and of those that differ from before: a write may repeat what was there."""
     if not outcome.touched_bytes:
         return "nothing"
     written = human_bytes(outcome.touched_bytes)
@@ -171,7 +171,7 @@ def _written(outcome: DrillOutcome) -> str:
 
 
 def members(outcome: DrillOutcome) -> str:
-    """Each disk's superblock before and after, as a Markdown list: a table's columns are too narrow in 80 columns."""
+    """The superblock of each disk before and after, as a Markdown list: 80 columns are too narrow for a table."""
     lines = []
     most = {True: freshest_events(outcome.before), False: freshest_events(outcome.after)}
     for name, before in outcome.before.items():
@@ -184,7 +184,7 @@ def members(outcome: DrillOutcome) -> str:
 
 
 def member_words(picture: MemberPicture, freshest: int, uuid: str) -> str:
-    """One superblock in a few words."""
+    """A superblock in a few words."""
     if not picture.has_superblock:
         return "no superblock"
     fewer = freshest - picture.events
@@ -198,7 +198,7 @@ def member_words(picture: MemberPicture, freshest: int, uuid: str) -> str:
 
 
 def changes(outcome: DrillOutcome) -> str:
-    """Where each disk is not as it was: a strip from its beginning to its end, with what the signs mean."""
+    """The changes of each disk: a strip from its beginning to its end, with a legend."""
     if not outcome.changed:
         return "No disk is other than it was when the drill began."
     lines = []
@@ -215,14 +215,14 @@ def changes(outcome: DrillOutcome) -> str:
         f"{_UNTOUCHED} as it was  {_LITTLE} up to {human_bytes(_LITTLE_BYTES)} differ  {_SOME} more  "
         f"{_MUCH} a quarter of it or more",
     ]
-    # Between fences: indented alone, it would be the last words of the list before it.
+    # Fenced, because an indented block would continue the last item of the list before it.
     return "Where the disks differ from the beginning of the drill:\n\n" + "\n".join(
         ["```", *([head] if head else []), *lines, "```"]
     )
 
 
 def strip(ranges: Iterable[Sequence[int]], size: int, cells: int = STRIP_CELLS) -> str:
-    """A disk as so many cells, each with a sign for how much of it differs."""
+    """A disk as this number of cells, each with a sign for how much of it has changed."""
     spans = [tuple(span) for span in ranges]
     return "".join(_sign(spans, size * cell // cells, size * (cell + 1) // cells) for cell in range(cells))
 
@@ -237,14 +237,14 @@ def _sign(spans: Sequence[Sequence[int]], start: int, stop: int) -> str:
 
 
 def _code(line: str) -> str:
-    """A command as it was typed; within more backticks than stand together in it (CommonMark, code spans)."""
+    """A typed command as a code span, in more backticks than it has in sequence (CommonMark, code spans)."""
     shown = visible(line)
     fence = "`" * (max(map(len, re.findall("`+", shown)), default=0) + 1)
     return f"{fence} {shown} {fence}" if "`" in shown else f"{fence}{shown}{fence}"
 
 
 def _typed(text: str) -> str:
-    """What was typed at once: one line, or each of several below."""
+    """Typed text: one line, or several lines as a nested list."""
     first, *more = [line for line in text.split("\n") if line.strip()] or [""]
     if not more:
         return _code(first)

@@ -1,8 +1,8 @@
-"""How much of a drill's data can still be had from its disks, whatever runs and whatever superblocks say.
+"""How much of a drill's data can still be recovered from its disks, whatever arrays run and superblocks say.
 
-When the files of a drill are complete, the place and the content of each of their blocks are noted, and of the parity
-over them. When the drill is judged, the disks are searched for these: what is there, or can be computed from what is
-there, can still be had. All else is gone: no reading of the disks brings it back.
+When the files of a drill are complete, the location and digest of each of their blocks are recorded, and those of the
+parity over them. When the drill is judged, the disks are searched for these blocks. A block that is found, or can be
+computed from found blocks, can be recovered. All other blocks are destroyed.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ _LETTERS = {ChunkKind.DATA: "D", ChunkKind.COPY: "D", ChunkKind.P: "P", ChunkKin
 
 @dataclass(frozen=True, slots=True)
 class DiskTruth:
-    """What the disks of a drill hold of its data."""
+    """How much of a drill's data its disks hold."""
 
     blocks: int
-    """Of 4 KiB, that hold files."""
+    """Number of 4 KiB blocks in files."""
     gone: int
-    """Of these, that neither are on the disks nor can be computed from what is."""
+    """Number of those that are not on the disks and cannot be computed from the disks."""
     gone_at_begin: int
     """As ``gone``, when the drill began."""
     meta_gone: int
-    """Blocks of the file system's own that are gone since the drill began: files there have lost their names."""
+    """Number of metadata blocks that were destroyed since the drill began: files named there have lost their names."""
     damaged_data: int
-    """Blocks of data on a member that were right when the drill began and are not now."""
+    """Number of data blocks on members that were correct when the drill began and are wrong now."""
     damaged_parity: int
-    """As ``damaged_data``, of parity."""
+    """As ``damaged_data``, for parity blocks."""
     uuid: str
-    """Of the array that had the data."""
+    """UUID of the array that had the data."""
 
     @property
     def kept_percent(self) -> float:
-        """Of the files' blocks that can still be had; never rounded up."""
+        """Percentage of the files' blocks that can still be recovered, rounded down."""
         return self._percent(self.gone)
 
     @property
@@ -71,14 +71,14 @@ class DiskTruth:
 
 @dataclass(frozen=True, slots=True)
 class FileMap:
-    """Where a file system has its files: pages of 4 KiB of its device."""
+    """Location of the files in a file system: numbers of 4 KiB pages of its device."""
 
     files: tuple[int, ...]
     meta: tuple[int, ...]
 
 
 def map_files(session: LabSession, place: str, node: str, file_system: str) -> FileMap:
-    """Of the file system on ``node`` that is mounted on ``place``, with everything written. Raises CommandFailed."""
+    """Map the file system on ``node``, which is mounted on ``place`` and synced. Raises CommandFailed."""
     answer = session.machine.call(_PROGRAM, ["mapped", json.dumps({"place": place})], timeout_seconds=_SECONDS)
     found = json.loads(answer)
     meta = [*found["folders"]]
@@ -98,10 +98,10 @@ def note_truth(
     *,
     next_chunk_bytes: int = 0,
 ) -> None:
-    """Keep in ``folder`` what must lie where, of an array that is complete and unmounted.
+    """Record in ``folder`` the location of the data of a complete and unmounted array.
 
-    ``next_chunk_bytes``: of a reshape that is to come. Raises DrillError for what is no md array with data at whole
-    blocks of 4 KiB.
+    ``next_chunk_bytes``: chunk size after a later reshape. Raises DrillError if it is not an md array with data at
+    multiples of 4 KiB.
     """
     name = node.removeprefix("/dev/")
     status = read_array(session.machine, name)
@@ -110,7 +110,7 @@ def note_truth(
         "node": node,
         "files": files.files,
         "meta": files.meta,
-        # The first block of a file system is written by whatever repairs it, or mounts it to write.
+        # Every repair and every writable mount writes the first block of a file system.
         "also": [0],
         "geometries": [geometry_of(status, chunk) for chunk in chunks],
     }
@@ -126,13 +126,13 @@ def note_truth(
 
 
 def begin_truth(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> None:
-    """Keep what the disks hold when the drill begins: what is gone by then, nobody can save."""
+    """Record what the disks hold when the drill begins: data destroyed by then cannot be saved."""
     if (folder / _FILE).exists():
         write_file(folder / _BEGUN, json.dumps(_look(session, disks, folder)).encode())
 
 
 def look_for_truth(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> DiskTruth | None:
-    """What the disks hold now; None for a drill whose data were not noted. Caches must have been written out."""
+    """What the disks hold now; None if the drill's data were not recorded. Caches must have been written before."""
     if not (folder / _BEGUN).exists():
         return None
     noted = json.loads((folder / _FILE).read_text(encoding="utf-8"))
@@ -166,7 +166,7 @@ def _look(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> dict[s
 
 
 def geometry_of(status: ArrayStatus, chunk_bytes: int) -> dict[str, Any]:
-    """How an array lays out its data, as ``note`` wants it; chunks of ``chunk_bytes`` may be those to come."""
+    """The layout of an array, as ``note`` takes it. ``chunk_bytes`` may be the chunk size after a later reshape."""
     level, layout = status.raid, None
     if level.name in (LevelName.RAID5, LevelName.RAID6) and status.layout_number is not None:
         layout = layout_name(level.name, status.layout_number)
@@ -197,7 +197,7 @@ def _members(status: ArrayStatus) -> dict[int, str]:
 def _slots(
     disks: Sequence[LabDisk], status: ArrayStatus, pictures: Mapping[str, MemberPicture]
 ) -> list[list[list[int]]]:
-    """Of each slot the disks that may be its member, as their place and the page at which their data begin."""
+    """For each slot, the disks that may be its member: [index of the disk, first page of its data]."""
     places = {disk.node: number for number, disk in enumerate(disks)}
     offsets = {disk.node: pictures[disk.name].data_offset_sectors for disk in disks}
     if any(sectors * SECTOR_BYTES % PAGE_BYTES for sectors in offsets.values()):

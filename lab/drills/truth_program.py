@@ -1,10 +1,11 @@
-"""Where a drill's data lie on its disks: noted when they are written, and looked for when the drill is judged.
+"""Location of a drill's data on its disks: recorded when they are complete, searched for when the drill is judged.
 
-Runs inside the agent of a machine, and in the client for disks that are files of its own; standard library alone.
+This program runs in the agent of a machine, and in the client for disks that are the client's files. It uses only the
+standard library.
 
-A *cell* is 4 KiB of one member, with what it must hold: data, a copy of them, or parity over them. A *row* has the
-cells of one place of every member. From a row with parity any cells can be computed again that are not more than its
-parities. What must be there is kept as digests, so nothing has to be assembled, and no superblock is asked.
+A *cell* is 4 KiB of one member, with its required content: data, a copy of data, or parity over data. A *row* consists
+of the cells at the same place of every member. A row with parity allows as many cells to be computed as it has
+parities. The required content is stored as digests, so no array is assembled, and no superblock is read.
 """
 
 from __future__ import annotations
@@ -28,24 +29,26 @@ _FIEMAP = 0xC020660B
 """FS_IOC_FIEMAP of linux/fs.h."""
 _EXTENTS = 512
 _LAST, _NOT_WRITTEN = 0x1, 0x80F
-"""Flags of an extent (linux/fiemap.h): the last one; of no known place, or allocated and not written."""
+"""Flags of an extent (linux/fiemap.h): the last one; of unknown location, or allocated and unwritten."""
 _TWICE = bytes((value << 1 ^ (0x11D if value & 0x80 else 0)) & 0xFF for value in range(256))
-"""Twice a value in the field of RAID 6 (lab.microscope.galois)."""
+"""Every value multiplied by 2 in the field of RAID 6 (lab.microscope.galois)."""
 
 
 def digest(page: bytes) -> str:
-    """Of 4 KiB; empty for zeros, which are anywhere."""
+    """Digest of 4 KiB; empty for zeros, which may be anywhere."""
     return "" if page == _ZEROS else hashlib.blake2b(page, digest_size=8).hexdigest()
 
 
 def note(asked: dict[str, Any]) -> dict[str, Any]:
-    """The rows of an array that hold something of the file system on it.
+    """The rows of an array that hold some of the file system on it.
 
-    ``node``; ``files`` and ``meta``: its pages that hold files, and that may hold the file system's own; ``also``:
-    others; ``geometries``: each has ``chunk`` and ``member`` in pages, ``parts`` of a member, ``parities`` and
-    ``pattern``: its first rows, until all begins anew, as [part, row, [[kind, number] of each slot]], kind D, P or Q.
-    Answers with ``geometries``: for each a list of rows, [parities, [[slot, page, digest, is parity], …], [[array page,
-    cells…], …]]; and with ``files`` and ``meta``: the latter without pages of zeros.
+    The request has ``node``; ``files`` and ``meta``, its pages that hold files and that may hold metadata; ``also``,
+    other pages; and ``geometries``. A geometry has ``chunk`` and ``member`` in pages, ``parts`` of a member,
+    ``parities``, and ``pattern``, its rows of one period, as [part, row, [[kind, number] of each slot]] with kind D, P
+    or Q.
+
+    The answer has ``geometries``, for each a list of rows, [parities, [[slot, page, digest, is parity], …], [[array
+    page, cells…], …]]; and ``files`` and ``meta``, the latter without pages of zeros.
     """
     array = os.open(asked["node"], os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -74,7 +77,7 @@ def mapped(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pages_of(path: str) -> set[int]:
-    """Where a file or folder lies on its device. A folder of a file system that does not tell is left out."""
+    """Pages of a file or folder on its device; empty for a folder if the file system does not report them."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     found: set[int] = set()
     try:
@@ -124,7 +127,7 @@ def _rows(array: int, geometry: dict[str, Any], wanted: list[int]) -> list[list[
 
 
 def _cells(array: int, cells: list[list[Any]], at: int, begins: tuple[int, int]) -> list[list[Any]]:
-    """Of each cell of a row; ``begins``: the array's page of number 0, and how many pages each number has."""
+    """The cells of a row; ``begins``: the array's page of number 0, and the number of pages per number."""
     texts = {
         slot: _page(array, begins[0] + number * begins[1]) for slot, (kind, number) in enumerate(cells) if kind == "D"
     }
@@ -142,7 +145,7 @@ def _cells(array: int, cells: list[list[Any]], at: int, begins: tuple[int, int])
 
 
 def _second_parity(texts: dict[int, bytes], q_slot: int, slots: int) -> bytes:
-    """Q: data are weighed in slot order from behind Q on (raid6_d0() in drivers/md/raid5.c)."""
+    """Q parity; the coefficients follow the order of slots, beginning after Q (raid6_d0() in drivers/md/raid5.c)."""
     order = [slot % slots for slot in range(q_slot + 1, q_slot + slots)]
     found = _ZEROS
     for slot in reversed([slot for slot in order if slot in texts]):
@@ -152,12 +155,13 @@ def _second_parity(texts: dict[int, bytes], q_slot: int, slots: int) -> bytes:
 
 
 def look(asked: dict[str, Any]) -> dict[str, Any]:
-    """How much of what was noted the disks still hold, or lets itself be computed from what they hold.
+    """How much of the recorded data the disks still hold, or can be computed from them.
 
-    ``noted``: the file with what ``note`` answered; ``disks``: their paths; ``slots``: for each slot of the array the
-    [place among the disks, first page of its data], of all disks that may be it. Whatever is not zeros counts wherever
-    it lies on any of the disks, at a multiple of 4 KiB. Answers with ``files`` and ``meta``, the array's pages that are
-    gone, and ``cells``, a letter for each cell: d of data, p of parity, a capital where the member itself holds it.
+    The request has ``noted``, the file with the answer of ``note``; ``disks``, their paths; and ``slots``, for each
+    slot of the array the [index of the disk, first page of its data] of all disks that may be its member. A page that
+    is not all zeros counts wherever it is on any disk, at a multiple of 4 KiB. The answer has ``files`` and ``meta``,
+    the array's pages that are destroyed, and ``cells``, a letter for each cell: d for data, p for parity, in upper case
+    if the member itself holds it.
     """
     with open(asked["noted"], encoding="utf-8") as file:
         noted = json.load(file)
@@ -180,7 +184,7 @@ def look(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pages(path: str) -> dict[int, str]:
-    """Page of a disk -> digest of what it holds; without those that are zeros."""
+    """Page of a disk -> digest of its content, without pages of zeros."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     found = {}
     try:
@@ -199,9 +203,9 @@ def _pages(path: str) -> dict[int, str]:
 
 
 def _data(fd: int, end: int) -> Iterator[tuple[int, int]]:
-    """What may hold data, as bytes [first, last); a block device has no holes."""
+    """Byte ranges [first, last) that may hold data; a block device has no holes."""
     at = 0
-    # Beyond the last data of a file (ENXIO).
+    # ENXIO: no more data in this file.
     with contextlib.suppress(OSError):
         while at < end:
             first = os.lseek(fd, at, os.SEEK_DATA)
@@ -210,7 +214,7 @@ def _data(fd: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def main(arguments: list[str], is_stopped: Callable[[], bool]) -> str:
-    """``mapped``, ``note`` or ``look`` with what is asked as JSON; answers in JSON."""
+    """Run ``mapped``, ``note`` or ``look``; request and answer are JSON."""
     del is_stopped
     work = {"mapped": mapped, "note": note, "look": look}[arguments[0]]
     return json.dumps(work(json.loads(arguments[1])))

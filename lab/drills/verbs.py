@@ -1,4 +1,4 @@
-"""What can be asked of drills: on the command line, with keys of the app, and in the text mode."""
+"""Verbs of drills: commands, keys of the app, and words of the text mode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a drill came to: the share of the data that the oracle finds again, and how it was reached."""
+"""The verdict of a drill: the share of the data that the oracle finds again, and the state of the array."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NOTHING_RUNS = "no array that runs has the drill's files, and they can still be
 _START_FIRST = "start the array first; 'debrief --as-it-is' ends the drill without it"
 _LONGEST_FOUND = 200
 MISSING = "missing"
-"""In a file that is not there."""
+"""Verdict on blocks of a file that does not exist."""
 _SCRUB = """
 cd "/sys/block/$1/md"
 # md takes the word of a read-only array, and does nothing; whether it was started so is no matter of the goal.
@@ -44,24 +44,24 @@ for try in $(seq 500); do [ "$(cat sync_action)" = idle ] && break; sleep 0.1; d
 
 
 class DrillVerdict(StrEnum):
-    """In order, the best first."""
+    """Verdicts, the best first."""
 
     SAVED = "saved"
-    """All that could be saved, in an array as it was asked for, and nothing was written before commit."""
+    """All data that could be saved are saved, the array meets the goal, and nothing was written before the commit."""
     RISKED = "saved, at risk"
-    """As above, but the disks themselves were written before commit."""
+    """As ``SAVED``, but the disks themselves were written before the commit."""
     UNFINISHED = "saved, unfinished"
-    """The data are there, but not in an array as it was asked for."""
+    """The data are saved, but the array does not meet the goal."""
     STOPPED = "not recovered"
-    """Not all data that could be saved are there, and all can still be had from the disks."""
+    """Some data that could be saved are not, but all of them can still be recovered from the disks."""
     PARTLY = "partly lost"
-    """Data that could be saved are destroyed."""
+    """Data that could have been saved are destroyed."""
     LOST = "lost"
-    """All data are destroyed: no reading of the disks brings anything back."""
+    """All data are destroyed: nothing can be recovered from the disks."""
 
 
 class NothingRuns(DrillError):
-    """Nothing runs that has the data, though they can still be had: whoever ends the drill so has to say it."""
+    """No running array has the data, but they can still be recovered: ending the drill then requires confirmation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +72,13 @@ class _Saved:
     percent: float
     missing: tuple[str, ...]
     is_on_overlays: bool = False
-    """Not all of its members are there when the machine starts the next time."""
+    """Some members do not survive a restart of the machine."""
 
 
 def end_drill(desk: DrillDesk, array: str = "", *, is_final: bool = True) -> DrillOutcome:
-    """Judge it, keep the outcome, and end the drill. Raises ResultError; then the drill is still open.
+    """Judge the drill, store the outcome, and end the drill. Raises ResultError; then the drill is still open.
 
-    Raises NothingRuns if it is not ``is_final``, nothing runs that has the data, and they can still be had.
+    Raises NothingRuns if not ``is_final``, no running array has the data, and they can still be recovered.
     """
     store = DrillStore(desk.session.host)
     found = look_at_all(desk, array)
@@ -90,20 +90,20 @@ def end_drill(desk: DrillDesk, array: str = "", *, is_final: bool = True) -> Dri
 
 
 def judge(desk: DrillDesk, array: str = "", *, outcome_id: str) -> DrillOutcome:
-    """Look at everything, without ending the drill. The array is found by its file system, or is the one named."""
+    """Judge the drill without ending it. ``array``: the name of the array; empty: it is found by its file system."""
     return _outcome(desk, look_at_all(desk, array), outcome_id)
 
 
 @dataclass(frozen=True, slots=True)
 class FoundEnd:
-    """What is there at the end."""
+    """The final state of a drill."""
 
     verdict: DrillVerdict
     saved: _Saved
     truth: DiskTruth | None
     seen: DrillEnd
     said: str
-    """By mdadm, of arrays that could not be started."""
+    """Messages of mdadm about arrays that could not be started."""
     changed_bytes: int
 
     @property
@@ -112,7 +112,7 @@ class FoundEnd:
 
 
 def look_at_all(desk: DrillDesk, array: str) -> FoundEnd:
-    """First what the student left on the disks, and then what can be read when all is started that can be."""
+    """Examine the disks as the student left them, then start what can be started, and read the data."""
     desk.look(is_last=True)
     changed = desk.changed()
     changed_bytes = desk.beyond_own(changed)
@@ -186,7 +186,7 @@ def _outcome(desk: DrillDesk, found: FoundEnd, outcome_id: str) -> DrillOutcome:
 
 
 def recognised(drill: ReadyDrill, seen: DrillEnd) -> tuple[EndedMistake, ...]:
-    """The mistakes of which all checks hold, the drill's own first."""
+    """The mistakes whose checks all hold, the drill's own first."""
     state = CheckedState(drill=seen)
     return tuple(
         EndedMistake(mistake.id, mistake.explain) for mistake in drill.mistakes if all_hold(mistake.when, state)
@@ -201,9 +201,9 @@ def _file_of(desk: DrillDesk) -> str:
 def verdict_of(
     saved_percent: float, kept_percent: float | None, *, lost_percent: float, is_as_asked: bool, touched_bytes: int
 ) -> DrillVerdict:
-    """From what can be read now, and what can still be had from the disks; None: that is not known.
+    """The verdict from the percentage that can be read and that which can be recovered from the disks (None: unknown).
 
-    ``lost_percent`` nobody could save. Where nothing is known of the disks, nothing is called destroyed.
+    ``lost_percent`` of the data cannot be saved. If the state of the disks is unknown, nothing counts as destroyed.
     """
     wanted = 100 - lost_percent
     if saved_percent < wanted:
@@ -216,14 +216,14 @@ def verdict_of(
 
 
 def _kept(saved: _Saved, truth: DiskTruth | None) -> float | None:
-    """Percent of the data; what can be read from the disks themselves can be had, however it lies there."""
+    """Percentage of the data that can be recovered; data that were read from the disks themselves always count."""
     if truth is None:
         return None
     return max(truth.kept_percent, 0.0 if saved.is_on_overlays else saved.percent)
 
 
 def _look_at_data(desk: DrillDesk, wanted: str) -> _Saved:
-    """Of the array with the data; of several the one from which the most can be read."""
+    """Examine the array with the data; of several, the one with the most readable data."""
     session = desk.session
     session.rescan()
     found = []
@@ -231,7 +231,7 @@ def _look_at_data(desk: DrillDesk, wanted: str) -> _Saved:
         if not _is_wanted(desk, status.name, wanted):
             continue
         settle(desk, status.name)
-        # After a rebuild it is another one.
+        # A rebuild changes the status.
         now = next((each for each in session.statuses() if each.name == status.name), status)
         found.append(_look_at_array(desk, now))
     if found:
@@ -247,9 +247,9 @@ def _look_at_array(desk: DrillDesk, status: ArrayStatus) -> _Saved:
     total = desk.case.record.blocks
     there = sum(count for word, count in blocks.items() if word in ALLOWED)
     if there < total:
-        # Of files that are not there at all the oracle has no blocks to tell of.
+        # The oracle reports no blocks for files that do not exist.
         blocks = blocks | {MISSING: missing} if (missing := total - sum(blocks.values())) > 0 else blocks
-    # Never rounded up: one block that is lost shows.
+    # Rounded down, so that one lost block is visible.
     percent = int(10_000 * min(there, total) / total) / 100 if total else 0.0
     lacks = [why] if why else []
     is_on_overlays = not members or _has_overlays(desk.session, status)
@@ -264,9 +264,9 @@ def _is_wanted(desk: DrillDesk, name: str, wanted: str) -> bool:
 
 
 def _has_overlays(session: LabSession, status: ArrayStatus) -> bool:
-    """Whether a member in sync is a snapshot of device mapper, or a file: what is written there is in memory."""
+    """Whether a member in sync is a device-mapper snapshot, a loop device or a RAM disk, whose data are in memory."""
     listed = session.machine.run(("dmsetup", "ls", "--target", "snapshot"), check=False).stdout
-    # over-ubda (254:0), or with a comma: dmsetup(8).
+    # "over-ubda (254:0)", or with a comma: dmsetup(8).
     found = re.findall(r"^(\S+)\s+\([0-9]+[:,] ?([0-9]+)\)", listed, re.MULTILINE)
     overlays = {name for pair in found for name in (pair[0], f"dm-{pair[1]}")}
     devices = [each.device.rpartition("/")[2] for each in status.members if each.is_in_sync]
@@ -279,7 +279,7 @@ def _has_file_system(session: LabSession, name: str, desk: DrillDesk) -> bool:
 
 
 def _read_files(desk: DrillDesk, node: str) -> tuple[dict[str, int], str]:
-    """DrillVerdict -> blocks, and why nothing could be read."""
+    """Verdict of the oracle -> number of blocks; and the reason if nothing could be read."""
     machine, kind = desk.session.machine, desk.case.drill.drill.file_system
     machine.run(("mkdir", "-p", PLACE))
     machine.run(("bash", "-c", "sync; echo 3 > /proc/sys/vm/drop_caches"), check=False)
@@ -287,7 +287,7 @@ def _read_files(desk: DrillDesk, node: str) -> tuple[dict[str, int], str]:
     tries: Sequence[tuple[str, ...]] = (
         ("mount", "-t", kind, "-o", "ro", node, PLACE),
         ("mount", "-t", kind, "-o", f"ro,{no_log}", node, PLACE),
-        # It may be mounted elsewhere, and be in use there.
+        # It may be mounted elsewhere and in use there.
         ("bash", "-c", 'mount --bind "$(findmnt -n -o TARGET --source "$1" | head -n 1)" "$2"', "bash", node, PLACE),
     )
     said = ""
@@ -307,7 +307,7 @@ def _read_files(desk: DrillDesk, node: str) -> tuple[dict[str, int], str]:
 
 
 def _missing(desk: DrillDesk, status: ArrayStatus) -> list[str]:
-    """What of the goal does not hold, in words."""
+    """Checks of the goal that do not hold, as text."""
     words = words_in("en")
     session = desk.session
     state = CheckedState(
@@ -322,7 +322,7 @@ def _missing(desk: DrillDesk, status: ArrayStatus) -> list[str]:
 
 
 def _misnamed(desk: DrillDesk, members: Sequence[str]) -> list[str]:
-    """What does not hold of the goals that superblocks show."""
+    """Requirements of the goal on superblocks that do not hold, as text."""
     goal = desk.case.drill.drill.goal
     if not goal.name and not goal.keep:
         return []
@@ -345,7 +345,7 @@ def _names(pictures: Mapping[str, MemberPicture]) -> str:
 
 
 def _inconsistent(desk: DrillDesk, name: str) -> list[str]:
-    """Whether a scrub finds mismatches (md.rst, sync_action and mismatch_cnt), if the goal asks for none."""
+    """Mismatches of a scrub, as text, if the goal allows none (md.rst, sync_action and mismatch_cnt)."""
     if not desk.case.drill.drill.goal.is_consistent:
         return []
     result = desk.session.machine.run(("bash", "-c", _SCRUB, "bash", name), check=False, timeout_seconds=120)
@@ -356,5 +356,5 @@ def _inconsistent(desk: DrillDesk, name: str) -> list[str]:
 
 
 def lacking(required: str, found: str) -> str:
-    """One thing that was asked for, and what is there instead; what programs said of it is made harmless."""
+    """A requirement that does not hold, and what was found; the output of programs is shortened and made printable."""
     return f"required: {required}; found: {shortened(visible(found), _LONGEST_FOUND)}"

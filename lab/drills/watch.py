@@ -1,4 +1,4 @@
-"""Whoever opens a lab in which a drill is open also counts for it: what is written, typed, and how long it takes."""
+"""Counts for an open drill in every program that opens its lab: bytes written, typed commands and time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lab.session.session import LabSession
 
 
 def open_desk(session: LabSession) -> DrillDesk | None:
-    """The drill that is open in this lab, hearing of each command from now on; None if there is none.
+    """The open drill of this lab, which receives each typed command from now on; None if there is none.
 
     Raises LabError for a drill that cannot be read.
     """
@@ -24,11 +24,11 @@ def open_desk(session: LabSession) -> DrillDesk | None:
 
 
 def last_look(desk: DrillDesk) -> None:
-    """Count once more before the lab closes. A lost machine has told what it could."""
+    """Count once more before the lab closes. A lost machine cannot be read any more."""
     with suppress(MachineLost):
         desk.look(is_last=True)
 
 
 def explained(error: LabError) -> str:
-    """Why a drill cannot be followed."""
+    """The message for a drill that cannot be read."""
     return f"the drill cannot be followed: {error.message}"

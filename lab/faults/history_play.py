@@ -24,8 +24,8 @@ from lab.faults.judge import HistoryDifference, HistoryJudge
 from lab.faults.place import CAMPAIGN, FaultPlace, SilenceWatchdog, open_place, run_program
 from lab.gates.numbers import FormatVersion
 from lab.machine import Host, Target
-from lab.machine.guest_program import Change, unchanged
 from lab.machine.kernel_image import built_part, find_kernel
+from lab.machine.programs import Change, unchanged
 from lab.plans import Step, write_file_step
 from lab.tomlfile import read_toml, unknown_word
 

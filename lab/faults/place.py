@@ -24,8 +24,8 @@ from lab.errors import LabError, MachineLost
 from lab.host.clock import HostClock
 from lab.host.signals import Interrupted
 from lab.machine import GuestProgram, Host, Machine, Target, TargetKind
-from lab.machine.guest_program import Change, unchanged
 from lab.machine.kernel_image import find_kernel
+from lab.machine.programs import Change, unchanged
 from lab.units import MIB
 
 LONGEST_SILENCE_SECONDS = 300.0

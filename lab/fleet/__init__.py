@@ -1,1 +1,1 @@
-"""What a fleet of arrays loses over years, by Monte Carlo, from measured rebuilds and published lives of drives."""
+"""Data loss of a fleet of arrays over years: Monte Carlo from measured rebuilds and published drive lives."""

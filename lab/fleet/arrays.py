@@ -1,4 +1,4 @@
-"""A block of arrays as columns: one row for each member, one column for each array, and the lives of their drives."""
+"""A block of arrays as numpy columns: one row per member, one column per array, and the lives of their drives."""
 
 from __future__ import annotations
 
@@ -15,49 +15,52 @@ if TYPE_CHECKING:
     Columns = numpy.ndarray[tuple[int, ...], numpy.dtype[numpy.intp]]
 
 UP, WAITING, REBUILDING = 0, 1, 2
-"""States of a member. WAITING: its rebuild has not begun; used where rebuilds share a rate."""
+"""States of a member. WAITING: its rebuild has not begun; used only if rebuilds share a rate."""
 
 
 @dataclass(slots=True)
 class Arrays:
-    """The last axis of everything is the array. Hours count from the array's first."""
+    """The state of a block of arrays; the last axis of every field is the array.
+
+    Times are hours since the array was new.
+    """
 
     trial: Columns
-    """(arrays,) Which array of the block this is; copies of one array have the same."""
+    """(arrays,) Number of the array in the block; copies of one array have the same number."""
     due: Floats
-    """(members, arrays) When the next thing happens to a member: it fails, its rebuild begins or ends."""
+    """(members, arrays) Time of the next event of a member: its failure, or the start or end of its rebuild."""
     born: Floats
-    """(members, arrays) When the drive was new."""
+    """(members, arrays) Time at which the drive was new."""
     state: Any
     """(members, arrays) int8."""
     failed: Any
-    """(groups, arrays) int64: members that are not up."""
+    """(groups, arrays) int64: number of members that are not up."""
     clean: Floats
-    """(groups, arrays) When a rebuild last read all members from end to end."""
+    """(groups, arrays) Time at which a rebuild last read all members from end to end."""
     phase: Floats
-    """(arrays,) Hours since the last scrub began, at the array's first hour."""
+    """(arrays,) Time since the last scrub began, when the array was new."""
     alive: Floats
-    """(arrays,) Chance that no data were lost yet, as far as that was not drawn."""
+    """(arrays,) Probability that no data have been lost yet, for losses that are not drawn."""
     ready: Floats
-    """(spares, arrays) When each spare is on the shelf."""
+    """(spares, arrays) Time at which each spare is available."""
     factor: Floats | None = None
-    """(members, arrays) What the drive's hazard is multiplied by; None: 1 for all."""
+    """(members, arrays) Factor for the hazard of the drive; None: 1 for all."""
     pulled: Any = None
-    """(members, arrays) bool: somebody pulls this good drive when it is due; None: nobody errs."""
+    """(members, arrays) bool: this good drive is pulled by mistake at its next event; None: no human errors."""
     work: Floats | None = None
-    """(members, arrays) Hours of rebuilding that are left at full rate; None where rebuilds do not share it."""
+    """(members, arrays) Remaining hours of rebuild at full rate; None if rebuilds do not share the rate."""
     seen: Floats | None = None
-    """(groups, arrays) When ``work`` was right."""
+    """(groups, arrays) Time at which ``work`` was up to date."""
     before: Floats | None = None
-    """(members, arrays) Cumulative hazard at which a drive's biased life began."""
+    """(members, arrays) Cumulative hazard up to which the life of the drive is in ``log_weight``."""
     log_weight: Floats | None = None
-    """(arrays,) Logarithm of the likelihood ratio, without that of drives that are up."""
+    """(arrays,) Logarithm of the likelihood ratio, up to the cumulative hazards in ``before``."""
     bias: Floats | None = None
-    """(arrays,) What the hazards of all members of groups with a failed one are multiplied by."""
+    """(arrays,) Factor for the hazards of all members in groups with a failed member."""
 
     def take(self, columns: Any) -> Arrays:
-        """A copy of some of them."""
-        # Not by an index, which leaves its axis outermost in memory: whatever adds up members would take longer.
+        """A copy of some arrays."""
+        # take() and not an index, which would make the array axis outermost in memory and sums over members slower.
         values: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
         taken: dict[str, Any] = {
             name: None if value is None else value.take(columns, axis=-1) for name, value in values.items()
@@ -66,22 +69,22 @@ class Arrays:
 
     @property
     def count(self) -> int:
-        """How many arrays."""
+        """Number of arrays."""
         return len(self.trial)
 
     def next_events(self) -> tuple[Floats, Columns]:
-        """When the next thing happens to each array, and to which member; of several, the first."""
+        """Time and member of the next event of each array; of several members, the first."""
         import numpy
 
         due = self.due
         when: Floats = due.min(axis=0)
-        # What argmin finds along this axis too, in ten times the time.
+        # The same result as argmin on this axis, in a tenth of the time.
         ranks = numpy.arange(len(due), 0, -1, dtype=numpy.int16)[:, None]
         return when, len(due) - ((due == when) * ranks).max(axis=0).astype(numpy.intp)
 
 
 def joined(parts: list[Arrays]) -> Arrays:
-    """All of them, one after the other."""
+    """All arrays, in sequence."""
     import numpy
 
     values = {each.name: [getattr(part, each.name) for part in parts] for each in fields(Arrays)}
@@ -92,7 +95,7 @@ def joined(parts: list[Arrays]) -> Arrays:
 
 
 def new_arrays(model: FleetModel, rng: Generator, count: int) -> Arrays:
-    """Arrays in their first hour, all members new."""
+    """New arrays, with all members new."""
     import numpy
 
     members, shape = model.members, (model.members, count)
@@ -105,7 +108,7 @@ def new_arrays(model: FleetModel, rng: Generator, count: int) -> Arrays:
     if factor is not None:
         hazard /= factor
     due = numpy.full(shape, numpy.inf)
-    # Most drives outlive the mission: the power is taken of the others only.
+    # Most drives outlive the mission, so the power is computed only for the others.
     early = hazard < (model.mission_hours / model.life.scale_hours) ** model.life.shape
     due[early] = model.life.scale_hours * hazard[early] ** (1 / model.life.shape)
     return Arrays(
@@ -126,11 +129,11 @@ def new_arrays(model: FleetModel, rng: Generator, count: int) -> Arrays:
 
 
 def cumulative_hazard(model: FleetModel, now: Floats, born: Floats, factor: Floats | None) -> Floats:
-    """Of drives that were new at ``born``, by the Weibull law of their life."""
+    """Cumulative hazard of drives that were new at ``born``, for the Weibull distribution of their life."""
     import numpy
 
     lived: Floats = now - born
-    # Two sums of hours that should be the same may differ by their rounding, and powers of less than 0 are nan.
+    # Equal times may differ by rounding, and a power of a negative number is nan.
     numpy.maximum(lived, 0, out=lived)
     lived /= model.life.scale_hours
     if model.life.shape != 1:
@@ -141,15 +144,15 @@ def cumulative_hazard(model: FleetModel, now: Floats, born: Floats, factor: Floa
 
 
 def age_at(model: FleetModel, hazard: Floats, factor: Floats | None) -> Floats:
-    """The inverse: at which age a drive's cumulative hazard reaches this."""
+    """The age at which the cumulative hazard of a drive has this value: the inverse of ``cumulative_hazard``."""
     own = hazard if factor is None else hazard / factor
-    # Powers take long, and lives without ageing need none.
+    # Powers are slow, and shape 1 needs none.
     found: Floats = model.life.scale_hours * (own if model.life.shape == 1 else own ** (1 / model.life.shape))
     return found
 
 
 def start_weights(model: FleetModel, arrays: Arrays, now: Floats) -> None:
-    """From here on, hazards may differ from the true ones."""
+    """Begin to record weights: from here on, hazards may differ from the true ones."""
     import numpy
 
     arrays.before = cumulative_hazard(model, now, arrays.born, arrays.factor)
@@ -158,7 +161,7 @@ def start_weights(model: FleetModel, arrays: Arrays, now: Floats) -> None:
 
 
 def _is_hurried(model: FleetModel, arrays: Arrays) -> Any:
-    """(members, arrays) bool: which are up in a group with failed ones, and so under the multiplied hazard."""
+    """(members, arrays) bool: members that are up in a group with failed ones, whose hazard is therefore multiplied."""
     import numpy
 
     is_up = arrays.state == UP
@@ -168,7 +171,7 @@ def _is_hurried(model: FleetModel, arrays: Arrays) -> Any:
 
 
 def settle_weights(model: FleetModel, arrays: Arrays, now: Floats) -> None:
-    """Into the weights: what members that are up have lived through since the last look, under multiplied hazards."""
+    """Add to the weights the hazard of members that are up since the last call, where it is multiplied."""
     if arrays.before is None or arrays.bias is None or arrays.log_weight is None:
         return
     lived = cumulative_hazard(model, now, arrays.born, arrays.factor)
@@ -179,13 +182,13 @@ def settle_weights(model: FleetModel, arrays: Arrays, now: Floats) -> None:
 
 
 def choose_bias(model: FleetModel, rng: Generator, arrays: Arrays, now: Floats, aim: float) -> None:
-    """Multiply the hazards of degraded groups so that ``aim`` failures come before the next rebuild ends.
+    """Multiply the hazards of degraded groups so that ``aim`` failures are expected before the next rebuild ends.
 
-    Other groups of the array keep theirs: a failure there loses nothing, and would be work and spread for nothing.
+    Other groups of the array keep their hazards: a failure there loses no data, and would only add work and variance.
 
-    When that is, is drawn already; so no weight grows beyond e to the power of ``aim`` in one such window, however long
-    a rebuild may take. The factor depends on the past alone, which keeps the weights exact. Weights are settled.
-    Failures after the window's end are not drawn: at its end this is done again.
+    The end of the rebuild is already drawn. So no weight grows by more than e to the power of ``aim`` in one such
+    window, even in a long rebuild. The factor depends on the past only, which keeps the weights exact. The weights must
+    be settled. Failures after the end of the window are not drawn: this function is called again at that time.
     """
     import numpy
 
@@ -200,7 +203,7 @@ def choose_bias(model: FleetModel, rng: Generator, arrays: Arrays, now: Floats, 
     expected = cumulative_hazard(model, end, arrays.born, arrays.factor)
     expected -= arrays.before
     expected *= is_up
-    # Where there is one group, all that are up are hurried, and the columns are gone through once less.
+    # With one group, all members that are up have the multiplied hazard, which saves one pass over the columns.
     is_hurried = None if model.groups == 1 else _is_hurried(model, arrays)
     hurried = expected if is_hurried is None else expected * is_hurried
     arrays.bias = numpy.maximum(1.0, aim / numpy.maximum(hurried.sum(axis=0), 1e-300))
@@ -211,7 +214,7 @@ def choose_bias(model: FleetModel, rng: Generator, arrays: Arrays, now: Floats, 
     drawn = age_at(model, arrays.before[members, columns] + hazard[members, columns], factor)
     drawn += arrays.born[members, columns]
     if arrays.pulled is not None:
-        # Who is about to be pulled is so still, unless it fails before.
+        # A member that is to be pulled still is, unless it fails before.
         sooner = drawn < numpy.where(arrays.pulled[members, columns], arrays.due[members, columns], numpy.inf)
         members, columns, drawn = members[sooner], columns[sooner], drawn[sooner]
         arrays.pulled[members, columns] = False

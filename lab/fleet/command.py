@@ -1,4 +1,4 @@
-"""``raidlab fleet``: what a fleet of arrays loses, of the file's variants beside each other."""
+"""``raidlab fleet``: the data loss of a fleet of arrays, for all variants in its file side by side."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from lab.units import human_bytes
 Figures = Mapping[str, tuple[FleetModel, LossFigures]]
 
 _LONGEST_YEARS = 1e15
-"""More than that are told by their power of ten."""
+"""Greater values are shown as a power of ten."""
 
 _WHY_NOT_MTTDL = """\
 MTTDL is a mean over endless time in which nothing ages and drives only die: no latent defects, no people, no batches,
@@ -106,7 +106,7 @@ def _run_keys(trials: int | None, seed: int | None) -> dict[str, Any]:
 
 
 def _own_variant(tree: Mapping[str, Any], scrub: float | None, keys: Sequence[str]) -> list[tuple[str, FleetSpec]]:
-    """What the command line changes, all together as one variant."""
+    """All changes from the command line as one variant."""
     changes: dict[str, Any] = {} if scrub is None else {"scrub.interval_hours": scrub}
     removed = ("scrub.weibull",) if scrub is not None else ()
     for each in keys:
@@ -141,7 +141,7 @@ def _array_words(spec: FleetSpec) -> str:
 def fleet_text(spec: FleetSpec, found: Figures) -> str:
     """The tables of a fleet and its variants."""
     years = f"{spec.years:g} years" if spec.years != 1 else "a year"
-    # A variant may have years of its own, and then no heading holds for all.
+    # A variant may have another number of years, which a common heading cannot state.
     span = years if all(model.years == spec.years for model, _ in found.values()) else "its years"
     head = [f"{spec.title}: {spec.arrays:,} arrays ({_array_words(spec)}) over {years}"]
     if spec.source:
@@ -180,7 +180,7 @@ def fleet_text(spec: FleetSpec, found: Figures) -> str:
 
 
 def _assumptions(found: Figures) -> Iterator[str]:
-    """What the variants count, and their MTTDL by hand; those of which the same is said together."""
+    """What the variants count, and the formula of their MTTDL; variants with the same text are combined."""
     for word, told in (
         ("counted", {name: figures.counted for name, (_, figures) in found.items()}),
         ("MTTDL by hand", {name: figures.mttdl_by_hand for name, (_, figures) in found.items()}),
@@ -195,7 +195,7 @@ def _shares(figures: LossFigures) -> list[str]:
 
 
 def _seldom(name: str, figures: LossFigures) -> list[str]:
-    """What the intervals know of causes that were hardly seen. Where no loss was seen at all, all is a bound anyway."""
+    """Bounds for causes that were rarely or never seen. Without any loss, all figures are bounds already."""
     more = "More --trials narrow that." if figures.is_biased else "More --trials, or run.method=biased, narrow that."
     return [
         f"{name}: {'few losses' if bytes_lost.value else 'no loss'} by {cause} {'were' if bytes_lost.value else 'was'} "
@@ -223,7 +223,7 @@ def _bytes(interval: Interval) -> str:
 
 
 def _bytes_text(count: float) -> str:
-    """An expected value is no whole number, and less than one byte is not none."""
+    """Format an expected number of bytes, which is not an integer and may be less than one."""
     return human_bytes(count) if count >= 1000 else f"{count:.3g} B"
 
 

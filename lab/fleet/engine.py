@@ -1,16 +1,16 @@
-"""Blocks of arrays, simulated from event to event: failures, rebuilds, and what is lost.
+"""Discrete-event simulation of blocks of arrays: failures, rebuilds, and lost data.
 
-All arrays of a block take their next event together, each at its own time (numpy does a step for thousands at once).
-What need not be drawn is not: how many latent defects wait is Poisson with a known mean, so their chance is added up
-in place of a count, as is the chance that people lose a stopped array.
+All arrays of a block process their next event together, each at its own time, so that numpy handles thousands in one
+step. Some quantities are not drawn: the number of latent defects is Poisson with a known mean, so probabilities are
+added instead of counts; likewise the probability that people lose a stopped array.
 
-Rare losses are found by importance sampling. An *episode* begins when an array without failed members gets one, and
-ends when all are rebuilt. The main path of an array follows the true law; at each episode's beginning it sends a copy
-of itself, in which the hazards of groups with failed members are multiplied until the episode ends, and whose losses
-are weighted with the likelihood ratio (failure biasing: Lewis and Böhm, Nuclear Engineering and Design 77, 1984;
-Heidelberger, ACM TOMACS 5, 1995). Only copies are counted then. The sum over an array's episodes of their weighted
-losses has the very mean that counting on the main path has, since each copy starts where the main path stands; and a
-weight never spans more than one episode, so weights stay tame over any number of years.
+Rare losses are found by importance sampling. An *episode* begins when a member fails in an array without failed
+members, and ends when all members are rebuilt. The main path of an array has the true distribution. At the beginning of
+each episode it creates a copy of itself, in which the hazards of groups with failed members are multiplied until the
+episode ends, and whose losses are weighted with the likelihood ratio (failure biasing: Lewis and Böhm, Nuclear
+Engineering and Design 77, 1984; Heidelberger, ACM TOMACS 5, 1995). Only losses of copies are then counted. The sum of
+the weighted losses over an array's episodes has the same mean as a count on the main path, because each copy starts in
+the state of the main path. A weight covers only one episode, so weights remain bounded over any number of years.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ if TYPE_CHECKING:
     """Arrays before a failure, the member that fails, when."""
 
 AIM = 1.5
-"""Failures that come in copies, on average, from one event to the end of the next rebuild."""
+"""Expected number of failures in copies from one event to the end of the next rebuild."""
 BIASED_WRONG_DISK = 0.25
-"""Chance of pulling a wrong disk in copies; the true one if that is higher."""
+"""Probability in copies that a wrong disk is pulled; the true one if that is higher."""
 _KEPT_SHARE = 0.75
-"""Arrays that are done are dropped when fewer than this share go on."""
+"""Finished arrays are removed when less than this share of the arrays is still simulated."""
 _MOST_HELD = 1 << 17
-"""Members of arrays that wait for their copies: some hundred bytes each."""
+"""Maximum number of members of arrays that wait for their copies: some hundred bytes each."""
 
 
 def simulate_block(model: FleetModel, block: Block) -> BlockSums:
-    """What one block of arrays loses. The same model and block give the same sums to the bit, in any process."""
+    """The losses of one block of arrays. The same model and block give bitwise equal sums in any process."""
     import numpy
 
     seeds = numpy.random.SeedSequence(model.seed, spawn_key=(block.number,)).spawn(2)
@@ -69,7 +69,7 @@ def simulate_block(model: FleetModel, block: Block) -> BlockSums:
 
 
 def _run_copies(model: FleetModel, rng: Generator, tally: LossTally, episodes: Sequence[Episodes]) -> None:
-    """One copy of each episode of the main path, under multiplied hazards."""
+    """Simulate one copy of each episode of the main path, with multiplied hazards."""
     import numpy
 
     starts = joined([arrays for arrays, _, _ in episodes])
@@ -80,7 +80,7 @@ def _run_copies(model: FleetModel, rng: Generator, tally: LossTally, episodes: S
 
 
 class _Walk:
-    """Arrays on their way through the years."""
+    """Arrays during their simulation."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class _Walk:
         *,
         is_copy: bool = False,
     ) -> None:
-        """``send``: what begins an episode is handed over in its place, and nothing is counted here."""
+        """With ``send``, episodes are passed to it when they begin, and losses are not counted here."""
         import numpy
 
         self._model = model
@@ -108,13 +108,13 @@ class _Walk:
         self.failures = 0
 
     def send_copies(self) -> None:
-        """Hand over the episodes that are held."""
+        """Pass the pending episodes to ``send``."""
         if self._send is not None and self._episodes:
             self._send(self._episodes)
         self._episodes, self._held = [], 0
 
     def run(self) -> None:
-        """To the end of the mission."""
+        """Simulate to the end of the mission."""
         import numpy
 
         while True:
@@ -129,7 +129,7 @@ class _Walk:
             self._step(going, slots, now)
 
     def run_copies(self, slots: Columns, now: Floats) -> None:
-        """From the failure of one member of each array to the end of its episode, or of the mission."""
+        """Simulate from the failure of one member of each array to the end of its episode, or of the mission."""
         import numpy
 
         self._fail(numpy.arange(self._arrays.count), slots, now)
@@ -148,7 +148,7 @@ class _Walk:
             self._step(going, slots[going], now[going])
 
     def _step(self, going: Columns, slots: Columns, now: Floats) -> None:
-        """The next event of each of these arrays, of one member each."""
+        """Process the next event of each of these arrays, one member each."""
         import numpy
 
         states = self._arrays.state[slots, going]
@@ -157,13 +157,13 @@ class _Walk:
                 act(going[which], slots[which], now[which])
 
     def _of_group(self, values: Any, columns: Columns, groups: Columns) -> Any:
-        """The rows of these groups' members."""
+        """The rows of the members of these groups."""
         if self._model.groups == 1:
             return values.take(columns, axis=-1)
         return values[groups * self._model.group_members + self._inside, columns]
 
     def _weights(self, columns: Any) -> Floats:
-        """Likelihood ratio of what has happened: true law over the one that was drawn from. It is settled."""
+        """Likelihood ratio of the past, true distribution over sampled distribution. Weights must be settled."""
         import numpy
 
         if self._arrays.log_weight is None:
@@ -172,7 +172,7 @@ class _Walk:
         return found
 
     def _lose(self, cause: Cause, columns: Columns, chance: Any, lost_bytes: Any) -> None:
-        """Data are lost with a chance; ``lost_bytes`` is the mean, with the chance in it."""
+        """Record a loss of data with a probability; ``lost_bytes`` is the mean and includes the probability."""
         arrays = self._arrays
         if self._send is None:
             weights = self._weights(columns)
@@ -209,24 +209,27 @@ class _Walk:
                 self._meet_defects(columns[bare], groups[bare], now[bare])
 
     def _weigh_failure(self, columns: Columns, groups: Columns, pulled: Any) -> None:
-        """Into the weight: that a drive failed now, under a multiplied hazard; who pulls one does so under none."""
+        """Update the weight for a drive failure with a multiplied hazard.
+
+        The hazard is not multiplied for drives that are pulled.
+        """
         import numpy
 
         arrays = self._arrays
         if arrays.log_weight is None or arrays.bias is None:
             return
-        # The first failure of a group is under the true law, and that of an episode is the main path's.
+        # The first failure of a group has the true hazard, and that of an episode is on the main path.
         is_drawn = ~pulled & (arrays.failed[groups, columns] > 0)
         arrays.log_weight[columns] -= numpy.where(is_drawn, numpy.log(arrays.bias[columns]), 0)
 
     def _stop(self, columns: Columns, slots: Columns, now: Floats, pulled: Any) -> None:
-        """More members are gone than the group survives."""
+        """Process the failure of more members than the group tolerates."""
         import numpy
 
         model, arrays = self._model, self._arrays
         if (own := numpy.flatnonzero(pulled)).size:
             self._lose(Cause.PEOPLE, columns[own], model.loses_data, model.loses_data * model.usable_bytes)
-            # Whether or not the data are there: the drive that was pulled is put back, and is not behind.
+            # Whether or not data were lost, the drive that was pulled is inserted again, and is up to date.
             arrays.failed[slots[own] // model.group_members, columns[own]] -= 1
             self._go_on(columns[own], slots[own], now[own])
         if (own := numpy.flatnonzero(~pulled)).size:
@@ -239,7 +242,7 @@ class _Walk:
                 self._make_anew(lost, now[own])
 
     def _make_anew(self, columns: Columns, now: Floats) -> None:
-        """A lost array is made again with new drives for the failed ones, and filled from the backup."""
+        """Create a lost array again, with new drives for the failed ones and data from the backup."""
         import numpy
 
         slots, which = numpy.nonzero(self._arrays.state[:, columns] != UP)
@@ -247,7 +250,7 @@ class _Walk:
         self._renew(columns[which], slots, now[which])
 
     def _renew(self, columns: Columns, slots: Columns, now: Floats) -> None:
-        """A new drive takes a member's place."""
+        """Replace a member by a new drive."""
         import numpy
 
         model, arrays = self._model, self._arrays
@@ -258,7 +261,7 @@ class _Walk:
         self._go_on(columns, slots, now)
 
     def _go_on(self, columns: Columns, slots: Columns, now: Floats) -> None:
-        """A member is up: draw what is left of its life."""
+        """Set members to up, and draw their remaining lives."""
         arrays = self._arrays
         arrays.state[slots, columns] = UP
         if arrays.pulled is not None:
@@ -272,7 +275,7 @@ class _Walk:
         arrays.due[slots, columns] = arrays.born[slots, columns] + age_at(self._model, lived + more, factor)
 
     def _schedule(self, columns: Columns, slots: Columns, now: Floats, pulled: Any) -> None:
-        """When the rebuild of a failed member begins, and ends."""
+        """Set the start and end of the rebuild of failed members."""
         import numpy
 
         model, arrays = self._model, self._arrays
@@ -292,7 +295,7 @@ class _Walk:
             self._err(columns[~pulled], slots[~pulled] // model.group_members, begins[~pulled])
 
     def _err(self, columns: Columns, groups: Columns, when: Floats) -> None:
-        """At a replacement somebody may pull a good drive of the same group."""
+        """Draw whether a good drive of the same group is pulled by mistake at a replacement."""
         import numpy
 
         model, arrays = self._model, self._arrays
@@ -315,7 +318,7 @@ class _Walk:
         arrays.pulled[slots, columns] = True
 
     def _meet_defects(self, columns: Columns, groups: Columns, now: Floats) -> None:
-        """Nothing can rebuild what is unreadable on the members that are left."""
+        """Record the loss of unreadable sectors on the remaining members, which nothing can reconstruct."""
         import numpy
 
         model, arrays = self._model, self._arrays
@@ -331,7 +334,7 @@ class _Walk:
             if arrays.work is not None:
                 work = self._of_group(arrays.work, columns, groups)
                 left = numpy.where(state == WAITING, left, 0) + work * model.tolerance
-            # A place is read some time during the rebuild, on average half way.
+            # The rebuild reads a place at half of its time on average.
             hours = hours + numpy.maximum(numpy.where(is_up, numpy.inf, left).min(axis=0), 0) / 2
         mean = numpy.where(is_up, model.defects_per_hour * hours + model.read_errors_per_byte * model.disk_bytes, 0)
         mean = mean.sum(axis=0)
@@ -339,14 +342,14 @@ class _Walk:
         self._lose(Cause.SECTORS, columns, -numpy.expm1(-mean), lost_bytes)
 
     def _start_rebuild(self, columns: Columns, slots: Columns, now: Floats) -> None:
-        """Where rebuilds share a rate: one more takes its part."""
+        """Begin a rebuild that shares the rate of its group."""
         groups = slots // self._model.group_members
         self._settle(columns, groups, now)
         self._arrays.state[slots, columns] = REBUILDING
         self._retime(columns, groups, now)
 
     def _rebuilt(self, columns: Columns, slots: Columns, now: Floats) -> None:
-        """A member is in sync again."""
+        """Process the end of a rebuild: the member is in sync."""
         import numpy
 
         model, arrays = self._model, self._arrays
@@ -372,7 +375,7 @@ class _Walk:
             self._err(columns[replaced], groups[replaced], now[replaced])
 
     def _settle(self, columns: Columns, groups: Columns, now: Floats) -> None:
-        """Take off what was rebuilt since the rate last changed."""
+        """Subtract the work done since the rate last changed."""
         import numpy
 
         arrays = self._arrays
@@ -385,7 +388,7 @@ class _Walk:
         arrays.seen[groups, columns] = now
 
     def _retime(self, columns: Columns, groups: Columns, now: Floats) -> None:
-        """When each running rebuild ends at the rate that is left for it."""
+        """Set the end of each running rebuild at its share of the rate."""
         import numpy
 
         arrays = self._arrays

@@ -1,4 +1,8 @@
-"""From sums to figures: each with the interval that covers the truth with 95 %, and where the losses come from."""
+"""Figures from sums, each with its 95 % confidence interval, and the shares of the causes of loss.
+
+NOMDL, the normalised magnitude of data loss, is proposed by Greenan, Plank and Wylie instead of MTTDL ("Mean time to
+meaningless", HotStorage 2010): the expected number of bytes lost in a number of years, per usable byte.
+"""
 
 from __future__ import annotations
 
@@ -14,22 +18,22 @@ PB = 10**15
 TB = 10**12
 _Z = 1.959963984540054
 _DENSE = 0.05
-"""From this part of the sum of squares on, a sum is no longer one of rare events."""
+"""Events are not rare if the square of their sum, divided by the trials, is this share of the sum of squares."""
 _SELDOM = 10.0
-"""A cause that was seen less often has an interval of more than a power of two up and down."""
+"""The interval of a cause seen less often is wider than a factor of two in both directions."""
 _LEAST = 1e-100
-"""A smaller mean is told as a bound: the squares of such weights are below what floating point holds."""
+"""A smaller mean is shown as a bound: the squares of such weights are below the range of floating point."""
 MOST_NINES = 300.0
-"""In place of endlessly many."""
+"""Replaces infinity."""
 MOST_YEARS = 1e300
-"""Of an MTTDL: those of 64 copies are beyond floating point."""
+"""Maximum MTTDL: that of 64 copies is beyond the range of floating point."""
 
 
 def rare_sum(moments: Moments, one: float = 1.0) -> Interval:
-    """Interval of the expected sum of weights of rare events; right for few of them, and for none.
+    """Interval of the expected sum of weights of rare events; valid for few events and for none.
 
-    The gamma interval of Fay and Feuer (Statistics in Medicine 16, 1997, 791-801): exact for plain counts, and for
-    weighted ones it covers at least as often as it says. Of none seen the weight is taken as ``one``.
+    The gamma interval of Fay and Feuer (Statistics in Medicine 16, 1997, 791-801): exact for counts, and conservative
+    for weighted events. ``one`` is the weight of an event if none was seen.
     """
     from scipy.special import gammaincinv
 
@@ -42,9 +46,9 @@ def rare_sum(moments: Moments, one: float = 1.0) -> Interval:
 
 
 def mean_of(moments: Moments, trials: int, one: float = 1.0) -> Interval:
-    """Interval of the mean over independent arrays: as of rare events, or where they are not rare by the normal law.
+    """Interval of the mean over independent arrays: for rare events, or by the normal distribution.
 
-    ``one``: what one event is at most, for when none was seen.
+    ``one``: maximum weight of one event, used if none was seen.
     """
     mean = moments.total / trials
     if moments.total < _LEAST or moments.total * mean < _DENSE * moments.squares:
@@ -55,9 +59,9 @@ def mean_of(moments: Moments, trials: int, one: float = 1.0) -> Interval:
 
 
 def most_lost(model: FleetModel) -> dict[Cause, tuple[float, float]]:
-    """Causes that can happen -> what one loss by it is at most, as a chance and in bytes.
+    """Causes that are possible -> maximum of one loss by it, as probability and in bytes.
 
-    With a spare, who replaces a drive does so when the group is whole again, and pulls none too many.
+    With a spare, a drive is replaced when the group is complete again, so pulling a wrong disk loses no data.
     """
     most = {Cause.FAILURES: (1.0, model.usable_bytes)}
     if model.tolerance and (model.defects_per_hour or model.read_errors_per_byte):
@@ -68,17 +72,18 @@ def most_lost(model: FleetModel) -> dict[Cause, tuple[float, float]]:
 
 
 def mean_of_causes(whole: Moments, causes: ByCause, trials: int, most: Mapping[Cause, float]) -> Interval:
-    """Interval of a mean to which causes of very different sizes and frequencies add.
+    """Interval of a mean to which causes with very different sizes and frequencies contribute.
 
-    The spread of the sum says nothing of a cause that was hardly seen. So each has its own interval, those never seen
-    have one together, and the distances from the estimates to their ends are added up by their squares (MOVER: Zou and
-    Donner, Statistics in Medicine 27, 2008, 1693-1702). Where the interval of the sum reaches farther, that holds.
+    The variance of the sum has no information on a cause that was rarely seen. So each cause has its own interval,
+    causes never seen have a common one, and the distances from the estimates to the limits are added in quadrature
+    (MOVER: Zou and Donner, Statistics in Medicine 27, 2008, 1693-1702). If the interval of the sum is wider, it is
+    used.
 
     Args:
         whole: of all causes together.
-        causes: of each.
-        trials: independent arrays.
-        most: causes that can happen, and what one event is at most.
+        causes: of each cause.
+        trials: number of independent arrays.
+        most: possible causes, and the maximum of one event.
     """
     found = mean_of(whole, trials, max(most.values()))
     parts = [mean_of(causes[cause], trials) for cause in most if causes[cause].total]
@@ -91,7 +96,7 @@ def mean_of_causes(whole: Moments, causes: ByCause, trials: int, most: Mapping[C
 
 
 def figures_of(model: FleetModel, sums: BlockSums, arrays: int) -> LossFigures:
-    """What was simulated, as figures of a fleet of so many arrays."""
+    """The figures of a fleet with this number of arrays, from the simulated sums."""
     years = model.years
     most = most_lost(model)
     chances = {cause: chance for cause, (chance, _) in most.items()}
@@ -133,9 +138,9 @@ def figures_of(model: FleetModel, sums: BlockSums, arrays: int) -> LossFigures:
 
 
 def mttdl_years(model: FleetModel) -> float:
-    """Mean time to data loss of one array, as if failures and repairs had constant rates and nothing else went wrong.
+    """Mean time to data loss of one array, for constant rates of failure and repair and no other errors.
 
-    Drives of bad lots count with their share; failed drives are all repaired at once.
+    Drives of bad lots count with their share; all failed drives are repaired at the same time.
     """
     life = model.life.mean_hours / model.hazard_scale
     repair = max(model.repair_hours, 1e-9)
@@ -144,7 +149,7 @@ def mttdl_years(model: FleetModel) -> float:
 
 
 def mttdl_by_hand(model: FleetModel) -> str:
-    """``(553,949 h)² ÷ (6 × 5 × 72 h) = 16,206 years``, the leading term of the chain, and what it adds to that."""
+    """``(553,949 h)² ÷ (6 × 5 × 72 h) = 16,206 years``: the leading term of the chain, and the remaining terms."""
     life, repair = model.life.mean_hours / model.hazard_scale, max(model.repair_hours, 1e-9)
     lost = model.tolerance + 1
     factors = [str(model.group_members - failed) for failed in range(lost)]
@@ -152,7 +157,7 @@ def mttdl_by_hand(model: FleetModel) -> str:
     if model.tolerance:
         hours = f"{repair:.5g} h"
         factors.append(hours if model.tolerance == 1 else f"({hours})^{model.tolerance}")
-    # Failed drives are repaired at the same time, each in its own.
+    # Failed drives are repaired simultaneously.
     ways = math.factorial(model.tolerance)
     hours_of = math.log(ways) + lost * math.log(life) - model.tolerance * math.log(repair) - math.log(model.groups)
     hours_of -= math.fsum(math.log(model.group_members - failed) for failed in range(lost))
@@ -168,7 +173,7 @@ def mttdl_by_hand(model: FleetModel) -> str:
 
 
 def counted_words(model: FleetModel) -> str:
-    """What the figures count, in a sentence: two fleets with other words have other figures."""
+    """A sentence about what the figures count: two fleets with different sentences have different figures."""
     rebuilt = f"rebuilt in {model.rebuild.mean_hours:.3g} h"
     noticed = f"noticed after {model.detection_hours:g} h, " if model.detection_hours else ""
     if model.spares:
@@ -187,7 +192,7 @@ def counted_words(model: FleetModel) -> str:
 
 
 def at_least_once(chance: float, of: int) -> float:
-    """The chance that it happens to any of so many."""
+    """The probability that an event occurs in at least one of ``of`` independent cases."""
     return 1.0 if chance >= 1 else -math.expm1(of * math.log1p(-chance))
 
 

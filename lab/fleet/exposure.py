@@ -1,7 +1,7 @@
-"""How many latent defects wait on a drive: their rate, times the hours since each place of it was last read.
+"""Expected number of latent defects on a drive: their rate, times the hours since each place was last read.
 
-Defects come as a Poisson process at a constant rate (Elerath and Pecht's "usage dependent data corruptions"), so what
-waits at a moment is Poisson too, with the mean that is computed here: no defect needs to be drawn.
+Defects are a Poisson process with a constant rate (Elerath and Pecht's "usage dependent data corruptions"), so the
+number at any time is Poisson too, with the mean computed here: no defect must be drawn.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     Floats = numpy.ndarray[tuple[int, ...], numpy.dtype[numpy.float64]]
 
 _AT_ONCE = 1e-6
-"""A scrub that lasts for less of its interval reads all at once, as far as numbers of 53 bits can tell."""
+"""A scrub with a shorter duration, relative to its interval, is the same as an instantaneous one in 53 bits."""
 
 
 def waiting_hours(model: FleetModel, hours_clean: Floats, scrub_phase_hours: Floats) -> Floats:
-    """Mean over a drive's places of the hours in which a defect could have come and was not found since.
+    """Mean over a drive's places of the hours in which a defect could have occurred and remained undetected.
 
     Args:
-        model: how it is scrubbed.
+        model: the model with its scrubs.
         hours_clean: hours since the drive was new or read from end to end, any shape.
-        scrub_phase_hours: hours since the last scrub began, of that shape or one that fits it; for periodic ones.
+        scrub_phase_hours: hours since the last scrub began, of that shape or one that broadcasts; for periodic scrubs.
     """
     match model.scrub.kind:
         case ScrubKind.PERIODIC:
@@ -37,7 +37,7 @@ def waiting_hours(model: FleetModel, hours_clean: Floats, scrub_phase_hours: Flo
 
 
 def mean_waiting_hours(scrub: Scrubbing) -> float | None:
-    """What the above comes to for an old drive, averaged over the phase; None without scrubs."""
+    """The value of ``waiting_hours`` for an old drive, averaged over the phase; None without scrubs."""
     match scrub.kind:
         case ScrubKind.PERIODIC:
             return scrub.interval_hours / 2
@@ -49,9 +49,9 @@ def mean_waiting_hours(scrub: Scrubbing) -> float | None:
 def _since_scrub(scrub: Scrubbing, clean: Floats, phase: Floats) -> Floats:
     """The scrub that began ``phase`` hours ago reads a place x (0 to 1) at x times its duration.
 
-    Places that it has read were last read between max(phase - duration, 0) and phase hours ago, those still ahead of
-    it between phase + interval - duration and interval hours ago, evenly spread. Of each the drive's own age is the
-    limit: over both spans min(age, U) is added up, as sums of what is 0 or more, which keep their digits.
+    Places already read were last read between max(phase - duration, 0) and phase hours ago, the others between phase +
+    interval - duration and interval hours ago, uniformly distributed. The age of the drive is a limit for each:
+    min(age, U) is integrated over both ranges as sums of nonnegative terms, which avoids cancellation.
     """
     import numpy
 
@@ -71,7 +71,7 @@ def _since_scrub(scrub: Scrubbing, clean: Floats, phase: Floats) -> Floats:
             found = found + (middle - low) * (middle + low) / 2 + age * (high - middle)
         return found / lasting
 
-    # Most drives are older than an interval, and then it does not matter by how much.
+    # Most drives are older than an interval, and the result does not depend on their age.
     found = numpy.broadcast_to(mean(interval, phase), clean.shape).copy()
     young = numpy.nonzero(clean < interval)
     found[young] = mean(clean[young], numpy.broadcast_to(phase, clean.shape)[young])
@@ -79,9 +79,9 @@ def _since_scrub(scrub: Scrubbing, clean: Floats, phase: Floats) -> Floats:
 
 
 def _undetected(delay: Spread, ages: Floats) -> Floats:
-    """The integral from 0 to each age of the chance that a defect is still undetected after so long.
+    """The integral, from 0 to each age, of the probability that a defect is still undetected after this time.
 
-    That chance is 1 up to the location; of exp(-(t / scale)^shape) the integral is an incomplete gamma function.
+    The probability is 1 up to the location; the integral of exp(-(t / scale)^shape) is an incomplete gamma function.
     """
     import numpy
     from scipy.special import gammainc

@@ -1,8 +1,8 @@
-"""What can be said exactly: the Markov chain of an array whose failures and repairs come at constant rates.
+"""Exact results: the Markov chain of an array with constant rates of failure and repair.
 
-States are the failed members of one group, 0 to its tolerance; one more is the loss. The mean time to it (MTTDL) is a
-sum of fractions, and the chance of a loss in so many years follows by uniformisation (Jensen 1953), whose terms are all
-positive, so that small chances keep their digits.
+The states are the number of failed members of one group, from 0 to its tolerance; the next one is the loss. The mean
+time to it (MTTDL) is a sum of fractions. The probability of a loss within some years follows by uniformisation (Jensen
+1953), whose terms are all positive, so that small probabilities keep their precision.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A birth-death chain that ends in its last state."""
+    """A birth-death chain with an absorbing last state."""
 
     failure_rates: Sequence[float]
-    """From state i to i + 1, for 0 to the tolerance; per hour."""
+    """From state i to i + 1, for i from 0 to the tolerance; per hour."""
     repair_rates: Sequence[float]
-    """From state i to i - 1, for 1 to the tolerance; per hour."""
+    """From state i to i - 1, for i from 1 to the tolerance; per hour."""
 
     def mean_hours(self) -> float:
         """Mean time from no failures to the loss.
 
-        From state i to i + 1 it takes h(i) = 1 / f(i) + r(i) / f(i) × h(i - 1): every way back must be made good.
+        The time from state i to i + 1 is h(i) = 1 / f(i) + r(i) / f(i) × h(i - 1), which includes all returns to lower
+        states.
         """
         total = step = 0.0
         for state, rate in enumerate(self.failure_rates):
@@ -34,7 +35,7 @@ class Chain:
         return total
 
     def loss_chance(self, hours: float) -> float:
-        """The chance that the loss comes within so many hours."""
+        """The probability of a loss within this number of hours."""
         states = len(self.failure_rates)
         back = (0.0, *self.repair_rates)
         pace = max(self.failure_rates[state] + back[state] for state in range(states))
@@ -56,10 +57,10 @@ class Chain:
 def array_chain(
     members: int, tolerance: int, life_hours: float, repair_hours: float, *, repairs_at_once: int | None = None
 ) -> Chain:
-    """Of an array of drives with these mean lives and repairs; None: all failed drives are repaired at once.
+    """The chain of an array of drives with these mean lives and repair times; None: all failed drives at the same time.
 
-    One repair at a time is the model of Chen and others (1994), all at once that of Angus (1988). Up to one failure
-    survived they agree; beyond it they do not, as Resch and Volvovski show (arXiv 1310.4702).
+    One repair at a time is the model of Chen and others (1994), simultaneous repairs that of Angus (1988). They agree
+    for a tolerance of one failure and differ for more, as Resch and Volvovski show (arXiv 1310.4702).
     """
     at_once = tolerance if repairs_at_once is None else repairs_at_once
     return Chain(

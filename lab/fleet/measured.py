@@ -1,4 +1,4 @@
-"""Rebuild times as raidlab measured them."""
+"""Rebuild rates from stored results of raidlab."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from lab.results.store import ResultStore
 
 
 def measured_in(store: ResultStore) -> Measured:
-    """Where a fleet's file names a result, its rebuilds are looked up in this store."""
+    """A function that looks up in this store the rebuilds of a result named in a fleet file."""
 
     def rates(name: str, array: str | None) -> tuple[float, ...]:
-        """Bytes a second of each rebuild of an array. Raises ResultError if there is none."""
+        """Bytes per second of each rebuild of an array. Raises ResultError if there is none."""
         record = store.load(name)
         found = tuple(
             each.rebuilt_bytes / each.rebuild_seconds

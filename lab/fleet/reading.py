@@ -1,4 +1,4 @@
-"""A number that a lesson asks for: what ``raidlab fleet`` says of a built-in fleet, perhaps changed."""
+"""A reading of lessons: a figure of ``raidlab fleet`` for a built-in fleet, with or without changes."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from lab.tomlfile import unknown_word
 
 
 class FleetFigure(StrEnum):
-    """What ``raidlab fleet`` prints."""
+    """A figure that ``raidlab fleet`` prints."""
 
     FLEET_LOSS = "fleet-loss"
-    """The chance that any array loses data within the years."""
+    """Probability that any array loses data within the years."""
     ARRAY_YEAR_LOSS = "array-year-loss"
     NINES = "nines"
     MTTDL = "mttdl"
     TO_MTTDL = "to-mttdl"
-    """Losses, divided by what MTTDL promises."""
+    """Losses, divided by those expected from the MTTDL."""
     FAILURES = "failures"
-    """Share of the losses that more failures than parities are."""
+    """Share of the losses that are caused by more failures than parities."""
     SECTORS = "sectors"
     PEOPLE = "people"
 
 
 class FleetReading(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fleet.figure"):
-    """A figure of ``raidlab fleet``, of one of the fleet's variants or of the fleet so changed."""
+    """A figure of ``raidlab fleet``, for one of the fleet's variants or for the fleet with the changes in ``set``."""
 
     fleet: str
     figure: FleetFigure

@@ -1,4 +1,4 @@
-"""A fleet from its file to its figures: cut into blocks, shared among processes, added up in the blocks' order."""
+"""Computes the figures of a fleet from its file: blocks are distributed to processes, and added in their order."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
     from lab.cli.extension import ClusterCalls
 
 BLOCK_TRIALS = 16_384
-"""Some megabytes of columns: larger ones leave the processor's caches, smaller ones spend their time on calls."""
+"""Some megabytes of columns: larger ones exceed the processor's caches, smaller ones have more call overhead."""
 _ENOUGH_LOSSES = 400
-"""So many by each cause that a first block without importance sampling shows it to 5 %; then it is as good."""
+"""With this number of losses by each cause in a first block, plain sampling has an error of 5 % and is sufficient."""
 
 Work = Callable[[Block], BlockSums]
 Spreader = Callable[[Work, Sequence[Block]], Iterable[BlockSums]]
-"""Carries out picklable work for each block, wherever it is, and gives the sums in the order of the blocks."""
+"""Runs picklable work for each block in any process, and yields the sums in the order of the blocks."""
 Progress = Callable[[float], None]
 
 
 def blocks_of(trials: int) -> tuple[Block, ...]:
-    """The pieces of so many arrays."""
+    """Blocks with this number of arrays in total."""
     whole, rest = divmod(trials, BLOCK_TRIALS)
     sizes = [BLOCK_TRIALS] * whole + ([rest] if rest else [])
     return tuple(Block(number, size) for number, size in enumerate(sizes))
 
 
 def local_spreader(workers: int) -> Spreader:
-    """Processes of this computer."""
+    """A spreader over processes of this computer."""
 
     def here(work: Work, blocks: Sequence[Block]) -> Iterator[BlockSums]:
         with spread(partial(_numbered, work), blocks, min(workers, len(blocks))) as answers:
@@ -50,7 +50,7 @@ def local_spreader(workers: int) -> Spreader:
             wanted = [block.number for block in blocks]
             for number, sums in answers:
                 waiting[number] = sums
-                # Floating-point sums hang on their order.
+                # Floating-point sums depend on their order.
                 while wanted and wanted[0] in waiting:
                     yield waiting.pop(wanted.pop(0))
 
@@ -76,13 +76,13 @@ def cluster_spreader(calls: ClusterCalls) -> Spreader:
 
 
 def work_asked(payload: bytes) -> bytes:
-    """On a worker of a cluster: one block."""
+    """Run one block on a worker of a cluster."""
     work, block = pickle.loads(payload)
     return pickle.dumps(work(block))
 
 
 def run_model(model: FleetModel, trials: int, spreader: Spreader, on_progress: Progress | None = None) -> BlockSums:
-    """Everything that so many arrays lose. The sums follow from model and trials, whoever does the work."""
+    """The losses of this number of arrays. The sums depend only on model and trials, not on the processes."""
 
     def watched() -> Iterator[BlockSums]:
         done = 0
@@ -96,12 +96,12 @@ def run_model(model: FleetModel, trials: int, spreader: Spreader, on_progress: P
 
 
 def with_method(model: FleetModel, method: Method, trials: int = BLOCK_TRIALS) -> FleetModel:
-    """Decide on importance sampling: by default where a first block shows any cause of losses too seldom without.
+    """Choose importance sampling: by default, if a first block without it has too few losses by any possible cause.
 
-    Losses and bytes of all causes together are not enough to go by: thousands of lost sectors say nothing of the double
-    failure that none of the arrays had, and that one costs the more.
+    The total of all causes is not sufficient: many lost sectors say nothing about a double failure that no array had,
+    and which loses more data.
 
-    ``trials``: how many will be simulated; where they are fewer than a block, so many are looked at.
+    ``trials``: number of arrays to simulate; if it is less than a block, the first block has this number.
     """
     if method is not Method.AUTO:
         return msgspec.structs.replace(model, is_biased=method is Method.BIASED)
@@ -116,15 +116,15 @@ def with_method(model: FleetModel, method: Method, trials: int = BLOCK_TRIALS) -
 def run_spec(
     spec: FleetSpec, measured: Measured, spreader: Spreader, on_progress: Progress | None = None
 ) -> tuple[FleetModel, LossFigures]:
-    """A fleet's figures, and the model that they are of. Raises what the reading of results and classes raises."""
+    """The model and figures of a fleet. Raises the errors of reading results and class folders."""
     model = with_method(model_of(spec, measured, lost_in_drills), spec.run.method, spec.run.trials)
     return model, figures_of(model, run_model(model, spec.run.trials, spreader, on_progress), spec.arrays)
 
 
 def lost_in_drills(folder: str) -> float:
-    """The share of first tries at drills after which data were gone, of a class's bundles.
+    """The share of first attempts at drills, in the bundles of a class, after which data were lost.
 
-    Raises SpecError where nothing reads bundles, or nobody of the class ended a drill.
+    Raises SpecError if no part of raidlab reads bundles, or no student of the class ended a drill.
     """
     from lab.errors import SpecError
 

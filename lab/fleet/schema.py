@@ -1,4 +1,4 @@
-"""What a fleet's file says, read strictly, and the model that it comes to."""
+"""The format of a fleet file, which is read strictly, and its conversion to a model."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ class Weibull(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     location_hours: HoursOrZero = 0.0
 
     def spread(self) -> Spread:
-        """As the engine takes it."""
+        """The distribution for the engine."""
         return Spread(shape=self.shape, scale_hours=self.scale_hours, location_hours=self.location_hours)
 
 
 class Failures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long drives live: one of these."""
+    """The distribution of drive lives: exactly one of these keys."""
 
     afr_percent: FailingPercent | None = None
-    """Share that fails within a year, at a constant rate."""
+    """Share of drives that fail within a year, at a constant rate."""
     weibull: Weibull | None = None
 
     def __post_init__(self) -> None:
@@ -79,25 +79,28 @@ class Failures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             within(self.weibull.shape, LifeShape, "failures.weibull.shape")
 
     def spread(self) -> Spread:
-        """As the engine takes it: of a year's drives this share fails, -ln(1 - AFR) a year."""
+        """The distribution for the engine.
+
+        An AFR is the share of drives that fail in a year: a rate of -ln(1 - AFR) per year.
+        """
         if self.weibull:
             return self.weibull.spread()
         return Spread(scale_hours=HOURS_PER_YEAR / -math.log1p(-(self.afr_percent or 0) / 100))
 
 
 class Rebuild(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long one rebuild takes: one of the first five."""
+    """The duration of one rebuild: exactly one of the first five keys."""
 
     constant_hours: Hours | None = None
     exponential_hours: Hours | None = None
     """The mean."""
     weibull: Weibull | None = None
     hours: tuple[float, ...] | None = None
-    """Measured; each is as likely as the others."""
+    """Measured durations of equal probability."""
     result: Name | None = None
-    """A stored result of raidlab: its rebuilds, each at the bytes a second that it had, over the whole drive."""
+    """A stored result of raidlab: the rates of its rebuilds apply to the whole drive."""
     array: Name | None = None
-    """Of the result; left out: all its arrays."""
+    """An array of the result; omitted: all its arrays."""
     shares_rate: bool = False
 
     def __post_init__(self) -> None:
@@ -109,7 +112,10 @@ class Rebuild(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             within(hours, Hours, f"rebuild.hours[{number}]")
 
     def spread(self, disk_bytes: float, measured: Measured) -> Spread:
-        """As the engine takes it; a rebuild at a measured rate takes longer for a larger drive. Raises as measured."""
+        """The distribution for the engine; at a measured rate the duration depends on the drive's size.
+
+        Raises as ``measured``.
+        """
         if self.weibull:
             return self.weibull.spread()
         if self.exponential_hours:
@@ -124,28 +130,30 @@ class Rebuild(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Repair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Until a rebuild begins."""
+    """Delays before a rebuild begins."""
 
     detection_hours: HoursOrZero = 0.0
     spares: SpareCount = 0
     replenish_hours: HoursOrZero = 0.0
-    """Until a used spare is replaced; without spares, until somebody replaces the drive."""
+    """Until a used spare is replaced; without spares, until the failed drive is replaced."""
 
 
 class Sectors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Unreadable sectors."""
 
     defects_per_hour: DefectRate = 0.0
-    """Latent defects of one drive."""
+    """Rate of latent defects of one drive."""
     defect_bytes: DefectBytes = 4096
     read_error_bits: ReadErrorBits | None = None
-    """A data sheet's 1e15: at most one unreadable sector in so many bits read. For fleets without latent defects."""
+    """As in data sheets, 1e15: at most one unreadable sector in this number of bits read. For fleets without latent
+    defects.
+    """
     counts_new_defects: bool = True
     rebuild_clears: bool = True
 
 
 class Scrubs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One of: every so many hours, or for each defect a time of its own. Neither: never."""
+    """Scrubs at a fixed interval, or a random delay for each defect. Neither: no scrubs."""
 
     interval_hours: Hours | None = None
     duration_hours: HoursOrZero = 0.0
@@ -160,7 +168,7 @@ class Scrubs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise SpecError("a scrub lasts longer than its interval", hint="write a longer interval_hours")
 
     def scrub(self) -> Scrubbing:
-        """As the engine takes it."""
+        """The scrubs for the engine."""
         if self.interval_hours:
             return Scrubbing(
                 kind=ScrubKind.PERIODIC, interval_hours=self.interval_hours, duration_hours=self.duration_hours
@@ -169,18 +177,18 @@ class Scrubs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class People(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What people do wrong when they replace drives."""
+    """Human errors during the replacement of drives."""
 
     wrong_disk: Share = 0.0
-    """Chance that a good drive is pulled instead."""
+    """Probability that a good drive is pulled instead."""
     loses_data: Share = 1.0
-    """Chance that data are lost when the array stopped by that."""
+    """Probability that data are lost if the array stopped for this reason."""
     class_folder: str | None = None
-    """In its place: the share of first tries at drills in these bundles after which data were gone."""
+    """Replaces ``loses_data``: the share of first attempts at drills in these bundles after which data were lost."""
 
 
 class Batches(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Production lots, some of which are bad: drives of one lot have the hazard in common."""
+    """Production lots, some of which are bad; the drives of one lot have the same hazard."""
 
     bad_share: Share
     factor: Factor
@@ -188,19 +196,19 @@ class Batches(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Method(StrEnum):
-    """How rare losses are found."""
+    """The method of sampling rare losses."""
 
     AUTO = "auto"
-    """PLAIN where that shows enough of them, else BIASED."""
+    """PLAIN if it finds enough losses, otherwise BIASED."""
     PLAIN = "plain"
     BIASED = "biased"
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How it is simulated."""
+    """Parameters of the simulation."""
 
     trials: TrialCount = 200_000
-    """Arrays; more of them make intervals narrower, whatever the fleet's size."""
+    """Number of arrays; more of them give narrower intervals, independent of the fleet's size."""
     seed: Seed = 1
     method: Method = Method.AUTO
 
@@ -214,19 +222,19 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class FleetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One file."""
+    """One fleet file."""
 
     format_version: Annotated[int, msgspec.Meta(ge=1, le=FORMAT_VERSION)]
     id: Name
     title: str
     source: str = ""
-    """Where the numbers are from."""
+    """Source of the numbers."""
     arrays: ArrayCount = 1
     years: Years = 5.0
     level: str = "raid6"
     members: MemberCount
     parities: ParityCount | None = None
-    """Failures survived, where no level of md says it: 3 for 7+3."""
+    """Number of failures tolerated, if no level of md has it: 3 for 7+3."""
     disk_tb: DiskTb
     failures: Failures
     rebuild: Rebuild
@@ -246,7 +254,7 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise SpecError(f"two variants to compare have the id '{twice}'", hint="give each an id of its own")
 
     def _require_bounded(self) -> None:
-        """What each number may be is not enough: short lives, long years and many trials multiply."""
+        """Bounds of single numbers are not sufficient, because short lives, long years and many trials multiply."""
         batches = self.batches or Batches(bad_share=0.0, factor=1.0)
         life, mission = self.failures.spread(), self.years * HOURS_PER_YEAR
         good, bad = (life.most_renewals(mission, factor) for factor in (1.0, batches.factor))
@@ -260,9 +268,9 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 raise SpecError(f"{told}, so write fewer years or trials, or longer lives", hint="see [failures]")
 
     def layout(self) -> tuple[int, int, int, float]:
-        """Groups, members of each, failures that one survives, and members' worth of data in all.
+        """Groups, members per group, failures that a group tolerates, and number of data members in total.
 
-        Raises SpecError for what is no array.
+        Raises SpecError for an invalid array.
         """
         level = parse_level(self.level)
         if self.members < level.minimum_members:
@@ -281,9 +289,9 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 Measured = Callable[[str, str | None], tuple[float, ...]]
-"""Id of a stored result, and an array or None -> bytes a second of each of its rebuilds."""
+"""Id of a stored result, and an array or None -> bytes per second of each of its rebuilds."""
 LostInDrills = Callable[[str], float]
-"""Folder of a class's bundles -> share of first tries that lost data."""
+"""Folder of a class's bundles -> share of first attempts that lost data."""
 
 
 def _one_of(what: str, **ways: object) -> None:
@@ -295,7 +303,7 @@ def _one_of(what: str, **ways: object) -> None:
 
 
 def model_of(spec: FleetSpec, measured: Measured, lost_in_drills: LostInDrills) -> FleetModel:
-    """The numbers that the engine works with. Raises what the two functions raise."""
+    """The model for the engine. Raises the errors of the two functions."""
     groups, group_members, tolerance, data_members = spec.layout()
     disk_bytes = spec.disk_tb * TB
     people, sectors, batches = spec.people, spec.sectors, spec.batches
@@ -328,12 +336,12 @@ def model_of(spec: FleetSpec, measured: Measured, lost_in_drills: LostInDrills) 
 
 
 def fleet_names() -> tuple[str, ...]:
-    """The built-in fleets."""
+    """Names of the built-in fleets."""
     return tuple(sorted(path.stem for path in CATALOGUE.glob("*.toml")))
 
 
 def fleet_tree(name: str) -> dict[str, Any]:
-    """What the file of a built-in fleet, or a file of one's own, says. Raises SpecError for what is neither."""
+    """The content of a built-in fleet's file, or of the file at this path. Raises SpecError for any other name."""
     is_file = name.endswith(".toml")
     if not is_file and name not in fleet_names():
         raise unknown_word("fleet", name, fleet_names())
@@ -342,12 +350,12 @@ def fleet_tree(name: str) -> dict[str, Any]:
 
 
 def fleet_spec(tree: Mapping[str, Any], source: str, changes: Mapping[str, Any] | None = None) -> FleetSpec:
-    """A file's keys as a fleet, perhaps with some changed. Raises SpecError with every key that is wrong."""
+    """A fleet from the keys of a file, with optional changes. Raises SpecError that lists every wrong key."""
     return convert_tree(changed(tree, changes or {}), FleetSpec, source=source)
 
 
 def variants(tree: Mapping[str, Any], spec: FleetSpec) -> tuple[tuple[str, FleetSpec], ...]:
-    """The fleet itself and its ``[[compare]]`` in their order, by name."""
+    """The fleet itself and its ``[[compare]]`` variants in their order, by name."""
     found = [("as it is", spec)]
     for each in spec.compare:
         for key in each.remove:
@@ -358,8 +366,11 @@ def variants(tree: Mapping[str, Any], spec: FleetSpec) -> tuple[tuple[str, Fleet
 
 
 def changed(tree: Mapping[str, Any], changes: Mapping[str, Any], remove: tuple[str, ...] = ()) -> dict[str, Any]:
-    """A copy of the tables with some keys, written with dots, set or removed. Raises SpecError for no such table."""
-    # Not by way of JSON, which knows neither nan nor inf: they would be left out, and not refused.
+    """A copy of the tables with some keys, written with dots, set or removed.
+
+    Raises SpecError if a table does not exist.
+    """
+    # Not through JSON, which has no nan or inf: they would be omitted instead of rejected.
     copied: dict[str, Any] = copy.deepcopy(dict(tree))
     for key in remove:
         table, last = _table_of(copied, key)
@@ -371,7 +382,7 @@ def changed(tree: Mapping[str, Any], changes: Mapping[str, Any], remove: tuple[s
 
 
 def value_of(text: str) -> Any:
-    """A value as it was typed, read as TOML has it; what is no TOML is a word."""
+    """A typed value, parsed as TOML; text that is not TOML is a string."""
     try:
         return parse_toml(f"value = {text}")["value"]
     except SpecError:
@@ -379,7 +390,7 @@ def value_of(text: str) -> Any:
 
 
 def _require_there(tree: Mapping[str, Any], key: str, variant: str) -> None:
-    """A key that is misspelt would leave the variant as the fleet is, and show that nothing depends on it."""
+    """Require the key: a misspelt one would leave the variant equal to the fleet, as if nothing depended on it."""
     here: Any = tree
     for word in key.split("."):
         if not isinstance(here, Mapping) or word not in here:

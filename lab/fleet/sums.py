@@ -1,4 +1,4 @@
-"""What blocks of arrays lost, as sums that can be added up, and where the losses come from."""
+"""Losses of blocks of arrays as sums that can be added, and their causes."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 
 class Cause(IntEnum):
-    """What ends in a loss of data."""
+    """Causes of a loss of data."""
 
     FAILURES = 0
-    """More members failed than the array survives: all of its data."""
+    """More members failed than the array tolerates: all of its data."""
     SECTORS = 1
-    """A rebuild without redundancy met an unreadable sector: that sector's data."""
+    """A rebuild without redundancy met an unreadable sector: the data of that sector."""
     PEOPLE = 2
-    """A wrong disk was pulled, and the stopped array was not brought back: all of its data."""
+    """A wrong disk was pulled, and the stopped array was not restored: all of its data."""
 
 
 class Moments(msgspec.Struct, frozen=True):
-    """Of a figure of each array: sum, sum of squares, and the largest. All 0: it was never seen."""
+    """Sum, sum of squares and maximum of a figure over arrays. All 0: no event was seen."""
 
     total: float = 0.0
     squares: float = 0.0
@@ -35,37 +35,37 @@ class Moments(msgspec.Struct, frozen=True):
 
     @property
     def seen(self) -> float:
-        """As many events of one weight have this spread: the count itself without weights."""
+        """Effective number of events: that of equal weights with the same variance; without weights, the count."""
         return self.total**2 / self.squares if self.squares else 0.0
 
 
 ByCause = tuple[Moments, Moments, Moments]
-"""In the order of `Cause`."""
+"""In the order of ``Cause``."""
 _NEVER: ByCause = (Moments(), Moments(), Moments())
 
 
 class BlockSums(msgspec.Struct, frozen=True):
-    """Of one block, or of several in the order of their numbers."""
+    """The sums of one block, or of several in the order of their numbers."""
 
     trials: int = 0
     failures: int = 0
-    """Drives that failed, or were pulled, on main paths."""
+    """Drives that failed or were pulled on main paths."""
     losses: Moments = Moments()
     """Weighted losses of each array."""
     first: Moments = Moments()
-    """Weighted chance of each array to lose data at all."""
+    """Weighted probability of each array to lose any data."""
     lost_bytes: Moments = Moments()
     cause_losses: ByCause = _NEVER
     cause_first: ByCause = _NEVER
     cause_bytes: ByCause = _NEVER
     copies: int = 0
     copy_weights: float = 0.0
-    """Sum of the weights that copies ended with; their mean is 1."""
+    """Sum of the final weights of copies; their mean is 1."""
     copy_squares: float = 0.0
 
 
 def summed(parts: Iterable[BlockSums]) -> BlockSums:
-    """All together. Floating-point sums depend on the order: give them in the order of their blocks."""
+    """The total of these sums, in the order of their blocks: floating-point sums depend on the order."""
     whole = BlockSums()
     for part in parts:
         whole = BlockSums(
@@ -89,7 +89,7 @@ def _both(ones: ByCause, others: ByCause) -> ByCause:
 
 
 class LossTally:
-    """Losses of a block while it is simulated, by array and cause."""
+    """Collects the losses of a block during its simulation, by array and cause."""
 
     def __init__(self, trials: int) -> None:
         import numpy
@@ -100,7 +100,7 @@ class LossTally:
         self._copies, self._weights, self._squares = 0, 0.0, 0.0
 
     def lose(self, cause: Cause, trials: Columns, weights: Floats, chance: Any, alive: Floats, lost_bytes: Any) -> None:
-        """Data of these arrays are lost with a chance, for the first time with ``alive`` times that."""
+        """Record losses with probability ``chance``, which are the array's first with probability ``alive``."""
         import numpy
 
         numpy.add.at(self._losses[cause], trials, weights * chance)
@@ -108,13 +108,13 @@ class LossTally:
         numpy.add.at(self._first[cause], trials, weights * alive * chance)
 
     def end_copies(self, weights: Floats) -> None:
-        """Copies came to the end of their episode with these weights."""
+        """Record the final weights of copies whose episode ended."""
         self._copies += len(weights)
         self._weights += float(weights.sum())
         self._squares += float((weights**2).sum())
 
     def sums(self, failures: int) -> BlockSums:
-        """Everything together."""
+        """The sums of all recorded losses."""
         return BlockSums(
             self._first.shape[1],
             failures,

@@ -1,4 +1,4 @@
-"""A small fleet in numbers alone, answered while somebody turns a knob."""
+"""A small fleet, simulated fast enough for interactive use."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from lab.theory.losses import LossFigures
 
 MOST_TRIALS = 16_384
 _FAILURES = 30_000
-"""Of drives, in all arrays that are simulated: what they take is the time, under half a second."""
+"""Number of drive failures in all simulated arrays: these determine the time, less than half a second."""
 DEFECTS_PER_HOUR = 1.5e-6
-"""Of one drive: 3.45 % got a latent sector error within 32 months (docs/fleet.md, Parameters)."""
+"""For one drive: 3.45 % had a latent sector error within 32 months (docs/fleet.md, Parameters)."""
 
 
 def what_if(
@@ -30,24 +30,24 @@ def what_if(
     defects_per_hour: float = DEFECTS_PER_HOUR,
     seed: int = 1,
 ) -> LossFigures:
-    """What such a fleet loses, from one block of arrays: the same numbers give the same figures.
+    """The losses of such a fleet, from one block of arrays: equal arguments give equal figures.
 
     Args:
-        arrays: of the fleet.
-        level: as md calls it, such as ``raid6``.
-        members: of one array.
-        disk_tb: of one drive, in 10^12 bytes.
+        arrays: number of arrays of the fleet.
+        level: as in md, such as ``raid6``.
+        members: number of members of one array.
+        disk_tb: size of one drive, in 10^12 bytes.
         afr_percent: share of drives that fail in a year.
-        rebuild_hours: of one drive, under the load that the array has.
-        scrub_interval_hours: None: it is never scrubbed.
-        spares: on the shelf for each array.
+        rebuild_hours: rebuild time of one drive, under the load of the array.
+        scrub_interval_hours: None: no scrubs.
+        spares: number of spares for each array.
         replenish_hours: until a used spare, or without spares the failed drive, is replaced.
         years: how long the fleet is used.
-        defects_per_hour: latent defects of one drive.
+        defects_per_hour: rate of latent defects of one drive.
         seed: of the random numbers.
 
     Raises:
-        SpecError: for what is no array.
+        SpecError: for an invalid array.
     """
     failures = -math.log1p(-afr_percent / 100) * members * years
     spec = FleetSpec(

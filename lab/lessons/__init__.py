@@ -1,1 +1,1 @@
-"""Guided lessons as data: steps to read, predict, do, check on real state and understand."""
+"""Guided lessons as TOML files: each step has instructions, a prediction, checks on the real lab and an explanation."""

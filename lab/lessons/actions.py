@@ -1,4 +1,4 @@
-"""What only lessons do, besides ``lab.actions``: lines of the shell; measurements and faults on a lab of their own."""
+"""Actions for lessons only, beside ``lab.actions``: shell lines, and measurements and faults on a separate lab."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.session.session import LabSession, link_disks
 from lab.session.shell import Shell
 
 _SHOWN_CHARACTERS = 400
-"""Of what a line printed that failed."""
+"""Characters shown of the output of a line that failed."""
 
 
 class ShellLine(Action, frozen=True, kw_only=True, tag="shell"):
@@ -26,9 +26,11 @@ class ShellLine(Action, frozen=True, kw_only=True, tag="shell"):
         return f"raidlab exec {shlex.quote(self.line)}"
 
     def perform(self, session: LabSession) -> None:
-        """Only in an embedded kernel, which writes nothing but its own disks: a lesson may come from anybody.
+        """Run the line, but only in an embedded kernel, which writes to its own disks alone.
 
-        Raises LabError elsewhere, and for a line that ends with a status other than 0.
+        A lesson may come from an unknown author.
+
+        Raises LabError on other machines, and for a line that ends with a status other than 0.
         """
         if not session.is_embedded:
             raise LabError(
@@ -55,10 +57,10 @@ class ApartAction(Action, frozen=True, kw_only=True):
     @property
     @abstractmethod
     def told(self) -> str:
-        """What goes on meanwhile, in a few words."""
+        """A short description of the action, for progress messages."""
 
     def perform(self, session: LabSession) -> None:
-        """Nothing here: it is done by ``LessonSession.do_apart``."""
+        """Does nothing: ``LessonSession.do_apart`` runs the action."""
 
 
 class RunMeasurement(ApartAction, frozen=True, kw_only=True, tag="measure"):

@@ -1,4 +1,4 @@
-"""What a lesson does on a lab of its own: its measurements, scenarios of faults, power cuts."""
+"""Runs the parts of a lesson that use a separate lab: measurements, fault scenarios and power cuts."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from lab.tomlfile import unknown_word
 
 
 def do_apart(lesson: ReadyLesson, action: ApartAction, request: RunRequest) -> None:
-    """Do it and store what comes of it.
+    """Run the action, and store its result.
 
-    Raises SpecError with the nearest measurement for one that the lesson does not have, RunCancelled if it was ended,
-    and what stops it.
+    Raises SpecError with the nearest name for a measurement that the lesson does not have, RunCancelled if it was
+    cancelled, and any error that stops it.
     """
     match action:
         case RunMeasurement():
@@ -75,7 +75,7 @@ def _stop_if_cancelled(request: RunRequest) -> None:
 
 
 def _meter(request: RunRequest, count: int) -> Callable[[str], None]:
-    """Tells after each of ``count`` parts how far it is."""
+    """A function that reports the progress after each of ``count`` parts."""
     done = 0
 
     def advance(doing: str) -> None:

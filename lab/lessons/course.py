@@ -1,4 +1,4 @@
-"""The course: lesson files in the order of their names, their translations beside them, and the sentences all share.
+"""The course: lesson files in the order of their names, their translations, and the sentences that lessons share.
 
 ``05-mirroring.toml`` is a lesson in English, ``05-mirroring.es.toml`` its Spanish texts.
 """
@@ -27,7 +27,7 @@ _TRANSLATION_FILE = re.compile(r"(\d\d-[a-z0-9-]+)\.([a-z]{2})")
 
 @dataclass(frozen=True, slots=True)
 class LessonFiles:
-    """One lesson as it was read."""
+    """One lesson and its translations, as read from their files."""
 
     lesson: Lesson
     path: Path
@@ -35,17 +35,17 @@ class LessonFiles:
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Languages in which it can be worked at, English first."""
+        """Languages of this lesson, English first."""
         return (SOURCE_LANGUAGE, *sorted(self.translations))
 
     @property
     def shell_lines(self) -> tuple[str, ...]:
-        """What the lab runs as root in steps that the student lets it do."""
+        """Lines that the lab runs as root if the student lets it do a step."""
         actions = (action for step in self.lesson.steps for action in step.do)
         return tuple(str(action.get("line", "")) for action in actions if action.get("act") == "shell")
 
     def ready(self, seed: str = "", language: str = SOURCE_LANGUAGE) -> ReadyLesson:
-        """The lesson for a student; English where it is not translated."""
+        """The lesson for a student, in English if it has no such translation."""
         return make_ready(self.lesson, seed, self.translations.get(language))
 
 
@@ -56,7 +56,7 @@ class Course:
     lessons: tuple[LessonFiles, ...]
 
     def find(self, word: str) -> LessonFiles:
-        """A lesson by its id, its number, or a part of its id that no other has. Raises SpecError with the nearest."""
+        """Find a lesson by its id, its number, or a unique part of its id. Raises SpecError with the nearest id."""
         ids = [files.lesson.id for files in self.lessons]
         if word in ids:
             return self.lessons[ids.index(word)]
@@ -76,7 +76,7 @@ class Course:
 
 
 def read_lesson(path: Path) -> LessonFiles:
-    """One lesson and its translations. Raises SpecError for a file that makes no sense as written."""
+    """Read one lesson and its translations. Raises SpecError for an invalid file."""
     translations = {}
     for other in sorted(path.parent.glob(f"{path.stem}.*.toml")):
         match = _TRANSLATION_FILE.fullmatch(other.stem)
@@ -86,7 +86,7 @@ def read_lesson(path: Path) -> LessonFiles:
 
 
 def read_course(folder: Path) -> Course:
-    """Every lesson of a folder. Raises SpecError as read_lesson does."""
+    """Read every lesson of a folder. Raises SpecError as ``read_lesson``."""
     return _course(sorted(folder.glob("*.toml")))
 
 
@@ -96,12 +96,12 @@ def _course(paths: Iterable[Path]) -> Course:
 
 @cache
 def built_in_course() -> Course:
-    """The course that comes with raidlab."""
+    """The course that is part of raidlab."""
     return _course(catalogue(COURSE_FOLDER).values())
 
 
 def is_lesson_name(stem: str) -> bool:
-    """Whether a file may be called so: two digits, a hyphen, a name."""
+    """Whether this is a valid name of a lesson file: two digits, a hyphen, a name."""
     return bool(_LESSON_FILE.fullmatch(stem))
 
 
@@ -109,26 +109,26 @@ WORDS_FOLDER = Path(__file__).with_name("words")
 
 
 class LessonWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One language. Sentences have placeholders such as ``{array}``."""
+    """The sentences in one language, with placeholders such as ``{array}``."""
 
     language: str
     name: str
-    """What its speakers call it."""
+    """The name of the language in that language."""
     wanted: dict[str, str]
-    """Check -> what must hold."""
+    """Key of a check -> its requirement."""
     found: dict[str, str]
-    """Finding -> what is there instead."""
+    """Key of an outcome -> what was found."""
     states: dict[str, str]
-    """States of disks and arrays that findings mention; a word that is not listed stays as md writes it."""
+    """Translations of states of disks and arrays in outcomes; other states remain as md writes them."""
     frame: dict[str, str]
     """Headings and labels."""
 
     def want(self, key: str, facts: Mapping[str, object]) -> str:
-        """What a check wants."""
+        """The requirement of a check."""
         return self.wanted[key].format_map(self._translated(facts))
 
     def find(self, key: str, facts: Mapping[str, object]) -> str:
-        """What a check found."""
+        """The finding of a check."""
         return self.found[key].format_map(self._translated(facts))
 
     def say(self, key: str, **facts: object) -> str:
@@ -136,7 +136,7 @@ class LessonWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return self.frame[key].format_map(facts)
 
     def predicted(self, ask: Question, chosen: str) -> str:
-        """What was predicted, and what it turned out to be; empty without a prediction."""
+        """The prediction and its outcome; empty without a prediction."""
         if chosen not in ask.options:
             return ""
         told = {"answer": ask.options[chosen]}
@@ -150,25 +150,25 @@ class LessonWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return {key: self.states.get(value, value) if isinstance(value, str) else value for key, value in facts.items()}
 
     def keys(self) -> Iterator[str]:
-        """Every key that each language must have, and its placeholders, such as ``found.disk-is {disk}``."""
+        """All keys that each language must have, with their placeholders, such as ``found.disk-is {disk}``."""
         for table in ("wanted", "found", "states", "frame"):
             for key, text in getattr(self, table).items():
                 yield " ".join([f"{table}.{key}", *sorted(placeholders(text))])
 
 
 def placeholders(text: str) -> set[str]:
-    """The names in braces, as ``{array}``."""
+    """The placeholders of a text, with braces, such as ``{array}``."""
     return {"{" + part.partition("}")[0] + "}" for part in text.split("{")[1:]}
 
 
 @cache
 def words_in(language: str) -> LessonWords:
-    """The sentences of a language; English where there are none."""
+    """The sentences of a language, or those in English if it has none."""
     path = WORDS_FOLDER / f"{language}.toml"
     return read_toml(path if path.exists() else WORDS_FOLDER / f"{SOURCE_LANGUAGE}.toml", LessonWords)
 
 
 def word_languages() -> tuple[str, ...]:
-    """Languages with sentences of their own, English first."""
+    """Languages that have sentences, English first."""
     found = sorted(path.stem for path in WORDS_FOLDER.glob("*.toml"))
     return (SOURCE_LANGUAGE, *(language for language in found if language != SOURCE_LANGUAGE))

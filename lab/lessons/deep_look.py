@@ -1,4 +1,4 @@
-"""Gathers what ``lab.checks.disks`` look at, where the lesson has such a check or reading."""
+"""Gathers the data for ``lab.checks.disks``, if the lesson has such a check or reading."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _EXT_MAGIC = 0xEF53
 
 
 def asks_for_disks(lesson: ReadyLesson) -> bool:
-    """Whether a check or reading of the lesson is about what lies on the disks themselves."""
+    """Whether a check or reading of the lesson needs the disks themselves."""
     sources = (step.read.source for step in lesson.steps if step.read)
     checks = (check for step in lesson.steps for check in _all_checks(step))
     return any(isinstance(each, DeepSource) for each in sources) or any(
@@ -30,7 +30,7 @@ def asks_for_disks(lesson: ReadyLesson) -> bool:
 
 
 def deep_state(lesson: ReadyLesson, session: LabSession, before: Snapshot, after: Snapshot) -> DeepState:
-    """What lies on the disks now and was counted since ``before``; nothing for lessons that do not ask."""
+    """Data on the disks now, and counters since ``before``; empty for lessons that do not need them."""
     if not asks_for_disks(lesson):
         return DeepState()
     checks = [check for step in lesson.steps for check in _all_checks(step)]
@@ -41,7 +41,7 @@ def deep_state(lesson: ReadyLesson, session: LabSession, before: Snapshot, after
     numbers = {name: f"/sys/class/block/{kernel_name(node)}/dev" for node, name in names.items()}
     read = session.machine.read([*paths, *numbers.values()])
     texts = {path: text for path in paths if (text := read[path]) is not None}
-    # An array whose members hang would hold the look up: it is read for a lesson about file systems alone.
+    # A read from an array with hanging members would block, so only lessons about file systems read arrays.
     has_systems = any(isinstance(check, FileSystemFills) for check in checks)
     nodes = [f"/dev/{name}" for name in sorted(running) if has_systems]
     array_heads = read_heads(session.machine, nodes, 2 * _EXT_SUPERBLOCK)
@@ -61,9 +61,9 @@ def deep_state(lesson: ReadyLesson, session: LabSession, before: Snapshot, after
 
 
 def _written_since(session: LabSession, paths: Iterable[str], created_seconds: Iterable[int]) -> list[str]:
-    """Of these files those that were written since the newest of the arrays was created; without an array none.
+    """Those of the files that were written since the newest array was created; none without an array.
 
-    What is older was noted when somebody went through the lesson before.
+    An older file is from an earlier attempt at the lesson.
     """
     newest = max(created_seconds, default=None)
     if newest is None or not (listed := sorted(paths)):
@@ -98,7 +98,7 @@ def _minor(text: str | None) -> int | None:
 
 
 def _ext_bytes(head: bytes) -> int | None:
-    """Size of an ext2, ext3 or ext4 file system (Documentation/filesystems/ext4/super.rst); None: there is none."""
+    """Size of an ext2, ext3 or ext4 file system in bytes, or None (Documentation/filesystems/ext4/super.rst)."""
     if len(head) < 2 * _EXT_SUPERBLOCK:
         return None
     (blocks,) = struct.unpack_from("<I", head, _EXT_SUPERBLOCK + 4)

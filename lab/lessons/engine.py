@@ -1,8 +1,8 @@
-"""The state of a student in a lesson, and how it moves on. Pure: no clock, no files, no machine.
+"""The state of a student in a lesson, and its transitions. Pure: no clock, no files, no machine.
 
-A step is done when its question is answered, its reading is right and all its checks hold at one look; a right reading
-and checks about something that happened stay passed for their step. Done steps stay done: a later step may well undo
-what they asked for.
+A step is done when its question is answered, its reading is correct and all its checks hold in one snapshot. A correct
+reading and checks about events remain passed for their step. Steps that are done remain done: a later step may undo
+their result.
 """
 
 from __future__ import annotations
@@ -22,48 +22,48 @@ FORMAT_VERSION = 2
 
 
 class StepProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a student has done in one step."""
+    """Progress of a student in one step."""
 
     began_utc: str
     done_utc: str = ""
-    """Empty: not yet."""
+    """Empty: not done."""
     answer: str = ""
     """The key of the chosen option."""
     reading: str = ""
-    """The number that was typed, as it was typed."""
+    """The number, as it was typed."""
     hints: int = 0
-    """How many hints were shown."""
+    """Number of hints shown."""
     by_lab: bool = False
     """The lab carried the step out for the student."""
     passed: tuple[int, ...] = ()
-    """Places of the checks about something that happened which were seen to hold; a right reading comes after them."""
+    """Indices of the lasting checks that have held. A correct reading has the index after the last check."""
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a student has done in one lesson. Times are ISO 8601 in UTC."""
+    """Progress of a student in one lesson. Times are ISO 8601 in UTC."""
 
     format_version: FormatVersion = 1
-    """Version 1 did not write it."""
+    """Format 1 did not write this key."""
     lesson: str
     seed: str = ""
     language: str = "en"
     target: str = ""
-    """The machine on whose lab the lesson is done."""
+    """The machine with the lab for this lesson."""
     began_utc: str
     steps: dict[str, StepProgress] = {}
 
     def in_step(self, step_id: str) -> StepProgress:
-        """The progress in one step, as nothing if it has not begun."""
+        """The progress in one step; empty if the step has not begun."""
         return self.steps.get(step_id, StepProgress(began_utc=""))
 
     def is_done(self, step_id: str) -> bool:
-        """Whether a step was passed."""
+        """Whether a step is done."""
         return bool(self.in_step(step_id).done_utc)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckView:
-    """One check of a step as the student sees it; ``outcome`` None: nobody has looked yet."""
+    """A check of a step for display; ``outcome`` is None before the first evaluation."""
 
     name: str
     facts: dict[str, str | int | float]
@@ -73,7 +73,7 @@ class CheckView:
 
 @dataclass(frozen=True, slots=True)
 class StepView:
-    """One look at the current step."""
+    """The result of one evaluation of the current step."""
 
     step: ReadyStep
     checks: tuple[CheckView, ...]
@@ -82,12 +82,12 @@ class StepView:
 
     @property
     def passed_count(self) -> int:
-        """How many checks hold."""
+        """Number of checks that hold."""
         return sum(check.is_passed for check in self.checks)
 
 
 def begin(lesson: ReadyLesson, *, target: str, now_utc: str) -> Progress:
-    """A fresh start."""
+    """The progress at the beginning of a lesson."""
     first = {lesson.steps[0].id: StepProgress(began_utc=now_utc)}
     return Progress(
         format_version=FORMAT_VERSION,
@@ -106,15 +106,15 @@ def current_step(lesson: ReadyLesson, progress: Progress) -> ReadyStep | None:
 
 
 def done_count(lesson: ReadyLesson, progress: Progress) -> int:
-    """How many steps are done."""
+    """Number of steps that are done."""
     return sum(progress.is_done(step.id) for step in lesson.steps)
 
 
 def answer(lesson: ReadyLesson, progress: Progress, text: str) -> Progress:
-    """Answer the question of the current step, or type the number that it asks for.
+    """Answer the question of the current step, or enter its reading.
 
-    Both may be changed until the step is done. Before the question is answered no number is asked for. Raises
-    LessonError where nothing is asked, SpecError with the nearest option, or for what is no number.
+    Both may be changed until the step is done. A reading is accepted only after the prediction. Raises LessonError if
+    the step asks nothing, SpecError for an unknown option or an invalid number.
     """
     step = _require_step(lesson, progress)
     if step.ask is not None and text in step.ask.options:
@@ -132,19 +132,19 @@ def answer(lesson: ReadyLesson, progress: Progress, text: str) -> Progress:
 
 
 def take_hint(lesson: ReadyLesson, progress: Progress) -> tuple[Progress, int]:
-    """One more hint for the current step; the number of hints now shown. The last one stays the last."""
+    """Take another hint for the current step; returns the number of hints shown. The last hint is repeated."""
     step = _require_step(lesson, progress)
     count = min(HINTS, progress.in_step(step.id).hints + 1)
     return _with_step(progress, step, hints=count), count
 
 
 def note_help(lesson: ReadyLesson, progress: Progress) -> Progress:
-    """The lab does the current step for the student."""
+    """Record that the lab does the current step for the student."""
     return _with_step(progress, _require_step(lesson, progress), by_lab=True)
 
 
 def look(lesson: ReadyLesson, progress: Progress, lab: CheckedState) -> StepView | None:
-    """The checks of the current step against the state of the lab; None at the end of the lesson."""
+    """Evaluate the checks of the current step; None at the end of the lesson."""
     step = current_step(lesson, progress)
     if step is None:
         return None
@@ -164,7 +164,10 @@ def look(lesson: ReadyLesson, progress: Progress, lab: CheckedState) -> StepView
 
 
 def note(lesson: ReadyLesson, progress: Progress, view: StepView, *, now_utc: str) -> Progress:
-    """Keep what a look showed: lasting checks that hold, and the end of the step. The same object if nothing is new."""
+    """Record the result: lasting checks that hold, and the end of the step.
+
+    Returns the same object if nothing changed.
+    """
     step = view.step
     offset = step.ask is not None
     held = {
@@ -182,7 +185,7 @@ def note(lesson: ReadyLesson, progress: Progress, view: StepView, *, now_utc: st
 
 
 def _reading_place(step: ReadyStep) -> int:
-    """Where a right reading is kept among the checks that were seen to hold."""
+    """The index of a correct reading among the passed checks."""
     return len(step.checks)
 
 

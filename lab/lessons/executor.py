@@ -1,4 +1,4 @@
-"""Carrying a step out: its actions in order, in one open lab as far as they need one."""
+"""Runs the actions of a step in order, in one open lab if they need one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lab.session.versions import require_mdadm
 
 
 class Watch:
-    """What happens while a lab is open, from one look to the next, for the checks of the current step."""
+    """Records events while a lab is open, for the checks of the current step."""
 
     def __init__(self, opened: LessonSession, session: LabSession) -> None:
         self._opened = opened
@@ -31,7 +31,7 @@ class Watch:
         self._before: Snapshot = take_snapshot(session)
 
     def checked_state(self) -> CheckedState:
-        """What is there now, and what happened since the lab was opened."""
+        """The current state, and the events since the lab was opened."""
         session, after = self._session, take_snapshot(self._session)
         events = events_between(self._before, after)
         state = self._opened.checked_state(
@@ -40,7 +40,7 @@ class Watch:
         return replace(state, deep=deep_state(self._opened.lesson, session, self._before, after))
 
     def look(self) -> StepView | None:
-        """Check the current step against the state of this moment."""
+        """Evaluate the current step on the current state."""
         return self._opened.look(self.checked_state())
 
 
@@ -52,9 +52,9 @@ def carry_out(
     run_apart: Callable[[ApartAction], None],
     before_action: Callable[[Action], None] = lambda _: None,
 ) -> StepView | None:
-    """Do all actions, and look at the step at the end, while the lab is still open where that was needed.
+    """Run all actions, and evaluate the step at the end, before the lab is closed if one was needed.
 
-    Some take a lab of their own, which on some machines they only get while this one is closed.
+    Some actions need a separate lab, which some machines provide only while this one is closed.
     """
     view = None
     for is_apart, group in groupby(actions, key=lambda action: isinstance(action, ApartAction)):
@@ -78,7 +78,7 @@ def carry_out(
 
 
 def look_once_more(opened: LessonSession, opener: Callable[[], AbstractContextManager[LabSession]]) -> StepView | None:
-    """Check the current step now; the lab is opened only if a check is about it."""
+    """Evaluate the current step; the lab is opened only if a check needs it."""
     step = opened.step
     if step is None:
         return None
@@ -90,7 +90,7 @@ def look_once_more(opened: LessonSession, opener: Callable[[], AbstractContextMa
 
 
 def needs_lab(step: ReadyStep) -> bool:
-    """Whether any check of the step, or its reading, is about arrays, disks or data."""
+    """Whether a check of the step, or its reading, needs arrays, disks or data."""
     readings = (step.read, *(mistake.typed for mistake in step.mistakes))
     if any(reading is not None and reading.source.needs_lab for reading in readings):
         return True

@@ -1,4 +1,4 @@
-"""The proof of a lesson, as a student would work at it; and the labs in which proofs are carried out."""
+"""The proof of a lesson, which works through it as a student would, and the labs for proofs."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from lab.units import MIB
 
 T = TypeVar("T")
 DISK_BYTES = 64 * MIB
-"""Small disks, so that syncs take an instant."""
+"""Small disks, so that syncs are short."""
 PROOF_SEEDS = ("", "anna")
-"""A student without a word of one's own, and another."""
+"""The seeds of two students: an empty one and another."""
 WORKERS = 2
 WRONG_BY = 1.5
-"""What a typed number is multiplied with to be wrong: no tolerance of a reading is that wide."""
+"""Factor for a wrong number; no reading has a tolerance of this size."""
 
 
 _SOLUTION = Way("solution")
 
 
 class LessonProver(Prover):
-    """Works at one lesson in an open lab.
+    """Works through one lesson in an open lab.
 
-    A measurement counts as it comes: what disturbs one is recognised where it is measured (lab.experiments.runner),
-    without a look at what the lesson would like to see.
+    Results of measurements are used as they are: disturbances are recognised during the measurement
+    (lab.experiments.runner), independent of what the lesson expects.
     """
 
     kind = "lesson"
@@ -56,12 +56,12 @@ class LessonProver(Prover):
         self._target = target
         self._host = host
         self._done_apart: set[str] = set()
-        """What was measured or played once counts for wrong solutions of later steps too."""
+        """Measurements and scenarios that were run. They also count for wrong solutions of later steps."""
         self._began_utc = utc_text(host.clock)
         self._wrong_ways = {Way(f"{each.step}: {each.mistake}", each.mistake): each for each in lesson.wrong}
 
     def ways(self, *, with_wrong: bool) -> list[Way]:
-        """Its own solution, and the recorded wrong ones."""
+        """The lesson's own solution, and the recorded wrong ones."""
         return [_SOLUTION, *(self._wrong_ways if with_wrong else ())]
 
     def take(self, way: Way) -> WayEnd:
@@ -70,7 +70,7 @@ class LessonProver(Prover):
         return self._take_wrong(opened, self._wrong_ways[way]) if way.mistake else self._solve(opened)
 
     def _opened(self) -> LessonSession:
-        """A new student at a blank lab; measurements of this proof are found again."""
+        """Begin the lesson as a new student with a blank lab, and with the measurements of this proof."""
         self._blank()
         progress = engine.begin(self._lesson, target=str(self._target), now_utc=self._began_utc)
         opened = LessonSession(self._lesson, progress, keep=lambda _: None, host=self._host)
@@ -78,7 +78,7 @@ class LessonProver(Prover):
         return opened
 
     def _blank(self) -> None:
-        """No array, and blank disks; those that no array has had are blank already."""
+        """Stop all arrays, and make the disks blank that were members of one; all others are blank already."""
         session = self._session
         used = {f"/dev/{status.name}" for status in session.statuses()}
         used.update(member.device for status in session.statuses() for member in status.members)
@@ -115,7 +115,10 @@ class LessonProver(Prover):
         return WayEnd(True)
 
     def _do_step(self, opened: LessonSession, step: ReadyStep, *, is_first_time: bool) -> StepView | None:
-        """Answer and do a step. The first time its measurements are not there yet, so nothing may pass before."""
+        """Answer and do a step.
+
+        The first time, its measurements do not exist yet, so the step must not pass before it is done.
+        """
         before = self._look(opened) if is_first_time else None
         if before is not None and before.is_done:
             self._fail(step, "it is done before anything was done", opened, before)
@@ -129,7 +132,7 @@ class LessonProver(Prover):
         return view if step.read is None else self._read_off(opened, step, step.read)
 
     def _read_off(self, opened: LessonSession, step: ReadyStep, read: Reading) -> StepView | None:
-        """Type a wrong number, which must fail as such, and then the right one."""
+        """Enter a wrong number, which must be rejected as wrong, and then the correct one."""
         with self._opener() as session:
             expected = read.expected(Watch(opened, session).checked_state())
         if expected is None:
@@ -162,7 +165,7 @@ class LessonProver(Prover):
         return WayEnd(view is None or view.is_done, mistakes, self._missing(opened, view).lstrip("; "))
 
     def _type(self, opened: LessonSession, typed: Reading) -> StepView | None:
-        """The number of a mistake."""
+        """Enter the number of a mistake."""
         with self._opener() as session:
             number = typed.expected(Watch(opened, session).checked_state())
         if number is not None:
@@ -198,19 +201,19 @@ class LessonProver(Prover):
 
 
 def prove_in(lesson: ReadyLesson, session: LabSession, *, with_wrong: bool = True) -> Proof:
-    """Prove a lesson in an open lab whose disks may be made blank; its wrong solutions take half of the time."""
+    """Prove a lesson in an open lab whose disks may be made blank. Wrong solutions take half of the time."""
     prover = LessonProver(lesson, session, session.target, session.host)
     return prover.prove(prover.ways(with_wrong=with_wrong))
 
 
 def side_by_side(proofs: Iterable[Callable[[], T]], workers: int = 0) -> Iterator[T]:
-    """What each returns, in their order; as many at a time as there are workers (0: as this computer bears)."""
+    """The results of the calls, in order; ``workers`` run in parallel (0: a default for this computer)."""
     with ThreadPoolExecutor(workers or WORKERS, thread_name_prefix="raidlab-proof") as pool:
         yield from pool.map(lambda prove_one: prove_one(), proofs)
 
 
 def prove_apart(lesson: ReadyLesson, target: Target, host: Host) -> Proof:
-    """In a state folder of its own that is gone afterwards, so that others can be proved beside it."""
+    """Prove a lesson in a temporary state folder, so that others can be proved in parallel."""
     with tempfile.TemporaryDirectory(prefix="raidlab-proof-") as folder:
         return prove(lesson, target, replace(host, state=host.state.elsewhere(Path(folder))))
 
@@ -218,7 +221,7 @@ def prove_apart(lesson: ReadyLesson, target: Target, host: Host) -> Proof:
 def prove(
     lesson: ReadyLesson, target: Target, host: Host, *, on_notice: Callable[[str], None] = lambda _: None
 ) -> Proof:
-    """Prove a lesson in a lab of its own, with small disks that are gone afterwards."""
+    """Prove a lesson in a lab of its own, with small temporary disks."""
     with open_proof_session(target, host, disks=lesson.disks, on_notice=on_notice) as session:
         return prove_in(lesson, session)
 
@@ -227,9 +230,9 @@ def prove(
 def open_proof_session(
     target: Target, host: Host, *, disks: int, on_notice: Callable[[str], None] = lambda _: None
 ) -> Iterator[LabSession]:
-    """A lab with so many small disks, for proofs."""
+    """Open a lab with this number of small disks, for proofs."""
     wanted = specs(disks, DiskKind.FILE, size_bytes=DISK_BYTES)
     with open_lab(target, host, wanted=wanted, on_notice=on_notice) as lab:
-        # What is remembered of these disks must not mix with what the lab that lasts remembers of its own.
+        # Records about these disks must not mix with those about the disks of the permanent lab.
         is_named = target.kind is TargetKind.UML
         yield LabSession(parse_target("uml:?name=lesson-proof") if is_named else target, host, lab)

@@ -1,4 +1,4 @@
-"""A lesson for one student: the seed's values filled in, checks and actions made, texts in the student's language."""
+"""A lesson for one student: placeholders filled in, checks and actions created, texts in the student's language."""
 
 from __future__ import annotations
 
@@ -47,28 +47,28 @@ ACTIONS: Mapping[str, type[Action]] = {
 
 
 def make_action(written: Mapping[str, Any], *, where: str) -> Action:
-    """An action as written. Raises SpecError that names the nearest action or key."""
+    """Create an action from its TOML table. Raises SpecError with the nearest name for an unknown action or key."""
     return make_tagged(with_new_arguments(written), ACTIONS, what="action", key="act", where=where)
 
 
 BY_HAND = "{by_hand}"
-"""In a hint: the step's own solution, as commands of the shell or as keys of the app."""
+"""Placeholder in a hint for the step's own solution, as shell commands or as keys of the app."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadyMistake:
-    """A mistake that can be recognised."""
+    """A mistake whose checks can be evaluated."""
 
     id: str
     when: tuple[Check, ...]
     typed: Reading | None
-    """The number that is typed by this mistake; None: it is about the lab alone."""
+    """The number that is typed by this mistake; None: the mistake concerns the lab only."""
     hint: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReadyStep:
-    """One step as the student meets it."""
+    """One step for the student."""
 
     id: str
     say: str
@@ -76,29 +76,29 @@ class ReadyStep:
     do: tuple[Action, ...]
     checks: tuple[Check, ...]
     secret: tuple[str, ...]
-    """Names of checks that do not tell what they want before they hold."""
+    """Names of checks whose requirement is hidden until they hold."""
     read: Reading | None
     hints: tuple[str, ...]
-    """With ``BY_HAND`` still in them: see ``hints_by_hand``."""
+    """With ``BY_HAND`` not replaced: see ``hints_by_hand``."""
     explain: str
     mistakes: tuple[ReadyMistake, ...]
     values: Values
-    """What the seed chose, as far as the step's texts tell it."""
+    """Values of the seed that are part of the step's texts."""
 
     @property
     def hints_by_hand(self) -> tuple[str, ...]:
-        """The hints for somebody who types commands."""
+        """The hints with shell commands."""
         commands = "\n".join(action.by_hand() for action in self.do)
         return tuple(hint.replace(BY_HAND, f"\n```\n{commands}\n```\n") for hint in self.hints)
 
     @property
     def apart(self) -> tuple[ApartAction, ...]:
-        """What of the step is done on a lab of its own: measurements, faults."""
+        """Actions of the step that use a separate lab: measurements and faults."""
         return tuple(action for action in self.do if isinstance(action, ApartAction))
 
     @property
     def check_count(self) -> int:
-        """Checks of the step, its question and its reading included."""
+        """Number of checks of the step, including its question and its reading."""
         return len(self.checks) + (self.ask is not None) + (self.read is not None)
 
 
@@ -113,7 +113,7 @@ class ReadyWrong:
 
 @dataclass(frozen=True, slots=True)
 class ReadyLesson:
-    """One lesson as the student meets it."""
+    """One lesson for the student."""
 
     id: str
     title: str
@@ -132,11 +132,11 @@ class ReadyLesson:
 
     @property
     def check_count(self) -> int:
-        """Checks of all steps: the N in N of N."""
+        """Number of checks of all steps."""
         return sum(step.check_count for step in self.steps)
 
     def step(self, step_id: str) -> ReadyStep:
-        """A step by id. Raises SpecError with the nearest one."""
+        """Find a step by its id. Raises SpecError with the nearest one."""
         for step in self.steps:
             if step.id == step_id:
                 return step
@@ -144,12 +144,12 @@ class ReadyLesson:
 
     @property
     def disk_names(self) -> tuple[str, ...]:
-        """The disks of the lab that this lesson may use."""
+        """Names of the lab disks that this lesson may use."""
         return tuple(f"disk{number:02d}" for number in range(1, self.disks + 1))
 
 
 def make_ready(lesson: Lesson, seed: str = "", translation: Translation | None = None) -> ReadyLesson:
-    """The lesson for this seed and language. Raises SpecError that names step and remedy."""
+    """The lesson for this seed and language. Raises SpecError with the step and the remedy."""
     values = draw(lesson, seed)
     texts = translation.steps if translation else {}
     measures = {name: _experiment(lesson, name, values) for name in lesson.measure}
@@ -176,7 +176,7 @@ def make_ready(lesson: Lesson, seed: str = "", translation: Translation | None =
 
 
 def experiment_id(lesson_id: str, measure: str) -> str:
-    """The id under which a lesson's measurement is stored with the results."""
+    """The id under which the result of a lesson's measurement is stored."""
     return f"lesson-{lesson_id}-{measure}"
 
 
@@ -203,7 +203,7 @@ def _step(lesson: Lesson, step: LessonStep, text: StepText | None, values: Value
 
 
 def _shown(step: LessonStep) -> str:
-    """All that is shown of a step from its beginning."""
+    """All texts of a step that are visible from its beginning."""
     asked = (step.ask.question, *step.ask.options.values()) if step.ask else ()
     return "\n".join((step.say, *asked, step.read.question if step.read else ""))
 
@@ -239,7 +239,7 @@ def _mistake(step: LessonStep, mistake: Mistake, text: StepText | None, values: 
 
 
 def _times(text: str, where: str) -> float:
-    """Raises SpecError for what is no number."""
+    """Raises SpecError for text that is not a number."""
     try:
         return float(text)
     except ValueError:

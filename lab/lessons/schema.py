@@ -1,10 +1,10 @@
-"""What a lesson file says, what a translation says, and what a student's seed chooses: ``{seed.members}`` in both.
+"""The format of lesson files and translations, and the values of a student's seed: ``{seed.members}`` in both.
 
-A lesson is one TOML file: its structure and its English text. A translation is one more file with the texts alone. Both
+A lesson is one TOML file: its structure and its English text. A translation is another file with only the texts. Both
 are read strictly; ``lab.lessons.validation`` checks the rest.
 
-A choice depends on the lesson, the variable and the seed alone, by SHA-256, so it is the same on every computer and
-with every Python, and a variable that is added later leaves the others as they were.
+A value depends only on the lesson, the variable and the seed, by SHA-256. So it is the same on every computer and with
+every version of Python, and a new variable does not change the others.
 """
 
 from __future__ import annotations
@@ -24,71 +24,72 @@ from lab.session.versions import NeededMdadm
 
 FORMAT_VERSION = 2
 FORMAT_VERSIONS = range(1, FORMAT_VERSION + 1)
-"""What is read; lab.old_names tells what the earlier ones call otherwise."""
+"""Formats that can be read; lab.old_names has the names that earlier ones used."""
 _LONGEST_VALUE = 500
 HINTS = 3
-"""From a nudge to the whole answer."""
+"""From a nudge to the complete answer."""
 
 SOURCE_LANGUAGE = "en"
 
 Arguments = dict[str, Any]
-"""A check or an action as written: its name under ``that`` or ``act``, and its arguments."""
+"""A check or an action as in the file: its name under ``that`` or ``act``, and its arguments."""
 
 
 class Variable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One value that the student's seed chooses, in one of five ways. Variables build on those above them.
+    """A value that the student's seed selects, in one of five ways. Variables may use those above them.
 
-    Without a seed the first choice is taken, so everybody who gives none has the same lesson.
+    Without a seed the first choice is used, so all students without one have the same lesson.
     """
 
     one_of: tuple[int | float | str, ...] = ()
-    """Plain choices, such as ``["64K", "128K"]``."""
+    """Choices, such as ``["64K", "128K"]``."""
     disks: int | str = ""
-    """That many neighbouring disks of the lab, as ``disk02,disk03,disk04``; or the name of a variable that says how
-    many."""
+    """This number of neighbouring disks of the lab, as ``disk02,disk03,disk04``; or the name of a variable with the
+    number.
+    """
     disk_from: str = ""
-    """One disk of this variable's disks."""
+    """One disk of this variable."""
     disk_besides: tuple[str, ...] = ()
-    """One disk that is in none of these variables: of the lab, or of ``disk_from``."""
+    """One disk of the lab, or of ``disk_from``, that is in none of these variables."""
     index: int | None = None
-    """Not any of these disks, but the one at this place, from 0."""
+    """Selects the disk at this index, from 0, instead of any."""
     case: str = ""
-    """What another variable decides: ``of`` has a value for each of its choices."""
+    """The name of a variable that determines this one: ``of`` has a value for each of its choices."""
     of: dict[str, int | float | str] = {}
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A prediction, asked before the student acts. There is no wrong answer yet: the measurement decides."""
+    """A prediction, asked before the student acts. No answer counts as wrong: the measurement decides."""
 
     question: str
     options: dict[str, str]
-    """Key -> what the student reads; the keys are the same in every language."""
+    """Key -> text for the student; the keys are the same in every language."""
     answer: str = ""
-    """The key of the option that turns out right; empty: a matter of opinion."""
+    """The key of the option that proves correct; empty: a matter of opinion."""
 
 
 class ReadingPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A number that the student reads off and types; it is compared with what is really there."""
+    """A number that the student reads and types; it is compared with the current value."""
 
     question: str
     value: Arguments
-    """Where the right number comes from: its name under ``get`` (lab.checks.readings), and its arguments."""
+    """The source of the correct number: its name under ``get`` (lab.checks.readings), and its arguments."""
     unit: str = ""
-    """Such as ``ms``; empty: a plain number."""
+    """Such as ``ms``; empty: a number without unit."""
     within_percent: float = 0.0
-    """How far a typed number may lie from the right one: as much as rounding in what is shown makes of it."""
+    """Tolerance of a typed number: the effect of rounding in the displayed number."""
 
 
 class Mistake(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A state that students get into by mistake, and what helps them out of it."""
+    """A common state after a mistake of the student, and a hint."""
 
     id: str
     when: tuple[Arguments, ...] = ()
     """Checks that all hold in that state."""
     types: Arguments = {}
-    """The number that is typed by mistake: a source as in a reading; nothing: it is about the lab alone."""
+    """The source of the number that is typed by mistake, as in a reading; empty: the mistake concerns the lab only."""
     times: float | str = 1.0
-    """So many times the number of ``types``; a text has the seed's places in braces."""
+    """Factor for the number of ``types``; a text may have placeholders of the seed."""
     hint: str
 
 
@@ -97,28 +98,28 @@ class LessonStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     id: str
     say: str
-    """Markdown: what is to be done, and what to look at."""
+    """Markdown: what the student should do, and examine."""
     ask: Question | None = None
     do: tuple[Arguments, ...] = ()
-    """The step's own solution, which the app can carry out."""
+    """The step's own solution, which the app can run."""
     check: tuple[Arguments, ...] = ()
-    """What must hold on the real lab; a question and a reading count as checks of their own."""
+    """Checks on the real lab; a question and a reading count as additional checks."""
     secret: tuple[str, ...] = ()
-    """Names of checks whose sentence would give the choice away: it is told only when they hold."""
+    """Names of checks whose requirement would reveal the choice: it is shown only when they hold."""
     read: ReadingPlan | None = None
-    """A number to be read off, once everything is done."""
+    """A number to read when the step's actions are done."""
     hints: tuple[str, ...]
     explain: str
-    """Markdown, shown after success: why it is so."""
+    """Markdown, shown after success: the explanation."""
     mistakes: tuple[Mistake, ...] = ()
 
 
 class Wrong(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A recorded wrong solution: done instead of a step's own, it must not pass, and the mistake must be recognised."""
+    """A recorded wrong solution: instead of the step's own it must not pass, and the mistake must be recognised."""
 
     step: str
     do: tuple[Arguments, ...] = ()
-    """What is done instead; left out where only the mistake's number is typed, after the step's own solution."""
+    """Actions of the wrong solution; omitted if the step's own solution is followed by the mistake's number."""
     mistake: str
 
 
@@ -127,25 +128,25 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     format_version: FormatVersion
     id: str
-    """Equal to the file's name; the number in front is its place in the course."""
+    """The name of the file; the digits at its beginning are the position in the course."""
     title: str
     goal: str
-    """One sentence: what the student can do or explain afterwards."""
+    """One sentence: what the student can do or explain after the lesson."""
     needs: tuple[str, ...] = ()
-    """Lessons that come before."""
+    """Lessons that must precede this one."""
     needs_mdadm: NeededMdadm | None = None
-    """With which it can be done; None: any that raidlab works with."""
+    """Required version; None: any supported one."""
     minutes: int
     disks: DiskCount
-    """The seed draws from disk01 up to this number, so the lab must have them."""
+    """Number of lab disks that must exist; the seed selects from disk01 up to this number."""
     seed: dict[str, Variable] = {}
     measure: dict[str, str] = {}
-    """Name -> an experiment file (TOML in text), run on disks of its own; its id and format_version are filled in."""
+    """Name -> an experiment file (TOML text), run on separate disks; id and format_version are added."""
     steps: tuple[LessonStep, ...]
     wrong: tuple[Wrong, ...]
 
     def step(self, step_id: str) -> LessonStep | None:
-        """A step by id."""
+        """The step with this id; None if there is none."""
         return next((step for step in self.steps if step.id == step_id), None)
 
 
@@ -162,7 +163,7 @@ class StepText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     say: str
     ask: QuestionText | None = None
     read: str = ""
-    """The question of a reading; empty: there is none."""
+    """The question of the reading; empty: there is none."""
     hints: tuple[str, ...]
     explain: str
     mistakes: dict[str, str] = {}
@@ -184,7 +185,7 @@ Values = dict[str, Value]
 
 
 class Varied(Protocol):
-    """What a seed varies: a lesson or a drill."""
+    """What a seed applies to: a lesson or a drill."""
 
     @property
     def id(self) -> str: ...
@@ -195,18 +196,18 @@ class Varied(Protocol):
 
 
 SEED = "seed."
-"""Of placeholders: ``{seed.disk}``."""
+"""Prefix of placeholders: ``{seed.disk}``."""
 
 
 def draw(varied: Varied, seed: str) -> Values:
-    """All values for this seed; those of the plain lesson or drill for an empty one.
+    """All values for this seed; for an empty seed, the first choices.
 
-    Raises SpecError for a variable that cannot be drawn as written.
+    Raises SpecError for a variable that has no valid choice.
     """
     values: Values = {}
     for name, variable in varied.seed.items():
         values[name] = _draw_one(varied, name, variable, seed, values)
-        # One that is made of two others, again and again, would double in length each time.
+        # A chain of variables, each made of two copies of the previous one, would grow exponentially.
         if len(str(values[name])) > _LONGEST_VALUE:
             raise SpecError(
                 f"{varied.id}: seed.{shortened(name)} is longer than {_LONGEST_VALUE} characters",
@@ -216,12 +217,12 @@ def draw(varied: Varied, seed: str) -> Values:
 
 
 def fill(text: str, values: Mapping[str, Value]) -> str:
-    """The text with every ``{seed.…}`` filled in. Raises SpecError with the nearest name for an unknown one."""
+    """The text with all ``{seed.…}`` filled in. Raises SpecError with the nearest name for an unknown one."""
     return tomlfile.fill(text, values, SEED, "seed variable")
 
 
 def fill_tree(tree: Any, values: Mapping[str, Value]) -> Any:
-    """As ``fill`` for all texts of a tree; a text that is one placeholder becomes the value itself, number or text."""
+    """As ``fill``, for all texts in a tree. A text that is a single placeholder becomes the value, number or text."""
     return tomlfile.fill_tree(tree, values, SEED, "seed variable")
 
 

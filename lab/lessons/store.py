@@ -1,4 +1,4 @@
-"""What is kept between commands: which lesson is open, with which seed and language, and the progress in every lesson.
+"""State between commands: the open lesson, the student's seed and language, and the progress in every lesson.
 
 ::
 
@@ -26,31 +26,31 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class StudentState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What holds for all lessons of a student."""
+    """The part of a student's state that is common to all lessons."""
 
     lesson: str = ""
-    """The open lesson by id, or the path of its file; empty: none."""
+    """Id of the open lesson, or the path of its file; empty: none."""
     seed: str = ""
     language: str = ""
     """Empty: not chosen."""
 
 
 class LessonStore:
-    """Reads and writes below ``<state>/lessons``; a reader finds the old text or the new, never a part."""
+    """Reads and writes files below ``<state>/lessons``, each replaced atomically."""
 
     def __init__(self, state: StateFolder) -> None:
         self._state = state
         self._folder = state.root / "lessons"
 
     def desk(self) -> StudentState:
-        """What holds for all lessons; as new where nothing readable is kept."""
+        """The state common to all lessons; the default if no readable file exists."""
         try:
             return self._read("desk.json", StudentState) or StudentState()
         except LessonError:
             return StudentState()
 
     def keep_desk(self, desk: StudentState) -> None:
-        """Raises LessonError if it cannot be written."""
+        """Store the state common to all lessons. Raises LessonError if it cannot be written."""
         self._write("desk.json", msgspec.json.encode(desk))
 
     def progress(self, lesson_id: str) -> Progress | None:
@@ -71,11 +71,11 @@ class LessonStore:
         return found
 
     def keep_progress(self, progress: Progress) -> None:
-        """Raises LessonError if it cannot be written."""
+        """Store the progress in a lesson. Raises LessonError if it cannot be written."""
         self._write(f"{progress.lesson}.json", msgspec.json.format(msgspec.json.encode(progress), indent=1))
 
     def keep_experiment(self, name: str, text: str) -> Path:
-        """An experiment file for ``raidlab run``; returns where it lies."""
+        """Store an experiment file for ``raidlab run``; returns its path."""
         return self._write(f"{name}.toml", text.encode())
 
     def _read(self, name: str, kind: type[T]) -> T | None:

@@ -1,4 +1,4 @@
-"""A student: opens lessons, looks at the lab, moves on. What the command line and the app both go through."""
+"""A student: opens lessons, evaluates steps and makes progress. The command line and the app both use this module."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ class CourseLine:
     progress: Progress | None
     done_steps: int
     missing_needs: tuple[str, ...]
-    """Lessons that come before and are not done."""
+    """Required earlier lessons that are not done."""
 
     @property
     def step_count(self) -> int:
-        """How many steps the lesson has."""
+        """Number of steps of the lesson."""
         return len(self.files.lesson.steps)
 
     @property
     def is_done(self) -> bool:
-        """Whether every step was passed."""
+        """Whether all steps are done."""
         return self.done_steps == self.step_count
 
 
 class LessonSession:
-    """One lesson that somebody works at. Every change is kept at once."""
+    """A lesson in progress. Every change is stored at once."""
 
     def __init__(
         self,
@@ -82,12 +82,12 @@ class LessonSession:
 
     @property
     def step(self) -> ReadyStep | None:
-        """The step to do; None when the lesson is done."""
+        """The current step; None when the lesson is done."""
         return engine.current_step(self.lesson, self.progress)
 
     @property
     def done_count(self) -> int:
-        """How many steps are done."""
+        """Number of steps that are done."""
         return engine.done_count(self.lesson, self.progress)
 
     @property
@@ -97,22 +97,22 @@ class LessonSession:
 
     @property
     def hints_shown(self) -> tuple[str, ...]:
-        """The hints of the current step that the student has asked for."""
+        """The hints of the current step that the student has taken."""
         step = self.step
         return step.hints_by_hand[: self.progress.in_step(step.id).hints] if step else ()
 
     @property
     def results(self) -> dict[str, ResultRecord]:
-        """The measurements of this lesson that were found, by name."""
+        """Name -> result, of the measurements of this lesson that were found."""
         return dict(self._found)
 
     @property
     def state_apart(self) -> CheckedState:
-        """What checks look at that need no open lab: what was measured and played in this lesson."""
+        """State for checks that need no open lab: measurements, scenarios and crash points of this lesson."""
         return CheckedState(results=self.results, played=self._played, points=self._points)
 
     def answer(self, text: str) -> None:
-        """Answer the question of the current step, or give the number that it asks for. Raises as the engine does."""
+        """Answer the question of the current step, or enter its reading. Raises the errors of ``engine.answer``."""
         self._keep(engine.answer(self.lesson, self.progress, text))
 
     def hint(self) -> str:
@@ -123,16 +123,16 @@ class LessonSession:
         return step.hints_by_hand[count - 1] if step else ""
 
     def take_all_hints(self) -> None:
-        """The whole answer is about to be shown. Raises LessonError when the lesson is done."""
+        """Take all hints, before the complete answer is shown. Raises LessonError when the lesson is done."""
         for _ in range(HINTS):
             self.hint()
 
     def note_help(self) -> None:
-        """The lab is about to do the current step."""
+        """Record that the lab does the current step."""
         self._keep(engine.note_help(self.lesson, self.progress))
 
     def look(self, lab: CheckedState) -> StepView | None:
-        """Check the current step, and keep what it shows; None when the lesson is done."""
+        """Evaluate the current step, and store the result; None when the lesson is done."""
         view = engine.look(self.lesson, self.progress, lab)
         if view is not None:
             self._keep(engine.note(self.lesson, self.progress, view, now_utc=self._now()))
@@ -153,7 +153,7 @@ class LessonSession:
         events: Iterable[Event] = (),
         since: Snapshot | None = None,
     ) -> CheckedState:
-        """What checks look at; ``events`` are those of the current step, ``since`` is the look at its beginning."""
+        """The state for checks; ``events`` are those of the current step, ``since`` the snapshot at its beginning."""
         names = {disk.node: disk.name for disk in disks}
         step = self.step
         answered = (each for each in self.lesson.steps if self.progress.in_step(each.id).answer)
@@ -171,16 +171,16 @@ class LessonSession:
         )
 
     def find_results(self) -> None:
-        """Look for complete measurements of this lesson, as the seed wants them, and faults, since it was begun."""
+        """Find complete measurements of this lesson with its seed, and faults, both since the lesson began."""
         if any(isinstance(each, PlayScenario | TryPoints) for step in self.lesson.steps for each in step.apart):
             self._played = played_since(self._host, self.progress.began_utc)
             self._points = points_since(self._host, self.progress.began_utc)
         for name, (_, text) in self.lesson.measures.items():
             word = experiment_id(self.lesson.id, name)
-            # Results are dated in whole seconds.
+            # Results have times in whole seconds.
             began = moment(self.progress.began_utc).replace(microsecond=0)
             for result_id in self._results.ids():
-                # The id is the time, the experiment, and perhaps a number: see ResultStore.new_id.
+                # An id consists of the time, the experiment, and possibly a number: see ResultStore.new_id.
                 if word not in result_id or (name in self._found and self._found[name].id == result_id):
                     continue
                 record = self._load(result_id)
@@ -200,7 +200,7 @@ class LessonSession:
         return record if record.status is RunStatus.COMPLETE else None
 
     def do_apart(self, action: ApartAction, request: RunRequest) -> None:
-        """Measure, or play a fault, on a lab of its own; what comes of it is stored."""
+        """Run a measurement or a fault on a separate lab; the result is stored."""
         do_apart(self.lesson, action, request)
         self.find_results()
 
@@ -228,11 +228,11 @@ class Student:
 
     @property
     def state(self) -> StudentState:
-        """What holds for all lessons."""
+        """The state common to all lessons."""
         return self._store.desk()
 
     def lines(self) -> tuple[CourseLine, ...]:
-        """The course with the student's progress; progress that cannot be read counts as none."""
+        """The course with the student's progress; unreadable progress counts as none."""
         progress = {files.lesson.id: self._readable(files.lesson.id) for files in self.course.lessons}
         done = {files.lesson.id: _done_steps(files, progress[files.lesson.id]) for files in self.course.lessons}
         finished = {
@@ -253,7 +253,7 @@ class Student:
         return check_file(Path(word)) if word.endswith(".toml") else self.course.find(word)
 
     def language_for(self, files: LessonFiles, wanted: str | None, fallback: str = SOURCE_LANGUAGE) -> str:
-        """The language to use. Raises SpecError if one was asked for that the lesson does not have."""
+        """The language to use. Raises SpecError for a requested language that the lesson does not have."""
         if wanted:
             if wanted not in files.languages:
                 raise unknown_word(f"language of lesson {files.lesson.id}", wanted, files.languages)
@@ -264,7 +264,7 @@ class Student:
     def start(
         self, word: str, target: Target, *, seed: str | None = None, language: str = SOURCE_LANGUAGE
     ) -> LessonSession:
-        """Open a lesson from its start. A seed that is not given stays what it was."""
+        """Open a lesson at its beginning. Without ``seed`` the previous seed is used."""
         files = self.find(word)
         desk = self.state
         chosen = desk.seed if seed is None else seed
@@ -278,7 +278,7 @@ class Student:
         return opened
 
     def resume(self, word: str) -> LessonSession | None:
-        """Open a lesson where it was left; None if it was never begun."""
+        """Open a lesson at its current step; None if it was never begun."""
         files = self.find(word)
         progress = self._store.progress(files.lesson.id)
         if progress is None:
@@ -287,7 +287,7 @@ class Student:
         return self._opened(files.ready(progress.seed, progress.language), progress)
 
     def translate(self, opened: LessonSession, language: str) -> LessonSession:
-        """The same lesson at the same place in another language. Raises SpecError for one that it does not have."""
+        """The same lesson and progress in another language. Raises SpecError if it has no such translation."""
         files = self.find(self.state.lesson or opened.lesson.id)
         chosen = self.language_for(files, language)
         progress = msgspec.structs.replace(opened.progress, language=chosen)
@@ -296,7 +296,7 @@ class Student:
         return self._opened(files.ready(progress.seed, chosen), progress)
 
     def open_lesson(self) -> LessonSession | None:
-        """The lesson that is open; None if there is none."""
+        """The open lesson; None if there is none."""
         word = self.state.lesson
         if not word:
             return None
@@ -305,7 +305,7 @@ class Student:
         return self._opened(files.ready(progress.seed, progress.language), progress) if progress else None
 
     def require_lesson(self) -> LessonSession:
-        """The lesson that is open. Raises LessonError if there is none."""
+        """The open lesson. Raises LessonError if there is none."""
         opened = self.open_lesson()
         if opened is None:
             raise LessonError(
@@ -314,7 +314,7 @@ class Student:
         return opened
 
     def leave(self) -> None:
-        """Close the lesson; its progress stays."""
+        """Close the lesson; its progress is kept."""
         self._store.keep_desk(msgspec.structs.replace(self.state, lesson=""))
 
     def _opened(self, lesson: ReadyLesson, progress: Progress) -> LessonSession:
@@ -330,12 +330,12 @@ class Student:
 
 
 def _kept(word: str, files: LessonFiles) -> str:
-    """How an open lesson is remembered: one of the course by its id, any other by its file."""
+    """The stored name of an open lesson: the id for one of the course, otherwise its path."""
     return str(files.path.absolute()) if word.endswith(".toml") else files.lesson.id
 
 
 def require_no_drill(session: LabSession, lesson: ReadyLesson) -> None:
-    """Raises LessonError while a drill is open on the lab's disks: a lesson would take its arrays for the student's."""
+    """Raises LessonError while a drill is open on the lab's disks, because a lesson would act on the drill's arrays."""
     if drill := read_arrival(session.folder):
         raise LessonError(
             f"lesson {lesson.id} waits: the drill '{drill.title}' is open on these disks",
@@ -344,7 +344,7 @@ def require_no_drill(session: LabSession, lesson: ReadyLesson) -> None:
 
 
 def require_disks(session: LabSession, lesson: ReadyLesson) -> None:
-    """Raises LessonError unless the lab has the lesson's disks, and they are free."""
+    """Raises LessonError unless the lab has the lesson's disks, all of them are free, and no array is running."""
     require_no_drill(session, lesson)
     require_disk_names(session, lesson)
     free = {disk.name for disk in session.free_disks()}
@@ -370,7 +370,7 @@ def require_disk_names(session: LabSession, lesson: ReadyLesson) -> None:
 
 
 def clearing_plan(session: LabSession, lesson: ReadyLesson) -> Plan | None:
-    """What makes the lab blank for a lesson; None if it is blank already. Raises LessonError if disks are missing."""
+    """A plan that makes the lab blank for a lesson; None if it is blank. Raises LessonError if disks are missing."""
     require_no_drill(session, lesson)
     require_disk_names(session, lesson)
     free = {disk.name for disk in session.free_disks()}
@@ -379,16 +379,16 @@ def clearing_plan(session: LabSession, lesson: ReadyLesson) -> Plan | None:
 
 
 def blank_lab(session: LabSession) -> None:
-    """A new start: no array, blank disks."""
+    """Stop all arrays, and make the disks blank."""
     session.run(session.reset_all())
 
 
 def marks_of(session: LabSession, arrays: Iterable[ArrayStatus]) -> dict[str, MarkSeen]:
-    """The data marks on these arrays, and what became of them when they were last read."""
+    """The known data on these arrays, and the outcome of their last verify."""
     marks, verdicts = read_marks(session), last_verdicts(session)
     found = {}
     for status in arrays:
-        # Not every kernel shows an array's UUID.
+        # Not every kernel shows the UUID of an array.
         by_name = (mark.uuid for mark in marks.values() if mark.array == status.name)
         uuid = status.uuid or next(by_name, "")
         if uuid in marks:
@@ -399,7 +399,7 @@ def marks_of(session: LabSession, arrays: Iterable[ArrayStatus]) -> dict[str, Ma
 
 
 def _written(names: Mapping[str, str], before: Snapshot | None, after: Snapshot) -> dict[str, int]:
-    """Bytes written to each disk between two looks."""
+    """Bytes written to each disk between two snapshots."""
     if before is None:
         return {}
     earlier = {kernel: counters.written_bytes for kernel, counters in before.disks.items()}

@@ -1,8 +1,8 @@
-"""What a student may see of a step at one look: nothing that gives the prediction, the number or the choice away. Pure.
+"""The part of a step's state that a student may see, without answers to the prediction, the number or the choice. Pure.
 
-Every client shows a step through this. Three things are kept back: all checks and the number's question until the
-prediction is given; what a choice must be until it is right; the figures of a measurement until the number that is
-read off it is given.
+Every client displays steps through this module. It hides three things: all checks and the question of the reading until
+the prediction is given; the requirement of a secret check until it holds; the figures of a measurement until the number
+that is read from it is given.
 """
 
 from __future__ import annotations
@@ -16,44 +16,44 @@ from lab.lessons.schema import HINTS
 from lab.tomlfile import unknown_word
 
 SECRET = ".secret"
-"""Ends the key of the words for a check whose choice is the student's."""
+"""Suffix of the keys for secret checks."""
 _FIGURES = "ratio"
 _UNTOLD = "ratio-untold"
-"""Findings about a measurement begin so; with figures, and without."""
+"""Prefixes of the keys for outcomes of measurements, with and without figures."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToldCheck:
-    """One check as it is shown."""
+    """A check as displayed."""
 
     name: str
     wanted: str
     found: str
-    """What is there instead, or the figures that were measured; empty: nothing to add."""
+    """What was found instead, or the measured figures; empty: nothing to add."""
     is_passed: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A look as it is shown."""
+    """The state of a step as displayed."""
 
     checks: tuple[ToldCheck, ...]
     mistake: ReadyMistake | None
-    """One that was recognised; None before the prediction."""
+    """A recognised mistake; None before the prediction."""
 
 
 def is_predicted(step: ReadyStep, progress: StepProgress) -> bool:
-    """Whether the step's question is answered, or there is none."""
+    """Whether the question of the step is answered, or it has none."""
     return step.ask is None or bool(progress.answer)
 
 
 def shows_solution(progress: StepProgress) -> bool:
-    """Whether all hints were taken: the last is the whole answer."""
+    """Whether all hints were taken: the last one is the complete answer."""
     return progress.hints >= HINTS
 
 
 def tell(words: LessonWords, view: StepView) -> Told:
-    """What may be shown of this look."""
+    """The part of this view that may be displayed."""
     step, first = view.step, view.checks[:1]
     if step.ask is not None and not all(check.is_passed for check in first):
         told = ToldCheck(first[0].name, words.want(first[0].name, first[0].facts), "", is_passed=False)
@@ -66,7 +66,7 @@ def tell(words: LessonWords, view: StepView) -> Told:
 
 
 def secret_key(words: LessonWords, wanted: str) -> str:
-    """The key of the words that keep back what a check wants. Raises SpecError where there are none."""
+    """The key of the sentence that hides the requirement of a check. Raises SpecError if there is none."""
     key = f"{wanted}{SECRET}"
     if key not in words.wanted:
         known = [each.removesuffix(SECRET) for each in words.wanted if each.endswith(SECRET)]

@@ -1,7 +1,7 @@
-"""Everything that is wrong with a course, as sentences that name file, step and remedy. Pure but for reading files.
+"""All problems of a course, as sentences with file, step and remedy. Pure except for reading files.
 
-What a file cannot say at all is refused while it is read; this is about what it says. Whether a lesson is true is
-proved by ``lab.lessons.proof``, on a real lab.
+Files with a wrong structure are rejected when they are read; this module checks their content. ``lab.lessons.proof``
+proves on a real lab that a lesson is correct.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from lab.lessons.telling import secret_key
 from lab.tomlfile import nearest
 
 MOST_WITHIN_PERCENT = 10.0
-"""A reading with a wider tolerance asks for no number."""
+"""With a wider tolerance, a guess could be accepted."""
 TRIED_SEEDS = ("", *(f"try-{number}" for number in range(12)))
-"""A lesson must be sound for whatever a seed chooses; so many are tried."""
+"""A lesson must be valid for every seed; these are tried."""
 
 
 def course_problems(course: Course) -> tuple[str, ...]:
-    """All problems of all lessons, and of how they belong together."""
+    """All problems of all lessons, and of their order."""
     problems = [problem for files in course.lessons for problem in lesson_problems(files)]
     return (*problems, *_order_problems(course))
 
@@ -155,7 +155,7 @@ def _secret_problems(step: LessonStep) -> Iterator[str]:
 
 
 def _require_sound(ready: ReadyLesson) -> None:
-    """Raises SpecError for what only shows with the seed's values in place."""
+    """Raises SpecError for problems that appear only with the values of the seed."""
     for step in ready.steps:
         where = f"step {step.id}"
         if step.ask and step.ask.answer and step.ask.answer not in step.ask.options:
@@ -194,7 +194,7 @@ def _require_measured(ready: ReadyLesson, check: Check | Source, where: str) -> 
 
 
 def _order_problems(course: Course) -> Iterator[str]:
-    """Needed lessons exist and come earlier, which also rules out cycles."""
+    """Required lessons must exist and come earlier, which also excludes cycles."""
     ids = course.ids
     numbers = [each[:2] for each in ids]
     for number in sorted({each for each in numbers if numbers.count(each) > 1}):
@@ -212,7 +212,7 @@ def _unknown_need(need: str, ids: Iterable[str]) -> str:
 
 
 def _translation_problems(lesson: Lesson, translation: Translation, language: str) -> Iterator[str]:
-    """Texts that are missing or strange in a translation, compared with the lesson."""
+    """Missing or unexpected texts of a translation, compared with the lesson."""
     if translation.format_version not in FORMAT_VERSIONS:
         yield f"format_version is {translation.format_version}; this raidlab reads {FORMAT_VERSION}: write that"
     if translation.id != lesson.id:

@@ -1,4 +1,4 @@
-"""What can be asked of lessons: on the command line, and with keys of the app."""
+"""Verbs of lessons: commands and keys of the app."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from lab.machine.api import (
     TypedCommand,
 )
 from lab.machine.embedded import EmbeddedOptions, UbdDisk
-from lab.machine.guest_program import GuestProgram
 from lab.machine.opening import Host, default_target, open_machine
+from lab.machine.programs import GuestProgram
 from lab.machine.target import Target, TargetKind, parse_target
 
 __all__ = [

@@ -3,7 +3,7 @@
     install  folder, files: {path: text}  -> {}
     call     folder, module, arguments    -> {"out" or "failed": text, "seconds", "started"}
 
-A program is a module with the modules that it imports (lab/machine/guest_program.py). ``call`` runs its
+A program is a module with the modules that it imports (lab/machine/programs.py). ``call`` runs its
 ``main(arguments, is_stopped)``, which returns text or raises OSError with the reason. It runs in the agent's own
 interpreter, since starting another takes an embedded kernel a seventh of a second of processor time, and on a thread,
 since a disk may answer late or never.

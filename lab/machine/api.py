@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from lab.host.clock import Clock
-from lab.machine.guest_program import Change, GuestProgram, unchanged
+from lab.machine.programs import Change, GuestProgram, unchanged
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from lab.errors import RUN_AGAIN, CommandFailed, CommandTimedOut, LabError, Mach
 from lab.host.clock import Clock, HostClock
 from lab.machine.api import CommandResult, MachineFacts, RawSample, SampleRequest, TypedCommand
 from lab.machine.channel import Channel, Message, Pending
-from lab.machine.guest_program import Change, GuestProgram, program_files, unchanged
+from lab.machine.programs import Change, GuestProgram, program_files, unchanged
 from lab.machine.terminal import ChannelTerminal
 
 STDERR_TAIL_CHARACTERS = 2000

@@ -1,4 +1,4 @@
-"""Where a block of a running array lies, and what a sector of a member holds: data, or an area that is not data.
+"""Location of the blocks of a running array, and content of the sectors of a member: data, or another area.
 
 Sectors of a member count from the start of its device. Sources for areas: struct mdp_superblock_1
 (include/uapi/linux/raid/md_p.h), super_90_load() and super_1_load() in drivers/md/md.c, md_bitmap_storage_alloc() in
@@ -20,7 +20,7 @@ from lab.units import KIB, SECTOR_BYTES
 BLOCK_BYTES = 4 * KIB
 BLOCK_SECTORS = BLOCK_BYTES // SECTOR_BYTES
 SUPERBLOCK_SECTORS = 8
-"""What md keeps for a superblock: it reads and writes up to 4 KiB (super_1_load)."""
+"""The space for a superblock: md reads and writes up to 4 KiB (super_1_load)."""
 _MAGIC = 0xA92B4EFC
 _FIXED_BYTES = 256
 _BITMAP_HEAD_BYTES = 256
@@ -29,7 +29,7 @@ _OLD_RESERVED_SECTORS = 128
 
 
 class AreaKind(StrEnum):
-    """What an area of a member is for."""
+    """The purpose of an area of a member."""
 
     SUPERBLOCK = "superblock"
     BITMAP = "write-intent bitmap"
@@ -38,25 +38,25 @@ class AreaKind(StrEnum):
     JOURNAL = "journal"
     DATA = "data"
     BEFORE = "unused, before the data"
-    """The headroom that mdadm leaves for a reshape, as far as nothing else lies there."""
+    """The space that mdadm reserves for a reshape, without other areas in it."""
     TAIL = "unused tail"
 
 
 @dataclass(frozen=True, slots=True)
 class MemberArea:
-    """A stretch of a member."""
+    """A range of sectors of a member."""
 
     kind: AreaKind
     start: int
     length: int
 
     def holds(self, sector: int) -> bool:
-        """Whether the sector is in it."""
+        """Whether the area contains the sector."""
         return self.start <= sector < self.start + self.length
 
 
 def superblock_sector(metadata: str, device_sectors: int) -> int | None:
-    """Where the superblock lies; None for metadata that md does not keep itself (external, none)."""
+    """The sector of the superblock; None for metadata that md does not manage (external, none)."""
     if metadata == "1.0":
         return (device_sectors - 16) & ~7
     if metadata == "0.90":
@@ -65,7 +65,7 @@ def superblock_sector(metadata: str, device_sectors: int) -> int | None:
 
 
 def bad_block_log(superblock: bytes, superblock_start: int) -> MemberArea | None:
-    """The bad-block log that a superblock of version 1 tells of; None where none is kept."""
+    """The bad-block log described by a superblock of version 1; None if there is none."""
     if len(superblock) < _FIXED_BYTES or struct.unpack_from("<II", superblock) != (_MAGIC, 1):
         return None
     length, offset = struct.unpack_from("<Hi", superblock, 186)
@@ -73,7 +73,7 @@ def bad_block_log(superblock: bytes, superblock_start: int) -> MemberArea | None
 
 
 def superblock_length(superblock: bytes) -> int:
-    """Sectors of the superblock itself: 256 bytes, and two for the role of each device."""
+    """Sectors of the superblock itself: 256 bytes, and two bytes for the role of each device."""
     if len(superblock) < _FIXED_BYTES or struct.unpack_from("<II", superblock) != (_MAGIC, 1):
         return SUPERBLOCK_SECTORS
     (devices,) = struct.unpack_from("<I", superblock, 220)
@@ -82,7 +82,10 @@ def superblock_length(superblock: bytes) -> int:
 
 
 def areas_of(shape: MappedArray, member: MappedMember, superblock: bytes) -> tuple[MemberArea, ...]:
-    """Every area of a member, in order, gaps named. ``superblock`` is what it holds in its superblock's sectors."""
+    """All areas of a member and the gaps between them, in order.
+
+    ``superblock``: content of the superblock's sectors.
+    """
     found: list[MemberArea] = []
     start = superblock_sector(shape.metadata, member.device_sectors)
     if start is not None:
@@ -101,7 +104,7 @@ def areas_of(shape: MappedArray, member: MappedMember, superblock: bytes) -> tup
 
 
 def _data_of(shape: MappedArray, member: MappedMember) -> tuple[int, int]:
-    """From where to where data lie, in the shape before a reshape or after it."""
+    """First sector and end of the data; during a reshape, of the old and the new geometry together."""
     offsets = (member.offset, member.new_offset) if shape.reshaping else (member.offset,)
     used = getattr(shape.geometry, "member_sectors", member.data_sectors)
     if "journal" in member.flags:
@@ -110,7 +113,7 @@ def _data_of(shape: MappedArray, member: MappedMember) -> tuple[int, int]:
 
 
 def _bitmap_sectors(shape: MappedArray) -> int:
-    """What the bitmap takes: a head of 256 bytes, a bit for each of its chunks, in whole pages."""
+    """Sectors of the bitmap: a header of 256 bytes and one bit per bitmap chunk, in whole pages."""
     assert shape.bitmap is not None
     covered = getattr(shape.geometry, "member_sectors", 0) * SECTOR_BYTES
     bits = -(-covered // shape.bitmap.chunk_bytes) if shape.bitmap.chunk_bytes else 0
@@ -137,44 +140,44 @@ def _gap(start: int, end: int, data_start: int) -> MemberArea:
 
 @dataclass(frozen=True, slots=True)
 class LocatedPlace:
-    """One member that has something of a block."""
+    """A member that holds a copy or the parity of a block."""
 
     kind: ChunkKind
     copy: int
     slot: int
     member: str
-    """The disk's name; empty for a slot that nobody has."""
+    """The name of the disk; empty if no member has the slot."""
     device: str
     device_sector: int | None
     """From the start of the member's device; None without a member."""
     note: str = ""
-    """Why md does not get it from there now; empty if it does."""
+    """Why md does not read it from there now; empty if it does."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocatedBlock:
-    """Where a sector of the array, or the block that begins there, lies."""
+    """Location of a sector of the array, and of the block that begins there."""
 
     array: str
     sector: int
     block: int
-    """Of 4 KiB."""
+    """Number of the 4 KiB block."""
     chunk: int | None
-    """None on levels without chunks."""
+    """None for levels without chunks."""
     stripe: int | None
     chunk_offset_bytes: int
-    """From the beginning of the chunk; of a mirror, of what md compares at once."""
+    """From the beginning of the chunk; for a mirror, of the unit that md compares."""
     places: tuple[LocatedPlace, ...]
     """Data first, then copies."""
     parities: tuple[LocatedPlace, ...]
     shape: str = ""
-    """During a reshape by which shape it lies: ``before`` or ``new``; otherwise empty."""
+    """During a reshape, the geometry that applies: ``before`` or ``new``; otherwise empty."""
     doubt: str = ""
-    """Why the answer may be out of date; empty: it is certain."""
+    """Why the answer may be out of date; empty if it is certain."""
 
 
 def locate(shape: MappedArray, sector: int) -> LocatedBlock:
-    """Where a sector of the array lies. Raises ArrayError for one behind its end."""
+    """Locate a sector of the array. Raises ArrayError for a sector beyond its end."""
     if not 0 <= sector < shape.size_sectors:
         raise ArrayError(
             f"{shape.name} has no sector {sector}",
@@ -199,7 +202,7 @@ def locate(shape: MappedArray, sector: int) -> LocatedBlock:
 
 
 def _doubt(shape: MappedArray, *, is_before: bool) -> str:
-    """What md has moved since it last noted its position nobody knows but md."""
+    """Why the location may be out of date: only md knows what it moved since it last recorded its position."""
     if not is_before or shape.reshaping is None or not shape.reshaping.is_moving:
         return ""
     return (
@@ -209,7 +212,7 @@ def _doubt(shape: MappedArray, *, is_before: bool) -> str:
 
 
 def chunk_of(geometry: ArrayGeometry) -> int:
-    """Sectors of its chunks; 0 where it has none."""
+    """Sectors per chunk; 0 for a geometry without chunks."""
     size: int = getattr(geometry, "chunk_sectors", 0)
     return size
 
@@ -237,7 +240,7 @@ def _note(member: MappedMember, sector: int, device_sector: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LocatedSector:
-    """What a sector of a member's device holds."""
+    """The content of a sector of a member's device."""
 
     array: str
     member: str
@@ -248,28 +251,28 @@ class LocatedSector:
     area_start: int
     area_sectors: int
     kind: ChunkKind | None = None
-    """Of data: what it is."""
+    """The kind of chunk, in a data area."""
     stripe: int | None = None
     sectors: tuple[int, ...] = ()
-    """The array's sector that lies there; for parity every sector that it protects."""
+    """The sector of the array that is stored there; for parity, all sectors that it protects."""
     copy: int = 0
     chunk_offset_bytes: int = 0
     """From the beginning of the chunk."""
     shape: str = ""
     note: str = ""
     doubt: str = ""
-    """This and ``shape``: as in ``LocatedBlock``."""
+    """``shape`` and ``doubt`` are as in ``LocatedBlock``."""
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """The array's blocks of 4 KiB in which these sectors are."""
+        """The 4 KiB blocks of the array that contain these sectors."""
         return tuple(sector // BLOCK_SECTORS for sector in self.sectors)
 
 
 def on_member(
     shape: MappedArray, member: MappedMember, device_sector: int, areas: Sequence[MemberArea]
 ) -> LocatedSector:
-    """What a member holds in a sector of its device. Raises ArrayError for one behind its end."""
+    """The content of a sector of a member's device. Raises ArrayError for a sector beyond its end."""
     area = next((each for each in areas if each.holds(device_sector)), None)
     if area is None:
         raise ArrayError(
@@ -296,7 +299,7 @@ def on_member(
 
 
 def _is_current(shape: MappedArray, sectors: Sequence[int], *, is_before: bool) -> bool:
-    """Whether the shape holds for what lies there. Old parity counts as long as any of its data have not moved."""
+    """Whether this geometry applies to the sectors. Old parity remains valid until all of its data have been moved."""
     inside = [sector for sector in sectors if sector < shape.size_sectors]
     if shape.reshaping is None or not inside:
         return bool(inside)

@@ -1,6 +1,6 @@
-"""One stripe judged: parity computed beside parity stored, copies beside the first, who is wrong, what md would do.
+"""Evaluates one stripe: stored and computed parity, copies, the wrong member, and what md would do.
 
-Pure. md's ways: handle_parity_checks5() and handle_parity_checks6() in drivers/md/raid5.c, process_checks() in
+Pure. md's procedures: handle_parity_checks5() and handle_parity_checks6() in drivers/md/raid5.c, process_checks() in
 drivers/md/raid1.c, sync_request_write() in drivers/md/raid10.c.
 """
 
@@ -16,75 +16,76 @@ from lab.microscope.galois import differing, one_from_q, p_of, q_of, two_from_p_
 from lab.units import SECTOR_BYTES
 
 PAGE_BYTES = 4096
-"""What md handles of a parity array at once, of each member (RAID5_STRIPE_SIZE)."""
+"""The unit in which md processes each member of a parity array (RAID5_STRIPE_SIZE)."""
 
 
 class StripeVerdict(StrEnum):
-    """Whether a stripe agrees with itself."""
+    """Whether a stripe is consistent."""
 
     AGREES = "agrees"
     DIFFERS = "differs"
     UNKNOWN = "nothing to compare"
-    """Too many members are missing, or the level keeps nothing twice."""
+    """Too many members are missing, or the level has no redundancy."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeenCell:
-    """One chunk, and what a member holds of it."""
+    """One chunk, and its content on the member."""
 
     cell: StripeCell
     data: bytes | None
     """None: no member has it, or it could not be read."""
     computed: bytes | None = None
-    """What the rest of the stripe says should be there: parity over the data, data out of parity; the first copy."""
+    """The content according to the rest of the stripe: parity from data, data from parity; for copies, the first one.
+    """
 
     @property
     def differs(self) -> tuple[int, ...]:
-        """Bytes that are not as computed."""
+        """Offsets of bytes that differ from the computed ones."""
         return () if self.data is None or self.computed is None else differing(self.data, self.computed)
 
 
 @dataclass(frozen=True, slots=True)
 class Blamed:
-    """Whom the stripe's own redundancy names as wrong."""
+    """The chunk that the redundancy of the stripe identifies as wrong."""
 
     slot: int
     sector: int
     kind: ChunkKind
     bytes_wrong: tuple[int, ...]
     right: bytes
-    """What its chunk should be."""
+    """The correct content of the chunk."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class StripeComparison:
-    """What came of it."""
+    """The result of the evaluation."""
 
     verdict: StripeVerdict
     cells: tuple[SeenCell, ...]
     blamed: Blamed | None
-    """None: nobody, or it cannot be told."""
+    """None: no chunk is wrong, or it cannot be determined which one."""
     why_unknown: str
-    """Of a stripe that differs: why nobody can be named."""
+    """For an inconsistent stripe: why the wrong chunk cannot be determined."""
     mismatch_sectors: int
-    """What a check would add to md/mismatch_cnt for these bytes."""
+    """The number that a check would add to md/mismatch_cnt for these bytes."""
     repaired: Mapping[tuple[int, int], bytes]
-    """What a repair would write: slot and sector of a chunk -> all of its bytes afterwards."""
+    """What a repair would write: slot and sector of a chunk -> its complete content afterwards."""
 
 
 def compare_parity(cells: Sequence[SeenCell], row: ParityRow) -> StripeComparison:
-    """Judge a stripe of RAID 4, 5 or 6 from the bytes of its chunks, all of one length."""
+    """Evaluate a stripe of RAID 4, 5 or 6 from the content of its chunks, all of the same length."""
     by_slot = {seen.cell.slot: seen for seen in cells}
     held = {slot: seen.data for slot, seen in by_slot.items() if seen.data is not None}
     length = len(next(iter(held.values()), b""))
     data = filled_in(row, held, length)
     if data is None:
-        # Not enough is left even to compute what lacks.
+        # Too few chunks are left to compute the missing ones.
         return StripeComparison(StripeVerdict.UNKNOWN, tuple(cells), None, "", 0, {})
     parity = parities_of(row, data, length)
     lost_data = [slot for slot in row.data_slots if slot not in held]
-    # What lacks is computed from P, from Q where P lacks too: a parity that was used so has nothing more to tell.
+    # Missing data are computed from P, or from Q if P is missing too. A parity used for that cannot be checked.
     used = [slot for slot in parity if slot in held][: len(lost_data)]
     is_enough = len(by_slot) - len(held) < len(parity)
     checked = [slot for slot in parity if slot in held and slot not in used] if is_enough else []
@@ -103,7 +104,7 @@ def compare_parity(cells: Sequence[SeenCell], row: ParityRow) -> StripeCompariso
 
 
 def parities_of(row: ParityRow, data: Mapping[int, bytes], length: int) -> dict[int, bytes]:
-    """What P and Q should be, by slot, from all data by slot."""
+    """The correct P and Q, by slot, from all data by slot."""
     found = {row.p_slot: p_of(data.values(), length)}
     if row.q_slot is not None:
         found[row.q_slot] = q_of({row.exponents[slot]: part for slot, part in data.items()}, length)
@@ -111,7 +112,10 @@ def parities_of(row: ParityRow, data: Mapping[int, bytes], length: int) -> dict[
 
 
 def filled_in(row: ParityRow, held: Mapping[int, bytes], length: int) -> dict[int, bytes] | None:
-    """All data by slot, what lacks computed as md does: one piece from P if it is there; None if too much lacks."""
+    """All data by slot, or None if too many are missing.
+
+    Missing data are computed as md does: a single one from P if possible, otherwise from Q; two from both.
+    """
     data = {slot: held[slot] for slot in row.data_slots if slot in held}
     missing = [slot for slot in row.data_slots if slot not in held]
     p, q = held.get(row.p_slot), None if row.q_slot is None else held.get(row.q_slot)
@@ -166,7 +170,7 @@ def _blame_parity(
 
 
 def compare_copies(cells: Sequence[SeenCell], *, unit_sectors: int = RESYNC_BLOCK_SECTORS) -> StripeComparison:
-    """Judge the copies of RAID 1 or 10. ``unit_sectors`` is what md compares at once."""
+    """Evaluate the copies of RAID 1 or 10. ``unit_sectors`` is the unit that md compares."""
     groups: dict[int, list[SeenCell]] = {}
     for seen in cells:
         groups.setdefault(seen.cell.number, []).append(seen)
@@ -198,7 +202,7 @@ def compare_copies(cells: Sequence[SeenCell], *, unit_sectors: int = RESYNC_BLOC
 
 
 def _outvoted(copies: Sequence[SeenCell]) -> tuple[Blamed | None, str]:
-    """The one copy against which all others stand; md asks nobody."""
+    """The one copy that differs from all others, which agree. md does not do this."""
     if len(copies) < 3:
         return None, "there are two copies and no third: that they differ is all that they can tell"
     counted = Counter(seen.data for seen in copies)

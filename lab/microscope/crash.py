@@ -1,7 +1,7 @@
-"""A small write interrupted by a crash: what each state that it can leave gives to whoever reads. Pure, on real bytes.
+"""A small write interrupted by a crash: the data that a reader gets in each possible state. Pure, on real content.
 
-Of the writes that a small write makes any subset may have reached the members when the power goes; the beginnings in
-md's own order are marked. Recovery by a partial parity log: ppl_recover_entry() in drivers/md/raid5-ppl.c.
+Any subset of the writes to members may have completed when the power fails; the subsets that are a prefix in md's order
+are marked. Recovery with a partial parity log: ppl_recover_entry() in drivers/md/raid5-ppl.c.
 """
 
 from __future__ import annotations
@@ -19,66 +19,66 @@ from lab.microscope.picture import StripePicture
 from lab.microscope.small_write import SmallWrite, WriteWay
 
 _MOST_SUBSETS = 4
-"""Of more writes than these only the beginnings are shown."""
+"""For more writes than this, only prefixes are shown."""
 
 
 class CrashOutcome(StrEnum):
-    """What reads give that concern one stripe after a crash."""
+    """The result of reads from one stripe after a crash."""
 
     OLD = "old"
     NEW = "new"
     EITHER = "old or new"
-    """Copies differ: it depends on which one is read, and may change from read to read."""
+    """Copies differ: the result depends on the copy that is read, and may change from read to read."""
     MIXED = "neither"
-    """The block that was being written reads as bytes that nobody ever wrote."""
+    """The block that was being written has content that was never written."""
     HOLE = "WRITE HOLE"
-    """A block that nobody was writing reads as bytes that nobody ever wrote."""
+    """A block that was not being written has content that was never written."""
     LOST = "lost"
-    """Too much is missing, and md says so."""
+    """Too many members are missing, and md returns an error."""
 
     @property
     def is_right(self) -> bool:
-        """Whether any promise of a disk allows it: a write under way may be there or not."""
+        """Whether a disk may behave so: a write in flight may have completed or not."""
         return self in (CrashOutcome.OLD, CrashOutcome.NEW, CrashOutcome.EITHER)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadAfter:
-    """What is read with some members lost. ``target`` is the block that was being written."""
+    """The result of a read with some members lost. ``target`` is the result for the block that was being written."""
 
     lost: tuple[int, ...]
     target: CrashOutcome
     holes: tuple[int, ...] = ()
-    """Slots whose data, written long before, read wrong."""
+    """Slots with wrong content of data that were not being written."""
 
     @property
     def outcome(self) -> CrashOutcome:
-        """The worst of it."""
+        """The worst result."""
         return CrashOutcome.HOLE if self.holes else self.target
 
 
 @dataclass(frozen=True, slots=True)
 class CrashState:
-    """What a crash leaves after some of the writes."""
+    """The state after a crash, with some of the writes completed."""
 
     written: tuple[int, ...]
     """Slots that were written, in md's order."""
     is_beginning: bool
-    """Whether these are the first that md submits."""
+    """Whether these are the first ones that md submits."""
     is_consistent: bool
-    """Whether parity, or the copies, agree; before any log is replayed."""
+    """Whether parity or copies are consistent, before a log is replayed."""
     reads: tuple[ReadAfter, ...]
-    """With all members first, then without each one, then for RAID 6 without each two."""
+    """With all members first, then without each one, then for RAID 6 without each pair."""
 
     def without(self, *slots: int) -> ReadAfter:
-        """What is read when exactly these are lost."""
+        """The result of a read when exactly these slots are lost."""
         return next(read for read in self.reads if read.lost == tuple(sorted(slots)))
 
 
 def crash_states(picture: StripePicture, write: SmallWrite, new: bytes) -> tuple[CrashState, ...]:
-    """Every state that a crash can leave. ``picture`` holds the block's bytes of each chunk, and no more.
+    """All states that a crash can leave. ``picture`` has the content of each chunk at the block, and no more.
 
-    Raises ArrayError where the members' bytes are not known.
+    Raises ArrayError if the content of the members is unknown.
     """
     held = {seen.cell.slot: seen.data for seen in picture.cells if seen.data is not None}
     if isinstance(picture.geometry, ParityGeometry):
@@ -96,7 +96,7 @@ def crash_states(picture: StripePicture, write: SmallWrite, new: bytes) -> tuple
 
 
 def _subsets(slots: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """All of them by size, those in md's order first; of many writes the beginnings alone."""
+    """All subsets by size, with the prefix in md's order first; for many writes only the prefixes."""
     for count in range(len(slots) + 1):
         beginning = slots[:count]
         yield beginning
@@ -142,7 +142,8 @@ def _parity_states(
     (target,) = write.target_slots
     parity = parities_of(row, {**data, target: new}, length)
     if write.way is WriteWay.READ_MODIFY:
-        # The difference goes into the parity as it is, right or wrong; reconstruct-write makes it right.
+        # Read-modify-write applies the difference to the stored parity, correct or not; reconstruct-write computes
+        # parity anew.
         before = parities_of(row, data, length)
         parity = {slot: added((parity[slot], before[slot], held[slot]), length) for slot in parity if slot in held}
     wanted = {target: new, **parity}
@@ -171,7 +172,7 @@ def _losses(row: ParityRow, held: Mapping[int, bytes]) -> Iterator[tuple[int, ..
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads a stripe of a parity array as a crash has left it, after whatever md does when it starts again."""
+    """Reads a stripe of a parity array in the state after a crash, after md's recovery at the next start."""
 
     picture: StripePicture
     row: ParityRow
@@ -180,18 +181,18 @@ class _Reader:
     new: bytes
     after: Mapping[int, bytes]
     complete: Mapping[int, bytes]
-    """What would be there had every write been made."""
+    """The content after all writes."""
 
     @property
     def is_consistent(self) -> bool:
-        """Whether parity fits; with data missing, whether what it gives for them is right."""
+        """Whether parity matches the data; with data missing, whether the data computed from it are correct."""
         if not set(self.row.data_slots) <= set(self.after):
             return self.read(()).outcome.is_right
         fitting = parities_of(self.row, {slot: self.after[slot] for slot in self.row.data_slots}, len(self.new))
         return all(self.after[slot] == part for slot, part in fitting.items() if slot in self.after)
 
     def read(self, lost: tuple[int, ...]) -> ReadAfter:
-        """What whoever reads the stripe's data gets."""
+        """The result of reading the data of the stripe."""
         left = self._replayed({slot: part for slot, part in self.after.items() if slot not in lost})
         data = filled_in(self.row, left, len(self.new))
         if data is None:
@@ -211,7 +212,7 @@ class _Reader:
         p = self.row.p_slot
         if policy != "ppl" or p not in left or self.target not in left:
             return left
-        # Partial parity is the parity of what was not being written; with the data as they are now it gives P.
+        # Partial parity is the parity of the data that were not being written; with the current data it gives P.
         old_p = self.complete[p]
         partial = added((old_p, self.new), len(self.new))
         return left | {p: added((partial, left[self.target]), len(self.new))}

@@ -1,4 +1,4 @@
-"""Damage to chosen bytes, as plans: a byte flipped behind md's back, or a block that md takes as unreadable."""
+"""Plans that damage chosen bytes: a byte changed behind md's back, or a block that md treats as unreadable."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from lab.session.session import LabSession
 from lab.units import SECTOR_BYTES
 
 _FEWEST_STRIPES, _MANY_STRIPES = 17, 256
-"""The least that md takes for stripe_cache_size, and enough for new ones to push the last old ones out."""
+"""Minimum that md accepts for stripe_cache_size, and a size at which new stripes replace all remaining old ones."""
 
 
 def parse_place(text: str) -> tuple[str, int]:
-    """``disk03:17`` as a disk and a byte. Raises SpecError for other text."""
+    """Parse ``disk03:17`` as disk and byte. Raises SpecError for other text."""
     disk, _, byte = text.rpartition(":")
     return disk, whole(byte, "byte")
 
 
 def flip_plan(picture: StripePicture, device: str, byte: int) -> Plan:
-    """Turn all eight bits of a byte of the stripe over on the member on ``device``.
+    """A plan that inverts all bits of a byte of the stripe on the member on ``device``.
 
-    ``byte`` counts from the beginning of the member's part of the stripe: its chunk, or its chunks one after the other.
-    Raises ArrayError for a byte that is not in it, or that the picture has not read.
+    ``byte`` counts from the beginning of the member's part of the stripe: its chunk, or its chunks in sequence. Raises
+    ArrayError for a byte outside of it, or one that the picture does not contain.
     """
     shape = picture.shape
     member = shape.member(device)
@@ -65,20 +65,20 @@ def flip_plan(picture: StripePicture, device: str, byte: int) -> Plan:
 
 
 def _put(device: str, place: int, value: int) -> str:
-    # Octal, since that is what every shell's printf knows (POSIX, printf).
+    # Octal, which the printf of every shell supports (POSIX, printf).
     return f"printf '\\{value:03o}' | dd of={device} bs=1 seek={place} conv=notrunc,fsync status=none"
 
 
 def forget_step(device: str, why: str) -> Step:
-    """Have the kernel forget what its page cache has of a device (blockdev(8), --flushbufs)."""
+    """A step that invalidates the kernel's page cache of a device (blockdev(8), --flushbufs)."""
     return Step(("blockdev", "--flushbufs", device), why)
 
 
 def empty_stripes(shape: MappedArray) -> tuple[Step, ...]:
-    """Have md forget every stripe that it keeps in memory; nothing on levels without such a cache.
+    """Steps that empty md's stripe cache; none for levels without one.
 
-    It lets the oldest go first, and 17 stay: so twice, with new ones in between (raid5_set_cache_size and
-    drop_one_stripe in drivers/md/raid5.c).
+    md drops the oldest stripes first and keeps 17. So the cache is shrunk twice, with new stripes in between
+    (raid5_set_cache_size and drop_one_stripe in drivers/md/raid5.c).
     """
     size = shape.files["stripe_cache_size"]
     if not shape.is_parity or not size.isdecimal():
@@ -92,7 +92,7 @@ def empty_stripes(shape: MappedArray) -> tuple[Step, ...]:
 def bad_block(session: LabSession, name: str, disk: str, sector: int | None = None) -> Plan:
     """Put 4 KiB of a member on md's bad-block list: from this sector of its device, or in the middle of the known data.
 
-    Raises ArrayError for a disk that has no current data of the array, or a sector that holds none.
+    Raises ArrayError for a disk without current data of the array, or a sector without data.
     """
     array = session.array(name)
     status = array.status()
@@ -123,7 +123,7 @@ def _require_data(shape: MappedArray, member: MappedMember, sector: int) -> None
 
 
 def _sector_in_mark(session: LabSession, shape: MappedArray, member: MappedMember) -> int:
-    """The first block of data on this member in the second half of the known data."""
+    """The first data block on this member in the second half of the known data."""
     mark = mark_of(session, shape.name)
     if mark is None:
         raise ArrayError(
@@ -139,7 +139,7 @@ def _sector_in_mark(session: LabSession, shape: MappedArray, member: MappedMembe
 
 
 def _mark_sectors(session: LabSession, shape: MappedArray, mark: DataMark) -> tuple[int, int]:
-    """Sectors of the array, from the middle of the mark to its end; of a file, of its longest piece."""
+    """Sectors of the array from the middle of the known data to their end; for a file, in its longest extent."""
     start, length = mark.start_bytes, mark.length_bytes
     if not mark.is_raw:
         pieces = [each.extent for each in locate_file(session, shape.name, mark.path).extents if each.start]

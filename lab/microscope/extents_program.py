@@ -1,10 +1,10 @@
-"""Where a file lies on the device below its file system (FIEMAP). Runs inside the agent, standard library alone.
+"""Location of a file on the device below its file system (FIEMAP). Runs in the agent; uses only the standard library.
 
     PATH
 
-Returns JSON: ``device``, the number of the device (``9:0``), ``bytes``, the file's size, and ``extents``: first byte in
-the file, first byte on the device, length in bytes, flags. What is still on its way to the device is written out first.
-The ioctl: Documentation/filesystems/fiemap.rst, include/uapi/linux/fiemap.h.
+Returns JSON: ``device``, the number of the device (``9:0``); ``bytes``, the size of the file; and ``extents``: first
+byte in the file, first byte on the device, length in bytes, flags. Pending writes are written first. The ioctl:
+Documentation/filesystems/fiemap.rst, include/uapi/linux/fiemap.h.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def extents_of(fd: int, is_stopped: Callable[[], bool]) -> list[list[int]]:
 
 
 def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
-    """See above. Raises OSError that names the file."""
+    """Run the program (see above). Raises OSError that names the file."""
     (path,) = arguments
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)

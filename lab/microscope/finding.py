@@ -1,6 +1,6 @@
-"""What a user asks for as a place on an array: a stripe, a block, a sector of a member, or a file.
+"""Parses a place on an array as typed by a user: a stripe, a block, a sector of a member, or a file.
 
-A file is mapped to blocks of the array by its extents, and these to the members.
+The extents of a file give blocks of the array, and those give sectors of the members.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _FLAGS = {
     0x800: "reserved, nothing written so far",
 }
 _WITHOUT_PLACE = 0x2 | 0x4
-"""Flags of an extent that lies nowhere (include/uapi/linux/fiemap.h)."""
+"""Flags of an extent without a location (include/uapi/linux/fiemap.h)."""
 
 
 class FileExtent(msgspec.Struct, frozen=True, array_like=True):
-    """A stretch of a file that lies in one piece, in bytes."""
+    """A contiguous range of a file, in bytes."""
 
     file_byte: SizeBytes
     device_byte: SizeBytes
@@ -59,12 +59,12 @@ class FileExtent(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_placed(self) -> bool:
-        """Whether it has a place on the device."""
+        """Whether it has a location on the device."""
         return not self.flags & _WITHOUT_PLACE
 
     @property
     def note(self) -> str:
-        """What is special about it; empty for plain data."""
+        """Special properties; empty for plain data."""
         return ", ".join(words for flag, words in _FLAGS.items() if self.flags & flag)
 
 
@@ -76,16 +76,16 @@ class _Extents(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class LocatedExtent:
-    """An extent, and where its first block lies on the members."""
+    """An extent, and the location of its first block on the members."""
 
     extent: FileExtent
     start: LocatedBlock | None
-    """None for what has no place."""
+    """None for an extent without a location."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocatedFile:
-    """A file, in the order of its data. Holes are left out: they lie nowhere."""
+    """The extents of a file, in the order of its data, without holes."""
 
     path: str
     size_bytes: int
@@ -93,9 +93,9 @@ class LocatedFile:
 
 
 def locate_file(session: LabSession, name: str, path: str) -> LocatedFile:
-    """Where a file lies. A path that is not absolute is one on the array's own file system, which is mounted for it.
+    """Locate a file. A relative path is one on the array's own file system, which is mounted if necessary.
 
-    Raises ArrayError for a file that is not on this array, LabError with the system's words if it cannot be read.
+    Raises ArrayError for a file that is not on this array, LabError with the system's message if it cannot be read.
     """
     with _mounted(session, name, path) as full:
         try:
@@ -119,10 +119,10 @@ def locate_file(session: LabSession, name: str, path: str) -> LocatedFile:
 
 @contextmanager
 def _mounted(session: LabSession, name: str, path: str) -> Iterator[str]:
-    """The file's path on the machine; a file system that is not mounted is, read-only, and left as it was."""
+    """The file's path on the machine. An unmounted file system is mounted read-only, and unmounted afterwards."""
     array = session.array(name)
     places, own = array.mounted_on, filesystem.mount_point(array.device)
-    # A path below a mount of the lab's that ended with an earlier command.
+    # The path may be below a mount point of the lab whose mount ended with an earlier command.
     inside = path.removeprefix(f"{own}/") if not places else path
     if inside.startswith("/") or places:
         yield inside if inside.startswith("/") else posixpath.join(places[0], inside)
@@ -130,7 +130,7 @@ def _mounted(session: LabSession, name: str, path: str) -> Iterator[str]:
     kind = file_system_on(session, array.device)
     if kind is FileSystem.RAW:
         raise ArrayError(f"{name} carries no file system, so no file", hint="look for a block: --block")
-    # Not even the journal is to be replayed for a look (ext4(5), xfs(5)).
+    # Without these options the mount would replay the journal (ext4(5), xfs(5)).
     options = ("ro", "noload" if kind is FileSystem.EXT4 else "norecovery")
     session.run(filesystem.mount(kind, array.device, options=options))
     try:
@@ -148,14 +148,17 @@ class FoundPlace:
 
     stripe: int
     byte: int
-    """From the beginning of each chunk."""
+    """Offset from the beginning of each chunk."""
     slot: int | None
-    """Who has it; None: the stripe as a whole was asked for."""
+    """The slot that has it; None: the whole stripe was requested."""
     words: str
 
 
 def find_place(session: LabSession, name: str, text: str) -> FoundPlace:
-    """Where ``text`` is: in one of ``FORMS``. Raises LabError for what is not there, or lies in no stripe."""
+    """Find the place of ``text``, which has one of ``FORMS``.
+
+    Raises LabError if it does not exist or is in no stripe.
+    """
     text = text.strip()
     if text.isdecimal():
         return FoundPlace(whole(text, "stripe"), 0, None, f"stripe {text}")
@@ -188,7 +191,7 @@ def _of_sector(found: LocatedSector, name: str) -> FoundPlace:
 
 
 def sector_of_member(arrays: OpenArrays, name: str, disk: str, sector: int) -> LocatedSector:
-    """What a disk of an array holds in a sector of its device, with the superblock read for its areas."""
+    """The content of a sector of a disk's device, with the areas read from the superblock."""
     shape = read_shape(arrays, name)
     member = shape.member(arrays.node(disk))
     start = superblock_sector(shape.metadata, member.device_sectors)

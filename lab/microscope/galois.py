@@ -1,6 +1,6 @@
-"""P and Q of RAID 6, and which member is wrong: arithmetic in the field of 256 elements. Pure.
+"""P and Q of RAID 6, and the wrong member: arithmetic in the field of 256 elements. Pure.
 
-P is the exclusive-or of the data, Q their sum weighed by powers of 2, with the polynomial 0x11d (H. P. Anvin, "The
+P is the exclusive-or of the data, Q their sum weighted by powers of 2, with the polynomial 0x11d (H. P. Anvin, "The
 mathematics of RAID-6"; lib/raid6 of the kernel).
 """
 
@@ -32,7 +32,7 @@ def times(left: int, right: int) -> int:
 
 
 def inverse(value: int) -> int:
-    """What gives 1 with ``value``, which is not 0."""
+    """The multiplicative inverse of ``value``, which is not 0."""
     return POWERS[-LOGARITHMS[value] % _ORDER]
 
 
@@ -42,12 +42,12 @@ def _table(factor: int) -> bytes:
 
 
 def scaled(data: bytes, factor: int) -> bytes:
-    """Every byte times ``factor``."""
+    """Every byte multiplied by ``factor``."""
     return data if factor == 1 else data.translate(_table(factor))
 
 
 def added(parts: Iterable[bytes], length: int) -> bytes:
-    """The sum of these, which is their exclusive-or; of nothing zeros."""
+    """The sum of these parts, which is their exclusive-or; zeros if there are none."""
     total = 0
     for part in parts:
         total ^= int.from_bytes(part, "little")
@@ -55,23 +55,23 @@ def added(parts: Iterable[bytes], length: int) -> bytes:
 
 
 def p_of(data: Iterable[bytes], length: int) -> bytes:
-    """The first parity of a stripe."""
+    """P, the first parity of a stripe."""
     return added(data, length)
 
 
 def q_of(data: Mapping[int, bytes], length: int) -> bytes:
-    """The second parity, of each piece of data by the power of 2 that it is weighed with."""
+    """Q, the second parity; ``data`` maps the exponent of the weight 2**power to each part."""
     return added((scaled(part, POWERS[power % _ORDER]) for power, part in data.items()), length)
 
 
 def one_from_q(q: bytes, others: Mapping[int, bytes], power: int) -> bytes:
-    """The piece of weight ``power``, from Q and all other data."""
+    """The part with weight 2**power, from Q and all other data."""
     rest = added((q, q_of(others, len(q))), len(q))
     return scaled(rest, inverse(POWERS[power % _ORDER]))
 
 
 def two_from_p_and_q(p: bytes, q: bytes, others: Mapping[int, bytes], powers: tuple[int, int]) -> tuple[bytes, bytes]:
-    """The two pieces of these weights, from P, Q and all other data."""
+    """The two parts with these exponents, from P, Q and all other data."""
     length = len(p)
     p_left = added((p, *others.values()), length)
     q_left = added((q, q_of(others, length)), length)
@@ -82,7 +82,7 @@ def two_from_p_and_q(p: bytes, q: bytes, others: Mapping[int, bytes], powers: tu
 
 
 def differing(left: bytes, right: bytes) -> tuple[int, ...]:
-    """Where two texts of one length differ, by byte."""
+    """Offsets at which two byte strings of the same length differ."""
     if left == right:
         return ()
     total = int.from_bytes(left, "little") ^ int.from_bytes(right, "little")
@@ -90,10 +90,10 @@ def differing(left: bytes, right: bytes) -> tuple[int, ...]:
 
 
 def wrong_weight(p_difference: int, q_difference: int) -> int | None:
-    """The power whose piece of data is wrong in this byte, from stored against computed P and Q, both different.
+    """The exponent of the part that is wrong in this byte, from the differences of stored and computed P and Q.
 
-    If that piece alone is wrong by e, P differs by e and Q by 2**power times e. Always some number below 255: whether
-    it is that of a member only the caller knows.
+    If only that part is wrong, by e, P differs by e and Q by 2**power times e. The result is below 255, or None if a
+    difference is 0. The caller must check whether it is the exponent of a member.
     """
     if not p_difference or not q_difference:
         return None

@@ -1,13 +1,14 @@
-"""What members hold, read at one moment and past every cache. Runs inside the agent, standard library alone.
+"""Reads the content of members at one moment, bypassing caches. Runs in the agent; uses only the standard library.
 
     {"array": node or "", "hold": [folder, first, end] or null, "places": [[node, offset, length], ...]}
 
-``array`` is flushed first, so that what was written to it has reached md. ``hold`` names the array's md folder and the
-sectors of it to which writes shall wait while the members are read (suspend_lo and suspend_hi in md.rst); they are let
-go whatever happens. Offsets and lengths are bytes, multiples of 512.
+``array`` is flushed first, so that md has received all writes. ``hold`` has the array's md folder and the sectors to
+which writes are suspended while the members are read (suspend_lo and suspend_hi in md.rst); they are resumed in any
+case. Offsets and lengths are bytes, multiples of 512.
 
-Returns JSON: ``data``, all places one after the other, compressed, in base64; ``failed``, place -> the system's words
-for each that could not be read, whose bytes are zeros; ``held``, whether writes did wait, and ``why_not``.
+Returns JSON: ``data``, the content of all places in sequence, compressed, in base64; ``failed``, index of a place ->
+the system's message for each that could not be read, whose content is zeros; ``held``, whether writes were suspended,
+and ``why_not``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ PAGE_BYTES = 4096
 
 
 def tell(path: str, text: str) -> None:
-    """Write a value to a file of sysfs."""
+    """Write a value to a sysfs file."""
     fd = os.open(path, os.O_WRONLY)
     try:
         os.write(fd, text.encode())
@@ -38,7 +39,7 @@ def tell(path: str, text: str) -> None:
 
 
 def flush(node: str) -> None:
-    """Have everything that was written to a device go down to its driver."""
+    """Write all cached data of a device to its driver."""
     fd = os.open(node, os.O_RDONLY)
     try:
         os.fsync(fd)
@@ -47,7 +48,7 @@ def flush(node: str) -> None:
 
 
 def open_past_cache(node: str) -> int:
-    """For reading; what knows no direct I/O has no cache in front of it either."""
+    """Open a device for reading with direct I/O; a device without direct I/O has no cache either."""
     try:
         return os.open(node, os.O_RDONLY | os.O_DIRECT)
     except OSError as error:
@@ -57,7 +58,7 @@ def open_past_cache(node: str) -> int:
 
 
 def read_place(node: str, offset: int, length: int) -> bytes:
-    """These bytes of a device, by direct I/O of whole pages: half a page some devices refuse."""
+    """Read these bytes of a device by direct I/O of whole pages: some devices reject parts of a page."""
     start = offset - offset % PAGE_BYTES
     end = offset + length
     size = -(-(end - start) // PAGE_BYTES) * PAGE_BYTES
@@ -67,7 +68,7 @@ def read_place(node: str, offset: int, length: int) -> bytes:
             done = 0
             while start + done < end:
                 count = os.preadv(fd, [view[done:]], start + done)
-                # What direct I/O reads at the end of a device that is no whole number of pages is a piece of a page.
+                # At the end of a device whose size is not a multiple of a page, direct I/O returns part of a page.
                 if count <= 0:
                     raise OSError(f"{node} ends at byte {start + done}")
                 done += count
@@ -77,7 +78,7 @@ def read_place(node: str, offset: int, length: int) -> bytes:
 
 
 def read_all(places: list[list[Any]]) -> tuple[bytes, dict[str, str]]:
-    """All places, and why some could not be read."""
+    """Read all places; returns their content, and the error messages by index."""
     found: list[bytes] = []
     failed: dict[str, str] = {}
     for number, (node, offset, length) in enumerate(places):
@@ -90,7 +91,7 @@ def read_all(places: list[list[Any]]) -> tuple[bytes, dict[str, str]]:
 
 
 def let_writes_wait(folder: str, first: int, end: int) -> str:
-    """Hold writes to these sectors back; returns why that could not be, empty if it is done."""
+    """Suspend writes to these sectors; returns the error message, or an empty string."""
     try:
         tell(f"{folder}/suspend_lo", str(first))
         tell(f"{folder}/suspend_hi", str(end))
@@ -100,10 +101,10 @@ def let_writes_wait(folder: str, first: int, end: int) -> str:
 
 
 def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
-    """See above."""
+    """Run the program (see above)."""
     request: dict[str, Any] = json.loads(arguments[0])
     if request["array"]:
-        # An array that has lost too much cannot take it any more: then it is on no member.
+        # An array that lost too many members cannot be flushed; its cached data are on no member.
         with contextlib.suppress(OSError):
             flush(request["array"])
     hold: list[Any] | None = request["hold"]
@@ -112,7 +113,7 @@ def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
         data, failed = read_all(request["places"])
     finally:
         if hold and not why_not:
-            # First the end: then no region is held, whenever md looks.
+            # Set the end first, so that no region is suspended at any time in between.
             tell(f"{hold[0]}/suspend_hi", "0")
             tell(f"{hold[0]}/suspend_lo", "0")
     packed = base64.b64encode(zlib.compress(data, 1)).decode()

@@ -1,4 +1,4 @@
-"""Bytes of members, read in the machine's agent at one moment: past every cache, while writes wait."""
+"""Reads the content of members in the machine's agent at one moment, bypassing caches and with writes suspended."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from lab.units import SECTOR_BYTES, human_bytes
 
 MEMBERS = GuestProgram(Path(__file__).with_name("member_program.py"), "read-members")
 MOST_BYTES = 32 * 1024 * 1024
-"""Of one answer: an embedded kernel's line takes some seconds for so much."""
+"""Maximum size of an answer: an embedded kernel's line needs some seconds for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class BytesAt:
-    """A stretch of a device, in bytes."""
+    """A range of a device, in bytes."""
 
     device: str
     offset: int
@@ -33,20 +33,20 @@ class BytesAt:
 
 @dataclass(frozen=True, slots=True)
 class BytesRead:
-    """What was there."""
+    """The content of a range."""
 
     data: bytes
     failure: str = ""
-    """The system's words; then ``data`` are zeros that nobody read."""
+    """The system's message; ``data`` are then zeros that were not read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Several stretches, and whether they are of one moment."""
+    """Several ranges, and whether they were read at one moment."""
 
     places: tuple[BytesRead, ...]
     is_one: bool
-    """Whether writes to the array waited meanwhile."""
+    """Whether writes to the array were suspended meanwhile."""
     why_not: str = ""
 
 
@@ -58,7 +58,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 def hold_of(shape: MappedArray, first_sector: int, sectors: int) -> tuple[tuple[str, int, int] | None, str]:
-    """What to hold back while members are read, else why nothing is: md's own work does not wait for anybody."""
+    """The writes to suspend while members are read, or the reason why there are none: md's own writes cannot be."""
     if shape.reshaping:
         return None, "a reshape is under way, and md writes by itself"
     if shape.is_syncing:
@@ -80,7 +80,7 @@ def read_moment(
 ) -> Moment:
     """Read all places. ``array`` is flushed before; ``hold`` and ``why_not`` come from ``hold_of``.
 
-    Raises LabError if there is too much of it, or the answer comes back damaged.
+    Raises LabError if the places are too large together, or the answer is damaged.
     """
     total = sum(place.length for place in places)
     if total > MOST_BYTES:
@@ -110,5 +110,5 @@ def read_moment(
 
 
 def on_device(offset_sectors: int, cell_sector: int, skip_bytes: int = 0) -> int:
-    """The byte of a device at which a sector of a member's data lies, ``skip_bytes`` further on."""
+    """The offset on a device, in bytes, of ``skip_bytes`` after a sector of a member's data."""
     return (offset_sectors + cell_sector) * SECTOR_BYTES + skip_bytes

@@ -1,4 +1,4 @@
-"""A small write that is really made, and what it did to the members: bytes before and after, and counters."""
+"""Makes a small write, and observes its effect on the members: content before and after, and counters."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from lab.session.session import LabSession
 from lab.units import SECTOR_BYTES, human_bytes
 
 _AWAKE_SECONDS = "60"
-"""How long md then waits until it notes that the array is no longer in use: longer than all this takes."""
+"""Delay before md marks the array clean meanwhile: longer than the whole observation."""
 _DISKSTATS = "/proc/diskstats"
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedIo:
-    """What happened on one member while the block was written."""
+    """I/O and changes on one member during the write of the block."""
 
     name: str
     slot: int
@@ -36,12 +36,12 @@ class ObservedIo:
     read_bytes: int
     written_bytes: int
     changed_sectors: tuple[int, ...]
-    """Of its chunk, those whose bytes differ from before; counted from the beginning of its device."""
+    """Sectors of its chunk with changed content, from the beginning of its device."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedWrite:
-    """A small write as it was predicted, and as it went."""
+    """A small write as predicted and as observed."""
 
     predicted: SmallWrite
     members: tuple[ObservedIo, ...]
@@ -50,12 +50,12 @@ class ObservedWrite:
 
     @property
     def differences(self) -> tuple[str, ...]:
-        """Where md did something else than predicted; nothing: it did just that."""
+        """Differences between md's I/O and the prediction; empty if there are none."""
         found = []
         wanted = {(io.slot, io.name): io for io in self.predicted.ios}
         for seen in self.members:
             io = wanted[seen.slot, seen.name]
-            # By bytes: a flush of a drive's cache counts as a write too, of nothing.
+            # Compare bytes: a cache flush counts as a write of no bytes.
             if (seen.read_bytes, seen.written_bytes) != (io.read_bytes, io.written_bytes):
                 seen_words = [human_bytes(each) for each in (seen.read_bytes, seen.written_bytes)]
                 wanted_words = [human_bytes(each) for each in (io.read_bytes, io.written_bytes)]
@@ -69,16 +69,19 @@ class ObservedWrite:
 
 
 def picture_of_block(session: LabSession, name: str, sector: int) -> tuple[SmallWrite, StripePicture]:
-    """The write of a block, and the stripe's bytes at that block. Raises ArrayError as ``small_write`` does."""
+    """The predicted write of a block, and the content of the stripe at that block.
+
+    Raises ArrayError as ``small_write``.
+    """
     write = small_write(read_shape(session, name), sector)
     picture = look_at_stripe(session, name, write.stripe, skip_bytes=write.skip_bytes, length_bytes=BLOCK_BYTES)
     return write, picture
 
 
 def new_content(picture: StripePicture, write: SmallWrite) -> bytes:
-    """What is written: the block with all its bits turned over, so that a second write brings it back.
+    """The content to write: the block with all bits inverted, so that a second write restores it.
 
-    Raises ArrayError for a block that cannot be known, because too much is missing.
+    Raises ArrayError if the content cannot be determined, because too many members are missing.
     """
     for seen in picture.cells:
         at = seen.cell.first_sector + picture.skip_bytes // SECTOR_BYTES
@@ -89,7 +92,10 @@ def new_content(picture: StripePicture, write: SmallWrite) -> bytes:
 
 
 def write_plan(shape: MappedArray, sector: int, content: bytes) -> Plan:
-    """Write one block of a bare array past the page cache, with everything done before that would be counted too."""
+    """Write one block of a bare array, bypassing the page cache.
+
+    Steps before the write perform the I/O that would otherwise be counted with it.
+    """
     device, block = array_device(shape.name), sector // BLOCK_SECTORS
     delay = md_path(shape.name, "safe_mode_delay")
     size = ("bs=4096", f"seek={block}", "count=1", "oflag=direct", "conv=notrunc", "status=none")
@@ -116,9 +122,9 @@ def write_plan(shape: MappedArray, sector: int, content: bytes) -> Plan:
 
 
 def write_really(session: LabSession, name: str, sector: int) -> ObservedWrite:
-    """Write the block, and tell what it did to the members.
+    """Write the block, and return the effect on the members.
 
-    Raises ArrayError for an array that is mounted or in use by something above it, or at work by itself.
+    Raises ArrayError for an array that is mounted, in use by another device, or syncing.
     """
     write, before = picture_of_block(session, name, sector)
     check_bare(session, before.shape)
@@ -145,7 +151,7 @@ def write_really(session: LabSession, name: str, sector: int) -> ObservedWrite:
 
 
 def check_bare(session: LabSession, shape: MappedArray) -> None:
-    """Raises ArrayError for an array on which a block cannot be written without harm, or not be counted."""
+    """Raises ArrayError for an array on which writing a block would do harm, or could not be counted."""
     mounted = session.array(shape.name).mounted_on
     holders = f"/sys/block/{shape.name}/holders"
     above = session.machine.list_dirs([holders])[holders]
@@ -186,7 +192,7 @@ def _observed(
 
 
 def _changed(before: StripePicture, after: StripePicture, slot: int) -> tuple[int, ...]:
-    """Sectors of a slot's chunk that differ, on its device."""
+    """Changed sectors of a slot's chunk, on its device."""
     found: list[int] = []
     for old, new in zip(before.cells, after.cells, strict=True):
         start = before.device_sector(old.cell)

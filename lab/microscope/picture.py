@@ -1,4 +1,4 @@
-"""A stripe of a running array as its members hold it, judged, and in words what md would make of it."""
+"""A stripe of a running array as stored on its members, evaluated by the rules of md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from lab.units import SECTOR_BYTES
 
 @dataclass(frozen=True, slots=True)
 class StripePicture:
-    """One stripe. The comparison is over ``length_bytes`` of each chunk, from ``skip_bytes`` on: as a rule over all."""
+    """One stripe.
+
+    The comparison covers ``length_bytes`` of each chunk, from ``skip_bytes`` on; by default the whole chunk.
+    """
 
     shape: MappedArray
     geometry: ArrayGeometry
@@ -25,38 +28,38 @@ class StripePicture:
     length_bytes: int
     comparison: StripeComparison
     holders: Mapping[tuple[int, int], MappedMember]
-    """Slot and sector of a chunk -> who answers for it."""
+    """Slot and sector of a chunk -> the member that has it."""
     missing: Mapping[tuple[int, int], str]
-    """The same -> why nothing was read of it."""
+    """Slot and sector of a chunk -> why it was not read."""
     is_before: bool
-    """By the shape before the reshape that is under way."""
+    """In the geometry before the running reshape."""
     is_one_moment: bool
     why_not: str
 
     @property
     def cells(self) -> tuple[SeenCell, ...]:
-        """All chunks, row by row; last those copies that lie in another stripe."""
+        """All chunks, row by row, then the copies that are in another stripe."""
         return self.comparison.cells
 
     @property
     def awaits_resync(self) -> bool:
-        """Whether md has yet to make parity, or the copies, fit here: a first sync, or one after an unclean stop."""
+        """Whether md has yet to sync this stripe: in the first resync, or in one after an unclean stop."""
         start = self.shape.files["resync_start"]
-        # RAID 10 counts it on the array, all others on the members.
+        # RAID 10 counts resync_start on the array, all other levels on the members.
         place = self.stripe.first_sector if self.shape.level == "raid10" else self.stripe.cells[0].sector
         return start.isdecimal() and place + self.stripe.cell_sectors > int(start)
 
     def member_of(self, cell: StripeCell) -> MappedMember | None:
-        """Who holds a chunk."""
+        """The member that has a chunk."""
         return self.holders.get((cell.slot, cell.sector))
 
     def device_sector(self, cell: StripeCell) -> int | None:
-        """Where a chunk begins on its member's device."""
+        """The first sector of a chunk on its member's device."""
         member = self.member_of(cell)
         return self.shape.offset_of(member, is_before=self.is_before) + cell.sector if member else None
 
     def name_of(self, slot: int) -> str:
-        """The disk in a slot."""
+        """The name of the disk in a slot."""
         found = self.shape.members_in(slot)
         return found[0].name if found else f"slot {slot}"
 
@@ -64,9 +67,9 @@ class StripePicture:
 def look_at_stripe(
     arrays: OpenArrays, name: str, number: int, *, skip_bytes: int = 0, length_bytes: int | None = None
 ) -> StripePicture:
-    """Read a stripe from the members and judge it: of each chunk ``length_bytes`` from ``skip_bytes`` on.
+    """Read a stripe from the members and evaluate it: of each chunk ``length_bytes`` from ``skip_bytes`` on.
 
-    None: all of it, or as much as can be read at once. Raises ArrayError for a stripe that is not there.
+    None: the rest of the chunk, limited by the maximum of one read. Raises ArrayError for a stripe that does not exist.
     """
     shape = read_shape(arrays, name)
     geometry, stripe, is_before = stripe_in(shape, number)
@@ -112,9 +115,9 @@ def look_at_stripe(
 
 
 def stripe_in(shape: MappedArray, number: int) -> tuple[ArrayGeometry, StripeMap, bool]:
-    """The stripe of this number; during a reshape by the shape in which its data lie now.
+    """The stripe with this number; during a reshape, in the geometry in which its data currently are.
 
-    Raises ArrayError for one that is not there, or that the reshape has taken apart.
+    Raises ArrayError for one that does not exist, or that the reshape has split.
     """
     reshaping = shape.reshaping
     if reshaping is None:
@@ -134,7 +137,7 @@ def stripe_in(shape: MappedArray, number: int) -> tuple[ArrayGeometry, StripeMap
 
 
 def _copies_elsewhere(geometry: ArrayGeometry, stripe: StripeMap) -> Iterator[StripeCell]:
-    """Copies of this stripe's chunks that md puts into the next or the last row (near copies on an odd number)."""
+    """Copies of this stripe's chunks in the next or the last row (near copies on an odd number of members)."""
     there = {(cell.slot, cell.sector) for cell in stripe.cells}
     if isinstance(geometry, ParityGeometry):
         return

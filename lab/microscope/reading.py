@@ -1,6 +1,6 @@
-"""The shape of a running array and of its members, from sysfs alone: never from what was typed when it was made.
+"""The geometry of a running array and its members, from sysfs alone, not from the arguments of its creation.
 
-Files: Documentation/admin-guide/md.rst. While an array is reshaped md shows the shape before in brackets (layout_show,
+Files: Documentation/admin-guide/md.rst. During a reshape md shows the old values in parentheses (layout_show,
 raid_disks_show and chunk_size_show in drivers/md/md.c).
 """
 
@@ -40,18 +40,18 @@ class MappedMember:
     slot: int | None
     flags: frozenset[str]
     offset: int
-    """Where its data begin."""
+    """First sector of its data."""
     new_offset: int
-    """The same in the shape that a reshape makes."""
+    """First sector of its data after the reshape."""
     data_sectors: int
     """Size of its data."""
     device_sectors: int
     recovery_start: int | None
-    """Up to where it has been rebuilt, in sectors of data; None: it has everything."""
+    """End of the part that has been rebuilt, in sectors of data; None: all of it is current."""
     ppl: tuple[int, int]
-    """First sector and length of its partial parity log; (0, 0) where there is none."""
+    """First sector and length of its partial parity log; (0, 0) if there is none."""
     bad_blocks: tuple[tuple[int, int], ...]
-    """Stretches that md knows it cannot read."""
+    """Ranges on md's bad-block list: first sector and length."""
 
     @property
     def is_working(self) -> bool:
@@ -60,15 +60,15 @@ class MappedMember:
 
     @property
     def is_replacement(self) -> bool:
-        """Being filled to take another member's place."""
+        """Whether it is being filled to replace another member."""
         return "replacement" in self.flags
 
     def has_data_at(self, sector: int) -> bool:
-        """Whether what lies in this sector of its data is current: a rebuild may not have come so far."""
+        """Whether this sector of its data is current: a rebuild may not have reached it."""
         return self.is_working and (self.recovery_start is None or sector < self.recovery_start)
 
     def is_bad(self, device_sector: int, sectors: int = 1) -> bool:
-        """Whether the list of bad blocks names one of these sectors of its device."""
+        """Whether the bad-block list contains one of these sectors of its device."""
         return any(
             start < device_sector + sectors and device_sector < start + length for start, length in self.bad_blocks
         )
@@ -76,12 +76,12 @@ class MappedMember:
 
 @dataclass(frozen=True, slots=True)
 class MappedBitmap:
-    """An internal bitmap."""
+    """An internal write-intent bitmap."""
 
     offset: int
-    """Sectors behind the superblock; negative: before it."""
+    """Sectors after the superblock; negative: before it."""
     space: int
-    """Sectors that are kept for it; 0: unknown."""
+    """Sectors reserved for it; 0: unknown."""
     chunk_bytes: int
 
 
@@ -91,19 +91,19 @@ class Reshaping:
 
     before: ArrayGeometry
     position: int
-    """Up to where md has noted that the new shape holds; from where, if it goes backwards."""
+    """End of the part with the new geometry that md has recorded; its beginning if the reshape is backwards."""
     is_backwards: bool
     is_moving: bool
-    """Whether it runs, so that the position is no more than what md noted last."""
+    """Whether the reshape is running, so that ``position`` is only the last recorded one."""
 
     def is_ahead(self, sector: int) -> bool:
-        """Whether the reshape has yet to come to this sector (ahead_of_reshape in drivers/md/raid5.c)."""
+        """Whether the reshape has not reached this sector (ahead_of_reshape in drivers/md/raid5.c)."""
         return sector < self.position if self.is_backwards else sector >= self.position
 
 
 @dataclass(frozen=True, slots=True)
 class MappedArray:
-    """Everything about a running array that tells where its data lie."""
+    """The properties of a running array that determine the location of its data."""
 
     name: str
     level: str
@@ -117,11 +117,11 @@ class MappedArray:
     reshaping: Reshaping | None
     bitmap: MappedBitmap | None
     files: Mapping[str, str]
-    """The texts of the array's files in sysfs, by name; empty for those that are not there."""
+    """Content of the array's sysfs files by name; empty for files that do not exist."""
 
     @property
     def layout_word(self) -> str:
-        """The word of mdadm for the layout; empty where the level has none."""
+        """The name of the layout in mdadm; empty for a level without layouts."""
         if self.level == "raid10":
             near, far = self.layout & 0xFF, self.layout >> 8 & 0xFF
             kind = "o" if self.layout >> 16 & 1 else "f"
@@ -131,26 +131,26 @@ class MappedArray:
 
     @property
     def is_parity(self) -> bool:
-        """RAID 4, 5 and 6."""
+        """Whether the level is RAID 4, 5 or 6."""
         return self.level in _PARITY
 
     @property
     def is_degraded(self) -> bool:
-        """Whether a slot lacks a member with all of its data."""
+        """Whether a slot has no member with all of its data."""
         return any(self.member_in(slot) is None for slot in range(self.geometry.slots))
 
     @property
     def is_syncing(self) -> bool:
-        """Whether md goes through the array by itself."""
+        """Whether a resync, rebuild, scrub or reshape is running."""
         return self.files["sync_action"] not in ("", "idle", "frozen")
 
     def members_in(self, slot: int) -> tuple[MappedMember, ...]:
-        """Who has this slot; two while one is replaced by another."""
+        """The members in this slot; two during a replacement."""
         found = [member for member in self.members if member.slot == slot and member.is_working]
         return tuple(sorted(found, key=lambda member: member.is_replacement))
 
     def member_in(self, slot: int, sector: int | None = None) -> MappedMember | None:
-        """Who answers for a slot, at this sector of the members' data or everywhere; None: nobody."""
+        """The member to read from, at this sector of the members' data or for all sectors; None if there is none."""
         for member in self.members_in(slot):
             complete = member.recovery_start is None if sector is None else member.has_data_at(sector)
             if complete:
@@ -166,12 +166,12 @@ class MappedArray:
         raise ArrayError(f"{device} is not a member of {self.name}", hint=f"its members are {names}")
 
     def offset_of(self, member: MappedMember, *, is_before: bool) -> int:
-        """Where a member's data begin, in the shape before a reshape or in the present one."""
+        """First sector of a member's data, in the geometry before a reshape or in the current one."""
         return member.new_offset if self.reshaping and not is_before else member.offset
 
 
 def read_shape(arrays: OpenArrays, name: str) -> MappedArray:
-    """Look at an array. Raises ArrayError for one that does not run, or consists of several arrays."""
+    """Read the geometry of an array. Raises ArrayError if it is not running, or consists of several arrays."""
     if not is_array_name(name):
         raise ArrayError(
             f"{name} consists of several arrays, and each of them has stripes of its own",
@@ -182,7 +182,7 @@ def read_shape(arrays: OpenArrays, name: str) -> MappedArray:
     blocks = [entry.removeprefix("dev-") for entry in entries]
     paths = [md_path(name, file) for file in _ARRAY_FILES]
     paths += [md_path(name, f"{entry}/{file}") for entry in entries for file in _MEMBER_FILES]
-    # A member may be a partition, which has no folder under /sys/block.
+    # A member may be a partition, which has no folder in /sys/block.
     paths += [f"/sys/block/{name}/size", *(f"/sys/class/block/{block}/size" for block in blocks)]
     texts = arrays.machine.read([*paths, _RAID0_DEFAULT])
     known = {path: (text or "").strip() for path, text in texts.items()}
@@ -219,7 +219,7 @@ def _member(arrays: OpenArrays, name: str, entry: str, known: Mapping[str, str])
 def shape_of(
     name: str, words: Mapping[str, str], members: Sequence[MappedMember], size_sectors: int, *, raid0_default: int = 0
 ) -> MappedArray:
-    """The shape from the texts of sysfs. Raises ArrayError for a level or a layout that the map does not know."""
+    """The geometry from the content of sysfs. Raises ArrayError for a level or layout that is not supported."""
     level = words["level"] if not words["level"].isdecimal() else f"raid{words['level']}"
     now = _numbers(words, before=False)
     geometry = _geometry(level, now, words, members, raid0_default)
@@ -256,12 +256,12 @@ def shape_of(
 
 
 def _numbers(words: Mapping[str, str], *, before: bool) -> tuple[int, int, int]:
-    """Layout, number of slots and sectors of a chunk; those in brackets are of the shape before."""
+    """Layout, number of slots and chunk size in sectors; values in parentheses are those before the reshape."""
     found = []
     for file in ("layout", "raid_disks", "chunk_size"):
         numbers = words[file].replace("(", " ").replace(")", " ").split()
         word = numbers[-1 if before else 0] if numbers else "0"
-        # md prints a layout that it has not as a negative number.
+        # md prints an unset layout as a negative number.
         found.append(int(word) if word.lstrip("-").isdecimal() else 0)
     layout, disks, chunk_bytes = found
     return layout, disks, chunk_bytes // SECTOR_BYTES

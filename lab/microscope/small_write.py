@@ -1,8 +1,8 @@
-"""A small write of one block as reads and writes of members: what md will do, and what it then did.
+"""A small write of one block as reads and writes of members, as md should perform them.
 
-The choice between the two ways of parity levels is that of handle_stripe_dirtying() in drivers/md/raid5.c, what else it
-reads with members missing that of need_this_block(). Where several are written md submits them from the last slot down
-(ops_run_io()); mirrors from the first copy on.
+For parity levels, handle_stripe_dirtying() in drivers/md/raid5.c chooses between the two methods, and need_this_block()
+determines additional reads with members missing. md submits several writes from the last slot down (ops_run_io()), and
+for mirrors from the first copy up.
 """
 
 from __future__ import annotations
@@ -25,73 +25,73 @@ _LOG_BYTES = 2 * BLOCK_BYTES
 
 
 class WriteWay(StrEnum):
-    """How md writes less than a stripe."""
+    """The method by which md writes less than a stripe."""
 
     READ_MODIFY = "read-modify-write"
-    """Read the old block and the old parity, and take the difference into the parity."""
+    """Read the old block and the old parity, and apply the difference to the parity."""
     RECONSTRUCT = "reconstruct-write"
-    """Read the other data of the stripe and compute parity from all."""
+    """Read the other data of the stripe, and compute the parity from all data."""
     COMPUTE_FIRST = "reconstruct-write, after computing what lacks"
-    """Neither can be: all that there is is read, and the missing data are computed first."""
+    """Neither is possible: read everything that exists, and compute the missing data first."""
     COPIES = "write to every copy"
     PLAIN = "one write"
 
 
 @dataclass(frozen=True, slots=True)
 class MemberIo:
-    """What a small write does to one member."""
+    """I/O of a small write on one member."""
 
     name: str
     device: str
     slot: int
     kind: ChunkKind | None
-    """What it holds of the stripe; None for a member that has no part in the write but is read."""
+    """The kind of chunk; None for a member that is only read."""
     reads: int
     writes: int
-    """Blocks of 4 KiB, as ``reads``."""
+    """Number of 4 KiB blocks, as ``reads``."""
     log_bytes: int = 0
-    """What is written to its partial parity log."""
+    """Bytes written to its partial parity log."""
 
     @property
     def read_bytes(self) -> int:
-        """In all."""
+        """Total bytes read."""
         return self.reads * BLOCK_BYTES
 
     @property
     def written_bytes(self) -> int:
-        """In all, with the log."""
+        """Total bytes written, including the log."""
         return self.writes * BLOCK_BYTES + self.log_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class SmallWrite:
-    """One write of one block, as md should do it."""
+    """One write of one block, as md should perform it."""
 
     array: str
     sector: int
     stripe: int
     skip_bytes: int
-    """Where in its chunk the block lies."""
+    """Offset of the block in its chunk."""
     way: WriteWay
     target_slots: tuple[int, ...]
-    """Who has the block: its copies."""
+    """Slots with the block or its copies."""
     written_slots: tuple[int, ...]
     """In the order in which md submits the writes."""
     ios: tuple[MemberIo, ...]
     modify_reads: int | None
-    """Blocks that read-modify-write would have to read; None where it cannot be. Of parity levels alone."""
+    """Blocks that read-modify-write would read, for parity levels; None if it is not possible."""
     reconstruct_reads: int | None
     reason: str
     further: tuple[str, ...]
-    """What comes on top of these reads and writes."""
+    """Additional I/O."""
     is_predicted: bool = True
-    """False where md defers the writes to members: a journal in write-back mode."""
+    """False if md defers the writes to members: with a journal in write-back mode."""
 
 
 def small_write(shape: MappedArray, sector: int) -> SmallWrite:
-    """What a write of the block that begins at this sector of the array does.
+    """The I/O of a write of the block that begins at this sector of the array.
 
-    Raises ArrayError during a reshape, and for a block that is not there.
+    Raises ArrayError during a reshape, and for a block that does not exist.
     """
     if shape.reshaping:
         raise ArrayError(f"{shape.name} is being reshaped", hint="step through a write when that is over")
@@ -166,7 +166,7 @@ _Counts = tuple[int | None, int | None]
 def _chosen(
     shape: MappedArray, target: MemberPlace, parity: tuple[int, ...], others: tuple[int, ...], in_sync: set[int]
 ) -> tuple[WriteWay, tuple[int, ...], _Counts, str]:
-    """What md chooses, the slots that it reads for it, what each way would read, and why."""
+    """The method that md chooses, the slots that it reads, the reads of each method, and the reason."""
     involved = (target.slot, *parity)
     modify = len(involved) if set(involved) <= in_sync else None
     rebuild = len(others) if set(others) <= in_sync else None
@@ -207,7 +207,10 @@ def _ios(
     written: tuple[int, ...],
     sector: int,
 ) -> tuple[MemberIo, ...]:
-    """By slot. A member that is being rebuilt, or that replaces another, is written too, and read where it is right."""
+    """I/O by slot.
+
+    A member that is being rebuilt, and a replacement, are written too, and read where their data are current.
+    """
     found = []
     for slot in range(shape.geometry.slots):
         reader = shape.member_in(slot, sector)

@@ -1,4 +1,4 @@
-"""What the microscope found, in sentences: for the command line and for the app."""
+"""The results of the microscope as sentences, for the command line and the app."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COPIED = ("raid1", "raid10")
 
 
 def shape_words(shape: MappedArray) -> str:
-    """``md0: raid5 left-symmetric, 4 members, chunk 64 KiB``."""
+    """The geometry in one line: ``md0: raid5 left-symmetric, 4 members, chunk 64 KiB``."""
     words = [f"{shape.name}: {shape.level} {shape.layout_word}".rstrip(), f"{shape.geometry.slots} members"]
     words += [f"chunk {human_bytes(shape.chunk_sectors * SECTOR_BYTES)}"] if shape.chunk_sectors else []
     if shape.reshaping:
@@ -26,20 +26,20 @@ def shape_words(shape: MappedArray) -> str:
 
 
 def slot_name(shape: MappedArray, slot: int) -> str:
-    """The disk in a slot."""
+    """The name of the disk in a slot."""
     found = shape.members_in(slot)
     return found[0].name if found else f"slot {slot}"
 
 
 def moment_words(picture: StripePicture) -> str:
-    """Whether the picture is of one moment."""
+    """Whether the picture was read at one moment."""
     if picture.is_one_moment:
         return "one moment: writes to this stripe waited while the members were read"
     return f"not of one moment: {picture.why_not}"
 
 
 def judged_words(picture: StripePicture) -> list[str]:
-    """What was found, in sentences: whether it agrees, and who is wrong if that can be told."""
+    """The result of the comparison: whether the stripe is consistent, and which member is wrong if this is known."""
     comparison, level = picture.comparison, picture.shape.level
     if comparison.verdict is StripeVerdict.UNKNOWN:
         if level in ("raid0", "linear"):
@@ -72,7 +72,7 @@ def judged_words(picture: StripePicture) -> list[str]:
 
 
 def repair_words(picture: StripePicture) -> list[str]:
-    """What md does about the stripe: reads, check, repair; and why repair may be wrong."""
+    """The effect of reads, a check and a repair on the stripe, and why a repair may be wrong."""
     comparison, shape = picture.comparison, picture.shape
     if comparison.verdict is not StripeVerdict.DIFFERS:
         return []
@@ -112,7 +112,7 @@ def _bytes(count: int) -> str:
 
 
 def write_head(shape: MappedArray, write: SmallWrite) -> list[str]:
-    """Which way md takes for a small write, and why."""
+    """The method that md uses for a small write, with the reason."""
     block = write.sector // BLOCK_SECTORS
     first = f"A write of block {block}, in stripe {write.stripe}: {write.way}."
     if not shape.is_parity:
@@ -123,14 +123,14 @@ def write_head(shape: MappedArray, write: SmallWrite) -> list[str]:
 
 
 def write_tail(shape: MappedArray, write: SmallWrite) -> list[str]:
-    """In which order members are written, and what comes on top."""
+    """The order of writes to members, and additional I/O."""
     order = [slot_name(shape, slot) for slot in write.written_slots]
     words = [f"md submits the writes in this order: {', '.join(order)}; drives may finish them in any."]
     return [*(words if len(order) > 1 else []), *(f"On top: {more}." for more in write.further)]
 
 
 def observed_words(seen: ObservedWrite) -> list[str]:
-    """Whether md did what was predicted."""
+    """Whether md's I/O was as predicted."""
     if not seen.predicted.is_predicted:
         return ["The journal is in write-back mode: members are written when md sees fit."]
     if not seen.differences:
@@ -139,12 +139,12 @@ def observed_words(seen: ObservedWrite) -> list[str]:
 
 
 def crash_head(write: SmallWrite) -> str:
-    """What the table of crash states is about."""
+    """The title of the table of crash states."""
     return f"A crash during the write of block {write.sector // BLOCK_SECTORS}, whose bits are all turned over."
 
 
 def crash_words(shape: MappedArray, states: Sequence[CrashState]) -> list[str]:
-    """What the table says, in sentences."""
+    """The content of the table of crash states as sentences."""
     holes = [(state, read) for state in states for read in state.reads if read.holes]
     words = []
     if any(not read.outcome.is_right for read in states[0].reads if len(read.lost) < 2):

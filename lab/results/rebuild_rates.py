@@ -12,7 +12,7 @@ from lab.results.store import ResultStore
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRebuild:
-    """Rebuilds of one array of a stored result, under one load or none."""
+    """Rebuilds of one array in a stored result, under one workload or none."""
 
     result: str
     experiment: str
@@ -25,7 +25,7 @@ class MeasuredRebuild:
 
 
 def measured_rebuilds(store: ResultStore) -> tuple[MeasuredRebuild, ...]:
-    """What was measured in this store, newest results first; results that cannot be read have none."""
+    """All measured rebuilds in this store, newest results first; unreadable results are omitted."""
     found = []
     for summary in store.list():
         with suppress(ResultError):

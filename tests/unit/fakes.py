@@ -16,7 +16,7 @@ from lab.disks.head_program import bytes_each
 from lab.disks.inventory import READ_HEADS
 from lab.errors import CommandFailed, LabError, MachineLost
 from lab.machine.api import CommandResult, Machine, MachineFacts, RawSample, SampleRequest, TypedCommand
-from lab.machine.guest_program import Change, GuestProgram, unchanged
+from lab.machine.programs import Change, GuestProgram, unchanged
 
 FACTS = MachineFacts(
     target="fake:",

@@ -7,7 +7,7 @@ import pytest
 from lab.errors import LabError, SpecError
 from lab.faults.controls import OracleBug, all_controls, find_oracle_bug, oracle_bugs
 from lab.faults.place import CAMPAIGN, CONTROLS
-from lab.machine.guest_program import program_files
+from lab.machine.programs import program_files
 
 FEWEST = 12
 NAMES = [bug.name for bug in oracle_bugs()]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.faults.place import CAMPAIGN, PLAYER
-from lab.machine.guest_program import GuestProgram, program_files
+from lab.machine.programs import GuestProgram, program_files
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 FILES = [
