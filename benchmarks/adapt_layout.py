@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from benchmarks.support.report import asked, finish
-from lab.adapt.interleave import COMFORTABLE_TARGETS, VolumeLayout, shortest_run
+from lab.adapt.layout import COMFORTABLE_TARGETS, Composition, VolumeLayout, shortest_run
 from lab.adapt.spec import piece_lines
-from lab.adapt.windows import Composition
 
 TABLE_SECONDS_BOUND = 1.0
 CHUNK_BYTES = 128 * 1024

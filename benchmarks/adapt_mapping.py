@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from benchmarks.support.report import asked, finish, private_state, spread
-from lab.adapt.interleave import COMFORTABLE_TARGETS
+from lab.adapt.layout import COMFORTABLE_TARGETS
 from lab.adapt.spec import VolumeSpec
 from lab.arrays.filesystem import FileSystem
 from lab.disks import DiskKind, Lab, open_lab, specs

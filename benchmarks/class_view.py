@@ -22,7 +22,7 @@ from benchmarks.support.report import asked, finish, private_state
 from benchmarks.support.report import spread as spread_of
 from lab.classroom.bundle import load_signer, write_bundle
 from lab.host.pool import processors, spread
-from lab.host.python import isolated_python
+from lab.host.processes import isolated_python
 from lab.results.record import SCHEMA_VERSION, CellRecord, ResultRecord, encode_record
 from lab.results.store import decode_record
 

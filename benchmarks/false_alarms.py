@@ -28,8 +28,7 @@ from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, Lab, open_lab
 from lab.disks.kinds import DiskSpec
 from lab.machine import Host, parse_target
-from lab.results.ratios import RatioTest
-from lab.results.verdicts import RatioOutcome, judge
+from lab.results.statistics import RatioOutcome, RatioTest, judge
 from lab.units import MIB
 
 MOST_REPEATS = 20

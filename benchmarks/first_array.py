@@ -14,8 +14,7 @@ from typing import Annotated
 
 from benchmarks.support.report import asked, finish, spread
 from lab.host.files import HostFiles
-from lab.host.processes import HostProcesses
-from lab.host.python import isolated_python
+from lab.host.processes import HostProcesses, isolated_python
 from lab.machine.kernel_image import find_kernel
 
 BOUND = 1.5

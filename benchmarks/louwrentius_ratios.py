@@ -25,8 +25,7 @@ from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, Lab, open_lab, specs
 from lab.gates.decoding import decode_json
 from lab.machine import Host, parse_target
-from lab.results.ratios import paired_ratio
-from lab.results.statistics import Estimate
+from lab.results.statistics import Estimate, paired_ratio
 from lab.units import MIB
 
 LEVELS = ("raid0", "raid10", "raid5", "raid6")

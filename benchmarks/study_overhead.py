@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from benchmarks.support.report import SMALL_EXPERIMENT, asked, finish, private_state
-from lab.host.python import isolated_python
+from lab.host.processes import isolated_python
 
 BOUND = 1.05
 

@@ -22,7 +22,7 @@ import msgspec
 
 from benchmarks.support.report import asked, finish, private_state
 from lab.gates.decoding import decode_json
-from lab.host.python import isolated_python
+from lab.host.processes import isolated_python
 from lab.machine import Host, parse_target
 from lab.sweep.cells import CellDone, unpacked_cell
 from lab.sweep.cluster import parse_cluster

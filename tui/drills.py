@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from lab.drills.desk import DrillDesk
     from lab.drills.schema import ReadyDrill
     from lab.plans import Plan
-    from lab.session.leftovers import Leftovers
-    from lab.session.session import LabSession
+    from lab.session.session import LabSession, Leftovers
     from tui.frontend import Frontend
 
 T = TypeVar("T")
@@ -361,13 +360,13 @@ class Drills:
 
     def _read_left(self) -> None:
         """Raises nothing: if the leftovers cannot be read, nothing is offered."""
-        from lab.session.leftovers import read_leftovers
+        from lab.session.session import read_leftovers
 
         session = self._frontend.client.session
         self.left = read_leftovers(session.folder) if session is not None else None
 
     def _forget_left(self) -> None:
-        from lab.session.leftovers import keep_leftovers
+        from lab.session.session import keep_leftovers
 
         session = self._frontend.client.session
         if session is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from textual.message import Message
 
 if TYPE_CHECKING:
-    from lab.arrays.brought_up import BroughtUp
+    from lab.arrays.discovery import BroughtUp
     from lab.disks import LabDisk
     from lab.errors import LabError
     from lab.machine.api import MachineFacts, Terminal
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lab.session.load import LoadPhase
     from lab.session.monitor import Snapshot
     from lab.session.pace import Pace
-    from lab.workloads.live import LiveInterval
+    from lab.workloads.fio_output import LiveInterval
     from tui.client.jobs import Job
     from tui.state import CommandEntry
 

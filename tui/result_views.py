@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from lab.machine.target import target_words
-from lab.report.cells import OFF_THEORY, interval_text
-from lab.report.series import READ, Row, rows
+from lab.report.cells import OFF_THEORY, READ, Row, interval_text, rows
 from lab.results.record import RunStatus
 from lab.units import human_bytes, human_seconds
 from tui.tones import Tone

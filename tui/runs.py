@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from lab.experiments.schema import Experiment
     from lab.experiments.sweeps import SweepEntry
     from lab.measure.job import Measured
-    from lab.workloads.fio_output import DirectionFigures
-    from lab.workloads.live import LiveInterval
-    from lab.workloads.window import MeasuredWindow
+    from lab.workloads.fio_output import DirectionFigures, LiveInterval, MeasuredWindow
     from lab.workloads.workload import Workload
     from tui.state import LabState, LoadView, PastLoad
 

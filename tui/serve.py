@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from lab.errors import LabError, ToolMissing
 from lab.host import signals
-from lab.host.python import isolated_python
+from lab.host.processes import isolated_python
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from lab.arrays.brought_up import BroughtUp
-    from lab.arrays.discovery import FoundArray
+    from lab.arrays.discovery import BroughtUp, FoundArray
     from lab.arrays.status import ArrayStatus, MemberStatus
     from lab.disks import LabDisk
     from lab.errors import LabError
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from lab.session.load import Forecast
     from lab.session.monitor import Snapshot
     from lab.session.pace import Pace
-    from lab.workloads.live import LiveInterval
+    from lab.workloads.fio_output import LiveInterval
 
 KEPT_COMMANDS = 500
 KEPT_EVENTS = 200

@@ -18,7 +18,7 @@ from tui.volume_views import inner_lines
 
 if TYPE_CHECKING:
     from lab.disks import LabDisk
-    from lab.workloads.live import LiveInterval
+    from lab.workloads.fio_output import LiveInterval
 
 HELP = """\
 Type a key and Enter. Enter alone tells how things stand and what can be done next.

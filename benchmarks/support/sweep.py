@@ -6,7 +6,7 @@ import hashlib
 import random
 from itertools import product
 
-from lab.sweep.rows import CellRow, FailedCell, SweepResult
+from lab.sweep.grid import CellRow, FailedCell, SweepResult
 
 LEVELS = {"raid0": (1.0, 1.0), "raid10": (1.0, 0.5), "raid5": (0.95, 0.28), "raid6": (0.93, 0.18), "raid1": (0.9, 0.4)}
 MEMBERS = (4, 5, 6, 8, 12)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab.host.python import isolated_python
+from lab.host.processes import isolated_python
 
 ROWS, COLUMNS = 40, 120
 DOWN, UP, ENTER, ESCAPE = b"\x1b[B", b"\x1b[A", b"\r", b"\x1b"

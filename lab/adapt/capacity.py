@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
-from lab.adapt.tiers import check_reference, data_width, default_reference, tiers
+from lab.adapt.layout import check_reference, data_width, default_reference, tiers
 
 
 class System(StrEnum):

@@ -10,10 +10,10 @@ import msgspec
 from lab.adapt import operations, tables
 from lab.adapt.discovery import FoundVolume, labels_in, volumes_in
 from lab.adapt.label import LABEL_AREA_BYTES
+from lab.adapt.layout import AdaptLevel
 from lab.adapt.names import names_volume, volume_device
 from lab.adapt.preview import are_equal
 from lab.adapt.request import DEFAULT_CHUNK_BYTES
-from lab.adapt.rule import AdaptLevel
 from lab.adapt.spec import VolumeSpec
 from lab.adapt.stack import Stack, read_stack
 from lab.adapt.state import VolumeDisk, VolumeStatus, read_volume
@@ -22,10 +22,10 @@ from lab.arrays.array import Array, ArrayKind, ArrayText
 from lab.arrays.discovery import FoundArray
 from lab.arrays.levels import Level, Raid5
 from lab.arrays.open_arrays import OpenArrays
+from lab.arrays.operations import set_sync_speed
 from lab.arrays.spec import ConsistencyPolicy, CreateOptions
 from lab.arrays.state import read_arrays
 from lab.arrays.status import ArrayState, ArrayStatus
-from lab.arrays.tuning import set_sync_speed
 from lab.disks import LabDisk
 from lab.disks.inventory import DiskEnds
 from lab.errors import ArrayError, SpecError

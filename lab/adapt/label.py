@@ -14,9 +14,7 @@ from enum import StrEnum
 
 import msgspec
 
-from lab.adapt.interleave import VolumeLayout
-from lab.adapt.rule import AdaptLevel
-from lab.adapt.windows import Composition
+from lab.adapt.layout import AdaptLevel, Composition, VolumeLayout
 from lab.gates.decoding import decode_json
 from lab.units import KIB
 

@@ -12,15 +12,14 @@ from msgspec.structs import replace
 from lab.adapt import tables
 from lab.adapt.label import LABEL_BYTES, Label, VolumeStage, copy_offset_bytes, encode, new_uuid
 from lab.adapt.names import slice_device, slice_name, volume_device
-from lab.arrays.create import ASSEMBLE_TIMEOUT_SECONDS
-from lab.arrays.create import assemble as assemble_array
-from lab.arrays.create import stop as stop_array
-from lab.arrays.members import add as add_member
-from lab.arrays.members import fail as fail_member
-from lab.arrays.members import remove as remove_member
 from lab.arrays.names import array_device, md_path
+from lab.arrays.operations import ASSEMBLE_TIMEOUT_SECONDS, scrub_check, scrub_repair, scrub_stop
+from lab.arrays.operations import add as add_member
+from lab.arrays.operations import assemble as assemble_array
+from lab.arrays.operations import fail as fail_member
+from lab.arrays.operations import remove as remove_member
+from lab.arrays.operations import stop as stop_array
 from lab.arrays.spec import ArraySpec, Bitmap
-from lab.arrays.tuning import scrub_check, scrub_repair, scrub_stop
 from lab.errors import SpecError
 from lab.plans import Danger, Plan, Step
 from lab.units import MIB

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.adapt.rule import AdaptLevel
+from lab.adapt.layout import AdaptLevel
 from lab.arrays.added_levels import AddedLevels
 from lab.arrays.extension import AddedKind
 from lab.checks.extension import LessonReading

@@ -7,10 +7,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from lab.adapt.capacity import System, best_reference, small_writes
+from lab.adapt.layout import AdaptLevel, Composition, TierWindow, default_reference, level_out
 from lab.adapt.request import Geometry, VolumeRequest
-from lab.adapt.rule import AdaptLevel
-from lab.adapt.tiers import default_reference, level_out
-from lab.adapt.windows import Composition, TierWindow
 from lab.arrays.levels import Raid5, usable_bytes
 from lab.arrays.preview import ArrayPreview, SliceRow, SystemPreview
 from lab.disks.kinds import DiskKind, LabDisk

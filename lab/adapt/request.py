@@ -6,10 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lab.adapt.capacity import System, capacity
+from lab.adapt.layout import (
+    AdaptLevel,
+    Composition,
+    check_reference,
+    check_utilisation,
+    default_reference,
+    level_out,
+    usable_lines,
+)
 from lab.adapt.names import names_volume, volume_device
-from lab.adapt.rule import AdaptLevel
-from lab.adapt.tiers import check_reference, check_utilisation, default_reference, level_out, usable_lines
-from lab.adapt.windows import Composition
 from lab.arrays.preview import Spec
 from lab.arrays.spec import MINIMUM_CHUNK_BYTES, Bitmap
 from lab.disks.kinds import LabDisk

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from lab.adapt import operations, preview, tables
 from lab.adapt.discovery import windows_named
-from lab.adapt.interleave import COMFORTABLE_TARGETS, VolumeLayout, shortest_run
 from lab.adapt.label import DiskLabel, Label, VolumeStage, checksum_of, new_uuid
+from lab.adapt.layout import COMFORTABLE_TARGETS, Composition, VolumeLayout, shortest_run
 from lab.adapt.request import SLICE_HEADER_BYTES, VolumeRequest
-from lab.adapt.windows import Composition
 from lab.arrays.filesystem import FileSystem, make
 from lab.arrays.preview import ArrayPreview
 from lab.disks.kinds import LabDisk

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from lab.adapt import tables
 from lab.adapt.discovery import FoundVolume
+from lab.adapt.layout import Composition, TierWindow
 from lab.adapt.names import volume_device
 from lab.adapt.stack import Stack
-from lab.adapt.windows import Composition, TierWindow
 from lab.arrays.status import ArrayStatus
 from lab.errors import ArrayError
 from lab.gates.numbers import read_count

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from lab.adapt.interleave import VolumeLayout
 from lab.adapt.label import Label, checksum_of
+from lab.adapt.layout import VolumeLayout
 from lab.adapt.names import slice_name
 from lab.arrays.names import array_device
 from lab.errors import ArrayError

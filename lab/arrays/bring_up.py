@@ -1,7 +1,4 @@
-"""Start the arrays that lie on a lab's disks when it opens, except those that the user has stopped.
-
-Only the embedded kernel needs this: its arrays run while a lab is open. Elsewhere arrays run until they are stopped.
-"""
+"""Start the arrays that lie on a lab's disks when it opens, except those that the user has stopped."""
 
 from __future__ import annotations
 
@@ -10,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from lab.arrays.brought_up import BroughtUp
-from lab.arrays.discovery import FoundArray
+from lab.arrays.discovery import BroughtUp, FoundArray
 from lab.arrays.kinds import kinds
 from lab.arrays.state import read_arrays
 from lab.disks import Lab, signatures

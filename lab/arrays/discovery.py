@@ -5,15 +5,16 @@ Parsing and decisions are pure: the caller has read the disks.
 
 from __future__ import annotations
 
+import re
 import struct
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from lab.arrays.create import assemble
 from lab.arrays.level_names import layout_name, level_with_layout
 from lab.arrays.levels import LevelName
 from lab.arrays.names import array_device, is_array_name
+from lab.arrays.operations import assemble
 from lab.disks.inventory import DiskEnds
 from lab.errors import SpecError
 from lab.gates.text import visible
@@ -337,3 +338,38 @@ def _survives(level: LevelName, superblock: Superblock, missing: frozenset[int])
         return level_with_layout(level.value, layout).survives(missing, superblock.slot_count)
     except SpecError:
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class BroughtUp:
+    """The arrays found on the disks, by outcome."""
+
+    started: tuple[FoundArray, ...] = ()
+    stopped: tuple[FoundArray, ...] = ()
+    """Can be started, but are left stopped."""
+    refused: tuple[FoundArray, ...] = ()
+    """Cannot be started; ``refusal`` of each is the reason."""
+    carried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Node -> types of the signatures on it, as blkid(8) names them; only of devices that carry some."""
+
+    @property
+    def all(self) -> tuple[FoundArray, ...]:
+        return (*self.started, *self.stopped, *self.refused)
+
+    def array(self, name: str) -> FoundArray | None:
+        """The array of this name, preferably one that can be started; else by its superblocks' name or its UUID."""
+        by_name = next((array for array in self.all if array.name == name), None)
+        return by_name or next((array for array in self.all if array.is_called(name)), None)
+
+    def word(self, array: FoundArray) -> str:
+        """The word to type for it: its name, or its UUID if the name means another array or needs shell quoting."""
+        is_plain = re.fullmatch(r"[\w.:+@-]+", array.name, re.ASCII) and not array.name.startswith("-")
+        return array.name if is_plain and self.array(array.name) is array else array.uuid
+
+    def holder_of(self, node: str) -> FoundArray | None:
+        """The array to which the device belongs now."""
+        return next((array for array in self.all if node in array.devices), None)
+
+    def former_holder_of(self, node: str) -> FoundArray | None:
+        """The array to which the device once belonged, and whose metadata it still carries."""
+        return next((array for array in self.all if node in array.former_devices), None)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lab.arrays.array import Array, ArrayKind, kind_among
-from lab.arrays.brought_up import BroughtUp
-from lab.arrays.discovery import DATA_FIRST
+from lab.arrays.discovery import DATA_FIRST, BroughtUp
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.preview import Spec
 from lab.arrays.state import read_arrays

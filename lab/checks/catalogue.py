@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lab.checks import arrays, blocks, disks, drills, faults, measured, readings, reliability
+from lab.checks import arrays, blocks, disks, drills, faults, measured, readings
+from lab.checks import readings as reliability
 from lab.checks.extension import LessonReading
 from lab.checks.readings import Source
 from lab.checks.state import Check

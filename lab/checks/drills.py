@@ -6,8 +6,7 @@ from abc import abstractmethod
 from enum import StrEnum
 from typing import Literal
 
-from lab.checks.pictures import MemberPicture
-from lab.checks.state import Check, CheckedState, CheckOutcome, DrillEnd
+from lab.checks.state import Check, CheckedState, CheckOutcome, DrillEnd, MemberPicture
 from lab.units import SECTOR_BYTES
 
 

@@ -1,11 +1,11 @@
 """Readings: numbers that a student reads from the lab, where their correct values come from, and their tolerance.
 
-A reading asks for a figure of the student's own result or of the current lab, so the numbers of two students may
-differ. ``get`` in a lesson file selects the source by its tag.
+Reliability arithmetic: the rebuild time of a large drive, and its effect on the expected life.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from abc import abstractmethod
@@ -18,6 +18,7 @@ import msgspec
 from lab.checks.measured import CellChoice, Figure, label_of, values_of
 from lab.checks.state import CheckedState, CheckOutcome, Facts
 from lab.errors import SpecError
+from lab.results.record import RebuildRecord
 from lab.units import GIB, KIB, MIB, SECTOR_BYTES
 
 UNITS = {
@@ -297,3 +298,60 @@ def _is_rounded(typed: str, given: float, value: float) -> bool:
 
 def _plain(value: float) -> str:
     return f"{value:.0f}" if value == round(value) else f"{value:.4g}"
+
+
+TB = 10**12
+HOURS_PER_YEAR = 365.25 * 24
+_SECONDS_PER_HOUR = 3600.0
+
+
+class RebuildRate(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rebuild.rate"):
+    """The bytes per second that a measured rebuild wrote to the new drive; with several rebuilds, the median."""
+
+    is_of_result: ClassVar[bool] = True
+    measure: str
+    array: str
+
+    def value(self, lab: CheckedState) -> float | None:
+        record = lab.results.get(self.measure)
+        rebuilds: list[RebuildRecord] = [each for each in record.rebuilds if each.array == self.array] if record else []
+        rates = [each.rebuilt_bytes / each.rebuild_seconds for each in rebuilds if each.rebuild_seconds > 0]
+        return statistics.median(rates) if rates else None
+
+
+class RebuildHours(RebuildRate, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rebuild.time"):
+    """The rebuild time of a drive of this many TB (10^12 bytes) at the rate of a measured rebuild."""
+
+    is_of_result: ClassVar[bool] = False
+    drive_tb: float
+
+    def value(self, lab: CheckedState) -> float | None:
+        rate = RebuildRate(measure=self.measure, array=self.array).value(lab)
+        return self.drive_tb * TB / rate if rate else None
+
+
+class ExpectedLife(RebuildHours, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rebuild.mttdl"):
+    """The mean time to data loss of an array that tolerates one failure, from ``rebuild.time`` and the AFR.
+
+    MTTF = 1 / AFR; MTTDL = MTTF^2 / (N * (N - 1) * MTTR). AFR is the annual failure rate, MTTR the rebuild time.
+    """
+
+    members: int
+    afr_percent: float
+
+    def value(self, lab: CheckedState) -> float | None:
+        repair_seconds = RebuildHours(measure=self.measure, array=self.array, drive_tb=self.drive_tb).value(lab)
+        if not repair_seconds:
+            return None
+        mean_life_seconds = HOURS_PER_YEAR * _SECONDS_PER_HOUR / (self.afr_percent / 100)
+        return mean_life_seconds**2 / (self.members * (self.members - 1) * repair_seconds)
+
+
+class ReadErrorChance(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="read_error.chance"):
+    """The probability of an unreadable sector when this many TB are read, at one error per 10^exponent bits read."""
+
+    read_tb: float
+    exponent: int
+
+    def value(self, lab: CheckedState) -> float | None:
+        return -math.expm1(-self.read_tb * TB * 8 / 10.0**self.exponent)

@@ -10,15 +10,21 @@ import msgspec
 from cyclopts import Parameter
 
 from lab.classroom.bundle import DRILLS, LESSONS, export_results
-from lab.classroom.grading import canvas_sheet, grading_sheet, key_of_files, moodle_sheet
+from lab.classroom.grading import (
+    BUILT_IN,
+    assign,
+    canvas_sheet,
+    grading_sheet,
+    key_of_files,
+    moodle_sheet,
+    read_roster,
+    read_scale,
+)
 from lab.classroom.practice import practice_of
-from lab.classroom.roster import assign, read_roster
-from lab.classroom.scale import BUILT_IN, read_scale
 from lab.classroom.telling import cautions, practice_tables
 from lab.classroom.view import ClassRow, ClassView, LeftOut, view_class
 from lab.cli.context import current
-from lab.cli.output import out, out_json, table
-from lab.cli.progress import ProgressBar
+from lab.cli.output import ProgressBar, out, out_json, table
 from lab.errors import ResultError, SpecError
 from lab.gates.text import visible
 from lab.host.files import write_file

@@ -1,33 +1,394 @@
-"""A folder of bundles as tables that are as the folder is now; only what has changed is read, over several processes.
+"""A folder of bundles as tables that are as the folder is now.
 
-A bundle is unpacked and its signature checked once, and again only when its file changes. Each some seconds what was
-read is kept, so whoever interrupts loses no more than that.
+The rows of each bundle are stored in Parquet files (duckdb), so that thousands of results are one query. Only what has
+changed is read again, in several processes.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+import re
+import shutil
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
-from lab.classroom.bundle import SUFFIX
-from lab.classroom.columns import CHECKS, FILES, TABLES, Rows, Stamped, read_rows
-from lab.classroom.kept import KeptClass, duckdb_module, held, open_kept
-from lab.errors import ResultError
+import msgspec
+
+from lab.classroom.bundle import SUFFIX, read_bundle
+from lab.classroom.practice import is_passed, read_all, work_digest
+from lab.classroom.prints import prints_of, record_digest
+from lab.compare.figures import HEALTHY, is_speed, singles
+from lab.drills.case import DrillOutcome
+from lab.errors import LabError, RequirementMissing, ResultError
+from lab.gates.own import make_own_folder, read_own_json
 from lab.gates.text import visible, visible_name
 from lab.host.clock import HostClock
-from lab.host.files import storage_error
-from lab.host.locks import ALONE, SHARED
+from lab.host.files import ALONE, SHARED, locked, replace_file, storage_error
 from lab.host.pool import processors, spread
+from lab.lessons.engine import Progress
+from lab.lessons.schema import HINTS
+from lab.results.record import ResultRecord
 from lab.units import MIB
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+TEXT, NUMBER, WHOLE, TRUTH = "VARCHAR", "DOUBLE", "BIGINT", "BOOLEAN"
+FILES = "files"
+TABLES = {
+    "results": {"file": TEXT, "result": TEXT, "experiment": TEXT, "created_utc": TEXT, "digest": TEXT},
+    "prints": {"file": TEXT, "result": TEXT, "print": TEXT},
+    "medians": {
+        "file": TEXT,
+        "result": TEXT,
+        "experiment": TEXT,
+        "unit": TEXT,
+        "is_single": TRUTH,
+        "workload": TEXT,
+        "direction": TEXT,
+        "iops": NUMBER,
+    },
+    "outcomes": {
+        "file": TEXT,
+        "outcome": TEXT,
+        "digest": TEXT,
+        "drill": TEXT,
+        "drill_file": TEXT,
+        "seed": TEXT,
+        "began_utc": TEXT,
+        "ended_utc": TEXT,
+        "verdict": TEXT,
+        "saved_percent": NUMBER,
+        "minutes": NUMBER,
+        "touched_bytes": WHOLE,
+        "hints": WHOLE,
+        "resets": WHOLE,
+        "exam_attempt": WHOLE,
+        "exam_over_minutes": NUMBER,
+        "mistakes": TEXT,
+    },
+    "lessons": {
+        "file": TEXT,
+        "lesson": TEXT,
+        "digest": TEXT,
+        "seed": TEXT,
+        "is_passed": TRUTH,
+        "steps_done": WHOLE,
+        "last_done_utc": TEXT,
+        "all_hints": TEXT,
+        "by_lab": TEXT,
+    },
+    FILES: {"file": TEXT, "bytes": WHOLE, "changed_ns": WHOLE, "key": TEXT, "problem": TEXT},
+}
+"""Table -> its columns. Names of steps and mistakes stand with commas between them. A median is that of a result's
+repeats: the view needs no single ones, which are six times as many."""
+Rows = dict[str, list[tuple[object, ...]]]
+CHECKS = 8
+"""Raised when bundles are checked in another way: what an earlier raidlab found good is looked at again."""
+Stamped = tuple[Path, int, int]
+"""A bundle, its size and its time of change in nanoseconds, as they were before it was read."""
+
+
+def read_rows(bundles: Iterable[Stamped]) -> Rows:
+    """The rows of some bundles by table. One that is damaged, or holds something that is, is named and stops none."""
+    found: Rows = {table: [] for table in TABLES}
+    for file, size, changed_ns in bundles:
+        key, problem = _read(file, found)
+        found[FILES].append((visible_name(file.name), size, changed_ns, key, problem))
+    return found
+
+
+def _read(file: Path, found: Rows) -> tuple[str, str]:
+    """Key and problem of one bundle; of what it holds, all that can be read is added to ``found``."""
+    try:
+        bundle = read_bundle(file)
+    except LabError as error:
+        return "", visible(error.message)
+    problems = []
+    name = visible_name(file.name)
+    try:
+        for result_id, record in zip(bundle.ids, bundle.records(), strict=True):
+            if isinstance(record, LabError):
+                problems.append(record.message)
+            elif medians := [(name, result_id, record.experiment, *row) for row in _medians(record)]:
+                what = (record.experiment, record.created_utc, record_digest(record))
+                found["results"].append((name, result_id, *map(_shown, what)))
+                found["prints"] += [(name, result_id, each) for each in prints_of(record, bundle)]
+                found["medians"] += medians
+    except LabError as error:
+        problems.append(error.message)
+    try:
+        for work in read_all(bundle):
+            if isinstance(work, str):
+                problems.append(work)
+            elif isinstance(work, DrillOutcome):
+                found["outcomes"].append((name, *map(_shown, _outcome(work))))
+            else:
+                found["lessons"].append((name, *map(_shown, _lesson(work))))
+    except LabError as error:
+        problems.append(error.message)
+    return bundle.key_fingerprint, visible("; ".join(problems))
+
+
+def _shown(value: object) -> object:
+    return visible(value) if isinstance(value, str) else value
+
+
+def _outcome(work: DrillOutcome) -> tuple[object, ...]:
+    mistakes = _joined(mistake.id for mistake in work.mistakes)
+    what = (work.id, work_digest(work), work.drill, work.drill_file, work.seed, work.began_utc, work.ended_utc)
+    return (
+        *what,
+        work.verdict,
+        work.saved_percent,
+        work.minutes,
+        work.touched_bytes,
+        work.hints,
+        work.resets,
+        *_exam(work),
+        mistakes,
+    )
+
+
+def _exam(work: DrillOutcome) -> tuple[int, float]:
+    """The attempt, 0 for practice, and the minutes beyond the time limit."""
+    return (work.exam.attempt, work.exam.over_minutes) if work.exam else (0, 0.0)
+
+
+def _joined(names: Iterable[str]) -> str:
+    """Each once; a drill of somebody's own may call its mistakes anything."""
+    return ",".join(dict.fromkeys(name.replace(",", ";") for name in names if name))
+
+
+def _lesson(work: Progress) -> tuple[object, ...]:
+    steps = work.steps.items()
+    hinted = _joined(name for name, step in steps if step.hints >= HINTS)
+    by_lab = _joined(name for name, step in steps if step.by_lab)
+    done = sum(map(work.is_done, work.steps))
+    last = max((step.done_utc for _, step in steps), default="")
+    return work.lesson, work_digest(work), work.seed, is_passed(work), done, last, hinted, by_lab
+
+
+def _medians(record: ResultRecord) -> Iterator[tuple[object, ...]]:
+    disks = singles(record)
+    repeats: dict[tuple[str, str, str], list[float]] = {}
+    for cell in record.cells:
+        if cell.phase != HEALTHY:
+            continue
+        for direction, section in (("read", cell.figures.reads), ("write", cell.figures.writes)):
+            if section is not None and is_speed(section.iops):
+                repeats.setdefault((cell.array, cell.workload, direction), []).append(section.iops)
+    for (array, workload, direction), iops in repeats.items():
+        yield array, array in disks, workload, direction, median(iops)
+
+
+_PARTS, _LOCK = "parts.json", "lock"
+_MEMORY = "400MiB"
+"""For the queries; Python with what it has loaded takes 100 MiB, and each process that reads bundles 50."""
+MOST_BUNDLES = 1000
+"""Of a part that is joined from small ones: to leave one bundle out of it takes a fraction of a second."""
+_MOST_SMALL = 16
+"""So many small parts are left as they are; each file costs a view some tenths of a millisecond."""
+
+
+class KeptPart(msgspec.Struct, frozen=True):
+    """One part."""
+
+    number: int
+    bundles: int
+    tables: tuple[str, ...]
+    """Of which it has rows."""
+
+
+class _PartList(msgspec.Struct, frozen=True):
+    parts: tuple[KeptPart, ...] = ()
+
+
+class KeptClass:
+    """The parts in a folder, and a connection that queries them. Its methods raise duckdb.Error and OSError."""
+
+    def __init__(self, place: Path, database: DuckDBPyConnection) -> None:
+        self.database = database
+        self._place = place
+        self.parts: tuple[KeptPart, ...] = ()
+
+    def reload(self) -> None:
+        """Take the parts that there are now. Raises ResultError for a list that is damaged."""
+        try:
+            self.parts = read_own_json(self._place / _PARTS, _PartList).parts
+        except FileNotFoundError:
+            self.parts = ()
+
+    def sweep(self) -> None:
+        """Remove what a killed call left. Only for who holds the lock alone."""
+        kept = {path.name for part in self.parts for path in self._paths([part]).values()}
+        for path in self._place.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path.name not in {*kept, _PARTS, _LOCK}:
+                path.unlink()
+
+    def known(self) -> dict[str, tuple[int, int]]:
+        """Bundle -> size and time of change in nanoseconds."""
+        rows = self.database.execute(f"SELECT file, bytes, changed_ns FROM {self._from(FILES, self.parts)}").fetchall()
+        return {name: (size, changed) for name, size, changed in rows}
+
+    def forget(self, names: Collection[str]) -> None:
+        """Leave bundles out; only the parts that hold some are written again."""
+        if not names:
+            return
+        self.database.execute("CREATE OR REPLACE TEMP TABLE gone AS SELECT unnest($1) AS file", [list(names)])
+        count = "SELECT count(*) FROM {} WHERE file NOT IN (FROM gone)"
+        left, changed = [], []
+        for part in self.parts:
+            (bundles,) = self.database.execute(count.format(self._from(FILES, [part]))).fetchall()[0]
+            if bundles == part.bundles:
+                left.append(part)
+            else:
+                changed += [self._joined([part], bundles, "WHERE file NOT IN (FROM gone)")] if bundles else []
+        self._replace((*left, *changed))
+
+    def add(self, rows: Rows) -> None:
+        """Keep what was read of some bundles."""
+        for table, found in rows.items():
+            self.database.execute(f"CREATE OR REPLACE TEMP TABLE new_{table} ({_declared(table)})")
+            self._append(f"new_{table}", TABLES[table], found)
+        part = self._written(len(rows[FILES]), {table: f"FROM new_{table}" for table, found in rows.items() if found})
+        self._replace((*self.parts, part))
+
+    def join_small(self) -> None:
+        """Make few parts of many small ones."""
+        small = [part for part in self.parts if part.bundles <= MOST_BUNDLES // 2]
+        if len(small) <= _MOST_SMALL:
+            return
+        groups: list[list[KeptPart]] = [[]]
+        for part in small:
+            if sum(each.bundles for each in groups[-1]) + part.bundles > MOST_BUNDLES:
+                groups.append([])
+            groups[-1].append(part)
+        joined = [self._joined(group, sum(each.bundles for each in group)) for group in groups]
+        self._replace((*(part for part in self.parts if part not in small), *joined))
+
+    def show(self) -> None:
+        """Make a view of every table, over the files themselves."""
+        for table in TABLES:
+            self.database.execute(f"CREATE VIEW {table} AS FROM {self._from(table, self.parts)}")
+
+    def _joined(self, parts: Sequence[KeptPart], bundles: int, only: str = "") -> KeptPart:
+        tables = {table for part in parts for table in part.tables}
+        sources = {table: f"FROM {self._from(table, parts)} {only}" for table in TABLES if table in tables}
+        return self._written(bundles, sources)
+
+    def _written(self, bundles: int, sources: Mapping[str, str]) -> KeptPart:
+        """A new part, which does not count yet; on any error nothing of it is left."""
+        used = [int(path.name[:6]) for path in self._place.glob("[0-9]*.parquet")]
+        part = KeptPart(max(used, default=0) + 1, bundles, tuple(sources))
+        paths = self._paths([part])
+        try:
+            for (_, path), source in zip(paths.items(), sources.values(), strict=True):
+                self.database.execute(f"COPY ({source}) TO {_quoted(path)} (FORMAT parquet)")
+        except BaseException:
+            _remove(paths.values())
+            raise
+        return part
+
+    def _replace(self, parts: tuple[KeptPart, ...]) -> None:
+        """From here on these are the parts."""
+        # On an error new files stay, for the next call to remove: the list may be in place already.
+        replace_file(self._place / _PARTS, msgspec.json.encode(_PartList(parts)), is_durable=False)
+        gone = [part for part in self.parts if part not in parts]
+        self.parts = parts
+        _remove(self._paths(gone).values())
+
+    def _paths(self, parts: Sequence[KeptPart]) -> dict[tuple[int, str], Path]:
+        return {
+            (part.number, table): self._place / f"{part.number:06d}.{table}.parquet"
+            for part in parts
+            for table in part.tables
+        }
+
+    def _from(self, table: str, parts: Sequence[KeptPart]) -> str:
+        """What stands behind FROM for a table of these parts."""
+        files = [_quoted(_plain(path)) for (_, name), path in self._paths(parts).items() if name == table]
+        if not files:
+            nothing = ", ".join(f"NULL::{kind} AS {column}" for column, kind in TABLES[table].items())
+            return f"(SELECT {nothing} WHERE false)"
+        return f"(SELECT {', '.join(TABLES[table])} FROM read_parquet([{', '.join(files)}]))"
+
+    def _append(self, table: str, columns: Mapping[str, str], rows: Sequence[tuple[object, ...]]) -> None:
+        """Rows as columns: by the row, thousands of inserts would take a minute."""
+        if not rows:
+            return
+        import numpy as np
+
+        kinds: Mapping[str, Any] = {NUMBER: float, WHOLE: np.int64, TRUTH: bool}
+        batch = {
+            name: np.array(values, dtype=kinds.get(kind, object))
+            for (name, kind), values in zip(columns.items(), zip(*rows, strict=True), strict=True)
+        }
+        self.database.register("batch", batch)
+        self.database.execute(f"INSERT INTO {table} SELECT * FROM batch")
+        self.database.unregister("batch")
+
+
+def _declared(table: str) -> str:
+    return ", ".join(f"{column} {kind}" for column, kind in TABLES[table].items())
+
+
+def _quoted(path: Path | str) -> str:
+    return "'" + str(path).replace("'", "''") + "'"
+
+
+def _plain(path: Path) -> str:
+    """Where DuckDB takes a pattern of names: this very name."""
+    return re.sub(r"([*?\[])", r"[\1]", str(path))
+
+
+def _remove(paths: Collection[Path]) -> None:
+    for path in paths:
+        # What stays is not listed, and removed by the next call.
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def duckdb_module() -> Any:
+    """Raises RequirementMissing without duckdb."""
+    try:
+        import duckdb
+    except ImportError:
+        raise RequirementMissing(
+            "a class view needs duckdb", hint="install it: pip install 'raidlab[classroom]'"
+        ) from None
+    return duckdb
+
+
+@contextmanager
+def open_kept(place: Path) -> Iterator[KeptClass]:
+    """What is kept in ``place``, which is made if it is not there. Raises LabError, duckdb.Error, OSError."""
+    make_own_folder(place, "the folder for a class")
+    # Of its own: DuckDB's names in it are the same in every process.
+    settings = {"memory_limit": _MEMORY, "temp_directory": str(place / f"spill-{os.getpid()}")}
+    with duckdb_module().connect(config=settings) as database:
+        yield KeptClass(place, database)
+
+
+@contextmanager
+def held(place: Path, how: int, on_wait: Callable[[], object]) -> Iterator[None]:
+    """The lock of ``place``; ``on_wait`` is called if another process has it. Raises OSError."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(place / _LOCK, how))
+        except BlockingIOError:
+            on_wait()
+            stack.enter_context(locked(place / _LOCK, how, waits=True))
+        yield
+
 
 MOST_PROCESSES = 4
 """That read bundles: with 50 MiB each, and 300 for the queries, far below a GiB."""

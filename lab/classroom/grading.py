@@ -1,33 +1,387 @@
-"""Sheets for grading: one line a bundle, or with a roster one line a student, with points by a scale.
+"""Sheets for grading: one line a bundle, or with a roster one line a student.
 
-For the gradebooks of learning platforms: Moodle takes any CSV file whose columns are mapped by hand (docs.moodle.org,
-Grade import); Canvas takes the columns of its own export (Student, ID, SIS User ID, SIS Login ID, Section, then one
-for each assignment) with a second line of the points that are possible.
+The roster is a CSV file with names and ids; points follow a scale, a small TOML file.
 """
 
 from __future__ import annotations
 
+import csv
+import datetime
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Literal
 
-from lab.classroom.roster import Assignment, Student
-from lab.classroom.scale import (
-    CountedWork,
-    Scale,
-    Worth,
-    chosen_try,
-    counted,
-    drill_worth,
-    lesson_worth,
-    most_points,
-    points_words,
-)
+import msgspec
+
+from lab.classroom.bundle import SUFFIX
 from lab.classroom.standing import DrillTry, LessonTry, best_try
 from lab.classroom.telling import MOST_NAMES, file_words, listed
 from lab.classroom.view import ClassView
 from lab.drills.schema import catalogue
+from lab.drills.verdict import DrillVerdict
+from lab.errors import SpecError
+from lab.gates.files import read_text
+from lab.gates.text import visible
 from lab.lessons.course import built_in_course
 from lab.tables import as_csv
+from lab.tomlfile import decode_toml, toml_text, unknown_word
+from lab.units import MIB
+
+BUILT_IN = "standard"
+_BUILT_IN_FILE = Path(__file__).with_name("scale.toml")
+Points = Annotated[float, msgspec.Meta(ge=0, le=10_000)]
+Way = Literal["best", "first", "exam"]
+
+
+class LessonScale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Points of one lesson."""
+
+    passed: Points = 1.0
+    every_hint: Points = 0.0
+    by_lab: Points = 0.0
+
+
+class ShareOf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """So many points times the share of the data that was saved."""
+
+    share_of: Points
+
+
+class DrillScale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Points of one drill."""
+
+    attempt: Way = msgspec.field(name="try", default="best")
+    hint: Points = 0.0
+    reset: Points = 0.0
+    verdict: dict[str, Points | ShareOf]
+
+
+class ExamScale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is left of the points of an exam that did not go by the rules."""
+
+    over_time: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.5
+    """Ended after its time limit."""
+    another_attempt: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    """Not the first attempt."""
+
+
+class LateScale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What late work is worth."""
+
+    factor: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
+
+
+class CountedWork(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One lesson or drill that counts."""
+
+    name: str
+    """Its id, or the number that it begins with after ``lesson`` or ``drill``: ``drill 11``."""
+    attempt: Way | None = msgspec.field(name="try", default=None)
+    weight: Points = 1.0
+    due: datetime.date | None = None
+
+
+class Scale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What each piece of work is worth."""
+
+    format_version: Literal[1]
+    lesson: LessonScale = LessonScale()
+    drill: DrillScale
+    exam: ExamScale = ExamScale()
+    late: LateScale = LateScale()
+    work: tuple[CountedWork, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What a student got for one piece of work."""
+
+    points: float
+    late_by: str = ""
+    """The day on which it was due, if it was finished later."""
+
+
+def read_scale(name: str) -> Scale:
+    """The built-in scale, or a file. Raises SpecError for keys, verdicts or points that are not possible."""
+    path = _BUILT_IN_FILE if name == BUILT_IN else Path(name)
+    scale = decode_toml(toml_text(path), Scale, source=str(path))
+    for verdict in scale.drill.verdict:
+        if verdict not in list(DrillVerdict):
+            raise unknown_word("verdict", verdict, [each.value for each in DrillVerdict])
+    return scale
+
+
+def counted(scale: Scale, lessons: Sequence[str], drills: Sequence[str]) -> dict[str, CountedWork]:
+    """Id of each lesson and drill that counts -> its line, in the order of the file or of the course.
+
+    Raises SpecError for a name that is in neither list, or that stands twice.
+    """
+    if not scale.work:
+        return {name: CountedWork(name=name) for name in (*lessons, *drills)}
+    found: dict[str, CountedWork] = {}
+    for line in scale.work:
+        name = _full_name(line.name, lessons, drills)
+        if name in found:
+            raise SpecError(f"the scale counts {name} twice", hint="keep one [[work]] of it")
+        found[name] = line
+    return found
+
+
+def _full_name(word: str, lessons: Iterable[str], drills: Iterable[str]) -> str:
+    lists = {"lesson": tuple(lessons), "drill": tuple(drills)}
+    kind, _, number = word.partition(" ")
+    if kind in lists and number.strip().isdecimal():
+        fitting = [name for name in lists[kind] if name.startswith(f"{int(number):02d}-")]
+    else:
+        fitting = [name for names in lists.values() for name in names if name == word]
+    if len(fitting) == 1:
+        return fitting[0]
+    raise unknown_word("lesson or drill", word, [name for names in lists.values() for name in names])
+
+
+def chosen_try(scale: Scale, line: CountedWork, tries: Sequence[DrillTry]) -> DrillTry | None:
+    """The try that counts; None if there is none."""
+    if not tries:
+        return None
+    way = line.attempt or scale.drill.attempt
+    if way == "best":
+        return best_try(tries)
+    if way == "exam":
+        exams = [each for each in tries if each.exam_attempt]
+        return min(exams, key=lambda each: (each.exam_attempt, each.began_utc), default=None)
+    return min(tries, key=lambda each: (each.began_utc, each.outcome))
+
+
+def drill_worth(scale: Scale, line: CountedWork, work: DrillTry) -> Worth:
+    """Points of one try at a drill, never below zero."""
+    rule = scale.drill.verdict.get(work.verdict, 0.0)
+    points = rule.share_of * work.saved_percent / 100 if isinstance(rule, ShareOf) else rule
+    points -= scale.drill.hint * work.hints + scale.drill.reset * work.resets
+    points *= scale.exam.over_time if work.exam_over_minutes else 1.0
+    points *= scale.exam.another_attempt if work.exam_attempt > 1 else 1.0
+    return _worth(scale, line, points, work.ended_utc)
+
+
+def lesson_worth(scale: Scale, line: CountedWork, work: LessonTry) -> Worth:
+    """Points of one lesson, never below zero; one that is not passed has none."""
+    off = scale.lesson.every_hint * len(work.all_hints) + scale.lesson.by_lab * len(work.by_lab)
+    if not work.is_passed:
+        return Worth(0.0)
+    return _worth(scale, line, scale.lesson.passed - off, work.last_done_utc)
+
+
+def _worth(scale: Scale, line: CountedWork, points: float, done_utc: str) -> Worth:
+    is_late = line.due is not None and bool(done_utc) and done_utc[:10] > line.due.isoformat()
+    worth = max(0.0, points) * line.weight * (scale.late.factor if is_late else 1.0)
+    return Worth(round(worth, 3), str(line.due) if is_late else "")
+
+
+def most_points(scale: Scale, line: CountedWork, *, is_drill: bool) -> float:
+    """What the best possible work would get."""
+    rules = [rule.share_of if isinstance(rule, ShareOf) else rule for rule in scale.drill.verdict.values()]
+    return round(line.weight * (max(rules, default=0.0) if is_drill else scale.lesson.passed), 3)
+
+
+def points_words(values: Mapping[str, Worth]) -> str:
+    """``2026-10-01: 04-parity`` of all work that was late."""
+    return "; ".join(f"{name} after {worth.late_by}" for name, worth in values.items() if worth.late_by)
+
+
+MOST_STUDENTS = 20_000
+_MOST_BYTES = 8 * MIB
+_LONGEST_WORD = 300
+_HEADINGS = {
+    "name": ("name", "full name", "student", "student name"),
+    "first": ("first name", "given name", "firstname"),
+    "last": ("last name", "surname", "family name", "lastname"),
+    "id": ("sis user id", "id number", "student id", "idnumber", "id"),
+    "canvas_id": ("canvas user id", "id"),
+    "login": ("sis login id", "login", "username", "user name"),
+    "email": ("email address", "email", "e-mail"),
+    "section": ("section", "group", "groups"),
+    "file": ("file", "files", "bundle"),
+    "key": ("key",),
+    "seed": ("seed",),
+}
+"""Field -> headings; the first that the file has counts. Beside ``SIS User ID``, ``ID`` is Canvas's own number."""
+_SAMPLE = "name,id,email,seed\nÅsa Berg,1001,asa@example.org,otter\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Student:
+    """One line of the roster; what its file does not have is empty."""
+
+    name: str
+    id: str
+    canvas_id: str = ""
+    login: str = ""
+    email: str = ""
+    section: str = ""
+    file: str = ""
+    """How the names of the student's bundles begin."""
+    key: str = ""
+    """Fingerprint of the student's key, as ``raidlab export`` prints it."""
+    seed: str = ""
+    """The word that the student was given for lessons and drills."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Which bundle is whose."""
+
+    owners: Mapping[str, Student]
+    """File -> student."""
+    problems: tuple[str, ...] = ()
+    """Sentences about bundles that belong to nobody or to several, and keys that do not fit."""
+    others: Mapping[str, tuple[Student, ...]] = field(default_factory=dict)
+    """Files that fit several students."""
+
+
+def read_roster(path: Path) -> tuple[Student, ...]:
+    """The students of a roster. Raises SpecError for a file that is none, or in which two students have one id."""
+    text = read_text(path, _MOST_BYTES, hint="export the list of participants as CSV")
+    lines = text.removeprefix("\ufeff").splitlines(keepends=True)
+    try:
+        rows = list(csv.reader(lines, delimiter=_delimiter(lines[0] if lines else ""), strict=True))
+    except csv.Error as error:
+        raise SpecError(f"'{path}' is no CSV file: {error}", hint="save it as CSV, UTF-8") from None
+    rows = [[cell.strip() for cell in row] for row in rows if any(cell.strip() for cell in row)]
+    columns = _columns(rows[0], path) if rows else {}
+    students = tuple(_students(rows[1:], columns))
+    if not students:
+        raise SpecError(f"'{path}' names no student", hint=f"such as:\n{_SAMPLE}")
+    if len(students) > MOST_STUDENTS:
+        raise SpecError(f"'{path}' names {len(students)} students", hint=f"at most {MOST_STUDENTS} are possible")
+    _refuse_doubles(students, path)
+    return students
+
+
+def _delimiter(heading: str) -> str:
+    """Spreadsheets write semicolons where the comma is the decimal point."""
+    return max(",;\t", key=heading.count)
+
+
+def _columns(heading: Sequence[str], path: Path) -> dict[str, int]:
+    """Field -> its place in a row."""
+    places = {word.casefold(): place for place, word in reversed(list(enumerate(heading)))}
+    found: dict[str, int] = {}
+    for name, words in _HEADINGS.items():
+        known = [word for word in words if word in places]
+        if known:
+            found[name] = places[known[0]]
+    if found.get("canvas_id") == found.get("id"):
+        found.pop("canvas_id", None)
+    if "id" not in found or not {"name", "last"} & found.keys():
+        raise SpecError(
+            f"'{path}' has no columns for names and ids, but: {visible(', '.join(heading[:12]))}",
+            hint=f"its first line names the columns, such as:\n{_SAMPLE}",
+        )
+    return found
+
+
+def _students(rows: Iterable[Sequence[str]], columns: Mapping[str, int]) -> Iterator[Student]:
+    for row in rows:
+        words = {name: row[place][:_LONGEST_WORD] if place < len(row) else "" for name, place in columns.items()}
+        first, last = words.pop("first", ""), words.pop("last", "")
+        name = words.pop("name", "") or f"{first} {last}".strip()
+        # Canvas's second line, and the student that it makes up for teachers.
+        if name.startswith("Points Possible") or name == "Student, Test" or not (name and words.get("id")):
+            continue
+        yield Student(name=name, **words)
+
+
+def _refuse_doubles(students: Sequence[Student], path: Path) -> None:
+    for field_name in ("id", "key", "email"):
+        words = sorted(value.casefold() for each in students if (value := getattr(each, field_name)))
+        if twice := [one for one, next_one in pairwise(words) if one == next_one]:
+            raise SpecError(
+                f"'{path}' has the {field_name} {visible(twice[0])} twice", hint="give each student a line and an id"
+            )
+
+
+def assign(students: Sequence[Student], keys: Mapping[str, str]) -> Assignment:
+    """Bundles to students. ``keys``: file -> the key that signed it; empty: not known.
+
+    In this order: the key of the roster; the file's name, which begins with the roster's ``file`` or has the id, the
+    login, the part of the email address before the @ or the whole name in it; a key that signed another bundle of the
+    student. A file that fits several students by the same rule is no one's.
+    """
+    rules = {student: _words_of(student) for student in students}
+    owners: dict[str, Student] = {}
+    several: dict[str, tuple[Student, ...]] = {}
+    for file, key in keys.items():
+        fitting = [each for each in students if key and each.key.casefold() == key.casefold()]
+        fitting = fitting or _best_by_name(file, rules)
+        if len(fitting) == 1:
+            owners[file] = fitting[0]
+        elif fitting:
+            several[file] = tuple(fitting)
+    by_key: dict[str, set[Student]] = {}
+    for file, student in owners.items():
+        if keys[file]:
+            by_key.setdefault(keys[file], set()).add(student)
+    for file, key in keys.items():
+        of_key = by_key.get(key, set())
+        if file not in owners and len(of_key) == 1:
+            owners[file] = next(iter(of_key))
+            several.pop(file, None)
+    return Assignment(owners, tuple(_problems(keys, owners, several, by_key)), several)
+
+
+def _problems(
+    keys: Mapping[str, str],
+    owners: Mapping[str, Student],
+    several: Mapping[str, Sequence[Student]],
+    by_key: Mapping[str, set[Student]],
+) -> Iterator[str]:
+    for file in keys:
+        if file in several:
+            yield f"{file} may be that of {' or '.join(each.name for each in several[file])}: add a column file or key"
+        elif file not in owners:
+            yield f"{file} belongs to no student of the roster: add a column file or key"
+    for of_key in by_key.values():
+        if len(of_key) > 1:
+            yield f"one key signed bundles of {' and '.join(sorted(each.name for each in of_key))}"
+    for file, student in owners.items():
+        if student.key and keys[file] and student.key.casefold() != keys[file].casefold():
+            yield f"{file} is named as {student.name}'s, and signed with another key than the roster's"
+
+
+def _words_of(student: Student) -> list[list[list[str]]]:
+    """The ways to name a student in a file's name, strongest first: each some words that stand there in a row."""
+    names = _split(student.name)
+    joined = [["".join(names)], ["".join(reversed(names))]] if len(names) > 1 else []
+    of_file = [_split(student.file.removesuffix(SUFFIX))] if student.file else []
+    ids = [_split(word) for word in (student.id, student.login, student.email.partition("@")[0]) if word]
+    return [of_file, ids, [names, names[::-1], *joined] if len(names) > 1 else [], [names[-1:]]]
+
+
+def _best_by_name(file: str, rules: Mapping[Student, Sequence[Sequence[Sequence[str]]]]) -> list[Student]:
+    words = _split(file.removesuffix(SUFFIX))
+    for rank in range(4):
+        found = [
+            (max(len(each) for each in fitting), student)
+            for student, ways in rules.items()
+            if (fitting := [each for each in ways[rank] if each and _is_in(each, words, at_start=rank == 0)])
+        ]
+        if found:
+            # "ann-lee" rather than "ann": of two names that fit, the longer one is meant.
+            longest = max(length for length, _ in found)
+            return [student for length, student in found if length == longest]
+    return []
+
+
+def _split(text: str) -> list[str]:
+    return re.findall(r"[^\W_]+", text.casefold())
+
+
+def _is_in(words: Sequence[str], text: Sequence[str], *, at_start: bool) -> bool:
+    starts = range(1 if at_start else len(text) - len(words) + 1)
+    return any(list(text[start : start + len(words)]) == list(words) for start in starts)
+
 
 TOTAL = "raidlab total"
 _OF_LESSON = ("steps done", "every hint", "by the lab", "done UTC")
@@ -132,7 +486,7 @@ def grading_sheet(
             row += _of_drill(line.tries.get(drill, ()))
         if scale:
             row += _of_points(scale, work, line, drills)
-        body.append([*row, "; ".join(notes.of(line)), "; ".join(_problems(found, line, assignment))])
+        body.append([*row, "; ".join(notes.of(line)), "; ".join(_grading_problems(found, line, assignment))])
     return as_csv([*head, "copies", "problems"], body)
 
 
@@ -170,7 +524,7 @@ def _exam(tries: Sequence[DrillTry]) -> str:
     return "; ".join(told)
 
 
-def _problems(found: ClassView, line: Line, assignment: Assignment | None) -> Iterator[str]:
+def _grading_problems(found: ClassView, line: Line, assignment: Assignment | None) -> Iterator[str]:
     yield from (found.problems[file] for file in line.files if file in found.problems)
     if line.student is None:
         if assignment:

@@ -14,8 +14,7 @@ from lab.results.suffix import ResultSuffix
 
 if TYPE_CHECKING:
     from lab.cli.extension import Loaded
-    from lab.results.files import ResultFiles
-    from lab.results.store import ResultStore
+    from lab.results.store import ResultFiles, ResultStore
 
 _SUFFIX = ".zip"
 

@@ -23,7 +23,7 @@ from lab.lessons.course import is_lesson_name
 from lab.lessons.engine import FORMAT_VERSION as PROGRESS_VERSION
 from lab.lessons.engine import Progress
 from lab.lessons.schema import HINTS
-from lab.lessons.store import LessonStore
+from lab.lessons.student import LessonStore
 from lab.machine import Host
 from lab.results.formats import decode_visible, refuse_newer
 

@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 
 from lab.errors import LabError
-from lab.results.files import ResultFiles
 from lab.results.record import CellRecord, ResultRecord
+from lab.results.store import ResultFiles
 
 _CELLS, _DOCUMENTS = 12, 4
 """Of each result: a class has thousands."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lab.classroom.columns import TABLES
+from lab.classroom.folder import TABLES
 from lab.drills.verdict import DrillVerdict
 from lab.results.statistics import WANTED_COVERAGE, Estimate, estimate
 
@@ -200,7 +200,7 @@ Work = TypeVar("Work", DrillTry, LessonTry)
 
 
 def practice_in(database: DuckDBPyConnection) -> ClassPractice:
-    """What the tables of ``lab.classroom.columns`` hold of practice."""
+    """What the tables of ``lab.classroom.folder`` hold of practice."""
     tries = [DrillTry(*[*row[:-1], _parts(row[-1])]) for row in _rows(database, "outcomes")]
     progress = [LessonTry(*[*row[:-2], *map(_parts, row[-2:])]) for row in _rows(database, "lessons")]
     return ClassPractice(

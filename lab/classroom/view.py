@@ -127,7 +127,7 @@ _KEYS = "SELECT key, list(file ORDER BY file) FROM files WHERE key <> '' GROUP B
 
 
 def view_of(database: DuckDBPyConnection) -> ClassView:
-    """What tables as those of ``lab.classroom.columns`` say."""
+    """What tables as those of ``lab.classroom.folder`` say."""
 
     def fetch(query: str) -> list[Any]:
         return database.execute(query).fetchall()

@@ -47,7 +47,7 @@ def _workloads() -> Loaded:
 
 
 def _exec() -> Loaded:
-    from lab.cli.execute import execute
+    from lab.cli.shell import execute
 
     return execute
 
@@ -107,7 +107,7 @@ def _report() -> Loaded:
 
 
 def _export() -> Loaded:
-    from lab.cli.export import export
+    from lab.cli.results import export
 
     return export
 

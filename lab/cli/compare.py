@@ -21,8 +21,8 @@ from lab.gates.numbers import Margin
 from lab.lint.result_checks import shown_stamps, worked_out_stamps
 from lab.report.cells import TOO_FEW, platform_tables, transfer_counts
 from lab.results.elsewhere import find_results, is_file_name
+from lab.results.statistics import DEFAULT_MARGIN, RatioOutcome
 from lab.results.store import ResultStore
-from lab.results.verdicts import DEFAULT_MARGIN, RatioOutcome
 from lab.tables import Table
 from lab.units import counted
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from lab.cli.extension import Cluster, ClusterCalls
 from lab.cli.output import err
 from lab.errors import LabError, SpecError
-from lab.gates.foreign import FileKind, foreign_note
+from lab.gates.files import FileKind, foreign_note
 from lab.host import signals
 from lab.plugins import extension
 from lab.units import counted

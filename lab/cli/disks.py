@@ -1,4 +1,7 @@
-"""``raidlab disks``: the disks that the lab may write to, and those that it refuses."""
+"""``raidlab disks``: the disks that the lab may write to, and those that it refuses.
+
+``raidlab disks calibrate`` measures the model of a real drive, for emulated ones.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +15,22 @@ from cyclopts import App, Parameter
 from lab.actions.arrays import Slow
 from lab.arrays import faults
 from lab.arrays.discovery import superblocks_in
-from lab.cli import calibrate
 from lab.cli.array_run import BreakArrayFlag, PlanFlag
 from lab.cli.context import Context, current, is_terminal
 from lab.cli.numbers import number
 from lab.cli.output import err, out, out_json, table
 from lab.cli.session import open_session, show_plan
 from lab.cli.verbs import add_verbs
-from lab.disks import DiskKind, DiskSpec, LabDisk
+from lab.disks import DiskKind, DiskSpec, Lab, LabDisk
 from lab.disks.attaching import require_time_of
-from lab.disks.drive_models import all_drive_models
+from lab.disks.drive_models import all_drive_models, require_free_name, save_drive_model
 from lab.disks.inventory import BlockDevice, ends_of_file, name_is_offer, read_devices
 from lab.disks.kinds import DEFAULT_SIZE_BYTES
 from lab.disks.lab_files import LabFolder, lab_folder
 from lab.disks.signatures import FIRST_BYTES, RAID_MEMBER, signatures_in
-from lab.errors import DeviceRefused, SpecError
+from lab.errors import DeviceRefused, LabError, SpecError
 from lab.gates.numbers import DiskCount, parse_bytes
+from lab.measure.calibration import Calibration, calibrate, reader
 from lab.plans import Plan
 from lab.session import breaking
 from lab.session.more_disks import add_to_list, new_specs
@@ -35,8 +38,78 @@ from lab.session.session import LabSession
 from lab.tomlfile import known_word, unknown_word
 from lab.units import format_bytes, human_bytes, human_seconds
 
+
+def add_to(app: App) -> None:
+    """Add this sub-command to ``raidlab disks``."""
+    app.command(calibrate_drive, name="calibrate")
+
+
+def calibrate_drive(
+    device: Annotated[str, Parameter(help="A disk of the machine, such as /dev/sdb; it is only read.")],
+    *,
+    name: Annotated[str, Parameter(help="Of the new drive model, such as my-drive.")],
+) -> None:
+    """Measure a drive that rotates, and keep what was found as a model for emulated drives.
+
+    It is read for about half a minute and never written. Nothing else should use it meanwhile.
+    """
+    context = current()
+    require_free_name(name)
+    with context.open_lab() as lab:
+        found = _device(lab, device)
+        model, cache = (f"/sys/block/{found.name}/{file}" for file in ("device/model", "queue/write_cache"))
+        told = lab.machine.read([model, cache])
+        context.narrator.notice(f"reading {found.node} here and there for about half a minute")
+        made = calibrate(
+            reader(lab.machine, found.node),
+            found.size_bytes,
+            title=f"calibrated from {(told[model] or found.node).strip()}",
+            has_write_cache=(told[cache] or "").strip() == "write back",
+        )
+    path = save_drive_model(name, made.model)
+    if context.json:
+        out_json({"name": name, "file": str(path), **msgspec.to_builtins(made)})
+        return
+    _show(made)
+    out(f"\n{path}\nraidlab disks add --kind spindle --model {name}")
+
+
+def _device(lab: Lab, word: str) -> BlockDevice:
+    node = word if word.startswith("/") else lab.disk(word).node
+    found = read_devices(lab.machine).get(node.removeprefix("/dev/"))
+    if found is None:
+        raise DeviceRefused(f"{word} is not a whole disk", hint="name the disk, not a partition of it")
+    return found
+
+
+def _show(made: Calibration) -> None:
+    mechanics = made.model.mechanics
+    if mechanics is None:
+        raise LabError("the calibration found no mechanics")
+    seeks = [
+        (f"{share:.1%}", human_seconds(seconds), human_seconds(mechanics.seek_seconds(share * mechanics.cylinders)))
+        for share, seconds in made.seeks
+    ]
+    zones = [
+        (f"{zone.share:.0%}", f"{mechanics.sequential_bytes_per_second(zone) / 1e6:.1f}") for zone in mechanics.zones
+    ]
+    facts = [
+        ("turns a minute", f"{mechanics.rpm:.1f}"),
+        ("overhead", human_seconds(mechanics.overhead_ms / 1000)),
+        ("random read, alone", human_seconds(mechanics.mean_random_seconds)),
+        ("commands in an order of its own", str(mechanics.queue_depth)),
+        ("reads ahead", "yes" if mechanics.read_ahead_bytes else "no"),
+        ("write cache", "on; its size is a guess" if mechanics.write_cache_bytes else "off"),
+        ("phases alike", f"{made.coherence:.2f} of 1"),
+        ("seek curve off by", human_seconds(made.seek_error_seconds)),
+    ]
+    out(table(("found", ""), facts))
+    out("\n" + table(("zone, of the stroke", "MB/s"), zones, right=("MB/s",)))
+    out("\n" + table(("seek over", "measured", "curve"), seeks, right=("measured", "curve")))
+
+
 app = App(name="disks", help="Lab disks, and every refused disk with its reason.", help_format="plaintext")
-calibrate.add_to(app)
+add_to(app)
 
 
 @app.default

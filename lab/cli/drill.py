@@ -10,7 +10,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from lab.cli.context import CLUSTER_HELP, Context, current, require_shared
-from lab.cli.lesson_text import PASSED, say, tell_sound
+from lab.cli.lesson import PASSED, say, tell_sound
 from lab.cli.output import out, out_json, pairs, table
 from lab.cli.session import open_session
 from lab.cli.verbs import add_verbs
@@ -43,11 +43,10 @@ from lab.drills.verbs import (
 )
 from lab.drills.verdict import DrillVerdict, end_drill
 from lab.errors import DrillError, ExitCode
-from lab.gates.foreign import FileKind
+from lab.gates.files import FileKind
 from lab.host.clock import utc_text
 from lab.lessons.student import Student, blank_lab
-from lab.session.arrival import keep_arrival, read_arrival
-from lab.session.leftovers import keep_leftovers, read_leftovers
+from lab.session.session import keep_arrival, keep_leftovers, read_arrival, read_leftovers
 
 EACH_COMMAND = (
     "`raidlab shell` opens a terminal on the machine; `raidlab exec -- COMMAND` runs one command there. Each of them "

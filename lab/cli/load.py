@@ -14,15 +14,14 @@ from lab.cli.output import err, out, out_json, table
 from lab.cli.session import open_session
 from lab.cli.verbs import command_of
 from lab.errors import ExitCode
-from lab.gates.foreign import FileKind
+from lab.gates.files import FileKind
 from lab.measure.job import Measured
 from lab.session import load as session_load
 from lab.session.history import LoadMeasure, load_value
 from lab.session.load import Forecast, beside_prediction, predict
 from lab.session.session import LabSession
 from lab.units import format_bytes, human_bytes, human_rate, human_seconds
-from lab.workloads.fio_output import DirectionFigures
-from lab.workloads.live import LiveInterval
+from lab.workloads.fio_output import DirectionFigures, LiveInterval
 from lab.workloads.workload import Workload, all_workloads
 
 

@@ -1,4 +1,4 @@
-"""``raidlab results``: stored results."""
+"""``raidlab results``, stored results; and ``raidlab export``, results as one file, or fio's documents."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from lab.cli.context import current
+from lab.cli.extension import Exporter
 from lab.cli.output import out, out_json, table
-from lab.errors import ResultError
+from lab.errors import RequirementMissing, ResultError
 from lab.lint.result_checks import as_shown
 from lab.machine.target import target_words
+from lab.plugins import extensions
 from lab.report.tables import csv_of, render_result
 from lab.results.elsewhere import import_results
 from lab.results.journal import RECORD_NAME
@@ -112,3 +114,27 @@ def raw(name: str, file: str) -> None:
     """Print the document of fio behind a cell, word for word; 'show --json' names the files."""
     store = _store()
     out(store.raw_json(store.find(name), file).rstrip("\n"))
+
+
+def export(
+    *names: Annotated[str, Parameter(help="Results: ids, beginnings of ids, or 'latest'.")],
+    to: Annotated[Path, Parameter(help="The file to write, such as results.zip; with --fio-plot a folder.")],
+    fio_plot: Annotated[
+        bool, Parameter(negative="", show_default=False, help="fio's documents in folders, as fio-plot reads them.")
+    ] = False,
+    practice: Annotated[
+        bool, Parameter(negative="", show_default=False, help="Also all lessons and ended drills, or they alone.")
+    ] = False,
+) -> None:
+    """Write results with fio's documents and checksums to one file; 'raidlab results import' reads it back.
+
+    With --practice: what was done in lessons and drills too, to be handed in; 'raidlab class' reads it.
+    With --fio-plot: of each array and workload the document of the repeat with the median IOPS, word for word, and the
+    commands that draw them.
+    """
+    option = "--fio-plot" if fio_plot else ""
+    exporter = next((each for each in extensions(Exporter) if each.option == option), None)
+    if exporter is None:
+        words = f"export {option}".rstrip()
+        raise RequirementMissing(f"this raidlab has no plugin for '{words}'", hint="install the whole of it")
+    exporter.write(names, to, practice)

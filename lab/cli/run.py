@@ -14,14 +14,13 @@ from cyclopts import Parameter
 
 from lab.cli.context import Context, current
 from lab.cli.numbers import number
-from lab.cli.output import err, out, out_json, table
-from lab.cli.progress import ProgressBar
+from lab.cli.output import ProgressBar, err, out, out_json, table
 from lab.errors import ExitCode, ExperimentError, LabError, RunCancelled, SpecError
 from lab.experiments.published import find_published, study_names
 from lab.experiments.schedule import cells, estimated_seconds, rebuild_cells
 from lab.experiments.schema import Experiment, built_in_names, find_experiment, seeded
 from lab.experiments.service import RunRequest, resume_experiment, run_experiment
-from lab.gates.foreign import FileKind
+from lab.gates.files import FileKind
 from lab.gates.numbers import Seed
 from lab.host.files import HostFiles, write_file
 from lab.measure.samples import TICKS_PER_SECOND

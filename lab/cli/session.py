@@ -8,10 +8,8 @@ from typing import Any
 
 from lab.arrays.status import ArrayStatus
 from lab.cli.context import Context
-from lab.cli.drill_watch import drilled
-from lab.cli.lesson_watch import watched
-from lab.cli.output import err, out, out_json
-from lab.cli.progress import ProgressBar
+from lab.cli.output import ProgressBar, err, out, out_json
+from lab.cli.watchers import drilled, watched
 from lab.plans import Plan
 from lab.session import session as core
 from lab.session.session import LabSession

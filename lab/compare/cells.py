@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from lab.errors import ResultError, SpecError
-from lab.results.ratios import Ratio, RatioTest
 from lab.results.record import Conditions, ResultRecord
-from lab.results.verdicts import DEFAULT_MARGIN, Asked, RatioOutcome, check_margin, judge_family
+from lab.results.statistics import DEFAULT_MARGIN, Asked, Ratio, RatioOutcome, RatioTest, check_margin, judge_family
 from lab.tomlfile import as_meant, unknown_word
 from lab.units import human_bytes
 

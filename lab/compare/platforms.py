@@ -15,10 +15,21 @@ from statistics import median
 
 from lab.compare.figures import Key, Repeats, bad_repeats, figures_of, is_speed, singles
 from lab.errors import SpecError
-from lab.results.ratios import RatioTest, paired_ratio, ratio_apart
 from lab.results.record import ResultRecord
-from lab.results.statistics import Estimate, estimate, looks_of
-from lab.results.verdicts import DEFAULT_MARGIN, Asked, RatioOutcome, Verdict, check_margin, judge_family
+from lab.results.statistics import (
+    DEFAULT_MARGIN,
+    Asked,
+    Estimate,
+    RatioOutcome,
+    RatioTest,
+    Verdict,
+    check_margin,
+    estimate,
+    judge_family,
+    looks_of,
+    paired_ratio,
+    ratio_apart,
+)
 
 
 class PlatformMeasure(StrEnum):

@@ -19,12 +19,13 @@ from lab.disks.attaching import (
     driver_plan,
     kernel_drive_attachment,
     loop_attachment,
+    needs_backing,
     ram_attachments,
     require_time_of,
     reset_plan,
     spindle_attachment,
+    with_backing,
 )
-from lab.disks.backing import needs_backing, with_backing
 from lab.disks.drive_models import install_drive
 from lab.disks.guard import Guard
 from lab.disks.inventory import absent, read_devices, resolve_node

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from lab.disks.backing import is_unused, needs_backing, take
+from lab.disks.attaching import is_unused, needs_backing, take
 from lab.disks.drive_models import find_drive_model
 from lab.disks.guard import MOUNT_FOLDER
 from lab.disks.inventory import read_devices

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from lab.checks.pictures import MemberPicture
+from lab.checks.state import MemberPicture
 from lab.drills.exam import NO_HINTS, ExamEnd, ExamTerms
 from lab.drills.schema import ReadyDrill, find_drill, read_drill, ready
 from lab.errors import DrillError, LabError, ResultError

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lab.arrays.discovery import plain_uuid
-from lab.checks.pictures import MemberPicture, look_at_members
+from lab.checks.state import MemberPicture, look_at_members
 from lab.drills.case import CaseRecord, DrillCase
 from lab.drills.disks import drill_disks, environment, flush, images_of, release
 from lab.drills.exam import ExamTerms, require_practice, require_time
@@ -18,9 +18,7 @@ from lab.drills.schema import ReadyDrill, file_digest
 from lab.drills.truth import DiskTruth, begin_truth, look_for_truth
 from lab.gates.numbers import digits
 from lab.host.clock import utc_text
-from lab.session.arrival import Arrival, arrive, keep_arrival
-from lab.session.leftovers import Leftovers, keep_leftovers
-from lab.session.session import LabSession
+from lab.session.session import Arrival, LabSession, Leftovers, arrive, keep_arrival, keep_leftovers
 from lab.session.versions import require_kernel, require_mdadm
 from lab.units import SECTOR_BYTES
 

@@ -7,14 +7,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from lab.disks.inventory import read_devices
-from lab.disks.kinds import LabDisk
+from lab.disks.kinds import DiskKind, LabDisk
 from lab.drills import images_program
-from lab.drills.places import MACHINE_FOLDER, are_own_files
 from lab.drills.schema import ReadyDrill
 from lab.errors import CommandFailed, DrillError
-from lab.machine import GuestProgram
+from lab.machine import GuestProgram, TargetKind
 from lab.plans import Step
 from lab.session.session import LabSession
+
+MACHINE_FOLDER = "/var/lib/raidlab/drill"
+
+
+def are_own_files(session: LabSession, disks: Sequence[LabDisk]) -> bool:
+    """Whether all of these disks are files on this computer, which can be read and written here."""
+    return session.target.kind is TargetKind.UML and all(disk.kind is DiskKind.FILE for disk in disks)
+
 
 _IMAGES = GuestProgram(Path(images_program.__file__), "disk-images")
 _STEP_SECONDS = 300.0

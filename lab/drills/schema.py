@@ -20,7 +20,7 @@ from lab.checks.catalogue import make_check
 from lab.checks.state import Check
 from lab.errors import DrillError, LabError, SpecError
 from lab.gates.decoding import convert
-from lab.gates.foreign import FileKind, foreign_note
+from lab.gates.files import FileKind, foreign_note
 from lab.gates.numbers import DiskCount, FormatVersion, digits
 from lab.gates.text import visible
 from lab.lessons.schema import Arguments, Value, Variable, draw, fill_tree
@@ -60,7 +60,7 @@ class DrillStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     next_chunk: str = ""
     """For ``rest``: chunk size in KiB after a later reshape; empty: there is none."""
     when: str = ""
-    """The time that the machine's clock shows from here on (``lab.drills.clock``), as ``spring``; empty: unchanged."""
+    """The time that the machine's clock shows from here on (``lab.drills.making``), as ``spring``; empty: unchanged."""
     commit: bool = False
     """The student's statement that the disks themselves may be written from now on."""
 
@@ -223,7 +223,7 @@ def shell_lines(drill: Drill) -> tuple[str, ...]:
 
 
 def foreign_drill(path: Path) -> str:
-    """What a drill that is not part of raidlab may do (lab.gates.foreign). Raises SpecError if it is not a drill."""
+    """What a drill that is not part of raidlab may do (lab.gates.files). Raises SpecError if it is not a drill."""
     return foreign_note(path, FileKind.DRILL, shell_lines(read_drill(path)))
 
 

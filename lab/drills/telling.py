@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from lab.checks.pictures import MemberPicture, freshest_events
+from lab.checks.state import MemberPicture, freshest_events
 from lab.drills.case import OUTCOME_VERSION, DrillCase, DrillOutcome
 from lab.drills.exam import ended_words, exam_words
 from lab.drills.schema import ReadyDrill, find_drill, read_drill, ready

@@ -19,10 +19,10 @@ from lab.arrays.level_names import layout_name
 from lab.arrays.levels import Level, LevelName, Raid10, Raid10Layout
 from lab.arrays.state import read_array
 from lab.arrays.status import ArrayStatus
-from lab.checks.pictures import MemberPicture, look_at_members
+from lab.checks.state import MemberPicture, look_at_members
 from lab.disks.kinds import LabDisk
 from lab.drills import truth_program
-from lab.drills.places import MACHINE_FOLDER, are_own_files
+from lab.drills.disks import MACHINE_FOLDER, are_own_files
 from lab.drills.truth_program import PAGE_BYTES
 from lab.errors import DrillError
 from lab.host.files import write_file

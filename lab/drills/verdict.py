@@ -1,23 +1,25 @@
-"""The verdict of a drill: the share of the data that the oracle finds again, and the state of the array."""
+"""The verdict of a drill: the share of the data that the oracle finds again, and the state of the array.
+
+Arrays that a student created or repaired and that are not running are started before.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from lab.arrays.status import ArrayStatus
-from lab.checks.pictures import MemberPicture, look_at_members
-from lab.checks.state import CheckedState, DrillEnd, all_hold
+from lab.checks.state import CheckedState, DrillEnd, MemberPicture, all_hold, look_at_members
 from lab.drills.case import CHANGED_FILE, OUTCOME_VERSION, DrillOutcome, DrillStore, EndedMistake
 from lab.drills.desk import DrillDesk
+from lab.drills.disks import run_lines
 from lab.drills.exam import ended
 from lab.drills.making import PLACE
 from lab.drills.schema import ReadyDrill, file_digest
-from lab.drills.starting import settle, start_what_was_repaired
 from lab.drills.truth import DiskTruth
-from lab.errors import DrillError, LabError
+from lab.errors import CommandFailed, DrillError, LabError
 from lab.faults.guest.ledger import ALLOWED
 from lab.faults.oracle import Oracle
 from lab.gates.numbers import digits
@@ -25,6 +27,61 @@ from lab.gates.text import shortened, visible
 from lab.host.clock import utc_text
 from lab.lessons.course import words_in
 from lab.session.session import LabSession
+
+_SECONDS = 30.0
+_FIRST_NUMBER = 90
+_LONGEST = 300
+
+
+def start_what_was_repaired(desk: DrillDesk, has_data: Callable[[str], bool]) -> str:
+    """Start an array with changed superblocks, if no running array ``has_data``.
+
+    Arrays on overlays that still exist count too. Returns the messages of mdadm if no array with the data could be
+    started.
+    """
+    session = desk.session
+    session.rescan()
+    if any(has_data(status.name) for status in session.statuses()):
+        return ""
+    said: list[str] = []
+    written = _written(desk.case.record.before, look_at_members(session.machine, desk.disks))
+    if written:
+        _stop_inactive(session)
+    for number, uuid in enumerate(written, _FIRST_NUMBER):
+        name = f"md{number}"
+        argv = ("mdadm", "--assemble", "--readonly", "--run", f"/dev/{name}", f"--uuid={uuid}")
+        result = session.machine.run(argv, check=False, timeout_seconds=_SECONDS)
+        session.rescan()
+        if any(has_data(status.name) for status in session.statuses()):
+            session.machine.run(("mdadm", "--readwrite", f"/dev/{name}"), check=False, timeout_seconds=_SECONDS)
+            return ""
+        said.append(" ".join(result.stderr.split())[-_LONGEST:])
+        session.machine.run(("mdadm", "--stop", f"/dev/{name}"), check=False, timeout_seconds=_SECONDS)
+    session.rescan()
+    return "; ".join(line for line in said if line)
+
+
+def settle(desk: DrillDesk, name: str) -> None:
+    """Wait for a running rebuild, for half a minute at most."""
+    try:
+        run_lines(desk.session, f"settle /dev/{name}", {})
+    except CommandFailed:
+        # There is no wait for an array that no longer exists.
+        return
+
+
+def _written(before: Mapping[str, MemberPicture], now: Mapping[str, MemberPicture]) -> list[str]:
+    """UUIDs of arrays with a superblock that has changed since the drill began, without duplicates."""
+    changed = [picture for name, picture in now.items() if picture.has_superblock and picture != before.get(name)]
+    return list(dict.fromkeys(picture.uuid for picture in changed))
+
+
+def _stop_inactive(session: LabSession) -> None:
+    """Stop inactive arrays: they hold their disks, and cannot contain data in use."""
+    text = session.machine.read(["/proc/mdstat"])["/proc/mdstat"] or ""
+    for name in re.findall(r"^(md\S*) : inactive", text, re.MULTILINE):
+        session.machine.run(("mdadm", "--stop", f"/dev/{name}"), check=False, timeout_seconds=_SECONDS)
+
 
 _NOTHING_RUNS = "no array that runs has the drill's files, and they can still be had"
 _START_FIRST = "start the array first; 'debrief --as-it-is' ends the drill without it"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from lab.arrays import filesystem
-from lab.arrays.brought_up import BroughtUp
+from lab.arrays.discovery import BroughtUp
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.kinds import kind_of_level, kinds
 from lab.arrays.names import md_path
@@ -18,11 +18,10 @@ from lab.arrays.waits import wait_until_idle
 from lab.disks import DiskKind, Lab, LabDisk, kernel_drives
 from lab.disks.inventory import read_ends
 from lab.errors import LabError, WorkloadError
-from lab.experiments.array_plans import ArrayPlan, Sharing
 from lab.experiments.built_array import BuiltArray
 from lab.experiments.linting import lint_bench, require_sound
 from lab.experiments.progress import ProgressMeter, Stopwatch
-from lab.experiments.schema import Experiment
+from lab.experiments.schema import ArrayPlan, Experiment, Sharing
 from lab.lint.rules import LintFinding
 from lab.measure.job import LoadTarget, prepare
 from lab.plans import Plan, Step, write_file_step

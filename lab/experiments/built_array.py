@@ -9,7 +9,7 @@ from lab.arrays.levels import LevelName
 from lab.arrays.preview import Spec
 from lab.arrays.spec import ArraySpec
 from lab.disks import LabDisk
-from lab.experiments.array_plans import ArrayPlan
+from lab.experiments.schema import ArrayPlan
 from lab.measure.job import LoadTarget
 from lab.results.record import ArrayRecord
 

@@ -15,9 +15,8 @@ from lab.disks import Lab
 from lab.disks.drive_models import find_drive_model
 from lab.disks.kinds import DiskKind
 from lab.errors import ExperimentError, SpecError
-from lab.experiments.array_plans import ArrayPlan, DiskPlan
 from lab.experiments.built_array import BuiltArray
-from lab.experiments.schema import Cache, Experiment, Order
+from lab.experiments.schema import ArrayPlan, Cache, DiskPlan, Experiment, Order
 from lab.gates.decoding import decode_json
 from lab.lint.cell_checks import CellFacts, DeviceFacts, LintedMachine, lint_cell, lint_machine
 from lab.lint.extension import PublicationLint

@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 
 from lab.errors import MachineLost, MeasurementDisturbed, SpecError, WorkloadError
-from lab.experiments.array_plans import Sharing
 from lab.experiments.bench import Bench, RunContext
 from lab.experiments.built_array import BuiltArray
 from lab.experiments.linting import lint_kernel, lint_measured, stamps_of
@@ -24,7 +23,7 @@ from lab.experiments.schedule import (
     wide_cells,
     wide_notes,
 )
-from lab.experiments.schema import Cache
+from lab.experiments.schema import Cache, Sharing
 from lab.host.clock import utc_second_text
 from lab.lint.rules import LintFinding
 from lab.measure.conditions import make_cold, probe_disk

@@ -4,8 +4,8 @@ Cells whose median is not yet precise enough get further repeats, and disturbed 
 
 A cell is evaluated only after fixed numbers of repeats, with the interval of that look (lab.results.statistics), so
 that stopping as soon as the interval is narrow does not reduce its coverage. Between two looks every cell continues.
-Further rounds visit only some cells. Two cells are compared over the rounds that both have (lab.results.ratios), so a
-comparison stays balanced, and the number of its rounds does not depend on which of the two is faster.
+Further rounds visit only some cells. Two cells are compared over the rounds that both have (lab.results.statistics), so
+a comparison stays balanced, and the number of its rounds does not depend on which of the two is faster.
 
 A measurement is discarded and repeated if the computer ran other work on the machine's processor. The rule depends on
 how long the machine waited and never on the measured figures, since selection by the outcome would bias them.
@@ -19,12 +19,11 @@ import random
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from lab.experiments.array_plans import ArrayPlan, Sharing
-from lab.experiments.schema import Experiment, Order
+from lab.experiments.schema import ArrayPlan, Experiment, Order, Sharing
 from lab.lint.cell_checks import LEAST_SHARE_MEASURED, MOST_WAITED_FRACTION
 from lab.results.record import ResultRecord
 from lab.results.statistics import Estimate, estimate, looks
-from lab.workloads.window import window_for
+from lab.workloads.fio_output import window_for
 from lab.workloads.workload import Workload
 
 HEALTHY, DEGRADED, REBUILDING, RESTORED = "healthy", "degraded", "rebuilding", "restored"

@@ -28,8 +28,8 @@ from lab.gates.decoding import convert
 from lab.gates.numbers import FormatVersion, digits
 from lab.host.files import write_file
 from lab.plans import Step
+from lab.session.data_mark import load_target
 from lab.session.session import LabSession
-from lab.session.site import load_target
 from lab.store.journal import Journal
 from lab.units import KIB, MIB, SECTOR_BYTES
 

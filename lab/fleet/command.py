@@ -9,16 +9,16 @@ from cyclopts import Parameter
 
 from lab.cli.context import CLUSTER_HELP, calls_on, current
 from lab.cli.numbers import number
-from lab.cli.output import out, out_json, table
-from lab.cli.progress import ProgressBar
+from lab.cli.output import ProgressBar, out, out_json, table
 from lab.errors import SpecError
-from lab.fleet.bounds import Hours, TrialCount
 from lab.fleet.estimate import MOST_YEARS, figures_of
 from lab.fleet.measured import measured_in
 from lab.fleet.model import FleetModel
 from lab.fleet.run import Spreader, cluster_spreader, local_spreader, lost_in_drills, run_model, with_method
 from lab.fleet.schema import (
     FleetSpec,
+    Hours,
+    TrialCount,
     changed,
     fleet_names,
     fleet_spec,
@@ -27,7 +27,7 @@ from lab.fleet.schema import (
     value_of,
     variants,
 )
-from lab.gates.foreign import FileKind
+from lab.gates.files import FileKind
 from lab.gates.numbers import JobCount, Seed
 from lab.host.pool import processors
 from lab.results.store import ResultStore

@@ -32,9 +32,9 @@ from lab.fleet.arrays import (
     settle_weights,
     start_weights,
 )
+from lab.fleet.estimate import BlockSums, Cause, LossTally
 from lab.fleet.exposure import waiting_hours
 from lab.fleet.model import Block, FleetModel
-from lab.fleet.sums import BlockSums, Cause, LossTally
 
 if TYPE_CHECKING:
     from numpy.random import Generator

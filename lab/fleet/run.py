@@ -12,10 +12,9 @@ import msgspec
 
 from lab.drills.extension import DrillLosses
 from lab.fleet.engine import simulate_block
-from lab.fleet.estimate import figures_of, most_lost
+from lab.fleet.estimate import BlockSums, figures_of, most_lost, summed
 from lab.fleet.model import Block, FleetModel
 from lab.fleet.schema import FleetSpec, Measured, Method, model_of
-from lab.fleet.sums import BlockSums, summed
 from lab.host.pool import spread
 from lab.plugins import extension
 from lab.theory.losses import LossFigures

@@ -76,7 +76,7 @@ LookCount = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
 Figure = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
 """A figure reported by someone else, in any unit: ratios of two and sums of many stay finite."""
 RepeatNumber = Annotated[int, msgspec.Meta(ge=0, lt=1000)]
-"""Number of a repeat of a measurement; statistics on repeats (lab.results.ratios) take quadratic time."""
+"""Number of a repeat of a measurement; statistics on repeats (lab.results.statistics) take quadratic time."""
 Margin = Annotated[float, msgspec.Meta(ge=0, lt=1)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 

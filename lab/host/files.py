@@ -1,25 +1,76 @@
-"""Files of the host on which this client runs, below a root folder that tests replace.
+"""Files of the host on which this client runs, below a root folder that tests replace; and file locks.
 
-The only module of the client that writes files. Writes are atomic: a reader finds the old text or the new, never a
-part, even after a power failure. A written file is this user's own, also in a folder in which others may write: a
-file, pipe or link that another user left there is never opened, waited for or kept.
+A lock ends with its holder: flock(2), or a lock of a single byte.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import secrets
 import select
 import stat
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from lab.errors import LabError, ResultError
 from lab.gates.files import kind_of, open_plain
+
+SHARED, ALONE = fcntl.LOCK_SH, fcntl.LOCK_EX
+_NONE_HERE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+def open_lock(path: Path, *, error: type[LabError] = ResultError) -> int:
+    """Open a lock's file; create it if missing. Raises OSError, ``error`` if it is not the lab's own."""
+    return open_plain(path, os.O_RDWR | os.O_CREAT, is_own=True, error=error)
+
+
+def take(descriptor: int, how: int, path: Path, *, waits: bool = False) -> None:
+    """Take the lock of an open file: ``SHARED`` or ``ALONE``. ``path`` is for the error.
+
+    Raises BlockingIOError if another process holds it and ``waits`` is false, OSError.
+    """
+    try:
+        fcntl.flock(descriptor, how if waits else how | fcntl.LOCK_NB)
+    except OSError as error:
+        raise _explained(error, path) from None
+
+
+def take_byte(descriptor: int, place: int, path: Path) -> bool:
+    """Lock the byte at ``place`` of an open file exclusively; False if another open file holds it. Raises OSError.
+
+    The lock belongs to the open file, not to the process (F_OFD_SETLK, fcntl_locking(2)).
+    """
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0))
+    except (BlockingIOError, PermissionError):
+        return False
+    except OSError as error:
+        raise _explained(error, path) from None
+    return True
+
+
+@contextmanager
+def locked(path: Path, how: int, *, waits: bool = False) -> Iterator[None]:
+    """Hold the lock of a file; create the file if it is missing. Raises the errors of ``open_lock`` and ``take``."""
+    descriptor = open_lock(path)
+    try:
+        take(descriptor, how, path, waits=waits)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _explained(error: OSError, path: Path) -> OSError:
+    if error.errno in _NONE_HERE:
+        return OSError(errno.ENOLCK, f"the file system of '{path}' has no locks")
+    return error
+
 
 _HINTS = {
     errno.ENOSPC: "free some space, or choose another folder",

@@ -1,7 +1,4 @@
-"""The only module of the client that starts processes.
-
-Machines run their commands through the agent; this module starts agents, embedded kernels and ssh.
-"""
+"""The only module of the client that starts processes, Python processes of raidlab among them."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +14,16 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from lab.host.clock import HostClock, looks
+
+
+def isolated_python(*arguments: str, python: str = "") -> tuple[str, ...]:
+    """The argv of an interpreter in isolated mode (``-I``) with ``arguments``, such as ``"-m", "tui"``.
+
+    ``python`` is the interpreter's path on the computer where it runs; empty for the present one. Processes that
+    multiprocessing starts from such a process are isolated too (subprocess._args_from_interpreter_flags).
+    """
+    return (python or sys.executable, "-I", *arguments)
+
 
 DYING_SECONDS = 10.0
 

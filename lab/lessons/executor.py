@@ -1,25 +1,124 @@
-"""Runs the actions of a step in order, in one open lab if they need one."""
+"""Runs the actions of a step in order, in one open lab if they need one.
+
+Gathers the data for ``lab.checks.disks``, if the lesson has such a check or reading.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import groupby
 
 from lab.actions.action import Action
+from lab.arrays.discovery import MD_HEAD_BYTES, superblocks_in
+from lab.arrays.names import kernel_name
+from lab.checks.disks import DEEP_CHECKS, DeepSource, FileSays, FileSystemFills
 from lab.checks.faults import APART_FROM_THE_LAB
 from lab.checks.measured import ResultCheck
-from lab.checks.state import CheckedState
+from lab.checks.state import Check, CheckedState, DeepState
+from lab.disks.inventory import read_ends, read_heads
+from lab.gates.numbers import digits
 from lab.lessons.actions import ApartAction
-from lab.lessons.deep_look import deep_state
 from lab.lessons.engine import StepView
-from lab.lessons.ready import ReadyStep
+from lab.lessons.ready import ReadyLesson, ReadyStep
 from lab.lessons.student import LessonSession, marks_of, require_no_drill
+from lab.session.data_mark import read_marks
 from lab.session.events import events_between
 from lab.session.monitor import Snapshot, take_snapshot
 from lab.session.session import LabSession
 from lab.session.versions import require_mdadm
+
+_EXT_SUPERBLOCK = 1024
+_EXT_MAGIC = 0xEF53
+
+
+def asks_for_disks(lesson: ReadyLesson) -> bool:
+    """Whether a check or reading of the lesson needs the disks themselves."""
+    sources = (step.read.source for step in lesson.steps if step.read)
+    checks = (check for step in lesson.steps for check in _all_checks(step))
+    return any(isinstance(each, DeepSource) for each in sources) or any(
+        isinstance(each, DEEP_CHECKS) for each in checks
+    )
+
+
+def deep_state(lesson: ReadyLesson, session: LabSession, before: Snapshot, after: Snapshot) -> DeepState:
+    """Data on the disks now, and counters since ``before``; empty for lessons that do not need them."""
+    if not asks_for_disks(lesson):
+        return DeepState()
+    checks = [check for step in lesson.steps for check in _all_checks(step)]
+    names = {disk.node: disk.name for disk in session.disks}
+    ends = read_ends(session.machine, list(names), MD_HEAD_BYTES)
+    running = {status.name for status in after.arrays}
+    paths = {check.path for check in checks if isinstance(check, FileSays)}
+    numbers = {name: f"/sys/class/block/{kernel_name(node)}/dev" for node, name in names.items()}
+    read = session.machine.read([*paths, *numbers.values()])
+    texts = {path: text for path in paths if (text := read[path]) is not None}
+    # A read from an array with hanging members would block, so only lessons about file systems read arrays.
+    has_systems = any(isinstance(check, FileSystemFills) for check in checks)
+    nodes = [f"/dev/{name}" for name in sorted(running) if has_systems]
+    array_heads = read_heads(session.machine, nodes, 2 * _EXT_SUPERBLOCK)
+    sizes = {node.removeprefix("/dev/"): _ext_bytes(head) for node, head in array_heads.items()}
+    superblocks = {names[node]: found for node, found in superblocks_in(ends).items()}
+    written = _written_since(session, texts, (found.created_seconds for found in superblocks.values()))
+    return DeepState(
+        superblocks=superblocks,
+        resting=frozenset(array.name for array in session.found.all if array.name not in running),
+        marked_before=frozenset(mark.array for mark in read_marks(session).values()),
+        read_bytes=_counted(names, before, after),
+        waited_seconds={name: _waited(after, name) - _waited(before, name) for name in running},
+        file_system_bytes={name: size for name, size in sizes.items() if size is not None},
+        minors={name: minor for name, path in numbers.items() if (minor := _minor(read[path])) is not None},
+        texts={path: texts[path] for path in written},
+    )
+
+
+def _written_since(session: LabSession, paths: Iterable[str], created_seconds: Iterable[int]) -> list[str]:
+    """Those of the files that were written since the newest array was created; none without an array.
+
+    An older file is from an earlier attempt at the lesson.
+    """
+    newest = max(created_seconds, default=None)
+    if newest is None or not (listed := sorted(paths)):
+        return []
+    times = session.machine.run(("stat", "-c", "%Y %n", "--", *listed), check=False).stdout
+    found = (line.partition(" ") for line in times.splitlines())
+    return [path for seconds, _, path in found if (digits(seconds) or 0) >= newest]
+
+
+def _all_checks(step: ReadyStep) -> Iterable[Check]:
+    yield from step.checks
+    for mistake in step.mistakes:
+        yield from mistake.when
+
+
+def _counted(names: Mapping[str, str], before: Snapshot, after: Snapshot) -> dict[str, int]:
+    kernel_names = {name: kernel_name(node) for node, name in names.items()}
+    return {
+        name: after.disks[kernel].read_bytes - (before.disks[kernel].read_bytes if kernel in before.disks else 0)
+        for name, kernel in kernel_names.items()
+        if kernel in after.disks
+    }
+
+
+def _waited(look: Snapshot, array: str) -> float:
+    counters = look.disks.get(array)
+    return counters.read_wait_seconds + counters.write_wait_seconds if counters else 0.0
+
+
+def _minor(text: str | None) -> int | None:
+    return digits((text or "").strip().partition(":")[2])
+
+
+def _ext_bytes(head: bytes) -> int | None:
+    """Size of an ext2, ext3 or ext4 file system in bytes, or None (Documentation/filesystems/ext4/super.rst)."""
+    if len(head) < 2 * _EXT_SUPERBLOCK:
+        return None
+    (blocks,) = struct.unpack_from("<I", head, _EXT_SUPERBLOCK + 4)
+    (block_shift,) = struct.unpack_from("<I", head, _EXT_SUPERBLOCK + 24)
+    (magic,) = struct.unpack_from("<H", head, _EXT_SUPERBLOCK + 56)
+    return blocks << (10 + block_shift) if magic == _EXT_MAGIC and block_shift <= 6 else None
 
 
 class Watch:

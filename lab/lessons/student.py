@@ -1,10 +1,16 @@
-"""A student: opens lessons, evaluates steps and makes progress. The command line and the app both use this module."""
+"""A student: opens lessons, evaluates steps and makes progress. The command line and the app both use this module.
+
+Measurements, fault scenarios and power cuts of a lesson use a separate lab.
+
+State between commands: the open lesson, the student's seed and language, and the progress in every lesson.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -13,29 +19,184 @@ from lab.arrays.status import ArrayStatus
 from lab.checks.faults import played_since, points_since
 from lab.checks.state import CheckedState, MarkSeen, PlayedFault
 from lab.disks import LabDisk
-from lab.errors import LessonError, ResultError
-from lab.experiments.service import RunRequest
-from lab.faults.crash_points import StoredPoints
+from lab.errors import LessonError, ResultError, RunCancelled
+from lab.experiments.progress import RunProgress
+from lab.experiments.service import RunRequest, run_experiment
+from lab.faults.crash_points import MOST_DRIVES, StoredPoints, explore, find_configuration, keep_points
+from lab.faults.place import open_place, with_own_kernel
+from lab.faults.scenario import DRIVES, find_scenario
+from lab.faults.scenario_run import ScenarioHooks, ScenarioRunner, begun_run
+from lab.gates.names import checked_name
+from lab.gates.own import read_own_json
 from lab.host.clock import moment, utc_text
+from lab.host.files import write_file
 from lab.lessons import engine
-from lab.lessons.actions import ApartAction, PlayScenario, TryPoints
-from lab.lessons.apart import do_apart
+from lab.lessons.actions import ApartAction, PlayScenario, RunMeasurement, TryPoints
 from lab.lessons.course import Course, LessonFiles, LessonWords, built_in_course, word_languages, words_in
-from lab.lessons.engine import Progress, StepView
+from lab.lessons.engine import FORMAT_VERSION, Progress, StepView
 from lab.lessons.ready import ReadyLesson, ReadyStep, experiment_id
 from lab.lessons.schema import HINTS, SOURCE_LANGUAGE
-from lab.lessons.store import LessonStore, StudentState
 from lab.lessons.validation import check_file
 from lab.machine import Host, Target
+from lab.machine.state_folder import StateFolder
+from lab.old_names import ANSWERS, STEPS
 from lab.plans import Plan
 from lab.results.record import ResultRecord, RunStatus
 from lab.results.store import ResultStore
-from lab.session.arrival import read_arrival
 from lab.session.data_mark import last_verdicts, read_marks
 from lab.session.events import Event
 from lab.session.monitor import Snapshot
-from lab.session.session import LabSession
+from lab.session.session import LabSession, read_arrival
 from lab.tomlfile import as_meant, unknown_word
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class StudentState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The part of a student's state that is common to all lessons."""
+
+    lesson: str = ""
+    """Id of the open lesson, or the path of its file; empty: none."""
+    seed: str = ""
+    language: str = ""
+    """Empty: not chosen."""
+
+
+class LessonStore:
+    """Reads and writes files below ``<state>/lessons``, each replaced atomically."""
+
+    def __init__(self, state: StateFolder) -> None:
+        self._state = state
+        self._folder = state.root / "lessons"
+
+    def desk(self) -> StudentState:
+        """The state common to all lessons; the default if no readable file exists."""
+        try:
+            return self._read("desk.json", StudentState) or StudentState()
+        except LessonError:
+            return StudentState()
+
+    def keep_desk(self, desk: StudentState) -> None:
+        """Store the state common to all lessons. Raises LessonError if it cannot be written."""
+        self._write("desk.json", msgspec.json.encode(desk))
+
+    def progress(self, lesson_id: str) -> Progress | None:
+        """The progress in a lesson; None if it was never begun. Raises LessonError if the file is damaged."""
+        found = self._read(f"{lesson_id}.json", Progress)
+        if found and found.format_version > FORMAT_VERSION:
+            raise LessonError(
+                f"the progress in {lesson_id} was written by a newer raidlab",
+                hint=f"work with that one, or start again: raidlab lesson start {lesson_id} --again",
+            )
+        if found and found.format_version == 1:
+            names, answers = STEPS.get(lesson_id, {}), ANSWERS.get(lesson_id, {})
+            steps = {
+                names.get(step, step): msgspec.structs.replace(done, answer=answers.get(done.answer, done.answer))
+                for step, done in found.steps.items()
+            }
+            found = msgspec.structs.replace(found, format_version=FORMAT_VERSION, steps=steps)
+        return found
+
+    def keep_progress(self, progress: Progress) -> None:
+        """Store the progress in a lesson. Raises LessonError if it cannot be written."""
+        self._write(f"{progress.lesson}.json", msgspec.json.format(msgspec.json.encode(progress), indent=1))
+
+    def keep_experiment(self, name: str, text: str) -> Path:
+        """Store an experiment file for ``raidlab run``; returns its path."""
+        return self._write(f"{name}.toml", text.encode())
+
+    def _read(self, name: str, kind: type[T]) -> T | None:
+        try:
+            return read_own_json(self._path(name), kind, error=LessonError)
+        except FileNotFoundError:
+            return None
+        except LessonError as error:
+            again = "or start the lesson again: raidlab lesson start NAME --again"
+            raise LessonError(error.message, hint=f"{error.hint}, {again}") from None
+
+    def _write(self, name: str, data: bytes) -> Path:
+        path = self._path(name)
+        self._state.make(self._folder, what="the folder for lessons")
+        try:
+            write_file(path, data)
+        except ResultError as error:
+            hint = "free some room, or choose another state folder with RAIDLAB_STATE=FOLDER"
+            raise LessonError(error.message, hint=hint) from error
+        return path
+
+    def _path(self, name: str) -> Path:
+        return self._folder / checked_name(name, "file of a lesson", error=LessonError)
+
+
+def do_apart(lesson: ReadyLesson, action: ApartAction, request: RunRequest) -> None:
+    """Run the action, and store its result.
+
+    Raises SpecError with the nearest name for a measurement that the lesson does not have, RunCancelled if it was
+    cancelled, and any error that stops it.
+    """
+    match action:
+        case RunMeasurement():
+            if action.measure not in lesson.measures:
+                raise unknown_word(f"measurement of lesson {lesson.id}", action.measure, lesson.measures)
+            run_experiment(*lesson.measures[action.measure], request)
+        case PlayScenario():
+            _play(action, request)
+        case TryPoints():
+            _try_points(action, request)
+
+
+def _play(action: PlayScenario, request: RunRequest) -> None:
+    scenario = find_scenario(str(action.scenario))
+    target = with_own_kernel(request.target, request.host)
+    advance = _meter(request, sum(1 for _ in scenario.ready(action.seed)))
+    journal = begun_run(request.host, str(target), action.seed, [scenario.id])
+    try:
+        with open_place(target, request.host, drives=DRIVES, seed=action.seed, on_notice=request.on_notice) as place:
+            request.on_machine(place.lab.machine)
+            journal.note_place(place)
+            hooks = ScenarioHooks(
+                on_variant=lambda variant: advance(variant.name), on_step=lambda _: _stop_if_cancelled(request)
+            )
+            journal.add(ScenarioRunner(place, action.seed, hooks).play(scenario))
+    finally:
+        journal.forget_if_empty()
+
+
+def _try_points(action: TryPoints, request: RunRequest) -> None:
+    configuration = find_configuration(action.configuration)
+    advance = _meter(request, action.count)
+    with open_place(request.target, request.host, drives=MOST_DRIVES, on_notice=request.on_notice) as place:
+        request.on_machine(place.lab.machine)
+        explored = explore(
+            place,
+            configuration,
+            seed=str(action.seed),
+            points=action.count,
+            on_point=lambda _: advance(action.told),
+            is_stopped=request.is_cancelled,
+        )
+    _stop_if_cancelled(request)
+    if explored.error:
+        raise explored.error
+    keep_points(request.host, explored)
+
+
+def _stop_if_cancelled(request: RunRequest) -> None:
+    if request.is_cancelled():
+        raise RunCancelled("cancelled")
+
+
+def _meter(request: RunRequest, count: int) -> Callable[[str], None]:
+    """A function that reports the progress after each of ``count`` parts."""
+    done = 0
+
+    def advance(doing: str) -> None:
+        nonlocal done
+        fraction = min(1.0, done / max(1, count))
+        request.on_progress(RunProgress(label=doing, fraction=fraction, left_seconds=None))
+        done += 1
+
+    return advance
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,9 @@ from lab.lessons.course import (
     word_languages,
     words_in,
 )
+from lab.lessons.engine import secret_key
 from lab.lessons.ready import ReadyLesson, make_ready
 from lab.lessons.schema import FORMAT_VERSION, FORMAT_VERSIONS, HINTS, Lesson, LessonStep, StepText, Translation
-from lab.lessons.telling import secret_key
 from lab.tomlfile import nearest
 
 MOST_WITHIN_PERCENT = 10.0

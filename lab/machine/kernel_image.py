@@ -10,7 +10,7 @@ from pathlib import Path
 import platformdirs
 
 from lab.errors import ToolMissing
-from lab.gates.trust import require_trusted
+from lab.gates.files import require_trusted
 from lab.host.files import HostFiles
 from lab.host.processes import Processes
 from lab.machine.target import Target, TargetKind

@@ -25,8 +25,7 @@ from lab.gates.names import checked_name
 from lab.gates.numbers import ProcessId, SizeBytes
 from lab.gates.own import check_own_folder, make_own_folder, read_own_json
 from lab.host.clock import Clock, looks
-from lab.host.files import HostFiles, advice, create_file, replace_file
-from lab.host.locks import ALONE, locked, open_lock, take
+from lab.host.files import ALONE, HostFiles, advice, create_file, locked, open_lock, replace_file, take
 from lab.host.processes import Processes
 from lab.units import MIB, human_bytes
 

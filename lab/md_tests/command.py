@@ -13,17 +13,25 @@ from cyclopts import Parameter
 
 from lab.cli.context import ON_VARIABLE, Context, current, options
 from lab.cli.numbers import number
-from lab.cli.output import out, out_json
-from lab.cli.progress import ProgressBar
+from lab.cli.output import ProgressBar, out, out_json
 from lab.errors import ExitCode, SpecError
 from lab.gates.numbers import Seconds
 from lab.host.files import write_file
 from lab.machine import Target, parse_target
-from lab.md_tests.record import SuiteJournal, SuiteResult, new_run, resumed_run
+from lab.md_tests.record import (
+    SuiteJournal,
+    SuiteResult,
+    as_value,
+    csv_text,
+    list_table,
+    new_run,
+    result_line,
+    result_table,
+    resumed_run,
+)
 from lab.md_tests.runner import REAL_LIMITS, VIRTUAL_LIMITS, SuiteHooks, run_tests, suite_target
 from lab.md_tests.suite import Suite, chosen_tests, find_suite, is_stale, require_built, require_tools
 from lab.md_tests.suite_machine import SuiteLimits
-from lab.md_tests.tables import as_value, csv_text, list_table, result_line, result_table
 
 
 def md_tests(

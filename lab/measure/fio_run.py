@@ -14,9 +14,7 @@ from lab.errors import LabError, MachineLost
 from lab.machine.api import CommandResult, RunningCommand
 from lab.workloads.dd_job import parse_dd
 from lab.workloads.fio_job import FioPhase, Invocation
-from lab.workloads.fio_output import JobFigures
-from lab.workloads.live import LiveFeed, LiveInterval
-from lab.workloads.window import WindowCut
+from lab.workloads.fio_output import JobFigures, LiveFeed, LiveInterval, WindowCut
 from lab.workloads.workload import LoadProgram, Workload
 
 

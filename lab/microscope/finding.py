@@ -33,8 +33,8 @@ from lab.microscope.array_map import (
 )
 from lab.microscope.members import BytesAt, read_moment
 from lab.microscope.reading import read_shape
+from lab.session.data_mark import file_system_on
 from lab.session.session import LabSession
-from lab.session.site import file_system_on
 from lab.units import SECTOR_BYTES
 
 EXTENTS = GuestProgram(Path(__file__).with_name("extents_program.py"), "file-extents")

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from lab.experiments.published import Published, PublishedArray
 from lab.report.cells import (
+    READ,
+    WRITE,
+    Row,
     integrity_text,
     interval_text,
     outlier_notes,
     paired_note,
     ratio_text,
+    row_for,
+    rows,
     seconds_text,
 )
-from lab.report.series import READ, WRITE, Row, row_for, rows
-from lab.results.ratios import Ratio, paired_ratio
 from lab.results.record import ArrayRecord, RebuildRecord, ResultRecord
-from lab.results.statistics import Estimate, estimate
+from lab.results.statistics import Estimate, Ratio, estimate, paired_ratio
 from lab.tables import NOTHING, Column, Table, Value, as_csv
 from lab.units import human_rate
 

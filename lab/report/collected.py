@@ -13,7 +13,7 @@ from lab.compare.figures import bad_repeats, is_speed, singles
 from lab.compare.platforms import PlatformComparison, by_experiment, compare_platforms, platform_of, platform_words
 from lab.errors import LabError, ResultError
 from lab.lint.result_checks import as_shown
-from lab.report.series import rows
+from lab.report.cells import rows
 from lab.results.elsewhere import FoundResult, find_results
 from lab.results.record import CellRecord, RebuildRecord, ResultRecord, RunStatus
 from lab.results.store import ResultStore

@@ -11,15 +11,23 @@ from lab.arrays.level_names import level_with_layout
 from lab.arrays.levels import DEFAULT_CHUNK_BYTES
 from lab.compare.figures import is_speed
 from lab.errors import LabError, SpecError
-from lab.experiments.array_plans import ArrayPlan
 from lab.experiments.published import Basis, Published, PublishedFinding, Quantity, Relation
 from lab.experiments.schedule import HEALTHY
-from lab.experiments.schema import Experiment
-from lab.report.cells import paired_note, ratio_text
-from lab.report.series import Row, rows
-from lab.results.ratios import SIGNIFICANCE, Ratio, RatioTest, Side
+from lab.experiments.schema import ArrayPlan, Experiment
+from lab.report.cells import Row, paired_note, ratio_text, rows
 from lab.results.record import ResultRecord
-from lab.results.verdicts import DEFAULT_MARGIN, PValues, adjusted, difference_p_values, is_beyond, why_not
+from lab.results.statistics import (
+    DEFAULT_MARGIN,
+    SIGNIFICANCE,
+    PValues,
+    Ratio,
+    RatioTest,
+    Side,
+    adjusted,
+    difference_p_values,
+    is_beyond,
+    why_not,
+)
 from lab.tables import Column, Table, Value
 from lab.theory.model import DiskRates, workload_iops
 from lab.tomlfile import decode_toml

@@ -12,10 +12,9 @@ from lab.lint.result_checks import shown_stamps
 from lab.lint.theory_checks import processor_bound
 from lab.machine.target import target_words
 from lab.report import antioquia
-from lab.report.cells import figures_table, rebuild_table, timings_table
+from lab.report.cells import figures_table, rebuild_table, rows, timings_table
 from lab.report.extension import study_report
 from lab.report.findings import findings_table
-from lab.report.series import rows
 from lab.results.record import ResultRecord, RunStatus
 from lab.tables import Table, as_csv, as_line
 

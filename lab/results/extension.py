@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lab.results.files import ResultFiles
-    from lab.results.store import ResultStore
+    from lab.results.store import ResultFiles, ResultStore
 
 
 class ResultFormat(NamedTuple):

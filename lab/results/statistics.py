@@ -1,28 +1,21 @@
-"""Medians with order-statistic confidence intervals, including sequential sampling; and outliers.
+"""Statistics of repeats: medians, ratios of two configurations, and verdicts on families of ratios.
 
-An interval assumes independent repeats of one distribution of any shape. Then the number of samples below the median
-is binomial with p = 1/2, so the k-th smallest and k-th largest of n samples enclose the median with probability
-1 - 2 P(fewer than k below). Source for storage: Maricq et al., OSDI 2018.
-The interval of a fixed number of repeats equals that of scipy.stats.quantile_test (a test compares them); it is
-computed here because every screen shows it and scipy takes a second to load. Ratios need scipy: lab.results.ratios.
-
-Sampling until an interval is narrow favours intervals that are narrow by chance: with a look after every round, 6 % of
-all intervals miss the median at a nominal 3 % (tests/unit/results/test_looks.py). So there are at most three looks, at
-fixed numbers of repeats, and their probabilities of a miss add up to at most 5 %; the final interval then has 95 %
-coverage whatever the reason to stop. This holds over all cells: noisy cells that stop early still do so by chance.
-Source: Jennison and Turnbull, J. R. Stat. Soc. B 51 (1989), 305-361, with a union bound over order statistics in place
-of their normal boundaries. Pure.
+Medians have order-statistic confidence intervals, also under sequential sampling. Ratios are Hodges-Lehmann estimates,
+with confidence intervals from inverting exact rank tests; scipy, which loads in a second, is loaded for them alone.
+Verdicts are: faster, slower, the same, or undecided.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
+from itertools import pairwise
 from math import comb
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -205,3 +198,265 @@ def outliers(samples: Sequence[float]) -> tuple[int, ...]:
         for number, value in enumerate(samples)
         if abs(value - middle) > max(_FAR_SCORE * spread / _NORMAL_SPREAD, _FAR_FRACTION * abs(middle))
     )
+
+
+SIGNIFICANCE = 0.05
+_EXACT_PAIRS = 50
+"""Up to this number the exact signed-rank distribution of scipy is used; above, the normal approximation is as good."""
+_EXACT_PRODUCT = 2500
+
+
+class Side(StrEnum):
+    """Alternative hypothesis of a test: the ratio is different, greater or less."""
+
+    TWO_SIDED = "two-sided"
+    GREATER = "greater"
+    LESS = "less"
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio(Estimate):
+    """``median`` is the Hodges-Lehmann estimate, which lies in the interval; ``n`` the pairs, or the smaller count."""
+
+    p_value: float
+    """Two-sided p-value of "there is no difference", for this ratio alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class RatioTest:
+    """Logarithms of the samples of one ratio, and rank tests of any value of it."""
+
+    first: tuple[float, ...]
+    """Logarithms of the pairs' ratios, or of the numerator's samples."""
+    second: tuple[float, ...] | None
+    """Logarithms of the denominator's samples; None for pairs."""
+
+    @classmethod
+    def paired(cls, numerator: Mapping[int, float], denominator: Mapping[int, float]) -> Self:
+        """Test of interleaved repeats, by number: common drift cancels out. Only numbers that both have are used.
+
+        Raises SpecError if they share none, or if a value is not above 0.
+        """
+        shared = [number for number in numerator if number in denominator]
+        if not shared:
+            raise SpecError("there is no repeat that both have", hint="measure both in the same rounds")
+        _require_speeds([*numerator.values(), *denominator.values()])
+        return cls(tuple(math.log(numerator[number] / denominator[number]) for number in sorted(shared)), None)
+
+    @classmethod
+    def apart(cls, numerator: Sequence[float], denominator: Sequence[float]) -> Self:
+        """Test of two separate runs. Raises SpecError without samples, or if a value is not above 0."""
+        if not numerator or not denominator:
+            raise SpecError("no samples: there is no ratio", hint="measure first")
+        _require_speeds([*numerator, *denominator])
+        return cls(tuple(map(math.log, numerator)), tuple(map(math.log, denominator)))
+
+    @property
+    def n(self) -> int:
+        """Number of pairs, or of samples of the smaller group."""
+        return len(self.first) if self.second is None else min(len(self.first), len(self.second))
+
+    @property
+    def smallest_p_value(self) -> float:
+        """Smallest two-sided p-value that is possible with this number of samples, however large the difference."""
+        return smallest_p_value(len(self.first), None if self.second is None else len(self.second))
+
+    def p_value(self, side: Side = Side.TWO_SIDED, *, at: float = 1.0) -> float:
+        """p-value of the ratio being ``at`` (two-sided), at most ``at`` (GREATER) or at least ``at`` (LESS)."""
+        return float(self._p_values([math.log(at)], side)[0])
+
+    def equivalence_p_value(self, margin: float, *, at: float = 1.0) -> float:
+        """p-value of the ratio differing from ``at`` by more than ``margin``: two one-sided tests (Schuirmann 1987)."""
+        above, below = at / (1 + margin), at * (1 + margin)
+        return max(self.p_value(Side.GREATER, at=above), self.p_value(Side.LESS, at=below))
+
+    @property
+    def ratio(self) -> Ratio:
+        """The estimate and the closed interval of ratios that the test does not reject at 5 %.
+
+        The result of a rank test changes only at the candidates, so one test is made between each two and one outside.
+        """
+        candidates = self._candidates()
+        steps = sorted(set(candidates))
+        gaps = [steps[0] - 1, *((a + b) / 2 for a, b in pairwise(steps)), steps[-1] + 1]
+        p_values = [float(p) for p in self._p_values([*gaps, 0.0], Side.TWO_SIDED)]
+        p_zero = p_values.pop()
+        accepted = [number for number, p in enumerate(p_values) if p > SIGNIFICANCE]
+        rejected = [p for p in p_values if p <= SIGNIFICANCE]
+        low, high = steps[0], steps[-1]
+        if rejected and accepted:
+            low, high = steps[max(0, accepted[0] - 1)], steps[min(len(steps) - 1, accepted[-1])]
+        # Too few samples for 95 %: the full range, with its actual coverage.
+        coverage = 1 - max(rejected, default=p_values[0])
+        middle = statistics.median(candidates)
+        return Ratio(math.exp(middle), math.exp(low), math.exp(high), self.n, coverage, p_zero)
+
+    def _candidates(self) -> list[float]:
+        """Means of any two pairs, or differences of any two samples; their median is the estimate."""
+        if self.second is None:
+            return [(a + b) / 2 for number, a in enumerate(self.first) for b in self.first[number:]]
+        return [a - b for a in self.first for b in self.second]
+
+    def _p_values(self, shifts: Sequence[float], side: Side) -> Any:
+        import numpy as np
+        from scipy import stats
+
+        moved = np.asarray(self.first)[:, None] - np.asarray(shifts)
+        if self.second is None:
+            # Exact zeros occur only if two values are equal; splitting them keeps the size of the test.
+            method = "exact" if len(self.first) <= _EXACT_PAIRS else "asymptotic"
+            return stats.wilcoxon(moved, zero_method="zsplit", method=method, alternative=side, axis=0).pvalue
+        others = np.repeat(np.asarray(self.second)[:, None], len(shifts), axis=1)
+        method = "exact" if len(self.first) * len(self.second) <= _EXACT_PRODUCT else "asymptotic"
+        return stats.mannwhitneyu(moved, others, method=method, alternative=side, axis=0).pvalue
+
+
+def paired_ratio(numerator: Mapping[int, float], denominator: Mapping[int, float]) -> Ratio:
+    """The ratio of interleaved repeats, by number. Raises SpecError as RatioTest.paired."""
+    return RatioTest.paired(numerator, denominator).ratio
+
+
+def ratio_apart(numerator: Sequence[float], denominator: Sequence[float]) -> Ratio:
+    """The ratio of two separate runs. Raises SpecError as RatioTest.apart."""
+    return RatioTest.apart(numerator, denominator).ratio
+
+
+def smallest_p_value(first: int, second: int | None) -> float:
+    """For a two-sided test of ``first`` pairs, or of ``first`` and ``second`` samples of separate runs."""
+    outcomes = 2**first if second is None else math.comb(first + second, first)
+    return min(1.0, 2 / outcomes)
+
+
+def repeats_needed(comparisons: int, *, are_paired: bool) -> int:
+    """Minimum repeats to detect one clear difference among this number of comparisons, if all others have none."""
+    count = 1
+    while smallest_p_value(count, None if are_paired else count) > SIGNIFICANCE / comparisons:
+        count += 1
+    return count
+
+
+def _require_speeds(values: Iterable[float]) -> None:
+    if not all(math.isfinite(value) and value > 0 for value in values):
+        raise SpecError(
+            "a ratio of values that are no number, 0 or less means nothing", hint="look at the repeats that gave them"
+        )
+
+
+DEFAULT_MARGIN = 0.05
+"""Ratios within 5 % of 1 count as no difference."""
+
+
+class RatioOutcome(StrEnum):
+    """Verdict on the first of two configurations relative to the second."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    SAME = "the same"
+    CANNOT_TELL = "cannot tell"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An outcome; ``reason`` is why there is no verdict, and empty otherwise."""
+
+    outcome: RatioOutcome
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PValues:
+    """p-values of the two claims of one comparison, of which at most one is wrong."""
+
+    claim: float
+    opposite: float
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One ratio and the kind of its figures."""
+
+    test: RatioTest
+    is_time: bool = False
+    """The figures are times: less is faster."""
+
+
+def check_margin(margin: float) -> None:
+    """Raises SpecError for an invalid margin."""
+    if not 0 <= margin < 1:
+        raise SpecError(f"a margin of {margin:g} is not possible", hint="write a fraction of 1, such as 0.05")
+
+
+def adjusted(family: Sequence[PValues]) -> list[PValues]:
+    """The p-values of a family, with each claim adjusted for all comparisons."""
+    import numpy as np
+    from scipy import stats
+
+    if not family:
+        return []
+    smaller = np.array([min(each.claim, each.opposite) for each in family])
+
+    def one(place: int, p_value: float) -> float:
+        # The other comparisons are represented by the smaller of their p-values.
+        beside = smaller.copy()
+        beside[place] = p_value
+        return float(stats.false_discovery_control(beside)[place])
+
+    return [PValues(one(n, each.claim), one(n, each.opposite)) for n, each in enumerate(family)]
+
+
+def difference_p_values(test: RatioTest, margin: float = DEFAULT_MARGIN, *, at: float = 1.0) -> PValues:
+    """Claim: the ratio differs from ``at``; opposite: it is within the margin of ``at``."""
+    return PValues(test.p_value(at=at), test.equivalence_p_value(margin, at=at))
+
+
+def is_beyond(ratio: Ratio, margin: float, *, at: float = 1.0) -> bool:
+    """Whether the estimate differs from ``at`` by more than the margin."""
+    return not at / (1 + margin) <= ratio.median <= at * (1 + margin)
+
+
+def judge_family(family: Sequence[Asked], *, margin: float = DEFAULT_MARGIN) -> list[Verdict]:
+    """The verdicts on all ratios of one table.
+
+    A difference is claimed if the test rejects "no difference" *and* the estimate lies beyond the margin, so far fewer
+    than 5 % of the runs without a difference are reported as different; "the same" is claimed if the equivalence test
+    shows that the ratio lies within the margin: from 1 / (1 + margin) to 1 + margin.
+    """
+    check_margin(margin)
+    raw = [difference_p_values(each.test, margin) for each in family]
+    sure = adjusted(raw)
+    return [
+        _verdict(each, alone, surely, margin, len(family))
+        for each, alone, surely in zip(family, raw, sure, strict=True)
+    ]
+
+
+def judge(test: RatioTest, *, margin: float = DEFAULT_MARGIN, is_time: bool = False) -> Verdict:
+    """The verdict on a single ratio."""
+    return judge_family([Asked(test, is_time)], margin=margin)[0]
+
+
+def _verdict(asked: Asked, alone: PValues, sure: PValues, margin: float, family: int) -> Verdict:
+    if sure.opposite <= SIGNIFICANCE:
+        return Verdict(RatioOutcome.SAME)
+    ratio = asked.test.ratio
+    if sure.claim > SIGNIFICANCE:
+        return Verdict(RatioOutcome.CANNOT_TELL, why_not(asked.test, alone.claim, family))
+    if is_beyond(ratio, margin):
+        return Verdict(RatioOutcome.FASTER if (ratio.median > 1) is not asked.is_time else RatioOutcome.SLOWER)
+    return Verdict(RatioOutcome.CANNOT_TELL, f"there is a difference, perhaps less than the margin of {margin:.0%}")
+
+
+def why_not(test: RatioTest, p_value: float, family: int) -> str:
+    """Why a difference is not significant: too few repeats, too many comparisons for them, or too much noise."""
+    needed = repeats_needed(family, are_paired=test.second is None)
+    what = "1 repeat is" if test.n == 1 else f"{test.n} repeats are"
+    among = f" for one clear difference among {family} comparisons" if family > 1 else ""
+    if test.smallest_p_value > SIGNIFICANCE:
+        return f"{what} too few: at least {needed} are needed{among}"
+    if p_value <= SIGNIFICANCE:
+        if test.n < needed:
+            return (
+                f"clear alone, but not among {family} comparisons with {test.n} repeats: at least {needed} are needed"
+            )
+        return f"clear alone, but not among {family} comparisons: that takes more repeats or less noise"
+    return "the interval holds both a difference and none"

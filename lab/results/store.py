@@ -1,24 +1,11 @@
-"""The folder of results.
-
-::
-
-    <root>/<id>/record.json     the complete record, after the run
-    <root>/<id>/draft.json      the initial record, during the run or after an interruption
-    <root>/<id>/cells.jsonl     one finished cell or rebuild per line, during the run
-    <root>/<id>/raw/NNNN.json.gz   fio's documents, verbatim; timelines of rebuilds
-    <root>/<id>/lock            locked by the writing process
-    <root>/<id>/imported        exists if the result was imported
-
-Only regular files of bounded size below the result's own folder are read, and the folder must have the name of its
-record: a result from an untrusted source cannot redirect reads to other files.
-"""
+"""The folder of results, and results as files outside it."""
 
 from __future__ import annotations
 
 import errno
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -39,6 +26,44 @@ from lab.results.journal import DRAFT_NAME, RECORD_NAME, RunJournal, journal_of,
 from lab.results.record import KIND, SCHEMA_VERSION, ResultRecord, RunStatus, encode_record
 from lab.results.suffix import ResultSuffix
 from lab.store.runs import LATEST, RunFolders, id_word, is_there
+
+
+@dataclass(frozen=True, slots=True)
+class ResultFiles:
+    """Results as the files of their folders. They are not held in memory: a class has thousands."""
+
+    source: Path
+    ids: Sequence[str]
+    read: Callable[[str, Iterable[str]], Iterator[bytes]]
+    """Lazily reads files of one result's folder, given by path. Raises ResultError."""
+    documents: Mapping[str, Collection[str]] | None
+    """Paths of each result's documents, if they were checked already; None: they are checked when a result is read."""
+
+    def record(self, result_id: str) -> ResultRecord:
+        """Read and check one result.
+
+        Raises ResultError if it is damaged, newer than this raidlab, has another result's id, or lacks a document.
+        """
+        (data,) = self.read(result_id, [RECORD_NAME])
+        return self.checked(result_id, data)
+
+    def checked(self, result_id: str, data: bytes) -> ResultRecord:
+        """Like ``record``, from the bytes of the record."""
+        record = decode_own(data, result_id, source=f"{self.source}/{result_id}")
+        if self.documents is None:
+            for name in record.files:
+                self.document(result_id, name)
+        elif missing := [name for name in record.files if name not in self.documents[result_id]]:
+            raise ResultError(
+                f"result '{result_id}' in '{self.source}' lacks {', '.join(missing[:3])}", hint="copy it again"
+            )
+        return record
+
+    def document(self, result_id: str, name: str) -> str:
+        """A fio document or a timeline. Raises ResultError."""
+        (data,) = self.read(result_id, [name])
+        return unpacked(data, f"'{name}' of result '{result_id}' in '{self.source}'")
+
 
 IMPORTED_NAME = "imported"
 _DOCUMENT = re.compile(r"raw/[0-9]{4,9}\.json\.gz")

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from lab.measure.samples import TICKS_PER_SECOND, Rates, busy_fraction, rates_between
 from lab.session.monitor import DEFAULT_HERTZ, Snapshot, SyncPace, recent, sync_pace
-from lab.workloads.live import LiveDirection, LiveInterval
+from lab.workloads.fio_output import LiveDirection, LiveInterval
 
 Point = tuple[float, float | None]
 """Time on the machine's clock in seconds, value; None if unknown at that time."""

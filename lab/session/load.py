@@ -14,12 +14,12 @@ from lab.errors import LabError, SpecError
 from lab.lint.theory_checks import AGREEMENT_FRACTION
 from lab.measure.fio_run import FioRun
 from lab.measure.job import LoadTarget, Measured, measured_by
+from lab.session.data_mark import load_target, with_free_bytes
 from lab.session.session import LabSession
-from lab.session.site import load_target, with_free_bytes
 from lab.theory.model import DiskRates, nominal_rates, small_write_cost, workload_iops
 from lab.units import MIB
 from lab.workloads.fio_job import JobTarget, fio_invocations, prepare_invocation
-from lab.workloads.live import LiveInterval
+from lab.workloads.fio_output import LiveInterval
 from lab.workloads.workload import AccessPattern, Direction, Verify, Workload, find_workload
 
 WORKING_SET_BYTES = 256 * MIB

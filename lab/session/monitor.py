@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from lab.arrays.brought_up import BroughtUp
+from lab.arrays.discovery import BroughtUp
 from lab.arrays.names import kernel_name
 from lab.arrays.state import MDSTAT, parse_mdstat
 from lab.arrays.status import ArrayStatus

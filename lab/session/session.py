@@ -1,31 +1,116 @@
 """An open lab with running arrays: the machine, its lab disks, the arrays on them, and plans that pass the guard.
 
-One session allows these to run concurrently: a monitor, a load, a shell, and **one** thread that makes and runs plans,
-waits or rescans. Reading (``statuses``, ``array(name).status()``) is allowed on any thread. All of them raise
-MachineLost soon after the machine is lost.
+A drill may replace the start of the arrays by its own commands; arrays that a finished drill has left on the disks are
+reported on every start until they are cleared.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+
 from lab.arrays.bring_up import StoppedArrays, bring_up, start_array, stopped_arrays
-from lab.arrays.brought_up import BroughtUp
-from lab.arrays.discovery import plain_uuid
+from lab.arrays.discovery import BroughtUp, plain_uuid
 from lab.arrays.kinds import kinds
 from lab.arrays.open_arrays import OpenArrays
 from lab.arrays.status import ArrayStatus
 from lab.disks import Lab, Opener, open_lab
 from lab.disks.inventory import mapped_devices
 from lab.errors import DeviceRefused, DrillError, LabError, MachineLost
+from lab.gates.own import read_own_json
+from lab.host.files import write_file
 from lab.machine import Host, Machine, Target, TargetKind
 from lab.plans import Plan, Step
-from lab.session.arrival import arrive, read_arrival
-from lab.session.leftovers import left_words, still_there
+
+_FILE = "arrival.json"
+_SECONDS = 60.0
+
+
+class Arrival(msgspec.Struct, frozen=True, kw_only=True):
+    """A bash script that runs as root each time the lab opens."""
+
+    title: str
+    script: str
+    environment: dict[str, str] = {}
+
+
+def read_arrival(folder: Path) -> Arrival | None:
+    """The arrival of the lab in this folder; None if the lab starts its arrays as usual.
+
+    Raises LabError for a damaged file.
+    """
+    try:
+        return read_own_json(folder / _FILE, Arrival, error=LabError)
+    except FileNotFoundError:
+        return None
+
+
+def keep_arrival(folder: Path, arrival: Arrival | None) -> None:
+    """Store the arrival for later sessions; None restores the usual start. Raises ResultError."""
+    if arrival is None:
+        (folder / _FILE).unlink(missing_ok=True)
+    else:
+        write_file(folder / _FILE, msgspec.json.encode(arrival))
+
+
+def arrive(machine: Machine, arrival: Arrival) -> None:
+    """Run the script. Failing commands are part of the scenario and are ignored; the machine may be lost."""
+    if arrival.script.strip():
+        words = [f"{name}={value}" for name, value in arrival.environment.items()]
+        machine.run(("env", *words, "bash", "-c", arrival.script), check=False, timeout_seconds=_SECONDS)
+
+
+_LEFTOVER_FILE = "drill-left.json"
+
+
+class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
+    """Leftovers of one drill."""
+
+    title: str
+    disks: tuple[str, ...]
+    """Names of the lab's disks that the drill used."""
+    uuids: tuple[str, ...]
+    """UUIDs of the arrays on the disks, as ``plain_uuid``."""
+
+
+def read_leftovers(folder: Path) -> Leftovers | None:
+    """Leftovers in the lab of this folder; None if there are none, or the file is unreadable."""
+    try:
+        return read_own_json(folder / _LEFTOVER_FILE, Leftovers, error=LabError)
+    except (FileNotFoundError, LabError):
+        return None
+
+
+def keep_leftovers(folder: Path, left: Leftovers | None) -> None:
+    """Store the leftovers for later sessions; None after the disks have been cleared. Raises ResultError."""
+    if left is None:
+        (folder / _LEFTOVER_FILE).unlink(missing_ok=True)
+    else:
+        write_file(folder / _LEFTOVER_FILE, msgspec.json.encode(left))
+
+
+def still_there(folder: Path, uuids: Iterable[str]) -> Leftovers | None:
+    """Leftovers among the arrays with these UUIDs; deletes the record if none of the drill's arrays exists any more."""
+    left = read_leftovers(folder)
+    if left is None:
+        return None
+    if not {*left.uuids} & {plain_uuid(uuid) for uuid in uuids}:
+        keep_leftovers(folder, None)
+        return None
+    return left
+
+
+def left_words(left: Leftovers, names: Iterable[str]) -> str:
+    """One human-readable line: why these arrays were not started, and how to remove them."""
+    arrays = ", ".join(dict.fromkeys(names))
+    where = f"{left.disks[0]} to {left.disks[-1]}"
+    return f"the drill '{left.title}' left {arrays} on {where}; 'raidlab drill clear' makes these disks blank"
+
 
 DISK_LINKS = "/dev/lab"
 """Folder with a link to each lab disk: the same names on every machine, for commands typed by hand."""

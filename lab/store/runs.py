@@ -36,8 +36,7 @@ from lab.gates.names import checked_name, is_name
 from lab.gates.own import MOST_OWN_BYTES, make_own_folder
 from lab.gates.text import shortened
 from lab.host.clock import Clock, HostClock, looks
-from lab.host.files import storage_error, sync_folder, write_file
-from lab.host.locks import ALONE, SHARED, locked, take
+from lab.host.files import ALONE, SHARED, locked, storage_error, sync_folder, take, write_file
 
 T = TypeVar("T")
 

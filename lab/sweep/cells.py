@@ -22,9 +22,8 @@ import msgspec
 
 from lab.disks.kinds import DiskKind
 from lab.errors import ResultError
-from lab.experiments.array_plans import ArrayPlan, DiskPlan
 from lab.experiments.schedule import HEALTHY
-from lab.experiments.schema import FORMAT_VERSION, Experiment, JobPlan
+from lab.experiments.schema import FORMAT_VERSION, ArrayPlan, DiskPlan, Experiment, JobPlan
 from lab.gates.decoding import decode_json
 from lab.gates.files import MOST_RECORD_BYTES, gunzip, read_plain
 from lab.gates.own import make_own_folder
@@ -33,7 +32,7 @@ from lab.results.record import CellRecord, ResultRecord, encode_record
 from lab.results.sameness import digest
 from lab.results.statistics import estimate
 from lab.sweep.combinations import Combination
-from lab.sweep.rows import CellRow
+from lab.sweep.grid import CellRow
 from lab.workloads.fio_output import DirectionFigures
 
 SUFFIX = ".cell"

@@ -19,9 +19,8 @@ from lab.arrays.level_names import parse_level
 from lab.arrays.spec import Bitmap, ConsistencyPolicy
 from lab.disks.kinds import DiskKind
 from lab.errors import SpecError, WorkloadError
-from lab.experiments.array_plans import ArrayPlan, DiskPlan
 from lab.experiments.schedule import load_seconds
-from lab.experiments.schema import FORMAT_VERSION, Experiment, JobPlan, check
+from lab.experiments.schema import FORMAT_VERSION, ArrayPlan, DiskPlan, Experiment, JobPlan, check
 from lab.gates.numbers import parse_bytes
 from lab.machine.embedded import DEFAULT_MEMORY_BYTES, MAX_UBD_DISKS
 from lab.sweep.schema import INSTALLED, Sweep

@@ -10,11 +10,10 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from lab.cli.context import Context, current
-from lab.cli.output import err, out, out_json, table
-from lab.cli.progress import ProgressBar
+from lab.cli.output import ProgressBar, err, out, out_json, table
 from lab.errors import ExitCode, SpecError
 from lab.experiments.sweeps import SweepProgress
-from lab.gates.foreign import FileKind
+from lab.gates.files import FileKind
 from lab.gates.numbers import digits
 from lab.host.clock import Clock
 from lab.store.runs import LATEST

@@ -1,4 +1,7 @@
-"""The rows of a sweep on its axes: what varies, in which order, and which rows have figures that can be shown."""
+"""The results of a sweep on its axes, and how much each axis changes the speeds.
+
+There is one row for each cell, workload and direction. Main effects are shares of the variance of the logarithms.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,192 @@ from functools import cached_property
 
 import msgspec
 
-from lab.sweep.rows import CellRow, SweepResult
 from lab.units import human_bytes
+
+
+class CellRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Reads or writes of one workload in one cell: the median of its repeats, with its interval."""
+
+    cell: str
+    """SHA-256 of all that the cell depends on, in hexadecimal digits."""
+    digest: str
+    """SHA-256 of all that was measured (lab.results.sameness)."""
+    level: str
+    """Such as ``raid5``, however the sweep's file writes it."""
+    members: int
+    chunk_bytes: int | None
+    """None where the level has no chunk."""
+    drive: str
+    """Model of the emulated drive; empty: plain files."""
+    kernel: str
+    """As the sweep's file writes it; empty: the one that is installed."""
+    workload: str
+    direction: str
+    """``read`` or ``write``."""
+    block_bytes: int
+    queue_depth: int
+    jobs: int
+    repeats: int
+    iops: float
+    iops_low: float
+    """Both ends of the interval that covers the true median; equal to it where there is one repeat."""
+    iops_high: float
+    bytes_per_second: float
+    mean_seconds: float | None
+    """Latency, median of the repeats; so is the next."""
+    p99_seconds: float | None
+    predicted_iops: float | None
+    """By theory (lab.theory); None where it says nothing."""
+    is_virtual_time: bool
+    computer: str
+    """Where it was measured."""
+    measured_utc: str
+    seconds: float
+    """How long the cell took on that computer, from the start of its machine to its end."""
+    stamps: str
+    """What lowers trust in it, a line each."""
+
+
+class FailedCell(msgspec.Struct, frozen=True, kw_only=True):
+    """A cell that could not be measured, on two computers."""
+
+    cell: str
+    label: str
+    """Its place on the axes, such as ``raid5, 6 members, chunk 64K``."""
+    message: str
+    console: str = ""
+    """The last lines of the machine's console."""
+
+
+class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known of a sweep, perhaps unfinished."""
+
+    id: str
+    title: str
+    question: str
+    created_utc: str
+    toml: str
+    """The sweep's file."""
+    axes: dict[str, tuple[str | int, ...]]
+    """Axis -> its values as the file has them; of ``CellRow`` these are the fields that vary. ``chunk`` is there as
+    ``chunk_bytes``."""
+    planned: int
+    """Cells."""
+    rows: tuple[CellRow, ...]
+    failed: tuple[FailedCell, ...] = ()
+
+
+def iops_text(iops: float) -> str:
+    """With thousands, and with decimals where it is small."""
+    return f"{iops:,.0f}" if iops >= 100 else f"{iops:.3g}"
+
+
+_NO_SPREAD = 1e-20
+"""Mean square of logarithms that rounding alone makes."""
+
+
+@dataclass(frozen=True, slots=True)
+class AxisEffect:
+    """What one axis alone does within a group of rows."""
+
+    axis: str
+    title: str
+    share: float
+    """0 to 1."""
+    factor: float
+    """Geometric mean of the speeds at its best value over that at its worst: 1 or more."""
+    best: str
+    """The label of its best value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """Of one group of rows whose speeds may be compared."""
+
+    title: str
+    rows: int
+    effects: tuple[AxisEffect, ...]
+    """In the order of the axes; of those that vary in the group. Empty where all speeds are the same."""
+    together: float | None
+    """The share that all axes explain when their effects multiply; the rest is interactions and noise."""
+
+
+def sensitivities(grid: SweepGrid) -> tuple[Sensitivity, ...]:
+    """Reads and writes over all workloads, where there are several; then every workload and direction."""
+    found = []
+    if any(axis.name == WORKLOAD for axis in grid.axes):
+        for direction in dict.fromkeys(row.direction for row in grid.rows):
+            numbers = [number for number, row in enumerate(grid.rows) if row.direction == direction]
+            found.append(_sensitivity(f"all workloads, {direction}s", grid, numbers, grid.axes))
+    found += [_sensitivity(pair.title, grid, pair.rows, grid.settings) for pair in grid.pairs]
+    return tuple(found)
+
+
+def ranked_axes(grid: SweepGrid) -> tuple[Axis, ...]:
+    """The axes but the workload, the one that explains most within workloads and directions first."""
+    explained = dict.fromkeys((axis.name for axis in grid.settings), 0.0)
+    for pair in grid.pairs:
+        logs = [math.log(grid.rows[number].iops) for number in pair.rows]
+        for axis in grid.settings:
+            explained[axis.name] += _between([axis.codes[number] for number in pair.rows], logs)
+    return tuple(sorted(grid.settings, key=lambda axis: -explained[axis.name]))
+
+
+def _sensitivity(title: str, grid: SweepGrid, numbers: Sequence[int], axes: Sequence[Axis]) -> Sensitivity:
+    logs = [math.log(grid.rows[number].iops) for number in numbers]
+    mean = math.fsum(logs) / len(logs)
+    total = math.fsum((value - mean) ** 2 for value in logs)
+    if total <= _NO_SPREAD * len(logs):
+        return Sensitivity(title, len(numbers), (), None)
+    effects, columns = [], []
+    for axis in axes:
+        codes = [axis.codes[number] for number in numbers]
+        if len(set(codes)) < 2:
+            continue
+        columns.append(codes)
+        means = {code: math.fsum(values) / len(values) for code, values in _by_code(codes, logs).items()}
+        best = max(means, key=lambda code: means[code])
+        effects.append(
+            AxisEffect(
+                axis.name,
+                axis.title,
+                _between(codes, logs) / total,
+                math.exp(means[best] - min(means.values())),
+                axis.labels[best] if best != NOWHERE else "none",
+            )
+        )
+    return Sensitivity(title, len(numbers), tuple(effects), _together(columns, logs) / total)
+
+
+def _by_code(codes: Sequence[int], logs: Sequence[float]) -> dict[int, list[float]]:
+    groups: dict[int, list[float]] = {}
+    for code, value in zip(codes, logs, strict=True):
+        groups.setdefault(code, []).append(value)
+    return groups
+
+
+def _between(codes: Sequence[int], logs: Sequence[float]) -> float:
+    """Sum of squares between the groups."""
+    mean = math.fsum(logs) / len(logs)
+    groups = _by_code(codes, logs).values()
+    return math.fsum(len(group) * (math.fsum(group) / len(group) - mean) ** 2 for group in groups)
+
+
+def _together(columns: Sequence[Sequence[int]], logs: Sequence[float]) -> float:
+    """Sum of squares of the least-squares fit of a constant and one summand for each value of each axis."""
+    import numpy as np
+
+    y = np.array(logs)
+    design = [np.ones(len(logs))]
+    for codes in columns:
+        found = np.array(codes)
+        # Without its first value each axis adds nothing that the constant does not say already.
+        design += [(found == code).astype(float) for code in sorted(set(codes))[1:]]
+    matrix = np.column_stack(design)
+    solution = np.linalg.lstsq(matrix, y, rcond=None)[0]
+    fitted = matrix @ solution
+    return float(np.sum((fitted - y.mean()) ** 2))
+
 
 NOWHERE = -1
 """The code of a row that has no value on an axis, such as RAID 1 on that of the chunk sizes."""

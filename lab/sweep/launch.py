@@ -14,8 +14,7 @@ import msgspec
 
 from lab.errors import LabError
 from lab.host.files import open_to_append
-from lab.host.processes import RunningProcess, ended_how
-from lab.host.python import isolated_python
+from lab.host.processes import RunningProcess, ended_how, isolated_python
 from lab.machine import Host
 from lab.sweep.cluster import SshTable
 from lab.sweep.node import PROCESSORS, SCHEDULER, Keys, NodeSettings

@@ -18,7 +18,7 @@ from lab.errors import LabError, RunCancelled, ToolMissing
 from lab.experiments.service import RunRequest, run_experiment
 from lab.gates.decoding import decode_json
 from lab.host.clock import utc_second_text
-from lab.host.locks import ALONE, locked, open_lock, take_byte
+from lab.host.files import ALONE, locked, open_lock, take_byte
 from lab.machine import Host, Target, parse_target
 from lab.machine.embedded import LONGEST_INSTANCE, require_fitting_paths
 from lab.machine.kernel_image import find_kernel, kernel_cache

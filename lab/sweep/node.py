@@ -1,4 +1,4 @@
-"""One process of a cluster, a scheduler or a worker of Dask. lab.host.python starts it.
+"""One process of a cluster, a scheduler or a worker of Dask. lab.host.processes starts it.
 
 Its settings come as the first line of standard input, so that no key stands where other users see it; where it can be
 reached it tells as one line on standard output. When standard input ends it does too: whoever started it is gone.

@@ -25,7 +25,7 @@ def _sweep() -> Loaded:
 
 
 def _calls_on(cluster: str, host: Host, on_notice: Callable[[str], None]) -> AbstractContextManager[ClusterCalls]:
-    from lab.sweep.calls import calls_on
+    from lab.sweep.spread import calls_on
 
     return calls_on(cluster, host, on_notice)
 

@@ -22,9 +22,9 @@ from lab.machine import Host, Target, TargetKind
 from lab.sweep.cells import CellDone, CellTask, key_of, unpacked_cell
 from lab.sweep.cluster import ClusterKind, ClusterSpec
 from lab.sweep.combinations import Combination, Combinations, combinations, load_seconds_of, watched
+from lab.sweep.grid import FailedCell, iops_text
 from lab.sweep.measure import MeasuredCell, cell_store, computer, differing, facts, measured, sweep_work
 from lab.sweep.pool import Pool, require_dask
-from lab.sweep.rows import FailedCell, iops_text
 from lab.sweep.schema import Sweep
 from lab.sweep.spread import Answer, SpreadState, SpreadTask, TaskSpread
 from lab.sweep.store import PlannedCell, SweepFolder, SweepStore

@@ -9,7 +9,7 @@ from typing import Any
 
 from lab.errors import LabError, RequirementMissing
 from lab.host import signals
-from lab.host.python import isolated_python
+from lab.host.processes import isolated_python
 from lab.machine import Host
 from lab.sweep.cluster import SlurmTable
 

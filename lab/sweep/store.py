@@ -29,8 +29,8 @@ from lab.machine import Host, Target, TargetKind
 from lab.store.journal import Journal
 from lab.store.runs import RunFolders, id_word
 from lab.sweep.cells import CELL_KEY, CellStore
+from lab.sweep.grid import FailedCell, SweepResult
 from lab.sweep.measure import cell_store, sweeps_folder
-from lab.sweep.rows import FailedCell, SweepResult
 from lab.sweep.schema import Sweep, decode_sweep
 from lab.tomlfile import as_meant
 from lab.units import human_seconds

@@ -7,9 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lab.gates.text import markdown, shortened
-from lab.sweep.effects import sensitivities
-from lab.sweep.grid import Axis, Pair, SweepGrid
-from lab.sweep.rows import CellRow, SweepResult, iops_text
+from lab.sweep.grid import Axis, CellRow, Pair, SweepGrid, SweepResult, iops_text, sensitivities
 from lab.tables import NOTHING, Column, Table, Value
 from lab.units import counted, human_seconds
 

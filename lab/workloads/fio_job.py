@@ -8,7 +8,7 @@ Facts checked with fio 3.33 (Debian 12, Linux 6.18, 2026-11-21):
 - Neither ``verify_only`` nor ``rw=read`` with ``verify=crc32c`` detects a valid block of an *earlier* run at the same
   offset. So a verify workload first overwrites its file with plain random data: a lost write then has a bad header.
 - ``randseed`` sets the addresses only with ``randrepeat=0``: up to fio 3.34 the default, 1, gives every run of a
-  random load the same addresses, whatever the seed (lab.workloads.addresses).
+  random load the same addresses, whatever the seed (lab.workloads.traces).
 - A failed verification ends with status 1, ``"error": 84`` (EILSEQ) in the JSON and the block on standard error.
 """
 
@@ -25,8 +25,8 @@ from lab.gates.text import shortened
 from lab.plans import Danger, Step
 from lab.units import MIB, human_bytes
 from lab.workloads import permitted
+from lab.workloads.fio_output import SHORTEST_INTERVAL_SECONDS, MeasuredWindow, window_for
 from lab.workloads.traces import trace_texts
-from lab.workloads.window import SHORTEST_INTERVAL_SECONDS, MeasuredWindow, window_for
 from lab.workloads.workload import AccessPattern, Direction, Verify, Workload
 
 DD_PREFIX = ("env", "LC_ALL=C", "dd")

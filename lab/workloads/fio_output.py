@@ -1,23 +1,19 @@
-"""Parse fio's JSON to figures with units. For fio 3.28 to 3.39; unknown fields are ignored.
+"""fio's output as figures with units, for fio 3.28 to 3.39; unknown fields are ignored.
 
-Facts checked with fio 3.33 (Debian 12, Linux 6.18, 2026-11-21):
-
-- notes are printed on standard output before the JSON documents, or between them;
-- after an I/O error fio still prints a document, with its ``error``; errors in the job file give none;
-- SIGINT and SIGTERM give a complete last document and status 128;
-- ``verify_only`` reports writes that never happened;
-- reads by ``verify_backlog`` have a runtime close to 0: their rate is computed over the time of the writes.
+The measured interval of a run lies between two status documents, both printed at full queue depth. Interval values come
+from the output of ``--status-interval`` while fio runs.
 """
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from lab.errors import WorkloadError
+from lab.errors import MeasurementDisturbed, WorkloadError
 from lab.gates.decoding import decode_json
 from lab.gates.numbers import Figure, SizeBytes
 
@@ -108,7 +104,7 @@ class JobFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     notes: tuple[str, ...] = ()
     """Other output of fio on standard output."""
     window_begin_seconds: Figure | None = None
-    """Begin of the measured interval, since the start of the load (lab.workloads.window). None: the whole run counts,
+    """Begin of the measured interval, since the start of the load. None: the whole run counts,
     including its ramp time and the completions after its end."""
     raw_json: str = ""
     """fio's document, verbatim; for an interval a list of two, and the figures are the difference between them."""
@@ -300,3 +296,291 @@ def latency_section(section: FioDirection) -> FioLatency:
 def _tail(text: str) -> str:
     text = text.strip()
     return text if len(text) <= _TAIL_CHARACTERS else f"…{text[-_TAIL_CHARACTERS:]}"
+
+
+SHORTEST_INTERVAL_SECONDS = 0.1
+"""fio's helper thread does not check its clock more often (helper_thread.c)."""
+LONGEST_INTERVAL_SECONDS = 2.0
+_SLICES = 4
+_EARLY_FRACTION = 0.2
+"""Fraction of an interval by which a document may precede an edge of the window and still count as that edge."""
+_LATE_SECONDS = 0.1
+"""Maximum delay of fio's helper thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredWindow:
+    """The measured interval of one fio process; times count from the start of the load."""
+
+    warmup_seconds: float
+    seconds: float | None
+    """None: until it is stopped."""
+    interval_seconds: float
+    """Time between two documents."""
+
+    @property
+    def issue_seconds(self) -> float:
+        """Time for which fio issues requests: until the document that ends the window is certain to be printed."""
+        if self.seconds is None:
+            return math.inf
+        return self.warmup_seconds + self.seconds + self.interval_seconds + _LATE_SECONDS
+
+    @property
+    def early_seconds(self) -> float:
+        """Time by which a document may precede an edge."""
+        return _EARLY_FRACTION * self.interval_seconds
+
+
+def window_for(warmup_seconds: float, seconds: float) -> MeasuredWindow:
+    """A window of ``seconds``, divided by documents into four parts, or more if it is long."""
+    each = seconds / max(_SLICES, math.ceil(seconds / LONGEST_INTERVAL_SECONDS))
+    # Whole milliseconds, the unit of fio's option.
+    return MeasuredWindow(warmup_seconds, seconds, max(SHORTEST_INTERVAL_SECONDS, math.floor(each * 1000) / 1000))
+
+
+@dataclass(slots=True)
+class WindowCut:
+    """Receives every document of a run and stores the two at the edges of the window."""
+
+    window: MeasuredWindow
+    _begin: str = ""
+    _end: str = ""
+    _begin_seconds: float = 0.0
+    _newest: str = ""
+    _before_end: str = ""
+    """The document before ``_end``."""
+    _is_full: bool = False
+
+    def see(self, text: str, document: FioDocument) -> None:
+        """Process the next document of the run, given verbatim and decoded."""
+        window, clock = self.window, load_seconds(document)
+        if window.seconds is None and self._newest and self._newest is not self._begin:
+            # The last document is printed after fio was stopped, so it is never an edge.
+            self._end = self._newest
+        if not self._begin:
+            if window.warmup_seconds - window.early_seconds <= clock <= window.issue_seconds and clock > 0:
+                self._begin, self._begin_seconds, self._newest = text, clock, text
+            return
+        self._newest = text
+        if window.seconds is not None and not self._is_full and clock <= window.issue_seconds:
+            self._before_end, self._end = self._end, text
+            self._is_full = clock >= self._begin_seconds + window.seconds - window.early_seconds
+
+    def figures(self, whole: JobFigures, block_bytes: int | None) -> JobFigures:
+        """The figures of the window, from those of the whole run. ``block_bytes``: as in `LiveFeed`.
+
+        A load that was stopped before its window began has the figures of the whole run.
+        Raises MeasurementDisturbed if fio printed no documents at the edges, WorkloadError without I/O between them.
+        """
+        if whole.interrupted and not self._is_full and self.window.seconds is not None:
+            # It was stopped, and drained its queue before it printed the last document.
+            self._end = self._before_end
+        if not self._end:
+            if whole.interrupted:
+                return whole
+            raise MeasurementDisturbed(
+                "fio reported nothing about the measured time: its documents came too late or not at all",
+                hint="the computer is overloaded, or the run is too short: measure longer",
+            )
+        begin, end = decode_document(self._begin), decode_document(self._end)
+        seconds = load_seconds(end) - load_seconds(begin)
+        before, after = begin.jobs[0], end.jobs[0]
+        reads = _difference(before.read, after.read, seconds, block_bytes)
+        writes = _difference(before.real_write, after.real_write, seconds, block_bytes)
+        if reads is None and writes is None:
+            raise WorkloadError(
+                f"not one I/O was answered in the {seconds:.3g} s that were measured",
+                hint="measure longer: 'raidlab lint' says how long, for the expected latency",
+            )
+        return msgspec.structs.replace(
+            whole,
+            reads=reads,
+            writes=writes,
+            window_begin_seconds=self._begin_seconds,
+            raw_json=f"[{self._begin},{self._end}]",
+        )
+
+
+def load_seconds(document: FioDocument) -> float:
+    """Time since the start of the load, by fio's clock."""
+    return max((max(job.read.runtime, job.real_write.runtime) for job in document.jobs), default=0) / 1000
+
+
+def _difference(
+    before: FioDirection, after: FioDirection, seconds: float, block_bytes: int | None
+) -> DirectionFigures | None:
+    size = after.io_bytes - before.io_bytes
+    ios = answered_ios(before, after, block_bytes)
+    if ios <= 0 or seconds <= 0:
+        return None
+    bins = new_samples(before, after)
+    earlier, later = latency_section(before), latency_section(after)
+    counted = later.N - earlier.N
+    mean = (later.mean * later.N - earlier.mean * earlier.N) / counted if counted > 0 else 0.0
+    return DirectionFigures(
+        iops=ios / seconds,
+        bandwidth_bytes_per_second=size / seconds,
+        total_ios=ios,
+        io_bytes=size,
+        runtime_seconds=seconds,
+        mean_seconds=mean / 1e9,
+        max_seconds=max(bins) / 1e9 if bins else None,
+        p50_seconds=bin_percentile(bins, 50),
+        p95_seconds=bin_percentile(bins, 95),
+        p99_seconds=bin_percentile(bins, 99),
+        p999_seconds=bin_percentile(bins, 99.9),
+        latency_kind="total" if later is after.lat_ns else "completion",
+    )
+
+
+_NOTHING = FioDirection()
+_SLIVER_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class LiveDirection:
+    """One direction in one interval; percentiles are None without samples (warm-up, or no I/O)."""
+
+    iops: float
+    bandwidth_bytes_per_second: float
+    ios: int
+    """I/Os completed in the interval; I/Os issued if requests have several sizes."""
+    p50_seconds: float | None
+    p99_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveInterval:
+    """Values between two documents."""
+
+    time_seconds: float
+    """End of the interval on fio's wall clock (seconds since 1970)."""
+    interval_seconds: float
+    reads: LiveDirection | None
+    writes: LiveDirection | None
+    is_warmup: bool
+    """Before the measured interval: not part of the result."""
+
+
+@dataclass(slots=True)
+class LiveFeed:
+    """Converts fio's standard output, fed in pieces, to intervals, and at the end to figures.
+
+    Raises WorkloadError for invalid JSON.
+    """
+
+    cut: WindowCut | None = None
+    """The measured interval; None: the whole run."""
+    block_bytes: int | None = None
+    """The size of every request; None: they differ. fio reports only that of the last of several jobs."""
+    splitter: DocumentSplitter = field(default_factory=DocumentSplitter)
+    last_document: str = ""
+    """The newest complete document, verbatim: at the end of a run the one with its result."""
+    load_seconds: float = 0.0
+    """From the first request to the newest document, by fio's clock."""
+    is_due: Callable[[], bool] = lambda: True
+    """Whether to return an interval now; otherwise it is merged into the next one."""
+    _before: FioDocument | None = None
+    _held_back: FioDocument | None = None
+
+    def feed(self, chunk: str) -> list[LiveInterval]:
+        """The intervals that ``chunk`` completes, often none."""
+        return self._intervals(list(self.splitter.feed(chunk)))
+
+    def finish(self) -> list[LiveInterval]:
+        """The interval that the end of the text completes, of any length, if it has I/O."""
+        found = self._intervals(list(self.splitter.finish()))
+        sliver = difference(self._before, self._held_back, self.block_bytes) if self._held_back else None
+        self._held_back = None
+        return [*found, sliver] if sliver and _has_answers(sliver) else found
+
+    def figures(self, *, exit_status: int, stderr_text: str, accept_interrupted: bool = False) -> JobFigures:
+        """The figures of the whole run, or of its measured interval. Raises WorkloadError as ``parse_figures`` does."""
+        if self.splitter.is_inside_document:
+            raise WorkloadError("fio's output is cut off", hint="fio was killed, or a pipe broke")
+        text = "\n".join(self.splitter.notes) + "\n" + self.last_document
+        whole = parse_figures(
+            text, exit_status=exit_status, stderr_text=stderr_text, accept_interrupted=accept_interrupted
+        )
+        return self.cut.figures(whole, self.block_bytes) if self.cut else whole
+
+    def _intervals(self, texts: list[str]) -> list[LiveInterval]:
+        found = []
+        for text in texts:
+            document = decode_document(text)
+            self.last_document, self.load_seconds = text, load_seconds(document)
+            if self.cut:
+                self.cut.see(text, document)
+            interval = difference(self._before, document, self.block_bytes)
+            is_sliver = interval is None or interval.interval_seconds < _SLIVER_SECONDS or not self.is_due()
+            self._held_back = document if is_sliver else None
+            if interval is not None and not is_sliver:
+                self._before = document
+                if self.cut and self.load_seconds <= self.cut.window.warmup_seconds:
+                    interval = replace(interval, is_warmup=True)
+                found.append(interval)
+        return found
+
+
+def difference(before: FioDocument | None, after: FioDocument, block_bytes: int | None = None) -> LiveInterval | None:
+    """The interval between two cumulative documents of one run; None if no time passed between them."""
+    if before is None or _started_anew(before, after):
+        before = FioDocument(jobs=())
+    read, read_before = _sections(after, "read"), _sections(before, "read")
+    write, write_before = _sections(after, "write"), _sections(before, "write")
+    milliseconds = max(read.runtime - read_before.runtime, write.runtime - write_before.runtime)
+    if milliseconds <= 0:
+        return None
+    seconds = milliseconds / 1000
+    return LiveInterval(
+        time_seconds=after.timestamp_ms / 1000,
+        interval_seconds=seconds,
+        reads=_direction(read_before, read, seconds, block_bytes),
+        writes=_direction(write_before, write, seconds, block_bytes),
+        is_warmup=_is_warmup(after),
+    )
+
+
+def _has_answers(interval: LiveInterval) -> bool:
+    return any(each.ios or each.bandwidth_bytes_per_second for each in (interval.reads, interval.writes) if each)
+
+
+def _sections(document: FioDocument, name: str) -> FioDirection:
+    """The section of the only entry; documents without group_reporting have no live values."""
+    if len(document.jobs) != 1:
+        return _NOTHING
+    return document.jobs[0].read if name == "read" else document.jobs[0].real_write
+
+
+def _is_warmup(document: FioDocument) -> bool:
+    sections = [_sections(document, "read"), _sections(document, "write")]
+    return any(section.total_ios for section in sections) and not any(
+        latency_section(section).N for section in sections
+    )
+
+
+def _started_anew(before: FioDocument, after: FioDocument) -> bool:
+    if _is_warmup(before) and not _is_warmup(after):
+        return True
+    pairs = [(_sections(before, name), _sections(after, name)) for name in ("read", "write")]
+    # Less time with the same bytes is not a reset: the last document of a run may be like that.
+    return any(
+        new.total_ios < old.total_ios or (new.runtime < old.runtime and new.io_bytes != old.io_bytes)
+        for old, new in pairs
+    )
+
+
+def _direction(
+    before: FioDirection, after: FioDirection, seconds: float, block_bytes: int | None
+) -> LiveDirection | None:
+    ios = answered_ios(before, after, block_bytes)
+    if ios <= 0 and not after.total_ios:
+        return None
+    bins = new_samples(before, after)
+    return LiveDirection(
+        iops=ios / seconds,
+        bandwidth_bytes_per_second=(after.io_bytes - before.io_bytes) / seconds,
+        ios=ios,
+        p50_seconds=bin_percentile(bins, 50),
+        p99_seconds=bin_percentile(bins, 99),
+    )

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.host.python import isolated_python
+from lab.host.processes import isolated_python
 from lab.machine.state_folder import KERNEL_RECORD, memory_folder
 
 COMMAND = isolated_python("-c", "from lab.cli.main import main; main()", "--on")

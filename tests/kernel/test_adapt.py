@@ -11,7 +11,7 @@ from fractions import Fraction
 import pytest
 
 from lab.adapt.capacity import System, capacity
-from lab.adapt.rule import AdaptLevel
+from lab.adapt.layout import AdaptLevel
 from lab.adapt.spec import VolumeSpec
 from lab.adapt.state import VolumeStatus
 from lab.adapt.summary import VolumeArray

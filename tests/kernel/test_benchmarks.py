@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from benchmarks.support.browser import CHROMIUM
-from lab.host.python import isolated_python
+from lab.host.processes import isolated_python
 
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
 REPOSITORY = Path(__file__).resolve().parents[2]

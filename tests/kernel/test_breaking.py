@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.arrays import members
+from lab.arrays import operations as members
 from lab.arrays.spec import Bitmap
 from lab.errors import ArrayError, CommandFailed, DeviceRefused, SpecError
 from lab.measure.programs import DataVerdict

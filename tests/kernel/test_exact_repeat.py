@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.host.python import isolated_python
+from lab.host.processes import isolated_python
 from lab.machine.kernel_image import kernel_cache
 from lab.results.record import ResultRecord
 from lab.results.sameness import differences

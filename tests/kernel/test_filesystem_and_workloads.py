@@ -15,8 +15,7 @@ from lab.measure.job import BackgroundLoad, LoadTarget, Measured, MeasureOptions
 from lab.measure.samples import FEWEST_TICKS, MAX_HERTZ, TICKS_PER_SECOND, Recorder
 from lab.units import MIB
 from lab.workloads.fio_job import FioPhase, fio_invocations
-from lab.workloads.fio_output import parse_figures
-from lab.workloads.live import LiveInterval
+from lab.workloads.fio_output import LiveInterval, parse_figures
 from lab.workloads.traces import LEAST_SPACE_BYTES
 from lab.workloads.workload import Direction, LoadProgram, Verify, Workload, all_workloads, find_workload
 from tests.kernel.rig import DEVICE, NAME, Rig, file_disks

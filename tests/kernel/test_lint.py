@@ -12,9 +12,9 @@ from lab.arrays import operations
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.spec import ArraySpec
 from lab.arrays.waits import wait_until_idle
-from lab.experiments.array_plans import ArrayPlan
 from lab.experiments.built_array import BuiltArray
 from lab.experiments.linting import lint_bench, lint_kernel, lint_measured
+from lab.experiments.schema import ArrayPlan
 from lab.machine import Machine
 from lab.measure.job import LoadTarget, Measured, MeasureOptions, run_workload
 from lab.results.record import ArrayRecord

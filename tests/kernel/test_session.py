@@ -16,14 +16,13 @@ from lab.measure.job import Measured
 from lab.measure.programs import DataVerdict
 from lab.session import breaking
 from lab.session.breaking import paces
-from lab.session.data_mark import mark_of, verify_mark, write_mark
+from lab.session.data_mark import load_target, mark_of, verify_mark, write_mark
 from lab.session.events import EventKind
 from lab.session.history import Measure
 from lab.session.load import Load, LoadPhase, predict
 from lab.session.session import LabSession
-from lab.session.site import load_target
 from lab.units import KIB, MIB
-from lab.workloads.live import LiveInterval
+from lab.workloads.fio_output import LiveInterval
 from tests.kernel.sessions import DISKS, D, by_hand, create, do, session, watching
 
 __all__ = ["DISKS", "session"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.host.python import isolated_python
+from lab.host.processes import isolated_python
 
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(600)]
 SECONDS = 60

@@ -21,8 +21,7 @@ from lab.arrays.filesystem import FileSystem
 from lab.disks import DiskKind, DiskSpec, Lab, LabDisk
 from lab.measure.job import LoadTarget, MeasureOptions, run_workload
 from lab.units import MIB
-from lab.workloads.fio_output import FioDocument, JobFigures
-from lab.workloads.window import window_for
+from lab.workloads.fio_output import FioDocument, JobFigures, window_for
 from lab.workloads.workload import find_workload
 
 pytestmark = pytest.mark.kernel

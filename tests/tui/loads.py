@@ -10,8 +10,7 @@ from lab.measure.job import Measured
 from lab.session.load import Forecast, LoadPhase
 from lab.session.monitor import Snapshot
 from lab.units import MIB
-from lab.workloads.fio_output import DirectionFigures, JobFigures
-from lab.workloads.live import LiveDirection, LiveInterval
+from lab.workloads.fio_output import DirectionFigures, JobFigures, LiveDirection, LiveInterval
 from tests.tui.still import quiet
 from tests.unit.arrays.captures import machine_with
 from tui import messages as happened

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from lab.adapt.rule import AdaptLevel
+from lab.adapt.layout import AdaptLevel
 from tests.tui.conftest import AppPilot, idle, looked
 from tests.tui.fake_lab import FakeLab
 from tui.app import RaidlabApp

@@ -10,7 +10,7 @@ from typing import Any
 from textual.message import Message
 from textual.pilot import Pilot
 
-from lab.arrays.brought_up import BroughtUp
+from lab.arrays.discovery import BroughtUp
 from lab.disks import DiskKind, LabDisk
 from lab.machine.api import MachineFacts
 from lab.units import GIB, MIB

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.adapt.rule import AdaptLevel
+from lab.adapt.layout import AdaptLevel
 from lab.arrays.status import SyncAction
 from lab.disks.lab_files import lab_folder
 from lab.plans import Plan, Step

@@ -12,7 +12,7 @@ from lab.disks.lab_files import lab_folder
 from lab.experiments.schema import Experiment
 from lab.lessons.course import built_in_course
 from lab.lessons.schema import draw
-from lab.lessons.store import LessonStore
+from lab.lessons.student import LessonStore
 from lab.machine import Host
 from lab.results.record import encode_record
 from lab.results.store import decode_record

@@ -135,9 +135,9 @@ def test_python_is_started_by_one_function(trees: Trees) -> None:
         f"{name}:{node.lineno}"
         for name, tree in everywhere.items()
         for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and dotted(node) == "sys.executable" and name != "lab/host/python.py"
+        if isinstance(node, ast.Attribute) and dotted(node) == "sys.executable" and name != "lab/host/processes.py"
     ]
-    assert asked == [], "lab.host.python.isolated_python starts Python"
+    assert asked == [], "lab.host.processes.isolated_python starts Python"
     # lab.host.pool starts what is isolated if this process is.
     assert called(everywhere, {"multiprocessing.Process", "runpy.run_module"}) == []
 
@@ -160,7 +160,7 @@ def test_no_line_that_is_written_down_starts_python_in_the_current_folder() -> N
 
 # plain_stack.py is one of the programs of the machine.
 WRITES_FILES = {"lab/host/files.py", "lab/gates/files.py", "lab/disks/drive/plain_stack.py"} | STAND_ALONE
-LOCKS_FILES = {"lab/host/locks.py"}
+LOCKS_FILES = {"lab/host/files.py"}
 WRITING_METHODS = {"write_text", "write_bytes", "touch", "hardlink_to", "symlink_to"}
 WRITING_FUNCTIONS = {
     *("os.link", "os.symlink", "os.mkfifo", "os.mknod", "os.replace", "os.rename", "os.creat"),
@@ -173,7 +173,7 @@ def writes_a_file(name: str, call: ast.Call) -> bool:
     """Whether a call makes a file, or opens one to write into it."""
     last = name.rpartition(".")[2]
     if name == "text.write_text":
-        # Of lab.cli.microscope_text, which makes text of a write.
+        # Of lab.cli.microscope, which makes text of a write.
         return False
     if name in WRITING_FUNCTIONS or (last in WRITING_METHODS and not isinstance(call.func, ast.Name)):
         return True

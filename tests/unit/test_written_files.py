@@ -14,8 +14,7 @@ import pytest
 
 from lab.errors import ResultError
 from lab.host import files
-from lab.host.files import advice, append_file, create_file, write_file
-from lab.host.locks import ALONE, locked, take_byte
+from lab.host.files import ALONE, advice, append_file, create_file, locked, take_byte, write_file
 
 
 def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:

@@ -394,7 +394,7 @@ class Guide:
         name = action.told
 
         def work(progress: Progress, cancelled: Cancelled) -> None:
-            from lab.lessons.apart import do_apart
+            from lab.lessons.student import do_apart
 
             request, released = request_of(self._frontend, progress, cancelled)
             with released:

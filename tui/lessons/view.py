@@ -235,7 +235,7 @@ def _figures(seat: LessonSession, step: ReadyStep) -> tuple[str, ...]:
 
 def step_card(seat: LessonSession, step: ReadyStep, number: int, look: StepView | None) -> StepCard:
     """The step at its last look."""
-    from lab.lessons.telling import is_predicted, tell
+    from lab.lessons.engine import is_predicted, tell
     from tui.lessons.wording import in_app, steps_in_app
 
     progress = seat.progress.in_step(step.id)

@@ -3,7 +3,7 @@
 A claim is about all its comparisons at once, so it *holds* if each of them is as claimed: its p-value is the largest of
 theirs (an intersection-union test, Berger 1982: they need not be adjusted for each other). It does *not* hold if some
 comparison is contrary, which the smallest of many is by chance alone: its p-value is theirs put together by Simes. The
-two exclude each other, and all claims that were measured are one family (lab.results.verdicts).
+two exclude each other, and all claims that were measured are one family (lab.results.statistics).
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ from enum import StrEnum
 
 from lab.adapt.capacity import System, capacity
 from lab.adapt.study.figures import SYSTEMS, Configuration, Measurements, coverage_note
-from lab.report.cells import ratio_text
-from lab.report.series import READ, WRITE
-from lab.results.ratios import SIGNIFICANCE, RatioTest, Side, repeats_needed
+from lab.report.cells import READ, WRITE, ratio_text
 from lab.results.record import ResultRecord
-from lab.results.verdicts import PValues, adjusted
+from lab.results.statistics import SIGNIFICANCE, PValues, RatioTest, Side, adjusted, repeats_needed
 from lab.tables import Column, Table
 
 FLAT_MARGIN = 0.10

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 
 from lab.adapt.capacity import System
-from lab.report.series import READ, WRITE, Row, rows
-from lab.results.ratios import RatioTest
+from lab.report.cells import READ, WRITE, Row, rows
 from lab.results.record import ArrayRecord, ResultRecord
+from lab.results.statistics import RatioTest
 
 SYSTEMS = {System.RAID5: "RAID 5", System.ONLY_FAST: "OnlyFast", System.ADAPT5: "AdaptRaid5"}
 WORKLOADS = {

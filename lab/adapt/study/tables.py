@@ -6,11 +6,9 @@ from lab.adapt.capacity import System
 from lab.adapt.study.claims import claims_table
 from lab.adapt.study.figures import SYSTEMS, TRACE, WORKLOADS, Configuration, Measurements, coverage_note, times_of
 from lab.experiments.published import Published
-from lab.report.cells import interval_text, paired_note, ratio_text
-from lab.report.series import READ, WRITE, Row
-from lab.results.ratios import Ratio
+from lab.report.cells import READ, WRITE, Row, interval_text, paired_note, ratio_text
 from lab.results.record import ResultRecord
-from lab.results.statistics import Estimate
+from lab.results.statistics import Estimate, Ratio
 from lab.tables import NOTHING, Column, Table
 from lab.units import human_bytes
 

@@ -12,7 +12,7 @@ from lab.experiments.schedule import HEALTHY
 from lab.lint.rules import all_rules
 from lab.lint.theory_checks import BesideTheory, beside_theory, is_without_service_time, rebuilds_beside_theory
 from lab.machine.target import target_words
-from lab.report.cells import OFF_THEORY, platform_tables, ratio_text
+from lab.report.cells import OFF_THEORY, ResultLabels, labels_of, platform_tables, ratio_text, rows
 from lab.report.collected import Collected, Loaded, distribution_table
 from lab.report.extension import study_report
 from lab.report.findings import ComparedFinding, Holds, Theory, compared_findings, is_another, published_text
@@ -33,7 +33,6 @@ from lab.report.page.plot import Plot
 from lab.report.page.ratios import distribution_plots, findings_plot, platform_plots
 from lab.report.page.rebuilds import timeline_plot, times_plot
 from lab.report.page.sweeps import chunk_plots
-from lab.report.series import ResultLabels, labels_of, rows
 from lab.report.tables import foremost, study_of, tables_of
 from lab.results.record import ResultRecord
 from lab.tables import Column, Table, Value

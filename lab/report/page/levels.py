@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lab.experiments.published import Published, PublishedFinding, Quantity
 from lab.experiments.schedule import HEALTHY
+from lab.report.cells import ResultLabels, Row, is_large
 from lab.report.findings import Theory
 from lab.report.page.plot import (
     PUBLISHED,
@@ -25,7 +26,6 @@ from lab.report.page.plot import (
     wrapped,
 )
 from lab.report.page.plot import number as short
-from lab.report.series import ResultLabels, Row, is_large
 from lab.results.statistics import Estimate, estimate
 
 _PERCENTILES = (("p50", "p50_seconds"), ("p95", "p95_seconds"), ("p99", "p99_seconds"), ("p99.9", "p999_seconds"))

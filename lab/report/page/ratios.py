@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from lab.compare.platforms import PlatformComparison, PlatformMeasure, PlatformRow
+from lab.report.cells import ResultLabels
 from lab.report.collected import RatioDistribution
 from lab.report.findings import ComparedFinding
 from lab.report.page.plot import (
@@ -27,7 +28,6 @@ from lab.report.page.plot import (
     wrapped,
 )
 from lab.report.page.plot import number as short
-from lab.report.series import ResultLabels
 from lab.results.statistics import Estimate
 
 _ROW_PIXELS, _LINE_PIXELS, _FRAME_PIXELS = 40, 18, 120

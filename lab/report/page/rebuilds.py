@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lab.experiments.schedule import DEGRADED, REBUILDING
-from lab.report.cells import integrity_text
+from lab.report.cells import ResultLabels, integrity_text
 from lab.report.page.plot import (
     DASHES,
     INK,
@@ -21,7 +21,6 @@ from lab.report.page.plot import (
     wrapped,
 )
 from lab.report.page.plot import number as short
-from lab.report.series import ResultLabels
 from lab.results.record import RebuildRecord, ResultRecord
 from lab.results.statistics import estimate
 from lab.results.timeline import Timeline

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from lab.report.cells import ResultLabels, Row, is_large
 from lab.report.page.levels import Setting
 from lab.report.page.plot import DASHES, SYMBOLS, THEORY, Plot, Trace, colour, interval_bars, plain
 from lab.report.page.plot import number as short
-from lab.report.series import ResultLabels, Row, is_large
 from lab.results.record import ArrayRecord, ResultRecord
 from lab.results.statistics import Estimate
 from lab.units import human_bytes

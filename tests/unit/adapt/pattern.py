@@ -1,6 +1,6 @@
 """The repeated pattern of AdaptRaid5: which disk and line hold each logical block, and where its parity is.
 
-This is the layout as the paper has it, block by block; ``lab.adapt.windows`` builds the same out of md arrays.
+This is the layout as the paper has it, block by block; ``lab.adapt.layout`` builds the same out of md arrays.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from itertools import chain
 from math import gcd, lcm
 from typing import NamedTuple
 
-from lab.adapt.tiers import Tier, check_reference, data_width, default_reference, tiers
+from lab.adapt.layout import Tier, check_reference, data_width, default_reference, tiers
 from lab.errors import SpecError
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from functools import lru_cache
 
 from lab.adapt.label import Label
+from lab.adapt.layout import TierWindow
 from lab.adapt.spec import VolumeSpec
 from lab.adapt.state import VolumeDisk, VolumeStatus, WindowStatus
 from lab.adapt.tables import layout_of, needed_bytes, volume_bytes
-from lab.adapt.windows import TierWindow
 from lab.arrays.status import ArrayState, ArrayStatus, MemberStatus, SyncAction, SyncProgress
 from tests.unit.adapt.volumes import disks_of, ready_label
 from tests.unit.session.looks import captured

@@ -7,10 +7,7 @@ from fractions import Fraction
 import pytest
 
 from lab.adapt.capacity import System, best_reference, capacity, small_writes
-from lab.adapt.interleave import shortest_run
-from lab.adapt.rule import AdaptLevel
-from lab.adapt.tiers import data_width, tiers, usable_lines
-from lab.adapt.windows import Composition
+from lab.adapt.layout import AdaptLevel, Composition, data_width, shortest_run, tiers, usable_lines
 from lab.errors import SpecError
 from tests.unit.adapt.pattern import Pattern
 

@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.adapt.interleave import MAXIMUM_TARGETS, VolumeLayout, shortest_run
-from lab.adapt.rule import AdaptLevel
-from lab.adapt.windows import Composition
+from lab.adapt.layout import MAXIMUM_TARGETS, AdaptLevel, Composition, VolumeLayout, shortest_run
 from tests.unit.adapt.pattern import Pattern
 
 LINES = st.lists(st.integers(1, 24), min_size=3, max_size=12)

@@ -4,15 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from lab.adapt import tables
-from lab.adapt.label import (
-    LABEL_BYTES,
-    LABEL_OFFSET_BYTES,
-    copies_in,
-    copy_offset_bytes,
-    decode,
-    encode,
-    newest,
-)
+from lab.adapt.label import LABEL_BYTES, LABEL_OFFSET_BYTES, copies_in, copy_offset_bytes, decode, encode, newest
 from lab.adapt.request import MAXIMUM_DISKS
 from lab.adapt.spec import VolumeSpec, new_label
 from lab.errors import ArrayError

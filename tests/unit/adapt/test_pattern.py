@@ -6,9 +6,7 @@ from collections import Counter
 
 import pytest
 
-from lab.adapt.interleave import VolumeLayout
-from lab.adapt.tiers import data_width
-from lab.adapt.windows import Composition
+from lab.adapt.layout import Composition, VolumeLayout, data_width
 from lab.errors import SpecError
 from tests.unit.adapt.pattern import Pattern
 

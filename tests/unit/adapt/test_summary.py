@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from lab.adapt.kind import ADAPT
+from lab.adapt.layout import AdaptLevel
 from lab.adapt.preview import slice_rows, unused_lines
-from lab.adapt.rule import AdaptLevel
 from lab.adapt.spec import VolumeSpec
 from lab.adapt.state import VolumeStatus
 from lab.adapt.summary import VolumeArray, as_array

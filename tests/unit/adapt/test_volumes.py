@@ -13,10 +13,9 @@ from msgspec.structs import replace
 from lab.adapt import operations, tables
 from lab.adapt.discovery import volumes_in, windows_named
 from lab.adapt.label import LABEL_AREA_BYTES, Label, VolumeStage
+from lab.adapt.layout import AdaptLevel, level_out
 from lab.adapt.preview import compare_systems
-from lab.adapt.rule import AdaptLevel
 from lab.adapt.spec import VolumeSpec, new_label
-from lab.adapt.tiers import level_out
 from lab.errors import SpecError
 from lab.plans import Danger, Plan
 from lab.units import KIB, MIB, SECTOR_BYTES

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lab.arrays import faults
-from lab.arrays import members as member_plans
+from lab.arrays import operations as member_plans
 from lab.disks import DiskKind, LabDisk
 from lab.errors import DeviceRefused, SpecError
 from lab.plans import Danger

@@ -115,7 +115,7 @@ def test_bundles_are_read_once(handed_in: Class, monkeypatch: pytest.MonkeyPatch
     def never(file: Path) -> Bundle:
         raise AssertionError(file)
 
-    monkeypatch.setattr("lab.classroom.columns.read_bundle", never)
+    monkeypatch.setattr("lab.classroom.folder.read_bundle", never)
     assert view_class(handed_in.folder, handed_in.cache) == handed_in.view
 
 

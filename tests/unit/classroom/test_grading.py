@@ -12,9 +12,7 @@ import msgspec
 import pytest
 
 from lab.classroom.bundle import fingerprint, write_bundle
-from lab.classroom.grading import TOTAL
-from lab.classroom.roster import Student, assign, read_roster
-from lab.classroom.scale import BUILT_IN, counted, read_scale
+from lab.classroom.grading import BUILT_IN, TOTAL, Student, assign, counted, read_roster, read_scale
 from lab.cli.main import run
 from lab.drills.schema import catalogue
 from lab.drills.verdict import DrillVerdict

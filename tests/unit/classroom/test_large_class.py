@@ -19,9 +19,8 @@ import pytest
 
 from lab.classroom import folder as class_folder
 from lab.classroom.bundle import load_signer, read_bundle, write_bundle
-from lab.classroom.columns import TABLES, read_rows
+from lab.classroom.folder import TABLES, KeptPart, held, read_rows
 from lab.classroom.grading import grading_sheet
-from lab.classroom.kept import KeptPart, held
 from lab.classroom.page import class_page
 from lab.classroom.view import ClassView, view_class, view_of
 from lab.compare.figures import HEALTHY, is_speed, singles
@@ -153,7 +152,7 @@ def test_many_bundles_are_read_by_others_and_few_are_not(
     with monkeypatch.context() as patched:
         patched.setattr(class_folder, "_FEW", BUNDLES - 1)
         patched.setattr(class_folder, "processors", lambda: 2)
-        patched.setattr("lab.classroom.columns.read_bundle", never)
+        patched.setattr("lab.classroom.folder.read_bundle", never)
         view_class(folder, cache, tell=lambda what, fraction: told.append((what, fraction)))
     assert told[-1] == (f"reading {BUNDLES} bundles", 1.0)
     measured(folder, BUNDLES)
@@ -205,7 +204,8 @@ def test_small_parts_are_joined(original: Path, cache: Path, tmp_path: Path) -> 
 READS = """
 import os, signal, sys
 from pathlib import Path
-from lab.classroom import folder, kept
+from lab.classroom import folder
+from lab.classroom import folder as kept
 from lab.host import signals
 folder._KEEP_AFTER = folder._AT_ONCE = 5
 way, number = sys.argv[3], int(sys.argv[4])
@@ -257,7 +257,7 @@ def test_a_reading_that_is_interrupted_goes_on(
         read.append(file.name)
         return read_bundle(file)
 
-    monkeypatch.setattr("lab.classroom.columns.read_bundle", note)
+    monkeypatch.setattr("lab.classroom.folder.read_bundle", note)
     found = view_class(folder, cache, processes=1)
     assert len(read) == len(set(read)) == BUNDLES - kept
     assert found == view_class(folder, tmp_path / "anew")

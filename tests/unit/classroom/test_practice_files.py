@@ -34,7 +34,7 @@ from lab.cli.main import run
 from lab.drills.case import DrillOutcome
 from lab.errors import ExitCode, LabError, ResultError
 from lab.lessons.engine import Progress
-from lab.lessons.store import LessonStore, StudentState
+from lab.lessons.student import LessonStore, StudentState
 from lab.machine import Host
 from lab.results.store import ResultStore
 from lab.units import counted

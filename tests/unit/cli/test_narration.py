@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from lab.cli.context import Narrator
-from lab.cli.lesson_text import say
+from lab.cli.lesson import say
 from lab.machine.api import CommandResult
 from lab.plans import Plan, Step
 

@@ -15,7 +15,7 @@ import pytest
 
 from lab.cli.app import make_app
 from lab.host.pool import processors
-from lab.host.python import isolated_python
+from lab.host.processes import isolated_python
 from tests.traps import Traps, lay_traps
 
 RAIDLAB = Path(sys.executable).parent / "raidlab"

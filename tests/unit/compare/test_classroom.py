@@ -215,7 +215,7 @@ def test_only_what_changed_is_read_again(folder: Path, tmp_path: Path, monkeypat
         read.append(file.name)
         return read_bundle(file)
 
-    monkeypatch.setattr("lab.classroom.columns.read_bundle", note)
+    monkeypatch.setattr("lab.classroom.folder.read_bundle", note)
     assert view_class(folder, tmp_path / "cache") == before
     assert read == []
     bundle(folder / "s0.zip", student(0, 1.03), tmp_path / "key0.pem")

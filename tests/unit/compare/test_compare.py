@@ -8,7 +8,7 @@ import pytest
 from lab.compare.cells import CONDITIONS, UnlikeRuns, compare, differences, require_alike
 from lab.errors import SpecError
 from lab.results.record import DiskRecord, RebuildRecord, ResultRecord
-from lab.results.verdicts import RatioOutcome
+from lab.results.statistics import RatioOutcome
 from tests.unit.results.test_store import cell, draft
 
 STEADY = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2]

@@ -21,8 +21,8 @@ from lab.compare.platforms import (
 from lab.errors import SpecError
 from lab.results.elsewhere import find_results
 from lab.results.record import CellRecord, ResultRecord, encode_record
+from lab.results.statistics import RatioOutcome
 from lab.results.store import ResultStore, decode_record
-from lab.results.verdicts import RatioOutcome
 from tests.unit.compare.platform_records import HDD, SSD, machine, scaled
 from tests.unit.results.records import CONDITIONS, cell, record
 

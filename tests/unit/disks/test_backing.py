@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from lab.disks.backing import with_backing
+from lab.disks.attaching import with_backing
 from lab.disks.guard import reasons_against
 from lab.disks.inventory import read_devices
 from lab.disks.kinds import DiskKind, DiskSpec, LabDisk

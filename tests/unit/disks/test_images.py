@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.disks.images import DiskImages
 from lab.disks.kinds import DiskKind, DiskSpec
+from lab.disks.lab_files import DiskImages
 from lab.errors import LabError
 from lab.units import MIB
 

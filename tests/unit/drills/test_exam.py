@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.classroom.scale import BUILT_IN, CountedWork, chosen_try, drill_worth, read_scale
+from lab.classroom.grading import BUILT_IN, CountedWork, chosen_try, drill_worth, read_scale
 from lab.classroom.standing import DrillTry
 from lab.drills.case import CaseRecord, DrillCase
 from lab.drills.exam import (

@@ -26,8 +26,7 @@ from lab.checks.drills import (
     SuperblockSays,
     Touched,
 )
-from lab.checks.pictures import MemberPicture
-from lab.checks.state import Check, CheckedState, DrillEnd
+from lab.checks.state import Check, CheckedState, DrillEnd, MemberPicture
 from lab.drills.schema import DrillMistake, ReadyDrill, catalogue, common_mistakes, read_drill, ready
 from lab.drills.verdict import recognised
 

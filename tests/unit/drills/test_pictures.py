@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab.checks.pictures import freshest_events, parse_examine
+from lab.checks.state import freshest_events, parse_examine
 
 CAPTURES = Path(__file__).with_name("captures")
 

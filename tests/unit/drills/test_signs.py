@@ -10,8 +10,7 @@ import pytest
 
 from lab.checks.catalogue import make_check
 from lab.checks.drills import SuperblockIs
-from lab.checks.pictures import MemberPicture
-from lab.checks.state import CheckedState, DrillEnd
+from lab.checks.state import CheckedState, DrillEnd, MemberPicture
 from lab.errors import SpecError
 
 SEEN = MemberPicture(

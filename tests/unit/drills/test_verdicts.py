@@ -15,7 +15,7 @@ from lab.drills.case import OUTCOME_VERSION, DrillCommand, DrillOutcome, DrillSt
 from lab.drills.telling import STRIP_CELLS, debriefing, strip
 from lab.drills.verdict import DrillVerdict, lacking, verdict_of
 from lab.machine import Host
-from lab.session.leftovers import Leftovers, keep_leftovers, left_words, read_leftovers, still_there
+from lab.session.session import Leftovers, keep_leftovers, left_words, read_leftovers, still_there
 from lab.units import KIB, MIB
 
 ENDED = DrillOutcome(

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from lab.fleet.engine import simulate_block
+from lab.fleet.estimate import BlockSums, Moments, summed
 from lab.fleet.model import HOURS_PER_YEAR, Block, FleetModel, Spread
-from lab.fleet.sums import BlockSums, Moments, summed
 
 TB = 1e12
 

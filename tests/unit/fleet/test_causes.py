@@ -8,11 +8,10 @@ import msgspec
 import pytest
 
 from lab.cli.main import run
-from lab.fleet.estimate import figures_of, most_lost
+from lab.fleet.estimate import Cause, figures_of, most_lost
 from lab.fleet.model import FleetModel, Scrubbing, ScrubKind, Spread
 from lab.fleet.run import BLOCK_TRIALS, local_spreader, run_model, with_method
 from lab.fleet.schema import Method
-from lab.fleet.sums import Cause
 from lab.theory.losses import LossFigures
 from tests.unit.fleet.models import exponential
 from tui.fleet import FleetChoice

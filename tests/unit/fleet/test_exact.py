@@ -7,11 +7,10 @@ import math
 import numpy
 import pytest
 
-from lab.fleet.estimate import rare_sum
+from lab.fleet.estimate import Moments, rare_sum
 from lab.fleet.exposure import mean_waiting_hours, waiting_hours
 from lab.fleet.markov import Chain, array_chain
 from lab.fleet.model import Scrubbing, ScrubKind, Spread
-from lab.fleet.sums import Moments
 from tests.unit.fleet.models import exponential
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from lab.drills.schema import catalogue, read_drill, shell_lines
 from lab.experiments import schema as experiments
-from lab.gates.foreign import FileKind, foreign_lines, foreign_note, is_foreign
+from lab.gates.files import FileKind, foreign_lines, foreign_note, is_foreign
 from lab.lessons.course import built_in_course
 
 

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from lab.gates import trust
-from lab.gates.trust import NotTrusted, require_trusted
+from lab.gates import files as trust
+from lab.gates.files import NotTrusted, require_trusted
 from lab.host.files import HostFiles
 from lab.host.processes import HostProcesses
 from lab.machine.kernel_image import find_kernel, guest_python

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from lab.checks.state import CheckedState, PlayedFault
-from lab.cli import lesson_text
+from lab.cli import lesson as lesson_text
 from lab.errors import LabError
 from lab.experiments.schema import Experiment
 from lab.lessons import engine

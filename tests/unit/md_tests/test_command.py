@@ -16,10 +16,18 @@ from lab.cli.main import run
 from lab.errors import SpecError
 from lab.machine import Host, parse_target
 from lab.md_tests.judging import LimitReached, SuiteOutcome
-from lab.md_tests.record import SuiteJournal, SuiteResult, SuiteRun, suite_runs
+from lab.md_tests.record import (
+    SuiteJournal,
+    SuiteResult,
+    SuiteRun,
+    as_value,
+    csv_text,
+    result_line,
+    result_table,
+    suite_runs,
+)
 from lab.md_tests.runner import suite_target
 from lab.md_tests.suite_machine import MOST_LIVE_LOG_BYTES, ComputerLimit
-from lab.md_tests.tables import as_value, csv_text, result_line, result_table
 from tests.unit.disks.machines import host_in
 from tests.unit.fakes import FakeMachine, as_machine
 from tests.unit.md_tests.checkouts import PASSES, make_checkout

@@ -20,8 +20,7 @@ from lab.disks.drive_models import (
     save_drive_model,
 )
 from lab.errors import LabError, SpecError
-from lab.measure.calibration import Calibration, Place, Times, calibrate
-from lab.measure.drive_curves import fit_curve
+from lab.measure.calibration import Calibration, Place, Times, calibrate, fit_curve
 from lab.units import MIB, SECTOR_BYTES
 
 SIZE = 256 * MIB

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy
 import pytest
 
+from lab.measure.job import FEWEST_IOS, SLICES, steadiness, steady_figures
 from lab.measure.samples import Sample
-from lab.measure.steady import FEWEST_IOS, SLICES, steadiness, steady_figures
 from tests.unit.measure.samples_of import counters, sample
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from lab.cli import context as cli_context
 from lab.cli.main import run
-from lab.cli.microscope_text import hex_text
+from lab.cli.microscope import hex_text
 from lab.disks import Lab
 from lab.machine import Host, Machine, Target
 from tests.unit.cli.superblocks import READS, as_read

@@ -3,8 +3,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from lab.report.cells import figures_table, integrity_text, interval_text, rebuild_table, timings_table
-from lab.report.series import READ, WRITE, row_for, rows
+from lab.report.cells import (
+    READ,
+    WRITE,
+    figures_table,
+    integrity_text,
+    interval_text,
+    rebuild_table,
+    row_for,
+    rows,
+    timings_table,
+)
 from lab.report.tables import csv_of, figure_lines, heading, study_of, tables_of
 from lab.results.record import RebuildRecord, RunStatus
 from lab.results.statistics import estimate

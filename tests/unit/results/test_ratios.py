@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.errors import SpecError
-from lab.results.ratios import Ratio, RatioTest, Side, paired_ratio, ratio_apart, repeats_needed, smallest_p_value
+from lab.results.statistics import Ratio, RatioTest, Side, paired_ratio, ratio_apart, repeats_needed, smallest_p_value
 
 
 def numbered(values: Sequence[float]) -> dict[int, float]:

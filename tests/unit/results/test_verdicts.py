@@ -11,11 +11,19 @@ import pytest
 import scipy.stats
 
 from lab.errors import SpecError
-from lab.report.series import rows
-from lab.results.ratios import RatioTest
-from lab.results.statistics import estimate, looks
+from lab.report.cells import rows
+from lab.results.statistics import (
+    Asked,
+    PValues,
+    RatioOutcome,
+    RatioTest,
+    adjusted,
+    estimate,
+    judge,
+    judge_family,
+    looks,
+)
 from lab.results.store import decode_record
-from lab.results.verdicts import Asked, PValues, RatioOutcome, adjusted, judge, judge_family
 
 RECORDED = Path(__file__).parents[1] / "report" / "data" / "antioquia-quick.json"
 PAIRS = 200

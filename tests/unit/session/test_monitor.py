@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.adapt.summary import as_array
-from lab.arrays.brought_up import BroughtUp
+from lab.arrays.discovery import BroughtUp
 from lab.arrays.state import parse_mdstat
 from lab.arrays.status import SyncProgress
 from lab.disks import DiskKind, Lab, LabDisk

@@ -12,7 +12,7 @@ import pytest
 
 from lab.errors import LabError, MachineBusy, ResultError
 from lab.host.clock import HostClock
-from lab.host.locks import ALONE, locked
+from lab.host.files import ALONE, locked
 from lab.store.files import RecordFiles
 from lab.store.runs import LATEST, RunFolders, stem
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lab.sweep.rows import CellRow, FailedCell, SweepResult
+from lab.sweep.grid import CellRow, FailedCell, SweepResult
 
 
 def row(level: str = "raid5", iops: float = 100.0, **changed: Any) -> CellRow:

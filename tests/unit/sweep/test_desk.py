@@ -20,8 +20,8 @@ from lab.host.processes import HostProcesses
 from lab.machine import Host, parse_target
 from lab.machine.state_folder import StateFolder
 from lab.sweep.desk import LocalDesk
+from lab.sweep.grid import FailedCell
 from lab.sweep.measure import cell_store
-from lab.sweep.rows import FailedCell
 from lab.sweep.schema import built_in_names, find_sweep
 from lab.sweep.service import SweepRequest
 from lab.sweep.spread import SpreadTask, TaskSpread

@@ -8,9 +8,7 @@ from itertools import product
 
 import pytest
 
-from lab.sweep.effects import Sensitivity, ranked_axes, sensitivities
-from lab.sweep.grid import SweepGrid
-from lab.sweep.rows import CellRow
+from lab.sweep.grid import CellRow, Sensitivity, SweepGrid, ranked_axes, sensitivities
 from tests.unit.sweep.made_sweeps import row, sweep
 
 LEVEL, MEMBERS, DEPTH = (0.0, 0.3), (0.0, 0.5, 1.3), (0.0, 0.2, 0.9, 2.0)

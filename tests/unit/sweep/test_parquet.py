@@ -11,8 +11,8 @@ import pandas
 import pytest
 
 from lab.errors import RequirementMissing, ResultError
-from lab.sweep.parquet import COLUMNS, NULLABLE, write_parquet
-from lab.sweep.rows import CellRow, SweepResult
+from lab.sweep.grid import CellRow, SweepResult
+from lab.sweep.report import COLUMNS, NULLABLE, write_parquet
 from tests.unit.sweep.made_sweeps import row, sweep
 
 PAGE = Path(__file__).parents[3] / "docs" / "sweeps.md"

@@ -12,10 +12,9 @@ import pytest
 from lab.errors import LabError
 from lab.host.clock import HostClock, wait_for
 from lab.machine import Host
-from lab.sweep.calls import Calls
 from lab.sweep.cluster import ClusterTables, parse_cluster
 from lab.sweep.pool import ClusterLost, Pool
-from lab.sweep.spread import SpreadTask, TaskSpread
+from lab.sweep.spread import Calls, SpreadTask, TaskSpread
 from tests.unit.sweep import tasks
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from benchmarks.support.browser import CHROMIUM, Browser, browser
+from lab.sweep.grid import SweepResult
 from lab.sweep.page import write_page
-from lab.sweep.rows import SweepResult
 from tests.unit.sweep.made_sweeps import row, sweep
 from tests.unit.sweep.test_sweep_page import EVIL
 

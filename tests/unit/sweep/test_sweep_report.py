@@ -12,8 +12,8 @@ import pytest
 from lab.cli.main import run
 from lab.machine import Host
 from lab.sweep.cells import CellDone
+from lab.sweep.grid import CellRow, FailedCell, SweepResult
 from lab.sweep.measure import cell_store
-from lab.sweep.rows import CellRow, FailedCell, SweepResult
 from lab.sweep.schema import decode_sweep
 from lab.sweep.service import SweepOutcome, SweepPlan, SweepRequest
 from lab.sweep.store import PlannedCell, SweepFolder, SweepStore

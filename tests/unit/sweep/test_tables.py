@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.sweep.grid import SweepGrid
-from lab.sweep.rows import FailedCell
+from lab.sweep.grid import FailedCell, SweepGrid
 from lab.sweep.tables import (
     extreme_table,
     is_off,

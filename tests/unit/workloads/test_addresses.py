@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 from lab.units import MIB
-from lab.workloads.addresses import fingerprint
 from lab.workloads.fio_job import FioPhase, Invocation, JobTarget, PathKind, fio_invocations
+from lab.workloads.traces import fingerprint
 from lab.workloads.workload import Workload, find_workload
 
 pytestmark = pytest.mark.skipif(shutil.which("fio") is None, reason="needs fio: provision/host/setup.sh test")

@@ -15,10 +15,12 @@ from lab.workloads.fio_output import (
     FioDocument,
     FioJob,
     FioLatency,
+    LiveFeed,
+    LiveInterval,
     bin_percentile,
+    difference,
     parse_figures,
 )
-from lab.workloads.live import LiveFeed, LiveInterval, difference
 
 DATA = Path(__file__).with_name("data")
 

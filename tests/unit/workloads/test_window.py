@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.errors import MeasurementDisturbed, WorkloadError
-from lab.workloads.fio_output import JobFigures
-from lab.workloads.live import LiveFeed
-from lab.workloads.window import MeasuredWindow, WindowCut, window_for
+from lab.workloads.fio_output import JobFigures, LiveFeed, MeasuredWindow, WindowCut, window_for
 
 RATE = 80
 """I/Os a second of the drive that is played."""
