@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.checks import arrays, blocks, disks, drills, faults, measured, readings
-from lab.checks import readings as reliability
 from lab.checks.extension import LessonReading
 from lab.checks.readings import Source
 from lab.checks.state import Check
@@ -17,7 +16,7 @@ ALL_CHECKS: Mapping[str, type[Check]] = kinds_by_tag("that", (arrays, measured, 
 CHECKS: Mapping[str, type[Check]] = {name: kind for name, kind in ALL_CHECKS.items() if kind.in_lessons}
 """The checks that lessons may use."""
 SOURCES: Mapping[str, type[Source]] = {
-    **kinds_by_tag("get", (readings, disks, reliability, blocks, faults)),
+    **kinds_by_tag("get", (readings, disks, blocks, faults)),
     **{str(kind.__struct_config__.tag): kind for kind in (each.load() for each in extensions(LessonReading))},
 }
 

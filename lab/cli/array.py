@@ -13,7 +13,7 @@ from lab.actions.arrays import Assemble, Speed, VerifyMark, Wait, WriteMark
 from lab.actions.create import Create
 from lab.arrays.discovery import FoundArray
 from lab.arrays.kinds import kind_of_name, kinds
-from lab.cli import microscope as array_microscope
+from lab.cli import microscope
 from lab.cli.adding import add_command, added_commands
 from lab.cli.array_run import array_text, run_plan, tell
 from lab.cli.context import Context, current
@@ -154,7 +154,7 @@ add_verbs(
 )
 for _command in added_commands("array"):
     add_command(app, _command)
-array_microscope.add_to(app)
+microscope.add_to(app)
 
 
 @app.command

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.arrays import operations as members
+from lab.arrays import operations
 from lab.arrays.spec import Bitmap
 from lab.errors import ArrayError, CommandFailed, DeviceRefused, SpecError
 from lab.measure.programs import DataVerdict
@@ -95,7 +95,7 @@ def test_what_is_left_of_a_broken_array_can_fail_too(session: LabSession) -> Non
 
 def test_a_member_that_is_not_there_cannot_break_an_array(session: LabSession) -> None:
     create(session, "raid0", D[:2])
-    plan = members.fail("md0", session.node("disk03"), breaks_array=True)
+    plan = operations.fail("md0", session.node("disk03"), breaks_array=True)
     with pytest.raises(CommandFailed):
         session.run(plan)
     assert not session.array("md0").status().state.is_broken

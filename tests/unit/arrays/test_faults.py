@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.arrays import faults
-from lab.arrays import operations as member_plans
+from lab.arrays import faults, operations
 from lab.disks import DiskKind, LabDisk
 from lab.errors import DeviceRefused, SpecError
 from lab.plans import Danger
@@ -13,7 +12,7 @@ B = "/dev/ubdb"
 
 
 def test_breaking_an_array_is_told_to_md_itself() -> None:
-    plan = member_plans.fail("md0", B, breaks_array=True)
+    plan = operations.fail("md0", B, breaks_array=True)
     said = "{ echo faulty > state || grep -E '\"'\"'faulty|in_sync'\"'\"' state; }'"
     first, second = plan.lines()
     assert first == f"sh -c 'cd /sys/block/md0/md/dev-ubdb && {said}"
@@ -23,7 +22,7 @@ def test_breaking_an_array_is_told_to_md_itself() -> None:
 
 
 def test_a_mapped_member_is_found_under_the_name_that_md_has_for_it() -> None:
-    step, _ = member_plans.fail("md0", "/dev/mapper/adapt0-1-2", breaks_array=True).steps
+    step, _ = operations.fail("md0", "/dev/mapper/adapt0-1-2", breaks_array=True).steps
     assert step.argv[2].startswith(
         "cd /sys/block/md0/md/dev-$(lsblk --nodeps --noheadings --output KNAME /dev/mapper/adapt0-1-2) && "
     )

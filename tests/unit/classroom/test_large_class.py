@@ -205,11 +205,11 @@ READS = """
 import os, signal, sys
 from pathlib import Path
 from lab.classroom import folder
-from lab.classroom import folder as kept
+from lab.classroom import folder
 from lab.host import signals
 folder._KEEP_AFTER = folder._AT_ONCE = 5
 way, number = sys.argv[3], int(sys.argv[4])
-add, write = kept.KeptClass.add, kept.KeptClass._written
+add, write = folder.KeptClass.add, folder.KeptClass._written
 done = []
 # Ignored where the tests run in the background, and then nobody interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -229,7 +229,7 @@ def writes(self, *rest):
         kill()
     return part
 
-kept.KeptClass.add, kept.KeptClass._written = adds, writes
+folder.KeptClass.add, folder.KeptClass._written = adds, writes
 signals.install()
 with folder.open_class(Path(sys.argv[1]), Path(sys.argv[2]), processes=2):
     pass

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lab.gates import files as trust
+from lab.gates import files
 from lab.gates.files import NotTrusted, require_trusted
 from lab.host.files import HostFiles
 from lab.host.processes import HostProcesses
@@ -121,7 +121,7 @@ def test_the_group_of_a_users_own_name_may_write_while_nobody_else_is_in_it(
     found = program.stat()
     monkeypatch.setattr(grp, "getgrgid", lambda number: SimpleNamespace(gr_name=name, gr_gid=number, gr_mem=members))
     monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_name="me", pw_gid=found.st_gid))
-    monkeypatch.setattr(trust, "_FIRST_FREE_GROUP", -1)
+    monkeypatch.setattr(files, "_FIRST_FREE_GROUP", -1)
     program.parent.chmod(0o775)
     if is_trusted:
         require_trusted(program, "it")
