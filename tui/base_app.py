@@ -12,13 +12,13 @@ from textual.binding import Binding
 from lab.errors import RUN_AGAIN
 from tui.collector import settle_collector
 from tui.drills import Drills
-from tui.experiments import Experiments
 from tui.faults import FaultRuns
-from tui.fleets import Fleets
+from tui.fleet import Fleets
 from tui.frontend import ClientMaker, Frontend
 from tui.glyphs import ASCII, UNICODE, Glyphs
 from tui.lessons.guide import Guide
 from tui.plain import KEY_WORDS, AsciiFilter, needs_ascii
+from tui.runs import Experiments
 from tui.sweeps import Sweeps
 
 if TYPE_CHECKING:

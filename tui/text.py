@@ -1,59 +1,513 @@
 """The app as plain lines, for screen readers and for terminals that can do no more: no screen, no animation.
 
-What happens is told in a sentence when it happens; what can be done is asked with ``?`` and done with the same keys as
-in the app, each followed by Enter. Building has its own dialog, drills their own words; experiments, results and
-lessons are ``raidlab`` lines, which can be typed here too.
+Each event is one sentence. ``?`` lists what can be done now; it is done with the same keys as in the app, each followed
+by Enter. Building has its own dialog, drills have their own words; experiments, results and lessons are ``raidlab``
+lines, which can be typed here too.
 """
 
 from __future__ import annotations
 
 import os
 import queue
+import re
 import shlex
 import shutil
 import sys
+import textwrap
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from lab.actions.action import Action, Choice
 from lab.actions.loads import Load
+from lab.arrays.preview import ArrayPreview
+from lab.drills.verbs import (
+    VERBS,
+    ClearDisks,
+    Commit,
+    Debrief,
+    DrillHint,
+    DrillStatus,
+    LeaveDrill,
+    ListDrills,
+    ResetDrill,
+    StartDrill,
+)
 from lab.errors import LabError
 from lab.gates.numbers import digits
 from lab.host import signals
 from lab.plain_page import page_lines
+from lab.units import human_bytes
 from tui import messages as happened
 from tui.actions import KEY_ACTIONS, applying, ask, build, carry_out, selected_disk, selection_of, start_array
+from tui.drafts import FIRST_MEMBERS, Draft, next_array_name, survives_words, system_rows
 from tui.drills import Drills
-from tui.frontend import ClientMaker, named
-from tui.line_frontend import LineFrontend
+from tui.frontend import ClientMaker, Frontend, named
+from tui.more_disks import ask_for_larger
 from tui.plain import to_ascii
 from tui.plan_runs import PlanRun
-from tui.state import MachinePhase
+from tui.quantities import Unit, clock_words, format_value
+from tui.runs import figures_lines, measured_of
+from tui.state import LabState, MachinePhase
 from tui.story import next_step
-from tui.text_build import TextBuild
-from tui.text_drills import DRILL_HELP, SHORT_WORDS, TextDrills
-from tui.text_words import (
-    HELP,
-    PACE_HELP,
-    array_lines,
-    clock_line,
-    disk_line,
-    load_line,
-    plain_step,
-    progress_lines,
-    words_wrapped,
-)
+from tui.tones import condition
+from tui.views import bays_of, inner_lines, sync_view
 
 if TYPE_CHECKING:
     from textual.message import Message
 
     from lab.actions.action import Verb
+    from lab.disks import LabDisk
+    from lab.drills.case import DrillOutcome
     from lab.plans import Plan
     from lab.session.session import LabSession
+    from lab.workloads.fio_output import LiveInterval
+    from tui.drills import DrillView
+    from tui.widgets.choices import ChoiceRow
+
+
+class LineFrontend(Frontend):
+    """A frontend in lines."""
+
+    is_first_look = False
+    """The machine runs and has not been sampled yet: the first sample is reported in full."""
+
+    def next_line(self) -> str:
+        """What can be done next, in words."""
+        raise NotImplementedError
+
+    def show_page(self, markdown: str) -> None:
+        """Show a page, in the width of the terminal."""
+        raise NotImplementedError
+
+    def listen(self, answer: Callable[[str], None], explanation: str) -> None:
+        """Hand the next line that is typed to ``answer``; ``?`` tells the explanation."""
+        raise NotImplementedError
+
+
+HELP = """\
+Type a key and Enter. Enter alone tells how things stand and what can be done next.
+?         what can be done now, with the keys
+b         build a first RAID 5
+build     put an array together choice by choice
+disk02    select a disk; md0 selects an array, or starts one that is stopped
+! LINE    run LINE as a root shell on the machine
+drill     disasters to practise on: drill list, drill start 1; drill help tells the rest
+log       the commands that ran last
+restart   start a lost machine again
+q         close the lab and leave
+Commands of raidlab can be typed too, with raidlab in front or without:
+array fail md0 disk02    any command that changes arrays; its plan is shown first
+lesson list       the lessons; lesson start 1 begins one
+run               experiments; run NAME measures one
+results           what was measured; results show NAME
+raidlab --help    everything"""
+PACE_HELP = """\
+Time on this machine is virtual: its clock goes as you choose. Enter alone tells what it shows.
+, or pause         let it stand still, or go on
+. or step          to the next event (a member fails, a rebuild ends), then pause
+> or faster        faster; < or slower: slower
+1x, 10x, 100x, max machine seconds for each second; max: as many as it can"""
+LOAD_EVERY_SECONDS = 10.0
+_PROGRESS_STEP_PERCENT = 25
+_MARKUP = re.compile(r"\[/?[a-z$@][^\]]*\]|\[/\]")
+# Keys of the app that are words here.
+_WORDS = {
+    "[b]Tab[/b] to it, [b]Enter[/b] starts it": "its name starts it",
+    "[b]F1[/b] explains the screen": "help explains",
+    "[b]Ctrl+R[/b]": "restart",
+    "[b]Del[/b]": "delete",
+    "[b]2[/b]": "build",
+    "[b]F6[/b]: task": "drill status tells the task",
+    "[b]F6[/b] shows": "drill status tells",
+    "[b]F7[/b]: hint": "drill hint gives a hint",
+    "[b]5[/b]: terminal": "! LINE runs LINE on the machine",
+}
+
+
+def plain_step(markup: str) -> str:
+    """The next step with what is typed here instead of keys of the app."""
+    for key, word in _WORDS.items():
+        markup = markup.replace(key, word)
+    return _MARKUP.sub("", markup)
+
+
+def words_wrapped(text: str, columns: int) -> Iterator[str]:
+    """Lines that no terminal has to break within a word."""
+    for line in text.splitlines() or [""]:
+        yield from textwrap.wrap(line, columns, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def clock_line(state: LabState) -> str:
+    """How the machine's time passes; empty where it is real time."""
+    if state.pace is None:
+        return ""
+    how = "stands still" if state.pace.is_paused else f"goes at {state.pace.words}"
+    how = "goes to the next event" if state.pace.is_step else how
+    return f"the machine's clock shows {clock_words(state.look.time_seconds if state.look else 0.0)} and {how}."
+
+
+def array_lines(state: LabState) -> Iterator[str]:
+    """A line for each array."""
+    for status in state.arrays:
+        members = ", ".join(state.disk_name(member.device) for member in status.members)
+        words = condition(state, status)[1]
+        yield f"{status.name}: {status.level}, {human_bytes(status.size_bytes)}, {words}; members {members}."
+        if status.inner:
+            inner = ", ".join(f"{name} {width} {how}" for name, width, how in inner_lines(status))
+            yield f"inside {status.name}: {inner}."
+    for array in state.resting_arrays:
+        yield f"{array.name}: does not run{f': {array.refusal}' if array.refusal else ''}."
+    free = len(state.free_disks)
+    yield f"{len(state.disks)} disks, {free} of them free."
+
+
+def disk_line(state: LabState, disk: LabDisk) -> str:
+    """``disk02: 500 MiB file, member in md0, slot 1``, and so on."""
+    bay = next(each for each in bays_of(state) if each.name == disk.name)
+    where = f" in {bay.array}" if bay.array else ""
+    slot = "" if bay.slot is None else f", slot {bay.slot}"
+    note = f", {bay.note}" if bay.note else ""
+    return f"{disk.name}: {human_bytes(disk.size_bytes)} {bay.model}, {bay.state}{where}{slot}{note}."
+
+
+def progress_lines(state: LabState, told: dict[str, int]) -> Iterator[str]:
+    """Progress of syncs, once for each quarter; ``told`` holds the quarters already reported."""
+    for status in state.arrays:
+        view = sync_view(state, status)
+        if view is None:
+            told.pop(status.name, None)
+            continue
+        percent = int(view.fraction * 100) // _PROGRESS_STEP_PERCENT * _PROGRESS_STEP_PERCENT
+        if percent > told.get(status.name, 0):
+            told[status.name] = percent
+            yield f"{status.name}: {view.action} {percent} % done."
+
+
+def load_line(state: LabState) -> str:
+    """What the load does, or what it did in the end; empty without one."""
+    load = state.load
+    if load is None:
+        return ""
+    if load.is_running:
+        return f"{load.workload} on {load.array}: {_rates(load.newest)}." if load.newest else ""
+    measured = measured_of(load)
+    if isinstance(load.outcome, LabError):
+        # The error itself is shown.
+        return ""
+    if measured is None:
+        return f"{load.workload} on {load.array} has ended."
+    figures = "; ".join(" ".join(line.split()) for line in figures_lines(measured, 200))
+    return f"{load.workload} on {load.array} has ended: {figures}."
+
+
+def _rates(interval: LiveInterval) -> str:
+    from lab.session.history import LoadMeasure, load_value
+
+    p99 = load_value(interval, LoadMeasure.P99_SECONDS)
+    return (
+        f"{format_value(load_value(interval, LoadMeasure.IOPS), Unit.IOPS)} IOPS, "
+        f"{format_value(load_value(interval, LoadMeasure.BYTES_PER_SECOND), Unit.BYTES_PER_SECOND)}, "
+        f"p99 {format_value(p99, Unit.SECONDS)}"
+    )
+
+
+_HOW = (
+    "Type a number to change that, 'disks 1 2 3' to choose disks, 'larger' for two larger disks in the lab, "
+    "b to build. Anything else leaves."
+)
+
+
+class TextBuild:
+    """One array that is being put together."""
+
+    def __init__(self, app: LineFrontend) -> None:
+        self._app = app
+        self._draft = Draft(disks=tuple(disk.name for disk in app.lab.blank_disks)[:FIRST_MEMBERS])
+
+    def show(self) -> None:
+        """All choices, what they come to, and what can be typed."""
+        for number, row in enumerate(self._draft.rows(), start=1):
+            note = f" ({row.note})" if row.note else ""
+            self._app.say(f"{number}: {row.label}: {row.current or 'no choice'}{note}.")
+        self._app.say(f"disks: {', '.join(self._draft.disks) or 'none'}.")
+        for line in preview_lines(self._preview(), self._draft.level):
+            self._app.say(line)
+        self._app.say(_HOW)
+        self._app.listen(self._typed, _HOW)
+
+    def _preview(self) -> ArrayPreview:
+        state = self._app.lab
+        spec = self._draft.spec(next_array_name(state, self._draft), state.disks)
+        return spec.preview(state.disks, self._draft.file_system)
+
+    def _typed(self, line: str) -> None:
+        rows = self._draft.rows()
+        word, *rest = line.split() or [""]
+        if word == "b":
+            self._build()
+        elif word == "disks":
+            self._choose_disks(rest)
+        elif word == "larger":
+            ask_for_larger(self._app)
+        elif 1 <= (number := digits(word) or 0) <= len(rows):
+            self._choose(rows[number - 1])
+        else:
+            self._app.say("left; nothing was built.")
+
+    def _choose(self, row: ChoiceRow) -> None:
+        if not row.values:
+            self._app.say(f"{row.label}: {row.note}.")
+            self.show()
+            return
+
+        def chosen(value: str) -> None:
+            self._draft = self._draft.changed(row.key, value)
+            self.show()
+
+        self._app.pick(row.label, [Choice(value, value) for value in row.values], chosen)
+
+    def _choose_disks(self, words: list[str]) -> None:
+        names = [f"disk{word.zfill(2)}" if word.isdecimal() else word for word in words]
+        free = [disk.name for disk in self._app.lab.blank_disks]
+        for name in names:
+            if name not in free:
+                self._app.say(f"{name} is not free. Free disks: {', '.join(free) or 'none'}.")
+        self._draft = self._draft.with_disks([name for name in dict.fromkeys(names) if name in free])
+        self.show()
+
+    def _build(self) -> None:
+        state, file_system = self._app.lab, self._draft.file_system
+        spec = self._draft.spec(next_array_name(state, self._draft), state.disks)
+        self._app.ask(lambda session: session.creation(spec, file_system))
+
+
+def preview_lines(shown: ArrayPreview, level: str) -> Iterator[str]:
+    """Capacity, what it survives, what a small write costs, the commands; or why it cannot be built."""
+    for problem in shown.problems:
+        yield f"It cannot be built yet: {problem}."
+    if not shown.usable_bytes:
+        return
+    lost = f", {human_bytes(shown.unused_bytes)} unused" if shown.unused_bytes else ""
+    yield f"It would hold {human_bytes(shown.usable_bytes)} of {human_bytes(shown.raw_bytes)}{lost}."
+    yield f"It survives the loss of: {survives_words(shown)}."
+    yield f"A small write costs {shown.write_penalty}."
+    yield from _volume_lines(shown, level)
+    for command in shown.commands:
+        yield f"  {command}"
+
+
+def _volume_lines(shown: ArrayPreview, level: str) -> Iterator[str]:
+    if shown.note:
+        yield f"{shown.note}."
+    for row in system_rows(shown, level):
+        reads = f"; full writes read: {row.small_write}" if row.small_write else ""
+        yield f"{row.level}: {row.usable}, {row.survives}{reads}."
+    for name, (data, parity) in zip(shown.array_names, shown.widths, strict=True):
+        yield f"{name} inside: stripes of {data} data and {parity} parity."
+
+
+DRILL_HELP = """\
+drill list        disasters to practise on, with what you have reached
+drill start 1     set one up on blank disks; --seed WORD makes another case of it, --again begins anew
+drill status      what you were told, the hints you took, and how the drill stands; drill alone does it too
+! LINE            run LINE as root on the machine, as an administrator would
+hint              one more hint; it costs nothing, and is noted
+commit            from now on you write on the disks themselves
+reset             the disks as they were when the drill began
+debrief           end the drill: the verdict on the data, and what an expert would have done;
+                  --as-it-is also where no array runs that has the data
+leave             give the drill up, without a verdict
+drill debrief latest    the last debriefing once more
+drill clear       make the disks blank that the last drill used
+raidlab lines that change arrays act here too. Others open the machine anew: arrays and overlays are gone then, as
+after a power cut."""
+SHORT_WORDS = {each.short_name() for each in VERBS if each.key} - {ClearDisks.short_name(), StartDrill.short_name()}
+"""Verbs that an open drill obeys without ``drill`` in front."""
+_AGAIN = "start the array first; debrief once more ends the drill as it is"
+_MAKING = "The drill is being set up. Its description follows in a moment."
+
+
+class TextDrills:
+    """Drills in the text mode."""
+
+    def __init__(self, app: LineFrontend, drills: Drills) -> None:
+        self._app, self._drills = app, drills
+        self.is_making = False
+        """A drill is being set up: nothing is shown or obeyed, so that the student does not see how it is made."""
+        drills.on_making, drills.on_open = self._making, self._opened
+
+    @property
+    def next_step(self) -> str | None:
+        """Markup; None: no drill is open."""
+        return self._drills.hint_line()
+
+    def obey(self, verb: Verb) -> bool:
+        """Do what it says in the lab that is open; False for what only the command line does."""
+        match verb:
+            case ListDrills():
+                self._list()
+            case StartDrill(reset=False, exam=None):
+                self._start(verb)
+            case ClearDisks():
+                self._clear()
+            case Debrief(name=str(name)):
+                self._show_again("" if name == "latest" else name)
+            case DrillStatus() | DrillHint() | Commit() | ResetDrill() | Debrief() | LeaveDrill():
+                if self._is_open():
+                    self._do(verb)
+            case _:
+                return False
+        return True
+
+    def _do(self, verb: Verb) -> None:
+        """In the drill that is open."""
+        match verb:
+            case DrillHint():
+                self._hint()
+            case Commit():
+                self._drills.commit(self._committed)
+            case ResetDrill():
+                self._reset()
+            case Debrief():
+                self._debrief(verb)
+            case LeaveDrill():
+                self._drills.leave(partial(self._app.say, "The drill is closed."))
+            case _:
+                self._status()
+
+    def show(self) -> None:
+        """The open drill; without one, all drills."""
+        if self._drills.view:
+            self._status()
+        else:
+            self._list()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a drill is."""
+        return self._drills.view is not None
+
+    def show_making(self) -> None:
+        """The answer to every line meanwhile."""
+        self._app.say(_MAKING)
+
+    def _is_open(self) -> bool:
+        if self._drills.view is None:
+            self._app.say("No drill is open in this lab. drill list shows the drills, drill start 1 sets one up.")
+        return self._drills.view is not None
+
+    def _list(self) -> None:
+        def tell() -> None:
+            for item in self._drills.items:
+                standing = "open now" if item.is_open else item.standing
+                self._app.say(
+                    f"{item.number}: {item.title} ({item.minutes} minutes). {standing[0].upper()}{standing[1:]}."
+                )
+            is_open = self._drills.view is not None
+            self._app.say("drill status shows the open one." if is_open else "drill start 1 sets up the first.")
+
+        self._drills.open(tell)
+
+    def _start(self, verb: StartDrill) -> None:
+        view = self._drills.view
+        if view and not verb.again:
+            self._app.say(f"Drill {view.number} is open. drill debrief ends it, drill leave gives it up.")
+        else:
+            self._tell_foreign(verb.name)
+            own = view.seed if view else None
+            self._drills.begin(verb.name, own if verb.seed is None else verb.seed)
+
+    def _tell_foreign(self, name: str) -> None:
+        if name.endswith(".toml"):
+            from lab.drills.schema import foreign_drill
+
+            # Problems of the file are reported when it is started.
+            with suppress(LabError):
+                if note := foreign_drill(Path(name)):
+                    self._app.say(f"{note}.")
+
+    def _making(self, is_making: bool) -> None:
+        self.is_making = is_making
+        if is_making:
+            self.show_making()
+
+    def _opened(self, is_new: bool) -> None:
+        view = self._drills.view
+        if view is None:
+            return
+        if is_new:
+            self._app.show_page(f"{view.briefing}\n{view.rules}")
+            self._app.say("Here: ! LINE runs LINE as root on the machine. drill help lists all words.")
+        else:
+            self._app.say(f"Drill {view.number}, {view.title}, goes on.")
+        if not self._app.is_first_look:
+            self._app.say(self._app.next_line())
+
+    def _status(self) -> None:
+        view = self._drills.view
+        if view is None:
+            return
+        self._app.show_page("\n\n".join([view.briefing, *view.hints]))
+        for label, text in view.standing:
+            self._app.say(f"{label}: {text}.")
+
+    def _hint(self) -> None:
+        view = self._drills.view
+        if view and view.has_more_hints:
+            self._drills.hint()
+            self._app.show_page(self._newest_hint(self._drills.view))
+        else:
+            self._app.say("There are no more hints. drill status shows all of them.")
+
+    @staticmethod
+    def _newest_hint(view: DrillView | None) -> str:
+        return view.hints[-1] if view and view.hints else ""
+
+    def _committed(self, touched_bytes: int) -> None:
+        from lab.drills.telling import committed_words
+
+        self._app.say(f"{committed_words(touched_bytes)}.")
+
+    def _reset(self) -> None:
+        from lab.drills.telling import PUT_BACK
+
+        self._app.say("The disks are being put back.")
+        self._drills.reset(lambda _: self._app.say(f"{PUT_BACK}."))
+
+    def _clear(self) -> None:
+        if self._drills.left is None:
+            self._app.say("No drill has left anything on this lab's disks.")
+        else:
+            self._drills.clear(partial(self._app.say, "The drill's disks are blank."))
+
+    def _debrief(self, verb: Debrief) -> None:
+        self._app.say("The data are being read.")
+        array = verb.array.removeprefix("/dev/")
+        self._drills.debrief(self._debriefed, array=array, as_it_is=verb.as_it_is, again=_AGAIN)
+
+    def _debriefed(self, outcome: DrillOutcome) -> None:
+        self._app.show_page(self._drills.page)
+        # The first lines of a long page may be out of sight by now.
+        self._app.say(f"The drill has ended: {outcome.verdict}, {outcome.saved_percent:g} % of the data.")
+        self._app.say("drill clear makes the drill's disks blank.")
+        self._app.say("drill debrief latest shows this page once more; drill list shows what you have reached.")
+
+    def _show_again(self, word: str) -> None:
+        host = self._app.client.host
+
+        def read() -> str:
+            from lab.drills.case import DrillStore
+            from lab.drills.telling import ended_page
+
+            return ended_page(DrillStore(host).newest(word))
+
+        self._app.beside("debriefing", read, on_done=self._app.show_page)
+
 
 _LOGGED = 10
 _PAGE_COLUMNS = 100
@@ -185,7 +639,6 @@ class TextApp(LineFrontend):
                 self._line(self.next_line())
 
     def _load_ticked(self) -> None:
-        from tui.text_words import LOAD_EVERY_SECONDS
 
         # By this computer's clock: the machine's may run a hundred times as fast.
         line, seconds = load_line(self.lab), self.client.host.clock.monotonic_seconds()

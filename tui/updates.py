@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from lab.errors import LabError
 from tui import messages as happened
-from tui.conditions import condition
 from tui.state import LabState, MachinePhase, MarkView, PastLoad, RunningOperation
+from tui.tones import condition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,23 +1,27 @@
-"""From the lab's state to what widgets show: bays, charts, tiles. Pure."""
+"""From the lab's state to what widgets show: bays, charts, tiles, volumes of unequal disks. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from lab.arrays.status import SyncAction
-from tui.conditions import FIRST_SYNC
+from lab.arrays.status import SliceState, SyncAction
+from lab.units import human_bytes
 from tui.state import LabState
-from tui.tones import Tone
+from tui.tones import FIRST_SYNC, Tone
 from tui.widgets.bars import SyncView
 from tui.widgets.rack import Bay, BayState
+from tui.widgets.slice_diagram import SliceCell, SliceLine, SlicePicture
+from tui.widgets.stripe_diagram import DiagramMember
 from tui.widgets.time_chart import Mark, Series
 
 if TYPE_CHECKING:
+    from lab.arrays.preview import ArrayPreview
     from lab.arrays.status import ArrayStatus, MemberStatus
     from lab.disks import LabDisk
     from lab.session.events import Event
     from lab.session.history import Point
+    from tui.state import LabState
 
 STOPPED = "stopped"
 """Note of a disk whose array does not run."""
@@ -185,3 +189,69 @@ def added(first: Sequence[Point], second: Sequence[Point]) -> list[Point]:
         (time, None if a is None and b is None else (a or 0.0) + (b or 0.0))
         for (time, a), (_, b) in zip(first, second, strict=True)
     ]
+
+
+def planned_picture(shown: ArrayPreview, disks: tuple[str, ...], lost: Collection[str] = ()) -> SlicePicture | None:
+    """A volume that does not exist yet; ``lost`` are disks that are thought away."""
+    if not shown.rows:
+        return None
+    failed = {number for number, disk in enumerate(disks) if disk in lost}
+    missing = {window: sum(disk in failed for disk in shown.disks_in(window)) for window in range(len(shown.widths))}
+
+    def state(disk: int, window: int) -> SliceState:
+        if disk not in failed:
+            return SliceState.WORKING
+        return SliceState.LOST if missing[window] > 1 else SliceState.MISSING
+
+    lines = tuple(
+        SliceLine(
+            human_bytes(row.lines * (shown.chunk_bytes or 0)),
+            tuple(
+                None if window is None else SliceCell(window, state(disk, window))
+                for disk, window in enumerate(row.windows)
+            ),
+        )
+        for row in shown.rows
+    )
+    members = tuple(DiagramMember(disk, number in failed) for number, disk in enumerate(disks))
+    arrays = zip(shown.array_names, shown.widths, strict=True)
+    return SlicePicture(members, lines, tuple((name, f"{data}+{parity}") for name, (data, parity) in arrays))
+
+
+def running_picture(state: LabState, status: ArrayStatus) -> SlicePicture | None:
+    """An array made of several as it stands; None for another."""
+    inside = status.inside
+    if inside is None:
+        return None
+    lines = tuple(
+        SliceLine(
+            human_bytes(row.lines * (status.chunk_bytes or 0)),
+            tuple(
+                None if number is None or slice_state is None else SliceCell(number, slice_state)
+                for number, slice_state in zip(row.windows, states, strict=True)
+            ),
+        )
+        for row, states in zip(inside.rows, inside.states, strict=True)
+    )
+    arrays = tuple((each.name or "gone", each.width) for each in inside.arrays)
+    return SlicePicture(tuple(_column(state, place) for place in inside.places), lines, arrays)
+
+
+def _column(state: LabState, place: MemberStatus) -> DiagramMember:
+    name = state.disk_name(place.device) if place.device else "gone"
+    return DiagramMember(name, failed=place.is_faulty, rebuilding=not (place.is_faulty or place.is_in_sync))
+
+
+def inner_lines(status: ArrayStatus) -> list[tuple[str, str, str]]:
+    """Each array inside: name, width, how it stands."""
+    lines = []
+    for each in status.inside.arrays if status.inside else ():
+        inner = each.array
+        if inner is None:
+            lines.append(("gone", each.width, "does not run"))
+            continue
+        words = "lost" if each.is_lost else "degraded" if each.is_degraded else "whole"
+        if inner.sync_action.is_busy and inner.sync_progress:
+            words = f"{inner.sync_action.noun} {inner.sync_progress.fraction:.0%}"
+        lines.append((inner.name, each.width, words))
+    return lines

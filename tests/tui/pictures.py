@@ -118,7 +118,7 @@ async def experiment_runs(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> Non
     from textual.widgets import OptionList
 
     from lab.experiments.progress import RunProgress
-    from tui.experiments import ExperimentView
+    from tui.runs import ExperimentView
 
     await looked(pilot, app, lab)
     app.lab.background = "antioquia-quick"

@@ -15,8 +15,7 @@ from tests.tui.conftest import AppMaker, looked, running
 from tests.tui.fake_lab import FakeLab
 from tests.tui.still import StillClient, quiet, run_app, still_app, text_of
 from tui.app import RaidlabApp
-from tui.drafts import LEVELS, Draft
-from tui.level_rows import survives_words
+from tui.drafts import LEVELS, Draft, survives_words
 from tui.screens.build import BuildScreen
 from tui.widgets.choices import Choices
 from tui.widgets.frame import HintLine

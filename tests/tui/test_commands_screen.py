@@ -19,8 +19,7 @@ from tui.app import RaidlabApp
 from tui.screens.help import HelpScreen
 from tui.settings import Settings
 from tui.state import MachinePhase, Origin
-from tui.widgets.terminal import TerminalView
-from tui.widgets.terminal_keys import pasted, typed
+from tui.widgets.terminal import TerminalView, pasted, typed
 from tui.widgets.terminal_screen import TerminalScreen
 
 SETTINGS = Settings(mode="commands", was_welcomed=True)

@@ -19,8 +19,18 @@ from tests.tui.results import keep, result
 from tests.tui.still import quiet, run_app, still_app, text_of
 from tests.unit.results.records import rebuild
 from tui.app import RaidlabApp
-from tui.fleet import LEVELS, MEMBERS, SCRUBS, FleetChoice, change_words, members_of
-from tui.fleet_words import compared, figure_lines, loss_rows, mttdl_words
+from tui.fleet import (
+    LEVELS,
+    MEMBERS,
+    SCRUBS,
+    FleetChoice,
+    change_words,
+    compared,
+    figure_lines,
+    loss_rows,
+    members_of,
+    mttdl_words,
+)
 from tui.screens.fleet import FleetScreen
 from tui.tones import Tone
 
@@ -105,7 +115,7 @@ def test_later_changes_win_and_the_loop_is_not_held_up(tmp_path: Path, monkeypat
         may_go_on.wait(10)
         return figures(0.01)
 
-    monkeypatch.setattr("tui.fleets._reckoned", reckoned)
+    monkeypatch.setattr("tui.fleet._reckoned", reckoned)
 
     async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
         await reached(lambda: bool(asked), "the first is reckoned")
@@ -133,7 +143,7 @@ def test_figures_stay_under_the_words_that_they_are_of_until_others_come(
         may_go_on.wait(10)
         return figures(0.01 * choice.members)
 
-    monkeypatch.setattr("tui.fleets._reckoned", reckoned)
+    monkeypatch.setattr("tui.fleet._reckoned", reckoned)
 
     async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
         await all_known(app, pilot)
@@ -157,7 +167,7 @@ def test_a_refusal_is_shown_and_the_other_knobs_still_turn(tmp_path: Path, monke
             raise SpecError("no such array", hint="take another")
         return figures(0.01)
 
-    monkeypatch.setattr("tui.fleets._reckoned", reckoned)
+    monkeypatch.setattr("tui.fleet._reckoned", reckoned)
 
     async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
         await all_known(app, pilot)

@@ -20,7 +20,7 @@ from tests.tui.still import quiet, run_app, still_app, text_of
 from tests.unit.lint.test_theory_checks import FILES, cpu
 from tests.unit.results.records import CONDITIONS, array, rebuild
 from tui.app import RaidlabApp
-from tui.experiments import ExperimentView
+from tui.runs import ExperimentView
 from tui.screens.menu import MenuScreen
 from tui.screens.results import ResultsScreen
 

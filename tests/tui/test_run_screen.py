@@ -19,8 +19,7 @@ from tests.tui.loads import measured, tell, with_array, with_load
 from tests.tui.still import StillClient, quiet, run_app, still_app, text_of
 from tui import messages as happened
 from tui.app import RaidlabApp
-from tui.experiments import ExperimentView
-from tui.runs import workload_items
+from tui.runs import ExperimentView, workload_items
 from tui.screens.run import RunScreen
 
 pytestmark = pytest.mark.tui

@@ -14,8 +14,7 @@ from tests.unit.microscope.arrays import CHUNK_SECTORS, Members, parity_array
 from tui.app import RaidlabApp
 from tui.glyphs import ASCII
 from tui.screens.plan import PlanScreen
-from tui.screens.stripe import StripeScreen
-from tui.screens.stripe_typed import ByteScreen, PlaceScreen
+from tui.screens.stripe import ByteScreen, PlaceScreen, StripeScreen
 from tui.settings import Settings
 from tui.widgets.stripe_hex import StripeHex
 

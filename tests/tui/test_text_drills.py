@@ -14,7 +14,7 @@ from lab.plain_page import page_lines
 from tests.tui.fake_lab import FakeLab
 from tests.tui.talk import Talk
 from tests.unit.drills.outcomes import put_outcome
-from tui.text_words import words_wrapped
+from tui.text import words_wrapped
 
 ID = "01-dropped-members"
 OUTCOME = DrillOutcome(

@@ -16,14 +16,12 @@ from tests.tui.volumes import FILLED, UNEQUAL, look_at, show_rebuild, volume
 from tests.unit.fakes import Scripted
 from tui.actions import applying, joining_disk
 from tui.app import RaidlabApp
-from tui.drafts import Draft
-from tui.level_rows import level_rows
+from tui.drafts import Draft, level_rows
 from tui.plan_runs import PlanRun
 from tui.screens.build import BuildScreen
 from tui.settings import Settings
 from tui.story import next_step
-from tui.text_build import preview_lines
-from tui.text_words import array_lines
+from tui.text import array_lines, preview_lines
 from tui.views import bays_of
 from tui.widgets.rack import BayState
 

@@ -13,10 +13,10 @@ from textual.markup import escape
 
 from lab.errors import LabError
 from lab.machine.target import target_words
-from tui.experiments import request_of
 from tui.lessons.disk_look import DiskLook
 from tui.lessons.view import CourseItem, FaultToRead, LessonView, StepCard
 from tui.messages import LabLooked, LabMessage
+from tui.runs import request_of
 
 if TYPE_CHECKING:
     from lab.experiments.progress import RunProgress

@@ -16,15 +16,23 @@ from textual.widgets import Static
 
 from lab.arrays.preview import ArrayPreview
 from lab.units import human_bytes
-from tui.drafts import FIRST_MEMBERS, Draft, inner_names, next_array_name
+from tui.drafts import (
+    FIRST_MEMBERS,
+    NARROW_SYSTEM_TITLES,
+    SYSTEM_TITLES,
+    Draft,
+    inner_names,
+    level_rows,
+    next_array_name,
+    survives_words,
+    system_rows,
+)
 from tui.keys import CommandKey
-from tui.level_rows import NARROW_SYSTEM_TITLES, SYSTEM_TITLES, level_rows, survives_words, system_rows
 from tui.more_disks import ask_for_larger, larger_command
 from tui.screens.mode import ModeScreen
 from tui.state import LabState
 from tui.tones import Tone
-from tui.views import bays_of
-from tui.volume_views import planned_picture
+from tui.views import bays_of, planned_picture
 from tui.widgets.choices import Choices, stepped
 from tui.widgets.level_table import LevelTable
 from tui.widgets.plan_view import PlanView

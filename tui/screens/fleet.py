@@ -11,8 +11,17 @@ from textual.content import Content
 from textual.events import Resize
 
 from lab.errors import LabError
-from tui.fleet import SCRUBS, FleetChoice
-from tui.fleet_words import LABEL_CELLS, compared, counted_words, figure_lines, loss_rows, mttdl_words, shares
+from tui.fleet import (
+    LABEL_CELLS,
+    SCRUBS,
+    FleetChoice,
+    compared,
+    counted_words,
+    figure_lines,
+    loss_rows,
+    mttdl_words,
+    shares,
+)
 from tui.keys import CommandKey
 from tui.screens.mode import ModeScreen
 from tui.tones import Tone

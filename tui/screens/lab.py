@@ -24,15 +24,13 @@ from tui.actions import (
     start_array,
     target_array,
 )
-from tui.drafts import FIRST_MEMBERS, Draft
+from tui.drafts import FIRST_MEMBERS, Draft, level_rows
 from tui.glyphs import glyphs_of
 from tui.keys import CommandKey, key_for
-from tui.level_rows import level_rows
 from tui.registry import SCREENS
 from tui.screens.mode import ModeScreen, pause_key
 from tui.state import LabState, MachinePhase
-from tui.views import STOPPED, bays_of
-from tui.volume_views import running_picture
+from tui.views import STOPPED, bays_of, running_picture
 from tui.widgets.array_list import ArrayList
 from tui.widgets.array_panel import ArrayPanel
 from tui.widgets.level_table import LevelTable

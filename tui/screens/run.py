@@ -24,7 +24,7 @@ from tui.widgets.words import titled
 if TYPE_CHECKING:
     from lab.experiments.sweeps import SweepEntry
     from lab.session.load import Forecast
-    from tui.experiments import ExperimentView
+    from tui.runs import ExperimentView
     from tui.state import LabState
     from tui.sweeps import SweepLook, SweepView
 

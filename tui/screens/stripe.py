@@ -15,8 +15,8 @@ from textual.widgets import Static
 from lab.actions.action import Choice
 from tui import stripe_steps as steps
 from tui.keys import CommandKey
+from tui.screens.menu import TypedScreen
 from tui.screens.mode import ModeScreen
-from tui.screens.stripe_typed import ByteScreen, PlaceScreen
 from tui.state import LabState
 from tui.stripe_steps import Told
 from tui.widgets.crash_table import CrashTable
@@ -29,6 +29,35 @@ if TYPE_CHECKING:
     from lab.microscope.finding import FoundPlace
     from lab.microscope.picture import StripePicture
     from lab.session.session import LabSession
+
+
+class PlaceScreen(TypedScreen):
+    """Where to look next."""
+
+    AREA = "Place"
+    HELP = (
+        "A number is a stripe. block 33744 is a block of 4 KiB of the array, disk03@4100 a sector of a disk. Anything "
+        "else is a file: a path on the machine, or one on the array's own file system, which is mounted read-only."
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "cancel", "Cancel", id="place.cancel", tooltip="Close; nothing is changed"),
+    ]
+    TITLES = ("Go to", "Enter goes there, Esc closes")
+    PLACEHOLDER = "703, block 33744, disk03@4100, or a file"
+    MOST_LETTERS = 200
+
+
+class ByteScreen(TypedScreen):
+    """Which byte to flip."""
+
+    AREA = "Byte"
+    HELP = "A disk and a byte of its chunk in this stripe. The commands are shown before anything is changed."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "cancel", "Cancel", id="byte.cancel", tooltip="Close; nothing is changed"),
+    ]
+    TITLES = ("Flip a byte", "Enter shows the commands, Esc closes")
+    PLACEHOLDER = "disk03:17"
+    MOST_LETTERS = 80
 
 
 @dataclass(slots=True)

@@ -12,9 +12,9 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from lab.units import human_bytes
-from tui.conditions import condition
 from tui.glyphs import Glyphs, glyphs_of
 from tui.state import LabState
+from tui.tones import condition
 from tui.views import member_state, short_name
 from tui.widgets.rack import BayState
 

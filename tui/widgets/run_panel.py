@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lab.measure.job import Measured
     from lab.results.record import ResultRecord
     from lab.session.load import Forecast
-    from tui.experiments import ExperimentView
+    from tui.runs import ExperimentView
     from tui.state import LabState, LoadView
 
 _IN_THE_RESULT = (
