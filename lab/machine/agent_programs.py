@@ -34,7 +34,12 @@ def install(agent: Agent, request: dict[str, Any]) -> None:
             os.makedirs(os.path.dirname(f"{unfinished}/{path}"), exist_ok=True)
             with open(f"{unfinished}/{path}", "w", encoding="utf-8") as file:
                 file.write(text)
-        os.rename(unfinished, folder)
+        try:
+            os.rename(unfinished, folder)
+        except OSError:
+            # Another client's agent was first.
+            if not os.path.isdir(folder):
+                raise
     agent.send({"id": request["id"], "done": True})
 
 

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ import pytest
 from lab.errors import CommandFailed, CommandTimedOut, LabError, MachineLost, ToolMissing
 from lab.host.clock import HostClock, wait_for
 from lab.machine import GuestProgram
+from lab.machine.agent_programs import install
 from lab.machine.api import CommandResult, MachineFacts, SampleRequest
 from lab.machine.attached import AGENT_FILE
 from lab.machine.channel import Channel
@@ -158,6 +160,19 @@ def test_a_program_runs_inside_the_agent_and_listeners_hear_of_it(here: AgentHer
         (("agent:trial", "again", "first"), 0),
     ]
     assert seen[1].started_seconds >= seen[0].started_seconds + seen[0].duration_seconds
+
+
+def test_the_slower_of_two_agents_finds_the_program_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, answers = tmp_path / "program", list[dict[str, object]]()
+    agent: Any = SimpleNamespace(send=answers.append)
+    request = {"id": 1, "folder": str(folder), "files": {"lab/one.py": "text"}}
+    install(agent, request)
+    is_dir, looks = os.path.isdir, iter([False])
+    # It was not there when the slower one looked.
+    monkeypatch.setattr(os.path, "isdir", lambda path: next(looks, is_dir(path)))
+    install(agent, {**request, "id": 2})
+    assert answers == [{"id": 1, "done": True}, {"id": 2, "done": True}]
+    assert (folder / "lab/one.py").read_text() == "text"
 
 
 @pytest.mark.parametrize(("what", "said"), [("fail", "/dev/md0: gone"), ("crash", "SystemExit('/dev/md0')")])
