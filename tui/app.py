@@ -225,7 +225,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         self.push_screen(awaited)
 
         def show(plan: Plan | None) -> None:
-            # Dismiss the empty dialog only now: no key may reach the screen below between the two dialogs.
+            # Replace the empty dialog in one step: no key may reach the screen below in between.
             awaited.dismiss()
             if not awaited.is_wanted:
                 return

@@ -152,7 +152,7 @@ class Drills:
             return open_desk(session)
 
         session = self._frontend.client.session
-        # Without a drill there is nothing to read.
+        # Without a drill, skip the lookup and its imports.
         if session is not None and (session.folder / "drill" / "case.json").exists():
             self.is_finding = True
             self._frontend.look_up(find, on_done=self._found, on_error=self._not_found)

@@ -346,7 +346,7 @@ def _tone(now: tuple[FleetChoice, LossFigures | None], other: tuple[FleetChoice,
 
 
 def counted_words(found: LossFigures) -> str:
-    """The assumptions as a sentence: ``A failed drive is replaced after 24 h, rebuilt in 48 h; nobody errs.``."""
+    """The simulated events, as a sentence: ``A failed drive is replaced after 24 h, rebuilt in 48 h; nobody errs.``."""
     return f"{found.counted[:1].upper()}{found.counted[1:]}." if found.counted else ""
 
 
@@ -381,7 +381,7 @@ def _percent_text(estimate: Interval, digits: int) -> str:
 
 
 def _number(value: float, digits: int) -> str:
-    """A number with so many digits, such as ``0.0343`` or ``1.21e-5``."""
+    """A number with ``digits`` significant digits, such as ``0.0343`` or ``1.21e-5``."""
     if 0 < value < _LEAST_DECIMAL:
         return f"{value:.{digits - 1}e}".replace("e-0", "e-")
     return f"{value:.{digits}g}"
@@ -460,7 +460,7 @@ class Fleets:
 
 
 def _reckoned(choice: FleetChoice) -> LossFigures:
-    """Compute the losses. Runs on a thread of its own. Raises LabError without the plugin."""
+    """Compute the losses, on a thread of its own. Raises LabError, also if the plugin is missing."""
     from lab.plugins import extension
     from lab.theory.extension import FleetLosses
 

@@ -49,7 +49,7 @@ class Glyphs:
     horizontal: str
     vertical: str
     guide: str
-    """A faint line behind a chart."""
+    """The character of a faint line behind a chart."""
     mark_line: str
     axis_left: str
     axis_tick: str

@@ -14,7 +14,7 @@ ESC = "\x1b"
 MOST_PASTED = 64 * 1024
 """Maximum number of characters of one paste."""
 MOST_KEYS = 256
-"""Maximum number of characters for keys in one read: nobody types as fast."""
+"""Maximum number of characters for keys in one read, more than a user can type."""
 
 MOST_MOUSE = 32
 """Maximum number of mouse reports in one read; successive motion reports count as one."""
@@ -50,7 +50,7 @@ class Pasted:
 
 
 class InputGate:
-    """The filter: ``feed`` it input, and call ``tick`` while there is none. Both return text and pastes, in order."""
+    """The filter. ``feed`` handles input, ``tick`` the time without input; both return text and pastes, in order."""
 
     def __init__(self) -> None:
         self._held = ""

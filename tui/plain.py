@@ -44,7 +44,7 @@ def to_ascii(text: str) -> str:
 def _nearest(character: str) -> str:
     if character in _SIGNS:
         return _SIGNS[character]
-    if "\u2500" <= character <= "\u257f":  # the corners and crossings of boxes
+    if "\u2500" <= character <= "\u257f":  # corners and crossings of boxes
         return "+"
     plain = unicodedata.normalize("NFKD", character)[:1]
     width = cell_len(character)

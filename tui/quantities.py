@@ -136,7 +136,7 @@ def ticks(scale: Scale, unit: Unit, count: int) -> tuple[Tick, ...]:
 
 
 def _round_up(value: float) -> float:
-    """The next of 1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8 times a power of ten: each half, and most quarters, are round."""
+    """The next of 1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8 times a power of ten; halves and most quarters are round too."""
     power = 10.0 ** math.floor(math.log10(value))
     steps = (1.0, 1.2, 1.6, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
     return next(step for step in steps if step * power >= value * (1 - 1e-9)) * power

@@ -44,7 +44,7 @@ class Loads:
         self._load: Load | None = None
 
     def start(self, array: str, workload: str, runtime_seconds: float | None = None) -> bool:
-        """Start a load; False if one runs, there is no session, or it cannot start. No runtime: until ``stop``."""
+        """Start a load; without a runtime it runs until ``stop``. False if another one runs or it cannot start."""
         from lab.session.load import Load, predict
 
         frontend, client = self._frontend, self._frontend.client

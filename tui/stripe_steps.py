@@ -33,7 +33,7 @@ def look(name: str, number: int, session: LabSession) -> StripePicture:
 
 
 def find(name: str, text: str, session: LabSession) -> FoundPlace:
-    """Where a place on the array lies on its members; ``text`` is what the user typed."""
+    """The stripe and the member that hold a place; ``text`` is the place as the user typed it."""
     from lab.microscope.finding import find_place
 
     return find_place(session, name, text)

@@ -37,7 +37,7 @@ _ANNOUNCED_PLANS = 50
 
 
 class CommandLog:
-    """Records every command, from any thread, and tells which of them belong to plans."""
+    """Records every command, from any thread, with its origin: a plan, the user or the lab."""
 
     def __init__(self, on_entry: Callable[[CommandEntry], None], now: Callable[[], datetime]) -> None:
         self._on_entry = on_entry

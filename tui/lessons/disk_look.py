@@ -1,4 +1,4 @@
-"""Reads the contents of the disks for lessons that check them, on the lab's thread, at most every few seconds."""
+"""Reads the contents of the disks for lessons that check them, on the lab's thread, every ``FRESH_SECONDS`` at most."""
 
 from __future__ import annotations
 

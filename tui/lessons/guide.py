@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LESSONS_MODE = "lessons"
 PLACES = {"results": "[b]4[/b] shows your result", "faults": "[b]7[/b] shows what was seen"}
-"""Mode in which a number is looked up -> the key, as markup."""
+"""Mode that shows a number to read -> hint with its key, as markup."""
 BLANK_NOTE = "A lesson begins with blank disks: whatever is on the lab's disks will be lost."
 
 
@@ -368,7 +368,7 @@ class Guide:
         self._try(change)
 
     def do_step(self) -> None:
-        """Let the lab perform the step, except its measurements."""
+        """Perform the actions of the step in the lab, except its measurements."""
         seat = self._seat
         step = seat.step if seat else None
         if seat is None or step is None:

@@ -100,7 +100,7 @@ class StepCard:
     question: str
     options: tuple[Option, ...]
     answer: str
-    """Key of the chosen option; empty: not answered."""
+    """Key of the chosen option; empty: not answered yet."""
     checks: tuple[CheckLine, ...]
     mistake: str
     """The hint for a recognised mistake, as Markdown; empty: none."""
@@ -165,7 +165,7 @@ class LessonView:
     progress: float = 0.0
     """Progress of the measurement, 0 to 1."""
     elsewhere: str = ""
-    """The other machine on which the lesson was started, where nothing is checked here; empty: this machine."""
+    """The machine on which the lesson was started, if it is another one; nothing is checked then."""
 
     @property
     def number(self) -> str:

@@ -38,7 +38,7 @@ def pause_key(key: str) -> Binding:
 
 
 class LessonSide(Vertical):
-    """The lesson at the right. It is hidden on a narrow terminal, where the line at the bottom shows the next check."""
+    """The lesson at the right. It is hidden without a lesson and on a narrow terminal, which has only the hint line."""
 
     DEFAULT_CSS = """
     LessonSide { width: auto; height: 1fr; display: none; }

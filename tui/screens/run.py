@@ -35,7 +35,7 @@ _FIRST = "rand-read-4k"
 _LOOK_SECONDS = 1.0
 """Time between two reads of the status of a sweep of another process."""
 _TICKS_A_LOOK = 4
-"""Every so many ticks it is checked whether another process has started the sweep."""
+"""Number of ticks between two checks whether another process has started the sweep."""
 
 
 class RunScreen(ModeScreen):

@@ -78,7 +78,7 @@ class SyncBar(LineWidget):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A part of a whole."""
+    """A labelled share of a whole."""
 
     label: str
     fraction: float

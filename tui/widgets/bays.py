@@ -87,7 +87,7 @@ class Bay:
 
     @property
     def kind_words(self) -> str:
-        """Size and drive model."""
+        """The size and the model of the drive."""
         return f"{self.size_words} {self.model}".strip()
 
 

@@ -31,7 +31,7 @@ class Bar:
     text: str
     """The value with its unit, as text."""
     colour: int = 0
-    """0 or 1: reads or writes."""
+    """Number of the colour: 0 for reads, 1 for writes."""
     expected: float | None = None
     """The prediction of the theory; None: there is none."""
     group: str = ""

@@ -75,7 +75,7 @@ class VerdictBanner(FittedLines):
     _shown: tuple[Tone, str, str] | None = None
 
     def show(self, tone: Tone, headline: str, sentence: str = "") -> None:
-        """Show a verdict, such as GOOD, ``DATA INTACT`` and what was compared."""
+        """Show a verdict, such as GOOD, ``DATA INTACT`` and a sentence about the comparison."""
         self.display = True
         if (tone, headline, sentence) != self._shown:
             self._shown = (tone, headline, sentence)

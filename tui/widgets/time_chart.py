@@ -20,7 +20,7 @@ _CELLS_PER_TIME_LABEL = 14
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One line of a chart."""
+    """A line of a chart."""
 
     name: str
     points: Sequence[tuple[float, float | None]]
