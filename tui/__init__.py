@@ -1,1 +1,1 @@
-"""The app: a Textual client of lab."""
+"""The app: a Textual user interface for lab, and its text mode."""

@@ -1,6 +1,6 @@
-"""What can be done to the selected disk and array, by the actions of ``lab.actions``.
+"""Applies the actions of ``lab.actions`` to the selected disk and array.
 
-``carry_out`` does any of them: after a choice where there is one, and past a plan that is shown where it matters.
+``carry_out`` performs an action. It first opens a menu if the action has a choice, and shows the plan if it has one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tui.frontend import Frontend
 
 KEY_ACTIONS = tuple(each for each in ACTIONS if each.key)
-"""Those of the Lab screen."""
+"""The actions that have a key on the Lab screen."""
 FIRST_ARRAY_NOTE = (
     "Four disks: three disks' worth of data, one disk's worth of parity, spread over all four. Any one disk may fail "
     "and nothing is lost, as soon as the first sync is done. The other disks stay free, to replace the one that you "
@@ -34,7 +34,7 @@ FIRST_ARRAY_NOTE = (
 
 
 def action_id(kind: type[Action]) -> str:
-    """Stable, for keymaps."""
+    """The id of an action's key in keymaps; it does not change between releases."""
     return f"lab.{kind.short_name()}"
 
 
@@ -49,20 +49,20 @@ def selected_member(state: LabState) -> tuple[ArrayStatus, MemberStatus] | None:
 
 
 def target_array(state: LabState) -> ArrayStatus | None:
-    """The array that the selected disk is in, else the selected array."""
+    """The array of which the selected disk is a member, else the selected array."""
     found = selected_member(state)
     return found[0] if found else state.selected
 
 
 def joining_disk(state: LabState) -> LabDisk | None:
-    """The disk to add: the selected one if it is free, else one that suits the array; None where none can join."""
+    """The disk to add: the selected disk if it is free, else one that suits the array; None if no disk can be added."""
     free, status = state.free_disks, target_array(state)
     chosen = next((disk for disk in free if disk.name == state.selected_disk), None)
     return status.disk_to_add(free, chosen, state.disks) if status else chosen or next(iter(free), None)
 
 
 def selection_of(state: LabState) -> Selection:
-    """What actions are judged by, and done to."""
+    """The selection to which actions apply, and which decides whether they are possible."""
     found, disk, array = selected_member(state), selected_disk(state), target_array(state)
     known = state.found.array(array.name) if state.found and array else None
     resting = next(iter(state.resting_arrays), None)
@@ -81,13 +81,13 @@ def selection_of(state: LabState) -> Selection:
 
 
 def applying(state: LabState) -> tuple[type[Action], ...]:
-    """What can be done now."""
+    """The actions that are possible for the current selection."""
     selection = selection_of(state)
     return tuple(each for each in KEY_ACTIONS if not each.obstacle(selection))
 
 
 def carry_out(frontend: Frontend, kind: type[Action]) -> None:
-    """Do it to what is selected, if it is possible: after a choice where there is one."""
+    """Apply an action to the selection if it is possible; if the action has a choice, show a menu first."""
     it = selection_of(frontend.lab)
     if kind.obstacle(it):
         return
@@ -102,7 +102,7 @@ def carry_out(frontend: Frontend, kind: type[Action]) -> None:
 
 
 def ask(frontend: Frontend, action: Action, *, note: str = "") -> None:
-    """Show the plan of an action, and run it if the user wants it; do one that has no plan."""
+    """Show the plan of an action and run it if the user agrees; perform an action without a plan at once."""
     if isinstance(action, PlanAction):
         frontend.ask(action.plan, note=note)
     else:
@@ -110,7 +110,7 @@ def ask(frontend: Frontend, action: Action, *, note: str = "") -> None:
 
 
 def do(frontend: Frontend, action: Action) -> None:
-    """Do an action that needs no question."""
+    """Perform an action that needs no confirmation."""
     match action:
         case Load():
             frontend.loads.start(action.array, action.workload)
@@ -131,7 +131,7 @@ def do(frontend: Frontend, action: Action) -> None:
 
 
 def waiting_words(state: LabState, name: str) -> str:
-    """What ``array wait`` would wait for: nothing here waits, since the end of a sync is reported as it comes."""
+    """What ``array wait`` would wait for. The app does not wait: it reports the end of each sync."""
     status = state.array(name)
     if status is None:
         return f"{name} does not run."
@@ -140,7 +140,7 @@ def waiting_words(state: LabState, name: str) -> str:
 
 
 def build(frontend: Frontend) -> None:
-    """The first array in one key; later the whole choice."""
+    """Offer a plan for the first array; if there are arrays, or too few blank disks, open the Build screen."""
     if not frontend.lab.arrays and len(frontend.lab.blank_disks) >= FIRST_MEMBERS:
         frontend.ask(first_array, note=FIRST_ARRAY_NOTE)
     else:
@@ -148,12 +148,12 @@ def build(frontend: Frontend) -> None:
 
 
 def start_array(frontend: Frontend, name: str) -> None:
-    """Start one that does not run."""
+    """Show the plan that assembles a stopped array."""
     frontend.ask(Assemble(array=name).plan)
 
 
 def first_array(session: LabSession) -> Plan:
-    """A RAID 5 on the first free disks of one size, with a bitmap that suits small disks."""
+    """A RAID 5 on the first ``FIRST_MEMBERS`` free disks, with a bitmap chunk that suits small disks."""
     return Create(
         array="",
         level="raid5",

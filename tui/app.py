@@ -1,4 +1,4 @@
-"""The app: modes on number keys, one lab behind them; the frontend with screens and menus."""
+"""The app: modes on number keys that share one lab, and the frontend that uses screens and menus."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ if TYPE_CHECKING:
     from lab.session.session import LabSession
 
 SHOW_SECONDS = 0.1
-"""The screen is brought up to date no more often than this."""
+"""Minimum time between two updates of the screens."""
 _EVERYWHERE = ("help", "next_theme", "restart", "quit")
-"""Actions of the keys with priority."""
+"""The actions whose keys work everywhere except in an open terminal that has the focus."""
 
 
 class RaidlabApp(BaseApp, inherit_bindings=False):
     """Build, run, break and watch RAID.
 
     Args:
-        target: the machine, or None for the one that suits this computer.
-        make_client: another client, for tests.
-        settings_file, keys_file: where the app keeps its state and finds the user's keys.
-        glyphs: the signs to draw with; None: what the terminal can show.
+        target: the machine, or None for the default machine of this computer.
+        make_client: creates another client, for tests.
+        settings_file, keys_file: the files of the app's settings and of the user's keymap; None: the default ones.
+        glyphs: the characters to draw with; None: the set that the terminal can display.
     """
 
     TITLE = "raidlab"
@@ -75,7 +75,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
             )
             for entry in SCREENS
         ),
-        # With priority those that also hold over dialogs.
+        # Keys with priority also work while a dialog is open.
         Binding("f1", "help", "Help", id="app.help", priority=True, tooltip="What this screen is for, and its keys"),
         Binding("question_mark", "help", "Help", id="app.explain", tooltip="The same as F1", show=False),
         Binding(
@@ -112,20 +112,20 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         self.settings: Settings = load_settings(self._settings_file)
         self._is_show_due = False
         self.ended_by = 0
-        """The signal that ended it, if one did."""
+        """The number of the signal that ended the app; 0 if none did."""
         self._own_loop: asyncio.AbstractEventLoop | None = None
         self.lab.selected_array = self.settings.array or None
         self.lab.selected_disk = self.settings.disk or None
 
     async def on_event(self, event: Event) -> None:
-        """Input one at a time; all else as it comes."""
+        """Queue input, which is handled one event at a time; handle every other event at once."""
         if isinstance(event, InputEvent | Paste) and not event.is_forwarded:
             await self._typed_ahead.take(event)
         else:
             await super().on_event(event)
 
     def on_mount(self) -> None:
-        """Themes and keys first, the machine beside the first frame."""
+        """Register themes, apply the settings, and start the machine, which starts while the first frame is drawn."""
         for theme in THEMES:
             self.register_theme(theme)
         self.ansi_theme_dark, self.ansi_theme_light = TERMINAL_DARK, TERMINAL_LIGHT
@@ -136,7 +136,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         self._own_loop = asyncio.get_running_loop()
         if self.owns_process:
             for number in signals.ENDING:
-                # A driver of Textual's may have set its own.
+                # A Textual driver may have installed its own handlers.
                 self._own_loop.remove_signal_handler(number)
             signals.take_back()
         if self.ended_by:
@@ -157,14 +157,15 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
             self.push_screen(WelcomeScreen())
 
     def end_by(self, number: int) -> None:
-        """A signal has come, or the terminal is gone. On any thread, whatever the app is doing.
+        """End the app after a signal, or after the terminal was closed. Any thread may call this at any time.
 
-        No exception: an event loop swallows some, and others would leave the terminal as the app uses it.
+        It raises no exception: an event loop swallows some exceptions, and others would leave the terminal in the mode
+        that the app uses.
         """
         self.ended_by = number
         if self._own_loop:
             with suppress(RuntimeError):
-                # It has ended already.
+                # The event loop is already closed.
                 self._own_loop.call_soon_threadsafe(self.exit)
 
     @property
@@ -172,13 +173,13 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         return _bearable(super().size)
 
     def post_message(self, message: Message) -> bool:
-        """Every new size comes by here, whichever driver it is of."""
+        """Limit the size in each resize event: every driver posts its resize events here."""
         if isinstance(message, Resize):
             message.size = message.virtual_size = message.container_size = _bearable(message.size)
         return super().post_message(message)
 
     def get_driver_class(self) -> type[Driver]:
-        """Textual's, but on a terminal the one that bears whatever a terminal does."""
+        """``TerminalDriver`` on a terminal, which tolerates any input and a lost terminal; else Textual's driver."""
         usual = super().get_driver_class()
         if usual.__name__ != "LinuxDriver":
             return usual
@@ -188,7 +189,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
 
     @property
     def is_typing_on_machine(self) -> bool:
-        """Whether the keys are a program's on the machine. On any thread."""
+        """Whether a program on the machine receives the keys. Any thread may read this."""
         try:
             return self.terminal.takes_keys and isinstance(self.focused, TerminalView)
         except ScreenStackError:
@@ -199,13 +200,13 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         self.notify(f"The keymap gives one key to several: {names}", title="Keymap", severity="warning", markup=False)
 
     def show_soon(self) -> None:
-        """Bring the screens up to date within a tenth of a second, however much happens meanwhile."""
+        """Schedule one update of the screens after ``SHOW_SECONDS``, however many calls are made until then."""
         if not self._is_show_due:
             self._is_show_due = True
             self.set_timer(SHOW_SECONDS, self.show_now)
 
     def show_now(self) -> None:
-        """Bring the screens that can be seen up to date."""
+        """Update every screen on the screen stack."""
         self._is_show_due = False
         if not self.is_running:
             return
@@ -217,14 +218,14 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
     def ask(
         self, make: Callable[[LabSession], Plan | None], *, note: str = "", on_done: Callable[[], None] | None = None
     ) -> None:
-        """As every frontend does; until the plan is there a dialog without one takes the keys."""
+        """As ``Frontend.ask``; until the plan is made, an empty dialog receives the keys."""
         from tui.screens.plan import AwaitedPlan
 
         awaited = AwaitedPlan()
         self.push_screen(awaited)
 
         def show(plan: Plan | None) -> None:
-            # Both at once: no key may reach the screen beneath in between.
+            # Replace the empty dialog in one step: no key may reach the screen below in between.
             awaited.dismiss()
             if not awaited.is_wanted:
                 return
@@ -240,13 +241,13 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         self.look_up(partial(named, make), on_done=show, on_error=refuse)
 
     def show_plan(self, plan: Plan, *, note: str = "", on_done: Callable[[], None] | None = None) -> None:
-        """On a screen that runs, copies or leaves it."""
+        """Show the plan on a screen on which the user can run it, copy it or leave it."""
         from tui.screens.plan import PlanScreen
 
         self.push_screen(PlanScreen(plan, note=note, on_done=on_done))
 
     def pick(self, title: str, choices: Sequence[Choice], then: Callable[[str], None], *, intro: str = "") -> None:
-        """On a menu."""
+        """Show the choices as a menu."""
         from tui.screens.menu import MenuScreen
 
         self.push_screen(MenuScreen(title, choices, intro=intro), lambda chosen: then(chosen) if chosen else None)
@@ -261,7 +262,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
             screen.dismiss()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """While the terminal has the focus, its programs get the keys that otherwise hold everywhere."""
+        """Disable the keys that work everywhere while an open terminal has the focus: its programs receive them."""
         if action in _EVERYWHERE and self.terminal.is_open and isinstance(self.focused, TerminalView):
             return False
         return super().check_action(action, parameters)
@@ -278,7 +279,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         default_namespace: DOMNode | None = None,
         namespaces: Mapping[str, DOMNode] | None = None,
     ) -> bool:
-        """A key's action. A bug in one is told, and kept for a report: the lab behind the screen goes on."""
+        """Run the action of a key. An unexpected exception is reported and its traceback stored; the app continues."""
         if "page_" in str(action) and self._has_list_without_lines():
             return False
         try:
@@ -292,7 +293,10 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
             return True
 
     def _has_list_without_lines(self) -> bool:
-        """Textual looks for the line after the last one then (OptionList, which the palette is made of as well)."""
+        """Whether a list has no visible line: Textual's OptionList then looks up a line after the last on a page key.
+
+        The palette contains an OptionList too.
+        """
         lists = self.screen.query(OptionList)
         return any(each.scrollable_content_region.height <= 0 for each in lists)
 
@@ -318,13 +322,13 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         self.exit(0)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The palette: what applies now, ``Area: Verb``."""
+        """The commands of the palette that apply now, as ``Area: Verb``."""
         from tui.commands import palette_commands
 
         yield from palette_commands(self, screen)
 
     def keep_settings(self) -> None:
-        """Remember theme, screen and selection for the next start."""
+        """Store the theme, the mode and the selection for the next start."""
         mode = self.current_mode if self.current_mode in self.MODES else Settings().mode
         kept = Settings(
             self.theme, mode, self.lab.selected_array or "", self.lab.selected_disk or "", was_welcomed=True
@@ -337,7 +341,7 @@ def _bearable(size: Size) -> Size:
 
 
 def main(on: str | None = None) -> int:
-    """Open the app; returns the exit status. The lab is closed and the terminal restored on every way out."""
+    """Run the app and return its exit status. However it ends, the lab is closed and the terminal restored."""
     target = on or os.environ.get("RAIDLAB_ON")
     app = RaidlabApp(target)
     app.owns_process = True

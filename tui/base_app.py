@@ -1,4 +1,4 @@
-"""What screens and widgets know of the app: the frontend, its services, what is selected, and notifications."""
+"""The part of the app that screens and widgets use: frontend, services, selection and notifications."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class BaseApp(App[object], Frontend, inherit_bindings=False):
     """The app without its modes, dialogs and keys, which ``tui.app`` adds.
 
     Args:
-        target: the machine, or None for the one that suits this computer.
-        make_client: another client, for tests.
-        glyphs: the signs to draw with; None: what the terminal can show.
+        target: the machine, or None for the default machine of this computer.
+        make_client: creates another client, for tests.
+        glyphs: the characters to draw with; None: the set that the terminal can display.
     """
 
     def __init__(self, target: str | None, make_client: ClientMaker | None, glyphs: Glyphs | None) -> None:
@@ -50,30 +50,30 @@ class BaseApp(App[object], Frontend, inherit_bindings=False):
         self.services += (self.guide, self.drills)
         self.marks.is_quiet = lambda: self.guide.is_following
         self.owns_process = False
-        """Whether signals and bugs of this process are the app's alone: not in tests."""
+        """Whether the app handles the signals and the unexpected exceptions of this process; False in tests."""
 
     @property
     def is_typing_on_machine(self) -> bool:
-        """Whether the keys are a program's on the machine. On any thread."""
+        """Whether a program on the machine receives the keys. Any thread may read this."""
         raise NotImplementedError
 
     def settle(self) -> None:
-        """Much has been loaded that stays. Does nothing where the app shares its process."""
+        """Tune the garbage collector after most modules are loaded, if ``owns_process``."""
         if self.owns_process:
             settle_collector()
 
     def show_now(self) -> None:
-        """Bring the screens that can be seen up to date."""
+        """Update every screen on the screen stack."""
         raise NotImplementedError
 
     def select(self, *, array: str | None = None, disk: str | None = None) -> None:
-        """Change what is selected; it is remembered over restarts."""
+        """Change the selection, which is stored for the next start. None leaves a part unchanged."""
         self.lab.selected_array = array or self.lab.selected_array
         self.lab.selected_disk = disk or self.lab.selected_disk
         self.show_soon()
 
     def built(self, plan: Plan) -> None:
-        """A first array has been built: select it, and let the Lab screen show it."""
+        """Select the array that this plan created, if any, and switch to the Lab screen."""
         created = next((step for step in plan.steps if step.argv[:2] == ("mdadm", "--create")), None)
         if created:
             self.select(array=created.argv[2].removeprefix("/dev/"))
@@ -84,7 +84,7 @@ class BaseApp(App[object], Frontend, inherit_bindings=False):
         self.say(f"{error.message}\nnext: {hint}" if hint else error.message, is_bad=True)
 
     def say(self, text: str, *, title: str = "", is_bad: bool = False) -> None:
-        """In a notification; bad news stays longer."""
+        """Show the text in a notification; bad news stays longer."""
         options: dict[str, Any] = {"severity": "error", "timeout": _BAD_NEWS_SECONDS} if is_bad else {}
         self.notify(text, title=title, markup=False, **options)
 
@@ -92,6 +92,6 @@ class BaseApp(App[object], Frontend, inherit_bindings=False):
         self.switch_mode("build")
 
     def get_key_display(self, binding: Binding) -> str:
-        """In words where the terminal has no signs for Enter and the arrows."""
+        """The name of a key; in words if the terminal has no characters for Enter and the arrows."""
         shown = super().get_key_display(binding)
         return KEY_WORDS.get(shown, shown) if self.glyphs is ASCII else shown

@@ -1,4 +1,4 @@
-"""The command palette: each live binding of the screen as ``Area: Verb``, and what it adds. Only what applies."""
+"""The command palette: each active binding of the screen as ``Area: Verb``, and further commands of the screen."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 CLOCK_IDS = "clock."
-"""Prefix of keys that only show a notice where the machine's time is real time."""
+"""Prefix of the keys that only show a notice if the machine's time is real time."""
 
 
 def palette_commands(app: BaseApp, screen: Screen[Any]) -> Iterator[SystemCommand]:
-    """All commands that can be given on this screen now."""
+    """All commands that apply on this screen now."""
     area = screen.AREA if isinstance(screen, ModeScreen) else "Dialog"
     own = {binding.id for _, binding in own_bindings([type(screen)])}
     told: set[tuple[str, str]] = set()
     for active in screen.active_bindings.values():
         binding = active.binding
-        # A second key for the same, such as ? beside F1, is no second command.
+        # A second key for the same action, such as ? for F1, is not a second command.
         if (binding.action, binding.description) in told:
             continue
         if not active.enabled or not binding.id or not binding.tooltip or binding.id == "app.palette":

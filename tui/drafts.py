@@ -1,4 +1,4 @@
-"""An array as it is being put together on the Build screen: the choices, the rows that show them, the spec. Pure."""
+"""The array that the user composes on the Build screen: choices, rows of the form, specification. Does no I/O."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def level_rows(draft: Draft, disks: Sequence[LabDisk], *, has_current: bool = True) -> list[LevelRow]:
-    """What the disks of a draft would be at each level; those for unequal disks only where disks differ."""
+    """One row per level with the disks of the draft; levels for unequal disks only if the disks differ in size."""
     by_name = {disk.name: disk for disk in disks}
     chosen = [by_name[name] for name in draft.disks if name in by_name]
     levels = [level for level in LEVELS if kind_of_level(level).suits(chosen)]
@@ -55,7 +55,7 @@ _SYSTEMS = {
 
 
 def system_rows(shown: ArrayPreview, level: str) -> list[LevelRow]:
-    """The same disks under each system for unequal disks; ``level`` is the chosen one."""
+    """One row per system for unequal disks, with the same disks; ``level`` is the chosen system."""
     rows = []
     for each in shown.systems:
         usable = human_bytes(each.capacity_bytes) if each.capacity_bytes else "–"
@@ -66,7 +66,7 @@ def system_rows(shown: ArrayPreview, level: str) -> list[LevelRow]:
 
 
 def survives_words(shown: ArrayPreview) -> str:
-    """``1 disk``, ``1 to 2 disks``, ``0 disks``."""
+    """The number of disk failures that the array survives: ``1 disk``, ``1 to 2 disks``, ``0 disks``."""
     low, high = shown.failures_survived, shown.most_failures_survived
     return f"{low}{f' to {high}' if high > low else ''} disk{'' if high == 1 else 's'}"
 
@@ -105,69 +105,69 @@ _INTERNAL = "internal"
 _PPL = "partial parity log"
 _MOST_SPARES = 2
 FIRST_MEMBERS = 4
-"""How many disks a newcomer finds chosen."""
+"""Number of disks that are chosen at first, and of members of the first array."""
 
 
 def next_array_name(state: LabState, draft: Draft) -> str:
-    """The name that the array would get."""
+    """The name for the new array: the first free one."""
     taken = [status.name for status in state.arrays]
     taken += [array.name for array in state.found.all] if state.found else []
     return free_name(draft.kind, taken)
 
 
 def inner_names(state: LabState) -> tuple[str, ...]:
-    """Md names that the running arrays have inside."""
+    """The md names of the inner arrays of the running arrays."""
     return tuple(inner.name for status in state.arrays for inner in status.inner)
 
 
 def title_of(level: str) -> str:
-    """``RAID 5``."""
+    """The title of a level, such as ``RAID 5``."""
     return _TITLES.get(level, level)
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Every choice; what a level does not know is kept, and comes back with a level that does."""
+    """All choices of the form. A choice without effect at the current level is kept for levels that have it."""
 
     level: str = LevelName.RAID5
     disks: tuple[str, ...] = ()
     """Names of the chosen disks; the last ``spares`` of them are spares."""
     spares: int = 0
     chunks: tuple[tuple[int, int], ...] = ()
-    """Of each kind of array whose chunk was chosen: the default, and what was chosen instead."""
+    """(default chunk of a kind of array, chosen chunk), in bytes, for each kind whose chunk was chosen."""
     rotation: str = ""
-    """RAID 5 and 6; empty: the first that the level knows."""
+    """The layout of RAID 5 and 6; empty: the first layout of the level."""
     copies: str = "n2"
-    """RAID 10."""
+    """The layout of RAID 10: a key of ``_COPIES``."""
     bitmap: str = _NONE
     file_system: FileSystem = FileSystem.RAW
     reference: int | None = None
-    """Data chunks of the full stripe, where fewer than all disks but one may be chosen; None: so many."""
+    """Data chunks of the full stripe, for kinds that allow fewer than the members minus one; None: that many."""
 
     @property
     def kind(self) -> ArrayKind:
-        """What makes such arrays."""
+        """The kind of array to which the level belongs."""
         return kind_of_level(self.level)
 
     @property
     def options(self) -> frozenset[str]:
-        """What the level has a choice of, by the fields of ``CreateOptions``."""
+        """The fields of ``CreateOptions`` that can be chosen at this level."""
         return self.kind.options(self.level)
 
     @property
     def raid(self) -> Level:
-        """The arithmetic of the level."""
+        """The level as a ``Level``, which has its arithmetic."""
         return self.kind.raid(self.level)
 
     @property
     def chunk_bytes(self) -> int:
-        """The chunk in force, where the level has one."""
+        """The chosen chunk, or the default of the kind; no effect at levels without chunks."""
         default = self.kind.default_chunk_bytes
         return dict(self.chunks).get(default, default)
 
     @property
     def layout(self) -> str | None:
-        """The layout word, where the level has a choice."""
+        """The layout's name; None if the level has only one."""
         words = self._layouts
         if self.level == LevelName.RAID10:
             return self.copies
@@ -179,7 +179,7 @@ class Draft:
 
     @property
     def spare_count(self) -> int:
-        """Spares in force: none without redundancy, and none where the kind has none."""
+        """Number of spares; 0 at levels without redundancy and for kinds without spares."""
         return min(self.spares, len(self.disks)) if self.raid.is_redundant and "spares" in self.options else 0
 
     @property
@@ -191,13 +191,13 @@ class Draft:
         return self.disks[len(self.members) :]
 
     def role(self, disk: str) -> str:
-        """What a chosen disk would be: ``slot 0``, ``spare``."""
+        """The role of a chosen disk: ``slot 0``, ``spare``; empty if it is not chosen."""
         if disk in self.members:
             return f"slot {self.members.index(disk)}"
         return "spare" if disk in self.disks else ""
 
     def spec(self, name: str, disks: Sequence[LabDisk]) -> Spec:
-        """The array, on these disks."""
+        """The specification of the array; ``disks`` are all disks of the lab."""
         by_name = {disk.name: disk for disk in disks}
         members = tuple(by_name[disk] for disk in self.members if disk in by_name)
         has_ppl = self.bitmap == _PPL and self.level == LevelName.RAID5
@@ -220,7 +220,7 @@ class Draft:
         )
 
     def rows(self) -> tuple[ChoiceRow, ...]:
-        """The form."""
+        """The rows of the form."""
         return (
             ChoiceRow("level", "Level", tuple(map(title_of, LEVELS)), title_of(self.level), _IDEAS.get(self.level, "")),
             self._chunk_row(),
@@ -284,7 +284,7 @@ class Draft:
         return ChoiceRow("spares", "Spares", tuple(map(str, range(_MOST_SPARES + 1))), str(self.spare_count), note)
 
     def changed(self, key: str, value: str) -> Draft:
-        """The same with one row's new value."""
+        """A copy with a new value for one row; ``value`` is the value as the row shows it."""
         match key:
             case "level":
                 return replace(self, level=next(level for level in LEVELS if title_of(level) == value))
@@ -307,11 +307,11 @@ class Draft:
                 return replace(self, file_system=FileSystem.RAW if value == _NONE else FileSystem(value))
 
     def with_disks(self, disks: Sequence[str]) -> Draft:
-        """The same on these disks."""
+        """A copy with these disks."""
         return replace(self, disks=tuple(disks))
 
     def only(self, free: Collection[str]) -> Draft:
-        """The same without disks that are free no longer."""
+        """A copy without the disks that are not in ``free``."""
         return self.with_disks([disk for disk in self.disks if disk in free])
 
 

@@ -1,6 +1,6 @@
-"""The open drill: shown on every screen, and what its keys do.
+"""The open drill, which every screen shows, and the actions of its keys.
 
-Whatever needs the lab is done on the lab's thread; what is shown is plain values.
+Work that needs the lab runs on the lab's thread; the screens get plain values.
 """
 
 from __future__ import annotations
@@ -30,43 +30,43 @@ _COUNT_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class DrillItem:
-    """One drill of the list."""
+    """A drill in the list."""
 
     id: str
     title: str
     minutes: int
     tries: int
     reached: str
-    """The best verdict so far, in words; empty: not tried."""
+    """The best verdict so far, in words; empty if not tried."""
     is_saved: bool
     is_open: bool
     symptom: str
-    """Markdown."""
+    """As Markdown."""
 
     @property
     def number(self) -> str:
-        """``5``: its place in the list."""
+        """Its number, without leading zeros, such as ``5``."""
         return self.id[:2].lstrip("0")
 
     @property
     def standing(self) -> str:
-        """What was reached, in words."""
+        """The best verdict and the number of tries, in words."""
         tries = "once" if self.tries == 1 else f"{self.tries} times"
         return f"{self.reached} (tried {tries})" if self.tries else "not tried yet"
 
 
 @dataclass(frozen=True, slots=True)
 class DrillView:
-    """The open drill at one moment."""
+    """The state of the open drill, for the screens."""
 
     id: str
     title: str
     briefing: str
-    """This, the rules and the hints that were taken are Markdown."""
+    """The briefing, the rules and the hints taken so far are Markdown."""
     rules: str
     hints: tuple[str, ...]
     standing: tuple[tuple[str, str], ...]
-    """Label and text, the time first."""
+    """(label, text) of each line of its progress; the time is first."""
     is_committed: bool
     touched_bytes: int
     has_more_hints: bool
@@ -74,7 +74,7 @@ class DrillView:
 
     @property
     def text(self) -> str:
-        """All that there is to read."""
+        """The briefing, the rules and the hints, as one Markdown text."""
         return "\n\n".join([self.briefing, f"**How a drill goes.** {self.rules}", *self.hints])
 
     @property
@@ -83,7 +83,7 @@ class DrillView:
 
 
 class Drills:
-    """Drills in the app and in the text mode."""
+    """The drills of the app and of the text mode: the list, the open drill and what the last one left on the disks."""
 
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
@@ -92,24 +92,24 @@ class Drills:
         self.items: tuple[DrillItem, ...] = ()
         self.view: DrillView | None = None
         self.page = ""
-        """Markdown of the last debriefing; empty: none in this session."""
+        """Markdown of the last debriefing; empty: none since the start."""
         self.hides_time = False
         self.wanted = ""
-        """Id of the drill that the list selects next; empty: no change."""
+        """Id of the drill that the list is to select next; empty: no change."""
         self.on_making: Callable[[bool], object] = lambda _: None
-        """Told when a disaster begins to be made, and when it is there: how it is made is not to be seen."""
+        """Called with True before a disaster is prepared and with False afterwards, so that the work can be hidden."""
         self.on_open: Callable[[bool], object] = lambda _: None
-        """Told when a drill has become the open one: whether it was made just now, or found in the lab."""
+        """Called when a drill has been opened; True: it was prepared just now, False: it was found in the lab."""
         self.is_finding = False
-        """Whether a drill that is in the lab is being read."""
+        """Whether a drill that was found in the lab is being read."""
         self._came_from = "lab"
         self._may_end = False
-        """The next debriefing ends the drill though nothing runs: the user has been warned once."""
+        """The next debriefing ends the drill even if no array with the data runs: the user has been warned once."""
         self.left: Leftovers | None = None
-        """What an ended drill has left on the disks."""
+        """What an ended drill left on the disks; None: nothing."""
 
     def open(self, then: Callable[[], object] = lambda: None) -> None:
-        """Read the list, beside everything else."""
+        """Read the list on a thread of its own; ``then`` is called afterwards."""
         host, open_id = self._frontend.client.host, self.view.id if self.view else ""
 
         def read() -> tuple[DrillItem, ...]:
@@ -136,7 +136,7 @@ class Drills:
         self._frontend.beside("drills", read, on_done=listed)
 
     def hear(self, message: LabMessage) -> None:
-        """A lab that opens may have a drill in it; while it is open, what is written is counted."""
+        """Find an open drill when the lab opens; during a drill, count the bytes written every ``_COUNT_SECONDS``."""
         if isinstance(message, SessionOpened):
             self._find()
             self._read_left()
@@ -152,7 +152,7 @@ class Drills:
             return open_desk(session)
 
         session = self._frontend.client.session
-        # Who is in no drill waits for nothing.
+        # Without a drill, skip the lookup and its imports.
         if session is not None and (session.folder / "drill" / "case.json").exists():
             self.is_finding = True
             self._frontend.look_up(find, on_done=self._found, on_error=self._not_found)
@@ -194,7 +194,7 @@ class Drills:
         self._frontend.look_up(count, on_done=counted, on_error=counted)
 
     def refresh(self) -> None:
-        """Bring what is shown up to date."""
+        """Update the view and the list."""
         self.view = self._make_view(self._desk) if self._desk else None
         open_id = self.view.id if self.view else ""
         self.items = tuple(replace(item, is_open=item.id == open_id) for item in self.items)
@@ -222,7 +222,7 @@ class Drills:
         )
 
     def hint_line(self) -> str | None:
-        """One line of markup for every screen; None: no drill is open."""
+        """One line of markup about the open drill, for every screen; None: no drill is open."""
         view = self.view
         if view is None:
             return None
@@ -234,16 +234,16 @@ class Drills:
         return f"{begun}: {state}. [b]F6[/b]: task, [b]F7[/b]: hint, [b]5[/b]: terminal."
 
     def other_mode(self, mode: str) -> str:
-        """From a screen to the open drill, or back to where the user came from; empty: no drill is open."""
+        """The mode to switch to: from ``mode`` to the open drill, or back. Empty: no drill is open."""
         if mode == DRILLS_MODE:
             return self._came_from
         self._came_from = mode
         return DRILLS_MODE if self.view else ""
 
-    # What the keys do.
+    # The actions of the keys.
 
     def begin(self, drill_id: str, seed: str | None = None) -> None:
-        """Make a drill on blank disks; what is on them is lost, after a question."""
+        """Prepare a drill on blank disks. Other contents of the disks are erased, after a confirmation."""
 
         def check(session: LabSession) -> Plan | None:
             from lab.drills.disks import needs_clearing
@@ -260,7 +260,7 @@ class Drills:
                 from lab.drills.watch import open_desk
 
                 if before is not None:
-                    # Its last count may still be waiting for its turn: it would be kept for the new drill.
+                    # Its last count may still be queued, and would be stored for the new drill.
                     before.is_over = True
                 DrillDesk.begin(session, _ready(session, drill_id, seed))
                 return open_desk(session)
@@ -281,7 +281,7 @@ class Drills:
         self._frontend.ask(check, note=BLANK_NOTE, on_done=make)
 
     def _forget(self) -> None:
-        """An administrator has not seen what happened before."""
+        """Clear the events and commands that would show how the disaster was prepared."""
         from tui.updates import forget_past
 
         forget_past(self._frontend.lab)
@@ -289,28 +289,28 @@ class Drills:
         self.on_making(False)
 
     def hint(self) -> None:
-        """One more hint."""
+        """Take the next hint."""
         if self._desk is not None and self.view and self.view.has_more_hints:
             self._try(self._desk.case.hint)
             self.refresh()
 
     def commit(self, then: Callable[[int], object] = lambda _: None) -> None:
-        """From here on the disks may be written; ``then`` gets the bytes that had been written before."""
+        """Commit the drill: the disks may be written from now on. ``then`` gets the bytes written before."""
         if self._desk is not None:
             self._work("Commit", self._desk.commit, then)
 
     def reset(self, then: Callable[[None], object] = lambda _: None) -> None:
-        """The disks as they were when the drill began."""
+        """Restore the disks to their state at the start of the drill."""
         if self._desk is not None:
             self._work("Put the disks back", self._desk.reset, then)
 
     def debrief(
         self, then: Callable[[DrillOutcome], object], *, array: str = "", as_it_is: bool = False, again: str = AGAIN
     ) -> None:
-        """End the drill; ``then`` is called when there is a page. ``array``: that has the data, if it is to be said.
+        """End the drill; ``then`` is called when ``page`` has the debriefing. ``array`` names the array with the data.
 
-        Where nothing runs that has the data, and they could be had, it is ended ``as_it_is`` or the second time only;
-        ``again`` says how to ask so.
+        If no array with the data runs although one could, the drill ends only with ``as_it_is`` or at the second call;
+        ``again`` is the hint that says how.
         """
         desk = self._desk
         if desk is None:
@@ -342,7 +342,7 @@ class Drills:
         self._frontend.job("Look at the data", work, on_done=done, on_error=failed)
 
     def clear(self, then: Callable[[], object] = lambda: None) -> None:
-        """Make the disks blank that the last drill used, after a question."""
+        """Erase the disks that the last drill used, after a confirmation."""
         left = self.left
         if left is None:
             return
@@ -359,7 +359,7 @@ class Drills:
         self._frontend.look_up(lambda session: session.reset_all(only=left.disks), on_done=show)
 
     def _read_left(self) -> None:
-        """Raises nothing: if the leftovers cannot be read, nothing is offered."""
+        """Read what the last drill left. Raises nothing: leftovers that cannot be read are not offered."""
         from lab.session.session import read_leftovers
 
         session = self._frontend.client.session
@@ -375,7 +375,7 @@ class Drills:
         self._frontend.show_soon()
 
     def leave(self, then: Callable[[], object] = lambda: None) -> None:
-        """Give it up without a verdict."""
+        """Abandon the drill without a verdict."""
         desk = self._desk
         if desk is None:
             return
@@ -388,7 +388,7 @@ class Drills:
         self._frontend.look_up(lambda _: desk.leave(), on_done=left)
 
     def toggle_time(self) -> None:
-        """Show the timer, or not."""
+        """Show or hide the timer."""
         self.hides_time = not self.hides_time
         self.refresh()
 

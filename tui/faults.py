@@ -1,4 +1,4 @@
-"""Faults as the app's long work: scenarios, crash points and campaigns, on machines of their own, told line by line."""
+"""Background jobs of the Faults screen: scenarios, crash points and campaigns, each on machines of its own."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ CAMPAIGN_SEEDS = 40
 MOST_LINES = 2000
 SEED = 1
 _MOST_RUNS = 50
-"""So many of the newest outcomes are looked at."""
+"""Number of the newest stored runs that are read."""
 Line = tuple[str, str]
-"""A line and how it is meant: ``plain``, ``muted``, ``good``, ``bad`` or ``title``."""
+"""(text, style) of a line; the style is ``plain``, ``muted``, ``good``, ``bad`` or ``title``."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultItem:
-    """One thing that can be tried."""
+    """A scenario, a configuration for crash points, or a campaign."""
 
     id: str
     label: str
     about: tuple[Line, ...]
     work: Callable[[Frontend, Progress, Cancelled], Line]
-    """Tries it; what it came to."""
+    """Runs it and returns the line of its outcome; raises LabError."""
 
 
 @dataclass(slots=True)
 class FaultView:
-    """What runs, or ran last."""
+    """The output of the current or the last run of one item."""
 
     item: str
     lines: list[Line] = field(default_factory=list)
@@ -55,12 +55,12 @@ class FaultView:
         return self.outcome is None
 
     def add(self, line: Line) -> None:
-        """One more line; of very many the first go."""
+        """Append a line; only the last ``MOST_LINES`` are kept."""
         self.lines.append(line)
         del self.lines[:-MOST_LINES]
 
     def lines_from(self, names: Sequence[str]) -> list[Line]:
-        """All lines, but the parts with these titles before the other parts."""
+        """All lines, with the parts that have one of these titles moved before the other parts."""
         parts: list[list[Line]] = [[]]
         for line in self.lines:
             if line[1] == "title":
@@ -72,16 +72,16 @@ class FaultView:
 
 
 class FaultRuns:
-    """Starts one thing at a time and ends it."""
+    """Starts and cancels runs, one at a time."""
 
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
         self.view: FaultView | None = None
         self.stored: Mapping[str, FaultView] = {}
-        """Item -> its newest outcome of those that are kept: by the app, the command line or a lesson."""
+        """Id of an item -> its newest stored outcome, whether of the app, the command line or a lesson."""
 
     def read_stored(self) -> None:
-        """Read the outcomes that are kept, beside everything else."""
+        """Read the stored outcomes on a thread of its own."""
         host = self._frontend.client.host
 
         def read() -> Mapping[str, FaultView]:
@@ -94,11 +94,11 @@ class FaultRuns:
         self._frontend.beside("outcomes", read, on_done=done)
 
     def shown(self, item_id: str) -> FaultView | None:
-        """What is known of an item: the run of this app, else the newest outcome that is kept."""
+        """The run of an item in this app, else its newest stored outcome, else None."""
         return self.view if self.view and self.view.item == item_id else self.stored.get(item_id)
 
     def start(self, item: FaultItem) -> bool:
-        """Begin; False if other long work still runs."""
+        """Start the item; False if another background job runs."""
         view = FaultView(item.id)
 
         def done(outcome: Line) -> None:
@@ -120,7 +120,7 @@ class FaultRuns:
         return begun
 
     def cancel(self) -> None:
-        """Ask it to end at the next step."""
+        """Request that the run ends at its next step."""
         if self.view and self.view.is_running:
             self.view.is_ending = True
             self._frontend.background.cancel()
@@ -128,7 +128,7 @@ class FaultRuns:
 
 
 def stored_views(host: Host) -> Mapping[str, FaultView]:
-    """Item -> its newest outcome that is kept; without those that cannot be read."""
+    """Id of an item -> its newest stored outcome. Outcomes that cannot be read are omitted."""
     from lab.faults.crash_points import stored_points
     from lab.faults.scenario_run import load_run, stored_runs
 
@@ -144,7 +144,7 @@ def stored_views(host: Host) -> Mapping[str, FaultView]:
 
 
 def points_view(kept: StoredPoints) -> FaultView:
-    """Crash points that were tried before."""
+    """The view of stored crash points."""
     from lab.faults.crash_points import PointJudgement
 
     view = FaultView(f"points-{kept.configuration}", [(f"tried {kept.created_utc}, seed {kept.seed}", "muted")])
@@ -156,7 +156,7 @@ def points_view(kept: StoredPoints) -> FaultView:
 
 
 def scenario_view(outcome: ScenarioOutcome, head: Line) -> FaultView:
-    """A scenario that was played before: what was seen, without the commands."""
+    """The view of a stored scenario, without its commands; ``head`` is the first line."""
     view = FaultView(f"scenario-{outcome.number}", [head])
     for variant in outcome.variants:
         view.add((variant.name or outcome.title, "title"))
@@ -168,7 +168,7 @@ def scenario_view(outcome: ScenarioOutcome, head: Line) -> FaultView:
 
 
 def outcome_line(outcome: ScenarioOutcome) -> Line:
-    """What a scenario came to."""
+    """The verdict of a scenario, as one line."""
     from lab.faults.scenario_run import FaultVerdict
 
     told = f"{outcome.verdict}: {len(outcome.checks)} checks, {outcome.computer_seconds:.1f} s"
@@ -177,7 +177,7 @@ def outcome_line(outcome: ScenarioOutcome) -> Line:
 
 
 def all_items() -> tuple[FaultItem, ...]:
-    """Scenarios in their order, then crash points, then campaigns."""
+    """All scenarios by number, then the configurations for crash points, then the campaigns."""
     from lab.faults.crash_points import all_configurations
     from lab.faults.history import LEVELS
     from lab.faults.scenario import all_scenarios
@@ -191,7 +191,7 @@ def all_items() -> tuple[FaultItem, ...]:
 
 
 def _target(frontend: Frontend) -> Target:
-    """A machine of the fault lab's own; only its time is the app's, if that is an embedded kernel."""
+    """The target of the fault lab: an embedded kernel of its own, with the app's time mode if the app uses one too."""
     from lab.machine import TargetKind, parse_target
 
     target = parse_target(frontend.lab.target or "uml:")
@@ -241,7 +241,7 @@ def _scenario_item(scenario: Scenario) -> FaultItem:
 
 
 def step_lines(outcome: StepOutcome, *, with_commands: bool = True) -> list[Line]:
-    """A step with its commands and checks."""
+    """The lines of a step: its reason and commands, its checks, the affected blocks and the problem, if any."""
     lines: list[Line] = [(outcome.why or outcome.do, "plain")] if with_commands else []
     lines += [(f"  $ {line}", "muted") for line in outcome.lines if with_commands]
     for check in outcome.checks:

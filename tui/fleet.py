@@ -1,6 +1,6 @@
-"""A fleet of arrays with knobs: their rows, and the losses of the fleet in words and figures with intervals.
+"""A fleet of arrays: the rows of its form, and its data losses in words and in figures with intervals.
 
-The losses are computed on threads, by the plugin that simulates fleets.
+The plugin that simulates fleets computes the losses, on threads.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FAILING_PERCENT = (0.5, 1.0, 1.57, 2.0, 3.0, 5.0, 8.0)
 REBUILD_HOURS = (6.0, 12.0, 24.0, 36.0, 48.0, 72.0, 168.0, 336.0)
 SPARES = (0, 1, 2)
 REPLACED_HOURS = (0.0, 6.0, 24.0, 72.0, 168.0, 336.0)
-"""Until a failed drive, or a used spare, is replaced."""
+"""Hours until a failed drive, or a used spare, is replaced."""
 YEARS = (1.0, 3.0, 5.0, 10.0)
 _MONTH_HOURS = 730.5
 SCRUBS: dict[float | None, tuple[str, str]] = {
@@ -48,13 +48,13 @@ SCRUBS: dict[float | None, tuple[str, str]] = {
     168.0: ("every week", "a week"),
     72.0: ("every 3 days", "3 days"),
 }
-"""Hours between two scrubs -> as words, and short. More often, a large drive would do nothing but be read."""
+"""Hours between two scrubs -> (words, short words). More frequent scrubs would keep a large drive busy all the time."""
 _NOT_MEASURED = "no"
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenRebuild:
-    """Rebuilds of a stored result."""
+    """The rebuild rate of a stored result."""
 
     label: str
     bytes_per_second: float
@@ -62,7 +62,7 @@ class ChosenRebuild:
 
 @dataclass(frozen=True, slots=True)
 class FleetChoice:
-    """Where the knobs stand."""
+    """The parameters of a fleet."""
 
     arrays: int = 4
     level: str = "raid5"
@@ -71,7 +71,7 @@ class FleetChoice:
     failing_percent: float = 1.57
     chosen_hours: float = 48.0
     measured: ChosenRebuild | None = None
-    """In place of the chosen hours."""
+    """If set, its rate replaces ``chosen_hours``."""
     scrub_hours: float | None = _MONTH_HOURS
     spares: int = 0
     replaced_hours: float = 24.0
@@ -79,7 +79,7 @@ class FleetChoice:
 
     @property
     def rebuild_hours(self) -> float:
-        """Of one drive; at a measured rate a larger one takes longer."""
+        """Hours to rebuild one drive. At a measured rate they grow with the size of the drive."""
         return self.disk_tb * TB / self.measured.bytes_per_second / 3600 if self.measured else self.chosen_hours
 
     @property
@@ -88,13 +88,13 @@ class FleetChoice:
 
     @property
     def words(self) -> str:
-        """``4 × RAID 5 of 6 × 16 TB, 5 years, scrubbed every month``."""
+        """The fleet in words, such as ``4 × RAID 5 of 6 × 16 TB, 5 years, scrubbed every month``."""
         scrub = f"scrubbed {self.scrub_words}" if self.scrub_hours else "never scrubbed"
         arrays = f"{self.arrays:,} × " if self.arrays > 1 else ""
         return f"{arrays}{title_of(self.level)} of {self.members} × {self.disk_tb:g} TB, {_years(self.years)}, {scrub}"
 
     def rows(self, measured: Sequence[ChosenRebuild]) -> tuple[ChoiceRow, ...]:
-        """The form; ``measured``: what stored results have."""
+        """The rows of the form; ``measured`` are the rebuild rates of stored results."""
         rate = f"{self.disk_tb * TB / self.rebuild_hours / 3600 / 1e6:,.0f} MB/s"
         hours = _hours(self.rebuild_hours)
         rebuild = ChoiceRow("rebuild", "Rebuild", tuple(map(_hours, REBUILD_HOURS)), hours, rate)
@@ -118,7 +118,7 @@ class FleetChoice:
         )
 
     def changed(self, key: str, value: str, measured: Sequence[ChosenRebuild] = ()) -> FleetChoice:
-        """The same with one row's new value."""
+        """A copy with a new value for one row; ``value`` is the value as the row shows it."""
         match key:
             case "arrays":
                 return replace(self, arrays=int(value.replace(",", "")))
@@ -147,7 +147,7 @@ class FleetChoice:
                 return replace(self, years=float(value))
 
     def beside(self) -> tuple[FleetChoice, ...]:
-        """The same at every interval, the nearest to this one first."""
+        """Copies with every scrub interval of ``SCRUBS``, this one first, then by distance in the list."""
         order = list(SCRUBS)
         at = order.index(self.scrub_hours)
         nearest = sorted(order, key=lambda each: abs(order.index(each) - at))
@@ -155,7 +155,7 @@ class FleetChoice:
 
 
 def members_of(level: str) -> tuple[int, ...]:
-    """How many members an array of this level can have here."""
+    """The numbers of members that the form offers for this level."""
     least = parse_level(level).minimum_members
     most = _MOST_COPIES if level == "raid1" else MEMBERS[-1]
     step = 2 if level == "raid10" else 1
@@ -163,7 +163,7 @@ def members_of(level: str) -> tuple[int, ...]:
 
 
 def change_words(key: str, before: FleetChoice, after: FleetChoice) -> str:
-    """``scrubbing every 2 weeks instead of never``: what was turned, and from where."""
+    """The change of one parameter in words, such as ``scrubbing every 2 weeks instead of never``."""
     match key:
         case "scrub" if after.scrub_hours is None:
             return f"never scrubbing instead of {before.scrub_words}"
@@ -218,7 +218,7 @@ def _years(years: float) -> str:
 
 
 _FROM_TWICE = 2.0
-"""From so much on a change is told in times, below it in per cent."""
+"""Changes by at least this factor are given as a factor, smaller ones in per cent."""
 _WHOLE_BYTES = 100.0
 _LEAST_DECIMAL = 1e-3
 
@@ -228,7 +228,7 @@ _CAUSES = {"failures": "failed drives", "sectors": "bad sectors"}
 
 
 def figure_lines(choice: FleetChoice, found: LossFigures, width: int) -> tuple[tuple[str, str], ...]:
-    """Label and figure of each line, with as many digits as fit into so many cells."""
+    """(label, figure) of each line, with three digits if all lines fit into ``width`` cells, else two."""
     years = "1 year" if choice.years == 1 else f"{choice.years:g} years"
 
     def lines(digits: int) -> tuple[tuple[str, str], ...]:
@@ -244,12 +244,12 @@ def figure_lines(choice: FleetChoice, found: LossFigures, width: int) -> tuple[t
 
 
 def shares(found: LossFigures) -> tuple[Share, ...]:
-    """Where the losses come from; people are no part of it here."""
+    """The share of each cause of losses; human error is not simulated."""
     return tuple(Share(word, found.cause_losses.get(cause, 0.0)) for cause, word in _CAUSES.items())
 
 
 def _seldom_lines(found: LossFigures) -> tuple[tuple[str, str], ...]:
-    """Causes that were hardly seen beside others; where no loss was seen at all, every figure is a bound anyway."""
+    """Lines for causes that were too rare to estimate; none without any loss, because every figure is then a bound."""
     if not found.losses_per_array_year.value:
         return ()
     return tuple(
@@ -260,23 +260,23 @@ def _seldom_lines(found: LossFigures) -> tuple[tuple[str, str], ...]:
 
 
 def fleet_losses(choice: FleetChoice, found: LossFigures) -> tuple[float, float, float]:
-    """Losses that the fleet is expected to have in all its years, and the interval's ends."""
+    """(expected losses, low end, high end) of the whole fleet over all its years."""
     of_all, each = choice.arrays * choice.years, found.losses_per_array_year
     return each.value * of_all, each.low * of_all, each.high * of_all
 
 
 def compared(key: str, before: tuple[FleetChoice, LossFigures], after: tuple[FleetChoice, LossFigures]) -> str:
-    """Such as ``Scrubbing every 2 weeks instead of never: 40 times fewer losses (35 to 46).``, as a sentence."""
+    """The change and its effect: ``Scrubbing every 2 weeks instead of never: 40 times fewer losses (35 to 46).``."""
     words = change_words(key, before[0], after[0])
     return f"{words[0].upper()}{words[1:]}: {_difference(before, after)}."
 
 
 def _difference(before: tuple[FleetChoice, LossFigures], after: tuple[FleetChoice, LossFigures]) -> str:
-    """Of two figures that their intervals do not tell apart, none is called the larger."""
+    """The difference of the losses in words; if the intervals overlap, neither figure is called larger."""
     old, old_low, old_high = fleet_losses(*before)
     new, new_low, new_high = fleet_losses(*after)
     if _same_arrays(before, after):
-        # The same arrays, more of them or for longer: nothing of the difference is chance.
+        # Only the number of arrays or years differs, so no part of the difference is chance.
         old_low = old_high = old
         new_low = new_high = new
     if old_low <= new_high and new_low <= old_high:
@@ -313,7 +313,7 @@ def _share(part: float) -> str:
 
 
 def loss_rows(choice: FleetChoice, known: Sequence[tuple[FleetChoice, LossFigures | None]]) -> tuple[IntervalRow, ...]:
-    """The chart: a row for each interval, from never to the shortest; those not known yet have no figure."""
+    """The rows of the chart: one per scrub interval, from never to the shortest; no figure if not yet computed."""
     by_hours = {each.scrub_hours: (each, found) for each, found in known}
     now = by_hours.get(choice.scrub_hours, (choice, None))[1]
     rows = []
@@ -335,7 +335,7 @@ def loss_rows(choice: FleetChoice, known: Sequence[tuple[FleetChoice, LossFigure
 
 
 def _tone(now: tuple[FleetChoice, LossFigures | None], other: tuple[FleetChoice, LossFigures]) -> Tone:
-    """Fewer or more losses than now, as far as the intervals tell."""
+    """GOOD for fewer losses than now, BAD for more, QUIET if the intervals overlap or the figures are missing."""
     if now[1] is None:
         return Tone.QUIET
     _, low, high = fleet_losses(now[0], now[1])
@@ -346,12 +346,12 @@ def _tone(now: tuple[FleetChoice, LossFigures | None], other: tuple[FleetChoice,
 
 
 def counted_words(found: LossFigures) -> str:
-    """What is counted, as a sentence: ``A failed drive is replaced after 24 h, rebuilt in 48 h; nobody errs.``."""
+    """The simulated events, as a sentence: ``A failed drive is replaced after 24 h, rebuilt in 48 h; nobody errs.``."""
     return f"{found.counted[:1].upper()}{found.counted[1:]}." if found.counted else ""
 
 
 def mttdl_words(found: LossFigures) -> str:
-    """The usual figure with its formula, and why it is not the one to go by."""
+    """The MTTDL with its formula, and the simulated losses relative to it, with the reason for the difference."""
     by_hand = f": {found.mttdl_by_hand.partition(' = ')[0]}" if found.mttdl_by_hand else ""
     return (
         f"{_year_words(found.mttdl_years)}{by_hand}. A mean over endless time that knows no bad sectors, "
@@ -381,7 +381,7 @@ def _percent_text(estimate: Interval, digits: int) -> str:
 
 
 def _number(value: float, digits: int) -> str:
-    """``0.0343``, ``1.21e-5``."""
+    """A number with ``digits`` significant digits, such as ``0.0343`` or ``1.21e-5``."""
     if 0 < value < _LEAST_DECIMAL:
         return f"{value:.{digits - 1}e}".replace("e-0", "e-")
     return f"{value:.{digits}g}"
@@ -412,27 +412,27 @@ KEPT_FIGURES = 1000
 
 
 class Fleets:
-    """Reckons what choices lose, one at a time; what was asked for last comes first."""
+    """Computes the losses of fleets, one fleet at a time; the newest request replaces the one before."""
 
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
         self.rates: tuple[ChosenRebuild, ...] | None = None
-        """Measured rebuilds; None: nobody has looked for them yet."""
+        """Rebuild rates of stored results; None: not read yet."""
         self._known: dict[FleetChoice, LossFigures | LabError] = {}
         self._wanted: tuple[FleetChoice, ...] = ()
         self._is_busy = False
 
     def want(self, choices: Iterable[FleetChoice]) -> None:
-        """Reckon these in this order, and nothing else that was wanted before."""
+        """Compute these fleets in this order; earlier requests that have not started are dropped."""
         self._wanted = tuple(choices)
         self._go_on()
 
     def figures(self, choice: FleetChoice) -> LossFigures | LabError | None:
-        """What a choice loses, or why that cannot be said; None: not known yet."""
+        """The losses of a fleet, or the error of the computation; None: not yet computed."""
         return self._known.get(choice)
 
     def look_for_rates(self) -> None:
-        """Rebuilds of stored results, once."""
+        """Read the rebuild rates of the stored results, on the first call only."""
         if self.rates is None:
             self.rates = ()
             store = _result_store(self._frontend)
@@ -460,7 +460,7 @@ class Fleets:
 
 
 def _reckoned(choice: FleetChoice) -> LossFigures:
-    """On a thread of its own. Raises LabError."""
+    """Compute the losses, on a thread of its own. Raises LabError, also if the plugin is missing."""
     from lab.plugins import extension
     from lab.theory.extension import FleetLosses
 
@@ -488,7 +488,7 @@ def _result_store(frontend: Frontend) -> ResultStore:
 
 
 def _measured(store: ResultStore) -> tuple[ChosenRebuild, ...]:
-    """The newest of each kind."""
+    """The newest rebuild rate of each array, load and experiment."""
     from lab.results.rebuild_rates import measured_rebuilds
 
     found: dict[str, ChosenRebuild] = {}

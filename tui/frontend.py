@@ -1,6 +1,6 @@
-"""What the app and the text mode have in common, and what each does its own way.
+"""The common part of the app and the text mode, and the methods that each of them implements.
 
-Nothing blocks: answers come back as calls, on the frontend's own thread.
+No method blocks: results are passed to callbacks on the frontend's own thread.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ ClientMaker = Callable[[Callable[["Message"], Any]], LabClient]
 
 
 def named(make: Callable[[LabSession], Plan | None], session: LabSession) -> Plan | None:
-    """The plan that ``make`` makes, in words that name each disk both ways."""
+    """The plan that ``make`` returns, with both names of each disk in its words; None if ``make`` returns None."""
     plan = make(session)
     return session.named(plan) if plan else None
 
 
 class Service(Protocol):
-    """What a frontend has for one purpose."""
+    """A part of a frontend that receives its messages."""
 
     def hear(self, message: happened.LabMessage) -> None:
-        """Something has happened; the state knows it already."""
+        """Handle a message; ``Frontend.lab`` is already updated."""
 
 
 class Frontend:
-    """The lab's state, and everything that can be asked of the lab."""
+    """The state of the lab, and all operations on it."""
 
     def connect(self, target: str | None, make_client: ClientMaker | None) -> None:
-        """Know a lab, which the client's ``start`` opens; ``make_client`` makes another client, for tests."""
+        """Set up the client and the services; ``client.start`` opens the lab. ``make_client`` is for tests."""
         self.lab = LabState(target=target or "")
         self.client = make_client(self.post_message) if make_client else LabClient(target, self.post_message)
         self.loads, self.marks = Loads(self), Marks(self)
@@ -59,7 +59,7 @@ class Frontend:
         self.plan_runs: set[PlanRun] = set()
 
     def on_lab_message(self, message: happened.LabMessage) -> None:
-        """Handle every message of the lab's threads; Textual calls it by its name."""
+        """Handle a message of the lab's threads. Textual finds this method by its name."""
         update(self.lab, message)
         match message:
             case happened.JobFinished(job=job) if job.on_done:
@@ -87,7 +87,7 @@ class Frontend:
         on_done: Callable[[T], None] | None = None,
         on_error: Callable[[LabError], None] | None = None,
     ) -> None:
-        """Do this with the open session when its turn comes; it is shown as the running operation."""
+        """Queue work on the open session; the screens show it as the current operation while it runs."""
         self.client.submit(Job(title, work, on_done, on_error))
 
     def look_up(
@@ -97,7 +97,7 @@ class Frontend:
         on_done: Callable[[T], None] | None = None,
         on_error: Callable[[LabError], None] | None = None,
     ) -> None:
-        """The same for what only looks or computes."""
+        """As ``job``, for work that only reads or computes; it is not shown."""
         self.client.submit(Job("look", work, on_done, on_error, is_shown=False))
 
     def beside(
@@ -108,16 +108,16 @@ class Frontend:
         on_done: Callable[[T], None],
         on_error: Callable[[LabError], None] | None = None,
     ) -> None:
-        """The same on a thread of its own, beside the session's."""
+        """Run work without a session on a thread of its own; it is not shown."""
         job = Job(title, lambda _: work(), on_done, on_error, is_shown=False)
         threading.Thread(target=do, args=(job, None, self.post_message), name=title, daemon=True).start()
 
     def ask(
         self, make: Callable[[LabSession], Plan | None], *, note: str = "", on_done: Callable[[], None] | None = None
     ) -> None:
-        """Make a plan, show it, and run the same plan if the user wants it. A refusal is shown with its hint.
+        """Make a plan, show it, and run the same plan if the user agrees. An error of ``make`` is shown with its hint.
 
-        Where ``make`` returns None there is nothing to agree to, and ``on_done`` comes at once.
+        If ``make`` returns None, no confirmation is needed and ``on_done`` is called at once.
         """
 
         def show(plan: Plan | None) -> None:
@@ -129,44 +129,44 @@ class Frontend:
         self.look_up(partial(named, make), on_done=show)
 
     def make_and_run(self, make: Callable[[LabSession], Plan]) -> None:
-        """Make a plan that needs no question, and run it."""
+        """Make a plan that needs no confirmation, and run it."""
         self.look_up(lambda session: session.named(make(session)), on_done=lambda plan: PlanRun(self, plan).go_on())
 
     def leave_volume(self, volume: str) -> None:
-        """Let no plan that waits for this volume go on."""
+        """Abandon all plans that wait for this array."""
         for run in tuple(self.plan_runs):
             if run.volume == volume:
                 run.leave()
 
-    # What each does its own way.
+    # Methods that the app and the text mode implement.
 
     def show_plan(self, plan: Plan, *, note: str, on_done: Callable[[], None] | None) -> None:
-        """Show a plan; run it if the user wants it."""
+        """Show a plan and run it if the user agrees."""
         raise NotImplementedError
 
     def pick(self, title: str, choices: Sequence[Choice], then: Callable[[str], None], *, intro: str = "") -> None:
-        """Let the user choose one of several, or none."""
+        """Let the user choose one of ``choices``; ``then`` gets its id and is not called if the user chooses none."""
         raise NotImplementedError
 
     def show_error(self, error: LabError) -> None:
-        """Show an error with what to do next."""
+        """Show an error with its hint."""
         raise NotImplementedError
 
     def say(self, text: str, *, title: str = "", is_bad: bool = False) -> None:
-        """Show a sentence."""
+        """Show a message to the user."""
         raise NotImplementedError
 
     def show_soon(self) -> None:
-        """What is shown may have changed."""
+        """Schedule an update of the display."""
         raise NotImplementedError
 
     def settle(self) -> None:
-        """Much has been loaded that stays."""
+        """Called when the lab is open and most modules are loaded; does nothing by default."""
 
     def choose_freely(self) -> None:
-        """Where arrays are put together choice by choice."""
+        """Open the form in which the user composes an array."""
         raise NotImplementedError
 
     def post_message(self, message: Message) -> Any:
-        """From any thread; ``on_lab_message`` is to get it on the frontend's own."""
+        """Pass a message, from any thread, to ``on_lab_message`` on the frontend's own thread."""
         raise NotImplementedError

@@ -1,6 +1,6 @@
-"""The signs that the app draws with: one set for terminals with Unicode, one of ASCII for the others.
+"""The characters that the app draws with: one set for terminals with Unicode, one of ASCII for the others.
 
-Every state that a colour tells is told by a sign from here as well.
+Every state that is shown by a colour is also shown by one of these characters.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 
 class Canvas(StrEnum):
-    """What charts are made of."""
+    """The characters that charts are drawn with."""
 
     BRAILLE = "braille"
     ASCII = "ascii"
@@ -20,7 +20,7 @@ class Canvas(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """The lines of a box, clockwise from the top left corner."""
+    """The characters of a box, clockwise from the top left corner."""
 
     top_left: str
     top: str
@@ -34,7 +34,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """One set of signs; each is one cell wide unless its name says otherwise."""
+    """A set of characters, each one cell wide."""
 
     canvas: Canvas
     box: Box
@@ -43,13 +43,13 @@ class Glyphs:
     bar_full: str
     bar_empty: str
     bar_parts: str
-    """What a bar's last cell can be, from nearly empty to nearly full; empty: whole cells only."""
+    """The last cell of a bar, from nearly empty to nearly full; empty: bars have whole cells only."""
     levels: str
-    """Signs of rising height for small histories in one row."""
+    """Characters of increasing height for sparklines."""
     horizontal: str
     vertical: str
     guide: str
-    """A faint line behind a chart."""
+    """The character of a faint line behind a chart."""
     mark_line: str
     axis_left: str
     axis_tick: str
@@ -87,7 +87,7 @@ class Glyphs:
     bar_loose: str
     """The uncertain end of a bar."""
     expected: str
-    """Where theory puts the end of a bar."""
+    """The end of a bar that theory predicts."""
 
 
 UNICODE = Glyphs(
@@ -192,6 +192,6 @@ ASCII = Glyphs(
 
 
 def glyphs_of(widget: Widget) -> Glyphs:
-    """The set that the app has chosen for its terminal; Unicode in an app that chooses none."""
+    """The character set of the widget's app; Unicode for an app without one."""
     found = getattr(widget.app, "glyphs", UNICODE)
     return found if isinstance(found, Glyphs) else UNICODE

@@ -1,7 +1,8 @@
-"""What a terminal sends, bounded before anything parses it: whole keys and mouse reports, and pastes as plain text.
+"""Filters terminal input before it is parsed: it passes complete keys and mouse reports, and pastes as plain text.
 
-A paste may hold anything, and never end; a terminal, or whoever writes on it, may send sequences of any length. What is
-no key is left out, what is too long is cut, and what does not end is given up after a silence.
+A paste may contain any character and may never end; a terminal, or a program that writes to it, may send sequences of
+any length. Sequences that are not keys are dropped, long ones are truncated, and incomplete ones are discarded after a
+period without input.
 """
 
 from __future__ import annotations
@@ -11,21 +12,23 @@ from dataclasses import dataclass
 
 ESC = "\x1b"
 MOST_PASTED = 64 * 1024
-"""Characters of one paste."""
+"""Maximum number of characters of one paste."""
 MOST_KEYS = 256
-"""Keys, and as many mouse reports, of what arrives at once: nobody types as fast."""
+"""Maximum number of characters for keys in one read, more than a user can type."""
+
 MOST_MOUSE = 32
+"""Maximum number of mouse reports in one read; successive motion reports count as one."""
 ESCAPE_SECONDS = 0.1
-"""After so much silence an ESC was the key, and what began with one does not go on."""
+"""Without input for this long, a single ESC is the key Escape, and an incomplete sequence is discarded."""
 PASTE_SECONDS = 1.0
-"""After so much silence a paste has ended, though nothing said so."""
+"""Without input for this long, a paste has ended even without its end sequence."""
 FEWEST_COLUMNS, FEWEST_ROWS = 20, 5
-"""A smaller window shows a part of this: widgets without room for a letter break in Textual and rich."""
+"""Minimum size for the layout; a smaller window shows part of it. Textual and rich fail if a widget has no room."""
 MOST_COLUMNS, MOST_ROWS = 1000, 500
-"""A window that is larger is taken for one of this size: each cell costs memory and time."""
+"""Maximum size for the layout, also in larger windows: each cell costs memory and time."""
 _PASTE_START, _PASTE_END = "\x1b[200~", "\x1b[201~"
 _MOST_SEQUENCE = 32
-# Keys of the Linux console and of rxvt; a mouse report of three bytes; ECMA-48's control sequences.
+# Keys of the Linux console and of rxvt; X10 mouse reports of three bytes; control sequences of ECMA-48.
 _CONTROL = re.compile(r"\x1b\[(?:\[[A-E]|[0-9]{1,2}\$(?=[^y])|M[^\x1b]{3}|(?![M\[])[0-?]*[ -/]*[@-~])")
 _UNFINISHED = re.compile(r"\x1b(?:\[(?:\[|M[^\x1b]{0,2}|[0-?]*[ -/]*)?|O[0-9;]*)?\Z")
 _THREE = re.compile(r"\x1bO[0-9;]{0,4}[ -~]")
@@ -40,36 +43,36 @@ _MOTION, _ANY_BUTTON = 32, 3
 
 @dataclass(frozen=True, slots=True)
 class Pasted:
-    """A paste without control characters, and how many characters of it were left out for its length."""
+    """A paste without control characters; ``cut`` is the number of characters dropped because it was too long."""
 
     text: str
     cut: int
 
 
 class InputGate:
-    """``feed`` what has been read, ``tick`` while nothing comes: both give text for the parser and pastes, in order."""
+    """The filter. ``feed`` handles input, ``tick`` the time without input; both return text and pastes, in order."""
 
     def __init__(self) -> None:
         self._held = ""
-        """The start of a sequence whose rest may still come."""
+        """The start of a sequence whose remainder may still arrive."""
         self._paste: list[str] | None = None
         self._pasted = self._cut = 0
         self._skipped = ""
-        """What is left out until its end: ``string`` or ``sequence``."""
+        """What is being dropped up to its end: ``string``, ``sequence``, or empty."""
         self._heard = 0.0
         self._out: list[str | Pasted] = []
         self._keys = self._mouse = 0
         self._was_motion = False
         self.dropped = 0
-        """Keys that were too many, ever."""
+        """Total number of characters dropped because of ``most_keys``."""
 
     @property
     def is_waiting(self) -> bool:
-        """Whether silence changes anything."""
+        """Whether ``tick`` has anything to do."""
         return bool(self._held or self._skipped) or self._paste is not None
 
     def feed(self, text: str, now: float, *, most_keys: int = MOST_KEYS) -> list[str | Pasted]:
-        """``now``: seconds of a clock that only goes forward."""
+        """Filter the text that was read at ``now``, in seconds of a monotonic clock."""
         data, self._held, self._heard = self._held + text, "", now
         self._keys, self._mouse, self._was_motion = most_keys, MOST_MOUSE, False
         at = 0
@@ -88,15 +91,15 @@ class InputGate:
         return self._taken()
 
     def tick(self, now: float) -> list[str | Pasted]:
-        """Nothing has come until ``now``."""
+        """Handle a period without input up to ``now``, in seconds of the same clock."""
         silent = now - self._heard
         if self._paste is not None and silent >= PASTE_SECONDS:
-            # What was held may have been the start of its end.
+            # The held text may have been the start of the end sequence.
             self._held = ""
             self._end_paste()
         elif self._paste is None and silent >= ESCAPE_SECONDS:
             self._skipped = ""
-            # ESC, and Alt with the keys that sequences begin with.
+            # The key Escape, or Alt with a key with which sequences begin.
             if len(self._held) <= 2:
                 self._out.append(self._held)
             self._held = ""
@@ -114,7 +117,7 @@ class InputGate:
         self._out.append(kept)
 
     def _sequence(self, data: str, at: int) -> int:
-        """The one that begins here; returns where it ends."""
+        """Handle the sequence that begins at ``at``; returns its end."""
         if found := _CONTROL.match(data, at):
             self._control(found[0])
             return found.end()
@@ -129,13 +132,13 @@ class InputGate:
             return len(data)
         if found := _STRING.match(data, at):
             if found.end() == len(data):
-                # As Alt with this key sends it.
+                # Alt with this key sends the same characters.
                 self._held = found[0]
             else:
                 self._skipped = "string"
             return found.end()
         if data[at + 1] in "[O":
-            # A character that no sequence holds has ended it.
+            # The sequence ended at a character that is not allowed in one.
             return at + len(re.compile(r"\x1b.[ -?]*").match(data, at)[0])  # type: ignore[index]
         length = 1 if data[at + 1] == ESC else 2
         self._plain(data[at : at + length])
@@ -156,7 +159,7 @@ class InputGate:
     def _mouse_report(self, sequence: str, button: int) -> None:
         is_motion = bool(button & _MOTION) and button & _ANY_BUTTON == _ANY_BUTTON
         if is_motion and self._was_motion:
-            # Only where the pointer has come to matters.
+            # Only the last position of the pointer matters.
             self._out[-1] = sequence
         elif self._mouse:
             self._mouse -= 1
@@ -171,7 +174,7 @@ class InputGate:
     def _go_on_pasting(self, data: str, at: int) -> int:
         end = data.find(_PASTE_END, at)
         if end < 0:
-            # Its end may have come in part.
+            # The end sequence may have arrived in part.
             kept = next((n for n in range(len(_PASTE_END) - 1, 0, -1) if data.endswith(_PASTE_END[:n])), 0)
             kept = min(kept, len(data) - at)
             self._held = data[len(data) - kept :] if kept else ""
@@ -179,7 +182,7 @@ class InputGate:
             return len(data)
         self._add(data[at:end])
         end += len(_PASTE_END)
-        # An end within the paste: of two without a start between them the second is the terminal's.
+        # The paste may contain an end sequence: of two without a start between them, the second is the terminal's.
         again, start = data.find(_PASTE_END, end), data.find(_PASTE_START, end)
         if again < 0 or 0 <= start < again:
             self._end_paste()
@@ -203,7 +206,7 @@ class InputGate:
         if self._skipped == "string":
             found = _STRING_END.search(data, at)
             if found is None:
-                # ESC and backslash may be apart.
+                # ESC and backslash may arrive in different reads.
                 self._held = ESC if data.endswith(ESC) else ""
                 return len(data)
             self._skipped = ""

@@ -1,4 +1,4 @@
-"""The keys of the app as a table, for a card to print: taken from the bindings themselves."""
+"""The keys of the app as tables for a printed card, generated from the bindings."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class KeyCardSection:
-    """Keys that work in one place: on every screen, or on one of them."""
+    """The keys that work on every screen, or those that work only on one screen."""
 
     title: str
     rows: tuple[tuple[str, str, str], ...]
-    """Key, its short name, what it does."""
+    """(key, short name, description) of each binding."""
 
 
 def key_card() -> tuple[KeyCardSection, ...]:
-    """The keys that work everywhere, then those of each screen that work nowhere else."""
+    """A section of the keys that work everywhere, then one per screen of the keys that work only there."""
     screens = [(f"{entry.key} {entry.title}", type(MAKERS[entry.mode]())) for entry in SCREENS]
     common = set.intersection(*({binding.id or "" for binding in _bindings(screen)} for _, screen in screens)) - {""}
     first = [binding for binding in _bindings(screens[0][1]) if binding.id in common]
@@ -55,7 +55,7 @@ def key_card() -> tuple[KeyCardSection, ...]:
 
 
 def _bindings(owner: type) -> list[Binding]:
-    """The bindings that have an id and a tooltip, of a class and what it inherits, each id with all its keys."""
+    """The bindings with an id and a tooltip of a class and its base classes, grouped by id."""
     found: dict[str, list[Binding]] = {}
     for kind in owner.__mro__:
         for declared in kind.__dict__.get("BINDINGS", ()):
@@ -67,11 +67,11 @@ def _bindings(owner: type) -> list[Binding]:
 def _rows(bindings: list[Binding]) -> Iterator[tuple[str, str, str]]:
     by_id: dict[str, list[Binding]] = {}
     for binding in bindings:
-        # lessons.answer-a to lessons.answer-f are one line.
+        # lessons.answer-a to lessons.answer-f share one row.
         by_id.setdefault(_ANSWER.sub("", binding.id or ""), []).append(binding)
     screens = {f"app.{entry.mode}" for entry in SCREENS}
     for name, group in by_id.items():
-        # One line stands for all of them.
+        # The row "0–9" stands for all screens.
         if name.startswith("screen.") or name in screens:
             continue
         keys = list(dict.fromkeys(_shown(key) for each in group for key in each.key.split(",")))
@@ -82,7 +82,7 @@ def _rows(bindings: list[Binding]) -> Iterator[tuple[str, str, str]]:
 
 
 def _shown(key: str) -> str:
-    """As keyboards are labelled."""
+    """The name of a key as keyboards are labelled."""
     if key in _NAMES:
         return _NAMES[key]
     if key.startswith("ctrl+"):

@@ -1,4 +1,4 @@
-"""Keys that do what a command of raidlab does, and the ids by which a keymap may name any key."""
+"""Keys that correspond to raidlab commands, and the ids by which a keymap names keys."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CommandKey(Binding):
-    """A key that does what a command does. Every other binding only shows, selects or leaves."""
+    """A key that corresponds to a command. All other bindings only show, select or leave something."""
 
     command: str = ""
-    """After ``raidlab``."""
+    """The words of the command after ``raidlab``."""
 
 
 def key_for(
@@ -35,7 +35,7 @@ def key_for(
     tooltip: str = "",
     show: bool = True,
 ) -> CommandKey:
-    """The key of a verb; ``action`` is the screen's. What is left out is the verb's own."""
+    """The key of a verb; ``action`` is the action of the screen. Omitted values are taken from the verb."""
     return CommandKey(
         key or verb.key,
         action,
@@ -48,7 +48,7 @@ def key_for(
 
 
 def own_bindings(classes: Iterable[type[DOMNode]]) -> Iterator[tuple[type[DOMNode], Binding]]:
-    """The bindings that these classes, as far as they are this package's, declare themselves."""
+    """The bindings that the classes of this package among ``classes`` declare, without inherited ones."""
     for each in classes:
         if each.__module__.startswith("tui."):
             declared: list[BindingType] = each.__dict__.get("BINDINGS", [])
@@ -57,7 +57,7 @@ def own_bindings(classes: Iterable[type[DOMNode]]) -> Iterator[tuple[type[DOMNod
 
 
 def classes_with_keys() -> list[type[DOMNode]]:
-    """Every screen, widget and app that this package defines; all of it is imported."""
+    """Every screen, widget and app class that this package defines. Imports all modules of the package."""
     for module in pkgutil.walk_packages(tui.__path__, "tui."):
         if not module.name.endswith("__main__"):
             import_module(module.name)
@@ -71,5 +71,5 @@ def classes_with_keys() -> list[type[DOMNode]]:
 
 
 def known_ids() -> frozenset[str]:
-    """The ids that a keymap may name."""
+    """The ids that a keymap may contain."""
     return frozenset(binding.id for _, binding in own_bindings(classes_with_keys()) if binding.id)

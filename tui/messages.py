@@ -1,4 +1,4 @@
-"""What the lab's threads tell the app, as facts in the past tense. Posting them is all that those threads do to it."""
+"""The messages of the lab's threads to the app. Those threads affect the app only by posting them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class LabMessage(Message):
-    """Goes to the app and to nobody else, where one handler takes them all."""
+    """A message to the app itself, which handles all of them in ``on_lab_message``; it does not bubble."""
 
     bubble = False
 
@@ -41,7 +41,7 @@ class MachineOpening(LabMessage):
 
 @dataclass
 class SessionOpened(LabMessage):
-    """The lab is open and its arrays run."""
+    """The lab was opened and its arrays were started."""
 
     facts: MachineFacts
     disks: tuple[LabDisk, ...]
@@ -50,7 +50,7 @@ class SessionOpened(LabMessage):
 
 @dataclass
 class SessionEnded(LabMessage):
-    """The lab is closed. ``error`` is why it could not be opened or went away; None: someone closed it."""
+    """The lab was closed. ``error`` is why it could not be opened or was lost; None: it was closed on request."""
 
     error: LabError | None
     was_open: bool
@@ -58,14 +58,14 @@ class SessionEnded(LabMessage):
 
 @dataclass
 class NoticeGiven(LabMessage):
-    """The lab has something to say to its user."""
+    """The lab sent a notice for the user."""
 
     text: str
 
 
 @dataclass
 class LabLooked(LabMessage):
-    """The monitor has looked. A newer look that waits takes the place of this one."""
+    """The monitor took a sample. A newer sample in the message queue replaces this one."""
 
     look: Snapshot
 
@@ -75,7 +75,7 @@ class LabLooked(LabMessage):
 
 @dataclass
 class PaceChosen(LabMessage):
-    """From now on the machine's clock goes like this, and what there is to say about that."""
+    """The pace of the machine's clock changed; ``note`` is a notice for the user, or empty."""
 
     pace: Pace
     note: str
@@ -83,7 +83,7 @@ class PaceChosen(LabMessage):
 
 @dataclass
 class DisksChanged(LabMessage):
-    """Disks or the arrays on them were looked at anew."""
+    """The disks and the arrays on them were read again."""
 
     disks: tuple[LabDisk, ...]
     found: BroughtUp
@@ -91,21 +91,21 @@ class DisksChanged(LabMessage):
 
 @dataclass
 class CommandRan(LabMessage):
-    """One command has ended on the machine."""
+    """A command on the machine ended."""
 
     entry: CommandEntry
 
 
 @dataclass
 class JobStarted(LabMessage):
-    """A job's turn has come."""
+    """A job was started."""
 
     job: Job[Any]
 
 
 @dataclass
 class StepStarted(LabMessage):
-    """A job has come to the next step of its plan."""
+    """A job started step ``number`` (from 1) of its plan; ``line`` is the command as a shell line."""
 
     job: Job[Any]
     number: int
@@ -114,7 +114,7 @@ class StepStarted(LabMessage):
 
 @dataclass
 class JobFinished(LabMessage):
-    """A job is done."""
+    """A job succeeded; ``result`` is what its work returned."""
 
     job: Job[Any]
     result: Any
@@ -122,7 +122,7 @@ class JobFinished(LabMessage):
 
 @dataclass
 class JobFailed(LabMessage):
-    """A job has raised."""
+    """A job failed with ``error``."""
 
     job: Job[Any]
     error: LabError
@@ -130,7 +130,7 @@ class JobFailed(LabMessage):
 
 @dataclass
 class JobAdvanced(LabMessage):
-    """A job of the background has got on."""
+    """A background job reported its progress."""
 
     job: Job[Any]
     progress: object
@@ -138,44 +138,44 @@ class JobAdvanced(LabMessage):
 
 @dataclass
 class LoadTicked(LabMessage):
-    """What the running load did in the last moment."""
+    """An interval of the running load ended."""
 
     interval: LiveInterval
     time_seconds: float
-    """End of the interval on the machine's clock, the axis of the looks."""
+    """End of the interval on the machine's clock, on the time axis of the samples."""
 
 
 @dataclass
 class LoadEntered(LabMessage):
-    """The load has come to its next phase."""
+    """The load entered its next phase."""
 
     phase: LoadPhase
 
 
 @dataclass
 class LoadEnded(LabMessage):
-    """The load is over: what it measured (None: stopped before it measured anything), or why it failed."""
+    """The load ended. ``outcome`` is its measurement (None: stopped before it measured anything) or its error."""
 
     outcome: Measured | LabError | None
 
 
 @dataclass
 class MarksRead(LabMessage):
-    """Which arrays carry known data."""
+    """The marks of the arrays with known data were read; ``marks`` maps the name of an array to its mark."""
 
     marks: dict[str, DataMark]
 
 
 @dataclass
 class ShellPrinted(LabMessage):
-    """A command typed by hand has printed something."""
+    """A command that the user typed printed ``text``."""
 
     text: str
 
 
 @dataclass
 class ShellEnded(LabMessage):
-    """A command typed by hand has ended."""
+    """A command that the user typed ended: with an exit status, or with an error of the lab."""
 
     status: int | None
     error: LabError | None
@@ -183,12 +183,12 @@ class ShellEnded(LabMessage):
 
 @dataclass
 class TerminalCommandEnded(LabMessage):
-    """A line typed in the terminal has ended; it may have made or stopped arrays."""
+    """A command line typed in the terminal ended; it may have created or stopped arrays."""
 
 
 @dataclass
 class TerminalEnded(LabMessage):
-    """The terminal's shell has ended, or the machine was lost."""
+    """The terminal's shell ended, or the machine was lost."""
 
     terminal: Terminal
     error: LabError | None

@@ -81,4 +81,4 @@ MAKERS: dict[str, Callable[[], ModeScreen]] = {
     "drills": _drills,
     "fleet": _fleet,
 }
-"""Mode -> what makes a new screen, for each of ``tui.registry.SCREENS``."""
+"""Mode -> function that creates its screen, for each of ``tui.registry.SCREENS``."""

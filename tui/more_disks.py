@@ -1,4 +1,4 @@
-"""Two disks of twice the size for the lab, so that its disks are unequal."""
+"""Adds two larger disks to the lab, so that its disks differ in size."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Done = Callable[[tuple[str, ...]], None]
 
 
 def larger_command(state: LabState) -> str:
-    """The command line that gives the lab two larger disks."""
+    """The command line that adds two larger disks to the lab."""
     return larger_line(state.disks, is_embedded=_is_embedded(state))
 
 
 def ask_for_larger(frontend: Frontend, on_done: Done = lambda _: None) -> None:
-    """Say what it means, and add them; ``on_done`` gets the names, perhaps before the disks are there.
+    """Ask the user, then add two larger disks; ``on_done`` gets their names, possibly before the disks exist.
 
-    In an embedded lab the machine is started anew for it; arrays come back as they were.
+    An embedded kernel is restarted for this; its arrays are then assembled again.
     """
     state, size = frontend.lab, larger_bytes(frontend.lab.disks)
     anew = (
@@ -69,7 +69,7 @@ def _attach(session: LabSession, size_bytes: int) -> tuple[str, ...]:
 
 
 def _add_to_list(client: LabClient, size_bytes: int) -> tuple[str, ...]:
-    """On a thread of its own: the lab is closed meanwhile."""
+    """Add the disks to the disk list of an embedded lab, which is closed meanwhile. Not on the lab's own thread."""
     from lab.disks import DiskKind
     from lab.disks.lab_files import lab_folder
     from lab.machine import parse_target

@@ -1,4 +1,4 @@
-"""Terminals that show no more than ASCII: what they are, and what becomes of every other character."""
+"""Support for terminals that display only ASCII: how they are detected, and how other characters are replaced."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _SIGNS = {
     "“": '"', "”": '"', "‘": "'", "’": "'", "⏎": "J", "␣": "_", "µ": "u",
 }  # fmt: skip
 KEY_WORDS = {"⏎": "enter", "↑": "up", "↓": "down", "←": "left", "→": "right", "⌫": "backspace"}
-"""Signs that Textual shows for keys: an Enter that looks like another key would be pressed as that."""
+"""Textual's symbols for keys -> words. The ASCII replacement of the Enter symbol would look like another key."""
 
 
 def needs_ascii(environ: Mapping[str, str], output: IO[str] | None) -> bool:
-    """Whether to draw with ASCII: asked for, an encoding without Unicode, or a console whose font lacks the signs."""
+    """Whether to draw with ASCII: by ``ASCII_VARIABLE``, for an encoding without Unicode, or for these terminals."""
     if environ.get(ASCII_VARIABLE, "") not in ("", "0"):
         return True
     encoding = (getattr(output, "encoding", None) or "utf-8").lower()
@@ -35,7 +35,7 @@ def needs_ascii(environ: Mapping[str, str], output: IO[str] | None) -> bool:
 
 @lru_cache(4096)
 def to_ascii(text: str) -> str:
-    """The same text in as many cells, with the nearest ASCII character for each."""
+    """The text with the nearest ASCII character for each character; its width in cells is unchanged."""
     if text.isascii():
         return text
     return "".join(character if character.isascii() else _nearest(character) for character in text)
@@ -44,7 +44,7 @@ def to_ascii(text: str) -> str:
 def _nearest(character: str) -> str:
     if character in _SIGNS:
         return _SIGNS[character]
-    if "\u2500" <= character <= "\u257f":  # the corners and crossings of boxes
+    if "\u2500" <= character <= "\u257f":  # corners and crossings of boxes
         return "+"
     plain = unicodedata.normalize("NFKD", character)[:1]
     width = cell_len(character)
@@ -52,7 +52,7 @@ def _nearest(character: str) -> str:
 
 
 class AsciiFilter(LineFilter):
-    """Stands last before the terminal, so that no widget can forget it."""
+    """Replaces characters in everything that is drawn, so that no widget has to do it."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         return [Segment(to_ascii(text), style, control) for text, style, control in segments]

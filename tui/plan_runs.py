@@ -1,4 +1,4 @@
-"""Plans that wait for md in between: acting steps go through the lab's queue, waiting steps run beside it."""
+"""Runs plans that wait for md between steps: other steps use the lab's queue, waiting steps a thread of their own."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 
 class PlanRun:
-    """``PlanRun(frontend, plan).go_on()`` runs a plan; of one that waits for md in between the first part, at first.
+    """One run of a plan, started by ``PlanRun(frontend, plan).go_on()``.
 
-    All of ``on_done`` come when that has run: what follows goes on by itself.
+    A plan that waits for md runs in parts. All of ``on_done`` are called after the first part, and ``on_error`` for an
+    error in it; the other parts follow without the caller.
     """
 
     def __init__(
@@ -33,26 +34,26 @@ class PlanRun:
         self.plan = plan
         words = (word.strip(":,") for word in plan.title.split())
         self.volume = next((word for word in words if names_array(word)), "")
-        """The array that it is about; empty for another plan."""
+        """The array that the plan's title names; empty if it names none."""
         self._frontend = frontend
         self._on_done, self._on_error = on_done, on_error
         self._is_left = False
         frontend.plan_runs.add(self)
 
     def leave(self) -> None:
-        """Stop after the current step; md continues what it is doing."""
+        """Stop after the current step; md continues its current operation."""
         self._is_left = True
         self._end()
 
     def _end(self) -> None:
-        """From here on the volume does only what md does by itself."""
+        """Remove this run from the plans in progress."""
         session = self._frontend.client.session
         if session:
             session.going_on.discard(self.volume)
         self._frontend.plan_runs.discard(self)
 
     def go_on(self, rest: Plan | None = None) -> None:
-        """Hand the next part to the queue: of what is left, at first of all."""
+        """Queue the next part of ``rest``; None: of the whole plan."""
         acting, wait, after = (rest or self.plan).until_wait
         client = self._frontend.client
         if wait and client.session:
@@ -61,7 +62,7 @@ class PlanRun:
 
     def _acted(self, wait: Step | None, after: Plan, _: None) -> None:
         on_done, self._on_done = self._on_done, ()
-        # From here on no caller waits for the result.
+        # After the first part no caller waits for the result.
         self._on_error = None
         session = self._frontend.client.session
         if wait is None or session is None or self._is_left:
@@ -77,7 +78,7 @@ class PlanRun:
             each()
 
     def _wait(self, session: LabSession, step: Step) -> int:
-        """On a thread of its own; returns the status."""
+        """Run the waiting step on a thread of its own; returns its exit status."""
         session.lab.guard.check(step)
         command = session.machine.stream(step.argv, keeps_output=False)
         forget = self._frontend.client.on_end(command.stop)
@@ -102,7 +103,7 @@ class PlanRun:
         return any(status.name == self.volume for status in session.statuses())
 
     def _stopped_early(self, is_running: bool) -> None:
-        """An array that was stopped meanwhile needs no words."""
+        """Report that the wait failed, unless the array was stopped meanwhile."""
         if is_running and not self._is_left:
             hint = f"look at {self.volume}; adding the disk again continues where it stopped"
             self._frontend.show_error(LabError(f"{self.plan.title}: md stopped before it was done", hint=hint))

@@ -1,4 +1,4 @@
-"""Measured values as short text with their unit, and the values that an axis should show."""
+"""Formats measured values with their units, and chooses the scale and the ticks of an axis."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _SMALLEST_TIME_SECONDS = 1e-9
 
 
 class Unit(StrEnum):
-    """What a value is counted in."""
+    """The unit of a value."""
 
     IOPS = "IOPS"
     BYTES_PER_SECOND = "B/s"
     SECONDS = "s"
     FRACTION = "fraction"
-    """0 to 1, shown in per cent."""
+    """0 to 1, displayed in per cent."""
 
 
 def format_value(value: float | None, unit: Unit) -> str:
-    """Three figures and the unit: ``82.9k``, ``415 MB/s``, ``1.3 ms``, ``43 %``; a dash for no value."""
+    """Three significant digits and the unit: ``82.9k``, ``415 MB/s``, ``1.3 ms``, ``43 %``; a dash for no value."""
     if value is None or not math.isfinite(value):
         return "–"
     if unit is Unit.FRACTION:
@@ -37,7 +37,7 @@ def format_value(value: float | None, unit: Unit) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """``850 µs``, ``13.3 ms``, ``4.2 s``, ``3:05 min``, ``1:40 h``."""
+    """A duration, such as ``850 µs``, ``13.3 ms``, ``4.2 s``, ``3:05 min``, ``1:40 h``."""
     if seconds == 0:
         return "0 s"
     if abs(seconds) >= 3600:
@@ -45,19 +45,19 @@ def format_seconds(seconds: float) -> str:
     if abs(seconds) >= 60:
         return f"{int(seconds) // 60}:{int(seconds) % 60:02d} min"
     for scale, name in _TIMES:
-        # 0.9995 ms would be rounded up to 1000 µs.
+        # Without the factor, 0.9995 ms would be rounded to 1000 µs.
         if abs(seconds) >= 0.9995 * scale:
             return f"{_three_figures(seconds / scale)} {name}"
     return f"{seconds / _SMALLEST_TIME_SECONDS:.0f} ns"
 
 
 def clock_words(seconds: float) -> str:
-    """``0:02:05``, ``12:34:56``: a clock that shows how long its machine has run."""
+    """The uptime of a machine as hours, minutes and seconds: ``0:02:05``, ``12:34:56``."""
     return f"{int(seconds) // 3600}:{int(seconds) % 3600 // 60:02d}:{int(seconds) % 60:02d}"
 
 
 def age_words(seconds: float) -> str:
-    """``now``, ``25 s ago``, ``3 min ago``, ``2 h ago``: coarse, so that old things stay as they are on the screen."""
+    """An age: ``now``, ``25 s ago``, ``3 min ago``, ``2 h ago``; coarse, so that old lines rarely change."""
     if seconds < 60:
         rounded = int(seconds) // 5 * 5
         return f"{rounded} s ago" if rounded else "now"
@@ -81,7 +81,7 @@ def _three_figures(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A value worth a label on an axis."""
+    """A labelled value on an axis."""
 
     value: float
     label: str
@@ -89,14 +89,14 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """From values to the part of an axis between 0 (bottom) and 1 (top)."""
+    """Maps values to positions on an axis, from 0 (bottom) to 1 (top)."""
 
     low: float
     high: float
     is_log: bool = False
 
     def place(self, value: float) -> float:
-        """0 to 1, cut off at both ends."""
+        """The position of a value, limited to 0 to 1."""
         if self.is_log:
             if value <= self.low:
                 return 0.0
@@ -107,7 +107,7 @@ class Scale:
 
 
 def linear_scale(highest: float, unit: Unit, *, minimum_top: float | None = None) -> Scale:
-    """From 0 to a round value at or above ``highest``; per cent always to 100."""
+    """A scale from 0 to a round value at or above ``highest`` and ``minimum_top``; for fractions always 0 to 1."""
     if unit is Unit.FRACTION:
         return Scale(0.0, 1.0)
     top = max(highest, minimum_top or 0.0)
@@ -115,7 +115,7 @@ def linear_scale(highest: float, unit: Unit, *, minimum_top: float | None = None
 
 
 def log_scale(lowest: float, highest: float) -> Scale:
-    """Whole decades that hold both values."""
+    """A scale of whole decades that contains both values; 1e-4 to 1e-2 if the values are not positive."""
     if not 0 < lowest <= highest:
         return Scale(1e-4, 1e-2, is_log=True)
     low = 10.0 ** math.floor(math.log10(lowest) + 1e-9)
@@ -136,7 +136,7 @@ def ticks(scale: Scale, unit: Unit, count: int) -> tuple[Tick, ...]:
 
 
 def _round_up(value: float) -> float:
-    """The next of 1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8 times a power of ten: each can be halved, and mostly quartered."""
+    """The next of 1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8 times a power of ten; halves and most quarters are round too."""
     power = 10.0 ** math.floor(math.log10(value))
     steps = (1.0, 1.2, 1.6, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
     return next(step for step in steps if step * power >= value * (1 - 1e-9)) * power

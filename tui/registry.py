@@ -1,4 +1,4 @@
-"""The app's modes, in the order of their keys; ``tui.modes`` makes their screens."""
+"""The app's modes, in the order of their keys; ``tui.modes`` creates their screens."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ScreenEntry:
-    """One mode of the app."""
+    """A mode of the app: its key, id and title."""
 
     key: str
     mode: str
     title: str
     short_title: str = ""
-    """Where 80 columns are all there is; empty: the title."""
+    """The title for terminals of 80 columns; empty: ``title``."""
 
     @property
     def narrow_title(self) -> str:
-        """The title for a narrow terminal: all of them fit into 80 columns, beside the machine."""
+        """The title for a narrow terminal: all titles and the machine fit into 80 columns."""
         return self.short_title or self.title
 
 

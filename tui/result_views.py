@@ -1,4 +1,4 @@
-"""From stored results to what the Results screen shows: list entries, bars, ratios, conditions. Pure."""
+"""Converts stored results for the Results screen: list entries, bars, ratios, conditions. Does no I/O."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _TONES = {"faster": Tone.GOOD, "slower": Tone.BAD, "the same": Tone.BUSY}
 
 
 def summary_tone(summary: ResultSummary) -> Tone:
-    """How a result stands."""
+    """The tone of a result: BAD if it is damaged, GOOD if complete, else NOTICE."""
     if summary.problem:
         return Tone.BAD
     return Tone.GOOD if summary.status is RunStatus.COMPLETE else Tone.NOTICE
 
 
 def summary_facts(summary: ResultSummary) -> str:
-    """When and where it was measured, and how far it came."""
+    """The date, the number of measurements and the machine of a result."""
     if summary.problem:
         return "damaged"
     where = target_words(summary.target, is_short=True)
@@ -40,7 +40,7 @@ def summary_facts(summary: ResultSummary) -> str:
 
 
 def _short_date(created_utc: str) -> str:
-    """``21 Nov 10:01``."""
+    """A date such as ``21 Nov 10:01``."""
     try:
         return f"{datetime.fromisoformat(created_utc):%d %b %H:%M}"
     except ValueError:
@@ -48,7 +48,7 @@ def _short_date(created_utc: str) -> str:
 
 
 def iops_bars(record: ResultRecord) -> tuple[Bar, ...]:
-    """IOPS of every array, workload by workload, reads beside writes; then the rebuilds."""
+    """The IOPS of every array, grouped by workload, with reads and writes side by side; then the rebuilds."""
     from lab.lint.theory_checks import beside_theory, rebuilds_beside_theory
 
     found = sorted(rows(record), key=lambda row: row.workload)
@@ -94,7 +94,7 @@ def _rebuild_bars(record: ResultRecord, off: Collection[tuple[str, str]]) -> Ite
 
 
 def ratio_rows(comparison: Comparison) -> tuple[IntervalRow, ...]:
-    """Every figure that both results have, workload by workload."""
+    """One row for each figure that both results have, sorted by workload, phase and array."""
     found = sorted(comparison.rows, key=lambda each: (each.workload, each.phase, each.array))
     return tuple(_ratio_row(each) for each in found)
 
@@ -106,7 +106,7 @@ def _ratio_row(each: Compared) -> IntervalRow:
     if each.ratio is None:
         return IntervalRow(label, None, 1.0, 1.0, each.outcome.value, tone)
     ratio = each.ratio
-    # Too few repeats have no interval.
+    # With too few repeats there is no interval.
     low, high = (ratio.low, ratio.high) if ratio.has_enough else (ratio.median, ratio.median)
     interval = f" [{low:.2f}–{high:.2f}]" if low < high else ""
     text = f"{ratio.median:.2f} ×{interval} {each.outcome.value:<11}"
@@ -114,7 +114,7 @@ def _ratio_row(each: Compared) -> IntervalRow:
 
 
 def comparison_verdict(comparison: Comparison) -> tuple[Tone, str, str]:
-    """All figures together: how many are faster, slower, the same, or cannot be told."""
+    """(tone, verdict, sentence) about all figures: how many are faster, slower, the same or undecided."""
     counts = Counter(row.outcome.value for row in comparison.rows)
     said = ", ".join(f"{count} {word}" for word, count in counts.most_common())
     decided = [word for word in ("faster", "slower") if counts[word]]
@@ -129,7 +129,7 @@ def comparison_verdict(comparison: Comparison) -> tuple[Tone, str, str]:
 
 
 def comparison_notes(comparison: Comparison) -> list[str]:
-    """Why something cannot be told, and what only one of them has."""
+    """The reasons for undecided figures, and the cells that only one of the results has."""
     reasons = Counter(row.reason for row in comparison.rows if row.reason)
     lines = [f"Cannot be told ({count}): {reason}." for reason, count in reasons.items()]
     missing = (("the first", comparison.only_first), ("the second", comparison.only_second))
@@ -137,7 +137,7 @@ def comparison_notes(comparison: Comparison) -> list[str]:
 
 
 def lint_lines(record: ResultRecord) -> list[str]:
-    """What makes the result untrustworthy, rule by rule with the remedy; then notes that belong to no rule."""
+    """The broken rules of the lint with their remedies; then notes that do not belong to a rule."""
     from lab.lint.result_checks import lint_result
     from lab.lint.rules import all_rules
 
@@ -155,7 +155,7 @@ def lint_lines(record: ResultRecord) -> list[str]:
 
 
 def condition_lines(record: ResultRecord) -> list[str]:
-    """Where, with what and on what was measured, and the commands that built the arrays."""
+    """The machine, the tools and the disks of a result, and the commands that created the arrays."""
     conditions = record.conditions
     lines = [
         f"Measured    {record.created_utc}, raidlab {record.raidlab_version}, {_how_far(record)}",
@@ -200,11 +200,11 @@ def _disk_lines(conditions: Conditions) -> list[str]:
 
 
 def _tunable_lines(conditions: Conditions) -> list[str]:
-    """The same of many disks once."""
+    """One line per tunable and value, with the number of disks that have it."""
     counts = Counter(f"{path.rpartition('/')[2]} = {value}" for path, value in sorted(conditions.tunables.items()))
     return [f"{words} ({count} disks)" if count > 1 else words for words, count in counts.items()]
 
 
 def _named(name: str, lines: list[str]) -> list[str]:
-    """The name stands before the first line only."""
+    """The lines, with the name before the first one."""
     return [f"{name if not number else '':<12}{line}" for number, line in enumerate(lines)]

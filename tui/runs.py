@@ -1,6 +1,6 @@
-"""Workloads, experiments and sweeps that can be run, and experiments as long work of the app.
+"""The workloads, experiments and sweeps that the app can run, and experiments as background jobs.
 
-An experiment has a lab of its own, is reported while it runs, and can be ended at any time.
+An experiment has a lab of its own, reports its progress, and can be cancelled at any time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ KEPT_LINES = 5
 
 
 class RunKind(Enum):
-    """What can be run."""
+    """The kinds of items on the Run screen."""
 
     WORKLOAD = auto()
     EXPERIMENT = auto()
@@ -49,24 +49,24 @@ class RunItem:
     """A workload, an experiment or a sweep."""
 
     id: str
-    """Of one kind no two have the same."""
+    """Unique among the items of one kind."""
     title: str
     shows: str
-    """What can be learned from it."""
+    """What the workload demonstrates, or the question that the experiment or sweep answers."""
     facts: str
-    """Block size, depth and the like; or how long it takes."""
+    """Block size, depth and so on of a workload; the duration of an experiment; the state of a sweep."""
     kind: RunKind
     details: tuple[str, ...] = ()
-    """What will be done, line by line: fio's job file, the arrays and workloads, or a sweep's axes."""
+    """The lines of the description: fio's job file, the arrays and workloads, or the axes of a sweep."""
 
     @property
     def option_id(self) -> str:
-        """In the list, where sweeps stand beside workloads of the same name."""
+        """Unique in the list, in which a sweep and a workload may have the same name."""
         return f"sweep-{self.id}" if self.kind is RunKind.SWEEP else self.id
 
 
 def workload_items() -> tuple[RunItem, ...]:
-    """The catalogue of workloads, the usual ones first, as in the menu of the Lab screen."""
+    """The catalogue of workloads, the common ones first, in the order of the menu on the Lab screen."""
     from lab.actions.loads import workloads
 
     items = []
@@ -80,7 +80,7 @@ def workload_items() -> tuple[RunItem, ...]:
 
 
 def experiment_items() -> tuple[RunItem, ...]:
-    """The experiments that come with raidlab, the shortest first."""
+    """The built-in experiments, the shortest first."""
     from lab.experiments.schedule import estimated_seconds, planned_keys
     from lab.experiments.schema import built_in_names, find_experiment
 
@@ -99,7 +99,7 @@ def experiment_items() -> tuple[RunItem, ...]:
 
 
 def sweep_items(entries: Sequence[SweepEntry]) -> tuple[RunItem, ...]:
-    """Those that come with raidlab, then those that were run."""
+    """The items of these sweeps, in the same order."""
     return tuple(
         RunItem(
             each.name,
@@ -114,7 +114,7 @@ def sweep_items(entries: Sequence[SweepEntry]) -> tuple[RunItem, ...]:
 
 
 def _job_lines(workload: Workload) -> tuple[str, ...]:
-    """Fio's job file, or the command of dd, as it would be for md0."""
+    """The job file of fio, or the dd command, for an array md0."""
     from lab.workloads.dd_job import dd_invocation
     from lab.workloads.fio_job import JobTarget, PathKind, fio_invocations
     from lab.workloads.workload import LoadProgram
@@ -128,7 +128,7 @@ def _job_lines(workload: Workload) -> tuple[str, ...]:
 
 
 def _times_words(window: MeasuredWindow) -> str:
-    """Why fio runs longer than is measured; the job says it in milliseconds."""
+    """The parts of fio's run time, which is longer than the measured time; the job file has it in milliseconds."""
     measured = window.seconds or 0.0
     rest = window.issue_seconds - window.warmup_seconds - measured
     parts = [f"{window.warmup_seconds:g} s of warm-up"] if window.warmup_seconds else []
@@ -159,14 +159,14 @@ def _plan_lines(experiment: Experiment) -> tuple[str, ...]:
 
 
 def measured_of(load: LoadView | None) -> Measured | None:
-    """The figures of a load that has ended well."""
+    """The figures of a load that ended without an error, else None."""
     if load is None or load.outcome is None or isinstance(load.outcome, LabError):
         return None
     return load.outcome
 
 
 def iops_of(measured: Measured) -> float:
-    """Reads and writes together."""
+    """The IOPS of reads and writes together."""
     return sum(part.iops for part in _directions(measured))
 
 
@@ -175,7 +175,7 @@ def _directions(measured: Measured) -> list[DirectionFigures]:
 
 
 def figures_lines(measured: Measured, width: int) -> tuple[str, ...]:
-    """One line for each direction, or two where that is too wide: IOPS, throughput, latencies."""
+    """IOPS, throughput and latencies: one line for each direction, or two if it does not fit into ``width`` cells."""
     lines: list[str] = []
     for name, section in (("reads", measured.figures.reads), ("writes", measured.figures.writes)):
         if section:
@@ -196,19 +196,19 @@ def _latencies(section: DirectionFigures) -> str:
 
 
 def live_iops(interval: LiveInterval | None) -> float | None:
-    """Reads and writes of the last moment together."""
+    """The IOPS of reads and writes together in an interval; None without an interval."""
     if interval is None:
         return None
     return sum(part.iops for part in (interval.reads, interval.writes) if part)
 
 
 def ran_seconds(measured: Measured) -> float:
-    """How long it was measured."""
+    """The measured time, in seconds."""
     return max((part.runtime_seconds for part in _directions(measured)), default=0.0)
 
 
 def earlier_lines(state: LabState, workload: str) -> tuple[str, ...]:
-    """The loads of this workload before the last one, newest first."""
+    """One line for each of the earlier loads of this workload, without the one shown, newest first."""
     past = [each for each in state.past_loads if each.workload == workload]
     if state.load and state.load.workload == workload and not state.load.is_running:
         past = past[:-1]
@@ -226,20 +226,20 @@ KEPT_POINTS = 4 * 600
 
 @dataclass(slots=True)
 class ExperimentView:
-    """An experiment under way, or the last one."""
+    """The current or the last experiment."""
 
     experiment: str
     progress: RunProgress
     points: dict[str, deque[tuple[float, float | None]]] = field(default_factory=dict)
-    """Reads and writes per second of the measured array; a gap between two measurements."""
+    """``reads`` and ``writes`` -> (time, IOPS of the measured array); the IOPS are None between measurements."""
     earlier_count: int = 0
-    """Measurements that were there before it went on."""
+    """Number of measurements that a resumed result already had."""
     result_id: str = ""
-    """Of what is stored: whole, or as far as it came. Empty: nothing."""
+    """Id of the stored result, complete or partial; empty: nothing is stored."""
     outcome: ResultRecord | LabError | None = None
     """None while it runs."""
     is_ending: bool = False
-    """Somebody has asked it to end."""
+    """The user has cancelled it."""
 
     @property
     def is_running(self) -> bool:
@@ -254,7 +254,7 @@ class ExperimentView:
         return self.earlier_count + self.progress.done_count
 
     def advance(self, progress: RunProgress) -> None:
-        """The next moment."""
+        """Record a progress report, and the rates in it."""
         self.progress = progress
         if progress.time_seconds is None:
             return
@@ -263,29 +263,29 @@ class ExperimentView:
             self.points.setdefault(name, deque(maxlen=KEPT_POINTS)).append((progress.time_seconds, value))
 
     def kept(self) -> str:
-        """What is stored of a run that did not come to its end."""
+        """A sentence that says what is stored of an incomplete run."""
         if not self.result_id:
             return "Nothing had been measured yet, so nothing is stored."
         return f"{self.done_count} of {self.progress.planned_count} measurements are stored as {self.result_id}."
 
 
 class Experiments:
-    """Starts an experiment, goes on with one that broke off, and ends it. One at a time."""
+    """Starts, resumes and cancels experiments, one at a time."""
 
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
         self.view: ExperimentView | None = None
 
     def start(self, name: str) -> bool:
-        """Run a built-in experiment; False if other long work still runs."""
+        """Run a built-in experiment; False if another background job runs."""
         return self._begin(name)
 
     def resume(self, summary: ResultSummary) -> bool:
-        """Go on with an incomplete result; False if other long work still runs."""
+        """Resume an incomplete result; False if another background job runs."""
         return self._begin(summary.experiment, summary)
 
     def cancel(self) -> None:
-        """Ask it to end at the next step or sample; what was measured stays."""
+        """Request that the experiment ends at its next step or sample; finished measurements are kept."""
         if self.view and self.view.is_running:
             self.view.is_ending = True
             self._frontend.background.cancel()
@@ -315,7 +315,7 @@ class Experiments:
     def _work(
         self, view: ExperimentView, resumed: str | None, progress: Progress, cancelled: Cancelled
     ) -> ResultRecord:
-        """On the thread of the long work."""
+        """Run or resume the experiment on the thread of the background job."""
         from lab.results.store import ResultStore
 
         store = ResultStore(self._frontend.client.host.state.results)
@@ -337,18 +337,21 @@ class Experiments:
 def request_of(
     frontend: Frontend, progress: Progress, cancelled: Cancelled
 ) -> tuple[RunRequest, AbstractContextManager[None]]:
-    """To run an experiment beside the open lab, where there is room for both; ``progress`` hears ``RunProgress``."""
+    """A request that runs an experiment, and a context in which the app's lab is closed if they share the machine.
+
+    ``progress`` is called with each ``RunProgress``.
+    """
     from lab.experiments.service import RunRequest
     from lab.machine import TargetKind, parse_target
 
     target = parse_target(frontend.lab.target or "uml:")
     request = RunRequest(target, frontend.client.host, on_progress=progress, is_cancelled=cancelled)
-    # An embedded kernel is a new one each time; of any other machine there is only one, and the app holds it.
+    # Each run starts an embedded kernel of its own; any other machine exists once, and the app has locked it.
     return request, nullcontext() if target.kind is TargetKind.UML else frontend.client.released()
 
 
 def _kept_id(store: ResultStore, before: set[str]) -> str:
-    """The result that has come, if anything was measured; one without a single measurement is taken away."""
+    """Id of a result that was added to the store, or empty; new results without a measurement are deleted."""
     new = [each for each in store.list() if each.id not in before]
     for each in new:
         if not each.measured_count and not each.problem:

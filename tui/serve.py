@@ -1,7 +1,7 @@
-"""The app in a browser, through textual-serve: on loopback only, and only for who knows the address's random token.
+"""The app in a browser, through textual-serve: on loopback only, protected by a random token in the address.
 
 Each browser tab has an app of its own, as each terminal has. The token is the first part of the path of everything that
-the page loads, its websocket included; any other request is answered with 403 and starts nothing.
+the page loads, including its websocket; any other request is answered with status 403 and starts nothing.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ Handler = Callable[["web.Request"], Awaitable["web.StreamResponse"]]
 
 
 def app_command(target: str | None) -> str:
-    """What textual-serve runs for each tab."""
+    """The shell command that textual-serve runs for each tab."""
     return shlex.join(isolated_python("-m", "tui", *([target] if target else [])))
 
 
 def serve(target: str | None, *, port: int = DEFAULT_PORT, on_ready: Callable[[str], None]) -> None:
-    """Serve until SIGINT or SIGTERM. ``on_ready`` gets the address with the token; port 0 takes any that is free.
+    """Serve until SIGINT or SIGTERM. ``on_ready`` gets the address with the token; port 0 selects a free port.
 
     Raises ToolMissing without the extra ``web``, LabError if the port is taken.
     """
-    # What somebody sends is no event of the server's, and not to be told on its standard error, least of all with a
-    # traceback: each of these loggers has the exception of a request with it.
+    # A bad request is not an error of the server: these loggers would print its exception and traceback on standard
+    # error.
     for name in ("aiohttp", "asyncio", "textual-serve"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     with signals.kept():
@@ -69,7 +69,10 @@ async def _until_signal(command: str, port: int, on_ready: Callable[[str], None]
 
 
 async def start(command: str, *, port: int, token: str | None = None) -> tuple[web.AppRunner, str]:
-    """Start to serve ``command``; returns what ``cleanup`` ends it with, and the address with the token."""
+    """Start to serve ``command``; returns (runner, address with the token). ``runner.cleanup`` stops the server.
+
+    Raises ToolMissing without the extra ``web``, LabError if the port cannot be used.
+    """
     try:
         from aiohttp import web
         from textual_serve.server import Server
@@ -78,7 +81,7 @@ async def start(command: str, *, port: int, token: str | None = None) -> tuple[w
         raise ToolMissing("the app in a browser needs the Python package textual-serve", hint=hint) from error
 
     class Quiet(Server):
-        """Without its banner, which would name an address without the token, and without a font of a foreign host."""
+        """The server without its banner, whose address has no token, and without a font from another host."""
 
         async def on_startup(self, app: web.Application) -> None:
             return
@@ -93,7 +96,7 @@ async def start(command: str, *, port: int, token: str | None = None) -> tuple[w
     runner = web.AppRunner(site, access_log=None, shutdown_timeout=2.0)
     server = Quiet(command, host=LOOPBACK, port=port, title="raidlab")
     with warnings.catch_warnings():
-        # aiohttp_jinja2, which textual-serve uses, still keeps its templates under a plain string.
+        # aiohttp_jinja2, which textual-serve uses, still stores its templates under a plain string.
         warnings.simplefilter("ignore")
         site.add_subapp(f"/{token}", await server._make_app())
     await runner.setup()
@@ -111,16 +114,17 @@ async def start(command: str, *, port: int, token: str | None = None) -> tuple[w
 
 
 def own_page(page: str, address: str) -> str:
-    """textual-serve's page without the style sheet that it links from a host on the internet, and taking keys at once.
+    """The page of textual-serve without links to other hosts, and with a script that gives the terminal the focus.
 
-    xterm.js gets keys through a text field of its own, which has the focus only after a click.
+    The page links a style sheet from a host on the internet. xterm.js receives keys through a text field of its own,
+    which otherwise has the focus only after a click.
     """
     page = _LINK.sub(lambda link: link[0] if link[1].startswith((address, "/")) else "", page)
     return page.replace("</body>", f"<script>{_TAKES_KEYS}</script></body>")
 
 
 def _guard(token: str) -> Middleware:
-    """Refuses whatever does not begin with the token, and keeps the page from talking to anybody else."""
+    """Refuse requests without the token, and forbid the page to contact other hosts."""
     from aiohttp import web
 
     @web.middleware
@@ -130,8 +134,8 @@ def _guard(token: str) -> Middleware:
             return web.Response(status=403, text="This address lacks the token that raidlab serve printed.\n")
         response = await handler(request)
         if not response.prepared:
-            # Should a later page of textual-serve ask another host for anything, it must not, least of all with the
-            # token as referrer.
+            # If a later version of textual-serve requests something from another host, the browser must refuse it, and
+            # must not send the token as referrer.
             response.headers["Content-Security-Policy"] = (
                 "default-src 'self' 'unsafe-inline' data:; "
                 f"connect-src 'self' ws://{request.host}; frame-ancestors 'none'"

@@ -1,6 +1,6 @@
-"""What a frontend has going beside its queue: a load, known data, a command typed by hand, long work; and the clock.
+"""The services of a frontend outside its job queue: loads, known data, the clock, typed commands, background jobs.
 
-Each has at most one thing under way, and hears the messages that concern it.
+Each runs at most one thing at a time, and receives the messages of the lab's threads.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ Cancelled = Callable[[], bool]
 KEPT_CHARACTERS = 200_000
 _END_SECONDS = 10.0
 _ASKS_FOR_VERDICT = ("restored", "sync-finished")
-# Colours and other orders to a terminal, and characters that would disturb the app's own.
+# Escape sequences, such as colours, and control characters that would disturb the app's display.
 _ORDERS = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[@-Z\\-_])|[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 class Loads:
-    """One workload on one array: starts it, hears of it, and stops it."""
+    """Starts and stops a load: one workload on one array."""
 
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
         self._load: Load | None = None
 
     def start(self, array: str, workload: str, runtime_seconds: float | None = None) -> bool:
-        """Begin; False if another one still runs. Without a runtime it goes on until ``stop``."""
+        """Start a load; without a runtime it runs until ``stop``. False if another one runs or it cannot start."""
         from lab.session.load import Load, predict
 
         frontend, client = self._frontend, self._frontend.client
@@ -72,12 +72,12 @@ class Loads:
         return True
 
     def stop(self) -> None:
-        """Ask it to end; its figures come soon after."""
+        """Request that the load ends; ``LoadEnded`` brings its figures."""
         if self._load is not None:
             self._load.stop()
 
     def hear(self, message: happened.LabMessage) -> None:
-        """The load, or the machine that it runs on, has ended."""
+        """Forget the load when it or the session has ended, and show its error."""
         if isinstance(message, happened.LoadEnded | happened.SessionEnded):
             self._load = None
         if isinstance(message, happened.LoadEnded) and isinstance(message.outcome, LabError):
@@ -89,15 +89,15 @@ class Loads:
 
 
 class Marks:
-    """Known data on arrays, and the verdict on them: when asked for, and when an array is whole again."""
+    """Writes known data on arrays and verifies them: on request, and when an array is complete again."""
 
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
         self.is_quiet: Callable[[], bool] = lambda: False
-        """Then nothing is verified unasked: looking for oneself is part of a lesson."""
+        """Returns True to suppress automatic verification: in a lesson, verifying is a task of the student."""
 
     def write(self, array: str) -> None:
-        """Write known data on an array, and read them back at once."""
+        """Write known data on an array."""
 
         def work(session: LabSession) -> DataMark:
             from lab.session.data_mark import write_mark
@@ -113,7 +113,7 @@ class Marks:
         self._frontend.job(f"Write known data on {array}", work, on_done=done)
 
     def verify(self, array: str) -> None:
-        """Read the known data past the caches and say what became of them."""
+        """Read the known data, bypassing the caches, and show the verdict."""
 
         def work(session: LabSession) -> tuple[DataMark, MarkVerdict]:
             from lab.session.data_mark import require_mark, verify_mark
@@ -124,7 +124,7 @@ class Marks:
         self._frontend.job(f"Verify {array}", work, on_done=partial(self._keep, array))
 
     def hear(self, message: happened.LabMessage) -> None:
-        """An array that has become whole, or whose sync is over, is verified without being asked."""
+        """Verify an array with known data automatically when it is complete again or its sync has finished."""
         if not isinstance(message, happened.LabLooked):
             return
         lab = self._frontend.lab
@@ -146,21 +146,21 @@ NO_PACE = (
 
 
 class Pacing:
-    """How fast time passes on a machine in virtual time: from standing still to as fast as it can."""
+    """Sets the pace of a machine in virtual time: from paused to as fast as possible."""
 
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
         self._last_speed = 1.0
-        """What it goes on with after a pause."""
+        """The speed after a pause."""
 
     def toggle(self) -> None:
-        """Pause, or go on at the pace before."""
+        """Pause, or continue at the speed before the pause."""
         pacer = self._pacer()
         if pacer:
             self._go(pacer, self._last_speed if pacer.pace.is_paused else 0.0)
 
     def change(self, by: int) -> None:
-        """The pace so many places faster or slower; the slowest is to stand still."""
+        """Make the pace ``by`` places of ``SPEEDS`` faster, or slower if negative; the slowest is a pause."""
         from lab.session.pace import SPEEDS
 
         pacer = self._pacer()
@@ -169,7 +169,7 @@ class Pacing:
             self._go(pacer, places[max(0, min(len(SPEEDS), places.index(pacer.pace.speed) + by))])
 
     def step(self) -> None:
-        """As fast as it can to the next event, then pause."""
+        """Run as fast as possible to the next event, then pause."""
         from lab.session.pace import STEP
 
         pacer = self._pacer()
@@ -177,7 +177,7 @@ class Pacing:
             pacer.go(STEP)
 
     def obey(self, word: str) -> bool:
-        """Do what a typed word asks for; False for one that is not about time."""
+        """Apply a typed word; False if it is not a word about the pace."""
         from lab.session.pace import SPEEDS, Pace
 
         words: dict[str, Callable[[], object]] = {
@@ -203,7 +203,7 @@ class Pacing:
         pacer.go(Pace(speed))
 
     def _pacer(self) -> Pacer | None:
-        """Says why where there is none."""
+        """The pacer; if there is none, show why and return None."""
         pacer = self._frontend.client.pacer
         if pacer is None:
             self._frontend.say(NO_PACE if self._frontend.lab.is_open else "There is no machine.")
@@ -211,22 +211,22 @@ class Pacing:
 
 
 class TypedShell:
-    """Commands typed by hand, one at a time; folder and variables last as long as the machine."""
+    """Runs commands that the user typed, one at a time; the folder and the variables last as long as the session."""
 
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
         self._session: LabSession | None = None
         self._shell: Shell | None = None
         self.running_line = ""
-        """What runs; empty: nothing."""
+        """The running command line; empty: none."""
         self.output = ""
-        """The end of what was printed so far."""
+        """The last ``KEPT_CHARACTERS`` characters of the output."""
         self.count = 0
-        """All characters printed so far: a screen that has shown fewer lacks the end of ``output``."""
+        """Number of characters printed so far. A screen that has shown fewer has not shown the end of ``output``."""
 
     @property
     def folder(self) -> str:
-        """Where the next command begins; empty before the first."""
+        """The working folder of the next command; empty before the first."""
         return self._shell.folder if self._shell else ""
 
     def run(self, line: str) -> bool:
@@ -237,7 +237,7 @@ class TypedShell:
         if self._session is not session or self._shell is None:
             from lab.session.shell import Shell
 
-            # Another machine knows nothing of the folder and the variables of the one before.
+            # A new machine does not have the folder and the variables of the previous one.
             self._session, self._shell = session, Shell(session)
         self.running_line = line
         self._print(f"# {line}\n")
@@ -246,21 +246,21 @@ class TypedShell:
         return True
 
     def interrupt(self) -> None:
-        """Ctrl-C to the command; a second time kills it."""
+        """Send Ctrl-C to the command; the second call kills it."""
         if self._shell and self.running_line:
             threading.Thread(target=self._shell.interrupt, name="shell interrupt", daemon=True).start()
 
     def unseen(self, seen: int) -> str:
-        """The output after so many characters, as far as it is still stored."""
+        """The output after the first ``seen`` characters, as far as it is still stored."""
         missing = min(self.count - seen, len(self.output))
         return self.output[-missing:] if missing else ""
 
     def clear(self) -> None:
-        """Forget what was printed."""
+        """Delete the stored output."""
         self.output = ""
 
     def hear(self, message: happened.LabMessage) -> None:
-        """The command has printed something, or ended."""
+        """Store the output of the command, and handle its end."""
         if isinstance(message, happened.ShellPrinted):
             self._print(message.text)
         if isinstance(message, happened.ShellEnded):
@@ -271,7 +271,7 @@ class TypedShell:
         status = f"(status {message.status})\n" if message.status else ""
         self._print(f"{new_line}{message.error}\n" if message.error else f"{new_line}{status}")
         self.running_line = ""
-        # mdadm typed by hand makes and removes arrays.
+        # The command may have been an mdadm that creates or removes arrays.
         if self._frontend.client.session is not None:
             self._frontend.look_up(lambda session: session.rescan(), on_error=lambda _: None)
 
@@ -281,7 +281,7 @@ class TypedShell:
         self.count += len(clean)
 
     def _follow(self, shell: Shell, line: str) -> None:
-        """On a thread of its own."""
+        """Run a command on a thread of its own and post its output and its end."""
         client, post = self._frontend.client, self._frontend.post_message
         status: int | None = None
         failure: LabError | None = None
@@ -297,7 +297,7 @@ class TypedShell:
 
 
 class Background:
-    """Long work on a thread of its own, such as experiments, which open labs of their own."""
+    """Runs one long job on a thread of its own, such as an experiment, which opens a lab of its own."""
 
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
@@ -316,7 +316,7 @@ class Background:
         on_error: Callable[[LabError], None] | None = None,
         on_progress: Progress | None = None,
     ) -> bool:
-        """Start it; False if something else still runs. The callbacks come on the frontend's own thread.
+        """Start a job; False if another one runs. The callbacks run on the frontend's own thread.
 
         ``work`` gets two functions: one that reports progress, one that returns whether it should stop.
         """
@@ -344,16 +344,16 @@ class Background:
         return True
 
     def end(self) -> None:
-        """The app closes: give the work a moment to close what it has opened."""
+        """Cancel the job when the app closes, and wait for it up to ``_END_SECONDS``."""
         self.cancel()
         self._is_over.wait(_END_SECONDS)
 
     def cancel(self) -> None:
-        """Ask it to end; what it has stored so far stays."""
+        """Request that the job ends; what it has stored is kept."""
         self._cancelled.set()
 
     def hear(self, message: happened.LabMessage) -> None:
-        """The work has got on, or ended."""
+        """Pass on the progress of the job, and forget it when it has ended."""
         match message:
             case happened.JobAdvanced(job=job) if job is self._job and self._on_progress:
                 self._on_progress(message.progress)

@@ -1,4 +1,4 @@
-"""What the app keeps between two starts, and the user's own keys. Small files; neither can stop the app."""
+"""The settings that the app stores, and the user's keymap. A damaged file does not prevent the app from starting."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONFIG_VARIABLE = "RAIDLAB_CONFIG"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Restored at the next start."""
+    """The settings that are restored at the next start."""
 
     theme: str = DEFAULT
     mode: str = "lab"
@@ -34,19 +34,19 @@ class Settings:
 
 
 def state_file() -> Path:
-    """``app.json`` in the lab's state folder."""
+    """The settings file: ``app.json`` in ``$RAIDLAB_STATE``, else in the user's state folder for raidlab."""
     chosen = os.environ.get(STATE_VARIABLE)
     return (Path(chosen) if chosen else platformdirs.user_state_path("raidlab")) / "app.json"
 
 
 def keymap_file() -> Path:
-    """``keymap.toml`` in ``$RAIDLAB_CONFIG``, else in the user's folder for settings (``~/.config/raidlab``)."""
+    """``keymap.toml`` in ``$RAIDLAB_CONFIG``, else in the user's configuration folder (``~/.config/raidlab``)."""
     chosen = os.environ.get(CONFIG_VARIABLE)
     return (Path(chosen) if chosen else platformdirs.user_config_path("raidlab")) / "keymap.toml"
 
 
 def load_settings(file: Path) -> Settings:
-    """What the last start left; defaults for whatever is missing or damaged."""
+    """The stored settings, with defaults for missing or damaged values."""
     try:
         stored = read_own_json(file, dict[str, Any])
     except (FileNotFoundError, LabError):
@@ -60,7 +60,7 @@ def load_settings(file: Path) -> Settings:
 
 
 def save_settings(file: Path, settings: Settings) -> str:
-    """Keep them; returns the system's reason if that is not possible."""
+    """Store the settings; returns the reason if that fails, else an empty string."""
     try:
         make_own_folder(file.parent, "the state folder")
         replace_file(file, json.dumps(asdict(settings)).encode())
@@ -72,7 +72,7 @@ def save_settings(file: Path, settings: Settings) -> str:
 
 
 def load_keymap(file: Path, known_ids: Callable[[], frozenset[str]]) -> tuple[dict[str, str], list[str]]:
-    """The user's keys (binding id -> keys), and what is wrong with the file, each in one line."""
+    """The user's keymap (binding id -> keys), and one line for each problem of the file."""
     try:
         if not file.exists():
             return {}, []

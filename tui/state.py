@@ -1,4 +1,4 @@
-"""All that the app knows of the lab, as plain values. The app's own thread writes them, screens read them."""
+"""The app's state of the lab, as plain values. Only the app's own thread writes it; screens read it."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ KEPT_COMMANDS = 500
 KEPT_EVENTS = 200
 KEPT_LOADS = 50
 _STILL_LOOKS, _STILL_EVERY = 20, 20
-"""After so many looks in which nothing moved, one of so many is shown."""
+"""After the first number of unchanged samples, one in the second number is shown."""
 
 
 class MachinePhase(StrEnum):
-    """What became of the machine."""
+    """The state of the machine."""
 
     OPENING = "opening"
     OPEN = "open"
     LOST = "lost"
-    """It was open and has gone."""
+    """It was open and its connection is lost."""
     FAILED = "failed"
     """It could not be opened."""
     CLOSED = "closed"
 
 
 class Origin(StrEnum):
-    """Who ran a command."""
+    """The origin of a command."""
 
     PLAN = "plan"
     """A step of a plan that the user ran."""
     SHELL = "shell"
-    """Typed by hand."""
+    """Typed by the user."""
     LAB = "lab"
-    """The lab's own: looking, preparing, measuring."""
+    """Run by the lab itself to inspect, prepare or measure."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandEntry:
-    """One command that has ended on the machine."""
+    """A command that ended on the machine."""
 
     line: str
     status: int
@@ -69,18 +69,18 @@ class CommandEntry:
 
 @dataclass(frozen=True, slots=True)
 class RunningOperation:
-    """The job that the lab's thread is busy with."""
+    """The current job of the lab's thread."""
 
     title: str
     line: str = ""
-    """The step that runs, as it could be typed."""
+    """The current step of its plan, as a shell line."""
     step: int = 0
     steps: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class LoadView:
-    """A workload that runs, or the last one that ran."""
+    """The current or the last load."""
 
     workload: str
     array: str
@@ -88,67 +88,67 @@ class LoadView:
     is_running: bool = True
     phase: str = "preparing"
     forecast: Forecast | None = None
-    """What theory says, and why; None: not computed yet."""
+    """The prediction of the theory; None: not computed yet."""
     outcome: Measured | LabError | None = None
     newest: LiveInterval | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PastLoad:
-    """Figures of a load that has ended, and how the array stood then: to compare the next one with."""
+    """The figures of an ended load and the condition of its array, for comparison with later loads."""
 
     workload: str
     array: str
     condition: str
-    """``whole``, ``degraded, 1 missing``."""
+    """The condition of the array, such as ``whole`` or ``degraded, 1 missing``."""
     measured: Measured
 
 
 @dataclass(frozen=True, slots=True)
 class MarkView:
-    """Known data on an array, and the verdict of the last look at them; None: not looked since they were written."""
+    """Known data on an array, and the last verdict on them; None: not verified since they were written."""
 
     mark: DataMark
     verdict: MarkVerdict | None = None
     is_stale: bool = False
-    """Something happened to the array after the verdict."""
+    """An event of the array followed the verdict."""
 
 
 @dataclass(slots=True)
 class LabState:
-    """The newest look, what came before it, and what the app is doing."""
+    """The newest sample, the history and the current work of the app."""
 
     target: str = ""
     phase: MachinePhase = MachinePhase.OPENING
     problem: LabError | None = None
     facts: MachineFacts | None = None
     pace: Pace | None = None
-    """How the machine's virtual time passes; None: it is real time."""
+    """The pace of the machine's virtual time; None: its time is real."""
     disks: tuple[LabDisk, ...] = ()
     found: BroughtUp | None = None
     look: Snapshot | None = None
     history: History | None = None
     quiet_looks: int = 0
+    """Number of samples since something was last read, written or changed."""
     has_ticked: bool = False
-    """Whether the newest look is of another second of the machine's clock than the one before."""
-    """The newest looks in a row before which nothing was read, written or changed."""
+    """Whether the newest sample is from another second of the machine's clock than the one before."""
     new_events: tuple[Event, ...] = ()
-    """Those that the newest look has brought."""
+    """The events of the newest sample."""
     first_syncs: set[str] = field(default_factory=set)
     """New arrays whose parity or copies md computes for the first time."""
     events: deque[Event] = field(default_factory=lambda: deque(maxlen=KEPT_EVENTS))
     operation: RunningOperation | None = None
     load: LoadView | None = None
     past_loads: deque[PastLoad] = field(default_factory=lambda: deque(maxlen=KEPT_LOADS))
-    """Oldest first."""
+    """The ended loads, oldest first."""
     marks: dict[str, MarkView] = field(default_factory=dict)
     commands: deque[CommandEntry] = field(default_factory=lambda: deque(maxlen=KEPT_COMMANDS))
     command_count: int = 0
-    """All commands so far, including those no longer in ``commands``."""
+    """Number of all commands so far, including those no longer in ``commands``."""
     selected_array: str | None = None
     selected_disk: str | None = None
     background: str = ""
-    """Title of the long job that runs beside the lab; empty: none."""
+    """Title of the background job; empty: none."""
 
     @property
     def arrays(self) -> tuple[ArrayStatus, ...]:
@@ -157,10 +157,10 @@ class LabState:
 
     @property
     def is_dull(self) -> bool:
-        """Whether the newest look need not be shown.
+        """Whether the screens need not show the newest sample.
 
-        Where nothing moves looks are shown ever more rarely: an app that is only open is to cost next to nothing. A
-        clock that is shown shows each second, since the look that comes when it halts is followed by no other.
+        While nothing changes, samples are shown less often, so that an idle app uses hardly any processor time. A
+        virtual clock is shown at every second, because no sample follows the one at which the clock stops.
         """
         if self.pace:
             return self.quiet_looks > 0 and not self.has_ticked
@@ -173,23 +173,23 @@ class LabState:
 
     @property
     def is_down(self) -> bool:
-        """The machine was lost or did not start; Ctrl+R starts it."""
+        """Whether the machine was lost or did not start; Ctrl+R starts it again."""
         return self.phase in (MachinePhase.LOST, MachinePhase.FAILED)
 
     @property
     def selected(self) -> ArrayStatus | None:
-        """The selected array; the first if none is, or the selected one has gone."""
+        """The selected array; the first one if none is selected or the selected array does not run."""
         return self.array(self.selected_array or "") or next(iter(self.arrays), None)
 
     @property
     def selected_mark(self) -> MarkView | None:
-        """Known data of the selected array."""
+        """The known data of the selected array."""
         status = self.selected
         return self.marks.get(status.name) if status else None
 
     @property
     def running_load(self) -> LoadView | None:
-        """The workload that runs now."""
+        """The load, if it runs."""
         return self.load if self.load and self.load.is_running else None
 
     def array(self, name: str) -> ArrayStatus | None:
@@ -205,33 +205,33 @@ class LabState:
         return next((disk.name for disk in self.disks if disk.node == node), node)
 
     def full_disk_name(self, node: str) -> str:
-        """``disk02 (/dev/ubdb)``, or the node of what is no disk of the lab."""
+        """``disk02 (/dev/ubdb)``, or the node itself if it is not a disk of the lab."""
         return next((disk.full_name for disk in self.disks if disk.node == node), node)
 
     def member_of(self, disk_name: str) -> tuple[ArrayStatus, MemberStatus] | None:
-        """A disk as a member of the running array that has it."""
+        """The running array of which the disk is a member, and the member; None if there is none."""
         disk = self.disk(disk_name)
         found = ((array, member) for array in self.arrays for member in array.members)
         return next(((array, member) for array, member in found if disk and member.device == disk.node), None)
 
     @property
     def resting_arrays(self) -> tuple[FoundArray, ...]:
-        """Arrays that lie on the disks and do not run."""
+        """The arrays on the disks that do not run."""
         return tuple(each for each in self.found_arrays if self.array(each.name) is None)
 
     def resting_array(self, word: str) -> FoundArray | None:
-        """The one that the word names."""
+        """The stopped array that the word names."""
         array = self.found.array(word) if self.found else None
         return array if array in self.resting_arrays else None
 
     @property
     def found_arrays(self) -> tuple[FoundArray, ...]:
-        """Arrays that lie on the disks, running or not, as they were last looked for."""
+        """All arrays on the disks, running or stopped, as of the last scan."""
         return tuple(self.found.all) if self.found else ()
 
     @property
     def free_disks(self) -> tuple[LabDisk, ...]:
-        """Disks that no array has, running or not, and that carry nothing but metadata of an array that they left."""
+        """Disks of no array, running or stopped, that are blank or have only metadata of a former array."""
         held = {member.device for status in self.arrays for member in status.members}
         for array in self.found_arrays:
             held.update(array.devices)
@@ -240,13 +240,13 @@ class LabState:
 
     @property
     def blank_disks(self) -> tuple[LabDisk, ...]:
-        """Free disks that carry nothing: those of which a new array can be made."""
+        """Free disks without any metadata: a new array can be created on them."""
         return tuple(disk for disk in self.free_disks if not self.former_array(disk))
 
     def carried_by(self, disk: LabDisk) -> tuple[str, ...]:
-        """Types of what is on a disk, as blkid(8) names them."""
+        """The types of the contents of a disk, as in blkid(8)."""
         return self.found.carried.get(disk.node, ()) if self.found else ()
 
     def former_array(self, disk: LabDisk) -> FoundArray | None:
-        """The array that the disk has left, and whose metadata it still carries."""
+        """The array of which the disk was a member and whose metadata it still has."""
         return self.found.former_holder_of(disk.node) if self.found else None

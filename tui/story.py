@@ -1,4 +1,4 @@
-"""The next step: what a newcomer can do now, from building the first array to the verdict. Pure."""
+"""Suggests the next step to a new user, from the first array to the verdict. Does no I/O."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SYNC_WORDS = {
 
 
 def next_step(state: LabState) -> str:
-    """One line of markup, keys in bold, that always says what can be done; at most 76 characters of text."""
+    """One line of markup that says what the user can do now, with keys in bold; at most 76 characters of text."""
     if state.phase is MachinePhase.OPENING:
         return "The machine is starting; look around meanwhile. [b]F1[/b] explains the screen."
     if state.phase is not MachinePhase.OPEN:
@@ -82,7 +82,7 @@ def _degraded(state: LabState, status: ArrayStatus) -> str:
     if disk and status.is_interrupted:
         return f"The rebuild of {name} on {disk.name} stands still. [b]a[/b] goes on with it."
     if status.awaits_rebuild and status.state is ArrayState.READ_AUTO:
-        # md(4), start_ro: an array that was found again stays as it is until something is written on it.
+        # md(4), start_ro: an assembled array does not start a resync or rebuild before its first write.
         return f"{name} rebuilds from its first write on: [b]m[/b] writes known data on it."
     if status.awaits_rebuild:
         return f"{name} has a hole and a spare: the rebuild is about to begin."

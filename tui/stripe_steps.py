@@ -1,4 +1,4 @@
-"""What the Stripe screen asks of the lab, on the lab's own thread, and what is told of it."""
+"""The work of the Stripe screen on the lab's own thread, and the text about its result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What stands below the bytes where it is not the verdict: a step through a write or a crash."""
+    """The text below the bytes in place of the verdict: a write or a crash, step by step."""
 
     title: str
     words: tuple[str, ...]
@@ -33,14 +33,14 @@ def look(name: str, number: int, session: LabSession) -> StripePicture:
 
 
 def find(name: str, text: str, session: LabSession) -> FoundPlace:
-    """Where something lies."""
+    """The stripe and the member that hold a place; ``text`` is the place as the user typed it."""
     from lab.microscope.finding import find_place
 
     return find_place(session, name, text)
 
 
 def flip(name: str, stripe: int, disk: str, byte: int, session: LabSession) -> Plan:
-    """The plan that flips a byte of a stripe as it is now."""
+    """The plan that flips a byte of a stripe; the stripe is read first."""
     from lab.microscope.damage import flip_plan
     from lab.microscope.picture import look_at_stripe
 
@@ -48,7 +48,7 @@ def flip(name: str, stripe: int, disk: str, byte: int, session: LabSession) -> P
 
 
 def stepped_write(name: str, sector: int, session: LabSession) -> Told:
-    """A small write of a block, as md should do it."""
+    """The predicted I/O of a small write to a block."""
     from lab.microscope.observed import picture_of_block
     from lab.microscope.words import write_head, write_tail
 
@@ -64,7 +64,7 @@ def stepped_write(name: str, sector: int, session: LabSession) -> Told:
 
 
 def stepped_crash(name: str, sector: int, session: LabSession) -> Told:
-    """What a crash during such a write leaves."""
+    """The states that a crash during such a write can leave."""
     from lab.microscope.crash import crash_states
     from lab.microscope.observed import new_content, picture_of_block
     from lab.microscope.words import crash_head, crash_words, slot_name
@@ -76,7 +76,7 @@ def stepped_crash(name: str, sector: int, session: LabSession) -> Told:
 
 
 def really_written(name: str, sector: int, session: LabSession) -> Told:
-    """Write the block, and tell what md did."""
+    """Write the block, and compare md's I/O with the prediction."""
     from lab.microscope.observed import write_really
     from lab.microscope.words import observed_words
 

@@ -1,6 +1,6 @@
-"""Sweeps as the app's long work: started, ended, and watched where another process has them going.
+"""Sweeps as background jobs: they are started and cancelled, and a run of another process is monitored.
 
-All work of the plugin that has them (``lab.experiments.extension``) is done on threads.
+The plugin for sweeps (``lab.experiments.extension``) is called on threads only.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ KEPT_NOTICES = 5
 
 @dataclass(slots=True)
 class SweepView:
-    """A sweep that this app runs, or ran last."""
+    """The current or the last sweep of this app."""
 
     name: str
     progress: SweepProgress | None = None
     notices: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_NOTICES))
     outcome: LabError | bool | None = None
-    """None while it runs; True: it came to its end."""
+    """None while it runs; True: it finished; a LabError: why it ended."""
     is_ending: bool = False
 
     @property
@@ -38,7 +38,7 @@ class SweepView:
         return self.outcome is None
 
     def hear(self, told: SweepProgress | str) -> None:
-        """Progress, or a sentence."""
+        """Store progress, or a notice."""
         if isinstance(told, str):
             self.notices.append(told)
         else:
@@ -47,14 +47,14 @@ class SweepView:
 
 @dataclass(slots=True)
 class SweepLook:
-    """What is known of a sweep without running it."""
+    """The state of a sweep, read without running it."""
 
     work: SweepWork | None = None
-    """None: it is being looked at."""
+    """None: not yet read, or see ``problem``."""
     problem: LabError | None = None
-    """Why it cannot run as it is."""
+    """Why it cannot run."""
     stand: SweepStatus | None = None
-    """Of its newest run; None: there is none."""
+    """The status of its newest run; None: it has none."""
 
     @property
     def runs_elsewhere(self) -> bool:
@@ -62,7 +62,7 @@ class SweepLook:
 
 
 class Sweeps:
-    """Starts a sweep, ends it, and looks at those that there are."""
+    """Starts and cancels sweeps, and reads the state of all sweeps."""
 
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
@@ -70,21 +70,21 @@ class Sweeps:
         self.entries: tuple[SweepEntry, ...] = ()
         self._looks: dict[str, SweepLook] = {}
         self._asked: set[str] = set()
-        """Names that a thread looks at."""
+        """Names of the sweeps that a thread is reading."""
 
     def look(self, name: str) -> SweepLook:
-        """What is known of it; asked for on a thread if it is not known yet."""
+        """The state of a sweep; if it is not known yet, an empty one, while a thread reads it."""
         if name not in self._looks:
             self._looks[name] = SweepLook()
             self.look_again(name)
         return self._looks[name]
 
     def look_again(self, name: str) -> None:
-        """Whatever is known, look now; what was known is shown until then."""
+        """Read the state again on a thread; the known state remains until then."""
         self._ask(name, partial(_looked, self._frontend, name))
 
     def watch(self, name: str) -> None:
-        """Look how a run of another process stands, or whether one has begun: that is cheap, and done often."""
+        """Read the status of a run of another process, or whether one has started. It is cheap and called often."""
         known = self.look(name)
         if known.work or known.problem:
             self._ask(name, partial(_watched, self._frontend, name, known))
@@ -104,7 +104,7 @@ class Sweeps:
         self._frontend.beside("sweep", work, on_done=seen, on_error=failed)
 
     def list_again(self) -> None:
-        """Which there are."""
+        """Read the list of sweeps on a thread."""
 
         def listed(entries: tuple[SweepEntry, ...]) -> None:
             self.entries = entries
@@ -112,7 +112,7 @@ class Sweeps:
         self._frontend.beside("sweeps", partial(_listed, self._frontend), on_done=listed, on_error=lambda _: None)
 
     def start(self, name: str) -> bool:
-        """Run it, or go on with it; False if other long work still runs."""
+        """Run or resume a sweep; False if another background job runs."""
         view = SweepView(name)
 
         def over(outcome: LabError | bool) -> None:
@@ -136,7 +136,7 @@ class Sweeps:
         return begun
 
     def cancel(self) -> None:
-        """Ask it to end; what was measured is kept."""
+        """Request that the sweep ends; finished measurements are kept."""
         if self.view and self.view.is_running:
             self.view.is_ending = True
             self._frontend.background.cancel()
@@ -144,7 +144,7 @@ class Sweeps:
 
 
 def _desk(frontend: Frontend) -> SweepDesk:
-    """The plugin's desk, on a thread of its own. Raises LabError without the plugin."""
+    """The plugin's interface to sweeps; call it on a thread of its own. Raises LabError without the plugin."""
     from lab.experiments.extension import Sweeping
     from lab.machine import parse_target
     from lab.plugins import extension
@@ -175,5 +175,5 @@ def _watched(frontend: Frontend, name: str, known: SweepLook) -> SweepLook:
     run_id = desk.going_run(name)
     if run_id:
         return replace(known, stand=desk.stand(run_id))
-    # One that has ended has other cells, and tables.
+    # After a run has ended its cells and tables differ.
     return _looked(frontend, name) if known.runs_elsewhere else known

@@ -1,4 +1,4 @@
-"""The app's terminal on the machine: it goes on whatever screen is shown, and ends with the lab."""
+"""The app's terminal on the machine. It runs on every screen of the app, and ends with the lab's session."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class TerminalSession:
-    """At most one terminal. ``open`` it at a size, ``type``; what it shows is ``screen``."""
+    """At most one terminal: ``open`` starts it, ``type`` sends input, ``screen`` has its contents."""
 
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
@@ -26,13 +26,13 @@ class TerminalSession:
         self._lock = threading.Lock()
         self._is_opening = False
         self._early = b""
-        """Typed before there was a shell."""
+        """Input that was typed before the shell started."""
         self.screen: TerminalScreen | None = None
-        """The last one stays to be read after its end."""
+        """The contents of the terminal, which remain after its end; None before the first."""
         self.ended = ""
-        """Why there is no shell any more; empty: it runs, or there has been none."""
+        """Why the shell ended; empty: it runs, or none was started."""
         self.on_change: Callable[[], object] = lambda: None
-        """Called on any thread when there is something new to show."""
+        """Called on any thread when the contents have changed."""
 
     @property
     def is_open(self) -> bool:
@@ -40,19 +40,19 @@ class TerminalSession:
 
     @property
     def takes_keys(self) -> bool:
-        """Whether what is typed reaches a shell, now or as soon as it is there."""
+        """Whether a shell receives input, now or once it has started."""
         return self._is_opening or self.is_open
 
     @property
     def is_wanted(self) -> bool:
-        """Whether there is a machine on which no terminal has been opened yet."""
+        """Whether there is a session in which no terminal has been opened yet."""
         session = self._frontend.client.session
         return not self.takes_keys and session is not None and session is not self._session
 
     def open(self, columns: int, rows: int) -> None:
-        """Open one, unless one is, or there is no machine. It is there a little later; keys typed until then are kept.
+        """Open a terminal, unless one is open or there is no session. Input until the shell starts is buffered.
 
-        A machine that has much to do, or is far away, answers late: nothing on the screen waits for it.
+        The call does not wait for the machine, which may be busy or far away.
         """
         session = self._frontend.client.session
         if self.takes_keys or session is None:
@@ -65,7 +65,7 @@ class TerminalSession:
         threading.Thread(target=self._follow, args=arguments, name="terminal", daemon=True).start()
 
     def type(self, data: bytes) -> None:
-        """What was typed or pasted."""
+        """Send typed or pasted input to the shell."""
         with self._lock:
             if self._terminal:
                 self._terminal.type(data)
@@ -73,7 +73,7 @@ class TerminalSession:
                 self._early += data
 
     def resize(self, columns: int, rows: int) -> None:
-        """The place where it is shown has another size."""
+        """Change the size of the terminal to that of its widget."""
         if self.screen and (self.screen.columns, self.screen.lines) != (columns, rows):
             with self.screen.lock:
                 self.screen.resize(rows, columns)
@@ -81,10 +81,10 @@ class TerminalSession:
                 self._terminal.resize(columns, rows)
 
     def hear(self, message: happened.LabMessage) -> None:
-        """A command typed in it, or the shell itself, has ended."""
+        """Handle the end of a command line, or of the shell."""
         match message:
             case happened.TerminalCommandEnded():
-                # mdadm typed by hand makes and removes arrays.
+                # The command may have been an mdadm that creates or removes arrays.
                 if self._frontend.client.session is not None:
                     self._frontend.look_up(lambda session: session.rescan(), on_error=lambda _: None)
             case happened.TerminalEnded(terminal=terminal) if terminal is self._terminal:
@@ -102,7 +102,7 @@ class TerminalSession:
         self._frontend.post_message(happened.TerminalCommandEnded())
 
     def _follow(self, session: LabSession, screen: TerminalScreen) -> None:
-        """On a thread of its own. Whoever prints faster than this reads waits."""
+        """Open the terminal and read its output, on a thread of its own. A program that prints faster must wait."""
         columns, rows = screen.columns, screen.lines
         try:
             terminal = session.machine.terminal(columns, rows, on_command=self._tell_command)

@@ -1,4 +1,4 @@
-"""Textual's driver for terminals, but for what a terminal may do to it: send anything, take nothing, or go away."""
+"""Textual's terminal driver, hardened against terminals that send arbitrary data, accept no output, or disappear."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
     from tui.base_app import BaseApp
 
 _MOST_WAITING_BYTES = 2**20
-"""What is painted and not yet taken by the terminal; beyond that frames are left out."""
+"""Maximum number of bytes that wait for the terminal; beyond that, frames are dropped."""
 _PIECE_BYTES = 4096
 _CLOSING_SECONDS = 0.5
 _READ_BYTES = 64 * 1024
 _MOST_EVENTS = 8
-"""What waits for the app; beyond that nothing more is read."""
+"""Maximum number of events that wait for the app; beyond that, no input is read."""
 _LOOK_SECONDS = 0.1
 _FEW_PASTED = 4 * 1024
 _KITTY_OFF, _SYNC_OFF = "\x1b[<u", "\x1b[?2026l"
 
 
 class Output:
-    """Writes on a thread of its own. Nobody waits for a terminal that takes nothing: frames are left out then.
+    """Writes to the terminal on a thread of its own. If the terminal accepts no output, frames are dropped.
 
     Args:
-        descriptor: the terminal.
-        on_caught_up: called on that thread when all has been taken and frames are missing.
+        descriptor: the file descriptor of the terminal.
+        on_caught_up: called on that thread when everything has been written after frames were dropped.
     """
 
     def __init__(self, descriptor: int, on_caught_up: Callable[[], object]) -> None:
@@ -57,12 +57,12 @@ class Output:
         self._thread.start()
 
     def write(self, text: str) -> None:
-        """From any thread; never waits."""
+        """Queue text for the terminal, or drop it. Any thread may call this; it never blocks."""
         data = text.encode("utf-8", "replace")
         with self._changed:
             if self._is_over or not data:
                 return
-            # A frame that waits alone is not one too many, however large: what ends it comes after it.
+            # A single waiting frame of any size is within the limit: the text that ends it must be queued too.
             if self._waiting_bytes > _MOST_WAITING_BYTES + self._largest_bytes:
                 self._is_behind = True
                 return
@@ -72,7 +72,7 @@ class Output:
             self._changed.notify_all()
 
     def close(self, seconds: float = _CLOSING_SECONDS) -> None:
-        """Wait until all has been taken, but no longer than this; write nothing after that."""
+        """Wait for at most ``seconds`` until everything is written; later text is discarded."""
         with self._changed:
             self._changed.wait_for(lambda: not self._waiting_bytes, timeout=seconds)
             self._is_over = True
@@ -104,7 +104,7 @@ class Output:
 
 
 class TerminalDriver(LinuxDriver):
-    """Reads through ``InputGate`` and as fast as the app answers, writes through ``Output``."""
+    """A driver that reads through ``InputGate``, as fast as the app handles events, and writes through ``Output``."""
 
     _app: BaseApp
 
@@ -123,7 +123,7 @@ class TerminalDriver(LinuxDriver):
         self._output.write(data)
 
     def process_message(self, message: Message) -> None:
-        # Only a terminal that was asked for its size tells it; anything else would make a window of a million cells.
+        # Ignore unsolicited size reports: any program could send one, for a window of a million cells.
         if not isinstance(message, events.Resize) or self._in_band_window_resize:
             super().process_message(message)
 
@@ -133,12 +133,12 @@ class TerminalDriver(LinuxDriver):
         self._forget()
 
     def resume_application_mode(self) -> None:
-        """After Ctrl-Z."""
+        """Open a new ``Output`` when the app continues after Ctrl-Z."""
         self._output = Output(self._drawn_on, self._caught_up)
         super().resume_application_mode()
 
     def _restore(self, _seconds: float) -> None:
-        """Give the terminal back where the app could not. Never waits."""
+        """Restore the terminal's modes if the app could not do so. Never blocks."""
         if self._before is not None:
             termios.tcsetattr(self.fileno, termios.TCSANOW, self._before)
         if select.select([], [self._drawn_on], [], 0)[1]:
@@ -149,7 +149,7 @@ class TerminalDriver(LinuxDriver):
         self._app.call_later(self._app.refresh)
 
     def run_input_thread(self) -> None:
-        """Until ``exit_event``, or the end of the terminal."""
+        """Read input until ``exit_event`` is set or the terminal is lost."""
         poll = select.poll()
         poll.register(self.fileno, select.POLLIN)
         gate, parser, decode = InputGate(), XTermParser(self._debug), getincrementaldecoder("utf-8")("replace").decode
@@ -171,7 +171,7 @@ class TerminalDriver(LinuxDriver):
             self._send_all(parser.tick())
 
     def _read_all(self, poll: select.poll) -> bytes:
-        """All that is there, up to a bound; nothing at the terminal's end."""
+        """All available input, up to about ``_READ_BYTES``; empty if the terminal is lost."""
         data = b""
         try:
             while len(data) < _READ_BYTES:
@@ -184,7 +184,7 @@ class TerminalDriver(LinuxDriver):
         return data
 
     def _has_room(self) -> bool:
-        """Whether the app has answered most of what was read. It changes meanwhile: any answer will do."""
+        """Whether the app has handled most events. The app changes concurrently, so the answer is approximate."""
         try:
             pumps = (self._app, self._app.screen, self._app.focused)
             return sum(pump.message_queue_size for pump in pumps if pump) < _MOST_EVENTS
@@ -192,11 +192,11 @@ class TerminalDriver(LinuxDriver):
             return True
 
     def _hand_over(self, item: str | Pasted, parser: XTermParser) -> XTermParser:
-        """The parser for what follows: what it cannot take must not end the app."""
+        """Pass on one item; returns the parser for the next. A failed parser is replaced, so that the app continues."""
         if isinstance(item, Pasted):
             self._paste(item)
         elif item == ESC:
-            # The gate has waited already.
+            # The gate has already waited for the rest of a sequence.
             self.process_message(events.Key("escape", ESC))
         else:
             try:

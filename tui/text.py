@@ -1,8 +1,8 @@
-"""The app as plain lines, for screen readers and for terminals that can do no more: no screen, no animation.
+"""The text mode: the app as plain lines, without screens or animation, for screen readers and simple terminals.
 
-Each event is one sentence. ``?`` lists what can be done now; it is done with the same keys as in the app, each followed
-by Enter. Building has its own dialog, drills have their own words; experiments, results and lessons are ``raidlab``
-lines, which can be typed here too.
+Each event is one sentence. ``?`` lists the possible actions; they have the same keys as in the app, each followed by
+Enter. Building has its own dialog, and drills have their own words. Experiments, results and lessons are ``raidlab``
+command lines, which can be typed here too.
 """
 
 from __future__ import annotations
@@ -71,21 +71,21 @@ if TYPE_CHECKING:
 
 
 class LineFrontend(Frontend):
-    """A frontend in lines."""
+    """The interface of a frontend that writes and reads lines."""
 
     is_first_look = False
     """The machine runs and has not been sampled yet: the first sample is reported in full."""
 
     def next_line(self) -> str:
-        """What can be done next, in words."""
+        """A line that says what the user can do next."""
         raise NotImplementedError
 
     def show_page(self, markdown: str) -> None:
-        """Show a page, in the width of the terminal."""
+        """Show a page of Markdown, wrapped to the width of the terminal."""
         raise NotImplementedError
 
     def listen(self, answer: Callable[[str], None], explanation: str) -> None:
-        """Hand the next line that is typed to ``answer``; ``?`` tells the explanation."""
+        """Pass the next typed line to ``answer``; ``?`` shows ``explanation`` instead."""
         raise NotImplementedError
 
 
@@ -115,7 +115,7 @@ Time on this machine is virtual: its clock goes as you choose. Enter alone tells
 LOAD_EVERY_SECONDS = 10.0
 _PROGRESS_STEP_PERCENT = 25
 _MARKUP = re.compile(r"\[/?[a-z$@][^\]]*\]|\[/\]")
-# Keys of the app that are words here.
+# Keys of the app -> words of the text mode.
 _WORDS = {
     "[b]Tab[/b] to it, [b]Enter[/b] starts it": "its name starts it",
     "[b]F1[/b] explains the screen": "help explains",
@@ -130,20 +130,20 @@ _WORDS = {
 
 
 def plain_step(markup: str) -> str:
-    """The next step with what is typed here instead of keys of the app."""
+    """The next step as plain text, with words of the text mode in place of the app's keys."""
     for key, word in _WORDS.items():
         markup = markup.replace(key, word)
     return _MARKUP.sub("", markup)
 
 
 def words_wrapped(text: str, columns: int) -> Iterator[str]:
-    """Lines that no terminal has to break within a word."""
+    """The lines of ``text``, wrapped at spaces to ``columns``; longer words are not broken."""
     for line in text.splitlines() or [""]:
         yield from textwrap.wrap(line, columns, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def clock_line(state: LabState) -> str:
-    """How the machine's time passes; empty where it is real time."""
+    """A sentence about the machine's virtual time; empty if its time is real."""
     if state.pace is None:
         return ""
     how = "stands still" if state.pace.is_paused else f"goes at {state.pace.words}"
@@ -152,7 +152,7 @@ def clock_line(state: LabState) -> str:
 
 
 def array_lines(state: LabState) -> Iterator[str]:
-    """A line for each array."""
+    """One line for each array, running or stopped, and one about the disks."""
     for status in state.arrays:
         members = ", ".join(state.disk_name(member.device) for member in status.members)
         words = condition(state, status)[1]
@@ -167,7 +167,7 @@ def array_lines(state: LabState) -> Iterator[str]:
 
 
 def disk_line(state: LabState, disk: LabDisk) -> str:
-    """``disk02: 500 MiB file, member in md0, slot 1``, and so on."""
+    """A disk in one line, such as ``disk02: 500 MiB file, member in md0, slot 1.``."""
     bay = next(each for each in bays_of(state) if each.name == disk.name)
     where = f" in {bay.array}" if bay.array else ""
     slot = "" if bay.slot is None else f", slot {bay.slot}"
@@ -176,7 +176,7 @@ def disk_line(state: LabState, disk: LabDisk) -> str:
 
 
 def progress_lines(state: LabState, told: dict[str, int]) -> Iterator[str]:
-    """Progress of syncs, once for each quarter; ``told`` holds the quarters already reported."""
+    """A line for each sync that has completed another quarter; ``told`` has the reported percentage of each array."""
     for status in state.arrays:
         view = sync_view(state, status)
         if view is None:
@@ -189,7 +189,7 @@ def progress_lines(state: LabState, told: dict[str, int]) -> Iterator[str]:
 
 
 def load_line(state: LabState) -> str:
-    """What the load does, or what it did in the end; empty without one."""
+    """The rates of the running load, or the figures of the ended one; empty without a load."""
     load = state.load
     if load is None:
         return ""
@@ -197,7 +197,7 @@ def load_line(state: LabState) -> str:
         return f"{load.workload} on {load.array}: {_rates(load.newest)}." if load.newest else ""
     measured = measured_of(load)
     if isinstance(load.outcome, LabError):
-        # The error itself is shown.
+        # Loads shows the error.
         return ""
     if measured is None:
         return f"{load.workload} on {load.array} has ended."
@@ -223,14 +223,14 @@ _HOW = (
 
 
 class TextBuild:
-    """One array that is being put together."""
+    """The dialog in which the user composes an array."""
 
     def __init__(self, app: LineFrontend) -> None:
         self._app = app
         self._draft = Draft(disks=tuple(disk.name for disk in app.lab.blank_disks)[:FIRST_MEMBERS])
 
     def show(self) -> None:
-        """All choices, what they come to, and what can be typed."""
+        """Print the choices, the resulting array and the possible answers."""
         for number, row in enumerate(self._draft.rows(), start=1):
             note = f" ({row.note})" if row.note else ""
             self._app.say(f"{number}: {row.label}: {row.current or 'no choice'}{note}.")
@@ -287,7 +287,7 @@ class TextBuild:
 
 
 def preview_lines(shown: ArrayPreview, level: str) -> Iterator[str]:
-    """Capacity, what it survives, what a small write costs, the commands; or why it cannot be built."""
+    """The capacity, the failures survived, the cost of a small write and the commands; or why it cannot be built."""
     for problem in shown.problems:
         yield f"It cannot be built yet: {problem}."
     if not shown.usable_bytes:
@@ -327,27 +327,27 @@ drill clear       make the disks blank that the last drill used
 raidlab lines that change arrays act here too. Others open the machine anew: arrays and overlays are gone then, as
 after a power cut."""
 SHORT_WORDS = {each.short_name() for each in VERBS if each.key} - {ClearDisks.short_name(), StartDrill.short_name()}
-"""Verbs that an open drill obeys without ``drill`` in front."""
+"""The drill verbs that need no ``drill`` in front while a drill is open."""
 _AGAIN = "start the array first; debrief once more ends the drill as it is"
 _MAKING = "The drill is being set up. Its description follows in a moment."
 
 
 class TextDrills:
-    """Drills in the text mode."""
+    """The drills of the text mode."""
 
     def __init__(self, app: LineFrontend, drills: Drills) -> None:
         self._app, self._drills = app, drills
         self.is_making = False
-        """A drill is being set up: nothing is shown or obeyed, so that the student does not see how it is made."""
+        """A drill is being prepared: no events are shown and no lines accepted, to hide the work from the student."""
         drills.on_making, drills.on_open = self._making, self._opened
 
     @property
     def next_step(self) -> str | None:
-        """Markup; None: no drill is open."""
+        """A line of markup about the open drill; None: no drill is open."""
         return self._drills.hint_line()
 
     def obey(self, verb: Verb) -> bool:
-        """Do what it says in the lab that is open; False for what only the command line does."""
+        """Perform a drill verb in the open lab; False for a verb that only the command line supports."""
         match verb:
             case ListDrills():
                 self._list()
@@ -365,7 +365,7 @@ class TextDrills:
         return True
 
     def _do(self, verb: Verb) -> None:
-        """In the drill that is open."""
+        """Perform a verb of the open drill."""
         match verb:
             case DrillHint():
                 self._hint()
@@ -381,7 +381,7 @@ class TextDrills:
                 self._status()
 
     def show(self) -> None:
-        """The open drill; without one, all drills."""
+        """Show the open drill, or the list of drills if none is open."""
         if self._drills.view:
             self._status()
         else:
@@ -389,11 +389,11 @@ class TextDrills:
 
     @property
     def is_open(self) -> bool:
-        """Whether a drill is."""
+        """Whether a drill is open."""
         return self._drills.view is not None
 
     def show_making(self) -> None:
-        """The answer to every line meanwhile."""
+        """Show the answer to every line typed while a drill is being prepared."""
         self._app.say(_MAKING)
 
     def _is_open(self) -> bool:
@@ -426,7 +426,7 @@ class TextDrills:
         if name.endswith(".toml"):
             from lab.drills.schema import foreign_drill
 
-            # Problems of the file are reported when it is started.
+            # Problems of the file are reported when the drill starts.
             with suppress(LabError):
                 if note := foreign_drill(Path(name)):
                     self._app.say(f"{note}.")
@@ -492,7 +492,7 @@ class TextDrills:
 
     def _debriefed(self, outcome: DrillOutcome) -> None:
         self._app.show_page(self._drills.page)
-        # The first lines of a long page may be out of sight by now.
+        # The first lines of a long page may have scrolled off the screen.
         self._app.say(f"The drill has ended: {outcome.verdict}, {outcome.saved_percent:g} % of the data.")
         self._app.say("drill clear makes the drill's disks blank.")
         self._app.say("drill debrief latest shows this page once more; drill list shows what you have reached.")
@@ -512,19 +512,19 @@ class TextDrills:
 _LOGGED = 10
 _PAGE_COLUMNS = 100
 _COMMANDS = ("  ", "running: ")
-"""How lines begin that a user may copy: they are not wrapped."""
-# They read what is stored or reckon, or start machines of their own: the open one is not needed.
+"""Prefixes of lines that the user may copy; they are not wrapped."""
+# These commands read stored data, compute, or start machines of their own; they do not need the open machine.
 _WITHOUT_MACHINE = frozenset(
     {"results", "compare", "export", "lint", "workloads", "fleet", "sweep", "completion", "--help", "--version"}
 )
 _LISTS = frozenset({"lesson", "drill", "fault"})
-"""Commands whose ``list`` only reads files."""
+"""Commands whose subcommand ``list`` only reads files."""
 _LEAVES = ("q", "quit", "exit")
 _EXPLAINS = ("?", "help")
 
 
 class TextApp(LineFrontend):
-    """The frontend that talks in lines."""
+    """The text mode."""
 
     def __init__(
         self,
@@ -538,10 +538,10 @@ class TextApp(LineFrontend):
         make_client: ClientMaker | None = None,
         ascii_only: bool = False,
     ) -> None:
-        """``run_line`` is the command line, whose commands are called ``commands``.
+        """``run_line`` runs a command line and returns its exit status; ``commands`` are the names of its commands.
 
-        ``read_verb`` gives the verb that the words of a command are, None for other commands; it raises LabError.
-        ``read`` gives the next line, empty at the end, as ``readline`` does.
+        ``read_verb`` returns the verb for the words of a command, or None for other commands; it raises LabError.
+        ``read`` returns the next line, empty at the end of the input, as ``readline`` does.
         """
         self._inbox: queue.SimpleQueue[Message | str | None] = queue.SimpleQueue()
         self.connect(target, make_client)
@@ -555,9 +555,9 @@ class TextApp(LineFrontend):
         self._is_ascii = ascii_only
         self._answer: Callable[[str], None] | None = None
         self._explanation = ""
-        """Of what can be answered."""
+        """The explanation of the possible answers, for ``?``."""
         self._is_awaited = False
-        """Whether a plan is being made: lines that were typed since are for the question about it."""
+        """Whether a plan is being made: lines typed meanwhile answer the question about it, and are held."""
         self._held: deque[str] = deque()
         self._printed = 0
         self._told: dict[str, int] = {}
@@ -565,10 +565,10 @@ class TextApp(LineFrontend):
         self.is_first_look = False
         self._is_commanded = False
         self.ended_by = 0
-        """The signal that ended it, if one did."""
+        """The number of the signal that ended the text mode; 0 if none did."""
 
     def run(self) -> int:
-        """Until ``q`` or the end of the input; returns the exit status."""
+        """Run until ``q`` or the end of the input; returns the exit status."""
         self._line("raidlab in plain lines. Type ? for what can be done, help for more.")
         self.client.start()
         threading.Thread(target=self._listen, name="lines", daemon=True).start()
@@ -583,7 +583,7 @@ class TextApp(LineFrontend):
                 self._heard(item)
 
     def end_by(self, number: int) -> None:
-        """A signal has come, or the terminal is gone. No exception: it would also end what is closing already."""
+        """End the text mode after a signal or a lost terminal. An exception could interrupt a close in progress."""
         self.ended_by = number
         self._inbox.put(None)
 
@@ -592,13 +592,13 @@ class TextApp(LineFrontend):
             while line := self._read():
                 self._inbox.put(line)
         except (OSError, ValueError):
-            # A terminal that is gone answers with an error, not with an end.
+            # Reading from a lost terminal fails, instead of returning the end of the input.
             pass
         finally:
             self._inbox.put(None)
 
     def post_message(self, message: Message) -> bool:
-        """From any thread."""
+        """Queue a message; any thread may call this."""
         self._inbox.put(message)
         return True
 
@@ -633,14 +633,14 @@ class TextApp(LineFrontend):
             self._line(line)
         if self.is_first_look:
             self.is_first_look = False
-            # While an open drill is being read, the drill reports what comes next.
+            # While an open drill is being read, the drill shows the next step afterwards.
             self._stand()
             if not self.drills.is_finding:
                 self._line(self.next_line())
 
     def _load_ticked(self) -> None:
 
-        # By this computer's clock: the machine's may run a hundred times as fast.
+        # Use this computer's clock: the machine's clock may run a hundred times as fast.
         line, seconds = load_line(self.lab), self.client.host.clock.monotonic_seconds()
         if line and seconds - self._load_told_seconds >= LOAD_EVERY_SECONDS:
             self._load_told_seconds = seconds
@@ -653,7 +653,7 @@ class TextApp(LineFrontend):
             self._line("restart starts it again; nothing that was measured is lost.")
 
     def _typed(self, line: str) -> bool:
-        """False: leave."""
+        """Handle a typed line; False: end the text mode."""
         if self._is_awaited and line not in _LEAVES:
             self._held.append(line)
             return True
@@ -697,19 +697,19 @@ class TextApp(LineFrontend):
         return True
 
     def _drill(self, words: str) -> None:
-        """Obey the words after ``drill``."""
+        """Perform the words after ``drill``, or show the help for drills."""
         if not self._obey(f"drill {words}"):
             self._line(DRILL_HELP)
 
     def _obey(self, words: str) -> bool:
-        """Do what a command of raidlab says in the lab that is open; False for what only the command line can."""
+        """Perform a command of raidlab in the open lab; False for a command that only the command line can run."""
         if words.split() == ["drill"]:
             self._desk.show()
             return True
         try:
             verb = self._read_verb(shlex.split(words))
         except ValueError:
-            # The command line says which quote is missing.
+            # The command line reports the missing quote.
             return False
         except LabError as error:
             self.show_error(error)
@@ -717,7 +717,7 @@ class TextApp(LineFrontend):
                 self._line(DRILL_HELP)
             return True
         if isinstance(verb, Load) and (verb.size or verb.workload.endswith(".toml")):
-            # The app's loads have no such option, and the command line says first what a foreign file may do.
+            # The app's loads have no such options, and the command line first warns about a foreign file.
             return False
         if isinstance(verb, Load) and self.lab.is_open:
             if self.lab.running_load:
@@ -731,7 +731,7 @@ class TextApp(LineFrontend):
         return verb is not None and self._desk.obey(verb)
 
     def _act(self, word: str, line: str) -> None:
-        """An action by its key or its name, a command of raidlab, or nothing that is known."""
+        """Perform an action named by its key or its name, or a command of raidlab; report an unknown word."""
         named_so = [each for each in KEY_ACTIONS if word in (each.key, each.short_name())]
         selection = selection_of(self.lab)
         obstacles = [each.obstacle(selection) for each in named_so]
@@ -793,7 +793,7 @@ class TextApp(LineFrontend):
         return f"next: {plain_step(self._desk.next_step or next_step(self.lab))}"
 
     def _choices(self) -> None:
-        """What can be typed now: actions with their words, then what is always there."""
+        """Print what can be typed now: the possible actions, then the words that are always accepted."""
         self._line("What can be typed now, each with Enter:")
         for action in applying(self.lab):
             self._line(f"{action.key} or {action.short_name()}: {action.label}. {action.tooltip}.")
@@ -821,7 +821,7 @@ class TextApp(LineFrontend):
             self._line(f"{entry.line}  (status {entry.status}, {entry.seconds:.2f} s)")
 
     def show_plan(self, plan: Plan, *, note: str, on_done: Callable[[], None] | None) -> None:
-        """Print it, and run it after ``yes``."""
+        """Print the plan, and run it if the user types ``yes``."""
         self._line(f"{plan.title}. {note}")
         for step in plan.steps:
             self._line(f"  {step.shell_line()}  # {step.why}")
@@ -842,7 +842,7 @@ class TextApp(LineFrontend):
         self._answer = answer
 
     def pick(self, title: str, choices: Sequence[Choice], then: Callable[[str], None], *, intro: str = "") -> None:
-        """Print them with numbers."""
+        """Print the choices with numbers, and wait for a number."""
         self._line(f"{title}. {intro}".strip())
         for number, choice in enumerate(choices, start=1):
             self._line(f"{number}: {choice.label}. {choice.detail}".rstrip(". ") + ".")
@@ -858,11 +858,11 @@ class TextApp(LineFrontend):
         self._answer = answer
 
     def show_error(self, error: LabError) -> None:
-        """Show an error with what to do next."""
+        """Print an error with its hint."""
         self._line(f"problem: {error.message}" + (f". next: {error.hint}" if error.hint else ""))
 
     def say(self, text: str, *, title: str = "", is_bad: bool = False) -> None:
-        """Show a sentence."""
+        """Print a message."""
         self._line(f"{title}. {text}" if title else text)
 
     def show_page(self, markdown: str) -> None:
@@ -870,10 +870,10 @@ class TextApp(LineFrontend):
             self._line(line)
 
     def show_soon(self) -> None:
-        """Lines are shown when something happens."""
+        """Do nothing: lines are printed when an event occurs."""
 
     def choose_freely(self) -> None:
-        """Put an array together, choice by choice."""
+        """Start the dialog in which the user composes an array."""
         if not self.lab.is_open:
             self._line(plain_step(next_step(self.lab)))
             return
@@ -886,7 +886,7 @@ class TextApp(LineFrontend):
     def ask(
         self, make: Callable[[LabSession], Plan | None], *, note: str = "", on_done: Callable[[], None] | None = None
     ) -> None:
-        """As every frontend does; lines that come before the plan are for the question about it."""
+        """As ``Frontend.ask``; lines typed before the plan is shown answer the question about it."""
         self._is_awaited = True
 
         def show(plan: Plan | None) -> None:
@@ -903,7 +903,7 @@ class TextApp(LineFrontend):
         self.look_up(partial(named, make), on_done=show, on_error=refuse)
 
     def _go_on(self) -> None:
-        """Take the lines that were held."""
+        """Handle the lines that were held while a plan was made."""
         self._is_awaited = False
         while self._held and not self._is_awaited:
             if not self._typed(self._held.popleft()):
@@ -925,7 +925,7 @@ class TextApp(LineFrontend):
         self.beside("command", lambda: self._run_here(words), on_done=ended)
 
     def _run_here(self, words: str) -> int:
-        """On a thread of its own; the lab is closed meanwhile if the command opens it itself."""
+        """Run a command line on a thread of its own; if it needs the machine, the lab is closed meanwhile."""
         try:
             argv = shlex.split(words)
         except ValueError as error:
@@ -935,7 +935,7 @@ class TextApp(LineFrontend):
         needs_machine = not (argv and (argv[0] in _WITHOUT_MACHINE or reads_only))
         on = ["--on", self.client.target] if self.client.target and needs_machine else []
         before = sys.stdin
-        # The next typed line would answer a question of the command: it must refuse, and name the option that says yes.
+        # The command must not read the user's next line as an answer. Without input it refuses, and names its option.
         with open(os.devnull, encoding="ascii") as nothing, self.client.released() if needs_machine else nullcontext():
             sys.stdin = nothing
             try:
@@ -945,7 +945,7 @@ class TextApp(LineFrontend):
 
     @property
     def _columns(self) -> int:
-        """Of the terminal; 0 where there is none."""
+        """Number of columns of the terminal; 0 if the output is not a terminal."""
         return shutil.get_terminal_size().columns if self._write.isatty() else 0
 
     def _line(self, text: str) -> None:
@@ -961,7 +961,7 @@ def main(
     commands: Collection[str] = (),
     read_verb: Callable[[list[str]], Verb | None] = lambda _: None,
 ) -> int:
-    """Open the text mode; the lab is closed on every way out. The arguments are those of ``TextApp``."""
+    """Run the text mode; however it ends, the lab is closed. The arguments are those of ``TextApp``."""
     app = TextApp(
         on,
         run_line=run_line,

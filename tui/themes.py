@@ -1,4 +1,4 @@
-"""The app's themes: the only module with colours. Screens and widgets use the names that these give them.
+"""The app's themes. No other module has colours; screens and widgets use the names that the themes define.
 
 Text on ``background``, ``surface`` and ``panel`` has a contrast of 4.5 or more in each theme, 7 or more in high
 contrast (WCAG 2.1, success criteria 1.4.3 and 1.4.6); a test computes it.
@@ -13,7 +13,7 @@ _MARKED = {"block-cursor-text-style": "bold", "button-focus-text-style": "bold u
 
 
 def _scrollbar(bar: str, *, moved: str, track: str) -> dict[str, str]:
-    """``moved``: under the mouse, or held by it."""
+    """Theme variables for scroll bars; ``moved`` is the colour under the mouse and while dragged."""
     tracks = ("background", "background-hover", "background-active", "corner-color")
     return {
         "scrollbar": bar,
@@ -106,7 +106,11 @@ THEMES = (DARK, LIGHT, HIGH_CONTRAST)
 
 
 def _sixteen(theme: Theme, black: str, white: str, *others: str) -> TerminalTheme:
-    """``others``: red, green, yellow, blue, magenta, cyan; then bright black and white, and the six again."""
+    """The sixteen colours of a terminal, for a theme.
+
+    ``others`` are red, green, yellow, blue, magenta and cyan, then bright black and bright white, then the six bright
+    colours.
+    """
     plain, (bright_black, bright_white), bright = others[:6], others[6:8], others[8:]
 
     def triplets(*colours: str) -> list[tuple[int, int, int]]:
@@ -131,5 +135,5 @@ TERMINAL_LIGHT = _sixteen(
     "#57667a", "#1d2733",
     "#9c1111", "#0f5a23", "#6b4800", "#084a94", "#662488", "#095761",
 )  # fmt: skip
-"""The same on a light one: all dark enough to be read, white and yellow too."""
+"""The same on a light background; all are dark enough to read, including white and yellow."""
 DEFAULT = DARK.name

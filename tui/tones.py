@@ -1,4 +1,4 @@
-"""How something stands, as a colour and a sign together: no state is told by colour alone."""
+"""Tones: the condition of something as a colour together with a character, so that colour alone never shows it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Tone(StrEnum):
-    """The closed set of moods; the value is also the CSS class that gives the colour, and the name of its sign."""
+    """The tones; the value is also the CSS class with the colour, and the name of the character in ``Glyphs``."""
 
     GOOD = "good"
     BAD = "bad"
@@ -22,13 +22,13 @@ class Tone(StrEnum):
     QUIET = "quiet"
 
     def glyph(self, glyphs: Glyphs) -> str:
-        """The sign that goes with the colour."""
+        """The character of the tone."""
         sign: str = getattr(glyphs, self.value)
         return sign
 
     @property
     def style(self) -> str:
-        """The colour, for text."""
+        """The colour of the tone, as a style for text."""
         return _STYLES[self]
 
 
@@ -42,7 +42,7 @@ _STYLES = {
 
 
 def tone_css(prefix: str, *, quiet: str = _STYLES[Tone.QUIET]) -> str:
-    """Rules of a widget's style sheet: a component ``PREFIX--TONE`` for each tone."""
+    """CSS rules for a widget with a component class ``PREFIX--TONE`` for each tone."""
     styles = _STYLES | {Tone.QUIET: quiet}
     return "".join(f"& > .{prefix}--{tone} {{ color: {style}; }}\n" for tone, style in styles.items())
 
@@ -52,7 +52,7 @@ FIRST_SYNC = "first sync"
 
 
 def condition(state: LabState, status: ArrayStatus) -> tuple[Tone, str]:
-    """The worst that can be said of an array first."""
+    """The condition of an array as (tone, words); if several conditions apply, the worst one."""
     place = status.sync_place
     if status.has_lost_data:
         return Tone.BAD, status.loss_words or BROKEN

@@ -1,7 +1,7 @@
-"""Keys that come faster than the app handles them: each is handled after the one before, as if typed one at a time.
+"""Serialises input that arrives faster than the app handles it, as if the user typed one key at a time.
 
-Textual hands a key on at once, while the messages that the key before has caused are still on their way: a cursor that
-has moved, a dialog that opens. Without an order, ``Down f`` in one packet of a slow line would fail the wrong disk.
+Textual passes on a key at once, while messages caused by the previous key are still queued: the cursor moves, a dialog
+opens. Without serialisation, ``Down f`` in one packet of a slow line would fail the wrong disk.
 """
 
 from __future__ import annotations
@@ -28,38 +28,39 @@ if TYPE_CHECKING:
 _LEAST_PASSES, _MOST_PASSES = 2, 20
 _VALVE_SECONDS = 0.5
 _MOST_VALVES = 10
-"""A screen that takes longer than all of these to appear keeps no key back any longer."""
+"""Maximum number of timeouts; then the next key is handled even if the screen has not appeared yet."""
 _HARMLESS = (events.MouseMove, events.MouseScrollDown, events.MouseScrollUp)
-"""They select nothing, so nothing waits for them."""
+"""Events that select nothing; the next event need not wait for them."""
 
 
 class TypedAhead:
-    """Lets one key, click or paste in at a time.
+    """Passes on one key, click or paste at a time.
 
-    A message takes the way from the focused widget over its parents to the screen and the app; a callback that takes
-    the same way after it arrives when all of them have been handled. What a handler posts needs another pass.
+    A message travels from the focused widget through its parents to the screen and the app. A callback that is sent
+    along the same path afterwards arrives when all of them have handled the message. Messages that a handler posts need
+    another pass.
     """
 
     def __init__(self, app: BaseApp, let_in: Callable[[Event], Awaitable[None]]) -> None:
-        """``let_in`` handles one event, in the app's own task."""
+        """``let_in`` handles one event; it runs in the app's own task."""
         self._app = app
         self._let_in = let_in
         self._held: deque[Event] = deque()
         self._is_following = False
         self._turn = 0
-        """Callbacks of an earlier turn are ignored."""
+        """Number of the current turn; callbacks of earlier turns are ignored."""
         self._seen: Screen[object] | None = None
-        """The screen that was in front when the key before had been handled."""
+        """The screen at the front before the current event; later, the newest screen that appeared."""
         self._valve: asyncio.TimerHandle | None = None
         self._valves = 0
 
     @property
     def is_busy(self) -> bool:
-        """Whether input waits, or messages that input has caused."""
+        """Whether input, or a message caused by input, is still to be handled."""
         return self._is_following or bool(self._held)
 
     async def take(self, event: Event) -> None:
-        """Handle this event now, or when those before it have been handled."""
+        """Handle this event now, or after the events before it."""
         if self._is_following:
             self._held.append(event)
             return
@@ -77,7 +78,7 @@ class TypedAhead:
         self._follow(self._turn, self._way(event), 0, 1)
 
     def _way(self, event: Event | None = None) -> list[DOMNode]:
-        """From the widget that got the event up to the app."""
+        """The path from the widget that receives the event to the app."""
         screen = self._app.screen
         target: DOMNode = screen.focused or screen
         if isinstance(event, events.MouseEvent):
@@ -88,7 +89,7 @@ class TypedAhead:
         return list(target.ancestors_with_self)
 
     def _follow(self, turn: int, way: list[DOMNode], index: int, number: int) -> None:
-        """On from ``way[index]``; whatever has gone meanwhile is left out."""
+        """Send the callback along the path from ``way[index]``; nodes that have closed are skipped."""
         if turn != self._turn or not self._is_following:
             return
         for at in range(index, len(way)):
@@ -104,7 +105,7 @@ class TypedAhead:
         elif screen is not self._seen:
             self._seen = screen
             if self._held:
-                # It would fill itself with its first picture: what is typed already is meant for what it shows.
+                # Update the new screen before the next key, which was typed for the contents that it shows.
                 self._app.show_now()
             self._follow(turn, now, 0, 1)
         else:
@@ -132,7 +133,7 @@ class TypedAhead:
         self._valve = asyncio.get_running_loop().call_later(_VALVE_SECONDS, self._look_after)
 
     def _look_after(self) -> None:
-        """A callback is lost with a widget that closes before it is called."""
+        """Start another pass after a timeout: a callback is lost if its widget closes before it is called."""
         if not self._app.is_running or not self._app.screen_stack:
             return
         self._valves += 1

@@ -1,7 +1,7 @@
-"""What each message from the lab's threads changes in ``LabState``. No widgets, no threads: a function of both.
+"""Applies each message of the lab's threads to ``LabState``, without widgets or threads.
 
-A new array's first sync is told as what it is: a RAID 4 or 5 counts as degraded then, because md computes its parity by
-rebuilding the last member (mdadm(8), --create).
+The first sync of a new array has its own words: md reports a new RAID 4 or 5 as degraded, because it computes the
+parity by rebuilding the last member (mdadm(8), --create).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def update(state: LabState, message: happened.LabMessage) -> None:
-    """Bring the state up to date with what has happened."""
+    """Apply a message to the state."""
     match message:
         case happened.LabLooked(look=look):
             from lab.session.events import events_between
@@ -90,7 +90,7 @@ def _load_ended(state: LabState, message: happened.LoadEnded) -> None:
 
 
 def _marks(state: LabState, marks: Mapping[str, DataMark]) -> None:
-    """Verdicts stay with the mark that they are about."""
+    """Replace the marks; a verdict is kept if its mark is unchanged."""
     known = state.marks
     state.marks = {
         name: known[name] if name in known and known[name].mark.seed == mark.seed else MarkView(mark)
@@ -101,12 +101,12 @@ def _marks(state: LabState, marks: Mapping[str, DataMark]) -> None:
 def _opened(state: LabState, message: happened.SessionOpened) -> None:
     state.phase, state.problem = MachinePhase.OPEN, None
     state.facts, state.disks, state.found = message.facts, message.disks, message.found
-    # Another start has another clock: what the old one showed does not go on.
+    # A new session has a new clock, so the history of the old one cannot continue.
     forget_past(state)
 
 
 def forget_past(state: LabState) -> None:
-    """Nothing of what was seen so far is shown any more."""
+    """Delete the samples, the history, the events and the first syncs."""
     from lab.session.history import History
 
     state.look, state.history = None, History()
@@ -129,7 +129,7 @@ _LOSSES = ("member-faulty", "member-removed", "array-gone", "array-broken", "dis
 
 
 def first_syncs_told(events: Iterable[Event], look: Snapshot, going_on: set[str]) -> tuple[Event, ...]:
-    """The events with those of first syncs in their own words; ``going_on`` is kept up to date."""
+    """The events, those of first syncs in their own words or left out; ``going_on``, the first syncs, is updated."""
     told = []
     for event in events:
         name, kind, status = event.array, event.kind.value, look.array(event.array)
@@ -138,7 +138,7 @@ def first_syncs_told(events: Iterable[Event], look: Snapshot, going_on: set[str]
         if name in going_on and kind in _LOSSES:
             going_on.discard(name)
         if name in going_on and status:
-            # The arrays inside another become ready one by one: that is told once, of the last.
+            # The inner arrays become ready one after another; only the last one is reported.
             is_partial = bool(status.inner) and (
                 kind == "member-in-sync" or (kind == "restored" and status.is_degraded)
             )
@@ -160,14 +160,14 @@ def first_syncs_told(events: Iterable[Event], look: Snapshot, going_on: set[str]
 
 
 def purpose(status: ArrayStatus) -> str:
-    """What the first sync is for: ``computes the parity of md0``."""
+    """The purpose of the first sync, such as ``computes the parity of md0``."""
     if status.has_parity:
         return f"computes the parity of {status.name}"
     return f"makes the copies of {status.name} agree"
 
 
 def _is_new(status: ArrayStatus) -> bool:
-    """Whether md still has to sync it, and each slot has a member or one that md is about to fill."""
+    """Whether md still has to sync the array, and each slot has a member or a spare for it."""
     fillers = sum(member.is_rebuilding or member.is_spare for member in status.members)
     is_complete = not any(member.is_faulty for member in status.members) and fillers >= status.degraded_count
     return is_complete and status.owes_sync

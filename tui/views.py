@@ -1,4 +1,4 @@
-"""From the lab's state to what widgets show: bays, charts, tiles, volumes of unequal disks. Pure."""
+"""Converts the lab's state for the widgets: bays, charts, sync bars, arrays of unequal disks. Does no I/O."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from tui.state import LabState
 
 STOPPED = "stopped"
-"""Note of a disk whose array does not run."""
+"""The note on a disk whose array is stopped."""
 MINUTE_SECONDS = 60.0
 _MINUTE_OF_LOOKS = 240
 _WINDOWS_SECONDS = (60, 120, 300, 600, 1200, 1800, 3600, 7200, 18_000, 36_000, 72_000, 180_000, 360_000)
 _ABOUT = 1.25
-"""So much longer a stretch still counts as that window's."""
-# In the order of what a look with several of them is named after.
+"""A window is chosen for spans up to this factor of its length."""
+# In order of priority: a sample with several events is marked with the first of them.
 _MARK_WORDS = {
     "array-appeared": "built",
     "array-broken": "broken",
@@ -47,7 +47,7 @@ _MARK_WORDS = {
 
 
 def bays_of(state: LabState) -> tuple[Bay, ...]:
-    """Every disk as a bay."""
+    """One bay for each disk."""
     return tuple(_bay(state, disk) for disk in state.disks)
 
 
@@ -79,7 +79,7 @@ def _bay(state: LabState, disk: LabDisk) -> Bay:
 
 
 def carried_words(state: LabState, disk: LabDisk) -> str:
-    """What is on a disk that no array has; empty where nothing is."""
+    """The contents of a disk of no array, in words; empty if it is blank."""
     if former := state.former_array(disk):
         return f"was in {former.name}"
     types = ", ".join(state.carried_by(disk))
@@ -87,8 +87,8 @@ def carried_words(state: LabState, disk: LabDisk) -> str:
 
 
 def member_state(member: MemberStatus) -> BayState:
-    """What a member of a running array is."""
-    # A disk of a volume that has failed in some of its arrays has no flag.
+    """The state of a member of a running array."""
+    # A disk that has failed in some of the inner arrays of an array has no flag.
     if member.is_faulty or not member.flags:
         return BayState.FAULTY
     if member.is_journal:
@@ -99,7 +99,7 @@ def member_state(member: MemberStatus) -> BayState:
 
 
 def _activity(state: LabState, device: str) -> tuple[float, float, float]:
-    """Reads and writes per second, and how busy."""
+    """(reads per second, writes per second, busy fraction) of a device."""
     from lab.session.history import Measure
 
     if state.history is None:
@@ -113,7 +113,7 @@ def _activity(state: LabState, device: str) -> tuple[float, float, float]:
 
 
 def sync_view(state: LabState, status: ArrayStatus) -> SyncView | None:
-    """The bar of a sync that runs or is due."""
+    """The bar of the current sync; None if there is none."""
     if status.sync_action.is_busy and status.sync_progress:
         pace = state.history.pace(status.name) if state.history else None
         return SyncView(
@@ -126,15 +126,15 @@ def sync_view(state: LabState, status: ArrayStatus) -> SyncView | None:
 
 
 def _sync_words(state: LabState, status: ArrayStatus) -> str:
-    """``rebuild``, ``rebuild 2 of 5``: one array inside after another. A first sync is no rebuild."""
+    """The name of the sync: ``rebuild``, or ``rebuild 2 of 5`` for inner arrays. A first sync is no rebuild."""
     is_first = status.sync_action is SyncAction.RECOVER and status.name in state.first_syncs
     return f"{FIRST_SYNC if is_first else status.sync_action.noun} {status.sync_place}".strip()
 
 
 def shown_seconds(state: LabState) -> float:
-    """How much of the machine's time the charts show: a minute, in virtual time what some minute of looks has brought.
+    """Length of the charts' time axis: a minute, or in virtual time the span of the samples of about a minute.
 
-    It follows the pace, and what was seen at another pace stays in sight for a while.
+    It adapts to the pace, and samples taken at another pace remain visible for a while.
     """
     if state.pace is None or state.history is None:
         return MINUTE_SECONDS
@@ -143,7 +143,7 @@ def shown_seconds(state: LabState) -> float:
 
 
 def marks_of(state: LabState, status: ArrayStatus) -> tuple[Mark, ...]:
-    """What happened to an array and its disks, for the charts' axis. One cause, one mark."""
+    """The marks on the time axis for events of an array and of the disks, at most one per sample."""
     nodes = {disk.node for disk in state.disks}
     order = list(_MARK_WORDS)
     shown: dict[float, Event] = {}
@@ -156,12 +156,12 @@ def marks_of(state: LabState, status: ArrayStatus) -> tuple[Mark, ...]:
 
 
 def tone_of(event: Event) -> Tone:
-    """How an event is to be taken."""
+    """The tone of an event."""
     return {"good": Tone.GOOD, "bad": Tone.BAD}.get(event.kind.weight.value, Tone.NOTICE)
 
 
 def member_series(state: LabState, status: ArrayStatus, seconds: float) -> tuple[Series, ...]:
-    """Bytes per second of every member, reads and writes together; the six busiest colours are used in turn."""
+    """Bytes per second of every member, reads and writes together; six colours are used in turn."""
     from lab.session.history import Measure
 
     history = state.history
@@ -177,12 +177,12 @@ def member_series(state: LabState, status: ArrayStatus, seconds: float) -> tuple
 
 
 def short_name(disk: str) -> str:
-    """``disk02`` as ``02``, where many stand in one line."""
+    """A short name for lines with many disks: ``02`` for ``disk02``."""
     return disk.removeprefix("/dev/").removeprefix("disk")
 
 
 def added(first: Sequence[Point], second: Sequence[Point]) -> list[Point]:
-    """Two series on one axis as their sum; a gap in both stays a gap."""
+    """The sum of two series; a gap in both remains a gap. If their lengths differ, the first non-empty one."""
     if not first or not second or len(first) != len(second):
         return list(first or second)
     return [
@@ -192,7 +192,7 @@ def added(first: Sequence[Point], second: Sequence[Point]) -> list[Point]:
 
 
 def planned_picture(shown: ArrayPreview, disks: tuple[str, ...], lost: Collection[str] = ()) -> SlicePicture | None:
-    """A volume that does not exist yet; ``lost`` are disks that are thought away."""
+    """The picture of an array of unequal disks that is not built yet; ``lost`` are disks to show as failed."""
     if not shown.rows:
         return None
     failed = {number for number, disk in enumerate(disks) if disk in lost}
@@ -219,7 +219,7 @@ def planned_picture(shown: ArrayPreview, disks: tuple[str, ...], lost: Collectio
 
 
 def running_picture(state: LabState, status: ArrayStatus) -> SlicePicture | None:
-    """An array made of several as it stands; None for another."""
+    """The picture of a running array that consists of inner arrays; None for other arrays."""
     inside = status.inside
     if inside is None:
         return None
@@ -243,7 +243,7 @@ def _column(state: LabState, place: MemberStatus) -> DiagramMember:
 
 
 def inner_lines(status: ArrayStatus) -> list[tuple[str, str, str]]:
-    """Each array inside: name, width, how it stands."""
+    """(name, width, condition) of each inner array."""
     lines = []
     for each in status.inside.arrays if status.inside else ():
         inner = each.array

@@ -1,1 +1,1 @@
-"""Between the app and the lab: threads that hold an open session and tell the app what happens there."""
+"""The client of the lab: threads that hold an open session and post messages about it to the app."""

@@ -1,7 +1,7 @@
-"""The lab's side of the app: one thread holds the open session and does one job at a time.
+"""The lab's side of the app: one thread holds the open session and runs one job at a time.
 
-It lives as long as the app and knows no widgets: whatever happens it posts. After a lost machine it waits for
-``restart``; what the app shows and what was measured stays where it is.
+The thread lives as long as the app. It does not use widgets; it posts messages. After the machine is lost it waits for
+``restart``; the state and the measurements of the app remain.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ANNOUNCED_PLANS = 50
 
 
 class CommandLog:
-    """Hears of every command on whichever thread ran it, and knows which of them belong to plans."""
+    """Records every command, from any thread, with its origin: a plan, the user or the lab."""
 
     def __init__(self, on_entry: Callable[[CommandEntry], None], now: Callable[[], datetime]) -> None:
         self._on_entry = on_entry
@@ -46,20 +46,20 @@ class CommandLog:
         self._typed = threading.local()
 
     def announce(self, plan: Plan) -> None:
-        """The steps of this plan are about to run."""
+        """Register the steps of a plan that is about to run."""
         self._plans.append({step.argv: step.why for step in plan.steps})
         del self._plans[:-_ANNOUNCED_PLANS]
 
     def typed(self, line: str) -> None:
-        """The next command of this thread is what somebody typed."""
+        """Register that the user typed the next command of this thread."""
         self._typed.line = line
 
     def ended_in_terminal(self, command: TypedCommand) -> None:
-        """A line typed in a terminal has ended; what it printed stays there."""
+        """Record a command line of the terminal that ended; its output is not recorded."""
         self._on_entry(CommandEntry(command.line, command.status, command.seconds, Origin.SHELL, "", "", self._now()))
 
     def on_command(self, result: CommandResult) -> None:
-        """A command has ended."""
+        """Record a command that ended."""
         typed = self._typed.__dict__.pop("line", None)
         why = next((plan[result.argv] for plan in reversed(self._plans) if result.argv in plan), None)
         origin = Origin.SHELL if typed is not None else Origin.PLAN if why is not None else Origin.LAB
@@ -80,7 +80,7 @@ HERTZ = 4.0
 
 
 class Stop:
-    """Asks the thread to close the session; ``error`` says why if nobody asked for it."""
+    """Asks the thread to close the session; ``error`` is the reason, or None if the close was requested."""
 
     def __init__(self, error: LabError | None = None, *, session: object = None) -> None:
         self.error = error
@@ -88,14 +88,14 @@ class Stop:
 
 
 class LabClient:
-    """Opens a lab and works on it.
+    """Opens a lab and runs jobs on it.
 
     Args:
-        target: the machine, or None for the one that suits this computer.
-        post: takes messages from any thread.
-        make_host: this computer's ``lab.host``; made on the lab's thread.
+        target: the machine, or None for the default machine of this computer.
+        post: receives the messages; it is called from any thread.
+        make_host: creates the ``Host`` of this computer; called on the first use of ``host``.
         opener: another way to open a lab, for tests.
-        hertz: how often the monitor looks.
+        hertz: samples of the monitor per second.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class LabClient:
         self.target = target
         self.session: LabSession | None = None
         self.pacer: Pacer | None = None
-        """Lets time pass; only where that is virtual."""
+        """Advances the machine's clock; None unless time is virtual."""
         self.log = CommandLog(lambda entry: self._post(messages.CommandRan(entry)), lambda: self.host.clock.utc_now())
         self._post = post
         self._make_host = make_host
@@ -121,20 +121,20 @@ class LabClient:
         self._monitor: Monitor | None = None
         self._queue: queue.SimpleQueue[Job[Any] | Stop] = queue.SimpleQueue()
         self._at_the_door = threading.Lock()
-        """Held where a session ends or a job comes in: no job may wait for the next session, of another machine."""
+        """Held when a session ends or a job is submitted: no job may wait for the next session, of another machine."""
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._has_let_go = threading.Event()
-        """Set while no session is open or about to be."""
+        """Set while no session is open or being opened."""
         self._is_settled = threading.Event()
-        """Set while a session is open, or none is about to be."""
+        """Set while a session is open, or none is being opened."""
         self._is_settled.set()
         self._thread = threading.Thread(target=self._live, name="lab")
         self._helpers: list[Callable[[], None]] = []
 
     @property
     def host(self) -> Host:
-        """What the lab uses of this computer; whoever asks first makes them."""
+        """The services of this computer that the lab uses; created by the first thread that reads it."""
         with self._making_host:
             if self._host is None:
                 from lab.machine import Host
@@ -143,12 +143,12 @@ class LabClient:
         return self._host
 
     def start(self) -> None:
-        """Begin to open the lab; returns at once."""
+        """Start to open the lab, without waiting for it."""
         self.restart()
         self._thread.start()
 
     def submit(self, job: Job[Any]) -> None:
-        """Do this when its turn comes. Without an open session it fails at once."""
+        """Queue a job. Without an open session it fails at once, with a ``JobFailed`` message."""
         with self._at_the_door:
             if self.session is not None:
                 self._queue.put(job)
@@ -157,7 +157,7 @@ class LabClient:
         self._post(messages.JobFailed(job, MachineLost("the machine does not run", hint=hint)))
 
     def restart(self) -> None:
-        """Open the lab anew, after it was lost or could not be opened. Does nothing while it is open."""
+        """Open the lab again after it was lost or could not be opened. Does nothing while it is open."""
         with self._at_the_door:
             if self.session is None and not self._closing.is_set():
                 self._is_settled.clear()
@@ -165,9 +165,9 @@ class LabClient:
 
     @contextmanager
     def released(self) -> Iterator[None]:
-        """Close the session meanwhile, for work that opens the same machine itself. Not on the app's own thread.
+        """Close the session for the duration of work that opens the same machine. Not on the app's own thread.
 
-        One that is about to open is waited for: it has the lab's lock already.
+        If a session is being opened, wait for it first: it already holds the lab's lock.
         """
         self._is_settled.wait()
         session = self.session
@@ -182,7 +182,7 @@ class LabClient:
             self.restart()
 
     def close(self) -> None:
-        """Close the lab and wait for it. The machine may be starting: then it is let finish that first."""
+        """Close the lab and wait until it is closed. If the machine is starting, it finishes that first."""
         with self._at_the_door:
             self._closing.set()
             self._wake.set()
@@ -193,12 +193,12 @@ class LabClient:
             self._thread.join()
 
     def on_end(self, stop: Callable[[], None]) -> Callable[[], None]:
-        """Call ``stop`` before the session closes; the answer takes that back."""
+        """Register ``stop`` to be called before the session closes; returns a function that cancels this."""
         self._helpers.append(stop)
         return lambda: self._helpers.remove(stop) if stop in self._helpers else None
 
     def machine_seconds(self) -> float:
-        """What the machine's clock shows now, on the axis of the looks; 0 before the first look."""
+        """The machine's clock now, on the time axis of the samples; 0 before the first sample."""
         monitor = self._monitor
         return (monitor.machine_seconds() if monitor else None) or 0.0
 
@@ -231,18 +231,18 @@ class LabClient:
             self._has_let_go.set()
 
     def _one_session(self) -> LabError | None:
-        """Open, serve, close; returns why it ended unless somebody asked for it."""
+        """Open, serve and close one session; returns why it ended, or None if that was requested."""
         try:
             with ExitStack() as stack:
                 session = self._open(stack)
                 return self._serve(session)
         except LabError as error:
             return error
-        except Exception as error:  # whatever it is, the app must learn that there is no machine any more
+        except Exception as error:  # any exception: the app must be told that the machine is gone
             return LabError(f"this should not happen: {type(error).__name__}: {error}", hint="restart the machine")
 
     def _open(self, stack: ExitStack) -> LabSession:
-        # Imported here: the first frame is on the screen long before.
+        # Imported here, so that the first frame does not wait for these modules.
         from lab.machine import default_target, parse_target
         from lab.session.monitor import Monitor
         from lab.session.session import open_session

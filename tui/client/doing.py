@@ -1,4 +1,4 @@
-"""How a job is done."""
+"""Runs one job and posts its result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def do(job: Job[Any], session: Any, post: Callable[[Message], object]) -> LabError | None:
-    """Do it, and post what came of it; returns why it failed. A bug in it must not take the lab or the app away."""
+    """Run a job and post its result or error; returns the error. An unexpected exception is an error like any other."""
     numbers = itertools.count(1)
 
     def tell(step: Step) -> None:

@@ -1,4 +1,4 @@
-"""Work for the lab's thread or for one of its own, as values."""
+"""Jobs as values: work for the lab's thread, or for a thread of its own."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job(Generic[T]):
-    """Something to be done with the open session, and who hears of it. The callbacks run on the app's own thread."""
+    """Work on the open session, and the callbacks for its result. The callbacks run on the app's own thread."""
 
     title: str
     work: Callable[[LabSession], T] | Plan
-    """What to do, or a plan to run, whose steps can be followed."""
+    """A function of the session, or a plan, each step of which is reported with ``StepStarted``."""
     on_done: Callable[[T], None] | None = None
     on_error: Callable[[LabError], None] | None = None
     is_shown: bool = True
-    """Whether it counts as an operation that the screens show."""
+    """Whether the screens show it as an operation."""
 
     @property
     def step_count(self) -> int:
-        """Steps that can be followed."""
+        """Number of steps that are reported: the steps of a plan, or 0."""
         return 0 if callable(self.work) else len(self.work.steps)

@@ -1,1 +1,1 @@
-"""The app's side of the course: it follows the open lesson while the student works on any screen."""
+"""The course in the app: it follows the open lesson while the student works on any screen."""

@@ -1,4 +1,4 @@
-"""What lies on the disks themselves, for lessons that ask: gathered on the lab's thread, now and then."""
+"""Reads the contents of the disks for lessons that check them, on the lab's thread, every ``FRESH_SECONDS`` at most."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from tui.frontend import Frontend
 
 FRESH_SECONDS = 2.0
-"""How old what was gathered may become; each look is some commands on the machine."""
+"""Maximum age of the data; reading them takes several commands on the machine."""
 
 
 class DiskLook:
-    """The last look at the disks in this step; ``on_gathered`` is called after each."""
+    """The contents of the disks, as last read in this step; ``on_gathered`` is called after each read."""
 
     def __init__(self, frontend: Frontend, *, on_gathered: Callable[[], object]) -> None:
         self._frontend = frontend
@@ -28,12 +28,12 @@ class DiskLook:
         self._step_number = 0
 
     def forget(self) -> None:
-        """Another step begins: what was counted, or is being counted, belongs to the one before."""
+        """Discard the data when another step begins, including data that are still being read."""
         self._found = None
         self._step_number += 1
 
     def state(self, seat: LessonSession, since: Snapshot, look: Snapshot) -> DeepState:
-        """What was gathered last; gathers anew where that is old and the lesson asks for it."""
+        """The data that were read last; if they are old and the lesson needs them, they are read again."""
         from lab.checks.state import DeepState
         from lab.lessons.executor import asks_for_disks, deep_state
 

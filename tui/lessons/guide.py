@@ -1,6 +1,6 @@
-"""Follows the open lesson on every screen: looks at its step whenever the lab is looked at, and does what the keys ask.
+"""Follows the open lesson on every screen: it checks the current step at each sample, and implements the keys.
 
-All of it happens on the app's own thread but for reading the course, which takes a moment, and work in the lab.
+All of it runs on the app's own thread, except reading the course, which is slow, and work in the lab.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LESSONS_MODE = "lessons"
 PLACES = {"results": "[b]4[/b] shows your result", "faults": "[b]7[/b] shows what was seen"}
-"""Mode in which a number is looked up -> the key, as markup."""
+"""Mode that shows a number to read -> hint with its key, as markup."""
 BLANK_NOTE = "A lesson begins with blank disks: whatever is on the lab's disks will be lost."
 
 
 class Guide:
-    """The student's desk in the app.
+    """The course and the open lesson in the app.
 
     Args:
         on_passed: called when a step is done.
-        waits: whether the lab's arrays are none of the lesson's: those of an open drill.
+        waits: returns whether checks are suspended, because the lab's arrays belong to an open drill.
     """
 
     def __init__(
@@ -54,9 +54,9 @@ class Guide:
         self._seat: LessonSession | None = None
         self._look: StepView | None = None
         self._read_count = 0
-        """Explanations that have been read, counted from the first step."""
+        """Number of explanations that the student has read."""
         self._watched = ""
-        """The step whose events are gathered."""
+        """Id of the step whose events are collected."""
         self._since: Snapshot | None = None
         self._events: list[Event] = []
         self.course: tuple[CourseItem, ...] = ()
@@ -68,7 +68,7 @@ class Guide:
 
     @property
     def is_following(self) -> bool:
-        """Whether a lesson is open and not done."""
+        """Whether a lesson is open and not completed."""
         return self._seat is not None and self._seat.step is not None
 
     @property
@@ -77,7 +77,7 @@ class Guide:
         return self._desk is not None
 
     def open(self, *, only_if_begun: bool = False) -> None:
-        """Read the course and the open lesson, beside everything else."""
+        """Read the course and the open lesson on a thread of its own."""
         self._was_asked = True
         if self._desk is not None:
             self.refresh()
@@ -85,13 +85,13 @@ class Guide:
 
         def read() -> Student | None:
             host = self._frontend.client.host
-            # Who has never begun a lesson does not wait for the import.
+            # A user who has never started a lesson does not wait for the import.
             if only_if_begun and not (host.state.root / "lessons" / "desk.json").exists():
                 return None
             from lab.lessons.student import Student
 
             desk = Student(host)
-            desk.lines()  # reads and keeps the course, which takes a moment
+            desk.lines()  # reads the course, which is slow, and caches it
             return desk
 
         self._frontend.beside("course", read, on_done=self._opened)
@@ -102,18 +102,18 @@ class Guide:
             self._sit(self._try(desk.open_lesson))
 
     def _sit(self, seat: LessonSession | None) -> None:
-        """Work at this lesson from now on; what was explained before counts as read."""
+        """Make this the open lesson; the explanations of completed steps count as read."""
         self._seat, self._look, self._watched = seat, None, ""
         self._read_count = seat.done_count if seat else 0
         self.refresh()
 
     def hear(self, message: LabMessage) -> None:
-        """The lab was looked at: check the step."""
+        """Check the step at each sample."""
         if isinstance(message, LabLooked):
             self.check()
 
     def check(self) -> None:
-        """Gather what happened in the step since the last look, and check it."""
+        """Collect the events since the last sample, and check the step."""
         if not self._was_asked:
             self.open(only_if_begun=True)
         seat, state = self._seat, self._frontend.lab
@@ -146,7 +146,7 @@ class Guide:
             self.refresh()
 
     def refresh(self) -> None:
-        """Bring what is shown up to date."""
+        """Update the list and the view."""
         from tui.lessons.view import course_items
 
         if self._desk is None:
@@ -182,14 +182,14 @@ class Guide:
 
     @property
     def _is_elsewhere(self) -> bool:
-        """Whether the lesson was begun on another machine."""
+        """Whether the lesson was started on another machine."""
         from lab.machine import parse_target
 
         target = self._frontend.lab.target
         return bool(self._seat and target and self._seat.progress.target != str(parse_target(target)))
 
     def hint_line(self) -> str | None:
-        """One line of markup for every screen; None: no lesson is open."""
+        """One line of markup about the open lesson, for every screen; None: no lesson is open."""
         view = self.view
         if view is None:
             return None
@@ -215,26 +215,26 @@ class Guide:
 
     @property
     def fault_to_read(self) -> FaultToRead | None:
-        """The fault whose outcome the open lesson asks a number of; None: it asks for none, or none was played yet."""
+        """The fault outcome from which the student must read a number now; None: there is none."""
         step = self._step_to_read
         return step.read_fault if step else None
 
     @property
     def result_to_read(self) -> str:
-        """Id of the result that the open lesson asks a number of; empty: it asks for none, or it was not measured."""
+        """Id of the result from which the student must read a number now; empty: there is none."""
         step = self._step_to_read
         return step.read_result if step else ""
 
     @property
     def _step_to_read(self) -> StepCard | None:
-        """The step of which nothing but its number is missing."""
+        """The current step if only its number is missing, else None."""
         view = self.view
         if view is None or view.step is None or view.explanation or view.elsewhere:
             return None
         return view.step if view.step.must_read_off else None
 
     def reading_line(self, mode: str) -> str | None:
-        """What is to be read off on the screen of this mode for the open lesson; None: nothing."""
+        """The question about a number that this mode's screen shows; None: there is none."""
         view, step = self.view, self._step_to_read
         if view is None or step is None or step.reading is None or step.read_at != mode:
             return None
@@ -244,16 +244,16 @@ class Guide:
         )
 
     def other_mode(self, mode: str) -> str:
-        """From a screen to the lesson in full, or back to where the student came from."""
+        """The mode to switch to: from ``mode`` to the lesson, or back."""
         if mode == LESSONS_MODE:
             return self._came_from
         self._came_from = mode
         return LESSONS_MODE
 
-    # What the keys do.
+    # The actions of the keys.
 
     def start(self, lesson_id: str) -> None:
-        """Go on with a lesson, or begin it on blank disks."""
+        """Resume a lesson, or start it on blank disks."""
         desk = self._desk
         if desk is None:
             return
@@ -268,7 +268,7 @@ class Guide:
             self.begin(lesson_id)
 
     def begin(self, lesson_id: str, seed: str | None = None) -> None:
-        """Begin a lesson at its first step, with blank disks."""
+        """Start a lesson at its first step, on blank disks, after a confirmation."""
         desk = self._desk
         if desk is None:
             return
@@ -294,7 +294,7 @@ class Guide:
         self._frontend.ask(check, note=BLANK_NOTE, on_done=sit)
 
     def again(self) -> None:
-        """Begin the open lesson anew: blank disks, the same seed."""
+        """Restart the open lesson on blank disks, with the same seed; on another machine, start it there."""
         seat = self._seat
         if seat is None:
             return
@@ -309,7 +309,7 @@ class Guide:
         self._frontend.ask(lambda session: session.reset_all(), note=BLANK_NOTE, on_done=restart)
 
     def answer(self, text: str) -> str:
-        """Predict, or type the number that the step asks for; the sentence that says what is wrong with it, or none."""
+        """Answer the step with a prediction or a number; returns the error as a sentence, or an empty string."""
         seat = self._seat
         if seat is None or seat.step is None or self._is_unread:
             return ""
@@ -322,7 +322,7 @@ class Guide:
         return ""
 
     def _look_without_lab(self, seat: LessonSession) -> None:
-        """A step whose checks are all about results is done by its answer, whether the lab is open or not."""
+        """Check a step that needs only results, which the answer can complete even if the lab is not open."""
         from lab.lessons.executor import needs_lab
 
         if seat.step is not None and not needs_lab(seat.step):
@@ -330,7 +330,7 @@ class Guide:
         self.refresh()
 
     def hint(self) -> None:
-        """One more hint."""
+        """Show the next hint."""
         seat = self._seat
         if seat is not None and seat.step is not None and not self._is_unread:
             self._try(seat.hint)
@@ -341,19 +341,19 @@ class Guide:
         return bool(self._seat and self._read_count < self._seat.done_count)
 
     def read_on(self) -> None:
-        """The explanation has been read: on to the next step."""
+        """Mark the explanation as read and show the next step."""
         if self._is_unread:
             self._read_count += 1
             self.refresh()
 
     def leave(self) -> None:
-        """Close the lesson; its progress stays."""
+        """Close the lesson; its progress is kept."""
         if self._desk is not None:
             self._try(self._desk.leave)
             self._sit(None)
 
     def speak(self, language: str) -> None:
-        """Go on in another language."""
+        """Continue the lesson in another language."""
         desk, seat = self._desk, self._seat
         if desk is None or seat is None:
             return
@@ -368,7 +368,7 @@ class Guide:
         self._try(change)
 
     def do_step(self) -> None:
-        """The lab does what the step asks for, measurements apart."""
+        """Perform the actions of the step in the lab, except its measurements."""
         seat = self._seat
         step = seat.step if seat else None
         if seat is None or step is None:
@@ -377,7 +377,7 @@ class Guide:
         def work(session: LabSession) -> None:
             for action in step.do:
                 action.perform(session)
-            # Known data are written by no plan.
+            # No plan writes known data, so the lab must read the marks again.
             session.rescan()
 
         self._try(seat.note_help)
@@ -386,7 +386,7 @@ class Guide:
         self._frontend.job(f"Lesson {seat.lesson.id[:2].lstrip('0')}: do the step", work)
 
     def measure(self) -> bool:
-        """Do what the step does on a lab of its own, beside the open one; False if other long work runs."""
+        """Perform the step's measurement or fault on a lab of its own; False if another background job runs."""
         seat = self._seat
         action = next(iter(seat.step.apart), None) if seat and seat.step else None
         if seat is None or action is None:

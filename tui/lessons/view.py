@@ -1,4 +1,4 @@
-"""What the app shows of the course and of the open lesson: plain values, made from the core's."""
+"""The course and the open lesson as plain values for the screens, made from the objects of ``lab.lessons``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CourseItem:
-    """One lesson of the course."""
+    """A lesson in the list of the course."""
 
     id: str
     title: str
@@ -24,12 +24,12 @@ class CourseItem:
     step_count: int
     languages: tuple[str, ...]
     missing_needs: tuple[str, ...]
-    """Titles of lessons that come before and are not done."""
+    """Titles of the prerequisite lessons that are not completed."""
     is_open: bool
 
     @property
     def number(self) -> str:
-        """``5``: its place in the course."""
+        """Its number in the course, without leading zeros, such as ``5``."""
         return self.id[:2].lstrip("0")
 
     @property
@@ -39,7 +39,7 @@ class CourseItem:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One answer that can be given."""
+    """A possible answer."""
 
     key: str
     text: str
@@ -47,27 +47,27 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class CheckLine:
-    """One thing that must hold."""
+    """A check of the step, with its result."""
 
     text: str
     found: str
-    """What is there instead, or the figures that were measured; empty: nothing to add."""
+    """The actual state, or the measured figures; may be empty."""
     is_passed: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why the step that was passed came out as it did."""
+    """The explanation of a completed step."""
 
     number: int
     told: str
-    """What was predicted, and what it turned out to be; empty: nothing was asked."""
+    """The prediction and the outcome; empty: no question was asked."""
     is_right: bool | None
-    """None: a matter of opinion, or nothing was asked."""
+    """None: the question has no right answer, or none was asked."""
     text: str
-    """Markdown."""
+    """As Markdown."""
     figures: tuple[str, ...] = ()
-    """What was measured."""
+    """The measured figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,46 +77,46 @@ class ReadingCard:
     question: str
     unit: str
     given: str
-    """As it was typed; empty: not yet."""
+    """The number as typed; empty: not typed yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultToRead:
-    """What was seen of a fault, and has the number that a step asks for."""
+    """The outcome of a fault that contains the number that a step asks for."""
 
     item: str
-    """Of the faults' list."""
+    """Id in the list of the Faults screen."""
     parts: tuple[str, ...]
-    """Titles of the variants that it is about."""
+    """Titles of the variants with the number; may be empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepCard:
-    """What is to be done now."""
+    """The current step."""
 
     number: int
     text: str
-    """Markdown."""
+    """The task, as Markdown."""
     question: str
     options: tuple[Option, ...]
     answer: str
-    """Key of the chosen option; empty: not answered."""
+    """Key of the chosen option; empty: not answered yet."""
     checks: tuple[CheckLine, ...]
     mistake: str
-    """Markdown: a mistake that was recognised; empty: none."""
+    """The hint for a recognised mistake, as Markdown; empty: none."""
     hints: tuple[str, ...]
-    """Markdown: those shown so far."""
+    """The hints shown so far, as Markdown."""
     hint_count: int
     measures: tuple[str, ...]
-    """What the step does on a lab of its own: measurements, faults."""
+    """Names of the measurements and faults that the step runs on a lab of its own."""
     can_be_done: bool
-    """The lab could do it for the student."""
+    """Whether the lab can perform the step for the student."""
     reading: ReadingCard | None = None
     read_at: str = ""
-    """Mode of the app in which the number is looked up; empty: the text says where."""
+    """Mode of the app that shows the number; empty: the text says where it is."""
     read_fault: FaultToRead | None = None
     read_result: str = ""
-    """Id of the result that has the number."""
+    """Id of the result with the number; empty: there is none."""
 
     @property
     def passed_count(self) -> int:
@@ -128,23 +128,23 @@ class StepCard:
 
     @property
     def must_measure(self) -> bool:
-        """The measurement comes before the number that is read off it."""
+        """Whether a measurement must run, which precedes reading its number."""
         return bool(self.measures) and not (self.reading and self._is_all_but_reading)
 
     @property
     def must_read_off(self) -> bool:
-        """Nothing but the number is missing."""
+        """Whether only the number is missing."""
         return self.reading is not None and self._is_all_but_reading
 
     @property
     def _is_all_but_reading(self) -> bool:
-        # The reading is the last of the checks.
+        # The reading is the last check.
         return all(check.is_passed for check in self.checks[:-1])
 
 
 @dataclass(frozen=True, slots=True)
 class LessonView:
-    """The open lesson at one moment."""
+    """The state of the open lesson, for the screens."""
 
     id: str
     title: str
@@ -157,24 +157,24 @@ class LessonView:
     labels: dict[str, str]
     """Headings in the student's language."""
     explanation: Explanation | None = None
-    """Not read yet: shown before anything else."""
+    """An explanation that the student has not read; it is shown before the next step."""
     step: StepCard | None = None
-    """None: all steps are done."""
+    """None: all steps are completed."""
     activity: str = ""
-    """A measurement that runs; empty: none."""
+    """Name of the running measurement; empty: none."""
     progress: float = 0.0
-    """Of the measurement, 0 to 1."""
+    """Progress of the measurement, 0 to 1."""
     elsewhere: str = ""
-    """The machine on which the lesson was begun, if it is another one: nothing is checked then."""
+    """The machine on which the lesson was started, if it is another one; nothing is checked then."""
 
     @property
     def number(self) -> str:
-        """``5``: its place in the course."""
+        """Its number in the course, without leading zeros, such as ``5``."""
         return self.id[:2].lstrip("0")
 
     @property
     def next_line(self) -> str:
-        """What is missing, in one line of plain text; empty: nothing can be said."""
+        """The first check that is not passed, in one line of plain text; empty: none, or an explanation is shown."""
         if self.explanation:
             return ""
         step = self.step
@@ -184,7 +184,7 @@ class LessonView:
 
 
 def labels_of(seat: LessonSession) -> dict[str, str]:
-    """The headings for this lesson."""
+    """The headings in the language of the lesson."""
     words = seat.words
     said = {name: words.say(name) for name in ("goal", "predict", "checks", "mistake", "read-off", "why")}
     framed = {name: words.frame[name] for name in ("step-of", "missing", "hint-of")}
@@ -192,7 +192,7 @@ def labels_of(seat: LessonSession) -> dict[str, str]:
 
 
 def course_items(lines: tuple[CourseLine, ...], open_id: str) -> tuple[CourseItem, ...]:
-    """The list of the course."""
+    """The lessons of the course, for the list."""
     titles = {line.files.lesson.id: line.files.lesson.title for line in lines}
     return tuple(
         CourseItem(
@@ -211,7 +211,7 @@ def course_items(lines: tuple[CourseLine, ...], open_id: str) -> tuple[CourseIte
 
 
 def explanation_of(seat: LessonSession, number: int) -> Explanation:
-    """The explanation of the step with this number, from 0."""
+    """The explanation of a step; ``number`` counts from 0."""
     from tui.lessons.wording import in_app
 
     step, words = seat.lesson.steps[number], seat.words
@@ -224,7 +224,7 @@ def explanation_of(seat: LessonSession, number: int) -> Explanation:
 
 
 def _figures(seat: LessonSession, step: ReadyStep) -> tuple[str, ...]:
-    """What the step's measurements gave, from the results that are kept."""
+    """The figures of the step's measurements, from the stored results."""
     from lab.checks.measured import RatioWithin
     from lab.checks.state import CheckedState
 
@@ -234,7 +234,7 @@ def _figures(seat: LessonSession, step: ReadyStep) -> tuple[str, ...]:
 
 
 def step_card(seat: LessonSession, step: ReadyStep, number: int, look: StepView | None) -> StepCard:
-    """The step at its last look."""
+    """The current step with the result of its last check."""
     from lab.lessons.engine import is_predicted, tell
     from tui.lessons.wording import in_app, steps_in_app
 

@@ -1,4 +1,4 @@
-"""Lessons name commands of the shell; in the app the same things are keys. Pure."""
+"""Replaces the shell commands in the texts of lessons with the keys of the app. Does no I/O."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LAB, _BUILD, _RUN, _RESULTS, _LESSONS = "1 Lab", "2 Build", "3 Run", "4 Results
 _COMMANDS, _FAULTS, _STRIPE = "5 Commands", "7 Faults", "8 Stripe"
 _KEYS = {each.words: each for each in reversed(KEY_ACTIONS)}
 TYPED = ("fleet",)
-"""Commands for a terminal of their own: the app has no equivalent."""
+"""Commands without an equivalent in the app; they need a terminal of their own."""
 _ELSEWHERE = {
     "array create": (_BUILD, ""),
     "array wait": (_LAB, ""),
@@ -40,7 +40,7 @@ _ELSEWHERE = {
     "run": (_RUN, ""),
     "array map": (_STRIPE, "g"),
     "array inspect": (_STRIPE, "g"),
-    # With the seed of the lesson: screen 7 plays with its own.
+    # The Lessons screen uses the seed of the lesson; screen 7 uses its own.
     "fault run": (_LESSONS, "r"),
     "fault points": (_LESSONS, "r"),
     "fault show": (_FAULTS, ""),
@@ -49,9 +49,9 @@ _ELSEWHERE = {
 
 
 def in_app(text: str) -> str:
-    """A text of a lesson with the app's screen and key in place of every quoted ``raidlab`` command.
+    """A text of a lesson with the screen and the key of the app in place of each quoted ``raidlab`` command.
 
-    Only names of screens and keys take its place, so it is right in every language.
+    The replacements contain only names of screens and keys, so they fit every language.
     """
     told = _COMMAND.sub(_instead, text)
     return _DISKS.sub(lambda match: match[0].replace(",", ", "), told)
@@ -71,7 +71,7 @@ def _instead(match: re.Match[str]) -> str:
 
 
 def key_for(command: str) -> tuple[str, str]:
-    """Where and with which key the app does what a command does; both empty if it does not."""
+    """(screen, key) of the app's equivalent of a command; both are empty if there is none."""
     words = command.split()[1:]
     for known in (" ".join(words[:2]), words[0] if words else ""):
         if known in _ELSEWHERE:
@@ -82,7 +82,7 @@ def key_for(command: str) -> tuple[str, str]:
 
 
 def steps_in_app(done: Iterable[Action]) -> tuple[str, ...]:
-    """How a step's own solution is done in the app, one line for each action."""
+    """The solution of a step in the app, one line for each action."""
     return tuple(map(_in_app, done))
 
 
@@ -104,7 +104,7 @@ def _in_app(action: Action) -> str:
         case ApartAction():
             return f"{_LESSONS}: **r** Measure"
         case _ if any(action.option_words()) and not getattr(action, action.asks or "-", False):
-            # The keys have no such option.
+            # The keys do not support these options.
             return f"`{action.by_hand()}`"
         case _ if action.key and not action.picks and (disk := getattr(action, "disk", "")):
             return f"{_LAB}: {_disks(disk)} → {_pressed(action)}"

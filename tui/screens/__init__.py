@@ -1,1 +1,1 @@
-"""The app's screens, one module and one stylesheet each."""
+"""The app's screens, each with a module and a style sheet."""

@@ -1,4 +1,4 @@
-"""Build: put an array together, see what it would be and what would run, then run it."""
+"""The Build screen: composes an array, previews it and its commands, and creates it."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ from tui.widgets.words import titled
 _HIGH_ROWS = 34
 _DISK_NAMES = re.compile(r"\bdisk\d{2,3}\b")
 _MUCH_UNUSED = 0.01
-"""Of all: what rounding to whole chunks leaves over is not worth a word."""
+"""Minimum unused share of the raw size that is shown; less is due to rounding to whole chunks."""
 
 
 class BuildScreen(ModeScreen):
-    """Screen 2."""
+    """The Build screen, key 2."""
 
     CSS_PATH = "build.tcss"
     AREA = "Build"
@@ -96,11 +96,11 @@ class BuildScreen(ModeScreen):
         self._preview = ArrayPreview(problems=())
         self._shown: tuple[object, ...] = ()
         self._has_chosen = False
-        """Whether the user has chosen disks since the last array was built; until then the screen proposes some."""
+        """Whether the user has chosen disks since the last array was built; otherwise the screen proposes disks."""
         self._lost: frozenset[str] = frozenset()
-        """Members that are thought away, to see what is left."""
+        """Members that are assumed to have failed, for the preview."""
         self._awaited: tuple[str, ...] = ()
-        """Disks that the lab is being given; they are taken into the array when they are there."""
+        """Disks that are being added to the lab; they are added to the draft when they appear."""
 
     def body(self) -> ComposeResult:
         with Horizontal(id="build"):
@@ -136,7 +136,7 @@ class BuildScreen(ModeScreen):
 
     @property
     def array_name(self) -> str:
-        """The name that the array would get."""
+        """The name for the new array."""
         return next_array_name(self.app.lab, self._draft)
 
     def show_state(self, state: LabState) -> None:
@@ -155,7 +155,7 @@ class BuildScreen(ModeScreen):
         self._show_preview(state)
 
     def _lesson_disks(self, free: Collection[str]) -> list[str]:
-        """The disks that the open lesson's step speaks of, where all of them are free; nothing without a lesson."""
+        """The disks that the step of the open lesson names, if all of them are free; else none."""
         view = self.app.guide.view
         text = view.step.text if view and view.step else ""
         named = list(dict.fromkeys(_DISK_NAMES.findall(text)))
@@ -165,11 +165,11 @@ class BuildScreen(ModeScreen):
         role = self._draft.role(bay.name)
         if role:
             return replace(bay, note=f"{self.app.glyphs.arrow} {role}")
-        # A stopped array's disk is not free for another.
+        # A disk of a stopped array is not free for another array.
         return replace(bay, state=BayState.REFUSED) if bay.state is BayState.FREE and bay.note else bay
 
     def _show_preview(self, state: LabState) -> None:
-        """Only if something that it depends on has changed."""
+        """Update the preview if its input has changed."""
         name = self.array_name
         self._lost &= frozenset(self._draft.members)
         if (self._draft, state.disks, name, self._lost) == self._shown:
@@ -183,13 +183,13 @@ class BuildScreen(ModeScreen):
         self._show_tiles(shown)
         self._show_verdict()
         self._show_drawing(shown)
-        # Only free disks can be chosen, and the plan that runs is made after a look at them.
+        # Only free disks can be chosen, and the plan that runs is made after the disks are read again.
         self.query_one(PlanView).show(shown.plan.on_blank_disks() if shown.plan else None)
         self._show_comparison(shown)
         self.refresh_bindings()
 
     def _show_drawing(self, shown: ArrayPreview) -> None:
-        """Where the data would lie: stripes of an array, slices of a volume."""
+        """Show the layout of the data: the stripes of an array, or the slices of an array of unequal disks."""
         stripes, slices = self.query_one(StripeDiagram), self.query_one(SliceDiagram)
         picture = planned_picture(shown, self._draft.members, self._lost)
         stripes.display = picture is None
@@ -201,7 +201,7 @@ class BuildScreen(ModeScreen):
         stripes.show(shown.level, self._draft.layout, members, shown.chunk_bytes)
 
     def _show_comparison(self, shown: ArrayPreview) -> None:
-        """The same disks at every level, or under every system for unequal disks."""
+        """Compare the levels, or the systems for unequal disks, with the same disks."""
         levels, systems = self.query_one("#build-levels", LevelTable), self.query_one("#build-systems", LevelTable)
         self.set_class(bool(shown.systems), "-volume")
         if shown.systems:
@@ -211,7 +211,7 @@ class BuildScreen(ModeScreen):
             levels.show(level_rows(self._draft, self.app.lab.disks))
 
     def _show_verdict(self) -> None:
-        """Why it cannot be built, or what is left without the disks that are thought away."""
+        """Show why the array cannot be built, or whether its data survive the assumed failures."""
         verdict, shown = self.query_one(VerdictBanner), self._preview
         if shown.problems:
             verdict.show(Tone.NOTICE, "NOT YET", "; ".join(shown.problems))
@@ -236,7 +236,7 @@ class BuildScreen(ModeScreen):
                 verdict.show(Tone.GOOD, "STILL THERE", f"Without {without} all data can be read from the others.")
 
     def _can_use_larger(self) -> bool:
-        """Whether all free disks are of one size, so that a volume gains nothing from any of them."""
+        """Whether all free disks have the same size, so that this kind of array has no advantage."""
         state = self.app.lab
         return bool(state.is_open and not self._draft.kind.suits(state.blank_disks))
 
@@ -251,7 +251,7 @@ class BuildScreen(ModeScreen):
         is_much = shown.unused_bytes >= _MUCH_UNUSED * shown.raw_bytes
         lost = f", {human_bytes(shown.unused_bytes)} unused" if is_much and shown.unused_bytes else ""
         note = f"of {human_bytes(shown.raw_bytes)}{lost}"
-        # Half a note helps nobody.
+        # A truncated note is of no use.
         short = lost.removeprefix(", ") or note
         usable.say(human_bytes(shown.usable_bytes), note=note if len(note) < usable.size.width else short)
         low, high = shown.failures_survived, shown.most_failures_survived

@@ -1,4 +1,4 @@
-"""Commands: everything that ran on the machine, and a terminal on it to type more."""
+"""The Commands screen: the commands that ran on the machine, and a terminal on the machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LEAVES = "F12 or Ctrl+] leaves, F11: whole screen"
 
 
 class CommandsScreen(ModeScreen):
-    """Screen 5."""
+    """The Commands screen, key 5."""
 
     CSS_PATH = "commands.tcss"
     AREA = "Commands"
@@ -120,7 +120,7 @@ class CommandsScreen(ModeScreen):
         return Content.assemble(*parts)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Enter on a command brings it to the prompt."""
+        """Insert the selected command at the prompt."""
         self.query_one(TerminalView).bring(self._shown[event.option_index].line)
 
     def on_terminal_view_left(self) -> None:
@@ -141,14 +141,14 @@ class CommandsScreen(ModeScreen):
         self.query_one(TerminalView).focus()
 
     def action_full(self) -> None:
-        """The rest of the screen gives way, and comes back."""
+        """Switch between the terminal on the whole screen and the normal layout."""
         is_full = not self.has_class("-full")
         self.set_class(is_full, "-full")
         self.query_one(LessonSide).show(None if is_full else self.lesson_beside)
         self.query_one(TerminalView).focus()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Within the terminal the list's keys are its programs', and the line of keys does not show them."""
+        """While the terminal has the focus, disable the keys of the list: the programs in the terminal receive them."""
         is_inside = self.app.terminal.is_open and isinstance(self.focused, TerminalView)
         return False if is_inside and action in _OF_THE_LIST else super().check_action(action, parameters)
 

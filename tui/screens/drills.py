@@ -1,4 +1,4 @@
-"""Drills: the list with what was reached, the open drill in full, and the debriefing."""
+"""The Drills screen: the list with the best verdicts, the open drill, and the debriefing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def drill_line(widget: Widget, item: DrillItem) -> Content:
-    """A drill in a list, with a sign for what was reached."""
+    """A drill as a line of a list, with a character for its verdict."""
     glyphs = glyphs_of(widget)
     if item.is_open:
         sign, style = glyphs.busy, "$text-primary"
@@ -44,7 +44,7 @@ def drill_line(widget: Widget, item: DrillItem) -> Content:
 
 
 class DrillsScreen(ModeScreen):
-    """Screen 9."""
+    """The Drills screen, key 9."""
 
     CSS_PATH = "drills.tcss"
     AREA = "Drills"
@@ -77,7 +77,7 @@ class DrillsScreen(ModeScreen):
 
     @property
     def drills(self) -> Drills:
-        """The desk."""
+        """The drills of the app."""
         return self.app.drills
 
     def body(self) -> ComposeResult:
@@ -143,7 +143,7 @@ class DrillsScreen(ModeScreen):
         self.query_one("#drill").border_title = text
 
     def _standing(self, lines: list[tuple[str, str]]) -> None:
-        """As running text: a line for each would push the symptom off a small terminal."""
+        """Show the lines as running text: one line for each would push the symptom off a small terminal."""
         gap = f" {glyphs_of(self).separator} "
         parts: list[tuple[str, str]] = []
         for label, text in lines:
@@ -155,12 +155,12 @@ class DrillsScreen(ModeScreen):
         if widget.source != text:
             is_longer = bool(widget.source) and text.startswith(widget.source)
 
-            # Not a coroutine: one that is replaced before it begins would never be awaited.
+            # A callable, not a coroutine: a coroutine that is replaced before it starts would never be awaited.
             work: WorkType[None] = partial(self._replace, widget, text, to_end=is_longer)
             self.run_worker(work, group="drill-text", exclusive=True)
 
     async def _replace(self, widget: Markdown, text: str, *, to_end: bool) -> None:
-        """A new hint comes into sight."""
+        """Replace the text, and scroll to a new hint."""
         await widget.update(text)
         box = self.query_one("#drill", VerticalScroll)
         self.call_after_refresh(box.scroll_end if to_end else box.scroll_home, animate=False)
@@ -184,7 +184,7 @@ class DrillsScreen(ModeScreen):
             self.notify("The machine does not run yet.", severity="warning")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Only what can be done shows."""
+        """Show only the keys that apply."""
         view = self.drills.view
         match action:
             case "hint":
@@ -246,7 +246,7 @@ class DrillsScreen(ModeScreen):
 
 
 class MakingScreen(Modal[None]):
-    """Lies above everything while a drill is set up."""
+    """Covers the screen while a drill is being prepared."""
 
     CSS_PATH = "drills.tcss"
     AREA = "Drills"
@@ -257,10 +257,10 @@ class MakingScreen(Modal[None]):
 
 
 class DebriefScreen(Modal[bool]):
-    """The verdict as a page.
+    """The debriefing of a drill. Its result is whether to erase the disks of the drill.
 
     Args:
-        page: Markdown.
+        page: the debriefing, as Markdown.
     """
 
     CSS_PATH = "drills.tcss"

@@ -1,4 +1,4 @@
-"""Faults: pick a scenario or a power cut, watch it, see the verdict on the data with its evidence."""
+"""The Faults screen: runs scenarios, crash points and campaigns, and shows the verdict on the data with evidence."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STYLES = {"plain": "", "muted": "$text-muted", "good": "$text-success", "bad": 
 
 
 class FaultsScreen(ModeScreen):
-    """Screen 7."""
+    """The Faults screen, key 7."""
 
     CSS_PATH = "faults.tcss"
     AREA = "Faults"
@@ -72,7 +72,7 @@ class FaultsScreen(ModeScreen):
         choose.focus()
 
     def on_screen_resume(self) -> None:
-        """A lesson or a command may have played something meanwhile, and a lesson may ask for a number of it."""
+        """Read the stored outcomes again, and select the item about which the open lesson asks."""
         self.app.faults.read_stored()
         wanted = self.app.guide.fault_to_read
         choose = self.query_one("#fault-list", OptionList)
@@ -115,7 +115,7 @@ class FaultsScreen(ModeScreen):
 
     def _part(self, line: Line, signs: dict[str, str]) -> Content:
         text, tone = line
-        # Not colours alone: a check that is not met has a sign of its own.
+        # Colour alone does not show the result: a failed check has a character of its own.
         bare = text.lstrip()
         if tone in signs and not bare.startswith(tuple(signs.values())):
             text = f"{text[: len(text) - len(bare)]}{signs[tone]}{bare}"

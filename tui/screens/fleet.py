@@ -1,4 +1,4 @@
-"""Fleet: turn a knob of a fleet of arrays, such as how often it is scrubbed, and see what it would lose over years."""
+"""The Fleet screen: shows how the parameters of a fleet, such as the scrub interval, affect its losses over years."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LOW_CHART_ROWS = 5
 
 
 class FleetScreen(ModeScreen):
-    """Screen 0."""
+    """The Fleet screen, key 0."""
 
     CSS_PATH = "fleet.tcss"
     AREA = "Fleet"
@@ -79,7 +79,7 @@ class FleetScreen(ModeScreen):
         super().__init__()
         self._choice = self._before = FleetChoice()
         self._turned = ""
-        """The knob that was turned last; ``_before`` is where it stood when that began."""
+        """The parameter that was changed last; ``_before`` is the fleet before the first of its successive changes."""
         self._shown: tuple[FleetChoice, LossFigures] | None = None
 
     def body(self) -> ComposeResult:
@@ -136,7 +136,7 @@ class FleetScreen(ModeScreen):
         self._reckon()
 
     def _reckon(self) -> None:
-        """This choice, then what it is compared with, then the others of the chart."""
+        """Compute the losses of this fleet, then of the one it is compared with, then of the others in the chart."""
         before = (self._before,) if self._turned else ()
         self.app.fleets.want((self._choice, *before, *self._choice.beside()))
         self.update_from(self.app.lab)
@@ -151,7 +151,7 @@ class FleetScreen(ModeScreen):
             problem.clear()
         if found is not None and not isinstance(found, LabError):
             self._shown = self._choice, found
-        # Until the next figures are there, the last ones stay, below the words that they are of.
+        # Until the next figures are computed, the last ones remain, with the description of their fleet.
         if self._shown:
             self._show(*self._shown)
         else:
@@ -176,7 +176,7 @@ class FleetScreen(ModeScreen):
         self.query_one(LossChart).show(loss_rows(choice, known))
 
     def _sentences(self, choice: FleetChoice, found: LossFigures) -> list[str]:
-        """What the last turn did, and what scrubbing does."""
+        """Sentences about the effect of the last change and of scrubbing."""
         said = []
         before = self._figures(self._before)
         if self._turned and before and choice == self._choice != self._before:

@@ -1,4 +1,4 @@
-"""F1: what the screen is for, and its keys as they are bound now."""
+"""The help for a screen (F1): its purpose and its current keys."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class HelpScreen(Modal[None]):
-    """Over the screen that it explains.
+    """The help, shown over the screen that it explains.
 
     Args:
-        about: that screen.
+        about: the screen that it explains.
     """
 
     CSS_PATH = "help.tcss"
@@ -63,7 +63,7 @@ class HelpScreen(Modal[None]):
 
 
 def key_table(app: BaseApp, screen: Screen[Any], width: int) -> Content:
-    """Key, what it does, and the id for a keymap file; the screen's own first, those that do nothing now dimmed."""
+    """The keys, their descriptions and ids for keymap files: the screen's own first, disabled ones dimmed."""
     seen: dict[str, tuple[str, str, str, bool]] = {}
     for active in screen.active_bindings.values():
         binding = active.binding
@@ -84,7 +84,7 @@ def key_table(app: BaseApp, screen: Screen[Any], width: int) -> Content:
 
 
 def _key_lines(binding_id: str, row: tuple[str, str, str, bool], keys: int, names: int, width: int) -> list[Content]:
-    """The id stands at the right end, on a line of its own where it has no room."""
+    """The lines of one key; the id is right-aligned, on a line of its own if there is no room."""
     key, name, tooltip, is_enabled = row
     start = keys + names + 4
     style = "" if is_enabled else "$foreground-muted"

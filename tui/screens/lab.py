@@ -1,4 +1,4 @@
-"""The lab: the rack of disks, the arrays, and the selected array live; everything that can be done to them."""
+"""The Lab screen: the rack of disks, the arrays, live charts of the selected array, and the actions on them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _WORDS = {
 
 
 class Details(Vertical):
-    """Fills what the rack and the arrays leave."""
+    """The details of the selected disk and array, in the room below the rack and the arrays."""
 
     def compose(self) -> ComposeResult:
         yield ChangingText("", id="details-disk")
@@ -66,7 +66,7 @@ class Details(Vertical):
         yield SliceDiagram(id="details-slices")
 
     def show(self, state: LabState) -> None:
-        """Bring both up to date."""
+        """Update the details of the disk and the array."""
         bay = next((each for each in bays_of(state) if each.name == state.selected_disk), None)
         entitle(self, bay.name if bay else "Disk", human_bytes(bay.size_bytes) if bay else "")
         self.query_one("#details-disk", Static).update(
@@ -149,7 +149,7 @@ _INVITES = {
 
 
 class EmptyLab(VerticalScroll):
-    """Shown while no array is selected."""
+    """The panel that is shown while no array is selected."""
 
     def compose(self) -> ComposeResult:
         yield ChangingText("", id="empty-words")
@@ -160,7 +160,7 @@ class EmptyLab(VerticalScroll):
         self._shown: tuple[str, tuple[LabDisk, ...]] | None = None
 
     def show(self, state: LabState) -> None:
-        """Costs nothing unless the free disks have changed."""
+        """Update the panel if the title or the free disks have changed."""
         has_looked = state.is_open and state.look is not None
         free = state.blank_disks[:FIRST_MEMBERS] if has_looked else ()
         title = _TITLES.get(state.phase, "There is no machine.") if has_looked or not state.is_open else "Looking."
@@ -183,11 +183,11 @@ class EmptyLab(VerticalScroll):
 
 _ACTIONS = {each.short_name(): each for each in KEY_ACTIONS}
 _TALL_ROWS = 36
-"""From here on there is room for the details of what is selected."""
+"""Minimum number of rows of the screen for the details."""
 
 
 class LabScreen(ModeScreen):
-    """Screen 1."""
+    """The Lab screen, key 1."""
 
     CSS_PATH = "lab.tcss"
     AREA = "Lab"
@@ -221,9 +221,9 @@ class LabScreen(ModeScreen):
     def __init__(self) -> None:
         super().__init__()
         self._followed = ""
-        """The selected disk that the rack's cursor has been brought to."""
+        """The selected disk to which the rack's cursor was moved last."""
         self._shown = ("", "")
-        """The array and the disk that keys act on, as they were shown last or chosen since."""
+        """The array and the disk to which keys apply, as last shown or selected."""
 
     def body(self) -> ComposeResult:
         with Horizontal(id="lab"):
@@ -243,7 +243,7 @@ class LabScreen(ModeScreen):
     def show_state(self, state: LabState) -> None:
         rack = self.query_one(Rack)
         rack.show(bays_of(state))
-        # Only what was selected elsewhere moves the cursor: keys may be ahead of what the state knows.
+        # Move the cursor only to a disk that was selected elsewhere: the cursor may be ahead of the state.
         if state.selected_disk and state.selected_disk != self._followed and state.disk(state.selected_disk):
             self._followed = state.selected_disk
             rack.move_to(state.selected_disk)
@@ -265,12 +265,12 @@ class LabScreen(ModeScreen):
         self._shown = self._aim()
 
     def _aim(self) -> tuple[str, str]:
-        """Names of the array and the disk that keys act on; empty for what there is not."""
+        """The names of the array and the disk to which keys apply; empty if there is none."""
         status, disk = target_array(self.app.lab), selected_disk(self.app.lab)
         return status.name if status else "", disk.name if disk else ""
 
     def _follow_cursor(self) -> None:
-        """What is under the cursor is selected, also while the message about its last move is on its way."""
+        """Select the disk under the cursor, even if the message about its last move is still queued."""
         bay = self.query_one(Rack).current
         if bay and bay.name != self._followed:
             self._select_bay(bay)
@@ -282,9 +282,9 @@ class LabScreen(ModeScreen):
         self._shown = self._aim()
 
     def _has_gone(self) -> bool:
-        """Whether what a key was meant for has gone: the key must not act on what is selected instead.
+        """Whether the array or disk for which a key was pressed has disappeared; the key must not act on another one.
 
-        A notice says so, and a second press acts on what is shown then.
+        If so, a notice is shown; the next press applies to the new selection.
         """
         (array, disk), state = self._shown, self.app.lab
         gone = array if array and state.array(array) is None else disk if disk and state.disk(disk) is None else ""
@@ -298,7 +298,7 @@ class LabScreen(ModeScreen):
         return True
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Only what applies to the selection can be done, and shows."""
+        """Allow and show only the actions that apply to the selection."""
         if action == "act":
             self._follow_cursor()
             return not _ACTIONS[str(parameters[0])].obstacle(selection_of(self.app.lab))
@@ -312,7 +312,7 @@ class LabScreen(ModeScreen):
         build(self.app)
 
     def on_rack_moved(self, event: Rack.Moved) -> None:
-        # The cursor may have moved on since.
+        # The cursor may have moved again since the event.
         self._follow_cursor()
 
     def on_rack_opened(self, event: Rack.Opened) -> None:
@@ -331,7 +331,7 @@ class LabScreen(ModeScreen):
         self._open_menu(event.name, Fills.ARRAY)
 
     def _open_menu(self, name: str, acts_on: Fills) -> None:
-        """All that can be done to it; what concerns it first."""
+        """Show a menu of all possible actions; those on a disk, or an array, as ``acts_on`` says, are first."""
         state = self.app.lab
         found = sorted(applying(state), key=lambda kind: kind.acts_on() is not acts_on)
         if not found:

@@ -1,4 +1,4 @@
-"""Lessons: the course with the student's progress, and the open lesson in full."""
+"""The Lessons screen: the course with the student's progress, and the open lesson."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from tui.state import LabState
 
 _DRILL = "drill:"
-"""Begins the ids of drills in the list."""
+"""Prefix of the ids of drills in the list."""
 _LANGUAGES = {"en": "English", "es": "español", "sv": "svenska"}
 
 
 class LessonsScreen(ModeScreen):
-    """Screen 6."""
+    """The Lessons screen, key 6."""
 
     CSS_PATH = "lessons.tcss"
     AREA = "Lessons"
@@ -81,7 +81,7 @@ class LessonsScreen(ModeScreen):
 
     @property
     def guide(self) -> Guide:
-        """The student's desk."""
+        """The course and the open lesson."""
         return self.app.guide
 
     def body(self) -> ComposeResult:
@@ -159,7 +159,7 @@ class LessonsScreen(ModeScreen):
         course.border_subtitle = done + saved
 
     def _next_id(self) -> str:
-        """The lesson that is open, or the first that is not done."""
+        """Id of the first lesson that is open or not completed; empty if there is none."""
         return next((item.id for item in self._items if item.is_open or not item.is_done), "")
 
     def _stand_on(self, option_id: str) -> None:
@@ -245,7 +245,7 @@ class LessonsScreen(ModeScreen):
         self.set_focus(None)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Only what the step needs shows."""
+        """Show only the keys that the step needs."""
         view = self.guide.view
         step = view.step if view and view.explanation is None else None
         match action:
@@ -273,7 +273,7 @@ class LessonsScreen(ModeScreen):
                 return super().check_action(action, parameters)
 
     def _following(self) -> str:
-        """Id of the first lesson that is not done, after the open one if that is done; empty otherwise."""
+        """If the open lesson is completed, id of the next lesson that is not; else empty."""
         view = self.guide.view
         if view is None or view.step or view.explanation:
             return ""

@@ -1,4 +1,4 @@
-"""Choose one of several: the actions on a disk or an array, a workload, a speed limit."""
+"""Menus, such as the actions on a disk or an array, workloads or speed limits; and dialogs for typed input."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from tui.screens.modal import Modal
 from tui.widgets.words import entitle
 
 _MOST_OF_SCREEN = 0.92
-"""As in menu.tcss."""
+"""Maximum share of the screen's width, as in menu.tcss."""
 _AROUND_CELLS = 6
-"""Border and padding of the box, and the scroll bar of a long menu."""
+"""Width of the border and padding of the box, and of the scroll bar of a long menu."""
 _LEAST_CELLS = 20
 
 
 class MenuScreen(Modal[str | None]):
-    """Ends with the id of what was chosen, or None.
+    """A menu. Its result is the id of the chosen item, or None.
 
     Args:
-        title: what is chosen.
-        choices: at least one.
-        intro: a sentence above them.
+        title: the title of the menu.
+        choices: the items, at least one.
+        intro: a sentence above the items.
     """
 
     CSS_PATH = "menu.tcss"
@@ -64,7 +64,7 @@ class MenuScreen(Modal[str | None]):
         parts.append((f"{choice.label:<{width}}", "bold"))
         before = sum(len(text) for text, _ in parts) + 2
         room = max(_LEAST_CELLS, int(self.app.size.width * _MOST_OF_SCREEN) - _AROUND_CELLS - before)
-        # A long detail goes on below its own beginning.
+        # The further lines of a long detail are aligned with its first one.
         detail = f"\n{' ' * before}".join(wrap(choice.detail, room))
         parts.append((f"  {detail}" if detail else "", "$foreground-muted"))
         return Content.assemble(*parts)
@@ -88,11 +88,11 @@ class MenuScreen(Modal[str | None]):
 
 
 class TypedScreen(Modal[None]):
-    """Hands what is typed to ``give``, and stays open with the sentence that it returns: what is wrong with it."""
+    """Passes typed input to ``give``; if that returns an error as a sentence, the dialog shows it and stays open."""
 
     CSS_PATH = "typed.tcss"
     TITLES: ClassVar[tuple[str, str]]
-    """Above and below."""
+    """The titles at the top and the bottom of the box."""
     PLACEHOLDER: ClassVar[str]
     MOST_LETTERS: ClassVar[int]
 
@@ -124,7 +124,7 @@ class TypedScreen(Modal[None]):
 
 
 class NumberScreen(TypedScreen):
-    """Low, so that what the number is read off stays in sight."""
+    """The dialog for a number; it is low, so that the screen with the number remains visible."""
 
     AREA = "Number"
     HELP = "Type what you read, with a decimal point or comma. What is compared is your own result, or your own array."
@@ -141,7 +141,7 @@ class NumberScreen(TypedScreen):
 
 
 class VariantScreen(TypedScreen):
-    """The word may be empty."""
+    """The dialog for the word of a variant, which may be empty."""
 
     AREA = "Variant"
     HELP = "The same word always gives the same variant, on every computer. Without a word you get the plain lesson."

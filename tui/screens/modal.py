@@ -1,4 +1,4 @@
-"""What all screens that come up above another have in common."""
+"""The base class of all modal screens."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ R = TypeVar("R")
 
 
 class Modal(ModalScreen[R]):
-    """May be told to leave at any time: again when it has left, or while another screen lies above it.
+    """A modal screen that can be dismissed at any time: more than once, or while another screen is above it.
 
-    Textual would end the app over the first, and take away the other screen over the second.
+    Textual would end the app in the first case, and remove the other screen in the second.
     """
 
     if TYPE_CHECKING:
         app = getters.app(BaseApp)
 
     SEEN_FIRST: ClassVar[bool] = False
-    """Keys that were typed before this was on the screen do nothing, but Escape: nobody agrees to what is not seen."""
+    """Ignore keys typed before the screen was visible, except Escape: the user cannot confirm what is not visible."""
 
     _shown_seconds = math.inf
     _has_left = False
     _answers: tuple[R | None, ...] = ()
-    """What to leave with as soon as nothing lies above."""
+    """The result with which it is dismissed as soon as no screen is above it."""
 
     def dismiss(self, result: R | None = None) -> AwaitComplete:
-        """Leave with a result, now or when nothing lies above any more; once."""
+        """Dismiss the screen with a result, once: now, or as soon as no screen is above it."""
         if self._has_left:
             return AwaitComplete()
         if self.app.screen_stack[-1:] != [self]:
@@ -52,11 +52,11 @@ class Modal(ModalScreen[R]):
 
     @property
     def is_shown(self) -> bool:
-        """Whether it has been on the screen."""
+        """Whether the screen has been visible."""
         return self._shown_seconds < math.inf
 
     def is_meant(self, key: Key) -> bool:
-        """Whether the key may have been typed for this."""
+        """Whether the key may have been typed for this screen."""
         return not self.SEEN_FIRST or key.key == "escape" or key.time >= self._shown_seconds
 
     def on_screen_resume(self) -> None:

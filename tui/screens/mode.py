@@ -1,4 +1,4 @@
-"""What all modes of the app have in common: the bar above, the next step and the keys below, and news of the lab."""
+"""The common part of all modes: the bar at the top, the next step and the keys at the bottom, and the updates."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _KEYS = (
 
 
 def pause_key(key: str) -> Binding:
-    """Pauses a machine in virtual time."""
+    """A binding that pauses a machine in virtual time."""
     tooltip = "In virtual time: let the machine's clock stand still, or go on"
     return Binding(key, "pause", "Pause", id="clock.pause", show=False, tooltip=tooltip)
 
 
 class LessonSide(Vertical):
-    """Takes no room without a lesson, or where there is little: then the line at the bottom tells what is missing."""
+    """The lesson at the right. It is hidden without a lesson and on a narrow terminal, which has only the hint line."""
 
     DEFAULT_CSS = """
     LessonSide { width: auto; height: 1fr; display: none; }
@@ -47,7 +47,7 @@ class LessonSide(Vertical):
     """
 
     def show(self, view: LessonView | None) -> None:
-        """Show the lesson, or nothing."""
+        """Show the lesson, or hide the widget."""
         width = self.screen.size.width
         self.display = view is not None and width >= WIDE_CELLS
         if view is None or not self.display:
@@ -64,7 +64,7 @@ class LessonSide(Vertical):
 
 @dataclass(frozen=True, slots=True)
 class PaletteEntry:
-    """A command of the palette that is no key."""
+    """A command of the palette without a key."""
 
     text: str
     help: str
@@ -72,19 +72,19 @@ class PaletteEntry:
 
 
 class ModeScreen(Screen[None]):
-    """Base of every mode. Subclasses give ``body`` and ``show_state``."""
+    """Base class of the screens of all modes. Subclasses implement ``body`` and ``show_state``."""
 
     AREA: ClassVar[str] = ""
-    """Its commands in the palette are called ``AREA: …``."""
+    """The prefix of its commands in the palette: ``AREA: …``."""
     HELP: ClassVar[str] = ""
-    """Markdown: what the screen is for. The keys are added by themselves."""
+    """The purpose of the screen, as Markdown. The help screen adds the keys."""
 
     SHOWS_LESSON: ClassVar[bool] = True
-    """The open lesson may stand at the right."""
+    """Whether the open lesson may be shown at the right."""
     LESSON_FROM_CELLS: ClassVar[int] = 0
-    """The lesson takes no room on a terminal that is narrower than this: what the lesson sends to look at needs it."""
+    """Minimum width of a terminal, in cells, that shows the lesson; in a narrower one the screen needs the room."""
     USES_LAB: ClassVar[bool] = True
-    """Nothing can be done here without the lab's machine: when it is lost, that is what to mend first."""
+    """Whether the screen needs the lab's machine: if it is lost, the next step is to restart it."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f6", "lesson", "Lesson", id="lesson.large", show=False, tooltip="To the open lesson, and back"),
         key_for(
@@ -141,28 +141,28 @@ class ModeScreen(Screen[None]):
         yield KeyLine()
 
     def body(self) -> ComposeResult:
-        """The widgets of this mode."""
+        """The widgets of the mode."""
         yield from ()
 
     def show_state(self, state: LabState) -> None:
-        """Show this; called at most ten times a second while the screen can be seen."""
+        """Show the state. It is called at most ten times a second, while the screen is visible."""
 
     def hint(self, state: LabState) -> str | None:
-        """What to do next here; None leaves it to the newcomer's story."""
+        """The next step on this screen, as markup; None: the general next step of ``tui.story``."""
         return None
 
     def palette(self) -> Iterable[PaletteEntry]:
-        """Commands beyond the keys."""
+        """Further commands of the palette, without keys."""
         return ()
 
     @property
     def lesson_beside(self) -> LessonView | None:
-        """The lesson that stands at the right: none while a drill is open, or where this screen needs the width."""
+        """The lesson at the right; None while a drill is open, or if the screen needs the width."""
         is_away = self.app.drills.view is not None or self.size.width < self.LESSON_FROM_CELLS
         return None if is_away else self.app.guide.view
 
     def update_from(self, state: LabState) -> None:
-        """Bring frame and body up to date."""
+        """Update the frame and the body."""
         from tui.story import next_step
 
         self.query_one(TopBar).show(state, self.app.current_mode)
@@ -170,7 +170,7 @@ class ModeScreen(Screen[None]):
         if self.SHOWS_LESSON and not self.has_class("-full"):
             self.query_one(LessonSide).show(self.lesson_beside)
         self.show_state(state)
-        # After the body: the next step is that of what is shown now.
+        # After the body, because the next step depends on what it shows.
         if self.USES_LAB and state.is_down:
             hint = next_step(state)
         else:
@@ -181,7 +181,7 @@ class ModeScreen(Screen[None]):
         self._show_keys()
 
     def _show_keys(self) -> None:
-        """The footer is made anew only when other keys apply: that costs more than painting all charts."""
+        """Rebuild the footer only if other keys apply: that costs more than painting all charts."""
         keys = tuple((key, each.binding.description, each.enabled) for key, each in self.active_bindings.items())
         if keys != self._shown_keys:
             self._shown_keys = keys
@@ -196,7 +196,7 @@ class ModeScreen(Screen[None]):
             self.app.guide.hint()
             return
         self.app.drills.hint()
-        # A lesson stands beside every screen; a drill only on its own.
+        # A lesson is shown on every screen, a drill only on its own.
         self.app.switch_mode("drills")
 
     def action_lesson_next(self) -> None:
@@ -216,7 +216,7 @@ class ModeScreen(Screen[None]):
 
     def on_resize(self, event: Resize) -> None:
         self.set_class(event.size.width >= WIDE_CELLS, "-wide")
-        # What was fitted to the width before is fitted anew, also while no looks come.
+        # Fit the contents to the new width even if no sample follows.
         self.call_after_refresh(self.app.show_soon)
 
     def on_screen_resume(self) -> None:

@@ -1,4 +1,4 @@
-"""The command palette: Textual's, but it may be told to leave more than once, as every screen above another here."""
+"""The command palette: Textual's, but it can be dismissed more than once, as all modal screens of the app."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tui.screens.modal import Modal
 
 
 class Palette(CommandPalette, Modal[Any]):
-    """Keys that were typed ahead may reach it after it has left: they choose nothing more."""
+    """The palette; it ignores keys that were typed ahead and arrive after it was dismissed."""
 
     HELP = "Type a part of a command's name, choose a line with the arrows, and press Enter. Escape leaves it."
 

@@ -1,4 +1,4 @@
-"""Before anything is changed: what will run and why, to be run, copied or left."""
+"""The dialog that shows a plan before it runs: the user can run it, copy it or leave it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 _MOST_OF_SCREEN = 0.96
 _LEAST_ROWS = 4
 _UNSEEN_SECONDS = 0.4
-"""A plan that is there sooner needs no words about its coming."""
+"""The waiting message is shown only if making the plan takes longer than this."""
 
 
 class AwaitedPlan(Modal[None]):
-    """Takes the keys while a plan is being made: what is typed for the plan must not reach the screen beneath.
+    """Receives the keys while a plan is being made: keys typed for the plan must not reach the screen below.
 
-    Only leaving is possible: nobody can agree to commands that are not shown yet.
+    The only action is to cancel: the user cannot confirm commands that are not shown yet.
     """
 
     CSS_PATH = "plan.tcss"
@@ -48,7 +48,7 @@ class AwaitedPlan(Modal[None]):
     def __init__(self) -> None:
         super().__init__()
         self.is_wanted = True
-        """False: the user has left before the plan was there."""
+        """False: the user cancelled before the plan was made."""
 
     def compose(self) -> ComposeResult:
         yield Static("Working out which commands would run. Esc leaves it.", id="plan-awaited")
@@ -66,12 +66,12 @@ class AwaitedPlan(Modal[None]):
 
 
 class PlanScreen(Modal[bool]):
-    """Shows a plan and runs the very same one; closes by itself when it is done.
+    """Shows a plan, and runs exactly this plan. Its result is whether the plan ran; it closes after the run.
 
     Args:
-        plan: what is to run.
-        note: what a user should know before, in a sentence.
-        on_done: called after it has run.
+        plan: the plan.
+        note: a sentence about the plan for the user.
+        on_done: called after the plan, or its first part if it waits for md, has run.
     """
 
     CSS_PATH = "plan.tcss"
@@ -102,7 +102,7 @@ class PlanScreen(Modal[bool]):
         self._is_running = False
         self._is_over = False
         self._followed = -1
-        """The step that was brought into sight last."""
+        """The step that was scrolled into view last."""
         self._failure = ""
 
     def compose(self) -> ComposeResult:
@@ -133,7 +133,7 @@ class PlanScreen(Modal[bool]):
 
     def on_mount(self) -> None:
         self.query_one("#plan-failure").display = False
-        # Enter must not destroy anything by accident.
+        # Enter must not destroy data by accident.
         first = "#cancel" if self.plan.destroys_data or self.plan.ends_array or not self.plan.steps else "#run"
         self.query_one(first).focus()
 
@@ -141,7 +141,7 @@ class PlanScreen(Modal[bool]):
         self.call_after_refresh(self._fit)
 
     def _fit(self) -> None:
-        """Long plans scroll, so that the buttons always show."""
+        """Limit the height of the steps, so that the buttons are always visible; long plans scroll."""
         box, steps = self.query_one("#plan-box"), self.query_one("#plan-steps")
         others = sum(each.outer_size.height + each.styles.margin.height for each in box.children if each is not steps)
         room = int(self.size.height * _MOST_OF_SCREEN) - box.gutter.height - others
@@ -152,14 +152,14 @@ class PlanScreen(Modal[bool]):
         steps.scroll_relative(y=by * max(1, steps.size.height - 1), animate=False)
 
     def update_from(self, state: LabState) -> None:
-        """Follow the steps while they run."""
+        """Show the progress of the steps."""
         operation = state.operation
         if self._is_running and operation and operation.title == self.plan.title:
             self._show(PlanProgress(max(0, operation.step - 1), running=True))
             self._follow(max(0, operation.step - 1))
 
     def _follow(self, step: int) -> None:
-        """A long plan goes along with the step that runs; in between it can be scrolled."""
+        """Scroll to the running step, once per step, so that the user can scroll meanwhile."""
         if step != self._followed:
             self._followed = step
             steps = self.query_one("#plan-steps")

@@ -1,4 +1,4 @@
-"""Results: everything that was measured, as bars and tables; two side by side; files to take away."""
+"""The Results screen: stored results as bars and tables, comparisons of two results, and export to files."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 
 class ExportKind(StrEnum):
-    """What a result can be written as."""
+    """The file formats for a result."""
 
     BUNDLE = "zip"
-    """Everything, with fio's documents and checksums: ``raidlab export``, read back by ``raidlab results import``."""
+    """Everything, with fio's documents and checksums, as by ``raidlab export``; ``raidlab results import`` reads it."""
     HTML = "html"
-    """``raidlab report``."""
+    """As ``raidlab report``."""
     CSV = "csv"
     MARKDOWN = "md"
     JSON = "json"
@@ -90,7 +90,7 @@ _EXPORTS = (
 
 
 class ResultsScreen(ModeScreen):
-    """Screen 4."""
+    """The Results screen, key 4."""
 
     CSS_PATH = "results.tcss"
     AREA = "Results"
@@ -146,7 +146,7 @@ class ResultsScreen(ModeScreen):
         self._record: ResultRecord | None = None
         self._marked: ResultRecord | None = None
         self._allowed: set[frozenset[str]] = set()
-        """Pairs that are compared though they are unlike."""
+        """Pairs of result ids that the user compares although their conditions differ."""
         self._had_run = False
 
     def body(self) -> ComposeResult:
@@ -160,12 +160,12 @@ class ResultsScreen(ModeScreen):
         self.query_one(OptionList).focus()
 
     def on_screen_resume(self, event: ScreenResume) -> None:  # type: ignore[override]
-        """Runs may have ended meanwhile."""
+        """Read the results again: runs may have ended meanwhile."""
         self.call_after_refresh(self.action_reload)
         self.call_after_refresh(self._show_what_is_asked)
 
     def _show_what_is_asked(self) -> None:
-        """The tables of the result that the open lesson has a number read off."""
+        """Show the tables of the result from which the open lesson asks for a number."""
         asked, found = self.app.guide.result_to_read, self.query_one("#results-list", OptionList)
         ids = [each.id for each in self._summaries or ()]
         if asked in ids:
@@ -248,7 +248,7 @@ class ResultsScreen(ModeScreen):
         return frozenset(each.id for each in (self._record, self._marked) if each)
 
     def action_view(self, name: str) -> None:
-        """From a click on the name of a view."""
+        """Show a view after a click on its name."""
         self.query_one(ResultPanel).show_view(ResultView(name))
         self.update_from(self.app.lab)
 
@@ -256,7 +256,7 @@ class ResultsScreen(ModeScreen):
         if self._record:
             self.query_one(ResultPanel).next_view()
             self.update_from(self.app.lab)
-            # Whether a table fits is known once it is laid out.
+            # Whether a table fits is known only after its layout.
             self.call_after_refresh(self.app.show_soon)
 
     def action_across(self, steps: int) -> None:
@@ -331,12 +331,12 @@ class ResultsScreen(ModeScreen):
 
     @property
     def _is_growing(self) -> bool:
-        """Whether the result that is shown may be the one that an experiment is writing just now."""
+        """Whether the shown result may be one that an experiment is writing."""
         view = self.app.experiments.view
         return bool(view and view.is_running and self._shown and self._shown.status is RunStatus.INCOMPLETE)
 
     def _is_too_wide(self) -> bool:
-        """Whether a table has columns that do not fit."""
+        """Whether the tables are wider than the panel."""
         panel = self.query_one(ResultPanel)
         return panel.view is ResultView.TABLES and self.query_one("#results-text").size.width > panel.size.width
 

@@ -1,4 +1,4 @@
-"""Run: pick a workload, an experiment or a sweep, see what is expected, watch it live, compare what was measured."""
+"""The Run screen: runs workloads, experiments and sweeps, and compares predictions with measurements."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _HIGH_ROWS = 34
 _RUNTIMES: dict[str, float | None] = {"10 s": 10.0, "30 s": 30.0, "1 min": 60.0, "5 min": 300.0, "until stopped": None}
 _FIRST = "rand-read-4k"
 _LOOK_SECONDS = 1.0
-"""How often a sweep of another process is looked at."""
+"""Time between two reads of the status of a sweep of another process."""
 _TICKS_A_LOOK = 4
-"""So rarely whether one has begun."""
+"""Number of ticks between two checks whether another process has started the sweep."""
 
 
 class RunScreen(ModeScreen):
-    """Screen 3."""
+    """The Run screen, key 3."""
 
     CSS_PATH = "run.tcss"
     AREA = "Run"
@@ -67,12 +67,12 @@ class RunScreen(ModeScreen):
         self._items: dict[str, RunItem] = {}
         self._item: RunItem | None = None
         self._own: tuple[tuple[RunItem, ...], tuple[RunItem, ...]] = (), ()
-        """Workloads and experiments."""
+        """The workloads and the experiments."""
         self._listed: tuple[SweepEntry, ...] = ()
         self._ticks = 0
         self._runtime = "30 s"
         self._forecasts: dict[tuple[str, str, int], Forecast | None] = {}
-        """By array, workload and how many members it lacks; None while it is being worked out."""
+        """(array, workload, number of missing members) -> forecast; None while it is computed."""
 
     def body(self) -> ComposeResult:
         with Horizontal(id="run"):
@@ -89,11 +89,11 @@ class RunScreen(ModeScreen):
         self.set_interval(_LOOK_SECONDS, self._look_elsewhere)
 
     def on_screen_resume(self, event: ScreenResume) -> None:  # type: ignore[override]
-        """Sweeps may have been run meanwhile, by whomever. Textual calls the base class's handler too."""
+        """Read the list of sweeps, which other processes change. Textual also calls the handler of the base class."""
         self.app.sweeps.list_again()
 
     def _fill(self, highlighted: str) -> None:
-        """The list, with this option under the cursor."""
+        """Fill the list, with the cursor on this option."""
         self._listed = self.app.sweeps.entries
         (workloads, experiments), sweeps = self._own, sweep_items(self._listed)
         self._items = {item.option_id: item for item in (*workloads, *experiments, *sweeps)}
@@ -114,7 +114,7 @@ class RunScreen(ModeScreen):
         choose.highlighted = choose.get_option_index(highlighted if highlighted in self._items else _FIRST)
 
     def _look_elsewhere(self) -> None:
-        """At the sweep that is shown: another process may have it going."""
+        """Read the status of the shown sweep, which another process may be running."""
         item = self._item
         if not self.is_current or item is None or item.kind is not RunKind.SWEEP:
             return
@@ -195,7 +195,7 @@ class RunScreen(ModeScreen):
         ]
 
     def _forecast(self, item: RunItem, state: LabState) -> Forecast | None:
-        """What theory says; asked for once for each array and workload as they are."""
+        """The forecast of a workload; it is computed once per array, workload and number of missing members."""
         status = state.selected
         if status is None or not state.is_open:
             return None

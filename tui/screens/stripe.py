@@ -1,4 +1,4 @@
-"""Stripe: the parity microscope. One stripe as its members hold it, and what md makes of it."""
+"""The Stripe screen, the parity microscope: one stripe as stored on the members, and how md interprets it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class PlaceScreen(TypedScreen):
-    """Where to look next."""
+    """The dialog for the place to show."""
 
     AREA = "Place"
     HELP = (
@@ -48,7 +48,7 @@ class PlaceScreen(TypedScreen):
 
 
 class ByteScreen(TypedScreen):
-    """Which byte to flip."""
+    """The dialog for the byte to flip."""
 
     AREA = "Byte"
     HELP = "A disk and a byte of its chunk in this stripe. The commands are shown before anything is changed."
@@ -62,23 +62,23 @@ class ByteScreen(TypedScreen):
 
 @dataclass(slots=True)
 class Looked:
-    """What the screen looks at, and what it knows of it."""
+    """The place that the screen shows, and its contents."""
 
     array: str = ""
     stripe: int = 0
     byte: int = 0
-    """The first byte of each chunk that is shown."""
+    """The first byte shown of each chunk."""
     slot: int | None = None
     """The member under the cursor."""
     picture: StripePicture | None = None
     problem: LabError | None = None
     told: Told | None = None
     seen: tuple[object, ...] = field(default=())
-    """How the array stood when it was read."""
+    """The state of the array when the stripe was read (``_standing``)."""
 
 
 class StripeScreen(ModeScreen):
-    """Screen 8."""
+    """The Stripe screen, key 8."""
 
     CSS_PATH = "stripe.tcss"
     AREA = "Stripe"
@@ -175,7 +175,7 @@ class StripeScreen(ModeScreen):
             yield CrashTable(id="stripe-crash")
             yield ChangingText("", id="stripe-words")
 
-    # What is looked at.
+    # Showing a stripe.
 
     def show_state(self, state: LabState) -> None:
         status = state.selected if state.is_open else None
@@ -191,7 +191,7 @@ class StripeScreen(ModeScreen):
         self._show()
 
     def _read(self) -> None:
-        """Read the stripe; while one is read the last wish waits."""
+        """Read the stripe. If a stripe is being read, the current place is read afterwards."""
         at = self._at
         if self._is_reading or not at.array:
             return
@@ -240,7 +240,7 @@ class StripeScreen(ModeScreen):
         from lab.microscope.words import judged_words, repair_words
         from tui.widgets.stripe_columns import verdict_of
 
-        # Who is wrong matters most; the last sentence says it.
+        # The last sentence says which member is wrong, which matters most.
         *others, first = judged_words(picture)
         tone, headline = verdict_of(picture)
         self.query_one(VerdictBanner).show(tone, headline, first)
@@ -257,7 +257,7 @@ class StripeScreen(ModeScreen):
         self.query_one("#stripe-words", Static).update("\n".join(told.words))
         entitle(self.query_one("#stripe-told"), told.title, "i: back to the verdict" if told.write else "")
 
-    # Going about.
+    # Moving to another place.
 
     def action_stripe(self, by: int) -> None:
         picture = self._at.picture
@@ -267,7 +267,7 @@ class StripeScreen(ModeScreen):
     def _go_to(self, stripe: int, byte: int | None = None, slot: int | None = None) -> None:
         at = self._at
         if stripe != at.stripe:
-            # The bytes that are shown stay until the others are there.
+            # The old bytes remain until the new ones are read.
             at.stripe, at.told = stripe, None
         at.byte = at.byte if byte is None else byte
         at.slot = at.slot if slot is None else slot
@@ -341,7 +341,7 @@ class StripeScreen(ModeScreen):
         step = self.query_one(StripeHex).bytes_in_row()
         self._go_to(found.stripe, found.byte // step * step, found.slot)
 
-    # Doing.
+    # Changing the stripe.
 
     def action_flip(self) -> None:
         picture = self._at.picture
@@ -366,7 +366,7 @@ class StripeScreen(ModeScreen):
         self.app.push_screen(ByteScreen(intro, f"{member}:{self._at.byte}", give))
 
     def _again(self) -> None:
-        """Read what the members hold now."""
+        """Read the stripe again."""
         self._at.told = None
         self._read()
 
@@ -417,7 +417,7 @@ class StripeScreen(ModeScreen):
         self._told(told)
 
     def _sector_in_sight(self) -> int | None:
-        """The array's sector of the block at the cursor: of the member's data, else of the stripe's first."""
+        """The array's sector of the block at the cursor: in the member's data chunk, else in the stripe's first one."""
         picture, at = self._at.picture, self._at
         if picture is None:
             return None
@@ -434,7 +434,7 @@ class StripeScreen(ModeScreen):
         self.toggle_class("-words")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Only what applies to the stripe in sight."""
+        """Allow only the actions that apply to the shown stripe."""
         picture = self._at.picture
         if action in ("flip", "stripe", "row", "page", "member", "write", "crash", "really"):
             return picture is not None
@@ -455,7 +455,7 @@ class StripeScreen(ModeScreen):
 
 
 def _standing(state: LabState) -> tuple[object, ...]:
-    """What makes the members hold something else when it changes; a load changes them all the time."""
+    """The state of the array after whose change the stripe is read again. A load, which always writes, is no reason."""
     status = state.selected
     if status is None:
         return ()

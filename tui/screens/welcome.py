@@ -1,4 +1,4 @@
-"""The first start: what this is, and one key to a first array."""
+"""The dialog of the first start: what raidlab is, and a key that builds a first array."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ The line at the bottom always says what to do next. [bold]F1[/] explains. \
 
 
 class WelcomeScreen(Modal[None]):
-    """Shown once; the palette shows it again."""
+    """The welcome dialog, shown at the first start."""
 
     CSS_PATH = "welcome.tcss"
     AREA = "Welcome"
@@ -64,7 +64,7 @@ class WelcomeScreen(Modal[None]):
             tooltip="To the other button",
         ),
         Binding("escape,q", "close", "Look around", id="welcome.close", tooltip="Close; nothing is built"),
-        # The text names one of these keys, and a dialog keeps them from the app.
+        # The text mentions one of these keys, and the app does not receive keys while a dialog is open.
         *(
             Binding(
                 entry.key,
@@ -98,7 +98,7 @@ class WelcomeScreen(Modal[None]):
         self.update_from(self.app.lab)
 
     def update_from(self, state: LabState) -> None:
-        """Say when the machine is there; ask for the plan then, so that its command can be read before."""
+        """Show the state of the machine; when it runs, request the plan, so that its command is shown beforehand."""
         line = self.query_one("#welcome-state", Static)
         if self._plan:
             return
@@ -112,7 +112,7 @@ class WelcomeScreen(Modal[None]):
             self.app.look_up(first_array, on_done=self._show_plan, on_error=self._cannot)
 
     def _show_plan(self, plan: Plan) -> None:
-        # On a slow machine the answer comes after the student has closed this.
+        # On a slow machine the plan may arrive after the user has closed the dialog.
         if self._is_closed:
             return
         self._plan = plan
@@ -139,7 +139,7 @@ class WelcomeScreen(Modal[None]):
             self.action_close()
 
     def action_build(self) -> None:
-        """At once if the machine is there, otherwise as soon as it is."""
+        """Build the array now, or as soon as the machine runs."""
         self._is_wanted = True
         if self._plan:
             self._run()

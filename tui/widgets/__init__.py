@@ -1,1 +1,1 @@
-"""Widgets of the app. Each shows plain values and emits past-tense messages; none knows the lab or the app."""
+"""The app's widgets. They show plain values and post messages named in the past tense."""

@@ -1,4 +1,4 @@
-"""The arrays of the lab: each a stripe of its members, its state, and how far a sync has come."""
+"""The list of the lab's arrays, each with its state and its members by slot."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class ArrayList(OptionList):
 
     @dataclass
     class Chosen(Message):
-        """Another array is highlighted."""
+        """The user highlighted another array."""
 
         name: str
 
     @dataclass
     class MenuWanted(Message):
-        """The menu of an array is wanted."""
+        """The user requested the menu of an array."""
 
         name: str
 
@@ -57,7 +57,7 @@ class ArrayList(OptionList):
         self._is_updating = False
 
     def show(self, state: LabState) -> None:
-        """Repaints only what has changed."""
+        """Show the arrays; only changed entries are repainted."""
         glyphs, width = glyphs_of(self), self.scrollable_content_region.width
         prompts = [(status.name, entry(state, status, glyphs, width)) for status in state.arrays]
         prompts += _resting(state, glyphs)
@@ -97,7 +97,7 @@ class ArrayList(OptionList):
 
 
 def entry(state: LabState, status: ArrayStatus, glyphs: Glyphs, width: int = 80) -> Content:
-    """Name, level, size and state; the members in the order of their slots below. Narrow, the state has a line."""
+    """The entry of an array: name, level, size, state, and the members by slot; wrapped if it does not fit."""
     tone, words = condition(state, status)
     head = Content.assemble(
         (f"{tone.glyph(glyphs)} {status.name}", f"bold {tone.style}"),
@@ -110,7 +110,7 @@ def entry(state: LabState, status: ArrayStatus, glyphs: Glyphs, width: int = 80)
 
 
 def inside(status: ArrayStatus, glyphs: Glyphs, width: int) -> Content:
-    """The arrays inside a volume, each with a sign: ``inside ●md100 ●101 ↻102``."""
+    """The inner arrays, each with a character for its state: ``inside ●md100 ●101 ↻102``."""
     text = Content.styled("inside", "$foreground-muted")
     arrays = status.inside.arrays if status.inside else ()
     left = len(arrays)
@@ -131,7 +131,7 @@ def inside(status: ArrayStatus, glyphs: Glyphs, width: int) -> Content:
 
 
 def stripe(state: LabState, status: ArrayStatus, glyphs: Glyphs) -> Content:
-    """The members side by side, holes included: ``│01│02│✘ │``, spares after them."""
+    """The members by slot, including missing ones, then the spares: ``│01│02│✘ │``."""
     by_slot = {member.slot: member for member in status.members if member.slot is not None}
     cells: list[Content] = []
     for slot in range(status.raid_disks):
@@ -156,6 +156,6 @@ def _resting(state: LabState, glyphs: Glyphs) -> Iterator[tuple[str, Content]]:
     for array in state.resting_arrays:
         why = f"{array.refusal or 'stopped'}{'' if array.obstacle else '; Enter starts it'}"
         head = Content.assemble((f"{glyphs.quiet} {array.name}", "bold $foreground-muted"), "  not running")
-        # Two may have the same name.
+        # Two stopped arrays may have the same name.
         word = state.found.word(array) if state.found else array.name
         yield word, head + Content.styled(f"\n  {why}", "$foreground-muted")

@@ -1,4 +1,4 @@
-"""The selected array, live: state, sync, load, members and md's own work on one time axis."""
+"""The panel of the selected array: state, sync and tiles, and charts of load, members and sync on one time axis."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lab.session.history import History
 
 _BEYOND = 61 / 60
-"""Lines come in from the left edge, not from the first point inside it."""
+"""Factor of the window whose samples are drawn, so that lines start at the left edge and not at the first sample."""
 CHARTS = ("rate", "latency", "members", "work")
 _LOAD_TIP = "No load has run lately: [b]w[/b] puts one on, and its latency is drawn too."
 _SHORT_LOAD_TIP = "No load runs: [b]w[/b] puts one on."
@@ -40,11 +40,11 @@ _STRIPE_FROM_CELLS = 64
 
 
 class ArrayPanel(Vertical):
-    """Shows one array; as many charts as there is room for, beginning with ``first_chart``."""
+    """Shows one array, with as many charts as fit, starting with ``first_chart``."""
 
     first_chart: reactive[int] = reactive(0)
     charts: reactive[tuple[str, ...]] = reactive(CHARTS)
-    """Those that have something to show."""
+    """The charts that have data."""
 
     def compose(self) -> ComposeResult:
         yield ChangingText("", id="panel-state")
@@ -82,11 +82,11 @@ class ArrayPanel(Vertical):
         self._arrange()
 
     def turn(self) -> None:
-        """Begin with the next chart."""
+        """Make the next chart the first one."""
         self.first_chart = (self.first_chart + 1) % len(self.charts)
 
     def _arrange(self) -> None:
-        """Show the charts that fit."""
+        """Arrange as many charts as fit."""
         if not self.is_mounted:
             return
         width, height, names = self.size.width, self.size.height, self.charts
@@ -109,12 +109,12 @@ class ArrayPanel(Vertical):
         )
 
     def show(self, state: LabState) -> None:
-        """Everything about the selected array."""
+        """Show the selected array."""
         status = state.selected
         if status is None:
             return
         chunk = f"chunk {human_bytes(status.chunk_bytes)}" if status.chunk_bytes else "no chunks"
-        # Without redundancy md has no policy to keep members in step, and no sync.
+        # Without redundancy md has no consistency policy, and no sync.
         facts = f"{chunk}, {status.kind_words}" if status.is_redundant else chunk
         entitle(self, f"{status.name}  {status.level}  {human_bytes(status.size_bytes)}", facts)
         self._show_state(state, status)
@@ -138,7 +138,7 @@ class ArrayPanel(Vertical):
         )
         if self.size.width >= _STRIPE_FROM_CELLS:
             text += stripe(state, status, glyphs)
-        # Its height is fixed: a new layout would paint the whole screen.
+        # Its height is fixed, so no new layout is needed, which would paint the whole screen.
         self.query_one("#panel-state", Static).update(text, layout=False)
 
     def _show_sync(self, state: LabState, status: ArrayStatus) -> None:
@@ -169,7 +169,7 @@ class ArrayPanel(Vertical):
         self.query_one("#tile-bytes", Tile).show(moved, Unit.BYTES_PER_SECOND)
         p99 = load_value(running, LoadMeasure.P99_SECONDS) if running else None
         self.query_one("#tile-p99", Tile).show(p99, Unit.SECONDS)
-        # In virtual time work takes no time, so there is no share of a processor.
+        # In virtual time computation takes no time, so there is no processor share.
         is_virtual = state.facts is not None and state.facts.is_virtual_time
         busy = [] if is_virtual else history.md_cpu(status.name, seconds=1.0)
         self.query_one("#tile-cpu", Tile).show(busy[-1][1] if busy else None, Unit.FRACTION)

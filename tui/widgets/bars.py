@@ -1,4 +1,4 @@
-"""Bars: how far a rebuild is and when it ends, and how much of something is used."""
+"""Bars: the progress of a sync or other work, and shares of a whole."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BAR_LEAST_CELLS = 8
 
 
 def bar(fraction: float, cells: int, glyphs: Glyphs) -> tuple[str, str]:
-    """The full and the empty part of a bar; together ``cells`` long."""
+    """(full part, empty part) of a bar; together they are ``cells`` wide."""
     exact = max(0.0, min(1.0, fraction)) * cells
     whole = int(exact)
     part = int((exact - whole) * (len(glyphs.bar_parts) + 1))
@@ -22,20 +22,20 @@ def bar(fraction: float, cells: int, glyphs: Glyphs) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class SyncView:
-    """A rebuild, scrub or reshape, or any other work with an end."""
+    """The progress of a rebuild, a scrub, a reshape or other work."""
 
     action: str
-    """What is going on, for people: ``rebuild``, ``check``."""
+    """The name of the work: ``rebuild``, ``check``."""
     fraction: float
-    """0 to 1."""
+    """Progress, 0 to 1."""
     bytes_per_second: float | None = None
     eta_seconds: float | None = None
     note: str = ""
-    """Said instead of rate and time left."""
+    """Shown in place of the rate and the remaining time."""
 
 
 class SyncBar(LineWidget):
-    """One row: action, bar, per cent, rate, time left; what does not fit goes in that order from the end."""
+    """One row: action, bar, per cent, rate, remaining time; what does not fit is omitted from the end."""
 
     PREFIX = "sync-bar"
     DEFAULT_CSS = """
@@ -51,7 +51,7 @@ class SyncBar(LineWidget):
     _view: SyncView | None = None
 
     def show(self, view: SyncView | None) -> None:
-        """Show this work, or None for no work."""
+        """Show this progress; None: nothing."""
         if view != self._view:
             self._view = view
             self.changed()
@@ -78,15 +78,15 @@ class SyncBar(LineWidget):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A part of a whole."""
+    """A labelled share of a whole."""
 
     label: str
     fraction: float
-    """0 to 1."""
+    """The share, 0 to 1."""
 
 
 class ShareBars(RowsWidget[Share]):
-    """Parts of one whole below each other."""
+    """The parts of a whole, one bar per line."""
 
     PREFIX = "share-bars"
     DEFAULT_CSS = """

@@ -1,4 +1,4 @@
-"""What a bay of the rack holds, and how it is painted: as a card, or as one line where there is less room."""
+"""A bay of the rack, and how it is painted: as a card, or as one line if there is less room."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RATES_CELLS = 18
 
 
 class BayState(StrEnum):
-    """What becomes of the disk in a bay."""
+    """The state of the disk in a bay."""
 
     FREE = "free"
     MEMBER = "member"
@@ -30,26 +30,26 @@ class BayState(StrEnum):
     FAULTY = "faulty"
     REBUILDING = "rebuilding"
     VANISHED = "vanished"
-    """It was there, and does not answer any more."""
+    """The disk was present and no longer responds."""
     REFUSED = "refused"
-    """No disk of the lab, or one that may not be written now."""
+    """Not a disk of the lab, or one that must not be written now."""
 
     def glyph(self, glyphs: Glyphs) -> str:
-        """The sign that goes with the state's colour."""
+        """The character of the state."""
         sign: str = getattr(glyphs, self.value)
         return sign
 
 
 @dataclass(frozen=True, slots=True)
 class Bay:
-    """One disk as the rack shows it."""
+    """A disk as the rack shows it."""
 
     name: str
     node: str = ""
     serial: str = ""
     size_bytes: int = 0
     model: str = ""
-    """What kind of drive it is: ``hdd-7200``, ``ssd``, ``file``."""
+    """The model or kind of the drive: ``hdd-7200``, ``ssd``, ``file``."""
     state: BayState = BayState.FREE
     array: str = ""
     slot: int | None = None
@@ -57,12 +57,12 @@ class Bay:
     writes_per_second: float = 0.0
     busy_fraction: float = 0.0
     progress: float | None = None
-    """0 to 1 while it is being rebuilt."""
+    """Progress of its rebuild, 0 to 1; None if it is not being rebuilt."""
     note: str = ""
-    """Said instead of the state's own words."""
+    """Shown in place of the words for the state."""
 
     def words(self, glyphs: Glyphs, cells: int = 80) -> str:
-        """The state in words, short ones where there are few cells."""
+        """The state in words, shortened to ``cells``."""
         if self.note:
             return shorten(self.note, cells, glyphs.ellipsis)
         if self.state is BayState.VANISHED:
@@ -78,7 +78,7 @@ class Bay:
 
     @property
     def node_words(self) -> str:
-        """``ubda``: what commands call it, behind ``/dev/``."""
+        """The device node without ``/dev/``, such as ``ubda``."""
         return self.node.removeprefix("/dev/")
 
     @property
@@ -87,22 +87,22 @@ class Bay:
 
     @property
     def kind_words(self) -> str:
-        """Size and drive model."""
+        """The size and the model of the drive."""
         return f"{self.size_words} {self.model}".strip()
 
 
 @dataclass(frozen=True, slots=True)
 class BayLook:
-    """How a bay stands out."""
+    """How a bay is highlighted."""
 
     at_cursor: bool = False
     has_focus: bool = False
     chosen: bool | None = None
-    """None: bays cannot be toggled."""
+    """None: the rack has no choice of disks."""
 
 
 class Brush(Protocol):
-    """What a bay is painted with."""
+    """The part of the rack's widget with which a bay is painted."""
 
     @property
     def glyphs(self) -> Glyphs: ...
@@ -111,7 +111,7 @@ class Brush(Protocol):
 
 
 def activity_sign(bay: Bay, glyphs: Glyphs) -> str:
-    """A drive's light: dark when idle, taller the longer it is busy."""
+    """The activity light of a drive: off when idle, else a character whose height shows its busy fraction."""
     if not (bay.reads_per_second or bay.writes_per_second or bay.busy_fraction):
         return glyphs.light_off
     top = len(glyphs.levels) - 1
@@ -119,7 +119,7 @@ def activity_sign(bay: Bay, glyphs: Glyphs) -> str:
 
 
 def rates_text(bay: Bay) -> str:
-    """``r 1.2k  w 340``; empty for a silent disk."""
+    """Reads and writes per second, such as ``r 1.2k  w 340``; empty for an idle disk."""
     if not (bay.reads_per_second or bay.writes_per_second):
         return ""
     reads, writes = (format_value(rate, Unit.IOPS) for rate in (bay.reads_per_second, bay.writes_per_second))
@@ -127,7 +127,7 @@ def rates_text(bay: Bay) -> str:
 
 
 def paint_card(brush: Brush, bay: Bay, look: BayLook, width: int) -> list[Line]:
-    """A box of CARD_ROWS lines: name and sign, kind, serial, state, activity."""
+    """A box of ``CARD_ROWS`` lines: name, kind, node and serial, state, activity."""
     glyphs = brush.glyphs
     is_absent = bay.state in (BayState.VANISHED, BayState.REFUSED)
     box = glyphs.heavy_box if look.at_cursor and look.has_focus else glyphs.dashed_box if is_absent else glyphs.box
@@ -163,7 +163,7 @@ def paint_card(brush: Brush, bay: Bay, look: BayLook, width: int) -> list[Line]:
 
 @dataclass(frozen=True, slots=True)
 class RowCells:
-    """Widths of the columns of a list, the same for every bay."""
+    """Widths of the columns of a list; they are the same for every bay."""
 
     name: int
     node: int
@@ -172,7 +172,7 @@ class RowCells:
 
     @classmethod
     def fitting(cls, bays: Sequence[Bay], width: int, *, toggles: bool, glyphs: Glyphs) -> RowCells:
-        """The state is never cut for the kind of drive: with less room that is left out first, then the node."""
+        """The widths that fit. If there is little room, the kind of drive is omitted first, then the node."""
         name = max(len(bay.name) for bay in bays) + 1
         words = max(min(len(bay.words(glyphs)), 14) for bay in bays) + 1
         room = width - name - words - 5 - 2 * toggles
@@ -184,7 +184,7 @@ class RowCells:
 
 
 def paint_row(brush: Brush, bay: Bay, look: BayLook, width: int, cells: RowCells) -> Line:
-    """One line: cursor, choice, sign, name, node, kind, state, rates, light."""
+    """One line: cursor, choice, state character, name, node, kind, state, rates, light."""
     glyphs = brush.glyphs
     edge, text = brush.bay_style(bay.state.value, look), brush.bay_style("text", look)
     faint = brush.bay_style("faint", look)

@@ -1,4 +1,4 @@
-"""Dots on a grid of character cells, as braille or ASCII: what charts are drawn on."""
+"""The canvas of the charts: dots on a grid of character cells, as braille patterns or ASCII."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ASCII_SIGNS = " '.:"
 
 @dataclass(slots=True)
 class DotCanvas:
-    """``columns`` × ``rows`` cells; dots count from the top left. A cell belongs to whoever drew in it last."""
+    """``columns`` × ``rows`` cells. Dots count from the top left; the owner of a cell is the last to draw in it."""
 
     columns: int
     rows: int
@@ -37,7 +37,7 @@ class DotCanvas:
         return self.rows * _CELLS[self.kind][1]
 
     def vertical(self, dot_column: int, first: int, last: int, owner: int) -> None:
-        """Set the dots of one column between two rows, both included; what lies outside is left out."""
+        """Set the dots of one column between two rows, both included; dots outside the canvas are ignored."""
         across, down = _CELLS[self.kind]
         if not 0 <= dot_column < self.dot_columns:
             return
@@ -50,7 +50,7 @@ class DotCanvas:
             self._owners[row][column] = owner
 
     def line(self, start: tuple[int, int], end: tuple[int, int], owner: int) -> None:
-        """A line between two dots, (column, row) each, with ``start`` left of or above ``end``'s column."""
+        """Draw a line between two dots, (column, row) each; ``start`` must not be to the right of ``end``."""
         (x0, y0), (x1, y1) = start, end
         if x1 <= x0:
             self.vertical(x0, y0, y1, owner)
@@ -58,18 +58,18 @@ class DotCanvas:
         previous = y0
         for x in range(max(x0, 0), min(x1, self.dot_columns - 1) + 1):
             y = round(y0 + (y1 - y0) * (x - x0) / (x1 - x0))
-            # The vertical part of a steep line is shared between its two columns, so that it looks joined.
+            # Start next to the last dot of the previous column, so that a steep line has no gaps.
             step = 1 if y > previous else -1
             self.vertical(x, previous + step if y != previous and x != x0 else y, y, owner)
             previous = y
 
     def sign(self, row: int, column: int) -> str:
-        """The character of a cell; a blank where nothing was drawn."""
+        """The character of a cell; a blank if nothing was drawn in it."""
         bits = self._bits[row][column]
         if not bits:
             return " "
         return chr(_BRAILLE_BASE | bits) if self.kind is Canvas.BRAILLE else _ASCII_SIGNS[bits]
 
     def owner(self, row: int, column: int) -> int:
-        """Who drew last in a cell; -1 for nobody."""
+        """The owner of a cell: the ``owner`` of the last drawing in it; -1 if nothing was drawn."""
         return self._owners[row][column]

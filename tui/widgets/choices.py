@@ -1,4 +1,4 @@
-"""A short form of rows, each with a few values to step through: what an array or a run is to be like."""
+"""A form of rows, each with a few values to step through."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from tui.widgets.lines import Line, LineWidget, shorten
 
 @dataclass(frozen=True, slots=True)
 class ChoiceRow:
-    """One row: a label, the values that can be had, and the one that is."""
+    """One row: a label, the possible values, and the current one."""
 
     key: str
     label: str
     values: tuple[str, ...] = ()
-    """In the order of stepping; empty for a row that offers nothing here."""
+    """The possible values, in the order of stepping; empty for a row without a choice."""
     current: str = ""
     note: str = ""
-    """A few words behind the value, or why there is none."""
+    """A few words after the value, or the reason why there is none."""
 
     def step(self, by: int) -> str:
-        """The value so many steps on, round the end."""
+        """The value ``by`` steps after the current one, cyclically."""
         if self.current not in self.values:
             return self.values[0]
         return self.values[(self.values.index(self.current) + by) % len(self.values)]
 
 
 def stepped(rows: Sequence[ChoiceRow], key: str, by: int) -> str | None:
-    """The value so many steps on from the one that a row has now; None if it offers nothing to step through."""
+    """The value ``by`` steps after the current one of the row ``key``; None if the row has no choice."""
     values = [row.step(by) for row in rows if row.key == key and len(row.values) > 1]
     return values[0] if values else None
 
 
 class Choices(LineWidget, can_focus=True):
-    """Rows of values. Up and down walk through the rows, left and right through a row's values."""
+    """Rows of values. Up and down move between the rows, left and right through the values of a row."""
 
     PREFIX = "choices"
     HELP = "Up and down choose a row, left and right its value."
@@ -64,7 +64,7 @@ class Choices(LineWidget, can_focus=True):
 
     @dataclass
     class Stepped(Message):
-        """A row is to have another value: how many on, since with quick keys what it has may have changed by then."""
+        """The user stepped ``by`` values; relative, because the value may change before the message is handled."""
 
         key: str
         by: int
@@ -75,7 +75,7 @@ class Choices(LineWidget, can_focus=True):
         self._cursor = 0
 
     def show(self, rows: Sequence[ChoiceRow]) -> None:
-        """Show these rows; the cursor stays where it is."""
+        """Show these rows; the cursor stays on the same row number."""
         if tuple(rows) != self._rows:
             is_other_height = len(rows) != len(self._rows)
             self._rows = tuple(rows)
@@ -99,7 +99,7 @@ class Choices(LineWidget, can_focus=True):
         event.stop()
         self._cursor = offset.y
         self.changed()
-        # Left of the value goes back, on it and behind it forward.
+        # A click before the value steps back, a click on it or after it steps forward.
         if offset.x >= self._label_cells:
             self.action_step(-1 if offset.x < self._label_cells + 2 else 1)
 
@@ -135,7 +135,7 @@ class Choices(LineWidget, can_focus=True):
             line.add(f" {self.glyphs.after}", style("arrow"))
         elif row.values or row.current:
             line.add("  ", style("value")).add(shorten(row.current, line.room, self.glyphs.ellipsis), style("value"))
-        # Half a note behind a value helps nobody.
+        # A truncated note after a value is of no use.
         if row.note and (not row.values or len(row.note) + 2 <= line.room):
             line.add("  ", style("note")).add(shorten(row.note, line.room, self.glyphs.ellipsis), style("note"))
         return line.add(" " * line.room, style("note"))

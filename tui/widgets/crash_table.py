@@ -1,4 +1,4 @@
-"""What a crash during a small write leaves: a row for each set of writes that were done, a column for each loss."""
+"""The states after a crash in a small write: a row for each set of completed writes, a column for each lost disk."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _LEAST_CELLS = 7
 
 @dataclass(frozen=True, slots=True)
 class CrashRow:
-    """One state that a crash can leave."""
+    """A state that a crash can leave."""
 
     written: str
-    """What had been written: ``data + P``."""
+    """The completed writes, such as ``data + P``."""
     state: CrashState
 
 
 class CrashTable(RowsWidget[CrashRow]):
-    """Signs and words for what is read; states in md's own order have an arrow."""
+    """Shows what is read in each state; an arrow marks the states that md's own order of writes can leave."""
 
     PREFIX = "crash-table"
     DEFAULT_CSS = """
@@ -50,7 +50,7 @@ class CrashTable(RowsWidget[CrashRow]):
     _names: tuple[str, ...] = ()
 
     def show_states(self, rows: Sequence[CrashRow], names: Sequence[str]) -> None:
-        """Show these; ``names`` are the disks by slot."""
+        """Show these rows; ``names`` are the names of the disks, by slot."""
         self._names = tuple(names)
         self.show(rows)
 

@@ -1,4 +1,4 @@
-"""The lines around every screen: modes above, the next step below, and what is wrong with the machine."""
+"""The frame of every screen: the modes at the top, the next step and the keys at the bottom, and machine problems."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _NAMED_FROM_CELLS = 100
 _LONGEST_TITLE = max(len(entry.narrow_title) for entry in SCREENS)
 _FEWEST_LETTERS = 4
-"""Shorter, a name says nothing; then the key alone is shown."""
+"""Minimum length of a shortened name; below it only the key is shown."""
 _PHASE_WORDS = {
     MachinePhase.OPENING: "starting",
     MachinePhase.LOST: "lost",
@@ -31,12 +31,12 @@ _PHASE_WORDS = {
 
 
 def machine_clock(state: LabState) -> str:
-    """``0:12:30 10x``: what the machine's clock shows and how it goes; nothing where it goes as everybody's does."""
+    """The machine's virtual time and its pace, such as ``0:12:30 10x``; empty if its time is real."""
     return f"{clock_words(state.look.time_seconds)} {state.pace.words}" if state.pace and state.look else ""
 
 
 def _besides(hint: str) -> str:
-    """What a remedy for the command line says beyond starting the machine again."""
+    """The part of a hint, written for the command line, beyond restarting the machine."""
     if hint.startswith(RUN_AGAIN):
         rest = hint.removeprefix(RUN_AGAIN).lstrip(":; ")
         return f" {rest[0].upper()}{rest[1:]}." if rest else ""
@@ -44,17 +44,17 @@ def _besides(hint: str) -> str:
 
 
 class TopBar(Static):
-    """The modes, the operation that runs, and the machine."""
+    """The modes, the current operation, and the machine."""
 
     def __init__(self) -> None:
         super().__init__()
         self._shown: tuple[object, ...] = ()
         self._mode = ""
         self._machine_words = (Content(""),) * 3
-        """With its kernel, without, and without the words of what runs."""
+        """The text about the machine: with its kernel, without it, and without the name of the operation either."""
 
     def show(self, state: LabState, mode: str) -> None:
-        """Repaints only if something of it has changed."""
+        """Show the state; repaints only if something has changed."""
         kernel = state.facts.kernel_release if state.facts and state.is_open else ""
         clock = machine_clock(state)
         shown = (mode, state.phase, state.target, kernel, state.operation, state.load, state.background, clock)
@@ -80,7 +80,7 @@ class TopBar(Static):
         return left + Content(" " * (width - left.cell_length - right.cell_length)) + right
 
     def _fitting(self, width: int) -> tuple[Content, Content]:
-        """The modes and the machine: first the machine's words are left out, then ends of the modes' names."""
+        """The modes and the machine; if they do not fit, the machine's text is shortened first, then the modes."""
         left = self._tabs()
         if self.app.size.width >= _NAMED_FROM_CELLS:
             named = Content.from_markup("[bold $accent] raidlab [/]") + left
@@ -96,7 +96,7 @@ class TopBar(Static):
         return left, short
 
     def _tabs(self, letters: int | None = None) -> Content:
-        """With so many letters of each name, or its key alone; the one that is shown keeps its whole name."""
+        """The modes, with ``letters`` letters of each name, or the key only; the current mode has its whole name."""
         parts = []
         for entry in SCREENS:
             is_shown = entry.mode == self._mode
@@ -130,14 +130,14 @@ class TopBar(Static):
 
 
 class HintLine(Static):
-    """What can be done next, in one line."""
+    """The next step, in one line."""
 
     def __init__(self) -> None:
         super().__init__()
         self._text = ""
 
     def show(self, text: str) -> None:
-        """``text`` may have markup; keys are written [b]k[/b]."""
+        """Show ``text``, which may have markup; keys are written [b]k[/b]."""
         if text != self._text:
             self._text = text
             sign = glyphs_of(self).arrow
@@ -145,7 +145,7 @@ class HintLine(Static):
 
 
 class KeyLine(Footer):
-    """The keys that apply, as many as fit: half a key at the edge says nothing, and F1 lists them all."""
+    """The keys that apply, as many as fit completely; F1 lists all of them."""
 
     def __init__(self) -> None:
         super().__init__(compact=True, show_command_palette=False)
@@ -163,7 +163,7 @@ class KeyLine(Footer):
 
 
 class ProblemBar(Static):
-    """The machine is lost or did not start: what happened, and the way back. Hidden otherwise."""
+    """The problem and its remedy when the machine is lost or did not start; hidden otherwise."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -171,7 +171,7 @@ class ProblemBar(Static):
         self._shown: object = None
 
     def show(self, state: LabState) -> None:
-        """Shows itself only while there is something wrong."""
+        """Show the problem of the machine, or hide the bar."""
         is_wrong = state.is_down
         shown = (state.phase, state.problem)
         if shown == self._shown:

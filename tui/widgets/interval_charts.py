@@ -1,4 +1,4 @@
-"""Figures with their intervals, to be read at a glance: as bars, as ratios beside a line at 1, as losses by a knob."""
+"""Charts of figures with their intervals: bars, ratios relative to a line at 1, and losses by scrub interval."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from tui.widgets.lines import Line, RowsWidget, shorten
 
 _LEAST_PLOT_CELLS = 10
 _RATIOS = Scale(0.25, 4.0, is_log=True)
-"""These are drawn to scale; what lies beyond stands at the edge."""
+"""The axis of ratios; ratios beyond it are drawn at its ends."""
 _NOW = "now"
 _LEAST_LOSS_CELLS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One figure."""
+    """A figure with its interval, and the prediction."""
 
     label: str
     value: float
     low: float
     high: float
     text: str
-    """The value with its unit, as it is read."""
+    """The value with its unit, as text."""
     colour: int = 0
-    """0 or 1: reads or writes."""
+    """Number of the colour: 0 for reads, 1 for writes."""
     expected: float | None = None
-    """What theory said."""
+    """The prediction of the theory; None: there is none."""
     group: str = ""
-    """Heading over the bars that share it; its bars share a scale."""
+    """The heading of a group of bars, which share a scale."""
 
 
 class BarChart(RowsWidget[Bar]):
-    """Horizontal bars; the interval is the lighter part at the end, theory a mark of its own."""
+    """Horizontal bars; the interval is the lighter part at the end, and a mark shows the prediction."""
 
     PREFIX = "bar-chart"
     DEFAULT_CSS = """
@@ -96,25 +96,25 @@ class BarChart(RowsWidget[Bar]):
 
 @dataclass(frozen=True, slots=True)
 class IntervalRow:
-    """A ratio, or another figure, with its interval."""
+    """A ratio or another figure, with its interval."""
 
     label: str
     value: float | None
-    """None: there is none, or none yet."""
+    """None: there is no figure, or it is not yet computed."""
     low: float
     high: float
     text: str
-    """The figure, its interval and the verdict, as far as they are read."""
+    """The text at the right: the figure, possibly with its interval and the verdict."""
     tone: Tone = Tone.QUIET
     is_now: bool = False
-    """What the others are compared with."""
+    """Whether it is the current one, with which the others are compared."""
 
 
 class IntervalChart(RowsWidget[IntervalRow]):
     """A point with its interval in each row, on one logarithmic axis."""
 
     def interval(self, row: IntervalRow, scale: Scale, cells: list[tuple[str, Style]]) -> None:
-        """Draw a row's figure over what is there."""
+        """Draw the figure and the interval of a row into ``cells``."""
         if row.value is None:
             return
         tone = self.style(row.tone.value)
@@ -124,7 +124,7 @@ class IntervalChart(RowsWidget[IntervalRow]):
 
 
 class RatioChart(IntervalChart):
-    """Ratios on a logarithmic axis around 1; an interval that crosses the line tells no difference."""
+    """Ratios on a logarithmic axis around 1; an interval that crosses the line shows no difference."""
 
     PREFIX = "ratio-chart"
     DEFAULT_CSS = """
@@ -159,9 +159,9 @@ class RatioChart(IntervalChart):
 
 
 class LossChart(IntervalChart):
-    """A point with its interval in each row, on a logarithmic axis; one row is that of now.
+    """A point with its interval in each row, on a logarithmic axis; one row is the current one.
 
-    Where there is no room for all rows, those around now are shown.
+    If there is no room for all rows, those around the current one are shown.
     """
 
     PREFIX = "loss-chart"
@@ -187,7 +187,7 @@ class LossChart(IntervalChart):
         labels = max(len(row.label) for row in self._rows) + 3
         texts = max((len(row.text) for row in self._rows), default=0) + len(_NOW) + 2
         plot = width - labels - texts
-        # Of all rows, so that it stays as it is while somebody walks through them.
+        # The scale of all rows, so that it does not change while the user moves through them.
         known = [row for row in self._rows if row.value]
         lowest = min((row.low or row.value or 0.0 for row in known), default=0.0)
         scale = log_scale(lowest, max((row.high for row in known), default=0.0))
@@ -222,7 +222,7 @@ class LossChart(IntervalChart):
 
 
 def _columns(rows: Sequence[tuple[str, str]], width: int) -> tuple[int, int]:
-    """Cells for the labels and for the plot between label and text; 0 for a plot that would say nothing."""
+    """(cells for the labels, cells for the plot); 0 for the plot if it would be too narrow."""
     longest = max((cell_len(label) for label, _ in rows), default=0)
     texts = max((cell_len(text) for _, text in rows), default=0)
     labels = min(longest, width * 2 // 5)
@@ -233,12 +233,12 @@ def _columns(rows: Sequence[tuple[str, str]], width: int) -> tuple[int, int]:
 
 
 def _place(ratio: float, plot: int) -> int:
-    """The column of a ratio."""
+    """The column of a ratio in a plot."""
     return round(_RATIOS.place(ratio) * (plot - 1))
 
 
 def _axis_text(plot: int) -> str:
-    """Labels under the ratios that they stand for, as far as they fit."""
+    """The labels of the axis, each below its ratio as far as it fits."""
     cells = [" "] * plot
     for ratio, label in ((0.25, "¼"), (0.5, "½"), (1.0, "1"), (2.0, "2"), (4.0, "4×")):
         at = min(_place(ratio, plot), plot - len(label))

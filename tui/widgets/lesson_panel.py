@@ -1,4 +1,4 @@
-"""A lesson as the student works at it: why the last step came out as it did, or what is to be done now."""
+"""The panel of the open lesson: the explanation of the last step, or the current step."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _BAR_CELLS = 20
 
 
 class LessonPanel(VerticalScroll):
-    """Shows a ``LessonView``; only what has changed is painted again.
+    """Shows a ``LessonView``; only changed parts are repainted.
 
     Args:
-        reads_on: the key that goes on after an explanation, as it is told.
-        keys: what else can be pressed, as markup.
+        reads_on: the name of the key that continues after an explanation.
+        keys: the other keys, as markup.
     """
 
     DEFAULT_CSS = """
@@ -75,7 +75,7 @@ class LessonPanel(VerticalScroll):
 
     @dataclass
     class Answered(Message):
-        """An option was chosen."""
+        """The user chose an option."""
 
         key: str
 
@@ -91,7 +91,7 @@ class LessonPanel(VerticalScroll):
         self._keys = keys
         self._shown: LessonView | None = None
         self._early: LessonView | None = None
-        """What was to be shown before there were widgets for it."""
+        """The view to show once the panel is mounted."""
         self._is_ready = False
         self._options: tuple[object, ...] = ()
 
@@ -118,7 +118,7 @@ class LessonPanel(VerticalScroll):
             self.show(self._early)
 
     def show(self, view: LessonView) -> None:
-        """Show this moment of the lesson."""
+        """Show this state of the lesson."""
         if not self._is_ready:
             self._early = view
             return
@@ -144,7 +144,7 @@ class LessonPanel(VerticalScroll):
         ):
             self.scroll_home(animate=False)
         elif bool(view.activity) != bool(before.activity):
-            # On a small terminal the bar and what was found lie below the text.
+            # On a small terminal the progress bar and the checks are below the visible part.
             shown = "#lesson-activity" if view.activity else "#lesson-checks"
             self.call_after_refresh(self.query_one(shown).scroll_visible, animate=False)
 
@@ -195,10 +195,10 @@ class LessonPanel(VerticalScroll):
             self.run_worker(self._replace(widget, text, shows=is_more or where == "#lesson-hints"), group=where)
 
     async def _replace(self, widget: Markdown, text: str, *, shows: bool) -> None:
-        """Bring a new hint into sight once it has its size."""
+        """Replace the text, and scroll to a new hint after its layout."""
         await widget.update(text)
         if shows:
-            # Hints come last, and the newest one at their end.
+            # The hints are last, and the newest hint is at their end.
             is_last = widget.id == "lesson-hints"
             self.call_after_refresh(self.scroll_end if is_last else widget.scroll_visible, animate=False)
 
@@ -253,7 +253,7 @@ class LessonPanel(VerticalScroll):
         for check in step.checks:
             sign = glyphs.good if check.is_passed else glyphs.pending
             parts.append((f"\n{sign} {check.text}", "$text-success" if check.is_passed else ""))
-            # Five lines that all say "no array runs" say no more than one.
+            # Show a text such as "no array runs" once, even if several checks have it.
             if check.found and check.found != said:
                 said = check.found
                 found = check.found if check.is_passed else view.labels["missing"].format(found=check.found)
@@ -261,7 +261,7 @@ class LessonPanel(VerticalScroll):
         return Content.assemble(*parts)
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        # The screens that the panel stands on have lists of their own.
+        # The screens with this panel have lists of their own, which handle this message.
         event.stop()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:

@@ -1,4 +1,4 @@
-"""The same disks at every level: what each would hold and survive, and what a small write would cost."""
+"""A table that compares levels with the same disks: capacity, failures survived, cost of a small write."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GAP_CELLS, _NARROW_GAP_CELLS = 3, 1
 
 @dataclass(frozen=True, slots=True)
 class LevelRow:
-    """One level; words as they are shown, dashes where it cannot be built."""
+    """A row of the table, as text; dashes if the array cannot be built."""
 
     level: str
     usable: str
@@ -26,7 +26,7 @@ class LevelRow:
 
 
 class LevelTable(RowsWidget[LevelRow]):
-    """Levels side by side; the current one stands out by colour and by sign."""
+    """One level per line; a colour and a character mark the current one."""
 
     PREFIX = "level-table"
     HIDES_WHEN_EMPTY = False
@@ -41,7 +41,7 @@ class LevelTable(RowsWidget[LevelRow]):
 
     titles: tuple[str, str, str, str] = _TITLES
     narrow_titles: tuple[str, str, str, str] = _NARROW_TITLES
-    """Change both together with the rows."""
+    """The titles of the columns; set both before ``show``."""
 
     def paint(self, width: int, height: int) -> list[Line]:
         if not self._rows:
@@ -60,7 +60,7 @@ class LevelTable(RowsWidget[LevelRow]):
         return lines
 
     def _line(self, width: int, sign: str, words: Sequence[str], widths: Sequence[int], style: Style, gap: int) -> Line:
-        """The sign first; sizes stand to the right, everything else to the left."""
+        """A line of the table, after ``sign``; the second column is right-aligned, the others are left-aligned."""
         line = self.line(width).add(f"{sign} ", style)
         for column, (text, cells) in enumerate(zip(words, widths, strict=True)):
             line.add(text.rjust(cells) if column == 1 else text.ljust(cells), style).add(" " * gap)

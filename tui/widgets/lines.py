@@ -1,4 +1,4 @@
-"""A widget that paints whole lines of styled text, all at once, and only when its values have changed."""
+"""A widget that paints all its lines of styled text at once, and only when its values have changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PLAIN = str.maketrans({"µ": "u", "–": "-", "×": "x", "…": "~", "→": ">"
 
 
 class Line:
-    """One line under construction: text in styles, measured in cells, never longer than ``width``."""
+    """A line under construction: styled text, measured in cells, never wider than ``width``."""
 
     __slots__ = ("_segments", "filler", "length", "width")
 
@@ -32,11 +32,11 @@ class Line:
 
     @property
     def room(self) -> int:
-        """Cells that are left."""
+        """Number of cells that are left."""
         return self.width - self.length
 
     def add(self, text: str, style: Style | None = None) -> Line:
-        """Append text; what does not fit is cut."""
+        """Append text, truncated to the room that is left."""
         cells = cell_len(text)
         if cells > self.room:
             text, cells = set_cell_size(text, self.room), self.room
@@ -46,57 +46,57 @@ class Line:
         return self
 
     def pad_to(self, cell: int) -> Line:
-        """Blanks up to this cell, counted from the line's start."""
+        """Append blanks up to this cell, counted from the start of the line."""
         return self.add(" " * max(0, cell - self.length))
 
     def add_right(self, text: str, style: Style | None = None) -> Line:
-        """Append text at the line's right end."""
+        """Append text, right-aligned."""
         return self.pad_to(self.width - cell_len(text)).add(text, style)
 
     def extend(self, other: Line) -> Line:
-        """Append what another line holds."""
+        """Append the contents of another line."""
         for segment in other._segments:
             self.add(segment.text, segment.style)
         return self
 
     def strip(self) -> Strip:
-        """The finished line, filled up with blanks."""
+        """The finished line, padded with blanks."""
         self.pad_to(self.width)
         return Strip(self._segments, self.width)
 
 
 def shorten(text: str, cells: int, ellipsis: str) -> str:
-    """``text`` in at most so many cells, with a sign where something is missing."""
+    """``text`` in at most ``cells`` cells, with ``ellipsis`` at the end if it was truncated."""
     if cell_len(text) <= cells:
         return text
     return set_cell_size(text, cells - 1).rstrip() + ellipsis if cells > 1 else set_cell_size(text, max(0, cells))
 
 
 class LineWidget(Widget):
-    """Subclasses give ``paint``; styles are the component classes ``PREFIX--name`` of their style sheet."""
+    """Subclasses implement ``paint``; the styles are the component classes ``PREFIX--name`` of their style sheet."""
 
     PREFIX = ""
 
     _painted: list[Strip] | None = None
     _painted_size: Size | None = None
     _brushes: dict[tuple[str, ...], Style] | None = None
-    """Styles while painting: to work one out takes as long as to paint a line with it. Nameless: the widget's own."""
+    """Cache of styles while painting: computing one takes as long as painting a line. Key (): the widget's style."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         cls.COMPONENT_CLASSES = set(re.findall(rf"\.({cls.PREFIX}--[\w-]+)", cls.DEFAULT_CSS))
         super().__init_subclass__(**options)
 
     def paint(self, width: int, height: int) -> list[Line]:
-        """All lines of the content; missing ones stay blank."""
+        """The lines of the content; missing lines are blank."""
         raise NotImplementedError
 
     def lines_needed(self, width: int) -> int:
-        """For ``height: auto``."""
+        """Number of lines for ``height: auto``."""
         return 1
 
     @property
     def glyphs(self) -> Glyphs:
-        """The signs of this terminal."""
+        """The character set of the app."""
         return glyphs_of(self)
 
     def style(self, *names: str) -> Style:
@@ -114,12 +114,12 @@ class LineWidget(Widget):
         return Line(width, self._brushes[()] if self._brushes else self.rich_style)
 
     def changed(self, *, layout: bool = False) -> None:
-        """Paint anew at the next chance; with ``layout`` the height may differ too."""
+        """Schedule a repaint; ``layout``: the height may have changed too."""
         self._painted = None
         self.refresh(layout=layout)
 
     def changed_somewhere(self) -> None:
-        """As ``changed``, for what looks much the same each time: only lines that differ go to the screen."""
+        """As ``changed``, for small changes: only cells that differ are sent to the screen."""
         if self._painted is None or self._painted_size != self.size:
             self.changed()
             return
@@ -161,15 +161,15 @@ class LineWidget(Widget):
 
 
 class RowsWidget(LineWidget, Generic[Row]):
-    """Shows a list of values in as many lines as they need."""
+    """A widget for a list of values, as high as they need."""
 
     HIDES_WHEN_EMPTY: ClassVar[bool] = True
-    """False where a style sheet says whether it is shown."""
+    """False if a style sheet controls whether it is shown."""
 
     _rows: tuple[Row, ...] = ()
 
     def show(self, rows: Sequence[Row]) -> None:
-        """Show these, in this order; nothing takes no room."""
+        """Show these rows, in this order; without rows it is hidden (``HIDES_WHEN_EMPTY``)."""
         if self.HIDES_WHEN_EMPTY:
             self.display = bool(rows)
         if tuple(rows) != self._rows:
@@ -181,14 +181,14 @@ class RowsWidget(LineWidget, Generic[Row]):
 
 
 class FittedLines(LineWidget):
-    """As tall as what it paints."""
+    """A widget as high as the lines that it paints."""
 
     def lines_needed(self, width: int) -> int:
         return len(self.paint(width, 0))
 
 
 def differing_cells(old: Strip, new: Strip) -> tuple[int, int]:
-    """From which cell to which two strips of one width differ; both the same if they do not."""
+    """(first, end) of the cells in which two strips of the same width differ; equal numbers if they do not differ."""
     if old == new:
         return 0, 0
     start = _same_cells(list(old), list(new))
@@ -197,7 +197,7 @@ def differing_cells(old: Strip, new: Strip) -> tuple[int, int]:
 
 
 def _same_cells(old: Sequence[Segment], new: Sequence[Segment]) -> int:
-    """Cells of the segments that both begin with: whole segments are enough."""
+    """Number of cells of the equal segments at the start; the comparison is by whole segments."""
     cells = 0
     for one, other in zip(old, new, strict=False):
         if one != other:
@@ -207,7 +207,7 @@ def _same_cells(old: Sequence[Segment], new: Sequence[Segment]) -> int:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """``text`` in lines of at most ``width`` cells, broken at blanks; a longer word is cut."""
+    """``text`` in lines of at most ``width`` cells, broken at blanks; a longer word is broken too."""
     lines: list[str] = []
     current = ""
     for word in text.split():

@@ -1,4 +1,4 @@
-"""A plan to read before it runs, and to follow while it does: why each step is there, and its command line."""
+"""Shows a plan before and while it runs: the reason for each step, and its command line."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from tui.widgets.lines import FittedLines, Line, wrapped
 _INDENT_CELLS = 3
 _NAMES_SHOWN = 6
 _LEAST_ALIKE = 3
-"""Fewer steps than these are told one by one."""
+"""Minimum number of similar steps that are shown as one group."""
 _DANGERS = {Danger.NONE: "", Danger.ARRAY: "warning", Danger.DATA: "danger"}
-"""How a command is painted: red where data can be lost, and nowhere else."""
+"""Danger -> style of a command; only a command that can lose data is red."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanProgress:
-    """How far a plan has come."""
+    """The progress of a plan."""
 
     done: int
-    """Steps that are finished."""
+    """Number of finished steps."""
     running: bool = True
     failed: str = ""
-    """What the step after the finished ones said when it failed."""
+    """The error of the step after the finished ones; empty if it did not fail."""
 
 
 class PlanView(FittedLines, can_focus=True):
-    """The steps of a plan. Put it in a VerticalScroll where it may be long."""
+    """The steps of a plan; a long plan needs a VerticalScroll around it."""
 
     PREFIX = "plan-view"
     HELP = "The commands that the lab runs, in order, with the reason for each. Copy them to run them by hand."
@@ -60,11 +60,11 @@ class PlanView(FittedLines, can_focus=True):
     ]
 
     brief: reactive[bool] = reactive(False)
-    """Commands and warnings only."""
+    """Show only commands and warnings."""
 
     @dataclass
     class Copied(Message):
-        """The commands were put on the clipboard."""
+        """The commands were copied to the clipboard."""
 
         text: str
 
@@ -77,7 +77,7 @@ class PlanView(FittedLines, can_focus=True):
         name_of: Callable[[str], str] = lambda node: node.removeprefix("/dev/"),
         id: str | None = None,  # noqa: A002 (textual's name)
     ) -> None:
-        """``brief`` leaves the reasons out; ``name_of`` says how a device is called in words."""
+        """``brief`` omits the reasons; ``name_of`` returns the name of a device for sentences."""
         super().__init__(id=id)
         self._name_of = name_of
         self.set_reactive(PlanView.brief, brief)
@@ -90,7 +90,7 @@ class PlanView(FittedLines, can_focus=True):
         return self._plan
 
     def show(self, plan: Plan | None, progress: PlanProgress | None = None) -> None:
-        """Show this plan, and how far it has come."""
+        """Show this plan and its progress."""
         if (plan, progress) != (self._plan, self._progress):
             self._plan, self._progress = plan, progress
             self.changed(layout=True)
@@ -111,7 +111,7 @@ class PlanView(FittedLines, can_focus=True):
         return [line for group in groups for line in self._group_lines(group, width)]
 
     def _group_lines(self, group: Sequence[int], width: int) -> Iterator[Line]:
-        """One step, or several that do the same to one disk after another."""
+        """The lines of one step, or of a group of similar steps."""
         assert self._plan is not None
         steps = [self._plan.steps[index] for index in group]
         danger = _DANGERS[steps[0].danger]
@@ -151,19 +151,19 @@ class PlanView(FittedLines, can_focus=True):
         return glyphs.pending, "pending"
 
     def _names(self, steps: Sequence[Step]) -> str:
-        """What loses data: a step that takes a disk into an array writes on both, and only the disk's own data go."""
+        """The devices that lose data: a step that adds a disk to an array writes to both, but only the disk does."""
         nodes = list(dict.fromkeys(device for step in steps for device in step.writes_devices))
         disks = [node for node in nodes if not is_array_name(node.removeprefix("/dev/"))]
         return ", ".join(map(self._name_of, disks or nodes)) or "the disks named below"
 
 
 def own_device(step: Step) -> str:
-    """The one device that a step works on; empty for a step with none or several."""
+    """The only device to which a step writes; empty for a step with none or several."""
     return step.writes_devices[0] if len(step.writes_devices) == 1 else ""
 
 
 def alike(steps: Sequence[Step], name_of: Callable[[str], str]) -> list[list[int]]:
-    """Indices of steps, those together that do the same to one disk after another."""
+    """The indices of the steps, grouped: successive steps that do the same with different disks are one group."""
     groups: list[list[int]] = []
     before: object = None
     for index, step in enumerate(steps):
@@ -183,7 +183,7 @@ def alike(steps: Sequence[Step], name_of: Callable[[str], str]) -> list[list[int
 
 
 def group_why(steps: Sequence[Step], name_of: Callable[[str], str]) -> str:
-    """The reason of all of them: which disks, and what happens to each."""
+    """The reason for a group of steps, with the names of its disks."""
     first = steps[0]
     if len(steps) == 1:
         return first.why
@@ -195,9 +195,9 @@ def group_why(steps: Sequence[Step], name_of: Callable[[str], str]) -> str:
 
 
 def _command_lines(argv: Sequence[str], width: int) -> list[str]:
-    """The command in lines that a shell takes as one: broken between arguments, each but the last with a backslash.
+    """A command, broken between arguments into lines that end with a backslash, so that a shell reads one command.
 
-    An argument that is longer than a line goes on in the next without one: it cannot be broken for a shell.
+    An argument longer than a line is broken without a backslash, because a shell does not allow one there.
     """
     room = max(8, width - 2)
     lines = [""]

@@ -1,4 +1,4 @@
-"""The lab's disks as bays of a rack: looked at, walked through, and taken into an array by toggling."""
+"""The lab's disks as bays of a rack, with a cursor and an optional choice of disks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _GAP_CELLS = 1
 
 
 class Rack(LineWidget, can_focus=True):
-    """Disks as cards where they fit, otherwise as lines. Keys and mouse move a cursor; with ``toggles`` they choose."""
+    """Disks as cards, or as lines if cards do not fit. Keys and mouse move a cursor and, with ``toggles``, choose."""
 
     PREFIX = "rack"
     HELP = "The lab's disks. Arrows move, Enter opens what can be done with a disk; where disks are chosen, Space does."
@@ -73,16 +73,16 @@ class Rack(LineWidget, can_focus=True):
 
     @dataclass
     class Moved(Message):
-        """The cursor stands on another disk."""
+        """The cursor moved to another disk."""
 
         bay: Bay
 
     class Opened(Moved):
-        """Enter, or a double click: what can be done with this disk is wanted."""
+        """The user requested the menu of a disk with Enter or a double click."""
 
     @dataclass
     class Toggled(Message):
-        """Disks that were chosen, or left out: what came before may not have been taken by the screen yet."""
+        """The disks that the user added or removed; relative, because earlier messages may still be queued."""
 
         added: tuple[str, ...] = ()
         removed: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class Rack(LineWidget, can_focus=True):
         empty_text: str = "no disks yet",
         id: str | None = None,  # noqa: A002 (textual's name)
     ) -> None:
-        """``compact`` True shows lines, False cards, None whatever the terminal has room for."""
+        """``compact``: True shows lines, False cards, None cards if they fit."""
         super().__init__(id=id)
         self.toggles = toggles
         self.compact = compact
@@ -119,7 +119,7 @@ class Rack(LineWidget, can_focus=True):
         return self._chosen
 
     def show(self, bays: Sequence[Bay]) -> None:
-        """Show these disks; cursor and choice stay with the disks' names."""
+        """Show these disks; the cursor and the choice follow the names of the disks."""
         if tuple(bays) == self._bays:
             return
         current, count = self.current, len(self._bays)
@@ -135,7 +135,7 @@ class Rack(LineWidget, can_focus=True):
             self.changed_somewhere()
 
     def choose(self, names: Iterable[str]) -> None:
-        """Show exactly these as chosen, as far as they are there; posts nothing."""
+        """Show exactly these disks as chosen, if they exist; posts no message."""
         known = {bay.name for bay in self._bays}
         chosen = tuple(name for name in dict.fromkeys(names) if name in known)
         if chosen != self._chosen:
@@ -143,7 +143,7 @@ class Rack(LineWidget, can_focus=True):
             self.changed()
 
     def _toggle(self, names: Iterable[str]) -> None:
-        """The user's own choice, which posts Toggled: an answer to what a screen shows would come back for ever."""
+        """Apply a choice of the user and post Toggled; ``choose`` posts nothing, which would cause an endless loop."""
         before = self._chosen
         self.choose(names)
         if self._chosen != before:
@@ -152,13 +152,13 @@ class Rack(LineWidget, can_focus=True):
             self.post_message(self.Toggled(added, removed))
 
     def move_to(self, name: str) -> None:
-        """Put the cursor on a disk."""
+        """Move the cursor to the disk of this name, if there is one."""
         for index, bay in enumerate(self._bays):
             if bay.name == name:
                 self._set_cursor(index)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Choosing exists only in a rack for choosing, and there Enter chooses too."""
+        """Allow choosing only with ``toggles``; Enter then chooses instead of opening the menu."""
         if action == "open":
             return not self.toggles
         return self.toggles or action not in ("choose", "choose_free", "choose_none")
@@ -238,7 +238,7 @@ class Rack(LineWidget, can_focus=True):
         return math.ceil(len(self._bays) / self._columns_for(width, cards=cards))
 
     def _columns_for(self, width: int, *, cards: bool) -> int:
-        """As many as fit, then as few as make the same number of rows."""
+        """The smallest number of columns with the minimum number of rows."""
         least = CARD_LEAST_CELLS if cards else LIST_LEAST_CELLS
         fit = max(1, (width + _GAP_CELLS) // (least + _GAP_CELLS))
         rows = math.ceil(len(self._bays) / fit)
@@ -271,7 +271,7 @@ class Rack(LineWidget, can_focus=True):
         return lines[:height]
 
     def bay_style(self, name: str, look: BayLook) -> Style:
-        """A component's colour on the background that the bay's look asks for."""
+        """The style of a component, with the background for the bay's highlight."""
         style = self.style(name)
         if look.chosen:
             chosen = self.style("chosen")
@@ -281,7 +281,7 @@ class Rack(LineWidget, can_focus=True):
         return style + Style(bold=True) if look.at_cursor and look.has_focus else style
 
     def _scroll_to_cursor(self, visible_rows: int) -> None:
-        """Where not all rows fit, the one with the cursor does."""
+        """Scroll so that the row with the cursor is visible."""
         row = self._cursor // self._columns
         rows = math.ceil(len(self._bays) / self._columns)
         self._first_row = max(0, min(self._first_row, rows - visible_rows))

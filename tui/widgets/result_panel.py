@@ -1,4 +1,4 @@
-"""A stored result in several views, or two results side by side."""
+"""A stored result in several views, or the comparison of two results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class ResultView(StrEnum):
-    """What is shown of a result."""
+    """The views of a result."""
 
     COMPARE = "Compare"
     BARS = "Bars"
@@ -40,19 +40,19 @@ class ResultView(StrEnum):
 
 
 class ResultPanel(Vertical):
-    """Shows what it is given; reads no files."""
+    """Shows a result; it reads no files."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 (textual's name)
         super().__init__(id=id)
         self.view = ResultView.BARS
         self.is_refused = False
-        """Two unlike results are not compared unless somebody asks for it."""
+        """Whether the comparison is refused, because the conditions differ and the user has not allowed it."""
         self._record: ResultRecord | None = None
         self._other: ResultRecord | None = None
-        """The marked one, which comes first in a comparison."""
+        """The marked result, which is the first of a comparison."""
         self._is_allowed = False
         self._comparisons: dict[tuple[str, str], Comparison | SpecError | None] = {}
-        """By the ids of both; None while it is being computed."""
+        """(first id, second id) -> comparison or error; None while it is computed."""
 
     def compose(self) -> ComposeResult:
         yield Static(id="results-views")
@@ -65,11 +65,11 @@ class ResultPanel(Vertical):
 
     @property
     def views(self) -> tuple[ResultView, ...]:
-        """Those that there are now."""
+        """The views that are available."""
         return tuple(view for view in ResultView if view is not ResultView.COMPARE or self._other)
 
     def show(self, record: ResultRecord, marked: ResultRecord | None, *, is_allowed: bool) -> None:
-        """Show a result, and beside it the marked one unless it is the same; ``is_allowed``: though they are unlike."""
+        """Show a result, compared with ``marked`` if that is another one; ``is_allowed``: even if conditions differ."""
         is_other = record is not self._record
         self._record, self._is_allowed = record, is_allowed
         had_other, self._other = self._other is not None, None if marked and marked.id == record.id else marked
@@ -82,23 +82,23 @@ class ResultPanel(Vertical):
         self._paint()
 
     def show_view(self, view: ResultView) -> None:
-        """Another view of the same result."""
+        """Show another view of the result, if it is available."""
         if view in self.views:
             self.view = view
             self.query_one("#results-body").scroll_home(animate=False)
             self._paint()
 
     def next_view(self) -> None:
-        """The view after this one, round the end."""
+        """Show the next view, cyclically."""
         self.show_view(self.views[(self.views.index(self.view) + 1) % len(self.views)])
 
     def show_error(self, error: LabError) -> None:
-        """A result that cannot be read."""
+        """Show that the result cannot be read."""
         self.show_nothing(error.hint)
         self.query_one(VerdictBanner).show(Tone.BAD, "CANNOT BE SHOWN", error.message)
 
     def show_nothing(self, text: str) -> None:
-        """There are no results."""
+        """Show a text in place of a result."""
         self._record = self._other = None
         self._clear()
         self.query_one("#results-views", Static).update("")
@@ -113,7 +113,7 @@ class ResultPanel(Vertical):
         self.query_one("#results-text", Static).update("")
 
     def on_resize(self) -> None:
-        # A table has as many columns as there is room for.
+        # The number of columns of a table depends on the width.
         if self.view is ResultView.TABLES:
             self._paint()
 
@@ -176,11 +176,11 @@ class ResultPanel(Vertical):
             text.update("\n".join((explained, *comparison_notes(found), *lines)))
 
     def _comparison(self, first: ResultRecord, second: ResultRecord) -> Comparison | SpecError | None:
-        """What was computed before; otherwise a thread begins with it."""
+        """The comparison, if it is computed; else None, and a thread computes it."""
         key = (first.id, second.id)
         if key not in self._comparisons:
             self._comparisons[key] = None
-            # The library of rank tests alone takes a second to load.
+            # Loading the library for rank tests takes a second.
             self.run_worker(lambda: self._compare(first, second), thread=True, group="compare", exit_on_error=False)
         return self._comparisons[key]
 

@@ -1,4 +1,4 @@
-"""One workload or experiment: what it is, what theory says, how it runs, and what was measured beside that."""
+"""The panel of a workload or an experiment: description, prediction, progress and measurement."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _IN_THE_RESULT = (
 
 
 class RunPanel(Vertical):
-    """Shows a load or an experiment; does not start anything."""
+    """Shows a load or an experiment; it does not start anything."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 (textual's name)
         super().__init__(id=id)
         self._began_seconds: float | None = None
-        """When the running load began to count, on the machine's clock."""
+        """Start of the measured time of the running load, on the machine's clock."""
 
     def compose(self) -> ComposeResult:
         yield Static(id="run-about", markup=False)
@@ -54,10 +54,10 @@ class RunPanel(Vertical):
             yield Static(id="run-lines", markup=False)
 
     def show_load(self, item: RunItem, state: LabState, forecast: Forecast | None) -> None:
-        """A workload on the selected array: planned, running or measured."""
+        """Show a workload on the selected array: planned, running or measured."""
         load = state.load if state.load and state.load.workload == item.id else None
         if load and load.forecast:
-            # What was expected when it began, whatever has happened to the array since.
+            # The forecast from the start of the load, even if the array has changed since.
             forecast = load.forecast
         self._show_item(item, is_planned=load is None, is_over=bool(load and not load.is_running))
         self._show_forecast(forecast)
@@ -71,11 +71,11 @@ class RunPanel(Vertical):
         self._show_load_outcome(load, forecast.iops if forecast else None)
         earlier = earlier_lines(state, item.id)
         lines = ("Measured before, in this session:", *earlier, "") if earlier else ()
-        # Once it runs, the charts need the room more than the job does.
+        # During and after a load the charts need the room of the job's description.
         self._lines(lines if load else (*lines, *item.details))
 
     def show_experiment(self, item: RunItem, view: ExperimentView | None) -> None:
-        """An experiment: planned, running or over."""
+        """Show an experiment: planned, running or ended."""
         has_nothing = view is None or not (view.is_running or view.points)
         self._show_item(item, is_planned=has_nothing, is_over=bool(view and not view.is_running))
         self.query_one("#run-predicted", Tile).say("in the result")
@@ -192,7 +192,7 @@ class RunPanel(Vertical):
 
 
 def _first_counted(state: LabState) -> float | None:
-    """When the newest interval of the load began, on the machine's clock."""
+    """The time of the newest interval of the load, on the machine's clock; None without an interval."""
     from lab.session.history import LoadMeasure
 
     points = state.history.load(LoadMeasure.IOPS) if state.history else []
@@ -220,7 +220,7 @@ def _experiment_verdict(view: ExperimentView, outcome: ResultRecord | LabError) 
 
 
 def _cautions(record: ResultRecord) -> str:
-    """What decides how the result is read, at its first sight."""
+    """The most important caution about a result, and the number of figures that differ from the theory."""
     from lab.lint.theory_checks import beside_theory
     from lab.report.tables import foremost
 

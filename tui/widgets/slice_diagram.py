@@ -1,4 +1,4 @@
-"""Which slice of which disk is in which array of a volume: a column for each disk, a row for each slice."""
+"""The slices of the disks in the inner arrays of an array: a column for each disk, a row for each slice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_LEGEND_ROWS = 2
 
 @dataclass(frozen=True, slots=True)
 class SliceCell:
-    """One slice: the number of its array inside the volume, and how it stands."""
+    """A slice: the number of its inner array, and its state."""
 
     array: int
     state: SliceState = SliceState.WORKING
@@ -24,7 +24,7 @@ class SliceCell:
 
 @dataclass(frozen=True, slots=True)
 class SliceLine:
-    """One slice of each disk that has one here; ``size`` says how high it is."""
+    """A row of the diagram: the slice of each disk that has one there; ``size`` is the size of a slice, as text."""
 
     size: str
     cells: tuple[SliceCell | None, ...]
@@ -32,7 +32,7 @@ class SliceLine:
 
 @dataclass(frozen=True, slots=True)
 class SlicePicture:
-    """What is drawn. ``arrays`` are names and widths of the arrays inside, by number: ``("md100", "4+1")``."""
+    """The contents of the diagram; ``arrays`` are (name, width) of the inner arrays: ``("md100", "4+1")``."""
 
     disks: tuple[DiagramMember, ...]
     lines: tuple[SliceLine, ...]
@@ -40,7 +40,7 @@ class SlicePicture:
 
 
 class SliceDiagram(LineWidget):
-    """Disks side by side, sorted as they were chosen; slices of one array have one colour and one name."""
+    """The disks side by side, in the order of the choice; the slices of an inner array have its colour and name."""
 
     PREFIX = "slice-diagram"
     DEFAULT_CSS = """
@@ -64,7 +64,7 @@ class SliceDiagram(LineWidget):
     _picture: SlicePicture | None = None
 
     def show(self, picture: SlicePicture | None) -> None:
-        """Draw this; None takes no room."""
+        """Draw this picture; None hides the diagram."""
         self.display = picture is not None
         if picture != self._picture:
             self._picture = picture
@@ -118,7 +118,7 @@ class SliceDiagram(LineWidget):
                 return f"array{cell.array % _COLOURS}", ""
 
     def _legend(self, picture: SlicePicture, width: int) -> list[Line]:
-        """The arrays with the data and parity chunks of their stripes; those of one width stand together."""
+        """The inner arrays with the numbers of data and parity chunks of a stripe, grouped by these numbers."""
         lines: list[Line] = []
         line = self.line(width)
         for number, (name, widths) in enumerate(picture.arrays):

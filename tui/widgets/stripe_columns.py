@@ -1,4 +1,4 @@
-"""From a stripe as its members hold it to what the Stripe screen shows of it. Pure."""
+"""Converts a stripe, as stored on the members, for the Stripe screen. Does no I/O."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _VERDICTS = {
 
 
 def columns_of(picture: StripePicture) -> tuple[HexColumn, ...]:
-    """A column for each chunk by slot, and behind parity, and what lacks, one for what the rest says it should be."""
+    """A column for each chunk, by slot; after parity, and after a missing chunk, a column with the computed content."""
     found: list[HexColumn] = []
     for seen in sorted(picture.cells, key=lambda seen: (seen.cell.slot, seen.cell.sector)):
         found.append(_stored(picture, seen))
@@ -66,17 +66,17 @@ def _fits(seen: SeenCell) -> tuple[Tone, str]:
 
 
 def verdict_of(picture: StripePicture) -> tuple[Tone, str]:
-    """The verdict on the stripe, as a colour and a word."""
+    """The verdict on the stripe, as a tone and words."""
     return _VERDICTS[picture.comparison.verdict]
 
 
 def wrong_bytes(columns: Sequence[HexColumn], skip: int) -> tuple[int, ...]:
-    """Every byte of a chunk that differs in some column, counted from the chunk's beginning."""
+    """The bytes that differ in any column, as offsets in the chunk; ``skip`` is the offset of the shown data."""
     return tuple(sorted({byte + skip for column in columns for byte in column.wrong}))
 
 
 def crash_rows(write: SmallWrite, states: Sequence[CrashState]) -> tuple[CrashRow, ...]:
-    """The states with what had been written in each."""
+    """The states, each with its completed writes in words."""
     kinds = {io.slot: io.kind.value if io.kind else "data" for io in write.ios}
     if len(write.target_slots) > 1:
         kinds = {slot: f"copy {number}" for number, slot in enumerate(write.target_slots)}

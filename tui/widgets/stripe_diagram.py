@@ -1,4 +1,4 @@
-"""Where this array puts its data: rows of chunks, a column for each member, parity and copies told apart."""
+"""The layout of an array: rows of chunks, a column for each member; parity and copies have their own colours."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROWS_WANTED = 6
 
 @dataclass(frozen=True, slots=True)
 class DiagramMember:
-    """A column: one member in slot order."""
+    """A member, as a column of the diagram."""
 
     name: str
     failed: bool = False
@@ -36,7 +36,7 @@ class _Picture:
 
 
 class StripeDiagram(LineWidget):
-    """Stripe rows × members. A failed member is crossed out; what it held is marked rebuildable or lost."""
+    """Stripe rows × members. The chunks of a failed member are crossed out and marked as rebuildable or lost."""
 
     PREFIX = "stripe-diagram"
     DEFAULT_CSS = """
@@ -63,7 +63,7 @@ class StripeDiagram(LineWidget):
         empty_text: str = "choose disks to see where the data go",
         id: str | None = None,  # noqa: A002 (textual's name)
     ) -> None:
-        """``rows`` are shown where the height is left to the diagram; otherwise as many as fit."""
+        """``rows`` is the number of rows with ``height: auto``; otherwise as many rows as fit are shown."""
         super().__init__(id=id)
         self.rows = rows
         self.empty_text = empty_text
@@ -72,11 +72,11 @@ class StripeDiagram(LineWidget):
     def show(
         self, level: Level, layout: str | None, members: Sequence[DiagramMember], chunk_bytes: int | None = None
     ) -> None:
-        """Draw this array; too few members for the level show the text for nothing instead."""
+        """Draw this array; with too few members for the level, the text for an empty diagram is shown instead."""
         self._set(_Picture(level, layout, tuple(members), chunk_bytes))
 
     def clear(self, text: str | None = None) -> None:
-        """Show no array."""
+        """Show the text for an empty diagram, which ``text`` replaces."""
         if text is not None and text != self.empty_text:
             self.empty_text = text
             self.changed(layout=True)
@@ -113,7 +113,7 @@ class StripeDiagram(LineWidget):
                 line = self.line(width).add(str(row.row).rjust(label_cells - 2) + "  ", self.style("label"))
                 for slot, chunk in enumerate(row.chunks[:shown]):
                     style, text = self._cell(picture, slot, chunk, lost)
-                    # Rows of two shades in turn, so that a stripe is seen as one.
+                    # Rows alternate between two shades, so that each stripe is visible as a unit.
                     style = "other-data" if style == "data" and row.row % 2 else style
                     line.add(text.center(cell - 1), self.style(style)).add(" ")
                 lines.append(line)
@@ -121,7 +121,7 @@ class StripeDiagram(LineWidget):
         return [*lines, self._note(picture, rows, width, bool(lost))]
 
     def _columns(self, room: int, count: int, members: Sequence[DiagramMember]) -> tuple[int, int]:
-        """How many members are shown, and the cells of each."""
+        """(number of members that fit, cells of each column)."""
         longest = max(cell_len(member.name) for member in members) + 3
         cell = max(_CELL_LEAST, min(longest, _CELL_MOST, room // count))
         return max(1, min(count, room // cell)), cell
@@ -136,7 +136,7 @@ class StripeDiagram(LineWidget):
         return chunk.kind.value.lower(), text
 
     def _note(self, picture: _Picture, rows: Sequence[StripeRow], width: int, is_lost: bool) -> Line:
-        """The legend, of what occurs only, what matters most first."""
+        """The legend: only the kinds of chunks that occur, the most important first."""
         line = self.line(width)
         kinds = {chunk.kind for row in rows for chunk in row.chunks}
         unit = "block" if picture.level.name is LevelName.RAID1 else "chunk"
@@ -157,7 +157,7 @@ class StripeDiagram(LineWidget):
 
 
 def _rows_of(picture: _Picture, rows: int) -> tuple[StripeRow, ...]:
-    """As many rows as asked for, shared between the parts of far RAID 10; none for what cannot be built."""
+    """The stripe rows, about ``rows`` in total, divided between the parts of RAID 10 far; none for an invalid array."""
     try:
         first = stripe_rows(picture.level, picture.layout, len(picture.members), 1)
         parts = len(first)
@@ -168,7 +168,7 @@ def _rows_of(picture: _Picture, rows: int) -> tuple[StripeRow, ...]:
 
 
 def _lost_numbers(picture: _Picture, rows: Sequence[StripeRow]) -> frozenset[int]:
-    """Data chunks that no working member can give back: without parity those whose copies are all gone."""
+    """The data chunks whose copies are all on failed members, if the array does not survive these failures."""
     failed = frozenset(slot for slot, member in enumerate(picture.members) if member.failed)
     if not failed or picture.level.survives(failed, len(picture.members)):
         return frozenset()
@@ -181,7 +181,7 @@ def _lost_numbers(picture: _Picture, rows: Sequence[StripeRow]) -> frozenset[int
 
 
 def fitting_names(names: Sequence[str], cells: int, ellipsis: str) -> list[str]:
-    """``disk01`` … as ``01`` … where one of them has no room: the numbers are what tells disks apart."""
+    """The names, or only their numbers if a name does not fit: ``01`` for ``disk01``."""
     if all(cell_len(name) <= cells for name in names):
         return list(names)
     numbers = [name.lstrip("abcdefghijklmnopqrstuvwxyz-_") or name for name in names]
@@ -189,7 +189,7 @@ def fitting_names(names: Sequence[str], cells: int, ellipsis: str) -> list[str]:
 
 
 def add_heads(widget: LineWidget, line: Line, members: Sequence[DiagramMember], cell: int, shown: int) -> Line:
-    """The names above the columns, each with a sign for what is wrong with it; how many are not shown."""
+    """Append the names of the columns, marked if failed or rebuilding, and the number of members not shown."""
     glyphs = widget.glyphs
     names = fitting_names([member.name for member in members], cell - 3, glyphs.ellipsis)
     for member, name in list(zip(members, names, strict=True))[:shown]:

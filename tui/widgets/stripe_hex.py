@@ -1,4 +1,4 @@
-"""The bytes of one stripe: a column for each chunk, parity as computed beside parity as stored, what differs marked."""
+"""The bytes of a stripe: a column for each chunk, stored next to computed parity; bytes that differ are marked."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ _BYTES_IN_ROW = (16, 8, 4, 2, 1)
 
 @dataclass(frozen=True, slots=True)
 class HexColumn:
-    """One chunk, or what was computed for it."""
+    """The stored content of a chunk, or its computed content."""
 
     slot: int
     name: str
-    """The disk; empty for what was computed."""
+    """The name of the disk; empty for computed content."""
     holds: str
-    """``data 9``, ``P``, ``computed``."""
+    """The kind of the content: ``data 9``, ``P``, ``computed``."""
     look: str
-    """data, copy, p or q."""
+    """The style: ``data``, ``copy``, ``p`` or ``q``."""
     data: bytes | None
     wrong: frozenset[int] = frozenset()
-    """Bytes that differ, counted as ``data``."""
+    """Indices in ``data`` of the bytes that differ."""
     tone: Tone = Tone.QUIET
     note: str = ""
-    """How it stands, in a word or two: ``agrees``, ``3 differ``, ``missing``."""
+    """The result in a word or two: ``agrees``, ``3 differ``, ``missing``."""
     short: tuple[str, str] = ("", "")
-    """What it holds and how it stands where there is little room."""
+    """Short forms of ``holds`` and ``note`` for narrow columns."""
 
 
 class StripeHex(LineWidget):
-    """Rows of bytes below the heads of the columns; as many rows as there is room for."""
+    """The heads of the columns, and below them as many rows of bytes as fit."""
 
     PREFIX = "stripe-hex"
     DEFAULT_CSS = """
@@ -69,25 +69,25 @@ class StripeHex(LineWidget):
         self._empty = ""
 
     def show(self, columns: Sequence[HexColumn], first: int, slot: int | None, skip: int = 0) -> None:
-        """Show these from byte ``first`` of each chunk; ``slot`` is under the cursor, ``skip`` where ``data`` begin."""
+        """Show the columns from byte ``first`` of each chunk; ``slot`` has the cursor, ``data`` begin at ``skip``."""
         shown = (tuple(columns), first, slot, skip)
         if shown != (self._columns, self._first, self._slot, self._skip):
             self._columns, self._first, self._slot, self._skip = shown
             self.changed()
 
     def clear(self, text: str) -> None:
-        """Show no stripe, and why."""
+        """Show ``text`` in place of a stripe."""
         if self._columns or text != self._empty:
             self._columns, self._empty = (), text
             self.changed()
 
     @property
     def rows(self) -> int:
-        """Rows of bytes that fit."""
+        """Number of rows of bytes that fit."""
         return max(1, self.size.height - _HEAD_LINES)
 
     def bytes_in_row(self, width: int | None = None) -> int:
-        """Bytes of each chunk in a row: as many as fit beside each other."""
+        """Number of bytes of each chunk in a row; it depends on the width."""
         room = (self.size.width if width is None else width) - _PLACE_CELLS
         count = max(1, len(self._columns))
         return next((each for each in _BYTES_IN_ROW if (3 * each + 1) * count <= room), 1)
@@ -107,7 +107,7 @@ class StripeHex(LineWidget):
         return [*heads, *rows]
 
     def _in_sight(self, count: int) -> tuple[HexColumn, ...]:
-        """So many columns, that of the cursor among them."""
+        """``count`` successive columns, which include that of the cursor."""
         slots = [column.slot for column in self._columns]
         at = slots.index(self._slot) if self._slot in slots else 0
         last = max(index for index, slot in enumerate(slots) if slot == slots[at])
@@ -125,7 +125,7 @@ class StripeHex(LineWidget):
         return line
 
     def _title(self, column: HexColumn, name: str, room: int, part: str) -> tuple[str, str]:
-        """What stands above a column in this line, and how it looks."""
+        """The text above a column in this line of the head, and its style."""
         is_marked = bool(name) and column.slot == self._slot
         if part == "name":
             return (

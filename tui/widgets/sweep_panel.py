@@ -1,4 +1,4 @@
-"""One sweep: what it would do, how it goes, here or in another process, and what was found."""
+"""The panel of a sweep: its plan, its progress, in this or another process, and its results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHOWN_CELLS = 8
 
 
 class SweepPanel(Vertical):
-    """Shows a sweep; does not start anything."""
+    """Shows a sweep; it does not start anything."""
 
     def compose(self) -> ComposeResult:
         yield ChangingText(id="sweep-about", markup=False)
@@ -41,13 +41,13 @@ class SweepPanel(Vertical):
             yield ChangingText(id="sweep-text", markup=False)
 
     def show(self, item: RunItem, look: SweepLook, view: SweepView | None) -> None:
-        """Planned, running in this app or elsewhere, or over."""
+        """Show a sweep: planned, running in this app or in another process, or ended."""
         entitle(self, item.title)
         is_going = bool(view and view.is_running) or look.runs_elsewhere
         progress = view.progress if view and view.is_running else look.stand.progress if look.stand else None
         tables = look.stand.tables if look.stand and not is_going else ()
         is_planned = not is_going and not tables
-        # What was asked gives way to what is found where there is little room.
+        # On a low screen the question is hidden once there is progress or a result.
         self._text("sweep-about", item.shows if is_planned or not self.screen.has_class("-low") else "")
         plan = (*item.details, "", *(look.work.lines if look.work else ())) if is_planned else ()
         self._text("sweep-plan", "\n".join(plan).rstrip())
@@ -97,7 +97,7 @@ class SweepPanel(Vertical):
 
 
 def _cell_line(cell: LatestCell, glyphs: Glyphs) -> Content:
-    """Its speeds first: where there is little room, the end of its place is cut."""
+    """The line of a cell. The speeds are first, so that only the end of the label is cut off."""
     tone = Tone.BAD if cell.is_failed else Tone.GOOD
     sign = (f"{tone.glyph(glyphs)} ", tone.style)
     if cell.is_failed:
@@ -122,7 +122,7 @@ def _verdict(look: SweepLook, view: SweepView | None) -> tuple[Tone, str, str] |
 
 
 def _state_verdict(look: SweepLook, view: SweepView | None) -> tuple[Tone, str, str] | None:
-    """Of a sweep that could run, and does not."""
+    """The verdict on a sweep that can run but does not."""
     assert look.work is not None
     work = look.work
     report = f" The page: raidlab report {work.run_id} -o sweep.html" if work.run_id else ""

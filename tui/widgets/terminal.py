@@ -1,6 +1,6 @@
-"""The terminal on the machine as a widget: paints what has changed, and hands on every key but a few.
+"""The widget of the terminal on the machine. It paints changed lines only, and passes on all but a few keys.
 
-Keys are sent to a program as xterm sends them, as in terminfo's xterm-256color.
+Keys are encoded as xterm encodes them, according to terminfo's xterm-256color.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _MODIFIERS = {"shift": 1, "alt": 2, "ctrl": 4}
 
 
 def typed(key: str, character: str | None, *, cursor_keys: bool) -> bytes:
-    """What a key sends; nothing for one that no terminal has.
+    """The bytes that a key sends; empty for a key that xterm does not encode.
 
     Args:
-        key: its name, as Textual has it.
-        character: what it writes, if anything.
-        cursor_keys: whether the program has asked for the other form of arrows, Home and End (DECCKM).
+        key: its name in Textual.
+        character: the character that it types, if any.
+        cursor_keys: whether the program has selected the application form of the arrows, Home and End (DECCKM).
     """
     if key in _PLAIN:
         return _PLAIN[key].encode()
@@ -63,7 +63,7 @@ def typed(key: str, character: str | None, *, cursor_keys: bool) -> bytes:
 
 
 def _special(name: str, modifier: int, *, cursor_keys: bool) -> str:
-    """Arrows, function keys and the like; a modifier is a number, one more than its bits."""
+    """The sequence of an arrow, function key and so on, or empty; ``modifier`` has the bits of ``_MODIFIERS``."""
     if name in _NUMBERED:
         return f"\x1b[{_NUMBERED[name]}" + (f";{modifier + 1}~" if modifier else "~")
     final = _LETTERED.get(name) or _FUNCTIONS.get(name)
@@ -75,24 +75,24 @@ def _special(name: str, modifier: int, *, cursor_keys: bool) -> str:
 
 
 def pasted(text: str, *, is_bracketed: bool) -> bytes:
-    """Text of the clipboard: its lines end as typed ones do, and nothing in it is a key or the end of the paste."""
+    """The bytes of pasted text: lines end with a carriage return, and no other control characters but tabs remain."""
     lines = text.replace("\r\n", "\r").replace("\n", "\r")
     clean = "".join(sign for sign in lines if sign in "\r\t" or sign.isprintable())
     return (f"\x1b[200~{clean}\x1b[201~" if is_bracketed else clean).encode()
 
 
 PAINT_SECONDS = 0.04
-"""However much is printed, it is painted no more often."""
+"""Minimum time between two paints, however much is printed."""
 _WHEEL_LINES = 3
 _NAMES = ("black", "red", "green", "brown", "blue", "magenta", "cyan", "white")
-# As pyte has it (graphics.py).
+# The names of pyte (graphics.py), including its misspelling.
 _NUMBERS = {name: number for number, name in enumerate(_NAMES)}
 _NUMBERS |= {f"bright{name}": number + 8 for number, name in enumerate(_NAMES)}
 _NUMBERS["bfightmagenta"] = 13
 
 
 class TerminalView(Widget, can_focus=True):
-    """Shows ``app.terminal``. While it has the focus, the keys below are the app's and all others the program's."""
+    """Shows ``app.terminal``. While it has the focus, the app handles the keys below; the program gets all others."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
@@ -111,7 +111,7 @@ class TerminalView(Widget, can_focus=True):
         app = getters.app(BaseApp)
 
     class Printed(Message):
-        """There is something new to paint."""
+        """The contents of the terminal have changed."""
 
         bubble = False
 
@@ -119,15 +119,15 @@ class TerminalView(Widget, can_focus=True):
             return isinstance(message, TerminalView.Printed)
 
     class Left(Message):
-        """The focus is to go elsewhere."""
+        """The user leaves the terminal; the screen moves the focus."""
 
     class Enlarged(Message):
-        """The terminal is to have the whole screen, or no longer."""
+        """The user switches between the whole screen and the normal layout."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
         self._back = 0
-        """How many lines the view is above the newest."""
+        """Number of lines by which the view is scrolled back."""
         self._seen_gone = 0
         self._painted: list[Strip] = []
         self._is_due = False
@@ -141,7 +141,7 @@ class TerminalView(Widget, can_focus=True):
         self.app.terminal.on_change = lambda: None
 
     def _tell(self) -> None:
-        # From any thread.
+        # Any thread may call this.
         self.post_message(self.Printed())
 
     def on_terminal_view_printed(self) -> None:
@@ -150,14 +150,14 @@ class TerminalView(Widget, can_focus=True):
             self.set_timer(PAINT_SECONDS, self._paint)
 
     def begin(self) -> None:
-        """Open a terminal where none has been yet; called when the machine may be there."""
+        """Open a terminal if there is a session without one; called when the machine may have started."""
         if self.app.terminal.is_wanted and self.size.area:
             self.app.terminal.open(self.size.width, self.size.height)
             self._back = self._seen_gone = 0
             self._paint()
 
     def on_resize(self) -> None:
-        # The event's is with the border.
+        # The size in the event includes the border.
         if self.size.area:
             self.app.terminal.resize(self.size.width, self.size.height)
             self.begin()
@@ -179,7 +179,7 @@ class TerminalView(Widget, can_focus=True):
         super().notify_style_update()
 
     def _paint(self) -> None:
-        """Send to the screen the lines that differ."""
+        """Repaint the lines that have changed."""
         self._is_due = False
         before, self._painted = self._painted, self._lines()
         width = self.size.width
@@ -217,7 +217,7 @@ class TerminalView(Widget, can_focus=True):
         if screen.is_second:
             self._back = 0
         elif self._back:
-            # What is looked at stays where it is while more goes by.
+            # Keep the visible lines in place while further lines scroll off.
             self._back += screen.gone_count - self._seen_gone
         self._seen_gone = screen.gone_count
         self._back = min(max(self._back, 0), len(screen.gone))
@@ -252,7 +252,7 @@ class TerminalView(Widget, can_focus=True):
         return found
 
     def _colour(self, name: str) -> str | None:
-        """The sixteen colours as the theme has them, all others as the program wants them."""
+        """A colour: the sixteen standard ones from the theme, all others as the program sets them."""
         if name in _NUMBERS:
             return self.app.ansi_theme.ansi_colors[_NUMBERS[name]].hex
         return None if name == "default" else f"#{name}"
@@ -283,7 +283,7 @@ class TerminalView(Widget, can_focus=True):
             self.app.terminal.type(pasted(event.text, is_bracketed=screen.has(2004)))
 
     def bring(self, line: str) -> None:
-        """Write a line at the prompt; Enter is for the user to press."""
+        """Insert a line at the prompt, without Enter."""
         screen = self.app.terminal.screen
         if screen and self.app.terminal.takes_keys:
             self.app.terminal.type(pasted(line, is_bracketed=screen.has(2004)))
@@ -299,7 +299,7 @@ class TerminalView(Widget, can_focus=True):
         event.stop()
         screen = self.app.terminal.screen
         if screen and screen.is_second:
-            # As xterm does there (alternateScroll): a pager scrolls by arrows.
+            # As xterm does on the alternate screen (alternateScroll): a pager scrolls by arrow keys.
             key = typed("up" if direction > 0 else "down", None, cursor_keys=screen.has(1))
             self.app.terminal.type(key * _WHEEL_LINES)
         else:

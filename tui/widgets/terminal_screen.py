@@ -1,7 +1,7 @@
-"""What a program on the machine has drawn: a screen of characters, a second one for editors, and lines gone by.
+"""The contents of the terminal on the machine: the screen, an alternate screen for editors, and scrolled-off lines.
 
-pyte keeps the characters; what it is told is read here. Its own reader fails on sequences that it does not know, and it
-has no second screen. Whatever is not in the tables below is dropped, so nothing of it reaches the user's own terminal.
+pyte stores the characters; this module parses the output. pyte's own parser fails on unknown sequences, and pyte has no
+alternate screen. Sequences that are not in the tables below are dropped, so they never reach the user's own terminal.
 Source of the sequences: xterm, Control Sequences (ctlseqs), as far as terminfo's xterm-256color uses them.
 """
 
@@ -21,13 +21,13 @@ from pyte.screens import Char, Margins, StaticDefaultDict
 from wcwidth import wcwidth
 
 KEPT_LINES = 2000
-"""Lines that have gone by at the top."""
+"""Maximum number of scrolled-off lines that are kept."""
 _MOST_HELD = 64 * 1024
 _MOST = 9999
 _TOKEN = re.compile(
     r"(?P<text>[^\x00-\x1f\x7f-\x9f]+)"
     r"|\x1b\[(?P<given>[0-?]*)(?P<between>[ -/]*)(?P<final>[@-~])"
-    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles, colours, the clipboard: none of a program's business
+    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles, colours, the clipboard: ignored
     r"|\x1b[ -/]+[0-~]"
     r"|\x1b(?P<escape>[0-OQ-WYZ`-~=>])"
     r"|(?P<control>[\x00-\x1a\x1c-\x1f\x7f-\x9f])"
@@ -41,7 +41,7 @@ _ESCAPES = {
     "c": "reset", "D": "index", "E": "next_line", "M": "reverse_index", "H": "set_tab_stop", "7": "save_cursor",
     "8": "restore_cursor",
 }  # fmt: skip
-# The last character of a sequence, what it does, and how many numbers it takes.
+# Final character of a control sequence -> (method, maximum number of parameters).
 _SEQUENCES = {
     "@": ("insert_characters", 1), "A": ("cursor_up", 1), "B": ("cursor_down", 1), "C": ("cursor_forward", 1),
     "D": ("cursor_back", 1), "E": ("cursor_down1", 1), "F": ("cursor_up1", 1), "G": ("cursor_to_column", 1),
@@ -60,7 +60,7 @@ _MODES = {4, 20}
 _VT102 = "\x1b[?6c"
 
 Run = tuple[str, tuple[Any, ...]]
-"""Text, and how it looks: the fields of a pyte Char after its character."""
+"""(text, look): text of one look; the look is the fields of a pyte Char after its character."""
 
 
 @dataclass(slots=True)
@@ -71,16 +71,16 @@ class _FirstScreen:
 
 
 class TerminalScreen(pyte.Screen):
-    """Feed it on one thread, read it on another, each under ``lock``.
+    """The screen. One thread may feed it while another reads it; each must hold ``lock``.
 
-    ``answer`` gets what a program is told that asks where the cursor is.
+    ``answer`` gets the replies to queries of a program, such as the position of the cursor.
     """
 
     def __init__(self, columns: int, lines: int, answer: Callable[[bytes], object] = lambda _: None) -> None:
         self.lock = threading.Lock()
         self.gone: deque[list[Run]] = deque(maxlen=KEPT_LINES)
         self.gone_count = 0
-        """All lines that have gone by so far."""
+        """Total number of lines that have scrolled off."""
         self._answer = answer
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
@@ -90,15 +90,15 @@ class TerminalScreen(pyte.Screen):
 
     @property
     def is_second(self) -> bool:
-        """Whether the screen of editors and pagers is shown."""
+        """Whether the alternate screen, which editors and pagers use, is shown."""
         return self._first is not None
 
     def has(self, private_mode: int) -> bool:
-        """Whether a mode of xterm's is on."""
+        """Whether a private mode of xterm is set."""
         return private_mode << 5 in self.mode
 
     def feed(self, data: bytes) -> None:
-        """What was printed; a sequence or a character may end in the next piece."""
+        """Process output; a sequence or a character may continue in the next call."""
         text = self._rest + self._decoder.decode(data)
         self._rest, at = "", 0
         while at < len(text):
@@ -160,12 +160,12 @@ class TerminalScreen(pyte.Screen):
             self.dirty.update(range(self.lines))
 
     def reset(self) -> None:
-        """Everything as at the start; the lines that have gone by stay."""
+        """Reset the terminal; the scrolled-off lines are kept."""
         self._first = None
         super().reset()
 
     def resize(self, lines: int | None = None, columns: int | None = None) -> None:
-        """Another size. What has no room any more goes by at the top, once there is nothing blank below the cursor."""
+        """Change the size. Lines scroll off at the top until the cursor fits; further lines below it are removed."""
         self.lines, self.columns = lines or self.lines, columns or self.columns
         self.margins = None
         self._fit()
@@ -187,17 +187,17 @@ class TerminalScreen(pyte.Screen):
         self.cursor.x = min(self.cursor.x, self.columns - 1)
 
     def draw(self, data: str) -> None:
-        """Letters; what takes no room and joins no letter is left out, since pyte would leave out all after it too."""
+        """Draw text. Zero-width characters that do not combine are dropped: pyte would drop the text after them too."""
         if not data.isascii():
             kept = [sign for sign in data if wcwidth(sign) > 0 or unicodedata.combining(sign)]
-            # What changes how its neighbours look (category Cf) must not get at the screen that this one is part of.
+            # Format characters (category Cf) could change the display of the app around the terminal.
             data = "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(sign) == "Cf" else sign for sign in kept)
         if data:
             self._last = data[-1]
             super().draw(data)
 
     def index(self) -> None:
-        """One line down; what leaves the first screen at the top goes by."""
+        """Move the cursor down one line; a line that leaves the main screen at the top is kept as scrolled off."""
         top, bottom = self.margins or Margins(0, self.lines - 1)
         if self.cursor.y == bottom and top == 0:
             self._let_go_by()
@@ -209,28 +209,28 @@ class TerminalScreen(pyte.Screen):
             self.gone_count += 1
 
     def erase_in_line(self, how: int = 0, private: bool = False) -> None:
-        """What is after the cursor (0), before it (1), or both (2)."""
+        """Erase the line after the cursor (0), before it (1), or all of it (2)."""
         if how <= 2:
             super().erase_in_line(how)
 
     def erase_in_display(self, how: int = 0, *args: Any, **kwargs: Any) -> None:
-        """The same of the whole screen, and the lines that have gone by (3)."""
+        """Erase the screen after the cursor (0), before it (1), or all of it (2), or the scrolled-off lines (3)."""
         if how == 3:
             self.gone.clear()
         elif how <= 2:
             super().erase_in_display(how)
 
     def next_line(self) -> None:
-        """To the start of the next line."""
+        """Move the cursor to the start of the next line."""
         self.carriage_return()
         self.index()
 
     def scroll_up(self, count: int = 1) -> None:
-        """Move the lines between the margins up; blank ones come from below."""
+        """Scroll the lines between the margins up; blank lines are added at the bottom."""
         self._scroll(count, at_bottom=True)
 
     def scroll_down(self, count: int = 1) -> None:
-        """The other way."""
+        """Scroll the lines between the margins down; blank lines are added at the top."""
         self._scroll(count, at_bottom=False)
 
     def _scroll(self, count: int, *, at_bottom: bool) -> None:
@@ -242,33 +242,33 @@ class TerminalScreen(pyte.Screen):
         self.cursor.y = before
 
     def tab_on(self, count: int = 1) -> None:
-        """So many tabulators on."""
+        """Move the cursor ``count`` tab stops forward."""
         for _ in range(min(count or 1, self.columns)):
             self.tab()
 
     def tab_back(self, count: int = 1) -> None:
-        """So many tabulators back."""
+        """Move the cursor ``count`` tab stops back."""
         for _ in range(min(count or 1, self.columns)):
             self.cursor.x = max((stop for stop in self.tabstops if stop < self.cursor.x), default=0)
 
     def repeat(self, count: int = 1) -> None:
-        """The last letter so many times more."""
+        """Repeat the last character ``count`` times."""
         self.draw(self._last * min(count or 1, self.columns * self.lines))
 
     def tell_kind(self, asked: int = 0) -> None:
-        """Primary device attributes."""
+        """Reply with the primary device attributes."""
         if asked == 0:
             self._answer(_VT102.encode())
 
     def tell_status(self, asked: int = 0) -> None:
-        """All is well (5), or where the cursor is (6)."""
+        """Reply that the terminal is ready (5), or with the position of the cursor (6)."""
         if asked == 5:
             self._answer(b"\x1b[0n")
         elif asked == 6:
             self._answer(f"\x1b[{self.cursor.y + 1};{min(self.cursor.x, self.columns - 1) + 1}R".encode())
 
     def runs(self, y: int) -> list[Run]:
-        """A line as pieces that look alike, without the blanks at its end."""
+        """A line as runs of one look each, without the blanks at its end."""
         row = self.buffer[y] if y in self.buffer else StaticDefaultDict[int, Char](self.default_char)
         return list(_runs(row, max(row, default=-1) + 1))
 
@@ -287,7 +287,7 @@ def _runs(row: StaticDefaultDict[int, Char], columns: int) -> Iterator[Run]:
 
 
 def _looks(given: str) -> Iterator[int]:
-    """The numbers of a sequence for colours, those with colons as those without (ITU-T T.416)."""
+    """The parameters of a graphic rendition; those with colons (ITU-T T.416) are converted to the form without."""
     for part in given.split(";"):
         numbers = [min(int(each), 255) if each.isdecimal() else 0 for each in part.split(":")]
         if len(numbers) == 1:

@@ -1,4 +1,4 @@
-"""A figure with its label and unit, and the banner that gives a verdict."""
+"""A tile, which shows a figure with its label and unit, and a banner, which shows a verdict."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BOLD = Style(bold=True)
 
 
 class Tile(LineWidget):
-    """A label above a figure, and a note below it where there are three rows."""
+    """A label above a figure, and a note: below it if there are three rows, else after it."""
 
     PREFIX = "tile"
     DEFAULT_CSS = """
@@ -35,7 +35,7 @@ class Tile(LineWidget):
         self.say(format_value(value, unit), tone, note)
 
     def say(self, text: str, tone: Tone = Tone.QUIET, note: str = "") -> None:
-        """Show words or a figure with a unit of its own."""
+        """Show a text, such as a figure with its unit."""
         if (text, tone, note) != self._shown:
             self._shown = (text, tone, note)
             self.changed()
@@ -57,7 +57,7 @@ class Tile(LineWidget):
 
 
 class VerdictBanner(FittedLines):
-    """What was found, in one word that nobody can miss, and a sentence."""
+    """A verdict as a highlighted headline, and a sentence."""
 
     PREFIX = "verdict"
     DEFAULT_CSS = """
@@ -75,14 +75,14 @@ class VerdictBanner(FittedLines):
     _shown: tuple[Tone, str, str] | None = None
 
     def show(self, tone: Tone, headline: str, sentence: str = "") -> None:
-        """Show a verdict, such as GOOD, ``DATA INTACT`` and what was compared."""
+        """Show a verdict, such as GOOD, ``DATA INTACT`` and a sentence about the comparison."""
         self.display = True
         if (tone, headline, sentence) != self._shown:
             self._shown = (tone, headline, sentence)
             self.changed(layout=True)
 
     def clear(self) -> None:
-        """Show nothing, in no rows and without a margin."""
+        """Hide the banner."""
         self.display = False
         if self._shown is not None:
             self._shown = None

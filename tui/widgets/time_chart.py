@@ -1,4 +1,4 @@
-"""A chart of several series over time: axes with units, a legend with the newest values, and marks of events."""
+"""A chart of several series over time: axes with units, a legend with the newest values, and marks for events."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _CELLS_PER_TIME_LABEL = 14
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One line of a chart."""
+    """A line of a chart."""
 
     name: str
     points: Sequence[tuple[float, float | None]]
-    """Time in seconds and value, in order of time; None leaves a gap."""
+    """(time in seconds, value), in order of time; None for the value is a gap."""
     colour: int = 0
-    """0 to 5, a colour of the theme."""
+    """Number of a colour of the theme, 0 to 5."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that happened at a moment."""
+    """An event on the time axis."""
 
     time_seconds: float
     label: str
@@ -46,21 +46,21 @@ class _Cell:
 
 @dataclass(slots=True)
 class _Plot:
-    """The cells of the plot area, drawn over one another."""
+    """The cells of the plot area."""
 
     columns: int
     rows: int
     cells: dict[tuple[int, int], _Cell] = field(default_factory=dict)
 
     def put(self, row: int, column: int, sign: str, style: str) -> None:
-        """Draw where nothing is yet."""
+        """Draw into a cell, unless something was drawn in it before."""
         self.cells.setdefault((row, column), _Cell(sign, style))
 
     def is_free(self, row: int, first: int, last: int) -> bool:
         return all((row, column) not in self.cells for column in range(first, last))
 
     def runs(self, row: int) -> Iterator[tuple[str, str]]:
-        """Text and style of a row, neighbours of one style together; a blank is of whatever style comes before it."""
+        """(text, style) for each run of a row with one style; a blank has the style of the cell before it."""
         text, style = "", ""
         for column in range(self.columns):
             cell = self.cells.get((row, column))
@@ -73,7 +73,7 @@ class _Plot:
 
 
 class TimeChart(LineWidget):
-    """Values over time. ``show`` it new points at most four times a second; it does nothing by itself."""
+    """Values over time. It changes only when ``show`` is called, which should be at most four times a second."""
 
     PREFIX = "time-chart"
     DEFAULT_CSS = """
@@ -105,10 +105,10 @@ class TimeChart(LineWidget):
         empty_text: str = "nothing measured yet",
         id: str | None = None,  # noqa: A002 (textual's name)
     ) -> None:
-        """Make an empty chart.
+        """Create an empty chart.
 
-        ``is_log`` is for latencies; ``filled`` draws areas, best with one series; ``minimum_top`` keeps small noise
-        small.
+        ``is_log`` is for latencies. ``filled`` draws areas, and suits one series. ``minimum_top`` is the minimum upper
+        end of a linear axis, so that small noise is not enlarged.
         """
         super().__init__(id=id)
         self.title = title
@@ -123,7 +123,7 @@ class TimeChart(LineWidget):
         self._now_seconds: float | None = None
 
     def show(self, series: Sequence[Series], marks: Sequence[Mark] = (), now_seconds: float | None = None) -> None:
-        """Draw these. ``now_seconds`` is the right end of the axis; without it, the newest point is."""
+        """Draw these series. ``now_seconds`` is the right end of the axis; by default the time of the newest point."""
         shown = (tuple(series), tuple(marks), now_seconds)
         if shown != (self._series, self._marks, self._now_seconds):
             self._series, self._marks, self._now_seconds = shown
@@ -192,7 +192,7 @@ class TimeChart(LineWidget):
         lines[middle] = line.pad_to(start + (columns - cell_len(text)) // 2).add(text, self.style("empty"))
 
     def _header(self, width: int) -> Line:
-        """Title and legend; with less room first the values go, then the last names."""
+        """The title and the legend; if there is little room, the values are omitted first, then the last names."""
         title = self.line(width).add(self.title, self.style("title"))
         newest = [(series, _newest(series)) for series in self._series]
         for with_values in (True, False):
@@ -211,14 +211,15 @@ class TimeChart(LineWidget):
             blank = " " if with_values and series.name else ""
             legend.add(f"{series.name}{blank}", self.style("legend"))
             if with_values:
-                # A field as wide as most values, so that the legend does not jump about.
+                # A fixed width for most values, so that the legend does not move.
                 legend.add(format_value(value, self.unit).rjust(5), self.style("title"))
         return legend
 
     def _first_second(self, dot_columns: int) -> tuple[float, float]:
-        """Time of the first dot column, and seconds per column.
+        """(time of the first dot column, seconds per column).
 
-        Whole columns: otherwise the same points would be rounded to other dots at each redraw, and the picture flicker.
+        The time is a whole number of columns: otherwise a point would be rounded to another dot at each redraw, and the
+        chart would flicker.
         """
         pace = self.window_seconds / max(1, dot_columns - 1)
         return round(self._end_seconds / pace) * pace - self.window_seconds, pace
@@ -227,7 +228,7 @@ class TimeChart(LineWidget):
         canvas = DotCanvas(plot.columns, plot.rows, self.glyphs.canvas)
         first, pace = self._first_second(canvas.dot_columns)
         bottom = canvas.dot_rows - 1
-        # The first series is drawn last, on top.
+        # Draw the first series last, so that it is on top.
         for owner in reversed(range(len(self._series))):
             before: tuple[int, int] | None = None
             for time_seconds, value in self._series[owner].points:
@@ -263,7 +264,7 @@ class TimeChart(LineWidget):
                 plot.put(row, column, self.glyphs.mark_line, mark.tone.value)
 
     def _draw_label(self, plot: _Plot, column: int, mark: Mark, lines: set[int]) -> None:
-        """Beside the mark's line, in the upper half, where neither data nor another mark is; otherwise not at all."""
+        """Draw the label next to the line of its mark, in the upper half, if it covers no data and no other mark."""
         for row in range(plot.rows // 2):
             for start in (column + 1, column - cell_len(mark.label)):
                 end = start + cell_len(mark.label)
@@ -280,7 +281,7 @@ class TimeChart(LineWidget):
                     plot.put(row, column, self.glyphs.guide, "guide")
 
     def _time_axis(self, width: int, gutter: int, columns: int) -> Line:
-        """Labels of times on the axis, and the signs of marks."""
+        """The time axis, with its labels and the characters of the marks."""
         cells = [_Cell(self.glyphs.horizontal, "axis")] * columns
         marked = self._mark_columns(columns)
         count = max(1, min(6, columns // _CELLS_PER_TIME_LABEL))
@@ -303,7 +304,7 @@ class TimeChart(LineWidget):
 
 
 def _short_time(seconds: float) -> str:
-    """Without a unit's blank: ``45s``, ``7.5s``, ``2:30``, ``1:40h``."""
+    """A duration without blanks: ``45s``, ``7.5s``, ``2:30``, ``1:40h``."""
     if seconds >= 3600:
         return format_seconds(round(seconds / 60) * 60).replace(" ", "")
     if seconds >= 60 and seconds != 60:

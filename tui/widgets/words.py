@@ -1,4 +1,4 @@
-"""Text that is told anew at each look."""
+"""Text that is updated at each sample, lines of lists, and the titles of borders."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 LIST_CELLS = 40
-"""What a list of lessons or drills has for a line, beside its scroll bar (lessons.tcss, drills.tcss)."""
+"""Width of a line in the list of lessons or drills, without the scroll bar (lessons.tcss, drills.tcss)."""
 _NUMBER_CELLS = 4
 
 WidgetType = TypeVar("WidgetType", bound=Widget)
 
 
 class ChangingText(Static):
-    """Paints only what differs, and asks for a new layout only when a line has become longer or shorter.
+    """A text that is repainted only if it differs, with a new layout only if it may need more or less room.
 
     A new layout paints the whole screen.
     """
@@ -27,7 +27,7 @@ class ChangingText(Static):
     _lengths: tuple[int, ...] = ()
 
     def update(self, content: VisualType = "", *, layout: bool = True) -> None:
-        """As ``Static.update``; the same text a second time costs nothing."""
+        """As ``Static.update``; does nothing for an unchanged text."""
         text = content if isinstance(content, Content) else Content(str(content))
         told = (text.plain, tuple(text.spans))
         if told == self._told:
@@ -37,7 +37,7 @@ class ChangingText(Static):
         super().update(content, layout=layout and self._needs_room(before, self._lengths))
 
     def _needs_room(self, before: tuple[int, ...], after: tuple[int, ...]) -> bool:
-        """Whether it may become higher or wider. Where lines fill a given width, only their number matters."""
+        """Whether the size may change. With a fixed width, only the number of lines after wrapping matters."""
         width = self.styles.width
         if len(before) != len(after) or (width is not None and width.is_auto):
             return before != after
@@ -45,9 +45,9 @@ class ChangingText(Static):
 
 
 def numbered(sign: tuple[str, str], number: str, title: str, progress: str = "") -> Content:
-    """An entry of a list beside an open page; a long title goes on below its own beginning.
+    """An entry of the list of lessons or drills; the further lines of a long title are aligned with its first one.
 
-    ``sign`` comes with its style; ``progress``, such as ``1/4``, stands behind the title.
+    ``sign`` is (character, style); ``progress``, such as ``1/4``, follows the title.
     """
     rest = " " * (len(sign[0]) + _NUMBER_CELLS)
     wrapped = f"\n{rest}".join(wrap(title, LIST_CELLS - len(rest) - (len(progress) + 1 if progress else 0)))
@@ -56,13 +56,13 @@ def numbered(sign: tuple[str, str], number: str, title: str, progress: str = "")
 
 
 def titled(widget: WidgetType, title: str) -> WidgetType:
-    """The widget with words in its border. Words are no markup here and below: they may be a stranger's."""
+    """Set the title of a widget's border; returns the widget. The text is not markup: it may be from a foreign file."""
     entitle(widget, title)
     return widget
 
 
 def entitle(widget: Widget, title: str | None = None, subtitle: str | None = None) -> None:
-    """Set what stands in a border if it differs: Textual paints the whole widget even for the same words."""
+    """Set the title and subtitle of a border if they differ: Textual repaints the widget even for the same text."""
     told = (title, subtitle)
     if getattr(widget, "_entitled", None) != told:
         widget._entitled = told  # type: ignore[attr-defined]
