@@ -25,7 +25,7 @@ SUITE = f"{RUN_FOLDER}/suite"
 LOGS = f"{RUN_FOLDER}/suite-logs"
 BIN = f"{RUN_FOLDER}/bin"
 WITNESS = f"{RUN_FOLDER}/suite-witness"
-"""The folder of the running test's log; writes reach the computer's disk cache at once (hostfs_write_end)."""
+"""The folder of the running test's log; writes reach the computer's file at once (hostfs_write_end)."""
 PROGRAMS = ("mdadm", "mdmon")
 DATA = "/var/tmp"  # the suite's default
 # sys/mount.h
