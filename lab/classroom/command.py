@@ -1,4 +1,4 @@
-"""``raidlab class``, what a folder of bundles says together, and ``raidlab export``, which makes them."""
+"""``raidlab class``, which evaluates a folder of bundles, and ``raidlab export``, which creates bundles."""
 
 from __future__ import annotations
 

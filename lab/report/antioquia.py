@@ -139,7 +139,7 @@ def _rebuild_seconds(rebuilds: list[RebuildRecord]) -> Estimate | None:
 def ratio_table(record: ResultRecord, published: Published) -> Table:
     """Ratios between levels, each with its interval; unlike absolute figures, they can be compared between systems.
 
-    The table has the study's own pairs, and a fair pair with equal numbers of data disks.
+    The table has the study's own pairs, and fair pairs, which have equal numbers of members or of data disks.
     """
     all_rows = rows(record)
     names = [array.name for array in record.arrays]

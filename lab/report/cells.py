@@ -31,7 +31,7 @@ class Row:
     direction: str
     cells: tuple[CellRecord, ...]
     looks: tuple[InterimLook, ...] = ()
-    """Interim evaluations, if measurement continued until the intervals were narrow; they widen the intervals."""
+    """Interim evaluations, if measurement continued until the intervals were narrow; the intervals allow for them."""
 
     def section(self, cell: CellRecord) -> DirectionFigures:
         """The figures of a cell in this row's direction."""
@@ -417,7 +417,7 @@ def _agreement_row(each: Agreement, short: Mapping[str, str]) -> tuple[Value, ..
 
 
 def transfer_counts(found: PlatformComparison, place: int) -> str:
-    """Counts of what becomes of the conclusions on a further platform: ``confirmed 3, flips 1``.
+    """Number of conclusions by their outcome on a further platform, such as ``confirmed 3, flips 1``.
 
     ``place`` is the index of the platform after the first.
     """

@@ -23,7 +23,7 @@ class CellRow(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     """SHA-256 of the measured figures (lab.results.sameness)."""
     level: str
-    """Normalized, such as ``raid5``."""
+    """Normalised, such as ``raid5``."""
     members: int
     chunk_bytes: int | None
     """None if the level has no chunk."""

@@ -92,10 +92,10 @@ def _is_version(version: str, word: str) -> bool:
 
 
 def facts(kernel: str, *, is_virtual_time: bool, file_disks: int = 0) -> dict[str, str]:
-    """What figures measured on this computer depend on, as name -> value (lab.measure.conditions).
+    """The conditions on which figures of this computer depend, as name -> value (lab.measure.conditions).
 
     ``file_disks`` is the maximum number of disks of kind file in a cell. Raises ToolMissing for a missing program or
-    kernel, SpecError if the path of the state folder is too long for a machine's sockets and disks.
+    kernel, SpecError if the path of the state folder prevents a machine from starting.
     """
     host, path = Host.real(COMMAND), kernel_path(kernel)
     image = find_kernel(host.processes, host.files, virtual_time=is_virtual_time, chosen=path)
@@ -180,7 +180,7 @@ def require_same(task: CellTask) -> None:
 
 
 def differing(wanted: dict[str, str], here: dict[str, str]) -> str:
-    """The differences between two results of ``facts``, in words for a message; empty if none matters."""
+    """The differences between two results of ``facts``, as text for a message; empty if none matters."""
     names = {"kernel": "embedded kernel", "programs": "fio, mdadm or Python", "raidlab": "raidlab"}
     return ", ".join(words for name, words in names.items() if wanted.get(name) != here.get(name))
 

@@ -61,14 +61,14 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The values of each axis that the file names; the first axis varies slowest."""
 
     level: _Values
-    """In any spelling that ``parse_level`` accepts, normalized to ``LevelName``."""
+    """In any spelling that ``parse_level`` accepts, normalised to ``LevelName``."""
     members: Annotated[tuple[DiskCount, ...], msgspec.Meta(max_length=MOST_VALUES)]
     chunk: _Values = ()
-    """Such as ``64K``; ``64KiB`` and ``65536`` are normalized to it. Levels without a chunk have one cell in all."""
+    """Such as ``64K``; ``64KiB`` and ``65536`` are normalised to it. Levels without a chunk have one cell in all."""
     queue_depth: Annotated[tuple[QueueDepth, ...], msgspec.Meta(max_length=MOST_VALUES)] = ()
     jobs: Annotated[tuple[JobCount, ...], msgspec.Meta(max_length=MOST_VALUES)] = ()
     block: _Values = ()
-    """Size of a request, such as ``4K``, normalized like ``chunk``."""
+    """Size of a request, such as ``4K``, normalised like ``chunk``."""
     workload: _Values = ()
     """Names in the catalogue, used in place of the file's jobs."""
     drive: _Values = ()
@@ -89,7 +89,7 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def in_one_spelling(axis: str, value: Any) -> Any:
-    """The value in its normalized spelling. Raises SpecError for a value that is invalid on the axis."""
+    """The value in its normalised spelling. Raises SpecError for a value that is invalid on the axis."""
     return _IN_ONE_SPELLING[axis](value) if axis in _IN_ONE_SPELLING and isinstance(value, str) else value
 
 
