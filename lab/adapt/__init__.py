@@ -1,1 +1,1 @@
-"""Arrays of unequal disks: AdaptRaid5 as arithmetic, made of md arrays under one device-mapper table, and measured."""
+"""Arrays of unequal disks: AdaptRaid5 as arithmetic, its implementation with md and device mapper, and its study."""

@@ -1,4 +1,4 @@
-"""What unequal disks hold under each system, in ideal blocks: before rounding to whole slices, and without metadata."""
+"""Capacity of unequal disks under each system, in data blocks without metadata and without rounding to whole slices."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from lab.adapt.layout import check_reference, data_width, default_reference, tie
 
 
 class System(StrEnum):
-    """Ways to make one redundant volume of unequal disks."""
+    """The ways to make one redundant volume of unequal disks."""
 
     RAID5 = "raid5"
-    """All disks, each used as far as the smallest."""
+    """RAID 5 on all disks, each used up to the size of the smallest."""
     ONLY_FAST = "onlyfast"
-    """RAID 5 on the largest disks alone."""
+    """RAID 5 on the largest disks only."""
     ADAPT5 = "adapt5"
-    """Tiers whose stripes divide the reference stripe, holes spread."""
+    """A RAID 5 in each tier with a stripe width that divides the reference stripe, over rotating sets of disks."""
     SHR = "shr"
-    """A RAID 5 in every tier, as wide as the tier, one behind the other: what partitions, mdadm and LVM give."""
+    """A RAID 5 in each tier over all of its disks, concatenated: the result of partitions, mdadm and LVM."""
 
 
 def capacity(system: System, lines: Sequence[int], reference: int | None = None) -> Fraction:
-    """Data blocks on disks of ``lines``; 0 where the system cannot be built.
+    """Data blocks on disks of ``lines`` blocks each; 0 if the system is impossible on them.
 
-    ``reference`` concerns adapt5 only; left out, it is the widest stripe. Raises SpecError for an impossible one.
+    ``reference`` is the reference stripe of adapt5; by default, the widest one. Raises SpecError for an impossible one.
     """
     if system is System.RAID5:
         return Fraction((len(lines) - 1) * min(lines))
@@ -45,23 +45,23 @@ def capacity(system: System, lines: Sequence[int], reference: int | None = None)
 
 
 def best_reference(lines: Sequence[int]) -> int:
-    """The reference stripe that gives adapt5 most capacity; of equals the widest."""
+    """The reference stripe with which adapt5 has the largest capacity; the widest of several."""
     return max(range(1, len(lines)), key=lambda reference: (capacity(System.ADAPT5, lines, reference), reference))
 
 
 @dataclass(frozen=True, slots=True)
 class SmallWrites:
-    """What aligned writes of a fixed size cost a RAID 5."""
+    """The cost of aligned writes of a fixed size to a RAID 5."""
 
     share: Fraction
-    """Of the writes, those that cover some stripe in part, so that something must be read first."""
+    """Share of the writes that cover some stripe only in part, so that blocks must be read first."""
     mean_blocks_read: Fraction
-    """By read-modify-write or reconstruct-write, whichever reads less."""
+    """Mean number of blocks read per write, by read-modify-write or reconstruct-write, whichever reads less."""
 
 
 def small_writes(width: int, blocks: int) -> SmallWrites:
-    """Writes of ``blocks`` blocks at multiples of their size, to stripes of ``width`` data blocks."""
-    # Positions within stripes repeat after ``width`` writes.
+    """The cost of writes of ``blocks`` blocks, aligned to their size, to stripes of ``width`` data blocks."""
+    # The alignment of writes to stripes repeats after ``width`` writes.
     partial = read = 0
     for number in range(width):
         begin, end = number * blocks, (number + 1) * blocks

@@ -1,4 +1,4 @@
-"""``raidlab array capacity``: what disks of different sizes would hold under each system."""
+"""``raidlab array capacity``: the capacity of disks of different sizes under each system."""
 
 from __future__ import annotations
 

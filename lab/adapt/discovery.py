@@ -1,4 +1,4 @@
-"""Which volumes lie on the lab's disks, from their labels."""
+"""Finds the volumes on the lab's disks by their labels."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from lab.plans import Plan
 
 @dataclass(frozen=True, slots=True)
 class FoundVolume(FoundArray):
-    """A volume on the disks: its newest label, and the node of each disk that is there, by number."""
+    """A volume on the disks: its newest label, and the nodes of its disks by number."""
 
     label: Label | None = None
     nodes: tuple[tuple[int, str], ...] = ()
     former_nodes: tuple[tuple[int, str], ...] = ()
-    """Of failed disks that nothing has replaced: still there, but out of use."""
+    """Number and node of failed disks that have not been replaced; they are attached but not used."""
 
     @property
     def description(self) -> Label:
-        """The label, which every volume has."""
+        """The label, which every volume found on disks has."""
         assert self.label is not None
         return self.label
 
@@ -44,7 +44,7 @@ class FoundVolume(FoundArray):
             machine.run(step.argv, check=False)
 
     def stop_plan(self, stack: Stack) -> Plan:
-        """Stop what ``stack`` has of it."""
+        """The plan that stops the parts of the volume that ``stack`` contains."""
         cut = stack.disks_cut(self.name)
         whole = operations.stop(self.description, cut, stack.arrays.get(self.name, {}))
         steps = whole.steps if self.name in stack.volumes else whole.steps[1:]
@@ -52,20 +52,20 @@ class FoundVolume(FoundArray):
 
 
 def windows_named(label: Label, taken: Collection[str]) -> dict[int, str]:
-    """Md names for the windows of a volume that is to start."""
+    """Window -> free md name, for a volume that is to be started."""
     windows = tables.layout_of(label).composition.windows
     names = list(islice(inner_names(taken), len(windows)))
     return {window.number: name for window, name in zip(windows, names, strict=True)}
 
 
 def labels_in(heads: Mapping[str, bytes]) -> dict[str, Label]:
-    """Node -> its newest label, for the disks that carry one in their first ``LABEL_AREA_BYTES``."""
+    """Node -> newest label, for disks with a label in the first ``LABEL_AREA_BYTES``."""
     found = {node: newest(copies_in(head[:LABEL_AREA_BYTES])) for node, head in heads.items()}
     return {node: label for node, label in found.items() if label}
 
 
 def volumes_in(labels: Mapping[str, Label]) -> tuple[FoundVolume, ...]:
-    """The volumes that these labels tell of. Of two with one name only the first, by UUID, may start."""
+    """The volumes that the labels describe. Of several with one name, only that with the lowest UUID can be started."""
     by_volume: dict[str, dict[str, Label]] = {}
     for node, label in labels.items():
         by_volume.setdefault(label.uuid, {})[node] = label

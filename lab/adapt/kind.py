@@ -1,4 +1,4 @@
-"""Volumes of unequal disks as a kind of array: what ``lab.arrays`` has of them. It lists ``ADAPT`` among its kinds."""
+"""Volumes of unequal disks as a kind of array, which lab.arrays lists among its kinds (``ADAPT``)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from lab.units import human_bytes
 
 
 class Volume(Array):
-    """A volume of unequal disks. Its plans wait for syncs, since the arrays inside share their disks."""
+    """A volume of unequal disks. Its plans include waiting for syncs, because its arrays share disks."""
 
     waits_itself = True
 
@@ -65,7 +65,7 @@ class Volume(Array):
         return as_array(read_volume(machine, self._known, self._stack, read_arrays(machine)))
 
     def volume(self) -> VolumeStatus:
-        """How it stands, with the arrays inside. Raises ArrayError that says why it does not run."""
+        """The state of the volume and its arrays. Raises ArrayError, with the reason, if it is not running."""
         self.status()
         return self.read().whole
 
@@ -125,7 +125,7 @@ class Volume(Array):
         return Plan(f"Remove {disk} from {self.name}", plan.steps)
 
     def add(self, disk: str) -> Plan:
-        """Put a disk in the place of a failed or missing one and rebuild all its arrays; or go on with a rebuild."""
+        """Replace a failed or missing disk and rebuild its arrays, or resume an interrupted rebuild."""
         volume, found, node = self.volume(), self._known, self.arrays.node(disk)
         if volume.lost:
             raise ArrayError(
@@ -174,11 +174,11 @@ class Volume(Array):
                 f"{disk} has {human_bytes(size)}, and the place of the failed disk in {self.name} needs {needed}",
                 hint="use a larger disk: 'raidlab disks' shows sizes",
             )
-        # The largest place that it fits in: a smaller disk may come for the others.
+        # Take the largest place that the disk fits, and leave the others for smaller disks.
         return max(fitting, key=lambda each: each.size_bytes)
 
     def scrub(self, action: str = "check") -> Plan:
-        """Check or repair all arrays one after another, or stop that."""
+        """Check or repair all arrays, one after another, or stop a running scrub."""
         volume = self.volume()
         arrays = _arrays(volume, range(len(volume.windows)))
         plan = operations.scrub(self._known.description, arrays, action)
@@ -257,7 +257,7 @@ class Volume(Array):
 
 
 def _volumes(arrays: OpenArrays) -> list[FoundVolume]:
-    """What the labels on the lab's disks tell of; those that can be started first."""
+    """The volumes on the lab's disks."""
     return [found for found in arrays.found.all if isinstance(found, FoundVolume)]
 
 
@@ -269,7 +269,7 @@ def _arrays(volume: VolumeStatus, windows: Iterable[int]) -> dict[int, str]:
 
 
 def _awake_first(volume: VolumeStatus, arrays: Mapping[int, str], title: str, plan: Plan) -> Plan:
-    """Take freshly assembled arrays out of read-auto: until then md writes no superblock, so it forgets a failure."""
+    """Take assembled arrays out of read-auto first: in that state md writes no superblock and would lose a failure."""
     why = "An assembled array waits for its first write; from now on md records changes."
     first = (
         Step(("mdadm", "--readwrite", each.device), why, writes_devices=(each.device,))
@@ -280,7 +280,7 @@ def _awake_first(volume: VolumeStatus, arrays: Mapping[int, str], title: str, pl
 
 
 class AdaptKind(ArrayKind):
-    """AdaptRaid5, and what boxes with disks of several sizes make of them."""
+    """AdaptRaid5, and the SHR-like layout of storage boxes with disks of several sizes."""
 
     levels: ClassVar[tuple[str, ...]] = tuple(AdaptLevel)
     listed_as = "volumes"
@@ -297,7 +297,7 @@ class AdaptKind(ArrayKind):
         return Raid5()
 
     def options(self, level: str) -> frozenset[str]:
-        # Tiers of SHR are as wide as they are.
+        # The widths of an SHR-like layout follow from the tiers alone.
         return frozenset({"reference", "utilisation"} if level == AdaptLevel.ADAPT5 else {"utilisation"})
 
     def member_count(self, level: str, free: int) -> int:
@@ -339,7 +339,7 @@ class AdaptKind(ArrayKind):
         return {volume.uuid: volume.name for volume in found if volume.name in mapped}
 
     def gathered(self, arrays: OpenArrays, statuses: tuple[ArrayStatus, ...]) -> tuple[ArrayStatus, ...]:
-        # Volumes lie on slices: without any, the mapped devices need not be looked at.
+        # Volumes use slices; without any slice, the device mapper need not be queried.
         if not any(member.device.startswith("/dev/dm-") for status in statuses for member in status.members):
             return statuses
         stack = read_stack(arrays.machine)

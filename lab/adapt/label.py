@@ -1,8 +1,9 @@
-"""The description of a volume, kept on each of its disks: what it consists of, and which of its disks this one is.
+"""The label of a volume, stored on each of its disks: the parameters of the volume and the identity of the disk.
 
-Each disk has two places for it, written in turn, so that a write cut short leaves the description before it whole.
-A description counts only if its checksum is right; of several the one with the highest sequence number is true.
-It holds what the layout follows from, and a checksum of the layout: a change of the arithmetic cannot go unseen.
+Each disk has two copies, which are written alternately, so that an interrupted write leaves the previous label intact.
+A copy is valid only if its checksum is correct; of several valid ones, the highest sequence number counts. The label
+contains the parameters from which the layout is computed and a checksum of that layout, so that a change in the
+computation is detected.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from lab.gates.decoding import decode_json
 from lab.units import KIB
 
 LABEL_OFFSET_BYTES = 4 * KIB
-"""Where a 1.2 superblock of md would be: an array made of whole disks overwrites the label."""
+"""The place of md's 1.2 superblock, so creating an array on the whole disk overwrites the label."""
 LABEL_BYTES = 8 * KIB
 LABEL_COPIES = 2
 LABEL_AREA_BYTES = LABEL_OFFSET_BYTES + LABEL_COPIES * LABEL_BYTES
@@ -29,15 +30,15 @@ _MAGIC = "raidlab-volume"
 
 
 class VolumeStage(StrEnum):
-    """How far a volume has come."""
+    """The stage of a volume's creation."""
 
     CREATING = "creating"
-    """Not all of its arrays were there when this was written: there are no data yet."""
+    """Some of its arrays may not exist yet; there are no data."""
     READY = "ready"
 
 
 class DiskLabel(msgspec.Struct, frozen=True, kw_only=True):
-    """One disk of the volume. ``uuid`` is new whenever a disk takes its place."""
+    """One disk of the volume. ``uuid`` is new for every disk that takes this place."""
 
     uuid: str
     lines: int
@@ -45,7 +46,7 @@ class DiskLabel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Label(msgspec.Struct, frozen=True, kw_only=True):
-    """A volume: everything that its tables follow from, the same on all of its disks but for ``own_uuid``."""
+    """The parameters of a volume; on all its disks equal, except for ``own_uuid``."""
 
     uuid: str
     name: str
@@ -57,7 +58,7 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
     run_stripes: int
     piece_lines: int
     reserve_bytes: int
-    """At the beginning of each disk: labels, and the superblocks of its slices."""
+    """Space at the beginning of each disk, for labels and for the superblocks of slices."""
     slice_header_bytes: int
     disks: tuple[DiskLabel, ...]
     layout_checksum: str
@@ -65,32 +66,32 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
     own_uuid: str = ""
 
     def volume(self) -> VolumeLayout:
-        """The layout. Compare ``layout_checksum`` with ``checksum_of`` before it is used."""
+        """The computed layout. Compare ``checksum_of`` with ``layout_checksum`` before use."""
         lines = tuple(disk.lines for disk in self.disks)
         return VolumeLayout.of(Composition.of(lines, self.reference, self.rule), self.run_stripes, self.piece_lines)
 
     def window_uuid(self, number: int) -> str:
-        """UUID of one of its md arrays, so that slices of different volumes or windows never meet."""
+        """UUID of the md array of a window; it differs between volumes and windows, so md cannot mix their slices."""
         return uuid_from(f"{self.uuid} window {number}")
 
     def disk_of(self, own_uuid: str) -> int | None:
-        """The number of the disk with this identity."""
+        """The number of the disk with this UUID, or None."""
         return next((number for number, disk in enumerate(self.disks) if disk.uuid == own_uuid), None)
 
 
 def uuid_from(text: str) -> str:
-    """A UUID that follows from ``text``, in the form that mdadm prints and reads."""
+    """A UUID derived from ``text``, in the format of mdadm."""
     digest = hashlib.sha256(text.encode()).hexdigest()
     return ":".join(digest[start : start + 8] for start in range(0, 32, 8))
 
 
 def new_uuid() -> str:
-    """A random identity in the form of md's."""
+    """A random UUID in the format of mdadm."""
     return uuid_from(secrets.token_hex())
 
 
 def checksum_of(volume: VolumeLayout) -> str:
-    """A checksum over every segment and every piece."""
+    """SHA-256 of all windows, segments and pieces of a layout."""
     digest = hashlib.sha256()
     for window in volume.composition.windows:
         digest.update(f"w{window.number} {window.tier} {window.disks} {window.lines}\n".encode())
@@ -101,7 +102,10 @@ def checksum_of(volume: VolumeLayout) -> str:
 
 
 def encode(label: Label) -> str:
-    """One copy, readable by people: a line with a checksum, and a line of JSON. At most ``LABEL_BYTES``, all ASCII."""
+    """One copy as text: a line with a checksum, and a line of JSON; at most ``LABEL_BYTES``, ASCII.
+
+    Raises ValueError for a longer one.
+    """
     body = msgspec.json.encode(label).decode("ascii")
     text = f"{_MAGIC} {len(body)} {hashlib.sha256(body.encode()).hexdigest()}\n{body}\n"
     if len(text) > LABEL_BYTES:
@@ -110,7 +114,7 @@ def encode(label: Label) -> str:
 
 
 def decode(data: bytes) -> Label | None:
-    """The label in one copy; None where there is none, or a damaged one, or one of a later format."""
+    """The label in one copy; None if it is missing, damaged, or of another format version."""
     head, newline, rest = data.partition(b"\n")
     words = head.split()
     if not newline or len(words) != 3 or words[0] != _MAGIC.encode() or not words[1].isdigit():
@@ -126,7 +130,7 @@ def decode(data: bytes) -> Label | None:
 
 
 def newest(labels: Iterable[Label | None]) -> Label | None:
-    """The true one of several copies."""
+    """The label with the highest sequence number, or None."""
     found = [label for label in labels if label]
     return max(found, key=lambda label: label.sequence, default=None)
 
@@ -139,5 +143,5 @@ def copies_in(area: bytes) -> tuple[Label | None, ...]:
 
 
 def copy_offset_bytes(sequence: int) -> int:
-    """Where on each disk the copy with this sequence number goes."""
+    """Offset on each disk of the copy with this sequence number."""
     return LABEL_OFFSET_BYTES + sequence % LABEL_COPIES * LABEL_BYTES

@@ -1,7 +1,8 @@
 """The layout of an array of unequal disks.
 
-Tiers say how many of their disks one stripe may use. Windows are md arrays over equal slices of some of a tier's disks.
-The interleaving is the order in which a volume uses them, and places slices that are used together next to each other.
+A tier is a range of rows on the disks that are large enough for it. A window is an md array over equal slices of some
+disks of a tier. Segments define the order in which the volume uses the windows; the placement stores slices that are
+used together next to each other.
 """
 
 from __future__ import annotations
@@ -17,28 +18,28 @@ from lab.errors import SpecError
 
 
 class AdaptLevel(StrEnum):
-    """How wide stripes are in a tier of fewer disks, and in which order tiers are used."""
+    """The rule for the stripe width in tiers with fewer disks, and for the order of the tiers."""
 
     ADAPT5 = "adapt5"
-    """Widths divide the reference stripe, and tiers are interleaved."""
+    """The stripe width divides the reference stripe, and the tiers are interleaved."""
     SHR = "shr"
-    """As wide as the tier, and tiers one behind the other."""
+    """The stripe spans the tier, and the tiers are concatenated."""
 
 
 EQUAL_WITHIN = 0.01
-"""Disks whose sizes differ by less count as equal: drives of one nominal size never agree to the last sector."""
+"""Relative difference up to which disk sizes count as equal; drives of one nominal size differ by some sectors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """Rows in which the same disks are active."""
+    """Rows that the same disks contain."""
 
     disks: tuple[int, ...]
     rows: int
 
 
 def tiers(lines: Sequence[int]) -> tuple[Tier, ...]:
-    """Cut disks of ``lines`` into bands: first the rows that all disks have, last those of the largest alone."""
+    """Cut disks of ``lines`` lines into tiers, from the rows that all disks have to those of the largest only."""
     found = []
     low = 0
     for high in sorted(set(lines)):
@@ -49,10 +50,10 @@ def tiers(lines: Sequence[int]) -> tuple[Tier, ...]:
 
 
 def data_width(active: int, reference: int) -> int:
-    """Data blocks of a stripe on ``active`` disks: the largest divisor of ``reference`` that leaves a disk for parity.
+    """Data blocks of a stripe on ``active`` disks: the largest divisor of ``reference`` below ``active``.
 
-    So an aligned write of ``reference`` blocks is whole stripes in every tier, and no parity needs anything read.
-    0 where a stripe is not possible.
+    An aligned write of ``reference`` blocks then consists of whole stripes in every tier, so no parity update reads
+    anything. 0 if no stripe is possible.
     """
     return max((width for width in range(1, min(active - 1, reference) + 1) if reference % width == 0), default=0)
 
@@ -63,7 +64,7 @@ def default_reference(disk_count: int) -> int:
 
 
 def check_reference(reference: int, disk_count: int) -> int:
-    """``reference`` itself. Raises SpecError unless a stripe over all disks can hold that many data blocks."""
+    """Returns ``reference``. Raises SpecError unless a stripe over all disks can have that many data blocks."""
     if not 1 <= reference < disk_count:
         raise SpecError(
             f"a reference stripe of {reference} blocks is not possible on {disk_count} disks",
@@ -73,26 +74,26 @@ def check_reference(reference: int, disk_count: int) -> int:
 
 
 def usable_lines(capacities: Sequence[int], utilisation: Sequence[float | Fraction] | None = None) -> tuple[int, ...]:
-    """Lines that each disk contributes in all.
+    """The number of lines that each disk contributes.
 
-    ``utilisation`` says how much of each disk is used relative to the others: above 0, at most 1, the largest 1.
-    Left out, every disk is used whole, which gives the largest capacity. Raises SpecError for anything else.
+    ``utilisation`` is the used share of each disk relative to the others: above 0, at most 1, the largest exactly 1. By
+    default all disks are used in full, which gives the largest capacity. Raises SpecError for invalid factors.
     """
     if utilisation is None:
         return tuple(capacities)
     factors = check_utilisation(utilisation, len(capacities))
-    # The disk that is full first decides how long the pattern can be repeated.
+    # The disk that is full first limits the repetitions of the pattern.
     scale = min(Fraction(capacity) / factor for capacity, factor in zip(capacities, factors, strict=True))
     return tuple(int(scale * factor) for factor in factors)
 
 
 def check_utilisation(utilisation: Sequence[float | Fraction], disk_count: int) -> tuple[Fraction, ...]:
-    """The factors as exact numbers. Raises SpecError where they cannot be meant."""
+    """The factors as fractions. Raises SpecError for invalid ones."""
     if len(utilisation) != disk_count:
         raise SpecError(
             f"{len(utilisation)} utilisation factors for {disk_count} disks", hint="write one for each disk, in order"
         )
-    # No fraction is made of what is none: of NaN there is none.
+    # Check before converting: Fraction raises an error for NaN.
     if any(not 0 < each <= 1 for each in utilisation) or max(utilisation) != 1:
         raise SpecError(
             "utilisation factors must be above 0 and at most 1, the largest being 1",
@@ -102,7 +103,7 @@ def check_utilisation(utilisation: Sequence[float | Fraction], disk_count: int) 
 
 
 def level_out(lines: Sequence[int]) -> tuple[int, ...]:
-    """Nearly equal disks made equal: each is used as far as the smallest within ``EQUAL_WITHIN``."""
+    """Treat nearly equal disks as equal: each is used up to the size of the smallest within ``EQUAL_WITHIN``."""
     kept: dict[int, int] = {}
     lowest = 0
     for own in sorted(set(lines)):
@@ -134,7 +135,7 @@ class TierWindow:
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """All md arrays of a volume. ``lines`` are the lines that each disk offers."""
+    """All md arrays of a volume. ``lines`` is the number of lines of each disk."""
 
     rule: AdaptLevel
     lines: tuple[int, ...]
@@ -145,7 +146,7 @@ class Composition:
     def of(
         cls, lines: Sequence[int], reference: int | None = None, rule: AdaptLevel = AdaptLevel.ADAPT5
     ) -> Composition:
-        """The arrays for disks of ``lines``. Raises SpecError for a reference stripe that the disks cannot hold."""
+        """The arrays for disks of ``lines`` lines. Raises SpecError if the disks cannot hold the reference stripe."""
         wide = check_reference(default_reference(len(lines)) if reference is None else reference, len(lines))
         windows: list[TierWindow] = []
         for number, tier in enumerate(tiers(lines)):
@@ -161,26 +162,26 @@ class Composition:
 
     @property
     def data_blocks(self) -> int:
-        """Data blocks of the volume: of each tier whole reference stripes only, unless tiers are concatenated."""
+        """Data blocks of the volume; with interleaved tiers, only whole reference stripes of each tier."""
         totals = (sum(window.blocks for window in tier) for tier in self.by_tier)
         return sum(total - total % self.unit for total in totals)
 
     @property
     def unit(self) -> int:
-        """Blocks of the extents that are whole stripes wherever they lie, at multiples of their size."""
+        """Size in blocks of an aligned extent that always consists of whole stripes."""
         return self.reference if self.rule is AdaptLevel.ADAPT5 else 1
 
     def windows_on(self, disk: int) -> tuple[TierWindow, ...]:
-        """The arrays that have a slice on a disk."""
+        """The arrays with a slice on this disk."""
         return tuple(window for window in self.windows if disk in window.disks)
 
     @property
     def most_slices(self) -> int:
-        """Slices on the disk that has most."""
+        """The largest number of slices on one disk."""
         return max((len(self.windows_on(disk)) for disk in range(len(self.lines))), default=0)
 
     def lost_windows(self, failed: frozenset[int]) -> tuple[TierWindow, ...]:
-        """The arrays that lose data when these disks are gone: a RAID 5 survives one."""
+        """The arrays that lose data without these disks; a RAID 5 survives one missing member."""
         return tuple(window for window in self.windows if len(failed.intersection(window.disks)) > 1)
 
 
@@ -199,14 +200,14 @@ def _windows(tier: Tier, reference: int, rule: AdaptLevel) -> Iterator[tuple[tup
 
 
 MAXIMUM_TARGETS = 1_048_576
-"""DM_MAX_TARGETS of Linux since 2024 (drivers/md/dm-core.h): no table may be longer."""
+"""Maximum length of a table: DM_MAX_TARGETS of Linux since 2024 (drivers/md/dm-core.h)."""
 
 COMFORTABLE_TARGETS = 65_536
-"""Long tables take memory and time to load."""
+"""Limit for the length of a table; longer ones take more memory and time to load."""
 
 
 class Segment(NamedTuple):
-    """``blocks`` data blocks of the volume from ``start``, which are those of a window from ``window_start``."""
+    """``blocks`` data blocks from block ``start`` of the volume, mapped to ``window_start`` of a window."""
 
     start: int
     blocks: int
@@ -215,7 +216,7 @@ class Segment(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """``lines`` lines of a slice from ``slice_start``, which are those of the disk from ``disk_start``."""
+    """``lines`` lines from line ``slice_start`` of a slice, mapped to line ``disk_start`` of the disk."""
 
     slice_start: int
     lines: int
@@ -223,13 +224,14 @@ class Piece(NamedTuple):
 
 
 Placement = dict[tuple[int, int], tuple[Piece, ...]]
-"""(disk, window) -> where that slice lies."""
+"""(disk, window) -> pieces of that slice."""
 
 
 def segments(composition: Composition, stripes: int) -> tuple[Segment, ...]:
-    """The volume from front to end: runs of ``stripes`` stripes, from the windows of each tier in turn.
+    """The volume from its beginning to its end, in runs of ``stripes`` stripes.
 
-    Tiers are used evenly, and change only between reference stripes; or one behind the other, as the rule says.
+    With interleaved tiers, all tiers are used evenly and change only between reference stripes; within a tier, the
+    windows alternate. With the SHR-like rule, tiers are concatenated.
     """
     emitted = _concatenated(composition) if composition.rule is AdaptLevel.SHR else _even(composition, stripes)
     joined: list[Segment] = []
@@ -245,7 +247,7 @@ def segments(composition: Composition, stripes: int) -> tuple[Segment, ...]:
 
 
 def shortest_run(composition: Composition, limit: int = COMFORTABLE_TARGETS) -> int:
-    """Stripes of one array in a row: the fewest for which a volume needs at most ``limit`` segments."""
+    """The smallest length of a run, in stripes, with which a volume needs at most ``limit`` segments."""
     if composition.rule is AdaptLevel.SHR:
         return 1
     longest = max((window.lines for window in composition.windows), default=1)
@@ -256,7 +258,7 @@ def shortest_run(composition: Composition, limit: int = COMFORTABLE_TARGETS) -> 
 
 
 def placement(composition: Composition, order: Sequence[Segment], piece_lines: int) -> Placement:
-    """Cut slices into pieces of ``piece_lines``, laid on each disk in the order in which the volume uses them."""
+    """Cut slices into pieces of ``piece_lines``, placed on each disk in the order in which the volume uses them."""
     free = [0] * len(composition.lines)
     placed = [0] * len(composition.windows)
     pieces: dict[tuple[int, int], list[Piece]] = {
@@ -292,7 +294,7 @@ def _append(pieces: list[Piece], piece: Piece) -> None:
 
 
 Run = tuple[int, int, int]
-"""Window, its first block, blocks."""
+"""(window, first block in it, number of blocks)."""
 
 
 def _concatenated(composition: Composition) -> Iterator[Run]:
@@ -301,7 +303,7 @@ def _concatenated(composition: Composition) -> Iterator[Run]:
 
 
 def _even(composition: Composition, stripes: int) -> Iterator[Run]:
-    """From the tier that is most behind, until a whole number of reference stripes is complete; and again."""
+    """Repeatedly take a whole number of reference stripes from the tier of which the smallest share has been used."""
     queues, totals = [], []
     for windows in composition.by_tier:
         total = sum(window.blocks for window in windows)
@@ -326,7 +328,7 @@ def _even(composition: Composition, stripes: int) -> Iterator[Run]:
 
 
 def _in_turn(windows: Sequence[TierWindow], stripes: int, total: int) -> Iterator[Run]:
-    """Runs of a tier's windows, one window after the other, ``total`` blocks in all."""
+    """Runs of a tier's windows in rotation, ``total`` blocks in all."""
     width, lines = windows[0].width, windows[0].lines
     left = total
     for row in range(0, lines, stripes):
@@ -341,7 +343,7 @@ def _in_turn(windows: Sequence[TierWindow], stripes: int, total: int) -> Iterato
 
 @dataclass(frozen=True, slots=True)
 class VolumeLayout:
-    """A composition with its order and its places: everything that the device-mapper tables need."""
+    """A composition with the order and placement of its parts: the input of the device-mapper tables."""
 
     composition: Composition
     run_stripes: int
@@ -351,6 +353,6 @@ class VolumeLayout:
 
     @classmethod
     def of(cls, composition: Composition, run_stripes: int, piece_lines: int) -> VolumeLayout:
-        """Lay out a volume whose segments are ``run_stripes`` stripes and whose slices have ``piece_lines`` pieces."""
+        """The layout of a volume with runs of ``run_stripes`` stripes and pieces of ``piece_lines`` lines."""
         order = segments(composition, run_stripes)
         return cls(composition, run_stripes, piece_lines, order, placement(composition, order, piece_lines))

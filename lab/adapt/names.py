@@ -1,4 +1,4 @@
-"""Names of volumes, of their slices, and of the md arrays inside them."""
+"""The names of volumes, of their slices, and of the md arrays inside them."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from lab.errors import SpecError
 _VOLUME = re.compile(r"adapt(?:0|[1-9]\d?)")
 _SLICE = re.compile(r"(adapt\d+)-d(\d+)w(\d+)")
 FIRST_INNER_NUMBER = 100
-"""Arrays inside volumes are md100 and so on, out of the way of those that users number from md0."""
+"""Arrays inside volumes are named md100 and up, so that md0 and up are free for the user's arrays."""
 
 
 def names_volume(name: str) -> bool:
-    """Whether this names a volume of unequal disks, such as adapt0."""
+    """Whether this is a valid name of a volume, such as adapt0."""
     return bool(_VOLUME.fullmatch(name))
 
 
 def require_volume_name(name: str) -> str:
-    """``name`` itself; raises SpecError unless it is one that the lab uses."""
+    """Returns ``name``. Raises SpecError unless it is a valid name of a volume."""
     if not names_volume(name):
         raise SpecError(f"'{name}' is not the name of a volume", hint="write adapt and a number below 100: adapt0")
     return name
 
 
 def volume_device(name: str) -> str:
-    """``/dev/mapper/adapt0`` for ``adapt0``."""
+    """The node of a volume: ``/dev/mapper/adapt0`` for ``adapt0``."""
     return f"{MAPPER}{require_volume_name(name)}"
 
 
 def slice_name(name: str, disk: int, window: int) -> str:
-    """The slice of disk ``disk`` that is a member of window ``window``: ``adapt0-d03w01``."""
+    """The name of the slice of ``disk`` in ``window``: ``adapt0-d03w01``."""
     return f"{name}-d{disk:02d}w{window:02d}"
 
 
 def slice_device(name: str, disk: int, window: int) -> str:
-    """Its node."""
+    """The node of a slice."""
     return f"{MAPPER}{slice_name(name, disk, window)}"
 
 
 def parse_slice_name(text: str) -> tuple[str, int, int] | None:
-    """Volume, disk and window; None for anything else."""
+    """The volume, disk and window in the name of a slice; None for any other text."""
     match = _SLICE.fullmatch(text)
     return (match[1], int(match[2]), int(match[3])) if match else None
 
 
 def inner_names(taken: Collection[str]) -> Iterator[str]:
-    """Names for the arrays inside a volume. Raises SpecError when none is left."""
+    """Unused names for the arrays inside a volume. Raises SpecError if there are not enough."""
     for number in range(FIRST_INNER_NUMBER, 1000):
         if f"md{number}" not in taken:
             yield f"md{number}"

@@ -1,6 +1,6 @@
-"""Operations on volumes of unequal disks as plans, made of stock parts: dmsetup, mdadm, and a label on each disk.
+"""Operations on volumes of unequal disks as plans of dmsetup and mdadm commands and label writes.
 
-``arrays`` are md names of the windows by number, ``nodes`` the disks by number.
+``arrays`` maps windows to md names, ``nodes`` maps the numbers of disks to their nodes.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from lab.units import MIB
 
 SYNC_TIMEOUT_SECONDS = 7 * 24 * 3600.0
 CLEAN_AFTER_SECONDS = 5
-"""How long an array inside a volume must have seen no write before md marks it clean; md's own choice is 0.2."""
+"""Time without writes after which md marks an inner array clean; md's default is 0.2 s."""
 
-# Two lines of standard input for each disk; the rest of the label's place is filled with zeros.
+# Two lines of standard input per disk; dd pads the copy of the label with zeros.
 _WRITE_LABELS = (
     'at=$1; shift; for disk; do read -r head && read -r body && printf "%s\\n%s\\n" "$head" "$body" | '
     f'dd of="$disk" bs={LABEL_BYTES} count=1 seek="$at" oflag=seek_bytes iflag=fullblock '
     "conv=sync,fsync,notrunc status=none || exit 1; done"
 )
-# md is idle for an instant before a sync begins, so what counts is that no member is missing any more. A rebuild that
-# stopped, or an array that lost another member, must not be waited for.
+# md is idle briefly before a sync begins, so wait until no member is missing. Stop waiting if the rebuild has been
+# interrupted or the array has lost another member.
 _WAIT_FOR_REBUILD = (
     'until [ "$(cat "$1/degraded")" = 0 ]; do [ "$(cat "$1/degraded")" = 1 ] && grep -q spare "$1"/dev-*/state || '
     '{ sleep 0.3; [ "$(cat "$1/degraded")" = 0 ] && break; exit 1; }; mdadm --wait "$2" || sleep 0.1; done'
@@ -46,9 +46,10 @@ _WAIT_FOR_SCRUB = 'while [ "$(cat "$1/sync_action")" = "$3" ]; do mdadm --wait "
 def create(
     label: Label, nodes: Mapping[int, str], arrays: Mapping[int, str], *, bitmap: Bitmap, assume_clean: bool
 ) -> Plan:
-    """Create the volume that its new ``label`` describes.
+    """Create the volume that ``label`` describes.
 
-    The label is written first and last: what an interruption leaves is recognised, and refused until it is removed.
+    The label is written first with the stage "creating" and last with the stage "ready", so that an interrupted
+    creation is recognised and the volume is refused.
     """
     ready = replace(label, sequence=label.sequence + 1, stage=VolumeStage.READY)
     steps = (
@@ -65,21 +66,21 @@ def create(
 
 
 def assemble(label: Label, nodes: Mapping[int, str], arrays: Mapping[int, str]) -> Plan:
-    """Start a volume from its disks; those that have failed are left out."""
+    """Start a volume from its disks, without the failed ones."""
     working = {disk: node for disk, node in nodes.items() if not label.disks[disk].is_failed}
     steps = [*_cut(label, working)]
     for number, name in arrays.items():
         window = tables.layout_of(label).composition.windows[number]
         slices = [slice_device(label.name, disk, number) for disk in window.disks if disk in working]
         whole = assemble_array(name, slices).steps[0]
-        # With the UUID named, mdadm passes over slices that a rebuild has not reached yet.
+        # With --uuid, mdadm skips slices that have no superblock because their rebuild has not begun.
         argv = (*whole.argv[:2], f"--uuid={label.window_uuid(number)}", *whole.argv[2:])
         steps.append(_with(whole, argv, ASSEMBLE_TIMEOUT_SECONDS))
     return Plan(f"Start {label.name} (assemble)", (*steps, _mark_clean_later(arrays), _map_volume(label, arrays)))
 
 
 def _mark_clean_later(arrays: Mapping[int, str]) -> Step:
-    """Kernel: Documentation/admin-guide/md.rst, safe_mode_delay."""
+    """Raise safe_mode_delay of the arrays (kernel: Documentation/admin-guide/md.rst)."""
     return Step(
         ("tee", *(md_path(name, "safe_mode_delay") for name in arrays.values())),
         "md marks an array clean 0.2 s after a write, and must write all its superblocks before the next one. Each "
@@ -89,7 +90,7 @@ def _mark_clean_later(arrays: Mapping[int, str]) -> Step:
 
 
 def stop(label: Label, disks: Iterable[int], arrays: Mapping[int, str]) -> Plan:
-    """Stop a volume: the mapping, its arrays, the slices of ``disks``."""
+    """Stop a volume: remove the mapping, stop its arrays, and remove the slices of ``disks``."""
     device = volume_device(label.name)
     why = "Nothing reads or writes the volume any more; its arrays can be stopped."
     first = Step(("dmsetup", "remove", label.name), why, writes_devices=(device,))
@@ -98,7 +99,7 @@ def stop(label: Label, disks: Iterable[int], arrays: Mapping[int, str]) -> Plan:
 
 
 def erase(label: Label, nodes: Sequence[str]) -> Plan:
-    """Erase labels and the superblocks of all slices, so that nothing is left of a stopped volume."""
+    """Erase the labels and the superblocks of all slices of a stopped volume."""
     why = "Label and superblocks at the beginning of {} are overwritten: it is no part of any volume."
     return Plan.of(f"Remove {label.name}", (_erased(label, node, why.format(node)) for node in nodes))
 
@@ -112,9 +113,9 @@ def _erased(label: Label, node: str, why: str) -> Step:
 def fail(
     label: Label, nodes: Mapping[int, str], disk: int, arrays: Mapping[int, str], breaking: Iterable[int] = ()
 ) -> Plan:
-    """Mark a disk as faulty in each of ``arrays``, and note it on the others.
+    """Mark a disk faulty in all of ``arrays``, and mark it failed in the labels of the others.
 
-    ``breaking`` are windows that do not work without it.
+    ``breaking`` are the windows that lose data without this disk.
     """
     fatal = frozenset(breaking)
     steps = [
@@ -135,7 +136,7 @@ def without(label: Label, disk: int) -> Label:
 
 
 def remove(label: Label, disk: int, arrays: Mapping[int, str]) -> Plan:
-    """Take a faulty disk out of the windows ``arrays``, and let go of it."""
+    """Remove a faulty disk from the windows in ``arrays``, and remove its slices."""
     steps = [
         step
         for number, name in arrays.items()
@@ -145,9 +146,9 @@ def remove(label: Label, disk: int, arrays: Mapping[int, str]) -> Plan:
 
 
 def add(label: Label, nodes: Mapping[int, str], disk: int, node: str, arrays: Mapping[int, str]) -> Plan:
-    """Put a blank disk in the place of a failed one, and rebuild ``arrays`` on it, one after another.
+    """Replace a failed disk by a blank one, and rebuild ``arrays`` on it one after another.
 
-    md would rebuild them all at once: it does not see that their slices lie on one disk.
+    md would rebuild all of them at the same time, since it does not know that their slices share a disk.
     """
     identity = replace(label.disks[disk], uuid=new_uuid(), is_failed=False)
     changed = _changed(label, disk, identity)
@@ -182,7 +183,7 @@ def _rebuild(label: Label, disk: int, number: int, name: str) -> Iterator[Step]:
 
 
 def scrub(label: Label, arrays: Mapping[int, str], action: str) -> Plan:
-    """Check or repair every array, one after another, since they share disks; or stop what runs."""
+    """Check or repair all arrays, one after another, since they share disks; or stop a running scrub."""
     makers = {"check": scrub_check, "repair": scrub_repair, "stop": scrub_stop}
     if action not in makers:
         raise SpecError(f"there is no scrub '{action}'", hint=f"write {', '.join(makers)}")
@@ -208,11 +209,11 @@ def _write_labels(label: Label, nodes: Mapping[int, str], why: str, danger: Dang
 
 
 def _cut(label: Label, nodes: Mapping[int, str]) -> Iterator[Step]:
-    """Slices of these disks."""
+    """Create the slices of these disks."""
     yield Step(("modprobe", "dm-mod"), "The device mapper makes devices of pieces of others.")
     for made in tables.slice_tables(label, nodes):
         yield Step(
-            # Where no udev runs, the nodes under /dev/mapper are made by dmsetup itself.
+            # Without udev, dmsetup itself creates the nodes in /dev/mapper.
             ("dmsetup", "--verifyudev", "create", *made.arguments),
             "Disks are cut into slices, one for each array that a disk is in; pieces used together lie together.",
             ("dmsetup", "remove", *made.names),

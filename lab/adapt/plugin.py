@@ -1,4 +1,4 @@
-"""What arrays of unequal disks add to raidlab."""
+"""The parts that arrays of unequal disks add to raidlab."""
 
 from __future__ import annotations
 

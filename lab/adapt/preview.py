@@ -1,4 +1,4 @@
-"""What volumes of unequal disks would be, and what the same disks would hold under other systems. Pure."""
+"""Previews of volumes, and the capacity of the same disks under other systems; without access to a machine."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from lab.plans import Plan
 from lab.units import human_bytes
 
 _WORTH_A_WORD = 0.02
-"""Of what a volume holds: so much more must another full stripe give."""
+"""Share of the volume's capacity that another reference stripe must gain before it is suggested."""
 
 
 def shown(spec: VolumeRequest, geometry: Geometry, plan: Plan | None) -> ArrayPreview:
-    """What ``spec`` would be."""
+    """The preview of ``spec``; ``plan`` creates it, if it can be created."""
     composition, chunk = geometry.composition, spec.chunk_bytes
     costs = sorted({Raid5().small_write_ios(window.width + 1) for window in composition.windows})
     steps = plan.steps if plan else ()
@@ -47,7 +47,7 @@ def shown(spec: VolumeRequest, geometry: Geometry, plan: Plan | None) -> ArrayPr
 
 
 def are_equal(disks: Sequence[LabDisk]) -> bool:
-    """Whether disks count as of one size."""
+    """Whether the disks count as equal in size (``EQUAL_WITHIN``)."""
     return len(set(level_out([disk.size_bytes for disk in disks]))) < 2
 
 
@@ -60,7 +60,7 @@ def _penalty_words(costs: Sequence[int]) -> str:
 
 
 def _note(spec: VolumeRequest, geometry: Geometry) -> str:
-    """What makes it pointless, or what would hold more."""
+    """A note if the layout has no benefit, or if another reference stripe has a larger capacity."""
     if are_equal(spec.disks) and spec.utilisation is None:
         return (
             f"These disks are of one size, so this is a plain RAID 5 of all {len(spec.disks)} with a table above it. "
@@ -84,7 +84,7 @@ def _note(spec: VolumeRequest, geometry: Geometry) -> str:
 
 
 def better_reference(spec: VolumeRequest) -> tuple[int, int] | None:
-    """The reference stripe that holds most, and by how many bytes; None where it is the one that is taken."""
+    """The reference stripe with the largest capacity, and its gain in bytes; None if it is already in use or given."""
     if spec.rule is not AdaptLevel.ADAPT5 or spec.reference is not None:
         return None
     geometry = spec.geometry()
@@ -96,7 +96,7 @@ def better_reference(spec: VolumeRequest) -> tuple[int, int] | None:
 
 
 def slice_rows(windows: Sequence[TierWindow], disk_count: int) -> tuple[SliceRow, ...]:
-    """The rows of all tiers, those that all disks have first."""
+    """The rows of slices of all tiers, beginning with the tier that all disks have."""
     rows = []
     for number in dict.fromkeys(window.tier for window in windows):
         tier = [window for window in windows if window.tier == number]
@@ -105,21 +105,21 @@ def slice_rows(windows: Sequence[TierWindow], disk_count: int) -> tuple[SliceRow
 
 
 def _rows_of(tier: Sequence[TierWindow], disk_count: int) -> list[tuple[int | None, ...]]:
-    """Every disk of a tier gives as many slices as every other."""
+    """All disks of a tier have the same number of slices."""
     by_disk = [[window.number for window in tier if disk in window.disks] for disk in range(disk_count)]
     height = max(map(len, by_disk))
     return [tuple(own[row] if row < len(own) else None for own in by_disk) for row in range(height)]
 
 
 def unused_lines(composition: Composition) -> tuple[int, ...]:
-    """Lines of each disk that are in no array."""
+    """Number of lines of each disk that no array uses."""
     return tuple(
         own - sum(window.lines for window in composition.windows_on(disk)) for disk, own in enumerate(composition.lines)
     )
 
 
 def disks_of_sizes(sizes: Sequence[str]) -> tuple[LabDisk, ...]:
-    """Disks that exist on paper only, written ``1T``, ``2T``. Raises SpecError for what is no size."""
+    """Disks that exist only in calculations, from sizes such as ``1T``. Raises SpecError for an invalid size."""
     return tuple(
         LabDisk(name=text, kind=DiskKind.FILE, node=f"/dev/disk{number}", size_bytes=parse_bytes(text))
         for number, text in enumerate(sizes)
@@ -127,7 +127,7 @@ def disks_of_sizes(sizes: Sequence[str]) -> tuple[LabDisk, ...]:
 
 
 def compare_systems(spec: VolumeRequest) -> tuple[SystemPreview, ...]:
-    """Every system on its disks, metadata subtracted. Raises SpecError for disks that make no array."""
+    """The capacity of the disks under each system, without metadata. Raises SpecError if no array is possible."""
     disks, chunk_bytes = spec.disks, spec.chunk_bytes
     composition = replace(spec, rule=AdaptLevel.ADAPT5, utilisation=None).geometry().composition
     blocks = default_reference(len(disks)) if spec.reference is None else spec.reference
@@ -143,7 +143,7 @@ def compare_systems(spec: VolumeRequest) -> tuple[SystemPreview, ...]:
 
 
 def _md(system: System, title: str, members: int, size_bytes: int, chunk_bytes: int, blocks: int) -> SystemPreview:
-    # md also runs two members, but the lab's RAID 5 begins at three.
+    # md accepts two members, but the lab's RAID 5 needs three.
     if members < Raid5.minimum_members:
         return SystemPreview(system, title, 0, 0, 0.0)
     capacity = usable_bytes(Raid5(), members, size_bytes, chunk_bytes)

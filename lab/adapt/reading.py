@@ -1,4 +1,4 @@
-"""A number that a lesson asks for: what disks of several sizes hold."""
+"""A reading for lessons: the capacity of disks of different sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a volume of unequal disks is to be, checked as a whole, and the geometry that follows."""
+"""The specification of a volume of unequal disks, its validation, and its geometry."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from lab.errors import SpecError
 from lab.units import KIB, MIB, human_bytes
 
 DEFAULT_CHUNK_BYTES = 128 * KIB
-"""The paper's striping unit."""
+"""The striping unit of the paper."""
 
 SLICE_HEADER_BYTES = MIB
-"""Superblock, bad block log and bitmap of a slice: what mdadm itself leaves before the data of a small member."""
+"""Space for superblock, bad block log and bitmap of a slice; mdadm's own data offset for small members."""
 
 MAXIMUM_DISKS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """Lines of each disk, and what lies before them: the label, and a header for each slice."""
+    """The size of the area before the data on each disk (label and slice headers), and the arrays."""
 
     reserve_bytes: int
     composition: Composition
@@ -45,10 +45,10 @@ class Geometry:
 
 @dataclass(frozen=True, slots=True)
 class VolumeRequest(Spec):
-    """One volume as somebody wants it.
+    """The specification of one volume.
 
-    ``reference`` None means data blocks over all disks. ``utilisation`` None uses every disk whole. ``assume_clean``
-    leaves out the first resync: right only for blank disks.
+    ``reference`` None is a stripe over all disks. ``utilisation`` None uses all disks in full. ``assume_clean`` skips
+    the first resync, which is correct only for blank disks.
     """
 
     disks: tuple[LabDisk, ...]
@@ -72,9 +72,9 @@ class VolumeRequest(Spec):
         return tuple(_problems(self))
 
     def geometry(self) -> Geometry:
-        """How the disks are cut. Raises SpecError for a spec that cannot be, or disks too small for all their slices.
+        """The arrays of the volume. Raises SpecError for an invalid specification, or if a disk is too small.
 
-        Every disk keeps the same room free at its beginning, so that differences between disks stay what they are.
+        The same space is reserved on all disks, so the differences between their sizes do not change.
         """
         self.validate()
         slices = 1

@@ -1,4 +1,4 @@
-"""What a volume of unequal disks is to be, and how it is created."""
+"""The specification of a volume of unequal disks, with the plan that creates it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from lab.plans import Plan
 from lab.units import human_bytes
 
 _LINES_APART = 4096
-"""Up to here each line of a slice is placed by itself, as in the paper's pattern."""
+"""Maximum length of a slice, in lines, up to which each line is placed separately, as in the paper's pattern."""
 _PIECES = 768
-"""Of a longer slice: what the volume uses together lies within a hundredth of each disk."""
+"""Number of pieces of a longer slice, so that data used together are within about a hundredth of each disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeSpec(VolumeRequest):
-    """One volume as somebody wants it, with how it is created."""
+    """The specification of one volume, and how to create it."""
 
     def creation(self, disks: Sequence[LabDisk], file_system: FileSystem, taken: Collection[str] = ()) -> Plan:
         label = new_label(self)
@@ -46,7 +46,7 @@ class VolumeSpec(VolumeRequest):
 
 
 def new_label(spec: VolumeSpec) -> Label:
-    """The description of a new volume, in the stage before its arrays are there."""
+    """The label of a new volume, in the stage before its arrays are created."""
     geometry = spec.geometry()
     composition = geometry.composition
     volume = VolumeLayout.of(composition, shortest_run(composition, COMFORTABLE_TARGETS), piece_lines(composition))
@@ -68,6 +68,6 @@ def new_label(spec: VolumeSpec) -> Label:
 
 
 def piece_lines(composition: Composition) -> int:
-    """Lines of the pieces into which slices are cut."""
+    """Number of lines in a piece of a slice."""
     longest = max((window.lines for window in composition.windows), default=1)
     return 1 if longest <= _LINES_APART else -(-longest // _PIECES)

@@ -1,4 +1,4 @@
-"""What runs of volumes on a machine: slices, md arrays on them, and the devices mapped over those."""
+"""Reads which parts of volumes are running on a machine: slices, md arrays and mapped volumes."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from lab.machine.api import Machine
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """What of volumes runs on a machine: slices that are there, md arrays on them, and mapped volumes."""
+    """The running parts of volumes on a machine: slices, md arrays on them, and mapped volumes."""
 
     slices: Mapping[tuple[str, int, int], str]
-    """(volume, disk, window) -> kernel name."""
+    """(volume, disk, window) -> kernel name of the slice."""
     arrays: Mapping[str, Mapping[int, str]]
     """Volume -> window -> md name."""
     volumes: Mapping[str, str]
     """Mapped volume -> kernel name."""
     nodes: Mapping[tuple[str, int], str]
-    """(volume, disk) -> node of the disk that its slices lie on."""
+    """(volume, disk) -> node of the disk with its slices."""
 
     @property
     def inner_arrays(self) -> frozenset[str]:
-        """Md names that are parts of volumes and no arrays of their own."""
+        """The md names of arrays inside volumes."""
         return frozenset(name for own in self.arrays.values() for name in own.values())
 
     def disks_cut(self, volume: str) -> tuple[int, ...]:
-        """Disks of a volume whose slices are there."""
+        """The numbers of the volume's disks that have slices."""
         return tuple(sorted({disk for name, disk, _ in self.slices if name == volume}))
 
     def has_any(self, volume: str) -> bool:
-        """Whether anything of a volume is there."""
+        """Whether the volume is mapped or has slices."""
         return volume in self.volumes or bool(self.disks_cut(volume))
 
 
 def read_stack(machine: Machine) -> Stack:
-    """Look at every mapped device; one round trip where there is none."""
+    """Read the device-mapper devices of a machine; one round trip if there are none."""
     mapped = mapped_devices(machine)
     slices = {parsed: kernel for name, kernel in mapped.items() if (parsed := parse_slice_name(name))}
     folders = {key: f"/sys/block/{kernel}" for key, kernel in slices.items()}

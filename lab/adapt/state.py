@@ -1,4 +1,4 @@
-"""The state of running volumes: which md arrays are inside, and what follows from theirs."""
+"""The state of running volumes, derived from the states of their md arrays."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from lab.units import SECTOR_BYTES
 
 @dataclass(frozen=True, slots=True)
 class WindowStatus:
-    """One array of a volume; ``array`` is None while it does not run."""
+    """One array of a volume; ``array`` is None if it is not running."""
 
     window: TierWindow
     array: ArrayStatus | None
 
     @property
     def is_lost(self) -> bool:
-        """Whether more is missing than one member: what lies here cannot be read."""
+        """Whether more than one member is missing, so that data of the window cannot be read."""
         return self.array is None or self.array.degraded_count > 1
 
     @property
@@ -36,15 +36,16 @@ class WindowStatus:
 
 @dataclass(frozen=True, slots=True)
 class VolumeDisk:
-    """One disk of a volume. ``windows`` are those in which it has a slice, ``working`` those in which it is in sync.
+    """One disk of a volume. ``windows`` are the windows with a slice on it.
 
-    ``present`` are those in which it is a member that has not failed: in sync, or being rebuilt.
+    It is in sync in those in ``working``, in sync or being rebuilt in those in ``present``, and faulty in those in
+    ``faulty``.
     """
 
     number: int
     node: str | None
     size_bytes: int
-    """What the volume uses of it, metadata included."""
+    """Bytes that the volume uses on the disk, including metadata."""
     windows: tuple[int, ...]
     working: tuple[int, ...]
     present: tuple[int, ...]
@@ -53,12 +54,12 @@ class VolumeDisk:
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether it has its place, and is being filled or waits for it."""
+        """Whether the disk is part of the volume, but some of its windows have not been rebuilt."""
         return bool(self.present) and self.working != self.windows and not self.faulty
 
     @property
     def state(self) -> str:
-        """In a few words."""
+        """The state for display, such as ``in sync in 2 of 5 arrays``."""
         if self.node is None and not self.working:
             return "missing"
         if len(self.working) == len(self.windows):
@@ -72,7 +73,7 @@ class VolumeDisk:
 
 @dataclass(frozen=True, slots=True)
 class VolumeStatus:
-    """A running volume."""
+    """The state of a running volume."""
 
     name: str
     uuid: str
@@ -84,7 +85,7 @@ class VolumeStatus:
     disks: tuple[VolumeDisk, ...]
     windows: tuple[WindowStatus, ...]
     kernel_name: str = ""
-    """Of the mapped device, such as dm-12."""
+    """The kernel name of the mapped device, such as dm-12."""
 
     @property
     def device(self) -> str:
@@ -96,48 +97,48 @@ class VolumeStatus:
 
     @property
     def lost(self) -> tuple[WindowStatus, ...]:
-        """Arrays whose data cannot be read any more."""
+        """The arrays whose data cannot be read."""
         return tuple(window for window in self.windows if window.is_lost)
 
     @property
     def arrays(self) -> tuple[ArrayStatus, ...]:
-        """The arrays that run."""
+        """The running arrays."""
         return tuple(window.array for window in self.windows if window.array)
 
     @property
     def busy(self) -> tuple[ArrayStatus, ...]:
-        """Arrays that synchronise, or are about to."""
+        """The arrays with a running or pending sync."""
         return tuple(each for each in self.arrays if each.owes_sync)
 
     @property
     def mismatch_sectors(self) -> int:
-        """Sectors that the last scrub found not to agree, in all arrays."""
+        """The mismatches of the last scrub in all arrays, in sectors."""
         return sum(each.mismatch_sectors or 0 for each in self.arrays)
 
     @property
     def failures_survived(self) -> int:
-        """Any so many further disks may fail now: none while one of its arrays is degraded."""
+        """The number of further disk failures that are certainly survived: 0 while an array is degraded, else 1."""
         return int(not self.is_degraded and not self.lost)
 
     @property
     def survives_words(self) -> str:
-        """``1 failed disk``, or what is true now and what when it is whole."""
+        """The survivable failures for display, now and when no member is missing."""
         return "1 failed disk" if self.failures_survived else "no failed disks now; 1 failed disk when whole"
 
     @property
     def loss_words(self) -> str:
-        """How much is lost; empty: nothing."""
+        """The extent of a data loss for display; empty if there is none."""
         return f"data lost in {len(self.lost)} of {len(self.windows)} arrays" if self.lost else ""
 
     @property
     def state_words(self) -> str:
-        """``clean``, ``degraded``, or how much is lost."""
+        """``clean``, ``degraded``, or the extent of a data loss."""
         if self.lost:
             return self.loss_words
         return "degraded" if self.is_degraded else "clean"
 
     def disk(self, node: str) -> VolumeDisk:
-        """The disk at this node. Raises ArrayError if it is none of the volume's."""
+        """The disk with this node. Raises ArrayError if the volume has none."""
         for disk in self.disks:
             if disk.node == node:
                 return disk
@@ -145,7 +146,7 @@ class VolumeStatus:
         raise ArrayError(f"{node} is no disk of {self.name}", hint=f"its disks are {nodes}")
 
     def broken_by(self, disk: VolumeDisk) -> tuple[int, ...]:
-        """Windows that would lose data if this disk failed now."""
+        """The windows that would lose data if this disk failed now."""
         return tuple(
             each.window.number
             for each in self.windows
@@ -154,7 +155,7 @@ class VolumeStatus:
 
 
 def read_volume(machine: Machine, found: FoundVolume, stack: Stack, arrays: Sequence[ArrayStatus]) -> VolumeStatus:
-    """State of one running volume; ``arrays`` are all md arrays. Raises ArrayError if it does not run."""
+    """The state of one running volume; ``arrays`` are all md arrays. Raises ArrayError if it is not running."""
     if found.name not in stack.volumes:
         raise ArrayError(
             f"array {found.name} does not run", hint=f"start it with 'raidlab array assemble {found.name}'"
@@ -195,7 +196,7 @@ def _disks(
             members[window] = next((each for each in array.members if each.device == device), None) if array else None
         yield VolumeDisk(
             number=number,
-            # Slices tell the truth also while a disk is being replaced.
+            # The slices are correct even while a disk is being replaced.
             node=stack.nodes.get((found.name, number)) or _known_node(found, number),
             size_bytes=tables.needed_bytes(label, number),
             windows=own,

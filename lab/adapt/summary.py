@@ -1,4 +1,4 @@
-"""A volume as one array whose members are its disks: for everybody who looks at arrays, such as the app. Pure."""
+"""A volume presented as one array whose members are its disks, for code that displays arrays, such as the app."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from lab.units import SECTOR_BYTES, human_bytes
 
 @dataclass(frozen=True, slots=True)
 class VolumeSync:
-    """What md does inside a volume, over all arrays that take part in it."""
+    """The sync of a volume, over all arrays that take part in it."""
 
     action: SyncAction
     number: int
-    """Which of them is at work, counted from 1."""
+    """The number of the array that is being synchronised, counted from 1."""
     count: int
-    """How many take part: for a rebuild those that the disk is in."""
+    """The number of arrays that take part; in a rebuild, those with a slice on the disk."""
     at_once: int
-    """How many are at work: first syncs run at the same time, everything else one after another."""
+    """The number of arrays in progress; initial resyncs run in parallel, other syncs one after another."""
     progress: SyncProgress
 
     @property
@@ -43,15 +43,15 @@ class VolumeSync:
 
     @property
     def place_words(self) -> str:
-        """``2 of 5``: which of the arrays; empty where it says nothing."""
+        """Such as ``2 of 5``; empty if arrays run in parallel or there is only one."""
         return "" if self.at_once > 1 or self.count < 2 else f"{self.number} of {self.count}"
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeArray(ArrayStatus):
-    """One look at a volume in the terms of an array. ``degraded_count`` counts disks, wherever one is missing.
+    """The state of a volume in terms of an array; ``degraded_count`` is the number of disks that are not fully in sync.
 
-    A member is *faulty* when it works in none of its arrays; in sync when it works in all.
+    A member is *faulty* if it is present in none of its arrays, and in sync if it is in sync in all.
     """
 
     unit: ClassVar[str] = "disk"
@@ -63,7 +63,7 @@ class VolumeArray(ArrayStatus):
 
     @property
     def whole(self) -> VolumeStatus:
-        """The volume, which every look at one has."""
+        """The state of the volume, which is always set."""
         assert self.volume is not None
         return self.volume
 
@@ -125,7 +125,7 @@ class VolumeArray(ArrayStatus):
         return self if after == before else as_array(replace(self.whole, windows=after))
 
     def bridged(self, before: ArrayStatus) -> ArrayStatus:
-        """Between two of its arrays a rebuild or a scrub goes on, although md rests for a moment."""
+        """Between two arrays of a rebuild or scrub md is idle for a moment; keep showing the sync of ``before``."""
         sync = before.sync if isinstance(before, type(self)) else None
         if sync is None or sync.is_last or not (sync.action in _SCRUBS or self.is_interrupted):
             return self
@@ -133,7 +133,7 @@ class VolumeArray(ArrayStatus):
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether a disk has its place, but some array does not have it yet, and nothing rebuilds."""
+        """Whether a disk is part of the volume but not in sync in all arrays, and no rebuild is running."""
         return any(disk.is_incomplete for disk in self.whole.disks) and not self.sync_action.is_busy
 
     @property
@@ -141,8 +141,8 @@ class VolumeArray(ArrayStatus):
         return self.sync.place_words if self.sync else ""
 
     def disk_to_add(self, free: Sequence[LabDisk], chosen: LabDisk | None, disks: Sequence[LabDisk]) -> LabDisk | None:
-        """The disk whose rebuild stands still, else ``chosen``, else the smallest free one that fits a place."""
-        # One disk at a time: its rebuild goes on from array to array.
+        """The disk with an interrupted rebuild, else ``chosen``, else the smallest free disk that is large enough."""
+        # Add one disk at a time: a rebuild runs through its arrays one after another.
         if self.sync_action.is_busy or not self.is_degraded or self.whole.lost:
             return None
         if self.is_interrupted:
@@ -264,7 +264,7 @@ def _state(volume: VolumeStatus) -> ArrayState:
 
 def _members(volume: VolumeStatus) -> Iterable[MemberStatus]:
     for disk in volume.disks:
-        # A failed disk that nothing holds any more is no member: its place is empty.
+        # A failed disk without a slice in any array is no member; its slot is empty.
         if disk.node and (disk.present or disk.faulty):
             yield _member(disk)
 
@@ -291,7 +291,7 @@ def _flags(disk: VolumeDisk) -> frozenset[str]:
 
 
 def sync_of(volume: VolumeStatus) -> VolumeSync | None:
-    """What md does inside; None while it does nothing."""
+    """The running sync of the volume, or None."""
     at_work = [window for window in volume.windows if window.array and window.array.sync_action.is_busy]
     if not at_work:
         return None
@@ -319,7 +319,7 @@ def sync_of(volume: VolumeStatus) -> VolumeSync | None:
 
 
 def _rebuilt_numbers(volume: VolumeStatus) -> frozenset[int] | None:
-    """The arrays of the disks that are being filled; None where there are none."""
+    """The windows of the disks that are being rebuilt, or None."""
     numbers = frozenset(number for disk in volume.disks if disk.is_incomplete for number in disk.windows)
     return numbers or None
 

@@ -1,4 +1,4 @@
-"""Device-mapper tables (kernel: Documentation/admin-guide/device-mapper/linear.rst) of slices and volumes."""
+"""Device-mapper tables of slices and volumes (kernel: Documentation/admin-guide/device-mapper/linear.rst)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONCISE_BYTES = 60_000
 
 @lru_cache(maxsize=8)
 def layout_of(label: Label) -> VolumeLayout:
-    """The layout that a label describes. Raises ArrayError where this program would compute another than its maker."""
+    """The layout of a volume. Raises ArrayError if this version computes a layout other than the original one."""
     volume = label.volume()
     if checksum_of(volume) != label.layout_checksum:
         raise ArrayError(
@@ -43,29 +43,29 @@ def slice_table(label: Label, disk: int, window: int, node: str) -> str:
 
 
 def slices_on(label: Label, disk: int) -> tuple[int, ...]:
-    """The windows that have a slice on a disk."""
+    """The windows with a slice on this disk."""
     return tuple(window.number for window in layout_of(label).composition.windows_on(disk))
 
 
 @dataclass(frozen=True, slots=True)
 class SliceTables:
-    """Some slices, made by one call of dmsetup: several in its concise form, or one by its plain table."""
+    """Slices that one call of dmsetup creates: several in the concise format, or one with a plain table."""
 
     names: tuple[str, ...]
     uuid: str
-    """Of the one slice with a plain table; in the concise form each line has its own."""
+    """UUID of the slice with a plain table; in the concise format, each line has its own."""
     text: str
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What follows ``dmsetup create``; ``text`` is its standard input (dmsetup(8))."""
+        """The arguments after ``dmsetup create``; ``text`` is its standard input (dmsetup(8))."""
         return (self.names[0], "--uuid", self.uuid) if self.uuid else ("--concise",)
 
 
 def slice_tables(label: Label, nodes: Mapping[int, str]) -> tuple[SliceTables, ...]:
-    """All slices of some disks.
+    """The tables of all slices of some disks.
 
-    dmsetup (2.03.16) reads no more than 64 KiB of the concise form and leaves the rest away; plain tables may be long.
+    dmsetup (2.03.16) reads at most 64 KiB of the concise format and ignores the rest; plain tables have no such limit.
     """
     alone: list[SliceTables] = []
     groups: list[dict[str, str]] = [{}]
@@ -85,7 +85,7 @@ def slice_tables(label: Label, nodes: Mapping[int, str]) -> tuple[SliceTables, .
 
 
 def volume_table(label: Label, arrays: Mapping[int, str]) -> str:
-    """The table of the volume; ``arrays`` are the md names of its windows."""
+    """The table of the volume; ``arrays`` maps its windows to md names."""
     chunk = label.chunk_bytes // SECTOR_BYTES
     devices = {window: array_device(name) for window, name in arrays.items()}
     rows: Iterable[str] = (
@@ -97,15 +97,15 @@ def volume_table(label: Label, arrays: Mapping[int, str]) -> str:
 
 
 def slice_bytes(label: Label, window: int) -> int:
-    """Bytes of a slice behind its header: what md uses of it."""
+    """Bytes of a slice after its header, which are the component size of the md array."""
     return layout_of(label).composition.windows[window].lines * label.chunk_bytes
 
 
 def needed_bytes(label: Label, disk: int) -> int:
-    """Bytes that a disk must have in order to take this place."""
+    """Bytes that a disk must have to take this place."""
     return label.reserve_bytes + label.disks[disk].lines * label.chunk_bytes
 
 
 def volume_bytes(label: Label) -> int:
-    """Bytes of data that the volume offers."""
+    """Capacity of the volume in bytes."""
     return layout_of(label).composition.data_blocks * label.chunk_bytes

@@ -1,1 +1,1 @@
-"""Bundles, results as signed files that go from one computer to another, and what a folder of them says together."""
+"""Bundles, which are signed files of results and practice, and the evaluation of a class's bundles."""

@@ -1,16 +1,15 @@
-"""Bundles: results and practice as one file that shows whether it was changed.
+"""Bundles: files with results and practice, signed so that changes are detected.
 
 ::
 
     manifest.json                  kind, format, public key, and the SHA-256 of every other file
     manifest.sig                   the key's signature over manifest.json
-    results/<id>/record.json       the whole record
-    results/<id>/raw/NNNN.json.gz  fio's documents, word for word
+    results/<id>/record.json       the complete record
+    results/<id>/raw/NNNN.json.gz  fio's documents, unchanged
     lessons/<id>.json              the progress in one lesson
     drills/<outcome id>.json       an ended drill with its verdict
 
-Every byte is covered: the checksums by the signature, the files by the checksums, and a file without a checksum is
-refused.
+The signature covers the checksums, and the checksums cover the files; a bundle with any other file is rejected.
 """
 
 from __future__ import annotations
@@ -56,30 +55,30 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """This computer's key."""
+    """The private key of this computer, an Ed25519 key."""
 
     _key: Ed25519PrivateKey
 
     @property
     def public_key(self) -> str:
-        """32 bytes in hexadecimal digits."""
+        """The public key, 32 bytes in hexadecimal digits."""
         return self._key.public_key().public_bytes_raw().hex()
 
     def sign(self, data: bytes) -> bytes:
-        """64 bytes; the same for the same data."""
+        """The signature of ``data``, 64 bytes; Ed25519 signatures are deterministic."""
         return self._key.sign(data)
 
 
 def fingerprint(public_key: str) -> str:
-    """Four groups of four digits, for people to compare."""
+    """A short hash of a public key for people to compare: four groups of four hexadecimal digits."""
     digits = hashlib.sha256(bytes.fromhex(public_key)).hexdigest()[:16]
     return "-".join(digits[place : place + 4] for place in range(0, 16, 4))
 
 
 def load_signer(path: Path) -> Signer:
-    """The key in ``path``, made if there is none, readable by its owner only.
+    """The key in ``path``; a missing one is created, readable only by its owner.
 
-    Raises ResultError for a key that others may read, that is damaged, or that cannot be written.
+    Raises ResultError for a key that other users can read, that is damaged, or that cannot be written.
     """
     try:
         if not path.exists():
@@ -96,7 +95,7 @@ def load_signer(path: Path) -> Signer:
 
 
 def is_signed(public_key: str, signature: bytes, data: bytes) -> bool:
-    """Whether ``signature`` is the key's over ``data``; False also for what is no key or no signature."""
+    """Whether ``signature`` is valid for ``data``; False also for an invalid key or malformed signature."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -115,7 +114,7 @@ def _make_key(path: Path) -> None:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     make_folder(path.parent, mode=0o700)
-    # Of two that begin at the same time, one key stays.
+    # If two processes create a key at the same time, both use the first.
     create_file(path, data)
 
 
@@ -136,30 +135,30 @@ def _private_key(data: bytes, path: Path) -> Ed25519PrivateKey:
 SUFFIX = ".zip"
 KIND = "raidlab-export"
 RESULTS_VERSION, FORMAT_VERSION = 2, 3
-"""Of bundles of results alone, which every raidlab that signs can read; and of those that hold practice."""
+"""Version of bundles with results only, which older versions of raidlab can read, and of bundles with practice."""
 LESSONS, DRILLS = "lessons", "drills"
 """Folders of practice in a bundle."""
 MOST_PRACTICE = 1000
-"""Lessons and ended drills in a bundle; a term has some dozens."""
+"""Maximum number of lessons and drills in a bundle; a term has a few dozen."""
 MANIFEST, SIGNATURE = "manifest.json", "manifest.sig"
 MOST_BUNDLE_BYTES = GIB
-"""Of the file, and of everything in it, unpacked: a hundred results as large as the largest of the catalogue."""
+"""Maximum size of the file, and of its content uncompressed; room for a hundred of the largest results."""
 _MOST_DIRECTORY_BYTES = 4 * MIB
-"""Of the table of what is in it, and of the manifest: some 40,000 documents."""
+"""Maximum size of the zip directory and of the manifest, enough for some 40,000 documents."""
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x1 | 0x20 | 0x40
-"""Flags of an entry (APPNOTE.TXT, 4.4.4): encrypted, a patch, strongly encrypted."""
+"""Flags of a zip entry (APPNOTE.TXT, 4.4.4): encrypted, patched data, strong encryption."""
 _COPY_AGAIN = "copy it again, or ask for a new export"
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a bundle holds."""
+    """The list of a bundle's files."""
 
     kind: str = KIND
     format_version: FormatVersion = RESULTS_VERSION
     raidlab_version: str
     public_key: str
-    """Of the key that signed, in hexadecimal digits."""
+    """The key that signed the bundle, in hexadecimal digits."""
     sha256: dict[str, str]
     """Path in the bundle -> checksum in hexadecimal digits."""
 
@@ -171,19 +170,19 @@ class _Header(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Bundle(ResultFiles):
-    """A bundle that was checked as a whole."""
+    """A bundle whose signature and checksums have been verified."""
 
     manifest: Manifest
     practice: tuple[str, ...]
-    """Places of lessons and drills in the bundle; lab.classroom.practice reads them."""
+    """Paths of lessons and drills in the bundle, for lab.classroom.practice."""
 
     @property
     def key_fingerprint(self) -> str:
-        """Whose key signed it, for people to compare."""
+        """The fingerprint of the key that signed the bundle."""
         return fingerprint(self.manifest.public_key)
 
     def records(self) -> Iterator[ResultRecord | LabError]:
-        """Of every id the result, or why it is none; opened once. Raises ResultError if it is another file by now."""
+        """The result, or the error, for each id in ``ids``. Raises ResultError if the file was replaced meanwhile."""
         with _open(self.source) as archive:
             for result_id in self.ids:
                 try:
@@ -194,17 +193,17 @@ class Bundle(ResultFiles):
 
 
 def signer_of(store: ResultStore) -> Signer:
-    """The key beside a store's folder, made on first use. Raises ResultError."""
+    """The key beside the store's folder, created on first use. Raises ResultError."""
     return load_signer(store.root.parent / KEY_NAME)
 
 
 def export_results(
     store: ResultStore, names: Sequence[str], file: Path, practice: Mapping[str, bytes] = MappingProxyType({})
 ) -> tuple[str, ...]:
-    """Write results to ``file``, signed; it appears whole or not at all. Returns their ids.
+    """Write a signed bundle to ``file``, complete or not at all; returns the ids of the results.
 
-    ``practice``: place in the bundle -> the file, to go along. Raises ResultError for a result that cannot be read, or
-    if the file cannot be written.
+    ``practice`` maps a path in the bundle to the content of that file. Raises ResultError for a result that cannot be
+    read, or if the file cannot be written.
     """
     ids = tuple(dict.fromkeys(store.find(name) for name in names))
     if not ids and not practice:
@@ -226,7 +225,7 @@ def export_results(
 def write_bundle(
     results: Mapping[str, Mapping[str, bytes]], signer: Signer, practice: Mapping[str, bytes] = MappingProxyType({})
 ) -> bytes:
-    """The bytes of a bundle; the same for the same contents and key."""
+    """The content of a bundle, identical for the same files and key."""
     buffer = io.BytesIO()
     contents = {f"results/{name}/{path}": data for name, files in results.items() for path, data in files.items()}
     contents |= practice
@@ -246,7 +245,7 @@ def write_bundle(
 
 
 def _entry(place: str) -> zipfile.ZipInfo:
-    """Without the time of writing, so that the same results make the same bytes."""
+    """A zip entry without a time stamp, so that the same content gives the same bytes."""
     entry = zipfile.ZipInfo(place)
     entry.compress_type = zipfile.ZIP_DEFLATED
     entry.external_attr = 0o644 << 16
@@ -254,7 +253,7 @@ def _entry(place: str) -> zipfile.ZipInfo:
 
 
 class _Archive(io.FileIO):
-    """Gives no more at once than a bundle's table has: zipfile reads that as a whole, however large it claims to be."""
+    """Limits a single read to the size of the largest valid zip directory, which zipfile reads in one call."""
 
     def read(self, size: int | None = -1) -> bytes:
         most = _MOST_DIRECTORY_BYTES + 1
@@ -266,14 +265,14 @@ class _Archive(io.FileIO):
 
 @contextmanager
 def _open(file: Path) -> Iterator[zipfile.ZipFile]:
-    """Raises ResultError for what is no zip file, or none that raidlab could have written."""
+    """Open a zip archive. Raises ResultError for a file that is not a zip file that raidlab could have written."""
     try:
         with _Archive(open_plain(file)) as raw:
             if os.fstat(raw.fileno()).st_size > MOST_BUNDLE_BYTES:
                 raise ResultError(f"'{file}' is larger than any export", hint="check the path")
             with zipfile.ZipFile(raw) as archive:
                 yield archive
-    # zipfile raises RuntimeError for what is encrypted, NotImplementedError for what it cannot unpack.
+    # zipfile raises RuntimeError for encrypted entries, NotImplementedError for unsupported compression.
     except (KeyError, zipfile.BadZipFile, EOFError, RuntimeError, zlib.error, ValueError, struct.error) as error:
         raise ResultError(f"'{file}' is no export of raidlab, or is damaged: {error}", hint=_COPY_AGAIN) from None
     except OSError as error:
@@ -281,7 +280,7 @@ def _open(file: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _read_entry(archive: zipfile.ZipFile, place: str, most_bytes: int) -> bytes:
-    """One file of the archive; what it unpacks to is bounded while it is unpacked, whatever its header says."""
+    """The content of an entry. Its size is limited during decompression, since the size in its header may be false."""
     pieces: list[bytes] = []
     with archive.open(place) as entry:
         while piece := entry.read(MIB):
@@ -292,9 +291,9 @@ def _read_entry(archive: zipfile.ZipFile, place: str, most_bytes: int) -> bytes:
 
 
 def read_bundle(file: Path) -> Bundle:
-    """A bundle, every checksum and the signature right, and every document such that it can be unpacked.
+    """Read a bundle, and verify its signature, its checksums and the compression of its documents.
 
-    Raises ResultError that tells what is wrong: no bundle, cut off, newer, unsigned, or edited.
+    Raises ResultError with the reason: not a bundle, truncated, of a newer version, unsigned, or edited.
     """
     with _open(file) as archive:
         _refuse_strange(archive, file)
@@ -317,7 +316,7 @@ def read_bundle(file: Path) -> Bundle:
         raise ResultError(f"'{file}' has no record of {', '.join(lacking)}", hint=_COPY_AGAIN)
 
     def read(result_id: str, names: Iterable[str]) -> Iterator[bytes]:
-        # Checked against the manifest again: the file may be another one by now.
+        # The checksums are verified again, since the file may have been replaced.
         with _open(file) as archive:
             for name in names:
                 yield _content(archive, manifest, f"results/{result_id}/{name}", file)
@@ -327,7 +326,7 @@ def read_bundle(file: Path) -> Bundle:
 
 
 def read_practice(bundle: Bundle) -> Iterator[tuple[str, bytes]]:
-    """Lessons and drills of a bundle with their places. Raises ResultError if the file is another one by now."""
+    """Path and content of each lesson and drill of a bundle. Raises ResultError if the file was replaced meanwhile."""
     with _open(bundle.source) as archive:
         for place in bundle.practice:
             yield place, _content(archive, bundle.manifest, place, bundle.source)
@@ -358,7 +357,7 @@ def _is_practice(place: str, manifest: Manifest) -> bool:
 
 
 def _parted(place: str, file: Path) -> tuple[str, str]:
-    """Id and path in the result's folder."""
+    """The id of a result and the path in its folder."""
     folder, result_id, path = [*place.split("/", 2), "", ""][:3]
     if folder != "results" or not (path == RECORD_NAME or is_document(path)):
         raise ResultError(f"'{file}' holds '{place}', which belongs to no result", hint="do not use this file")
@@ -374,7 +373,10 @@ def _content(archive: zipfile.ZipFile, manifest: Manifest, place: str, file: Pat
 
 
 def _manifest(archive: zipfile.ZipFile, file: Path) -> Manifest:
-    """The manifest, if its own key signed it; the format is looked at first, since a newer one may sign otherwise."""
+    """The manifest, after verification of its signature.
+
+    The format version is checked first, since a newer format may have a different signature.
+    """
     data = _read_entry(archive, MANIFEST, _MOST_DIRECTORY_BYTES)
     try:
         header = decode_json(data, _Header)

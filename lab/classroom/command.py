@@ -1,4 +1,4 @@
-"""``raidlab class``, what a folder of bundles says together, and ``raidlab export``, which makes them."""
+"""``raidlab class``, which evaluates a folder of bundles, and ``raidlab export``, which creates bundles."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _write_sheets(
     moodle: Path | None,
     canvas: Path | None,
 ) -> None:
-    """The sheets that were asked for; says which bundles belong to nobody. Raises SpecError before it writes any."""
+    """Write the requested sheets, and print a notice about unassigned bundles. Raises SpecError before writing any."""
     narrator = current().narrator
     students = read_roster(roster) if roster else ()
     assignment = assign(students, key_of_files(found)) if students else None
@@ -152,7 +152,7 @@ def _text(found: ClassView, rows: Sequence[ClassRow], left_out: Sequence[LeftOut
 
 
 def box(row: ClassRow, highest: float, width: int = _PLOT_WIDTH) -> str:
-    """A box plot in one line: all values ─, the middle half █, the median ┃; the scale begins at 0."""
+    """A box plot in one line: range ─, middle half █, median ┃, on a scale that begins at 0."""
 
     def place(value: float) -> int:
         return min(width - 1, int(value / highest * width)) if highest > 0 else 0

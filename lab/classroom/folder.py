@@ -1,7 +1,7 @@
-"""A folder of bundles as tables that are as the folder is now.
+"""The bundles of a folder as database tables.
 
-The rows of each bundle are stored in Parquet files (duckdb), so that thousands of results are one query. Only what has
-changed is read again, in several processes.
+The rows of each bundle are cached in Parquet files (duckdb), so that thousands of results are evaluated in one query.
+Only new or changed bundles are read again, in several processes.
 """
 
 from __future__ import annotations
@@ -86,17 +86,19 @@ TABLES = {
     },
     FILES: {"file": TEXT, "bytes": WHOLE, "changed_ns": WHOLE, "key": TEXT, "problem": TEXT},
 }
-"""Table -> its columns. Names of steps and mistakes stand with commas between them. A median is that of a result's
-repeats: the view needs no single ones, which are six times as many."""
+"""Table -> columns with their DuckDB types; lists of steps and of mistakes are joined with commas.
+
+``medians`` has the medians of repeats, since the class view does not need single repeats, which are six times as many.
+"""
 Rows = dict[str, list[tuple[object, ...]]]
 CHECKS = 8
-"""Raised when bundles are checked in another way: what an earlier raidlab found good is looked at again."""
+"""Version of the checks on bundles; after an increase, all bundles are read and checked again."""
 Stamped = tuple[Path, int, int]
-"""A bundle, its size and its time of change in nanoseconds, as they were before it was read."""
+"""A bundle, its size, and its modification time in nanoseconds, taken before it was read."""
 
 
 def read_rows(bundles: Iterable[Stamped]) -> Rows:
-    """The rows of some bundles by table. One that is damaged, or holds something that is, is named and stops none."""
+    """The rows of the bundles by table; for damaged bundles and damaged parts, the table ``files`` has the problem."""
     found: Rows = {table: [] for table in TABLES}
     for file, size, changed_ns in bundles:
         key, problem = _read(file, found)
@@ -105,7 +107,7 @@ def read_rows(bundles: Iterable[Stamped]) -> Rows:
 
 
 def _read(file: Path, found: Rows) -> tuple[str, str]:
-    """Key and problem of one bundle; of what it holds, all that can be read is added to ``found``."""
+    """Key fingerprint and problem of one bundle; all its readable rows are added to ``found``."""
     try:
         bundle = read_bundle(file)
     except LabError as error:
@@ -157,12 +159,12 @@ def _outcome(work: DrillOutcome) -> tuple[object, ...]:
 
 
 def _exam(work: DrillOutcome) -> tuple[int, float]:
-    """The attempt, 0 for practice, and the minutes beyond the time limit."""
+    """The number of the exam attempt, 0 for practice, and the minutes beyond the time limit."""
     return (work.exam.attempt, work.exam.over_minutes) if work.exam else (0, 0.0)
 
 
 def _joined(names: Iterable[str]) -> str:
-    """Each once; a drill of somebody's own may call its mistakes anything."""
+    """The distinct names, joined with commas; commas in the names of a custom drill's mistakes are replaced."""
     return ",".join(dict.fromkeys(name.replace(",", ";") for name in names if name))
 
 
@@ -190,20 +192,20 @@ def _medians(record: ResultRecord) -> Iterator[tuple[object, ...]]:
 
 _PARTS, _LOCK = "parts.json", "lock"
 _MEMORY = "400MiB"
-"""For the queries; Python with what it has loaded takes 100 MiB, and each process that reads bundles 50."""
+"""Memory for queries; Python and its modules take 100 MiB more, and each process that reads bundles 50 MiB."""
 MOST_BUNDLES = 1000
-"""Of a part that is joined from small ones: to leave one bundle out of it takes a fraction of a second."""
+"""Maximum number of bundles in a merged part, so that rewriting it to drop a bundle takes a fraction of a second."""
 _MOST_SMALL = 16
-"""So many small parts are left as they are; each file costs a view some tenths of a millisecond."""
+"""Number of small parts that are not merged; each file costs a query some tenths of a millisecond."""
 
 
 class KeptPart(msgspec.Struct, frozen=True):
-    """One part."""
+    """A part of the cache: the rows of some bundles."""
 
     number: int
     bundles: int
     tables: tuple[str, ...]
-    """Of which it has rows."""
+    """The tables for which the part has a file."""
 
 
 class _PartList(msgspec.Struct, frozen=True):
@@ -211,7 +213,7 @@ class _PartList(msgspec.Struct, frozen=True):
 
 
 class KeptClass:
-    """The parts in a folder, and a connection that queries them. Its methods raise duckdb.Error and OSError."""
+    """The cached parts in a folder, and a connection to query them. Methods raise duckdb.Error and OSError."""
 
     def __init__(self, place: Path, database: DuckDBPyConnection) -> None:
         self.database = database
@@ -219,14 +221,14 @@ class KeptClass:
         self.parts: tuple[KeptPart, ...] = ()
 
     def reload(self) -> None:
-        """Take the parts that there are now. Raises ResultError for a list that is damaged."""
+        """Read the list of parts. Raises ResultError if it is damaged."""
         try:
             self.parts = read_own_json(self._place / _PARTS, _PartList).parts
         except FileNotFoundError:
             self.parts = ()
 
     def sweep(self) -> None:
-        """Remove what a killed call left. Only for who holds the lock alone."""
+        """Remove files left by killed processes. Requires the exclusive lock."""
         kept = {path.name for part in self.parts for path in self._paths([part]).values()}
         for path in self._place.iterdir():
             if path.is_dir() and not path.is_symlink():
@@ -235,12 +237,12 @@ class KeptClass:
                 path.unlink()
 
     def known(self) -> dict[str, tuple[int, int]]:
-        """Bundle -> size and time of change in nanoseconds."""
+        """Bundle -> size, and modification time in nanoseconds."""
         rows = self.database.execute(f"SELECT file, bytes, changed_ns FROM {self._from(FILES, self.parts)}").fetchall()
         return {name: (size, changed) for name, size, changed in rows}
 
     def forget(self, names: Collection[str]) -> None:
-        """Leave bundles out; only the parts that hold some are written again."""
+        """Remove bundles from the cache; only the parts that contain them are rewritten."""
         if not names:
             return
         self.database.execute("CREATE OR REPLACE TEMP TABLE gone AS SELECT unnest($1) AS file", [list(names)])
@@ -255,7 +257,7 @@ class KeptClass:
         self._replace((*left, *changed))
 
     def add(self, rows: Rows) -> None:
-        """Keep what was read of some bundles."""
+        """Add a part with the rows of some bundles."""
         for table, found in rows.items():
             self.database.execute(f"CREATE OR REPLACE TEMP TABLE new_{table} ({_declared(table)})")
             self._append(f"new_{table}", TABLES[table], found)
@@ -263,7 +265,7 @@ class KeptClass:
         self._replace((*self.parts, part))
 
     def join_small(self) -> None:
-        """Make few parts of many small ones."""
+        """Merge small parts if there are many."""
         small = [part for part in self.parts if part.bundles <= MOST_BUNDLES // 2]
         if len(small) <= _MOST_SMALL:
             return
@@ -276,7 +278,7 @@ class KeptClass:
         self._replace((*(part for part in self.parts if part not in small), *joined))
 
     def show(self) -> None:
-        """Make a view of every table, over the files themselves."""
+        """Create a view of each table over the Parquet files."""
         for table in TABLES:
             self.database.execute(f"CREATE VIEW {table} AS FROM {self._from(table, self.parts)}")
 
@@ -286,7 +288,7 @@ class KeptClass:
         return self._written(bundles, sources)
 
     def _written(self, bundles: int, sources: Mapping[str, str]) -> KeptPart:
-        """A new part, which does not count yet; on any error nothing of it is left."""
+        """Write a new part, which is not yet in the list; after an error, none of its files remain."""
         used = [int(path.name[:6]) for path in self._place.glob("[0-9]*.parquet")]
         part = KeptPart(max(used, default=0) + 1, bundles, tuple(sources))
         paths = self._paths([part])
@@ -299,8 +301,8 @@ class KeptClass:
         return part
 
     def _replace(self, parts: tuple[KeptPart, ...]) -> None:
-        """From here on these are the parts."""
-        # On an error new files stay, for the next call to remove: the list may be in place already.
+        """Make ``parts`` the list of parts, and remove the files of the others."""
+        # If this fails, the new files remain for ``sweep``: the list may have been replaced already.
         replace_file(self._place / _PARTS, msgspec.json.encode(_PartList(parts)), is_durable=False)
         gone = [part for part in self.parts if part not in parts]
         self.parts = parts
@@ -314,7 +316,7 @@ class KeptClass:
         }
 
     def _from(self, table: str, parts: Sequence[KeptPart]) -> str:
-        """What stands behind FROM for a table of these parts."""
+        """The SQL after FROM for a table of these parts."""
         files = [_quoted(_plain(path)) for (_, name), path in self._paths(parts).items() if name == table]
         if not files:
             nothing = ", ".join(f"NULL::{kind} AS {column}" for column, kind in TABLES[table].items())
@@ -322,7 +324,7 @@ class KeptClass:
         return f"(SELECT {', '.join(TABLES[table])} FROM read_parquet([{', '.join(files)}]))"
 
     def _append(self, table: str, columns: Mapping[str, str], rows: Sequence[tuple[object, ...]]) -> None:
-        """Rows as columns: by the row, thousands of inserts would take a minute."""
+        """Insert rows as arrays, one per column; thousands of single inserts would take a minute."""
         if not rows:
             return
         import numpy as np
@@ -346,19 +348,19 @@ def _quoted(path: Path | str) -> str:
 
 
 def _plain(path: Path) -> str:
-    """Where DuckDB takes a pattern of names: this very name."""
+    """The path with glob characters escaped, since DuckDB's read_parquet takes patterns."""
     return re.sub(r"([*?\[])", r"[\1]", str(path))
 
 
 def _remove(paths: Collection[Path]) -> None:
     for path in paths:
-        # What stays is not listed, and removed by the next call.
+        # A file that remains is not in the list, and ``sweep`` removes it later.
         with suppress(OSError):
             path.unlink(missing_ok=True)
 
 
 def duckdb_module() -> Any:
-    """Raises RequirementMissing without duckdb."""
+    """The module duckdb. Raises RequirementMissing if it is not installed."""
     try:
         import duckdb
     except ImportError:
@@ -370,9 +372,9 @@ def duckdb_module() -> Any:
 
 @contextmanager
 def open_kept(place: Path) -> Iterator[KeptClass]:
-    """What is kept in ``place``, which is made if it is not there. Raises LabError, duckdb.Error, OSError."""
+    """The cache in ``place``, which is created if it is missing. Raises LabError, duckdb.Error, OSError."""
     make_own_folder(place, "the folder for a class")
-    # Of its own: DuckDB's names in it are the same in every process.
+    # One folder per process, since DuckDB uses the same file names in every process.
     settings = {"memory_limit": _MEMORY, "temp_directory": str(place / f"spill-{os.getpid()}")}
     with duckdb_module().connect(config=settings) as database:
         yield KeptClass(place, database)
@@ -380,7 +382,7 @@ def open_kept(place: Path) -> Iterator[KeptClass]:
 
 @contextmanager
 def held(place: Path, how: int, on_wait: Callable[[], object]) -> Iterator[None]:
-    """The lock of ``place``; ``on_wait`` is called if another process has it. Raises OSError."""
+    """Hold the lock of ``place``, shared or exclusive; ``on_wait`` is called if it is not free. Raises OSError."""
     with ExitStack() as stack:
         try:
             stack.enter_context(locked(place / _LOCK, how))
@@ -391,19 +393,19 @@ def held(place: Path, how: int, on_wait: Callable[[], object]) -> Iterator[None]
 
 
 MOST_PROCESSES = 4
-"""That read bundles: with 50 MiB each, and 300 for the queries, far below a GiB."""
+"""Maximum number of processes that read bundles; with 50 MiB each, the total remains far below 1 GiB."""
 _FEW, _FEW_BYTES = 64, 16 * MIB
-"""Bundles that one process has read before others have started."""
+"""Up to this number and size, one process reads bundles faster than others start."""
 _AT_ONCE = 10
-"""Bundles of a job."""
+"""Number of bundles in one job of a process."""
 _KEEP_AFTER, _KEEP_AFTER_SECONDS = 250, 5.0
-"""Bundles, and time, after which what was read is kept: whichever comes first."""
+"""Rows are written to the cache after this number of bundles or this time, whichever is first."""
 Tell = Callable[[str, float], object]
-"""Called with what is being done, and which part of it is done."""
+"""Progress callback: the activity, and the share that is done, 0 to 1."""
 
 
 def silent(what: str, fraction: float) -> None:
-    """Nobody is told."""
+    """A progress callback that does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,10 +418,10 @@ class _Changes:
 def open_class(
     folder: Path, cache: Path, *, tell: Tell = silent, processes: int | None = None
 ) -> Iterator[DuckDBPyConnection]:
-    """The bundles of ``folder`` as tables, read as far as they have changed; what is known is kept in ``cache``.
+    """The bundles of ``folder`` as tables; unchanged bundles are taken from ``cache``.
 
-    ``processes`` None: of many bundles as many as there are processors, ``MOST_PROCESSES`` at most. Raises
-    RequirementMissing without duckdb, ResultError for no folder, or a cache that cannot be written.
+    With ``processes`` None, many bundles are read by one process per processor, at most ``MOST_PROCESSES``. Raises
+    RequirementMissing without duckdb, ResultError if ``folder`` does not exist or the cache cannot be written.
     """
     duckdb = duckdb_module()
     if not folder.is_dir():
@@ -436,7 +438,7 @@ def open_class(
             hold(SHARED)
             if _is_changed(_changes(folder, kept)):
                 hold(ALONE)
-                # The one that had the lock may have read them.
+                # Compare again: the previous holder of the lock may have read the changes.
                 _bring_up_to_date(kept, _changes(folder, kept), tell, processes)
             kept.show()
             yield kept.database
@@ -449,7 +451,7 @@ def open_class(
 
 
 def _refusal(text: str) -> OSError | None:
-    """What the system said to DuckDB, which passes on its words alone."""
+    """The system error in a message of DuckDB, which has no error number; None if there is none."""
     numbers = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
     return next((OSError(each, os.strerror(each)) for each in numbers if os.strerror(each) in text), None)
 
@@ -459,12 +461,12 @@ def _is_changed(changes: _Changes) -> bool:
 
 
 def _changes(folder: Path, kept: KeptClass) -> _Changes:
-    """What is known and no longer so, and what is to be read, in the order of the names."""
+    """The cached bundles that were removed or changed, and the bundles to read, sorted by name."""
     there: dict[str, Stamped] = {}
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.endswith(SUFFIX):
-                # A name may have bytes that are no UTF-8, which no column takes.
+                # A name may contain bytes that are not UTF-8, which a text column cannot store.
                 there[visible_name(entry.name)] = (Path(entry.path), *_stamp(entry))
     known = kept.known()
     gone = tuple(name for name, stamp in known.items() if name not in there or there[name][1:] != stamp)
@@ -473,7 +475,7 @@ def _changes(folder: Path, kept: KeptClass) -> _Changes:
 
 
 def _stamp(entry: os.DirEntry[str]) -> tuple[int, int]:
-    """Size and time of change; of a link that leads nowhere its own."""
+    """Size and modification time; for a broken symbolic link, those of the link."""
     try:
         found = entry.stat()
     except OSError:
@@ -482,7 +484,7 @@ def _stamp(entry: os.DirEntry[str]) -> tuple[int, int]:
 
 
 def _bring_up_to_date(kept: KeptClass, changes: _Changes, tell: Tell, processes: int | None) -> None:
-    """Only for who holds the lock alone."""
+    """Read changed bundles into the cache. Requires the exclusive lock."""
     kept.sweep()
     kept.forget(changes.gone)
     is_little = len(changes.new) <= _FEW and sum(size for _, size, _ in changes.new) <= _FEW_BYTES

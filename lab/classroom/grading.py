@@ -1,6 +1,6 @@
-"""Sheets for grading: one line a bundle, or with a roster one line a student.
+"""Sheets for grading: one line per student of a roster, or one line per bundle without a roster.
 
-The roster is a CSV file with names and ids; points follow a scale, a small TOML file.
+The roster is a CSV file with names and ids. The points follow a scale, which is a small TOML file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Way = Literal["best", "first", "exam"]
 
 
 class LessonScale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Points of one lesson."""
+    """Points of a lesson; ``every_hint`` and ``by_lab`` are deductions per step."""
 
     passed: Points = 1.0
     every_hint: Points = 0.0
@@ -45,13 +45,13 @@ class LessonScale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ShareOf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """So many points times the share of the data that was saved."""
+    """Points that are multiplied by the share of the data that was saved."""
 
     share_of: Points
 
 
 class DrillScale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Points of one drill."""
+    """Points of a drill by verdict, and deductions per hint and per reset."""
 
     attempt: Way = msgspec.field(name="try", default="best")
     hint: Points = 0.0
@@ -60,32 +60,32 @@ class DrillScale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ExamScale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is left of the points of an exam that did not go by the rules."""
+    """Factors on the points of an exam that broke its rules."""
 
     over_time: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.5
-    """Ended after its time limit."""
+    """For an exam that ended after its time limit."""
     another_attempt: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
-    """Not the first attempt."""
+    """For an attempt other than the first."""
 
 
 class LateScale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What late work is worth."""
+    """The factor on the points of late work."""
 
     factor: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
 
 
 class CountedWork(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One lesson or drill that counts."""
+    """A lesson or drill that counts."""
 
     name: str
-    """Its id, or the number that it begins with after ``lesson`` or ``drill``: ``drill 11``."""
+    """Its id, or ``lesson`` or ``drill`` and the number at the beginning of the id, such as ``drill 11``."""
     attempt: Way | None = msgspec.field(name="try", default=None)
     weight: Points = 1.0
     due: datetime.date | None = None
 
 
 class Scale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What each piece of work is worth."""
+    """The points for lessons and drills."""
 
     format_version: Literal[1]
     lesson: LessonScale = LessonScale()
@@ -97,15 +97,15 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """What a student got for one piece of work."""
+    """The points of a student for one lesson or drill."""
 
     points: float
     late_by: str = ""
-    """The day on which it was due, if it was finished later."""
+    """The due date, if the work was finished later; else empty."""
 
 
 def read_scale(name: str) -> Scale:
-    """The built-in scale, or a file. Raises SpecError for keys, verdicts or points that are not possible."""
+    """The built-in scale, or a scale in a file. Raises SpecError for invalid keys, verdicts or points."""
     path = _BUILT_IN_FILE if name == BUILT_IN else Path(name)
     scale = decode_toml(toml_text(path), Scale, source=str(path))
     for verdict in scale.drill.verdict:
@@ -115,9 +115,9 @@ def read_scale(name: str) -> Scale:
 
 
 def counted(scale: Scale, lessons: Sequence[str], drills: Sequence[str]) -> dict[str, CountedWork]:
-    """Id of each lesson and drill that counts -> its line, in the order of the file or of the course.
+    """Id of each lesson and drill that counts -> its entry, in the order of the scale or of the course.
 
-    Raises SpecError for a name that is in neither list, or that stands twice.
+    Raises SpecError for an unknown or repeated name.
     """
     if not scale.work:
         return {name: CountedWork(name=name) for name in (*lessons, *drills)}
@@ -143,7 +143,7 @@ def _full_name(word: str, lessons: Iterable[str], drills: Iterable[str]) -> str:
 
 
 def chosen_try(scale: Scale, line: CountedWork, tries: Sequence[DrillTry]) -> DrillTry | None:
-    """The try that counts; None if there is none."""
+    """The try that counts, or None."""
     if not tries:
         return None
     way = line.attempt or scale.drill.attempt
@@ -156,7 +156,7 @@ def chosen_try(scale: Scale, line: CountedWork, tries: Sequence[DrillTry]) -> Dr
 
 
 def drill_worth(scale: Scale, line: CountedWork, work: DrillTry) -> Worth:
-    """Points of one try at a drill, never below zero."""
+    """Points of one try at a drill, at least 0."""
     rule = scale.drill.verdict.get(work.verdict, 0.0)
     points = rule.share_of * work.saved_percent / 100 if isinstance(rule, ShareOf) else rule
     points -= scale.drill.hint * work.hints + scale.drill.reset * work.resets
@@ -166,7 +166,7 @@ def drill_worth(scale: Scale, line: CountedWork, work: DrillTry) -> Worth:
 
 
 def lesson_worth(scale: Scale, line: CountedWork, work: LessonTry) -> Worth:
-    """Points of one lesson, never below zero; one that is not passed has none."""
+    """Points of one lesson, at least 0; a lesson that is not passed has 0."""
     off = scale.lesson.every_hint * len(work.all_hints) + scale.lesson.by_lab * len(work.by_lab)
     if not work.is_passed:
         return Worth(0.0)
@@ -180,13 +180,13 @@ def _worth(scale: Scale, line: CountedWork, points: float, done_utc: str) -> Wor
 
 
 def most_points(scale: Scale, line: CountedWork, *, is_drill: bool) -> float:
-    """What the best possible work would get."""
+    """The maximum points of a lesson or drill."""
     rules = [rule.share_of if isinstance(rule, ShareOf) else rule for rule in scale.drill.verdict.values()]
     return round(line.weight * (max(rules, default=0.0) if is_drill else scale.lesson.passed), 3)
 
 
 def points_words(values: Mapping[str, Worth]) -> str:
-    """``2026-10-01: 04-parity`` of all work that was late."""
+    """The late work with its due dates, such as ``04-parity after 2026-10-01``."""
     return "; ".join(f"{name} after {worth.late_by}" for name, worth in values.items() if worth.late_by)
 
 
@@ -206,13 +206,13 @@ _HEADINGS = {
     "key": ("key",),
     "seed": ("seed",),
 }
-"""Field -> headings; the first that the file has counts. Beside ``SIS User ID``, ``ID`` is Canvas's own number."""
+"""Field -> accepted headings, in order of preference; beside ``SIS User ID``, ``ID`` is Canvas's internal number."""
 _SAMPLE = "name,id,email,seed\nÅsa Berg,1001,asa@example.org,otter\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Student:
-    """One line of the roster; what its file does not have is empty."""
+    """One line of the roster; fields without a column are empty."""
 
     name: str
     id: str
@@ -221,27 +221,27 @@ class Student:
     email: str = ""
     section: str = ""
     file: str = ""
-    """How the names of the student's bundles begin."""
+    """Prefix of the file names of the student's bundles."""
     key: str = ""
     """Fingerprint of the student's key, as ``raidlab export`` prints it."""
     seed: str = ""
-    """The word that the student was given for lessons and drills."""
+    """The seed that was assigned to the student for lessons and drills."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Which bundle is whose."""
+    """The assignment of bundles to students."""
 
     owners: Mapping[str, Student]
     """File -> student."""
     problems: tuple[str, ...] = ()
-    """Sentences about bundles that belong to nobody or to several, and keys that do not fit."""
+    """Messages about bundles that match no student or several, and about keys that differ from the roster."""
     others: Mapping[str, tuple[Student, ...]] = field(default_factory=dict)
-    """Files that fit several students."""
+    """File -> the students it matches, if there are several."""
 
 
 def read_roster(path: Path) -> tuple[Student, ...]:
-    """The students of a roster. Raises SpecError for a file that is none, or in which two students have one id."""
+    """The students of a roster. Raises SpecError for an invalid file, and for two students with the same id."""
     text = read_text(path, _MOST_BYTES, hint="export the list of participants as CSV")
     lines = text.removeprefix("\ufeff").splitlines(keepends=True)
     try:
@@ -260,12 +260,12 @@ def read_roster(path: Path) -> tuple[Student, ...]:
 
 
 def _delimiter(heading: str) -> str:
-    """Spreadsheets write semicolons where the comma is the decimal point."""
+    """The delimiter; where the comma is the decimal separator, spreadsheets write semicolons."""
     return max(",;\t", key=heading.count)
 
 
 def _columns(heading: Sequence[str], path: Path) -> dict[str, int]:
-    """Field -> its place in a row."""
+    """Field -> index of its column. Raises SpecError if names or ids are missing."""
     places = {word.casefold(): place for place, word in reversed(list(enumerate(heading)))}
     found: dict[str, int] = {}
     for name, words in _HEADINGS.items():
@@ -287,7 +287,7 @@ def _students(rows: Iterable[Sequence[str]], columns: Mapping[str, int]) -> Iter
         words = {name: row[place][:_LONGEST_WORD] if place < len(row) else "" for name, place in columns.items()}
         first, last = words.pop("first", ""), words.pop("last", "")
         name = words.pop("name", "") or f"{first} {last}".strip()
-        # Canvas's second line, and the student that it makes up for teachers.
+        # The second line of Canvas's export, and the test student that Canvas adds for teachers.
         if name.startswith("Points Possible") or name == "Student, Test" or not (name and words.get("id")):
             continue
         yield Student(name=name, **words)
@@ -303,11 +303,11 @@ def _refuse_doubles(students: Sequence[Student], path: Path) -> None:
 
 
 def assign(students: Sequence[Student], keys: Mapping[str, str]) -> Assignment:
-    """Bundles to students. ``keys``: file -> the key that signed it; empty: not known.
+    """Assign bundles to students. ``keys`` maps each file to the key that signed it, empty if unknown.
 
-    In this order: the key of the roster; the file's name, which begins with the roster's ``file`` or has the id, the
-    login, the part of the email address before the @ or the whole name in it; a key that signed another bundle of the
-    student. A file that fits several students by the same rule is no one's.
+    These rules apply in order: the key in the roster; the file name, which begins with the roster's ``file`` or
+    contains the id, the login, the part of the email address before the @, or the full name; a key that signed another
+    bundle of the student. A file that matches several students by the same rule is not assigned.
     """
     rules = {student: _words_of(student) for student in students}
     owners: dict[str, Student] = {}
@@ -351,7 +351,7 @@ def _problems(
 
 
 def _words_of(student: Student) -> list[list[list[str]]]:
-    """The ways to name a student in a file's name, strongest first: each some words that stand there in a row."""
+    """The word sequences that identify a student in a file name, in four ranks, most reliable first."""
     names = _split(student.name)
     joined = [["".join(names)], ["".join(reversed(names))]] if len(names) > 1 else []
     of_file = [_split(student.file.removesuffix(SUFFIX))] if student.file else []
@@ -368,7 +368,7 @@ def _best_by_name(file: str, rules: Mapping[Student, Sequence[Sequence[Sequence[
             if (fitting := [each for each in ways[rank] if each and _is_in(each, words, at_start=rank == 0)])
         ]
         if found:
-            # "ann-lee" rather than "ann": of two names that fit, the longer one is meant.
+            # The longest match wins, so "ann-lee" does not match a student "ann".
             longest = max(length for length, _ in found)
             return [student for length, student in found if length == longest]
     return []
@@ -390,26 +390,26 @@ _OF_DRILL = ("verdict", "saved percent", "seed", "minutes", "hints", "resets", "
 
 @dataclass(slots=True)
 class Line:
-    """What one student handed in, or, without a roster, what one bundle holds."""
+    """The work of one student, or of one bundle that is not assigned to a student."""
 
     student: Student | None
     files: list[str] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     lessons: dict[str, LessonTry] = field(default_factory=dict)
-    """Of each lesson the progress that is furthest."""
+    """Lesson -> the most advanced progress."""
     tries: dict[str, list[DrillTry]] = field(default_factory=dict)
-    """Of each drill all tries, each once."""
+    """Drill -> all different tries."""
     measured_utc: list[str] = field(default_factory=list)
 
     @property
     def last_utc(self) -> str:
-        """When the newest of the work was finished, as the bundles say; empty: there is none."""
+        """The latest time at which work was finished, according to the bundles; empty if there is none."""
         done = [each.last_done_utc for each in self.lessons.values()]
         ended = [each.ended_utc for tries in self.tries.values() for each in tries]
         return max((*done, *ended, *self.measured_utc), default="")
 
     def worth(self, scale: Scale, work: Mapping[str, CountedWork]) -> dict[str, Worth]:
-        """Points of each lesson and drill that counts and was done."""
+        """Points of each lesson and drill that counts and was attempted."""
         found: dict[str, Worth] = {}
         for name, line in work.items():
             tried = chosen_try(scale, line, self.tries.get(name, ()))
@@ -421,20 +421,20 @@ class Line:
 
 
 def work_names(found: ClassView) -> tuple[list[str], list[str]]:
-    """Ids of lessons and of drills: the course's, then others that were handed in."""
+    """Ids of all lessons and all drills: first the built-in ones, then others from the bundles."""
     lessons = dict.fromkeys([*built_in_course().ids, *(each.lesson for each in found.practice.progress)])
     drills = dict.fromkeys([*catalogue(), *(each.drill for each in found.practice.drills)])
     return list(lessons), list(drills)
 
 
 def key_of_files(found: ClassView) -> dict[str, str]:
-    """Every bundle -> the key that signed it; empty for one that cannot be read."""
+    """Bundle -> the fingerprint of the key that signed it, empty for an unreadable bundle."""
     keys = {file: key for key, files in found.keys.items() for file in files}
     return {file: keys.get(file, "") for file in sorted({*keys, *found.problems})}
 
 
 def lines_of(found: ClassView, students: Sequence[Student] = (), assignment: Assignment | None = None) -> list[Line]:
-    """A line for each student in the order of the roster, or for each bundle. Bundles of nobody have a line too."""
+    """A line for each student in the order of the roster, then one for each bundle that is not assigned."""
     keys = key_of_files(found)
     lines = {student: Line(student) for student in students}
     others: dict[str, Line] = {}
@@ -466,7 +466,7 @@ def _take_lesson(line: Line, progress: LessonTry) -> None:
 def grading_sheet(
     found: ClassView, students: Sequence[Student] = (), assignment: Assignment | None = None, scale: Scale | None = None
 ) -> str:
-    """The whole sheet as CSV: who, when, each lesson, each drill, points by the scale, and what to ask about."""
+    """The sheet as CSV: student, times, lessons, drills, points by the scale, copies and problems."""
     lessons, drills = work_names(found)
     work = counted(scale, lessons, drills) if scale else {}
     head = ["name", "id", "email"] if students else []
@@ -515,7 +515,7 @@ def _of_drill(tries: Sequence[DrillTry]) -> Iterable[object]:
 
 
 def _exam(tries: Sequence[DrillTry]) -> str:
-    """What was done as an exam: ``saved; attempt 2: lost, 3.5 min over``."""
+    """The exam attempts, such as ``saved; attempt 2: lost, 3.5 min over``."""
     told = []
     for each in sorted((each for each in tries if each.exam_attempt), key=lambda each: each.exam_attempt):
         attempt = f"attempt {each.exam_attempt}: " if each.exam_attempt > 1 else ""
@@ -543,7 +543,7 @@ def _grading_problems(found: ClassView, line: Line, assignment: Assignment | Non
 
 
 class _Notes:
-    """What stands in other files too, by file."""
+    """Notes about content that several bundles share, by file."""
 
     def __init__(self, found: ClassView) -> None:
         self._told: dict[str, list[tuple[str, tuple[str, ...], str]]] = {}
@@ -560,18 +560,18 @@ class _Notes:
             self._told.setdefault(file, []).append((text, tuple(files), after))
 
     def of(self, line: Line) -> Iterator[str]:
-        """Sentences about one line; what a student's own bundles share is none."""
+        """The notes about one line; content that only a student's own bundles share is not noted."""
         for file in line.files:
             for text, files, after in self._told.get(file, ()):
                 if line.student and set(files) <= set(line.files):
                     continue
-                # Of a key that signed thousands, no list for each of them.
+                # Build a list of at most ``MOST_NAMES`` names: a key may have signed thousands of files.
                 others = listed([name for name in files[: MOST_NAMES + 1] if name != file], len(files) - 1)
                 yield f"{text} {others}{after}"
 
 
 def moodle_sheet(found: ClassView, students: Sequence[Student], assignment: Assignment, scale: Scale) -> str:
-    """For Moodle's *Import, CSV file*: map ``ID number`` or ``Email address``, and each column to a grade item."""
+    """CSV for Moodle's *Import, CSV file*; map ``ID number`` or ``Email address``, and each column to a grade item."""
     lessons, drills = work_names(found)
     work = counted(scale, lessons, drills)
     body: list[list[object]] = []
@@ -585,7 +585,7 @@ def moodle_sheet(found: ClassView, students: Sequence[Student], assignment: Assi
 
 
 def canvas_sheet(found: ClassView, students: Sequence[Student], assignment: Assignment, scale: Scale) -> str:
-    """For Canvas's *Import* in the gradebook; ``ID`` is empty unless the roster is Canvas's own export."""
+    """CSV for *Import* in Canvas's gradebook; ``ID`` is empty unless the roster is an export of Canvas."""
     lessons, drills = work_names(found)
     work = counted(scale, lessons, drills)
     possible = [most_points(scale, each, is_drill=name in drills) for name, each in work.items()]

@@ -1,7 +1,6 @@
-"""Pages to print: a card of the app's keys, and a sheet for each lesson. HTML, one A4 page each.
+"""Pages to print: a card of the app's keys, and a sheet for each lesson, as HTML with one A4 page each.
 
-A sheet has what a student reads before answering: goal, steps, questions and room for answers. It has no hints, no
-checks and no explanations.
+A sheet has the goal, the steps, the questions and space for answers; it omits hints, checks and explanations.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ if TYPE_CHECKING:
 _PARTS = Path(__file__).with_name("parts")
 _MOST_POINTS, _LEAST_POINTS = 10.5, 6.5
 _PAGE_CHARACTERS = 2900
-"""Of text at ``_MOST_POINTS`` that fill a page."""
+"""Number of characters that fill a page at ``_MOST_POINTS``."""
 
 
 @dataclass(frozen=True, slots=True)
 class SheetStep:
-    """One step on paper."""
+    """A step of a lesson sheet."""
 
     text: Markup
     question: str
@@ -45,7 +44,7 @@ class SheetStep:
 
 @dataclass(frozen=True, slots=True)
 class LessonSheet:
-    """One lesson on paper."""
+    """The content of a lesson sheet."""
 
     number: str
     title: str
@@ -77,7 +76,7 @@ def handout(
 
 
 def key_page() -> str:
-    """The card. Raises ToolMissing without the app, RequirementMissing without jinja2."""
+    """The card of keys as HTML. Raises ToolMissing without the app, RequirementMissing without jinja2."""
     app = extension(AppFrontend)
     if app is None:
         raise ToolMissing("the app is not installed", hint="install raidlab with its package tui")
@@ -85,7 +84,10 @@ def key_page() -> str:
 
 
 def lesson_pages(names: Sequence[str], *, seed: str, language: str) -> str:
-    """Sheets of these lessons, or of all. Raises LessonError for an unknown one, RequirementMissing without jinja2."""
+    """The sheets of these lessons, or of all.
+
+    Raises LessonError for an unknown lesson, RequirementMissing without jinja2.
+    """
     course = built_in_course()
     sheets = [_sheet(course.find(name).ready(seed, language)) for name in names or course.ids]
     return _render("lessons.html.jinja", "lessons", "raidlab: lessons", sheets=sheets, seed=seed)
@@ -124,7 +126,7 @@ def _step(step: ReadyStep) -> SheetStep:
 
 
 def _html(markdown: str) -> Markup:
-    """Markdown as HTML; HTML within it is shown as text."""
+    """Markdown as HTML; HTML in the Markdown is escaped."""
     from markdown_it import MarkdownIt
     from markupsafe import Markup
 

@@ -1,4 +1,4 @@
-"""How often a class lost the data in its drills, for models of what people do."""
+"""The frequency of data loss in a class's drills, for models of human error."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from lab.errors import ResultError
 
 
 def lost_in_drills(folder: str) -> float:
-    """Of all students' first tries at all drills, the share after which data were gone that could have been saved.
+    """The share of the students' first tries at drills in which recoverable data were destroyed, 0 to 1.
 
-    Raises ResultError if nobody ended a drill, and what reading the bundles raises.
+    Raises ResultError if there is no ended drill, and the errors of ``view_class``.
     """
     with tempfile.TemporaryDirectory(prefix="raidlab-class-") as cache:
         found = view_class(Path(folder), Path(cache)).practice.drills

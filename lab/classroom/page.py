@@ -1,4 +1,4 @@
-"""A class on one page with pictures. It names no file and no student, so that it can be shown to the class."""
+"""The results of a class as one page with plots. It contains no names of files or students, so the class may see it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FOOTER = (
 
 
 def class_page(found: ClassView, title: str) -> Page:
-    """Drills, lessons and measurements, as far as there are some."""
+    """The page, with a section for drills, lessons and each experiment, if there are any."""
     practice = found.practice
     tables = tuple(practice_tables(practice))
     sections = []

@@ -1,4 +1,4 @@
-"""What bundles and classes add to raidlab."""
+"""The parts that bundles and classes add to raidlab."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Practice as it is handed in: the progress in lessons and the outcomes of drills, written out and read back.
+"""Practice in bundles: writes and reads the progress in lessons and the outcomes of drills.
 
-What comes out of a bundle is somebody else's text: it is decoded, its numbers are bounded, and its words are made
-visible before anything else sees them.
+The content of a bundle is untrusted: it is decoded, its numbers are bounded, and its strings are made printable before
+any other code uses them.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from lab.machine import Host
 from lab.results.formats import decode_visible, refuse_newer
 
 _MOST_COUNT = 1_000_000
-"""Of hints, resets, minutes: nobody has worked at a drill for two years."""
+"""Maximum number of hints, resets or minutes; a million minutes are almost two years."""
 _MOST_BYTES = 1 << 53
 _MOST_PARTS = 1000
-"""Steps of a lesson, mistakes of a drill."""
+"""Maximum number of steps in a lesson, or mistakes in a drill."""
 _LONGEST_WORD = 200
-"""Of titles, seeds and times that a table shows."""
+"""Maximum length of titles, seeds and times, which tables show."""
 _ASK = "ask for a new export"
 Kind = TypeVar("Kind", Progress, DrillOutcome)
 
 
 def practice_of(host: Host) -> dict[str, bytes]:
-    """Everything that this computer's student has done: place in the bundle -> the file.
+    """All lessons and drills done on this computer: path in the bundle -> content.
 
-    Raises LessonError for progress that is damaged, ResultError if there is none at all.
+    Raises LessonError for damaged progress, ResultError if there is no practice.
     """
     store = LessonStore(host.state)
     found: dict[str, bytes] = {}
@@ -60,7 +60,7 @@ def _text(value: object) -> bytes:
 
 
 def read_all(bundle: Bundle) -> Iterator[Progress | DrillOutcome | str]:
-    """Every lesson and ended drill of a bundle; for one that cannot be read, a sentence that says why not."""
+    """Each lesson and ended drill of a bundle, or an error message for one that cannot be read."""
     for place, data in read_practice(bundle):
         folder, _, name = place.partition("/")
         stem = name.removesuffix(".json")
@@ -72,7 +72,7 @@ def read_all(bundle: Bundle) -> Iterator[Progress | DrillOutcome | str]:
 
 
 def decode_outcome(data: bytes, outcome_id: str, source: str) -> DrillOutcome:
-    """An ended drill out of a bundle. Raises ResultError for one that no raidlab writes, or that is newer."""
+    """An ended drill from a bundle. Raises ResultError for invalid values or a newer format."""
     outcome = _decoded(data, DrillOutcome, source)
     refuse_newer(source, "drill", outcome.format_version, OUTCOME_VERSION)
     is_good = (
@@ -97,7 +97,7 @@ def _counts(outcome: DrillOutcome) -> tuple[int, ...]:
 
 
 def decode_progress(data: bytes, lesson_id: str, source: str) -> Progress:
-    """The progress in a lesson out of a bundle. Raises ResultError for one that no raidlab writes, or that is newer."""
+    """The progress in a lesson from a bundle. Raises ResultError for invalid values or a newer format."""
     progress = _decoded(data, Progress, source)
     refuse_newer(source, "lesson", progress.format_version, PROGRESS_VERSION)
     is_good = (
@@ -116,14 +116,14 @@ def _words(progress: Progress) -> Iterator[str]:
 
 
 def is_passed(progress: Progress) -> bool:
-    """Whether every step is done; a step is begun as soon as the one before it is done (lab.lessons.engine)."""
+    """Whether all steps are done; each step is added when the one before it is done (lab.lessons.engine)."""
     return bool(progress.steps) and all(map(progress.is_done, progress.steps))
 
 
 def work_digest(work: Progress | DrillOutcome) -> str:
-    """The same for work that is the same: of what was done and when, so that a figure changed in a copy hides nothing.
+    """A hash of what was done and when, the same for copies of the same work even if a copy's figures were changed.
 
-    Times are to the second, of commands to the tenth; disks carry UUIDs that chance made.
+    It is distinctive: start and end are in seconds, commands in tenths of a second, and disks have random UUIDs.
     """
     if isinstance(work, Progress):
         seen: Mapping[str, Any] = {"lesson": work.lesson, "began": work.began_utc, "steps": work.steps}

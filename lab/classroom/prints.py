@@ -1,10 +1,10 @@
-"""By what a copied measurement is recognised: fingerprints of what was measured, not of how its file is written.
+"""Fingerprints of results, by which copied measurements are recognised.
 
-Each result has some prints: of the figures of a few cells, of fio's documents of fewer, and of the times at which it
-was made. No two honest measurements share one: latencies are means of thousands of times in nanoseconds, and times go
-with the measured duration of the whole run. So two results with one print in common are one measurement, though
-spaces, names or all but one of the figures were changed. In virtual time equal figures are what raidlab promises;
-there only the times count.
+Each result has several fingerprints: of the figures of some cells, of some of fio's documents, and of its times. Two
+independent measurements have none in common: latencies are means of thousands of times in nanoseconds, and the times
+include the measured duration of the whole run. So results with a common fingerprint are one measurement, even if
+whitespace, names or all but one of the figures were changed. In virtual time, equal figures are expected; only the
+times count.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from lab.results.record import CellRecord, ResultRecord
 from lab.results.store import ResultFiles
 
 _CELLS, _DOCUMENTS = 12, 4
-"""Of each result: a class has thousands."""
+"""Number of cells and documents with a fingerprint in each result; a class has thousands of results."""
 _FEWEST_IOS = 100
-"""Of a cell whose figures have a print: the mean of few latencies may come twice."""
+"""Minimum number of I/Os of a cell with a fingerprint: the mean of a few latencies may occur twice."""
 
 
 def record_digest(record: ResultRecord) -> str:
-    """The same for records that say the same, however they are written."""
+    """A hash of the record's content, independent of its formatting."""
     return _digest("record", record)
 
 
 def prints_of(record: ResultRecord, files: ResultFiles) -> Iterator[str]:
-    """The prints of a result; ``files`` has fio's documents. A document that cannot be read has none."""
+    """The fingerprints of a result; ``files`` gives access to fio's documents. Unreadable documents are skipped."""
     times = [cell.started_utc for cell in record.cells]
     yield _digest("times", [record.created_utc, times, record.timings.total_seconds])
     if record.conditions.is_virtual_time:
         return
-    # By their names, which an altered figure does not change: both results give prints of the same cells.
+    # Select cells by a hash of their names, so that a copy with changed figures has fingerprints of the same cells.
     cells = sorted(record.cells, key=lambda cell: _digest("cell", [record.experiment, cell.key]))
     for cell in islice(filter(_is_telling, cells), _CELLS):
         figures = [cell.key, _figures(cell)]

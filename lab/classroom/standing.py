@@ -1,7 +1,7 @@
-"""How a class practised: who saved the data in each drill, where they erred, how long it took; who passed lessons.
+"""Statistics of a class's practice: saved data, mistakes and times in drills, and passed lessons.
 
-A student is a key: bundles that one key signed are one student's, who may hand in every week. Work that several keys
-handed in counts once, and is named.
+A student is identified by a key, so several bundles with one key belong to one student. Work that several keys handed
+in counts once and is reported.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 HAVE_DATA = frozenset({DrillVerdict.SAVED, DrillVerdict.RISKED, DrillVerdict.UNFINISHED})
-"""At the end all data are there that could be saved."""
+"""Verdicts with which all recoverable data exist at the end."""
 DESTROYED = frozenset({DrillVerdict.PARTLY, DrillVerdict.LOST})
-"""At the end data are gone that could have been saved."""
+"""Verdicts with which recoverable data were destroyed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class DrillTry:
     digest: str
     drill: str
     drill_file: str
-    """lab.drills.schema.file_digest; empty: of a raidlab that did not keep it."""
+    """lab.drills.schema.file_digest; empty if the version of raidlab did not record it."""
     seed: str
     began_utc: str
     ended_utc: str
@@ -43,23 +43,23 @@ class DrillTry:
     saved_percent: float
     minutes: float
     touched_bytes: int
-    """Written on the disks themselves before commit."""
+    """Bytes written to the member disks before commit."""
     hints: int
     resets: int
     exam_attempt: int
-    """0: practice."""
+    """0 for practice."""
     exam_over_minutes: float
-    """Beyond the time limit."""
+    """Minutes beyond the time limit."""
     mistakes: tuple[str, ...]
 
     @property
     def what(self) -> str:
-        """What was tried."""
+        """The id of the drill."""
         return self.drill
 
     @property
     def figures(self) -> tuple[object, ...]:
-        """What stands in the sheet, of one and the same work."""
+        """The values of the grading sheet, which are equal in unmodified copies of the same work."""
         counts = (self.minutes, self.hints, self.resets, self.touched_bytes, self.exam_attempt, self.exam_over_minutes)
         return (self.verdict, self.saved_percent, *counts, self.seed, self.drill_file)
 
@@ -76,26 +76,26 @@ class LessonTry:
     is_passed: bool
     steps_done: int
     last_done_utc: str
-    """When the last step was done; empty: none is."""
+    """When the last step was done; empty if none is done."""
     all_hints: tuple[str, ...]
-    """Steps for which every hint was taken."""
+    """Steps for which all hints were used."""
     by_lab: tuple[str, ...]
     """Steps that the lab carried out for the student."""
 
     @property
     def what(self) -> str:
-        """What was tried."""
+        """The id of the lesson."""
         return self.lesson
 
     @property
     def figures(self) -> tuple[object, ...]:
-        """What stands in the sheet, of one and the same work."""
+        """The values of the grading sheet, which are equal in unmodified copies of the same work."""
         return (self.seed,)
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """So many of so many, with the interval that covers the true share with 95 %."""
+    """A share of a total, with a 95 % confidence interval."""
 
     count: int
     of: int
@@ -107,7 +107,7 @@ class Share:
         return self.count / self.of
 
     def text(self) -> str:
-        """``12 of 40: 30 % [18–45]``."""
+        """Such as ``12 of 40: 30 % [18–45]``."""
         return f"{self.count} of {self.of}: {self.fraction:.0%} [{self.low * 100:.0f}–{self.high * 100:.0f}]".replace(
             "%", " %"
         )
@@ -115,78 +115,78 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class TryStanding:
-    """One try of each student at one drill."""
+    """Statistics of one try of each student at one drill."""
 
     saved: Share
-    """With the verdict 'saved': nothing was written before commit, and the array is as it was asked for."""
+    """Tries with the verdict 'saved': nothing was written before commit, and the array is as required."""
     have_data: Share
-    """Who have the data at the end, at whatever risk."""
+    """Tries after which all recoverable data exist, even if they were at risk."""
     saved_percent: float
-    """Median."""
+    """Median of the percentages of data saved."""
     wrote_first: int
-    """Students who wrote on the disks themselves before commit."""
+    """Number of students who wrote to the member disks before commit."""
     minutes: Estimate
     all_minutes: tuple[float, ...]
-    """Of every student, sorted."""
+    """Minutes of all students, in ascending order."""
     hints: float
-    """Mean."""
+    """Mean number of hints."""
     resets: float
-    """Mean."""
+    """Mean number of resets."""
     verdicts: Mapping[str, int]
     mistakes: Mapping[str, int]
-    """Mistake -> students, the most frequent first."""
+    """Mistake -> number of students, in descending order."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrillStanding:
-    """One drill over the whole class."""
+    """Statistics of one drill over the class."""
 
     drill: str
     tries: int
     first: TryStanding
-    """Each student's first try."""
+    """The first try of each student."""
     best: TryStanding
-    """The one that each student would show."""
+    """The best try of each student (``best_try``)."""
     mistakes: Mapping[str, int]
-    """Mistake -> students who made it in any of their tries, the most frequent first."""
+    """Mistake -> number of students who made it in any of their tries, in descending order."""
 
 
 @dataclass(frozen=True, slots=True)
 class LessonStanding:
-    """One lesson over the whole class."""
+    """Statistics of one lesson over the class."""
 
     lesson: str
     passed: Share
     all_hints: Mapping[str, int]
-    """Step -> students who took every hint for it, the most frequent first."""
+    """Step -> number of students who used all of its hints, in descending order."""
     by_lab: Mapping[str, int]
-    """Step -> students for whom the lab did it."""
+    """Step -> number of students for whom the lab carried it out."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedWork:
-    """The very same work in bundles of different keys."""
+    """Identical work in bundles of different keys."""
 
     what: str
-    """The id of the drill, the lesson or the experiment; of a drill it may be several tries."""
+    """The id of the drill, lesson or experiment; for a drill, possibly several tries."""
     files: tuple[str, ...]
     is_altered: bool
-    """Its figures differ from bundle to bundle: at least one was changed before it was signed."""
+    """The figures differ between the bundles, so at least one was changed before it was signed."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedSeed:
-    """A drill or a lesson that several students did with the same seed, so that one's answers are the other's."""
+    """A drill or lesson that several students did with the same seed, so that they have the same answers."""
 
     what: str
     seed: str
-    """Empty: without a seed, which is the same case for everybody."""
+    """Empty without a seed, which gives everybody the same case."""
     files: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ClassPractice:
-    """What a class practised."""
+    """The practice of a class."""
 
     drills: tuple[DrillStanding, ...]
     lessons: tuple[LessonStanding, ...]
@@ -200,7 +200,7 @@ Work = TypeVar("Work", DrillTry, LessonTry)
 
 
 def practice_in(database: DuckDBPyConnection) -> ClassPractice:
-    """What the tables of ``lab.classroom.folder`` hold of practice."""
+    """The practice in the tables of ``lab.classroom.folder``."""
     tries = [DrillTry(*[*row[:-1], _parts(row[-1])]) for row in _rows(database, "outcomes")]
     progress = [LessonTry(*[*row[:-2], *map(_parts, row[-2:])]) for row in _rows(database, "lessons")]
     return ClassPractice(
@@ -225,7 +225,7 @@ def _parts(text: str) -> tuple[str, ...]:
 
 
 def share(count: int, of: int) -> Share:
-    """A share with Wilson's score interval: with few students it covers as often as it says, and stays within 0 and 1.
+    """A share with Wilson's score interval, whose coverage is good for small numbers and which stays within 0 and 1.
 
     Sources: E. B. Wilson, J. Am. Stat. Assoc. 22 (1927), 209-212; Brown, Cai, DasGupta, Stat. Science 16 (2001),
     101-133.
@@ -237,7 +237,7 @@ def share(count: int, of: int) -> Share:
 
 
 def drill_standings(tries: Iterable[DrillTry]) -> Iterable[DrillStanding]:
-    """Each drill, in the order of their ids. The first try is the one that began first."""
+    """Statistics of each drill, sorted by id. A student's first try is the one with the earliest start."""
     for drill, students in _by_student(tries):
         first = [min(own, key=lambda each: (each.began_utc, each.outcome)) for own in students]
         best = [best_try(own) for own in students]
@@ -246,7 +246,7 @@ def drill_standings(tries: Iterable[DrillTry]) -> Iterable[DrillStanding]:
 
 
 def best_try(tries: Iterable[DrillTry]) -> DrillTry:
-    """The one that a student would show, by the rule of lab.drills.case.best_of."""
+    """The best try, by the rule of lab.drills.case.best_of."""
     return max(tries, key=lambda each: (each.verdict == DrillVerdict.SAVED, each.saved_percent, -each.minutes))
 
 
@@ -267,7 +267,7 @@ def _standing(tries: Sequence[DrillTry]) -> TryStanding:
 
 
 def lesson_standings(progress: Iterable[LessonTry]) -> Iterable[LessonStanding]:
-    """Each lesson; of a student's several bundles the one with the most steps done counts."""
+    """Statistics of each lesson, sorted by id; the most advanced progress of each student counts."""
     for lesson, students in _by_student(progress):
         last = [max(own, key=lambda each: (each.is_passed, each.steps_done)) for own in students]
         passed = share(sum(each.is_passed for each in last), len(last))
@@ -276,13 +276,13 @@ def lesson_standings(progress: Iterable[LessonTry]) -> Iterable[LessonStanding]:
 
 
 def _by_student(work: Iterable[Work]) -> Iterator[tuple[str, list[list[Work]]]]:
-    """Each drill or lesson in the order of their ids, with what each student did of it."""
+    """Id of each drill or lesson, sorted, with the work of each student."""
     for what, group in _grouped(_once(work), lambda each: each.what).items():
         yield what, list(_grouped(group, lambda each: each.key).values())
 
 
 def _once(work: Iterable[Work]) -> list[Work]:
-    """Each piece of work once, in the first bundle that has it; work has the order of the files."""
+    """Each piece of work once, from the first bundle in the order of the files."""
     found: dict[str, Work] = {}
     for each in work:
         found.setdefault(each.digest, each)
@@ -297,7 +297,7 @@ def _grouped(work: Iterable[Work], word: Callable[[Work], str]) -> dict[str, lis
 
 
 def _often(names: Iterable[str]) -> dict[str, int]:
-    """How often each, the most frequent first."""
+    """Name -> number of occurrences, in descending order."""
     return dict(sorted(Counter(names).items(), key=lambda each: (-each[1], each[0])))
 
 

@@ -1,4 +1,4 @@
-"""How a class practised, in tables and in sentences."""
+"""The practice of a class as tables, and notes for the instructor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_NAMES = 8
 
 
 def practice_tables(practice: ClassPractice) -> Iterator[Table]:
-    """Drills by first and by best tries, mistakes, lessons; none that would be empty."""
+    """Tables of the drills by first and by best try, of mistakes, and of lessons; empty ones are left out."""
     if practice.drills:
         yield _drill_table("Drills: each student's first try", [(each, each.first) for each in practice.drills])
         yield _drill_table("Drills: each student's best try", [(each, each.best) for each in practice.drills])
@@ -67,13 +67,13 @@ def _counted(counts: Mapping[str, int]) -> str:
 
 
 def listed(names: Sequence[str], of: int = 0) -> str:
-    """The first of them; ``of`` says how many there are, if they are not all."""
+    """The first ``MOST_NAMES`` names and the number of the others; ``of`` is the total if ``names`` is incomplete."""
     more = (of or len(names)) - MOST_NAMES
     return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def cautions(found: ClassView) -> Iterator[str]:
-    """What somebody who grades should ask about: copies, seeds that several share, several files of one key."""
+    """Notes for grading: copies, shared seeds, modified drill files, and several files of one key."""
     told: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for kind, copies in (("the same measurement", found.copies), ("the same work", found.practice.copies)):
         for copy in copies:
@@ -96,7 +96,7 @@ def cautions(found: ClassView) -> Iterator[str]:
 
 
 def file_words(drill: str, digest: str) -> str:
-    """Whether a drill that comes with raidlab was played from its own file; empty: so it was."""
+    """Whether a built-in drill was played from its own file: empty if it was, else the difference in words."""
     path = catalogue().get(drill)
     if path is None or digest == file_digest(path):
         return ""

@@ -1,4 +1,4 @@
-"""What a class measured: each student's speed-ups over the own disk, and how they are distributed."""
+"""The measurements of a class: the distribution of each student's speed-ups over the student's own disk."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ClassRow:
-    """One array and workload over the whole class: every result's IOPS over those of its own baseline."""
+    """One array and workload over the class: IOPS of each result divided by those of its own baseline."""
 
     experiment: str
     array: str
     workload: str
     direction: str
     baseline: str
-    """The array that each is divided by: the single disk, where there is one."""
+    """The array that divides the others: the single disk, or the first array by name."""
     results: int
     lowest: float
     first_quartile: float
@@ -32,14 +32,14 @@ class ClassRow:
     third_quartile: float
     highest: float
     values: tuple[float, ...]
-    """Of every result, sorted."""
+    """The ratios of all results, in ascending order."""
     far: tuple[str, ...]
-    """Files whose value is far from the others (modified z-score above 3.5, and 5 %)."""
+    """Files with an outlier: a modified z-score above 3.5, and a deviation of more than 5 %."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A workload that some results measured, and not on what its arrays are divided by."""
+    """A workload that some results measured without the baseline, so that it gives no ratio."""
 
     experiment: str
     workload: str
@@ -57,16 +57,16 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class ClassView:
-    """What a class measured, and how it practised."""
+    """The measurements and the practice of a class."""
 
     files: int
     results: int
     problems: Mapping[str, str]
-    """Bundles that cannot be used as a whole -> why."""
+    """Bundles that are damaged in whole or in part -> the problem."""
     copies: tuple[CopiedWork, ...]
-    """The same measurement in bundles of different keys; of an experiment."""
+    """Identical measurements in bundles of different keys."""
     keys: Mapping[str, tuple[str, ...]]
-    """Key that signed -> files."""
+    """Fingerprint of the key -> files that it signed."""
     rows: tuple[ClassRow, ...]
     left_out: tuple[LeftOut, ...]
     practice: ClassPractice
@@ -75,13 +75,13 @@ class ClassView:
 
 
 def view_class(folder: Path, cache: Path, *, tell: Tell = silent, processes: int | None = None) -> ClassView:
-    """The bundles of ``folder``; what is known is kept in ``cache``. Arguments and errors are ``open_class``'s."""
+    """Evaluate the bundles of ``folder``. The arguments and errors are those of ``open_class``."""
     with open_class(folder, cache, tell=tell, processes=processes) as database:
         return view_of(database)
 
 
-# ``unit`` is the array (a word of SQL). Each result's baseline is its own single disk; of an experiment without one,
-# its first array by name.
+# ``unit`` is the array: ARRAY is an SQL keyword. The baseline of each result is its own single disk; in an experiment
+# without one, the first array by name.
 _BASELINES = """
 WITH baselines AS (
   SELECT experiment, coalesce(min(unit) FILTER (is_single), min(unit)) AS baseline FROM medians GROUP BY experiment
@@ -127,7 +127,7 @@ _KEYS = "SELECT key, list(file ORDER BY file) FROM files WHERE key <> '' GROUP B
 
 
 def view_of(database: DuckDBPyConnection) -> ClassView:
-    """What tables as those of ``lab.classroom.folder`` say."""
+    """Evaluate tables with the structure of ``lab.classroom.folder.TABLES``."""
 
     def fetch(query: str) -> list[Any]:
         return database.execute(query).fetchall()
@@ -147,7 +147,7 @@ def view_of(database: DuckDBPyConnection) -> ClassView:
 
 
 def _copied(groups: Iterable[tuple[str, Sequence[str], bool]]) -> Iterator[CopiedWork]:
-    """One for each set of files, however many prints they share; a set within a larger one adds nothing."""
+    """One entry per set of files, regardless of the number of common fingerprints; subsets are dropped."""
     found: dict[tuple[str, frozenset[str]], bool] = {}
     for experiment, names, is_altered in groups:
         place = experiment, frozenset(names)
@@ -158,6 +158,6 @@ def _copied(groups: Iterable[tuple[str, Sequence[str], bool]]) -> Iterator[Copie
 
 
 def _class_row(*columns: Any) -> ClassRow:
-    """From the columns of ``_ROWS``, which stand in the order of the fields."""
+    """A row from the columns of ``_ROWS``, which have the order of the fields."""
     row = dict(zip((field.name for field in fields(ClassRow)), columns, strict=True))
     return ClassRow(**{**row, "values": tuple(row["values"]), "far": tuple(row["far"] or ())})

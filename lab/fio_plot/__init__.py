@@ -1,1 +1,1 @@
-"""fio's documents as fio-plot reads them, and the commands that draw them."""
+"""Exports fio's documents for fio-plot, with the commands that draw them."""

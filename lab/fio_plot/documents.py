@@ -1,12 +1,12 @@
-"""fio's documents in folders as bench-fio leaves them, so that fio-plot draws from them.
+"""fio's documents in the folder structure of bench-fio, for fio-plot.
 
 ::
 
     <folder>/<result>/<array>[-<phase>]/<block size>/<rw>-<queue depth>-<jobs>.json
 
-fio-plot (https://github.com/louwrentius/fio-plot) takes every ``.json`` of a folder, and from each the options ``rw``,
-``iodepth``, ``numjobs`` and ``bs``; of two with the same options it draws both on one place. So of the repeats only the
-one with the median IOPS is there.
+fio-plot (https://github.com/louwrentius/fio-plot) reads all ``.json`` files of a folder, and the options ``rw``,
+``iodepth``, ``numjobs`` and ``bs`` of each. It draws documents with the same options at the same place, so only the
+repeat with the median IOPS is exported.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _NEEDED = ("rw", "bs", "iodepth", "numjobs")
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What was written for one result."""
+    """The files that were written for one result."""
 
     files: tuple[Path, ...]
     left_out: tuple[str, ...]
-    """Workloads that fio-plot could not draw, and why."""
+    """Workloads that were left out, with the reason."""
 
 
 def export_for_fio_plot(each: Loaded, folder: Path) -> Drawn:
-    """Write the documents of one result below ``folder``. Raises ResultError if nothing can be written there."""
+    """Write the documents of one result below ``folder``. Raises ResultError if they cannot be written."""
     files: dict[Path, str] = {}
     left_out: list[str] = []
     for row in rows(each.record):
@@ -54,10 +54,10 @@ def export_for_fio_plot(each: Loaded, folder: Path) -> Drawn:
             continue
         path = folder / each.record.id / _place(row, options)
         if files.get(path, row.workload) != row.workload:
-            # Two workloads that differ in what fio-plot does not look at.
+            # Two workloads differ only in options that fio-plot ignores.
             path = path.parent.with_name(f"{path.parent.name}-{_word(row.workload)}") / path.name
         if path in files:
-            # Reads and writes of one mixed job are one document.
+            # Reads and writes of one mixed job share a document.
             continue
         make_folder(path.parent)
         write_file(path, text.encode())
@@ -72,12 +72,12 @@ def _place(row: Row, options: Mapping[str, str]) -> Path:
 
 
 def _word(text: str) -> str:
-    """Fit for a file's name: a stranger's record may say anything."""
+    """The text as a safe file name, since records of others may contain anything."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).lstrip(".") or "-"
 
 
 def _block_words(text: str) -> str:
-    """``4k`` for ``4096``, as bench-fio calls it."""
+    """A block size in bench-fio's notation, such as ``4k`` for ``4096``."""
     if not text.isdecimal():
         return text
     count = int(text)
@@ -88,7 +88,7 @@ def _block_words(text: str) -> str:
 
 
 def _document(each: Loaded, row: Row) -> tuple[dict[str, str], str]:
-    """The options and the text of the repeat with the median IOPS. Raises ResultError for what fio-plot cannot read."""
+    """The options and text of the repeat with the median IOPS. Raises ResultError if fio-plot cannot read it."""
     values = [row.section(cell).iops for cell in row.cells]
     cell = row.cells[values.index(statistics.median_low(values))]
     if not cell.raw_file:
@@ -107,7 +107,7 @@ def _document(each: Loaded, row: Row) -> tuple[dict[str, str], str]:
 
 
 def commands(drawn: Sequence[Drawn]) -> Iterator[str]:
-    """A call of fio-plot for each kind of I/O, over all arrays that were measured with it."""
+    """A fio-plot command for each kind of I/O, with all arrays on which it was measured."""
     found: dict[tuple[str, str, str], dict[str, set[str]]] = {}
     for each in drawn:
         for path in each.files:
@@ -124,7 +124,7 @@ def commands(drawn: Sequence[Drawn]) -> Iterator[str]:
 
 
 def export(names: Sequence[str], folder: Path) -> None:
-    """``raidlab export --fio-plot``. Raises ResultError if there is nothing to draw."""
+    """Export for ``raidlab export --fio-plot``. Raises ResultError if there is nothing to draw."""
     context = current()
     found = list(each_result(names or ("latest",), ResultStore(context.host.state.results)))
     problems = [each for each in found if isinstance(each, str)]

@@ -1,4 +1,4 @@
-"""What the export for fio-plot adds to raidlab."""
+"""The export for fio-plot as a part of raidlab."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""mdadm's own test suite in the embedded kernel: what passes, what fails as upstream knows, what fails otherwise."""
+"""Runs mdadm's own test suite in the embedded kernel, and separates new failures from those that upstream knows."""

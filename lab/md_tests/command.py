@@ -1,4 +1,4 @@
-"""``raidlab md-tests``: mdadm's own test suite, one test after the other, in an embedded machine."""
+"""``raidlab md-tests``: runs mdadm's own test suite, one test after another, in an embedded machine."""
 
 from __future__ import annotations
 

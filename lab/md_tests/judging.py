@@ -1,6 +1,6 @@
-"""What became of one test of mdadm's suite: judged by what the suite said, by the test's log and the kernel's words.
+"""The verdict on one test of mdadm's suite, from the output of the suite, the test's log and the kernel's messages.
 
-Pure. The suite's own words: ``do_test`` in mdadm's ``test``, ``die`` and ``skip`` beside it, ``save_log`` in func.sh.
+The patterns match the suite's messages: ``do_test``, ``die`` and ``skip`` in mdadm's ``test``, ``save_log`` in func.sh.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ _MOST_COMPLAINTS = 8
 
 
 class SuiteOutcome(StrEnum):
-    """What became of a test."""
+    """The outcome of a test."""
 
     PASSED = "passed"
     KNOWN = "failed, as upstream knows"
-    """It has a ``.broken``: upstream has seen it fail."""
+    """The test has a ``.broken`` file: upstream knows the failure."""
     FAILED = "failed"
     SKIPPED = "skipped itself"
     HUNG = "did not end"
-    """It was stopped when it had used up its time, of the machine's clock or of this computer's, or filled its log."""
+    """The test was stopped at a time limit, by the machine's or this computer's clock, or at the limit of its log."""
     LOST = "machine lost"
-    """Its kernel crashed, or gave no answer any more."""
+    """The kernel crashed or stopped responding."""
     UNSTARTED = "not started"
-    """The suite ended before it came to the test."""
+    """The suite exited before it started the test."""
 
 
 GOOD = frozenset({SuiteOutcome.PASSED, SuiteOutcome.KNOWN, SuiteOutcome.SKIPPED})
 
 
 class LimitReached(StrEnum):
-    """What a test was stopped for, as a sentence goes on after a number."""
+    """The limit at which a test was stopped; the values are the ends of messages, after a number."""
 
     MACHINE = "s of the machine's time"
     COMPUTER = "s of this computer's time"
@@ -44,28 +44,28 @@ class LimitReached(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EndOfTest:
-    """How the run of one test ended, before it is judged."""
+    """How the run of one test ended."""
 
     status: int | None = None
-    """Of the suite's script; None if it did not end by itself."""
+    """Exit status of the suite's script; None if it was stopped."""
     said: str = ""
-    """What the script printed."""
+    """The output of the script."""
     log: str = ""
-    """The test's own: each command that bash ran (``set -x``) and what the commands printed."""
+    """The log of the test: the trace of bash (``set -x``) and the output of the commands."""
     limit: LimitReached | None = None
     limit_number: float = 0.0
     loss: str = ""
-    """Why the machine is gone."""
+    """The reason why the machine was lost; else empty."""
     console: str = ""
-    """What the kernel printed meanwhile."""
+    """Kernel messages during the test."""
     machine_seconds: float | None = None
-    """On the machine's clock; None where it could not be asked any more."""
+    """Duration by the machine's clock; None if the machine was lost."""
     computer_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """An outcome, why in one line, and the kernel's complaints (first lines of WARNING, BUG, Oops …)."""
+    """An outcome, its reason in one line, and kernel complaints (first lines of WARNING, BUG, Oops and so on)."""
 
     outcome: SuiteOutcome
     why: str
@@ -75,14 +75,14 @@ class Judgement:
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _SKIPS_REST = re.compile(r"^skipping\.\.\. ", re.MULTILINE)
-"""Of tests that end with success when the kernel lacks something, such as linear arrays."""
+"""Printed by tests that exit successfully because the kernel lacks a feature, such as linear arrays."""
 _SKIP_REASON = re.compile(r"^\tSKIPPING, REASON: (.*?)\s*$", re.MULTILINE)
 _TRACE = re.compile(r"^\++ ")
 _ERROR = re.compile(r"^\s*(?:\*\*(?:Error|Fatal)\*\*\s*:?|(?:FATAL )?ERROR:)\s*(\S.*?)\s*$", re.MULTILINE)
 _SAVING = re.compile(r"^\++ save_log( fail)?$", re.MULTILINE)
-"""Where a test that died begins to save its log, which is traced too."""
+"""The trace line at which a failed test begins to save its log."""
 _HOUSEKEEPING = re.compile(r"^\++ (?:trap|exit|return|rv=|case |(?:cat|rm -f) \S*/stderr$)")
-"""Traced commands of no interest: how the suite's function ``mdadm`` goes on after the program, and how tests end."""
+"""Traced commands to ignore: the suite's function ``mdadm`` after the program has run, and the end of a test."""
 _OWN_MDADM = re.compile(r"^/\S+/mdadm ")
 _COMPLAINT = re.compile(
     r"^(?:\[[ 0-9.]+\] )?("
@@ -96,7 +96,7 @@ _COMPLAINT = re.compile(
 
 
 def judged(test: str, end: EndOfTest, *, is_broken: bool) -> Judgement:
-    """The outcome of ``test``. ``is_broken``: upstream says so."""
+    """The verdict on ``test``; ``is_broken`` says whether upstream knows that it fails."""
     complaints = kernel_complaints(end.console)
     outcome, why = _outcome(test, end)
     lines = last_lines(end.log) if outcome not in (SuiteOutcome.PASSED, SuiteOutcome.SKIPPED) else ()
@@ -137,7 +137,7 @@ def _passed(log: str) -> tuple[SuiteOutcome, str]:
 
 
 def reason_of_failure(log: str) -> str:
-    """What a failed test said last: its own error, else the last line that is no traced command, and that command."""
+    """The reason of a failure: the test's own error message, else the last message in the log and the last command."""
     own = _without_saving(log)
     if errors := _ERROR.findall(own):
         return str(errors[-1])
@@ -149,13 +149,13 @@ def reason_of_failure(log: str) -> str:
 
 
 def last_lines(log: str) -> tuple[str, ...]:
-    """The end of a test's log, without what the suite does when a test has died."""
+    """The end of a test's log, without the commands with which the suite saves the log of a failed test."""
     lines = [line.rstrip() for line in _without_saving(log).splitlines() if line.strip()]
     return tuple(line[:MOST_WHY_CHARACTERS] for line in lines[-_MOST_LINES:])
 
 
 def kernel_complaints(console: str) -> tuple[str, ...]:
-    """The first line of each complaint of the kernel's (WARNING, BUG, Oops, panic, hung tasks), each once."""
+    """The distinct first lines of the kernel's complaints (WARNING, BUG, Oops, panic, hung tasks)."""
     found = dict.fromkeys(match.strip()[:MOST_WHY_CHARACTERS] for match in _COMPLAINT.findall(console))
     return tuple(found)[:_MOST_COMPLAINTS]
 
@@ -170,7 +170,7 @@ def _is_message(line: str) -> bool:
 
 
 def _commands(log: str) -> Iterator[str]:
-    """The traced commands of interest, last first."""
+    """The traced commands except for the ignored ones, last first."""
     for line in reversed(log.splitlines()):
         if _TRACE.match(line) and not _HOUSEKEEPING.match(line):
             yield _OWN_MDADM.sub("mdadm ", line.lstrip("+").strip())

@@ -1,4 +1,4 @@
-"""What mdadm's own test suite adds to raidlab."""
+"""The part that mdadm's test suite adds to raidlab."""
 
 from __future__ import annotations
 

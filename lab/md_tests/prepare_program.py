@@ -1,14 +1,14 @@
-"""Makes an embedded machine one on which mdadm's test suite can run. Nothing of it lasts longer than the machine.
+"""Prepares an embedded machine for mdadm's test suite. All changes end with the machine.
 
-Runs inside the agent of a machine, standard library alone:
+Runs in the agent of a machine, with the standard library only:
 
     FOLDER_ON_THE_COMPUTER DATA_DEVICE WITNESS_FOLDER_ON_THE_COMPUTER
 
-Copies the suite from the computer's folder, which is read through a mount of its own since the machine's own /tmp and
-/run may hide it; mounts the device, which holds a file system, on /var/tmp, where the suite keeps everything; mounts
-the one folder of the computer that the machine may write in, so that a test's log outlives the machine; puts the mdadm
-to be tested before and over the computer's; and covers what the computer's own mdadm and udev are told.
-Raises OSError with the system's words.
+It copies the suite from the computer's folder, through a separate mount, since the machine's own /tmp and /run may hide
+that folder. It mounts the device, which has a file system, on /var/tmp, where the suite keeps its files. It mounts the
+only folder of the computer that the machine may write to, so that a test's log survives a crash of the machine. It puts
+the mdadm to be tested first in the PATH and over the computer's mdadm, and hides the computer's configuration of mdadm
+and udev. Raises OSError with the system's message.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ SUITE = f"{RUN_FOLDER}/suite"
 LOGS = f"{RUN_FOLDER}/suite-logs"
 BIN = f"{RUN_FOLDER}/bin"
 WITNESS = f"{RUN_FOLDER}/suite-witness"
-"""The log of the running test lies there; what is written is on the computer at once (hostfs_write_end)."""
+"""The folder of the running test's log; writes reach the computer's file at once (hostfs_write_end)."""
 PROGRAMS = ("mdadm", "mdmon")
-DATA = "/var/tmp"  # as the suite has it
+DATA = "/var/tmp"  # the suite's default
 # sys/mount.h
 MS_RDONLY, MS_BIND = 1, 4096
 COVERED = ("/etc/mdadm", "/etc/mdadm.conf.d", "/etc/udev/rules.d")
-"""Folders whose content would tell mdadm or udev something about the computer's arrays."""
+"""Folders with configuration of the computer's arrays for mdadm and udev."""
 CONFIG = "/etc/mdadm.conf"
-# No systemd runs here: mdadm then starts mdmon itself. The suite asks SELinux's tools, and has no use for the answer.
+# Without systemd, mdadm starts mdmon itself. The suite calls SELinux's tools, but ignores their results.
 STAND_INS = {
     "systemctl": "#!/bin/sh\nexit 1\n",
     "getenforce": "#!/bin/sh\necho Disabled\n",
@@ -42,7 +42,7 @@ STAND_INS = {
 
 
 def mount(source: str, target: str, kind: str, options: str = "", flags: int = 0) -> None:
-    """Attach a file system, or with MS_BIND a file over another."""
+    """Mount a file system, or with MS_BIND a file over another. Raises OSError."""
     words = [word.encode() for word in (source, target, kind)]
     if ctypes.CDLL(None, use_errno=True).mount(*words, ctypes.c_ulong(flags), options.encode()) != 0:
         number = ctypes.get_errno()
@@ -50,27 +50,27 @@ def mount(source: str, target: str, kind: str, options: str = "", flags: int = 0
 
 
 def unmount(target: str) -> None:
-    """Take the topmost one away again."""
+    """Unmount the topmost file system at ``target``. Raises OSError."""
     if ctypes.CDLL(None, use_errno=True).umount(target.encode()) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), target)
 
 
 def content(path: str) -> bytes:
-    """A whole file."""
+    """The content of a file."""
     with open(path, "rb") as file:
         return file.read()
 
 
 def put(path: str, data: bytes, mode: int) -> None:
-    """A file with these contents."""
+    """Write a file with this content and mode."""
     with open(path, "wb") as file:
         file.write(data)
     os.chmod(path, mode)
 
 
 def copy_tree(source: str, target: str) -> None:
-    """Folders and plain files; whoever made them, here they are root's."""
+    """Copy folders and regular files; the copies belong to root."""
     os.makedirs(target)
     for entry in os.scandir(source):
         place = f"{target}/{entry.name}"
@@ -81,7 +81,7 @@ def copy_tree(source: str, target: str) -> None:
 
 
 def bring_suite(folder: str) -> None:
-    """From the computer, by a mount of just that folder."""
+    """Copy the suite from the computer's folder, through a mount of only that folder."""
     source = f"{RUN_FOLDER}/suite-source"
     os.makedirs(source)
     mount("none", source, "hostfs", folder, MS_RDONLY)
@@ -93,7 +93,7 @@ def bring_suite(folder: str) -> None:
 
 
 def install_programs() -> None:
-    """First in the PATH of all that the agent starts, and in place of those that a rule names by their full path."""
+    """Install mdadm and mdmon first in the agent's PATH, and over the paths that udev rules use."""
     for name in PROGRAMS:
         put(f"{BIN}/{name}", content(f"{SUITE}/{name}"), 0o755)
         for place in {os.path.realpath(f"{folder}/{name}") for folder in ("/sbin", "/usr/sbin")}:
@@ -104,7 +104,7 @@ def install_programs() -> None:
 
 
 def cover_configuration() -> None:
-    """The computer's files of configuration; where there is none, none is seen either."""
+    """Hide the computer's configuration files; files that do not exist need no cover."""
     for folder in COVERED:
         if os.path.isdir(folder):
             mount("tmpfs", folder, "tmpfs", "mode=755")
@@ -118,7 +118,7 @@ def cover_configuration() -> None:
 
 
 def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
-    """Returns nothing."""
+    """Prepare the machine; returns an empty string."""
     folder, device, witness = arguments
     bring_suite(folder)
     mount(device, DATA, "ext4")
@@ -126,7 +126,7 @@ def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
     mount("none", WITNESS, "hostfs", witness)
     install_programs()
     cover_configuration()
-    # Some tests take what /proc/mounts calls the root's device for a disk that is in use, which this one is.
+    # Some tests take the root device in /proc/mounts for a disk in use, and this disk is one.
     mounts = [line.split() for line in content("/proc/mounts").decode().splitlines()]
     root = next(source for source, place, *_ in mounts if place == "/")
     if not os.path.lexists(root):

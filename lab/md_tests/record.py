@@ -1,4 +1,4 @@
-"""The results of a run of mdadm's suite, stored test by test, so that it can be resumed."""
+"""The results of a run of mdadm's suite, stored after each test, so that a run can be resumed."""
 
 from __future__ import annotations
 
@@ -31,48 +31,48 @@ _SUITE, _LOGS = "suite", "logs"
 
 
 class SuiteResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one test."""
+    """The result of one test."""
 
     test: Name
     outcome: SuiteOutcome
     why: str = ""
     upstream: str = ""
-    """The first line of its ``.broken``; empty if upstream knows of no failure."""
+    """The first line of its ``.broken`` file; empty without such a file."""
     kernel: tuple[str, ...] = ()
-    """First lines of the kernel's complaints meanwhile: WARNING, BUG, Oops, panic, tasks that hang."""
+    """First lines of kernel complaints during the test: WARNING, BUG, Oops, panic, hung tasks."""
     machine_seconds: float | None = None
-    """On the machine's clock; None where it could not be asked any more."""
+    """Duration by the machine's clock; None if the machine was lost."""
     computer_seconds: float = 0.0
     last_lines: tuple[str, ...] = ()
-    """The end of the log of a test that did not pass."""
+    """The end of the log, if the test did not pass."""
     logs: tuple[str, ...] = ()
-    """Names in the run's ``logs``."""
+    """File names in the run's folder ``logs``."""
 
     @property
     def is_good(self) -> bool:
-        """Passed, skipped, or failed as upstream knows, and the kernel did not complain."""
+        """Whether the test passed, was skipped or failed as upstream knows, without a kernel complaint."""
         return self.outcome in GOOD and not self.kernel
 
 
 class SuiteRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What is run, and where."""
+    """The header of a run: the suite, the machine and the tests."""
 
     id: Name
     created_utc: str
     checkout: str
     digest: str
-    """SHA-256 of all that the run uses of the checkout."""
+    """SHA-256 of all files of the checkout that the run uses."""
     target: str
     tests: tuple[Name, ...]
     mdadm: str = ""
-    """What the mdadm that is tested says of its version."""
+    """The version that the tested mdadm prints; empty before the first start of the machine."""
     kernel: str = ""
-    """The machine's release; like the version, not known before its first start."""
+    """The kernel release of the machine; empty before its first start."""
     format_version: FormatVersion = FORMAT_VERSION
 
 
 class SuiteJournal:
-    """One run: its header, its results so far, and the place where the next one goes."""
+    """One run: its header, its results so far, and its folder."""
 
     def __init__(self, runs: RunFolders, run: SuiteRun) -> None:
         self.folder = runs.path(run.id)
@@ -86,22 +86,22 @@ class SuiteJournal:
 
     @property
     def left(self) -> tuple[str, ...]:
-        """Tests without a result, in the suite's order."""
+        """The tests without a result, in the order of the suite."""
         done = {result.test for result in self.results}
         return tuple(test for test in self.run.tests if test not in done)
 
     @property
     def copy(self) -> Path:
-        """The suite that is run."""
+        """The folder with the copy of the suite that is run."""
         return self.folder / _SUITE
 
     @property
     def logs(self) -> Path:
-        """Where logs go."""
+        """The folder of the logs."""
         return self.folder / _LOGS
 
     def note_machine(self, mdadm: str, kernel: str) -> None:
-        """What is tested, and on which kernel. Raises SpecError if earlier results are of others."""
+        """Store the versions of mdadm and the kernel. Raises SpecError if earlier results have others."""
         if self.results and (mdadm, kernel) != (self.run.mdadm, self.run.kernel):
             raise SpecError(
                 f"the results so far are of '{self.run.mdadm}' on Linux {self.run.kernel}, and this is '{mdadm}' on "
@@ -116,7 +116,7 @@ class SuiteJournal:
         self._runs.write_header(self.run, self.run.id)
 
     def add(self, result: SuiteResult, logs: Mapping[str, str]) -> SuiteResult:
-        """Keep a result, durably, with its logs, and return it as it is kept. Raises ResultError."""
+        """Store a result durably, with its logs; returns it with the names of the logs. Raises ResultError."""
         names = tuple(f"{result.test}.{ending}" for ending, text in logs.items() if text)
         for ending, text in logs.items():
             if text:
@@ -127,7 +127,7 @@ class SuiteJournal:
         return result
 
     def forget_copy(self) -> None:
-        """The suite's copy goes when it is not needed any more."""
+        """Remove the copy of the suite."""
         shutil.rmtree(self.copy, ignore_errors=True)
 
 
@@ -145,7 +145,7 @@ def suite_runs(host: Host) -> RunFolders:
 
 @contextmanager
 def new_run(host: Host, suite: Suite, tests: Sequence[str], target: str) -> Iterator[SuiteJournal]:
-    """Begin a run, held against others as long as this lasts. One without any result leaves nothing behind."""
+    """Create a run and hold its lock inside the context. A run without results is removed."""
     runs, created = suite_runs(host), utc_second_text(host.clock)
     folder = runs.create(host.clock)
     with runs.held(folder.name):
@@ -171,7 +171,7 @@ def new_run(host: Host, suite: Suite, tests: Sequence[str], target: str) -> Iter
 
 @contextmanager
 def resumed_run(host: Host, suite: Suite) -> Iterator[SuiteJournal]:
-    """The latest run of this checkout. Raises SpecError if there is none, or the checkout is another one by now."""
+    """The latest run of this checkout. Raises SpecError if there is none, or if the checkout has changed since."""
     checkout, runs = str(suite.folder.resolve()), suite_runs(host)
     found = runs.headers(SuiteRun, lambda run_id, run: _is_good(run_id, run) and run.checkout == checkout)
     if not found:
@@ -199,7 +199,7 @@ _HEAD = ("test", "outcome", "machine_seconds", "computer_seconds", "kernel", "wh
 
 
 def result_table(journal: SuiteJournal) -> Table:
-    """One row a test, the outcomes counted in the notes."""
+    """One row per test; the notes count the outcomes."""
     run = journal.run
     virtual = " in virtual time" if "time=virtual" in run.target else ""
     rows = tuple(
@@ -223,7 +223,7 @@ def result_table(journal: SuiteJournal) -> Table:
 
 
 def notes_of(journal: SuiteJournal) -> tuple[str, ...]:
-    """The outcomes counted, what is left, and where the logs are."""
+    """The number of tests by outcome, the tests not run, and the folder of the logs."""
     notes = [", ".join(f"{count} {name}" for name, count in counts(journal).items())]
     if surprises := [result.test for result in journal.results if is_surprise(result)]:
         notes.append(f"passed, though upstream has seen them fail: {', '.join(surprises)}")
@@ -235,7 +235,7 @@ def notes_of(journal: SuiteJournal) -> tuple[str, ...]:
 
 
 def counts(journal: SuiteJournal) -> dict[str, int]:
-    """Outcome -> tests, those that were, and how many times the kernel complained."""
+    """Outcome -> number of tests, and the number of tests with kernel complaints if there are any."""
     found = Counter(result.outcome for result in journal.results)
     counted = {outcome.value: found[outcome] for outcome in SuiteOutcome if found[outcome]}
     complaints = sum(bool(result.kernel) for result in journal.results)
@@ -243,12 +243,12 @@ def counts(journal: SuiteJournal) -> dict[str, int]:
 
 
 def is_surprise(result: SuiteResult) -> bool:
-    """It passed, and upstream has a ``.broken`` for it."""
+    """Whether the test passed although it has a ``.broken`` file."""
     return result.outcome is SuiteOutcome.PASSED and bool(result.upstream)
 
 
 def told_why(result: SuiteResult) -> str:
-    """Kernel's complaint, the test's own reason, and upstream's word on it, in one line."""
+    """The kernel complaint, the reason of the outcome, and upstream's note, in one line."""
     parts = [f"kernel: {result.kernel[0]}"] if result.kernel else []
     parts += [result.why] if result.why else []
     parts += [f"upstream: {result.upstream}"] if result.upstream else []
@@ -256,13 +256,13 @@ def told_why(result: SuiteResult) -> str:
 
 
 def result_line(result: SuiteResult) -> str:
-    """For whoever watches."""
+    """The result as one line for the progress output."""
     why = told_why(result)
     return f"{result.test}: {result.outcome}{f' ({shortened(why, _MOST_WHY)})' if why else ''}"
 
 
 def as_value(journal: SuiteJournal) -> dict[str, Any]:
-    """All of it."""
+    """The run and its results as a JSON value."""
     return {
         **msgspec.to_builtins(journal.run),
         "left": list(journal.left),
@@ -273,7 +273,7 @@ def as_value(journal: SuiteJournal) -> dict[str, Any]:
 
 
 def csv_text(journal: SuiteJournal) -> str:
-    """One line a test."""
+    """The results as CSV, one line per test."""
     rows = [
         (
             *(result.test, result.outcome.value),
@@ -286,7 +286,7 @@ def csv_text(journal: SuiteJournal) -> str:
 
 
 def list_table(suite: Suite, tests: tuple[str, ...]) -> Table:
-    """The tests, and what upstream says of those that it has seen fail."""
+    """The tests, with upstream's notes on known failures."""
     rows = tuple((test, suite.broken.get(test, "").partition("\n")[0].strip()) for test in tests)
     columns = (Column("test", is_number=False), Column("upstream has seen it fail", is_number=False))
     return Table(f"{len(tests)} of {len(suite.tests)} tests in {suite.folder}", columns, rows)

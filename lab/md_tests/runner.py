@@ -1,4 +1,4 @@
-"""Runs tests of mdadm's suite one after the other, with a fresh machine after each that did not simply pass."""
+"""Runs tests of mdadm's suite one after another, and starts a new machine after each test that did not simply pass."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from lab.md_tests.suite_machine import SuiteLimits, SuiteLogs, SuiteMachine, ope
 
 VIRTUAL_LIMITS = SuiteLimits(machine_seconds=4 * 3600.0, computer_seconds=900.0)
 REAL_LIMITS = SuiteLimits(machine_seconds=3600.0, computer_seconds=3900.0)
-"""The machine's comes first: then it can still be asked for its logs."""
+"""In real time, the machine's limit is reached first, while the machine can still be queried for its logs."""
 _REUSABLE = (SuiteOutcome.PASSED, SuiteOutcome.SKIPPED)
 
 
 @dataclass(frozen=True, slots=True)
 class SuiteHooks:
-    """Who is told what."""
+    """Callbacks of a run."""
 
     on_notice: Callable[[str], None]
     on_machine: Callable[[Machine], None]
     on_start: Callable[[str, int, int], None]
-    """Test, tests with a result, tests."""
+    """Called with the test, the number of tests with a result, and the number of all tests."""
     on_result: Callable[[SuiteResult], None]
 
 
 def suite_target(target: Target, host: Host, *, is_chosen: bool) -> Target:
-    """Where the tests run: the embedded kernel, in virtual time if it was built, unless the target says itself.
+    """The machine for the tests: the embedded kernel, by default in virtual time if such a kernel was built.
 
-    Raises SpecError for another machine that somebody chose.
+    Raises SpecError if the user chose a machine of another kind.
     """
     if target.kind is not TargetKind.UML:
         if is_chosen:
@@ -56,9 +56,9 @@ def run_tests(
     *,
     keeps_going: bool,
 ) -> None:
-    """Run what has no result yet. Without ``keeps_going`` only as far as the first result that is not good.
+    """Run the tests without a result; without ``keeps_going``, stop at the first result that is not good.
 
-    Raises LabError if no machine can be had, or the suite does not start on a fresh one.
+    Raises LabError if no machine can be started, or if the suite does not start on a new one.
     """
     while journal.left:
         with open_suite_machine(
@@ -104,5 +104,5 @@ def _result(test: str, suite: Suite, end: EndOfTest, logs: SuiteLogs) -> tuple[S
 
 
 def _is_reusable(machine: SuiteMachine, result: SuiteResult) -> bool:
-    """After anything else a fresh machine is the only one of which the state is known."""
+    """After any other outcome, the state of the machine is unknown."""
     return result.outcome in _REUSABLE and not result.kernel and not machine.has_arrays()

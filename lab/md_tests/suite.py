@@ -1,4 +1,4 @@
-"""mdadm's own test suite as a folder has it: its tests, what upstream says of them, and a copy that can be run."""
+"""mdadm's own test suite in a source folder: its tests, upstream's notes on failures, and a copy to run."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from lab.units import KIB, MIB
 SCRIPT = "test"
 FUNCTIONS = "tests/func.sh"
 RULES_FOLDER = "udev-rules"
-"""In a copy: mdadm's rules for udev, under the names that its Makefile installs them with."""
+"""In a copy of the suite: mdadm's udev rules, under the names with which its Makefile installs them."""
 PROGRAMS = ("mdadm", "mdmon")
 MORE_PROGRAMS = ("raid6check", "test_stripe", "swap_super")
-"""What single tests call. A checkout need not have them: those tests then skip themselves, or fail."""
+"""Programs of single tests. Without them, those tests skip themselves or fail."""
 _RULES = {
     "01-md-raid-creating.rules": "udev-md-raid-creating.rules",
     "63-md-raid-arrays.rules": "udev-md-raid-arrays.rules",
     "64-md-raid-assembly.rules": "udev-md-raid-assembly.rules",
 }
-"""Name in /lib/udev/rules.d -> name in mdadm's source (the target install-udev of its Makefile)."""
+"""Name in /lib/udev/rules.d -> name in mdadm's sources (target install-udev of its Makefile)."""
 PROGRAMS_FOLDER = "/run/raidlab/bin"
-"""On the machine: where mdadm and mdmon go, before all others in the agent's PATH."""
+"""On the machine: the folder of mdadm and mdmon, first in the agent's PATH."""
 _TEST = re.compile(r"[0-9][0-9].+")
 _NO_TESTS = (".broken", ".inject_error", "~")
-"""Ends of names beside a test's: what upstream knows of it, a word to the suite, an editor's copy."""
+"""Suffixes of other files beside tests: notes on failures, instructions for the suite, backups of editors."""
 _PATTERN = re.compile(r"[*?\[]")
 _SIZE = "^{name}=([0-9]{{1,9}})$"
 _MOST_FILE_BYTES = 32 * MIB
@@ -57,7 +57,7 @@ _TOOLS = {
     "hostname": "hostname",
     "modprobe": "kmod",
 }
-"""Program -> package of Debian and Ubuntu: what the suite asks for (check_env in func.sh) or calls in every test."""
+"""Program -> package of Debian and Ubuntu, for programs that the suite checks (check_env in func.sh) or needs."""
 _UDEVD = ("/lib/systemd/systemd-udevd", "/usr/lib/systemd/systemd-udevd", "/sbin/udevd")
 
 
@@ -68,18 +68,18 @@ class Suite:
     folder: Path
     tests: tuple[str, ...]
     broken: Mapping[str, str]
-    """Test -> what its ``.broken`` says: upstream knows that it fails, now and then or always."""
+    """Test -> content of its ``.broken`` file, which says that the test fails sometimes or always."""
     file_kib: tuple[int, int] | None
-    """Of the files behind its first eight loop devices and of those behind the others; None if it does not say."""
+    """Size of the files for the first eight loop devices, and for the others, in KiB; None if func.sh has none."""
 
     @property
     def missing_programs(self) -> tuple[str, ...]:
-        """What must be built before a test can run."""
+        """The programs that must be built before the tests can run."""
         return tuple(name for name in PROGRAMS if not _is_program(self.folder / name))
 
 
 def find_suite(folder: Path) -> Suite:
-    """The suite of a checkout, built or not. Raises SpecError for a folder that has none."""
+    """The suite in a source folder, built or not. Raises SpecError for a folder without the suite."""
     told = f"'{folder}'"
     if not folder.is_dir():
         raise SpecError(
@@ -101,14 +101,14 @@ def find_suite(folder: Path) -> Suite:
 
 
 def is_test(name: str) -> bool:
-    """Whether a file in ``tests`` is a test, as the suite's own loop over ``[0-9][0-9]*`` has it."""
+    """Whether a file in ``tests`` is a test, by the rules of the suite's loop over ``[0-9][0-9]*``."""
     return is_name(name) and _TEST.fullmatch(name) is not None and not name.endswith(_NO_TESTS)
 
 
 def chosen_tests(suite: Suite, words: Sequence[str]) -> tuple[str, ...]:
-    """The tests that words name, or patterns such as ``'00*'``; all without words. In the suite's order.
+    """The tests that match ``words``, which are names or patterns such as ``'00*'``; all tests without words.
 
-    Raises SpecError for a word that names none, with the nearest name.
+    The order is that of the suite. Raises SpecError, with the nearest name, for a word that matches no test.
     """
     found: set[str] = set()
     for word in words:
@@ -121,7 +121,7 @@ def chosen_tests(suite: Suite, words: Sequence[str]) -> tuple[str, ...]:
 
 
 def require_built(suite: Suite) -> None:
-    """Raises RequirementMissing unless mdadm and mdmon are there to be tested."""
+    """Raises RequirementMissing unless mdadm and mdmon have been built."""
     if suite.missing_programs:
         raise RequirementMissing(
             f"{' and '.join(suite.missing_programs)} not built in '{suite.folder}'",
@@ -131,13 +131,13 @@ def require_built(suite: Suite) -> None:
 
 
 def is_stale(suite: Suite) -> bool:
-    """Whether a source file is newer than the mdadm that was built."""
+    """Whether a source file is newer than the built mdadm."""
     built = (suite.folder / "mdadm").stat().st_mtime
     return any(path.stat().st_mtime > built for path in suite.folder.glob("*.[ch]"))
 
 
 def require_tools(processes: Processes, files: HostFiles) -> str:
-    """The path of udev's daemon. Raises ToolMissing for what the suite needs and this computer does not have."""
+    """The path of udev's daemon. Raises ToolMissing if a program that the suite needs is not installed."""
     for tool, package in _TOOLS.items():
         if processes.find(tool) is None:
             raise ToolMissing(f"mdadm's tests call {tool}, which is not installed", hint=f"apt install {package}")
@@ -151,9 +151,9 @@ def require_tools(processes: Processes, files: HostFiles) -> str:
 
 
 def copy_suite(suite: Suite, destination: Path) -> str:
-    """Put what the tests need of the checkout into a new folder, and return the SHA-256 of all that.
+    """Copy the files that the tests need to a new folder; returns the SHA-256 of all of them.
 
-    Changes of the checkout during the run then change nothing. Raises SpecError for what is no plain file.
+    Later changes to the checkout do not affect the run. Raises SpecError for a file that is not a regular file.
     """
     sums = []
     for name, data, is_program in _wanted(suite.folder):
@@ -165,16 +165,16 @@ def copy_suite(suite: Suite, destination: Path) -> str:
 
 
 def digest_of(suite: Suite) -> str:
-    """What ``copy_suite`` would return."""
+    """The digest that ``copy_suite`` returns for this suite."""
     sums = [f"{hashlib.sha256(data).hexdigest()} {name}\n" for name, data, _ in _wanted(suite.folder)]
     return hashlib.sha256("".join(sums).encode()).hexdigest()
 
 
 def _wanted(folder: Path) -> Iterator[tuple[str, bytes, bool]]:
-    """Name, content, and whether it is started, in an order of its own."""
+    """Name, content, and whether it is executable, of all files that the tests need, in a fixed order."""
     yield SCRIPT, _data(folder / SCRIPT), True
     for path in sorted((folder / "tests").rglob("*")):
-        # An editor's lock is a link to nothing, for example.
+        # An editor's lock file, for example, is a dangling symbolic link.
         if path.is_file():
             yield path.relative_to(folder).as_posix(), _data(path), False
     for name in (*PROGRAMS, *MORE_PROGRAMS):
@@ -199,7 +199,7 @@ def _is_program(path: Path) -> bool:
 
 
 def _file_sizes(functions: str) -> tuple[int, int] | None:
-    """``size`` and ``ddfsize`` of func.sh, in KiB."""
+    """The values of ``size`` and ``ddfsize`` in func.sh, in KiB; None if either is missing."""
     found = [re.search(_SIZE.format(name=name), functions, re.MULTILINE) for name in ("size", "ddfsize")]
     sizes = [int(match[1]) for match in found if match]
     return (sizes[0], sizes[1]) if len(sizes) == 2 else None

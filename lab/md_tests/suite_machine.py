@@ -1,4 +1,4 @@
-"""An embedded machine on which tests of mdadm's suite run one by one, each within limits of two clocks."""
+"""An embedded machine that runs tests of mdadm's suite one by one, with time limits by two clocks."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from lab.plans import Danger, Plan, Step
 from lab.units import GIB, MIB
 
 DATA_DISK_BYTES = 2 * GIB
-"""The suite's files for loop devices take 544 MB of it, and are sparse."""
+"""The suite's sparse files for loop devices take up to 544 MB of it."""
 MODULES = ("raid0", "raid1", "raid10", "raid456", "linear", "multipath")
 LOOP_DEVICES = 16
 _PREPARE = GuestProgram(Path(__file__).with_name("prepare_program.py"), "prepare-suite")
 _MOST_LOG_BYTES = MIB
 MOST_LIVE_LOG_BYTES = 64 * MIB
-"""Of a running test's log, on this computer. The longest of a test that ends have a few; what fills it goes round."""
+"""Maximum size of a running test's log on this computer; normal logs have a few MiB, those of endless loops more."""
 _LOOK_AT_LOG_SECONDS = 0.5
 _START_UDEV_SECONDS = 30.0
 _LOOK_SECONDS = 30.0
 _SYSRQ = "/proc/sysrq-trigger"
-"""``w``: all tasks that wait without being able to be killed (Documentation/admin-guide/sysrq.rst)."""
-# IMSM: Intel's metadata, on disks that no Intel controller knows (env-imsm-template has the same, but later).
+"""``w`` prints all uninterruptible tasks (Documentation/admin-guide/sysrq.rst)."""
+# IMSM, Intel's metadata, on disks without an Intel controller; env-imsm-template sets the same variables, but later.
 _SCRIPT = """
 cd "$1" || exit 9
 test -z "$3" || truncate --size "$3K" "$4"/mdtest{0,1,2,3,4,5,6,7} || exit 9
@@ -47,7 +47,7 @@ exec bash ./test --tests="$2" --save-logs --logdir="$6"
 
 @dataclass(frozen=True, slots=True)
 class SuiteLimits:
-    """How long one test may take, in seconds of the machine's clock and of this computer's."""
+    """The time limits of one test, in seconds of the machine's clock and of this computer's clock."""
 
     machine_seconds: float
     computer_seconds: float
@@ -55,11 +55,11 @@ class SuiteLimits:
 
 @dataclass(frozen=True, slots=True)
 class SuiteLogs:
-    """What is kept of a test that did not simply pass, by the ending of its file's name."""
+    """The logs of a test that did not simply pass."""
 
     test: str = ""
     state: str = ""
-    """What the suite saved: kernel messages, /proc/mdstat, the arrays in detail."""
+    """The log that the suite saves: kernel messages, /proc/mdstat, and details of the arrays."""
     kernel: str = ""
 
     def by_ending(self) -> dict[str, str]:
@@ -68,31 +68,31 @@ class SuiteLogs:
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """What the computer has of a running machine's words, in the machine's folder, which goes with it."""
+    """The console and the log of a running machine, as files on this computer; both are removed with the machine."""
 
     console: Path
     folder: Path
-    """The machine writes here, so what lies here may be anything."""
+    """The machine can write here, so the content is untrusted."""
 
     @property
     def console_bytes(self) -> int:
-        """How much the kernel has said so far."""
+        """Current size of the console log."""
         return self.console.stat().st_size
 
     def log_bytes(self, test: str) -> int:
-        """How long the test's log is by now."""
+        """Current size of the test's log; 0 if there is none."""
         try:
             return (self.folder / _log_name(test)).lstat().st_size
         except OSError:
             return 0
 
     def words(self, test: str, console_start: int) -> tuple[str, str]:
-        """The kernel's from a place on, and the test's log; empty where the machine has been closed."""
+        """The console from an offset, and the test's log; both empty if the machine was closed."""
         return _end_of(self.console, console_start), _end_of(self.folder / _log_name(test))
 
 
 class SuiteMachine:
-    """One machine. After a test that did not pass it is not to be used again."""
+    """One machine; it must not be reused after a test that did not pass."""
 
     def __init__(self, lab: Lab, witness: Witness, file_kib: tuple[int, int] | None) -> None:
         self._lab = lab
@@ -103,7 +103,7 @@ class SuiteMachine:
         self.mdadm = (said.stdout or said.stderr).strip()
 
     def run(self, test: str, limits: SuiteLimits) -> tuple[EndOfTest, SuiteLogs]:
-        """One test to its end, to a limit, or to the machine's. Never raises for what a test does to the machine."""
+        """Run one test until it ends, reaches a limit, or the machine is lost, which is reported and not raised."""
         clock = self._lab.host.clock
         begun, start = clock.monotonic_seconds(), self._witness.console_bytes
         state = ""
@@ -140,7 +140,7 @@ class SuiteMachine:
         return EndOfTest(done.status, done.stdout + done.stderr, machine_seconds=done.duration_seconds), saved
 
     def _state_of_stuck(self) -> str:
-        """The arrays; the kernel is asked to tell on its console where each blocked task of it waits."""
+        """The content of /proc/mdstat; the kernel prints its blocked tasks to the console."""
         machine = self._lab.machine
         shown = ""
         with suppress(CommandTimedOut):
@@ -149,7 +149,7 @@ class SuiteMachine:
         return shown
 
     def has_arrays(self) -> bool:
-        """Whether a test has left one behind: the suite would refuse to run the next. So, too, if nobody can tell."""
+        """Whether arrays are left, with which the suite refuses to run the next test; True also if this is unknown."""
         try:
             text = self._lab.machine.read(["/proc/mdstat"])["/proc/mdstat"] or ""
         except LabError:
@@ -158,10 +158,11 @@ class SuiteMachine:
 
 
 class ComputerLimit:
-    """Closes a machine whose test takes too much of this computer: whoever waits for the machine gets MachineLost.
+    """Closes a machine whose test exceeds a limit of this computer; callers that wait for the machine get MachineLost.
 
-    In virtual time a program that computes without end leaves the machine's clock where it is, and nothing in the
-    machine can end it. ``before`` is asked just before, since much is gone with the machine.
+    In virtual time, the machine's clock stands still while a program computes, so a limit by that clock cannot end an
+    endless loop. ``before`` is called just before the machine is closed, and its result is stored in ``seen``, since
+    the files of the machine are removed with it.
     """
 
     def __init__(
@@ -205,24 +206,24 @@ def open_suite_machine(
     on_notice: Callable[[str], None],
     on_machine: Callable[[Machine], None],
 ) -> Iterator[SuiteMachine]:
-    """Start a machine that has one disk of its own, and make it one that the suite takes."""
+    """Start a machine with one disk, and prepare it for the suite."""
     wanted = (DiskSpec(name="disk01", kind=DiskKind.FILE, size_bytes=DATA_DISK_BYTES),)
     with (
         open_lab(target, host, wanted=wanted, shown=(copy,), on_notice=on_notice, on_machine=on_machine) as lab,
-        # Before the lab stops arrays: what lies on its disk goes with it, and one that hangs cannot be stopped.
+        # Close the machine before the lab stops arrays: its disk is discarded, and a hung array cannot be stopped.
         closing(lab.machine) as machine,
     ):
         (disk,) = lab.disks
         lab.execute(_format_plan(disk))
         witness = _witness_of(machine)
         machine.call(_PREPARE, (str(copy), disk.node, str(witness.folder)))
-        # Of these some are built in, and newer kernels have dropped some: the suite finds out what there is.
+        # Some of these are built in, and newer kernels have removed some; the suite detects which are available.
         machine.run(("modprobe", "loop", f"max_loop={LOOP_DEVICES}"), check=False)
         for module in MODULES:
             machine.run(("modprobe", module), check=False)
         machine.run((udev_daemon, "--daemon"), timeout_seconds=_START_UDEV_SECONDS)
         _mount_debugfs(machine)
-        # All that the kernel says also goes to its console, a file of the computer that outlives it.
+        # Send all kernel messages to the console, which is a file on this computer and survives a crash of the machine.
         machine.write("/proc/sys/kernel/printk", "8")
         yield SuiteMachine(lab, witness, file_kib)
 
@@ -244,7 +245,7 @@ def _mount_debugfs(machine: Machine) -> None:
 
 
 def _witness_of(machine: Machine) -> Witness:
-    """In the running machine's folder, which its command line names (lab/machine/embedded.py)."""
+    """The files of a machine, in the folder that its command line names (lab/machine/embedded.py)."""
     words = (machine.read(["/proc/cmdline"])["/proc/cmdline"] or "").split()
     writable = next((word.removeprefix("uml_dir=") for word in words if word.startswith("uml_dir=")), None)
     if writable is None:
@@ -254,12 +255,12 @@ def _witness_of(machine: Machine) -> Witness:
 
 
 def _log_name(test: str) -> str:
-    """In the folder that the machine writes in: one file a test, since the computer lets it empty none by its name."""
+    """The log's file name, different for each test: through hostfs, the machine cannot truncate a file by name."""
     return f"{test}.log"
 
 
 def _end_of(path: Path, start: int = 0) -> str:
-    """A plain file from ``start`` on, but no more than is kept of a log; empty for anything else, or if it is gone."""
+    """The content of a regular file from ``start``, at most the last ``_MOST_LOG_BYTES``; empty if unavailable."""
     try:
         with open(open_plain(path, is_own=True, error=LabError), "rb") as file:
             file.seek(max(start, os.fstat(file.fileno()).st_size - _MOST_LOG_BYTES))

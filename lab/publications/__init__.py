@@ -1,1 +1,1 @@
-"""The lint of what studies published: their texts, and recipes of shell commands."""
+"""The lint of published studies: rules for their texts, and for recipes of shell commands."""

@@ -1,4 +1,4 @@
-"""What a study published: its commands as it describes them, and what its text says. Checked here, never run."""
+"""A published study, as its commands and the facts in its text, and the lint rules for it. Commands are never run."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from lab.units import GIB, human_bytes
 
 FOLDER = Path(__file__).with_name("texts")
 LEAST_MEMORY_BYTES = 2 * GIB
-"""Any computer that runs such a study has as much."""
+"""Memory that any computer in such a study has at least."""
 _INTEGRITY = "integrity"
 
 
 class PublishedConclusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A conclusion about a parameter, and how many values of its partners were measured."""
+    """A conclusion about a parameter, with the measured values of the parameter that it was varied together with."""
 
     about: str
     partner: str
@@ -30,69 +30,69 @@ class PublishedConclusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
 
 
 class Publication(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One study as published. Empty or None where its text says nothing."""
+    """One published study. A field is empty or None if the text does not say."""
 
     study: str
     source: str
     commands: str = ""
     fio_job: str = ""
     image_bytes: int | None = None
-    """Size of the files behind loop devices."""
+    """Size of each file behind a loop device."""
     file_bytes: int | None = None
-    """What a job reads or writes in all."""
+    """Total amount of data that a job reads or writes."""
     members: dict[str, int] = {}
     """Array -> number of disks."""
     printed_members: dict[str, tuple[str, ...]] = {}
-    """Array -> devices, as a table of the text has them."""
+    """Array -> devices, according to a table in the text."""
     runs: int | None = None
-    """Of each configuration; None: not told."""
+    """Runs of each configuration; None if not stated."""
     shows_spread: bool = False
     shows_percentiles: bool = False
     promises: tuple[str, ...] = ()
-    """Figures and checks that it announces."""
+    """Metrics and checks that the text announces."""
     reports: tuple[str, ...] = ()
-    """Those that it gives."""
+    """Metrics and checks that the text reports."""
     conclusions: tuple[PublishedConclusion, ...] = ()
     averages_over: tuple[str, ...] = ()
-    """Dimensions over which means are taken."""
+    """Dimensions over which the text takes means."""
     percentiles_of: str = ""
-    """``averages``, if percentiles are worked out from averaged logs."""
+    """``averages`` if percentiles were computed from averaged logs."""
     backing: str = ""
     """``network``, ``local`` or empty."""
     platforms: tuple[str, ...] = ()
-    """What it wants to compare."""
+    """The platforms that the study intends to compare."""
     measured_on: tuple[str, ...] = ()
     engine: str = ""
     """``simulator``, ``emulator`` or empty."""
     declared_bytes: int | None = None
-    """The volume that its text names."""
+    """The data volume that the text states."""
     cpu_unit: str = ""
-    """``percent``, if CPU use is given in no other unit."""
+    """``percent`` if CPU use is given in no other unit."""
     compares_raw: bool = False
-    """MB/s or IOPS of two platforms side by side."""
+    """Whether MB/s or IOPS of two platforms are compared directly."""
     shows_mttdl: bool = False
 
 
 @cache
 def built_in_names() -> tuple[str, ...]:
-    """Studies whose publication comes with raidlab."""
+    """The names of the built-in publications."""
     return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
 
 
 def find_publication(name: str) -> Publication:
-    """A study's publication. Raises SpecError with the nearest name."""
+    """A built-in publication. Raises SpecError, with the nearest name, for an unknown one."""
     if name not in built_in_names():
         raise unknown_word("publication", name, built_in_names())
     return read_toml(FOLDER / f"{name}.toml", Publication)
 
 
 def lint_study(name: str) -> tuple[LintFinding, ...]:
-    """What is wrong with a study's publication. Raises SpecError for one that is not there."""
+    """The lint findings of a built-in publication. Raises SpecError for an unknown one."""
     return lint_publication(find_publication(name))
 
 
 def lint_publication(published: Publication) -> tuple[LintFinding, ...]:
-    """Everything that its text and commands show. Raises SpecError for commands that cannot be read."""
+    """The lint findings of a publication's text and commands. Raises SpecError for commands that cannot be parsed."""
     found = list(run_checks(CHECKS, published))
     if published.commands:
         found += lint_shell(published.commands, published.fio_job)
@@ -147,7 +147,7 @@ def _file_exceeds_fs(published: Publication) -> Iterator[Seen]:
     if published.file_bytes is None or published.image_bytes is None:
         return
     for array, level in parse_recipe(published.commands).levels.items():
-        # A mirror is as large as one image, less md's superblock, and the file system needs room too.
+        # A mirror has the capacity of one image, less md's superblock and the metadata of the file system.
         if level == "1" and published.file_bytes >= published.image_bytes:
             wanted, has = human_bytes(published.file_bytes), human_bytes(published.image_bytes)
             yield Seen(array, f"a file of {wanted} on mirrored images of {has}", "files that fit on the smallest array")
@@ -162,7 +162,7 @@ def _file_fits_cache(published: Publication) -> Iterator[Seen]:
 
 
 def _io_not_on_members(published: Publication) -> Iterator[Seen]:
-    # What the result would show: a layer that caches, and a file that it holds whole.
+    # The measurement would show this when a caching layer holds the whole file.
     for seen in _file_fits_cache(published):
         yield Seen(seen.subject, "reads are answered by the cache, not by the members", "bytes of fio = of the members")
 

@@ -1,7 +1,7 @@
-"""mdadm's command lines: which mode, which array, which devices, and what is done to each. Pure.
+"""Parses mdadm command lines: the mode, the array, the devices, and the action on each device.
 
-The table is data (mdadm_options.toml). As getopt_long(3) does, a long option may be shortened to what only it begins
-with, and letters may stand together.
+The options are data (mdadm_options.toml). As in getopt_long(3), a long option may be abbreviated to a unique prefix,
+and short options may be combined.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SAME = {
     "rounding": "chunk",
 }
 _DOES = {"add", "re-add", "add-spare", "add-journal", "fail", "remove", "replace", "with"}
-"""What manage mode does to the devices that follow."""
+"""Options of manage mode that apply to the devices after them."""
 NO_DEVICE = {"missing", "detached", "failed", "faulty"}
 
 
@@ -58,18 +58,18 @@ def _spellings() -> frozenset[str]:
 
 @dataclass
 class MdadmCall:
-    """One call of mdadm."""
+    """One mdadm command."""
 
     mode: str = ""
-    """``create``, ``assemble``, ``build``, ``grow``, ``manage``, ``misc``, ``incremental``, ``monitor``."""
+    """``create``, ``assemble``, ``build``, ``grow``, ``manage``, ``misc``, ``incremental`` or ``monitor``."""
     names: list[Word] = field(default_factory=list)
-    """Arrays and devices, in order; in the modes that make or change an array the first is the array."""
+    """Arrays and devices, in order; in the modes that create or change an array, the first is the array."""
     values: dict[str, str] = field(default_factory=dict)
-    """Options and their values, by their long names; without a value: empty."""
+    """Long name of an option -> its value; empty for an option without a value."""
     actions: list[tuple[str, Word]] = field(default_factory=list)
-    """What manage and grow mode do to a device: add, re-add, fail, remove, replace."""
+    """Actions of manage and grow mode on devices: add, re-add, fail, remove or replace, and the device."""
     problem: str = ""
-    """Why it is not analysed, as a clause; empty if it is."""
+    """The reason why the command is not analysed, as a clause; else empty."""
 
     @property
     def array(self) -> str:
@@ -77,12 +77,12 @@ class MdadmCall:
 
     @property
     def devices(self) -> list[Word]:
-        """All but the array, and but for words that stand for no device."""
+        """All names except for the array and for keywords such as ``missing``."""
         return [word for word in self.names[1:] if word.text not in NO_DEVICE]
 
 
 def parse_mdadm(words: Sequence[Word]) -> MdadmCall:
-    """The words behind ``mdadm``."""
+    """Parse the words after ``mdadm``."""
     call = MdadmCall()
     if bare := next((word.unknown for word in words if word.is_bare), ""):
         call.problem = f"it contains {bare}"
@@ -130,9 +130,9 @@ def _letters(call: MdadmCall, letters: str, rest: list[Word], action: str) -> st
 
 
 def _option(call: MdadmCall, name: str, value: str | None, rest: list[Word], action: str) -> str:
-    """Take one option; what is done to the devices that follow."""
+    """Process one option; returns the action on the devices that follow."""
     table = _table()
-    # In the modes that make an array some of these are no mode, but a property of the devices or a switch.
+    # In the modes that create an array, some of these names are not modes but device properties or switches.
     if not call.mode or (call.mode == "manage" and table.modes.get(name) == "misc" and not call.actions):
         call.mode = table.modes.get(name, call.mode)
     if name in table.options.with_value and value is None:

@@ -1,4 +1,4 @@
-"""What the lint of publications adds to raidlab."""
+"""The parts that the lint of publications adds to raidlab."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Shell recipes: what mdadm, losetup, dd and fio in them are told, and what is wrong with it. Pure.
+"""Shell recipes: the use of mdadm, losetup, dd and fio in a shell text, and the lint rules for it.
 
-Other commands are passed over. What mdadm does is followed in order, so a disk is free again when its array is stopped
-or it is wiped; what may run, or not, is no reason to accuse anybody.
+Other commands are ignored. mdadm commands are followed in order, so a disk is free again after its array was stopped or
+the disk was wiped. Commands whose execution is uncertain cause no findings.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CARRIERS = {
     *("ssh", "docker", "podman", "kubectl", "chroot", "nsenter", "xargs", "parallel", "watch", "su", "ip", "vagrant"),
     *("runuser", "screen", "tmux", "salt", "ansible", "virsh", "script", "find", "eval", "sh", "bash", "dash", "zsh"),
 }
-"""Programs that may start fio or mdadm by words of their own."""
+"""Programs that may start fio or mdadm by their arguments."""
 _FOLLOWED = ("fio", "mdadm")
 _STARTS = re.compile(r"(?:^|[\s;&|(/'\"])(fio|mdadm)\s+-{1,2}[A-Za-z]")
 _WIPES = {"wipefs", "blkdiscard", "sgdisk", "shred", "dd"}
@@ -40,19 +40,19 @@ _WAITING_OPTIONS = {"wait", "stop", "readonly", "action"}
 _TOLD_OF_RESYNC = ("mdstat", "sync_", "resync", "md/array_state", "--detail", "-D")
 _WAITERS = re.compile(r"wait|sync.|idle|settled|ready")
 _LONG_SLEEP_SECONDS = 60.0
-"""A shorter one is for udev."""
+"""Shorter sleeps are for udev, and do not wait for a resync."""
 
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """An array as a command creates it."""
+    """An array that a command creates."""
 
     array: str
     level: str
     members: tuple[str, ...]
-    """Names of devices that are certain."""
+    """The device names that are known."""
     is_certain: bool
-    """Whether these are all, and the command runs for sure."""
+    """Whether these are all members, and the command certainly runs."""
     assumes_clean: bool
 
 
@@ -66,35 +66,35 @@ class Unwaited:
 
 @dataclass(slots=True)
 class Recipe:
-    """What a shell text does with devices."""
+    """The facts about devices and commands in a shell text."""
 
     commands: tuple[ShellCommand, ...]
     files: Mapping[str, str] = field(default_factory=dict)
-    """Job files that it writes."""
+    """Name -> content of job files that the script writes."""
     created: list[Created] = field(default_factory=list)
     reused: dict[str, list[str]] = field(default_factory=dict)
-    """Device -> the arrays that it is a member of at the same time."""
+    """Device -> arrays of which it is a member at the same time."""
     strangers: list[tuple[str, str, str, tuple[str, ...]]] = field(default_factory=list)
-    """Device, what is done, the array that it is no member of, and that array's members."""
+    """Device, action, array of which the device is not a member, and members of that array."""
     added: list[str] = field(default_factory=list)
     loops: dict[str, str] = field(default_factory=dict)
     """Loop device -> file."""
     has_other_loops: bool = False
-    """Some are set up under a name that the text does not say."""
+    """Whether the script sets up loop devices whose names are unknown."""
     mounted: dict[str, list[str]] = field(default_factory=dict)
-    """Array, or whatever else -> folders on which it is mounted."""
+    """Array or other device -> folders on which it is mounted."""
     buffered_loops: tuple[str, ...] = ()
     made_files: frozenset[str] = frozenset()
     named_twice: list[tuple[int, str, str]] = field(default_factory=list)
-    """Line, array, and a member that its command names twice."""
+    """Line, array, and a member that the command names twice."""
     while_syncing: list[tuple[ShellCommand, dict[str, Unwaited]]] = field(default_factory=list)
-    """Each fio command before which nothing has waited for the first resync of these arrays."""
+    """fio commands, each with the arrays for whose first resync nothing before it has waited."""
     skipped: list[tuple[int, str]] = field(default_factory=list)
-    """Commands that are not analysed: line, and a sentence."""
+    """Line of a command that is not analysed, and the reason."""
 
     @property
     def arrays(self) -> dict[str, tuple[str, ...]]:
-        """Array -> members, as created last."""
+        """Array -> members, from the last command that creates it."""
         return {each.array: each.members for each in self.created}
 
     @property
@@ -103,7 +103,7 @@ class Recipe:
 
 
 def parse_recipe(text: str) -> Recipe:
-    """The facts of a shell text. Raises SpecError for quotes that do not end, and loops without end."""
+    """Parse a shell text. Raises SpecError for unterminated quotes, and for loops that are too long."""
     script = read_script(text)
     recipe = Recipe(tuple(script.commands), script.files)
     disks, syncs = _Disks(recipe), _Syncs(recipe.commands)
@@ -128,7 +128,7 @@ def parse_recipe(text: str) -> Recipe:
 
 
 def _take_hidden(recipe: Recipe, command: ShellCommand) -> None:
-    """Commands in which fio or mdadm may be started in a way that is not followed."""
+    """Record commands that may start fio or mdadm in a way that is not analysed."""
     first = command.words[0]
     if first.unknown:
         has_job = any(re.match("--(?:name|rw|readwrite|ioengine|filename)=", word.text) for word in command.words)
@@ -144,20 +144,20 @@ def _take_hidden(recipe: Recipe, command: ShellCommand) -> None:
 
 
 def _key(array: str) -> str:
-    """One name for /dev/md0, /dev/md/0, /dev/md/md0 and md0."""
+    """A common name for /dev/md0, /dev/md/0, /dev/md/md0 and md0."""
     name = array.removeprefix("/dev/").removeprefix("md/")
     return f"md{name}" if name.isdigit() else name
 
 
 class _Disks:
-    """Which disk is in which array, as the commands go by."""
+    """Tracks which disk is a member of which array, command by command."""
 
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
         self._in_use: dict[str, tuple[str, str]] = {}
-        """Disk -> array, and that as it is written."""
+        """Disk -> key of the array (``_key``), and its name as written."""
         self._members: dict[str, list[Word] | None] = {}
-        """Array -> its members; None: not known."""
+        """Key of an array -> its members, or None if they are unknown."""
 
     def take(self, command: ShellCommand) -> None:
         call = parse_mdadm(command.words[1:])
@@ -176,13 +176,13 @@ class _Disks:
             self._forget()
 
     def wiped(self, command: ShellCommand) -> None:
-        """Disks that another program writes over."""
+        """Free the disks that a command overwrites."""
         words = [command.option("of") or ""] if command.program == "dd" else command.argv[1:]
         for word in words:
             self._in_use.pop(word, None)
 
     def _forget(self) -> None:
-        """From here on nothing is certain."""
+        """Discard everything that is known, after a command with unknown effects."""
         self._in_use.clear()
         self._members = dict.fromkeys(self._members, None)
 
@@ -257,14 +257,14 @@ class _Disks:
 
 
 class _Syncs:
-    """Which arrays are in their first resync, as the commands go by; only what is certain.
+    """Tracks which arrays are in their first resync, as far as that is certain.
 
-    Nothing is told of a script that waits in a loop, a branch or a function of its own: when, is not known.
+    If a script waits in a loop, branch or function, the time of the wait is unknown, and no array is reported.
     """
 
     def __init__(self, commands: Sequence[ShellCommand]) -> None:
         self.running: dict[str, Unwaited] = {}
-        """By the one name of each."""
+        """Key of an array (``_key``) -> the array."""
         self._waits_somewhere = any(command.is_conditional and _may_wait(command) for command in commands)
 
     def take(self, command: ShellCommand) -> None:
@@ -286,38 +286,38 @@ class _Syncs:
 
 
 def _resyncs(call: MdadmCall) -> bool:
-    """Whether md computes something by itself once the array is created: mdadm(8), md(4)."""
+    """Whether md starts a resync after the array is created (mdadm(8), md(4))."""
     values, level = call.values, call.values.get("level", "").removeprefix("raid")
     is_whole = not any(word.text in NO_DEVICE for word in call.names)
     return level in _RESYNCED and is_whole and not _WITHOUT_RESYNC & set(values) and values.get("raid-devices") != "1"
 
 
 def _may_wait(command: ShellCommand) -> bool:
-    """Whether a command may end only when a resync has ended, or may end the resync."""
+    """Whether a command may wait for a resync, or may end it."""
     if command.program == "mdadm":
         return bool(_WAITING_OPTIONS & set(parse_mdadm(command.words[1:]).values))
     if command.program == "sleep":
         seconds = sum(seconds_of(word) or _LONG_SLEEP_SECONDS for word in command.argv[1:])
         return command.is_conditional or seconds >= _LONG_SLEEP_SECONDS
-    # cat /proc/mdstat alone shows the resync, and does not wait for it.
+    # A single cat of /proc/mdstat does not wait.
     looks = any(part in word for word in command.argv for part in _TOLD_OF_RESYNC)
     is_set = command.writes_to.startswith("/sys/") or command.program in ("tee", "read")
     return is_set or (looks and command.is_conditional) or bool(_WAITERS.search(command.program))
 
 
 def _may_be(device: str, member: Word) -> bool:
-    """Whether the name of a device may mean that member."""
+    """Whether the name of a device may refer to this member."""
     if member.unknown:
         return True
     kinds = {PurePosixPath(path).parent.as_posix() for path in (device, member.text) if path.startswith("/")}
-    # /dev/disk/by-id/… and /dev/mapper/… are other names of disks that also have another.
+    # Links in /dev/disk/by-id and names in /dev/mapper are aliases of other nodes.
     if len(kinds) > 1 or not device.startswith("/") or not member.text.startswith("/"):
         return PurePosixPath(device).name == PurePosixPath(member.text).name or len(kinds) > 1 or device[:1].isdigit()
     return fnmatchcase(device, member.text) if member.has_glob else device == member.text
 
 
 def dd_bytes(command: ShellCommand) -> int | None:
-    """What a dd moves: bs x count; None without both."""
+    """The number of bytes that a dd command copies, bs x count; None without both."""
     block, count = command.option("bs"), command.option("count")
     if block is None or count is None or digits(count) is None:
         return None
@@ -348,16 +348,16 @@ def _take_losetup(recipe: Recipe, command: ShellCommand) -> None:
 
 
 def lint_script_file(text: str) -> Iterator[LintFinding]:
-    """A shell script, whoever wrote it. Raises SpecError if it cannot be read, or there is no command in it."""
+    """The lint findings of a shell script. Raises SpecError if it cannot be parsed or has no commands."""
     if not read_script(text).commands:
         raise SpecError("there is no command in it", hint="check that it is this file, and that it was saved")
     yield from lint_shell(text)
 
 
 def lint_shell(text: str, job_file: str = "") -> Iterator[LintFinding]:
-    """A shell text, with all that its fio commands break. Raises SpecError if it cannot be read.
+    """The lint findings of a shell text and of its fio commands. Raises SpecError if it cannot be parsed.
 
-    ``job_file``: what the job file says that it names and does not write itself; empty: not known.
+    ``job_file`` is the content of a job file that the text names but does not write; empty if it is unknown.
     """
     recipe = parse_recipe(text)
     yield from run_checks(SHELL_CHECKS, recipe)
@@ -368,7 +368,7 @@ def lint_shell(text: str, job_file: str = "") -> Iterator[LintFinding]:
 
 
 def _fio_jobs(command: ShellCommand, files: Mapping[str, str], job_file: str) -> Iterator[FioJob]:
-    """What a fio command runs: its own options, and the job files that it names."""
+    """The jobs of a fio command: its own options, and the job files that it names."""
     where = f"line {command.line}: "
     if bare := command.bare_unknown():
         why = f"fio line at line {command.line} is not analysed: it contains {bare}"
@@ -412,12 +412,12 @@ def _resync_running(recipe: Recipe) -> Iterator[Seen]:
 
 
 def _measures(section: FioSection) -> bool:
-    """Rather than writing all of a file or a device once, so that there is something to read."""
+    """Whether a job measures, as opposed to writing a file or device once to prepare it for reads."""
     return section.moves_data and ("runtime" in section.options or section.direction != "write")
 
 
 def _is_on(places: Sequence[str], section: FioSection) -> bool:
-    """Whether a job's files certainly are one of these, or lie in one."""
+    """Whether the job certainly uses one of these files or devices, or a file in one of these folders."""
     names = [name for key in ("filename", "directory") for name in section.value(key).split(":") if name]
     return any(name == place or name.startswith(f"{place.rstrip('/')}/") for name in names for place in places)
 
@@ -457,7 +457,7 @@ def _human_output(recipe: Recipe) -> Iterator[Seen]:
 
 
 def _device_missing(recipe: Recipe) -> Iterator[Seen]:
-    # Whether other disks are there cannot be told from the text.
+    # The text cannot tell whether disks other than loop devices exist.
     used = [member for each in recipe.created for member in each.members] + recipe.added
     for device in dict.fromkeys(used):
         is_loop = device.startswith("/dev/loop") and recipe.loops and not recipe.has_other_loops
@@ -474,9 +474,9 @@ def _not_a_member(recipe: Recipe) -> Iterator[Seen]:
 
 
 def _measured_dd(recipe: Recipe) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Source, target and words of each dd that writes on what is measured.
+    """Source, target and words of each dd command that writes to a measured target.
 
-    That is no image of a loop device, and no disk that is wiped for an array.
+    Images of loop devices, and disks that are wiped for an array, are not measured.
     """
     members = {member for each in recipe.created for member in each.members} | set(recipe.added)
     for command in recipe.commands:

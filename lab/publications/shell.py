@@ -1,8 +1,9 @@
-"""Shell scripts, read far enough to know which commands they start and with which words. Pure: nothing is run.
+"""Parses shell scripts far enough to know the commands that they start and their words; nothing is run.
 
-Followed are quotes, continued lines, comments, here-documents, pipes and lists, variables that the script itself sets,
-braces, ``for`` loops over words, ``sh -c '…'``, ``eval`` and commands inside ``$(…)``. What only a run can tell (the
-output of a command, an argument, a variable from outside) stays in a word as it is written, and is named.
+It processes quotes, continuation lines, comments, here-documents, pipes and lists, variables that the script itself
+sets, braces, ``for`` loops over words, ``sh -c '…'``, ``eval``, and commands inside ``$(…)``. Values that are known
+only at run time (the output of a command, an argument, an environment variable) remain in a word as written, and are
+marked as unknown.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from lab.units import KIB
 
 MOST_COMMANDS = 4096
 _MOST_STEPS = 200_000
-"""Words that are run, each as often as a loop has it."""
+"""Maximum number of statements and words, with loops expanded."""
 _MOST_TEXT = 256 * KIB
 _MOST_BRACES = 256
 _MOST_DEPTH = 12
@@ -52,7 +53,7 @@ _PREFIXES = {
     *("sudo", "doas", "time", "env", "nice", "ionice", "nohup", "taskset", "numactl", "timeout", "chrt", "stdbuf"),
     *("exec", "command", "builtin", "unbuffer", "setsid", "cgexec", "systemd-run", "flock", "strace", "perf"),
 }
-"""Programs that start the command behind their own options."""
+"""Programs that start the command after their own options."""
 _SHELLS = {"sh", "bash", "dash", "zsh", "ksh"}
 _DECLARES = {"export", "local", "declare", "readonly", "typeset"}
 _OPENS = {"if": "fi", "while": "done", "until": "done", "case": "esac", "select": "done"}
@@ -63,7 +64,7 @@ _LOOP_HEAD = re.compile(_NAME)
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a word: text, a variable (``name``), or something that only a run can tell (``raw``)."""
+    """A part of a word: text, a variable (``name``), or a value that is known only at run time (``raw``)."""
 
     text: str = ""
     name: str = ""
@@ -76,45 +77,45 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A word or an operator, with its line."""
+    """A word or an operator, and its line."""
 
     line: int
     operator: str = ""
     pieces: tuple[Piece, ...] = ()
     heredoc: tuple[str, bool] | None = None
-    """The text that follows ``<<``, and whether variables in it are replaced."""
+    """The text of the here-document after ``<<``, and whether variables in it are expanded."""
 
     @property
     def plain(self) -> str:
-        """The word if nothing in it is quoted or replaced; else nothing."""
+        """The word if nothing in it is quoted or expanded; else empty."""
         first = self.pieces[0] if len(self.pieces) == 1 else Piece()
         return first.text if not (first.is_quoted or first.name or first.raw) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word of a command. ``unknown``: what in it only a run can tell, as it is written."""
+    """A word of a command. ``unknown`` is the part that is known only at run time, as written."""
 
     text: str
     unknown: str = ""
     is_bare: bool = False
-    """It is nothing but that, unquoted: it may become any number of words."""
+    """Whether the word is only an unquoted unknown part, which may expand to any number of words."""
     has_glob: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ShellCommand:
-    """One simple command, and the commands that its output is piped through."""
+    """One simple command, and the commands that its output is piped to."""
 
     words: tuple[Word, ...]
     line: int = 1
     pipes_to: tuple[str, ...] = ()
     writes_to: str = ""
-    """File of a redirection."""
+    """The target file of an output redirection."""
     stdin: str | None = None
-    """A here-document."""
+    """The content of a here-document or here-string."""
     is_conditional: bool = False
-    """It stands in a branch, a function or a loop of unknown length: whether it runs, and how often, is not known."""
+    """Whether it is in a branch, a function or a loop of unknown length, so it may run any number of times."""
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -125,7 +126,7 @@ class ShellCommand:
         return self.words[0].text.rpartition("/")[2]
 
     def option(self, *names: str) -> str | None:
-        """The value of the first of these options: ``--name=value``, ``--name value``, ``name=value``."""
+        """The value of the first of these options, in the form ``--name=value``, ``--name value`` or ``name=value``."""
         argv = self.argv
         for index, word in enumerate(argv):
             for name in names:
@@ -136,23 +137,23 @@ class ShellCommand:
         return None
 
     def bare_unknown(self) -> str:
-        """What stands among its words and may become any other; empty if there is none."""
+        """The first word that may expand to any number of words; empty if there is none."""
         return next((word.unknown for word in self.words if word.is_bare), "")
 
 
 @dataclass
 class Script:
-    """The commands of a text in the order in which they stand, loops written out."""
+    """The commands of a script in their order, with loops expanded."""
 
     commands: list[ShellCommand] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
-    """Files that here-documents write: name -> text."""
+    """Name -> content of files that are written from here-documents."""
     steps: int = 0
-    """How many statements were followed, loops written out."""
+    """Number of statements and words processed, with loops expanded."""
 
 
 def read_script(text: str) -> Script:
-    """What a shell text starts. Raises SpecError for quotes that do not end, and for loops without bound."""
+    """Parse a script. Raises SpecError for unterminated quotes, and for loops that are too long."""
     if len(text) > _MOST_TEXT:
         raise SpecError("the script is too long to be read", hint="lint its parts by themselves")
     script = Script()
@@ -161,7 +162,7 @@ def read_script(text: str) -> Script:
 
 
 class _Lexer:
-    """Cuts a text into words and operators."""
+    """Splits a text into words and operators."""
 
     def __init__(self, text: str, line: int = 1) -> None:
         self._text, self._at, self._line = text, 0, line
@@ -218,7 +219,7 @@ class _Lexer:
         self._pending = []
 
     def _pieces(self, *, quoted: bool = False) -> Iterator[Piece]:
-        """Up to the end of the word, or of the double quotes."""
+        """The pieces up to the end of the word, or of the double quotes."""
         gathered = ""
         while self._at < len(self._text):
             char = self._text[self._at]
@@ -299,7 +300,7 @@ class _Lexer:
         return body
 
     def _balanced(self, start: int, opens: str, closes: str) -> str:
-        """What stands between the bracket at ``start`` and its end; quotes in it are passed over."""
+        """The text between the bracket at ``start`` and its closing bracket; brackets in quotes are ignored."""
         depth, at, quote = 0, start, ""
         while at < len(self._text):
             char = self._text[at]
@@ -328,7 +329,7 @@ class _Lexer:
 
 
 class _Runner:
-    """Follows tokens and gathers commands, with the variables that are known."""
+    """Follows tokens, and collects commands with the known values of variables."""
 
     def __init__(
         self, script: Script, variables: dict[str, str | None], *, depth: int = 0, is_conditional: bool = False
@@ -342,7 +343,7 @@ class _Runner:
             at = self._statement(tokens, at)
 
     def _statement(self, tokens: Sequence[Token], at: int) -> int:
-        """One command, loop or branch from ``at``; where the next begins."""
+        """Process one command, loop or branch; returns the index of the next."""
         self._script.steps += 1
         if self._script.steps > _MOST_STEPS:
             raise _too_long()
@@ -373,7 +374,7 @@ class _Runner:
         return end
 
     def _inner(self, tokens: Sequence[Token]) -> None:
-        """What may run, or not, or often."""
+        """Process tokens that may run any number of times; variables that they change become unknown."""
         if self._depth < _MOST_DEPTH:
             before = dict(self._variables)
             inner = _Runner(self._script, self._variables, depth=self._depth + 1, is_conditional=True)
@@ -388,7 +389,7 @@ class _Runner:
         self._inner(tokens)
 
     def _loop(self, tokens: Sequence[Token]) -> None:
-        """``NAME in WORDS ; do BODY``."""
+        """Process ``NAME in WORDS ; do BODY``."""
         start = next((place for place, each in enumerate(tokens) if each.plain == "do"), None)
         if start is None:
             return
@@ -437,7 +438,7 @@ class _Runner:
             self._nested(inner, command.line)
 
     def _text_of_shell(self, command: ShellCommand) -> str | None:
-        """What ``sh -c`` or ``eval`` is given."""
+        """The script that ``sh -c``, ``eval`` or a shell's here-document runs; None for other commands."""
         words = command.words
         if command.program == "eval" and not any(word.unknown for word in words):
             return " ".join(word.text for word in words[1:])
@@ -460,7 +461,7 @@ class _Runner:
         for place, token in enumerate(tokens):
             if token.operator:
                 take = token.operator
-                # A number in front of a redirection is a file descriptor.
+                # A number before a redirection is a file descriptor.
                 if take in _REDIRECTIONS and place and words and words[-1].text.isdigit() and tokens[place - 1].plain:
                     words.pop()
                 continue
@@ -500,7 +501,7 @@ class _Runner:
         return re.sub(rf"\$(?:({_NAME})|\{{({_NAME})\}})", known, text)
 
     def _assigned(self, words: list[Word]) -> list[Word]:
-        """Take over the assignments in front of a command, or that are all of it; the words behind them."""
+        """Record the assignments before a command or without one; returns the remaining words."""
         start = 1 if words and words[0].text in _DECLARES else 0
         place = start
         while place < len(words) and (found := _ASSIGNMENT.match(words[place].text)):
@@ -519,7 +520,7 @@ class _Runner:
         self._variables[name] = value
 
     def _expanded(self, token: Token) -> list[Word]:
-        """The words that a token becomes."""
+        """The words that a token expands to."""
         if len(token.pieces) == 1 and not (piece := token.pieces[0]).raw and not _ACTS.search(piece.text):
             return [Word(piece.text)]
         fields: list[list[tuple[str, bool]]] = [[]]
@@ -560,12 +561,12 @@ def _too_long() -> SpecError:
 
 
 def _end_of(tokens: Sequence[Token], start: int, closer: str) -> int:
-    """Where what opens at ``start`` is closed; the last token if it is not."""
+    """The index of the token that closes the construct at ``start``; the last token if there is none."""
     opens = {"done": ("for", "while", "until", "select"), "fi": ("if",), "esac": ("case",), "}": ("{",)}[closer]
     depth, is_first = 0, True
     for place in range(start, len(tokens)):
         word = tokens[place].plain
-        # Such a word counts only where a command begins.
+        # A reserved word counts only at the beginning of a command.
         begins = is_first or place == start
         if begins and word in opens:
             depth += 1
@@ -578,7 +579,7 @@ def _end_of(tokens: Sequence[Token], start: int, closer: str) -> int:
 
 
 def _without_patterns(tokens: Sequence[Token]) -> list[Token]:
-    """The commands of a ``case``: without its word, and without the patterns up to each ``)``; one inside keeps its."""
+    """The commands of a ``case`` without its word and patterns; a nested ``case`` is unchanged."""
     kept: list[Token] = []
     is_pattern, depth = True, 0
     for token in tokens:
@@ -592,7 +593,7 @@ def _without_patterns(tokens: Sequence[Token]) -> list[Token]:
 
 
 def _without_prefixes(words: list[Word]) -> list[Word]:
-    """Without ``sudo``, ``time``, ``env X=1`` and others, and their options."""
+    """The command without prefixes such as ``sudo``, ``time`` and ``env X=1``, and their options."""
     while len(words) > 1 and words[0].text.rpartition("/")[2] in _PREFIXES:
         prefix = words[0].text.rpartition("/")[2]
         rest = words[1:]
@@ -630,22 +631,22 @@ _OPERANDS_OF_PREFIXES: Mapping[str, int] = {"timeout": 1, "taskset": 1, "chrt": 
 _ACTING = "{},*?["
 _ACTS = re.compile(r"[{*?[]")
 _HIDDEN = {ord(char): chr(0xE000 + place) for place, char in enumerate(_ACTING)}
-"""Quoted brackets are no brackets: they are put aside while braces are looked for."""
+"""Substitutes for quoted brackets and wildcards, which are not expanded."""
 _SHOWN = {0xE000 + place: char for place, char in enumerate(_ACTING)}
 
 
 def _braces(parts: Sequence[tuple[str, bool]]) -> list[tuple[str, bool]]:
-    """Words that ``{a,b}`` and ``{1..4}`` make of one, and whether each has a pattern of file names."""
+    """The words that ``{a,b}`` and ``{1..4}`` expand to, and whether each has a wildcard."""
     text = "".join([part for part, _ in parts])
     if not _ACTS.search(text):
-        # Nearly always, in loops of thousands of words.
+        # The usual case, which must be fast in loops over thousands of words.
         return [(text, False)]
     text = "".join(part.translate(_HIDDEN) if is_quoted else part for part, is_quoted in parts)
     return [(word.translate(_SHOWN), any(sign in word for sign in "*?[")) for word in _brace_words(text)]
 
 
 def _brace_words(text: str) -> list[str]:
-    """From the outermost brackets inwards."""
+    """Expand braces, from the outermost inwards."""
     done, waiting = [], [(text, 0)]
     while waiting:
         word, start = waiting.pop(0)
@@ -674,7 +675,7 @@ def _closing(word: str, opening: int) -> int:
 
 
 def _split(inner: str) -> list[str]:
-    """At the commas that stand in no further brackets."""
+    """Split at the commas outside of nested braces."""
     parts, depth = [""], 0
     for char in inner:
         depth += {"{": 1, "}": -1}.get(char, 0)

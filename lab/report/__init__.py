@@ -1,1 +1,1 @@
-"""Reports as values: tables that the command line, the app and files show in their own ways."""
+"""Reports: tables as values, which the command line, the app and files render."""

@@ -1,4 +1,4 @@
-"""The antioquia study's own tables: array details (its Fig. 4), performance (its Fig. 5), ratios between levels."""
+"""Tables of the antioquia study: array details (its Fig. 4), performance (its Fig. 5), and ratios between levels."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _DETAILS = (
 
 
 def title_of(array_id: str) -> str:
-    """``RAID 5`` for ``raid5`` and ``RAID 0 (3 disks)`` for ``raid0-3``."""
+    """The title of an array: ``RAID 5`` for ``raid5``, ``RAID 0 (3 disks)`` for ``raid0-3``."""
     level, _, members = array_id.removeprefix("raid").partition("-")
     return f"RAID {level} ({members} disks)" if members else f"RAID {level}"
 
 
 def details_table(record: ResultRecord, published: Published) -> Table:
-    """Fig. 4: what mdadm says of each array, and what the study printed."""
+    """The output of mdadm for each array beside the published values (Fig. 4)."""
     columns = [Column("", False)]
     texts: list[list[str]] = [[] for _ in _DETAILS]
     for array in record.arrays:
@@ -73,7 +73,7 @@ def _agreement(arrays: tuple[ArrayRecord, ...], published: Published) -> str:
 
 
 def performance_table(record: ResultRecord, published: Published) -> Table:
-    """Fig. 5, extended by p99, CPU per I/O, rebuild time, data verdict, n and intervals, the published IOPS beside."""
+    """Fig. 5 with the published IOPS, extended by p99, CPU cost, rebuild time, data check, repeats and intervals."""
     all_rows = rows(record)
     has_cpu = any(row.cpu_microseconds_per_io for row in all_rows)
     columns = (
@@ -137,9 +137,9 @@ def _rebuild_seconds(rebuilds: list[RebuildRecord]) -> Estimate | None:
 
 
 def ratio_table(record: ResultRecord, published: Published) -> Table:
-    """What carries over from one system to another: ratios between levels, each with its interval.
+    """Ratios between levels, each with its interval; unlike absolute figures, they can be compared between systems.
 
-    The study's own pairs, and the fair ones: equal members, or equal data disks.
+    The table has the study's own pairs, and fair pairs, which have equal numbers of members or of data disks.
     """
     all_rows = rows(record)
     names = [array.name for array in record.arrays]
@@ -163,7 +163,7 @@ def ratio_table(record: ResultRecord, published: Published) -> Table:
 
 
 def _pairs(names: list[str], baseline: str) -> list[tuple[str, str]]:
-    # An incomplete result may be without the baseline.
+    # The baseline may be missing from an incomplete result.
     pairs = [(name, baseline) for name in names if name != baseline and baseline in names]
     if "raid0-3" in names and "raid5" in names:
         pairs.append(("raid5", "raid0-3"))
@@ -171,7 +171,7 @@ def _pairs(names: list[str], baseline: str) -> list[tuple[str, str]]:
 
 
 def _ratio(ours: Row | None, base: Row | None) -> Ratio | None:
-    """None: not measured, or not in one round."""
+    """The paired ratio, or None if one row is missing or the rows have no repeat in common."""
     if ours is None or base is None or not {c.repeat for c in ours.cells} & {c.repeat for c in base.cells}:
         return None
     return paired_ratio(ours.by_repeat(lambda section: section.iops), base.by_repeat(lambda section: section.iops))
@@ -184,7 +184,7 @@ def _members(record: ResultRecord, name: str, base: str) -> str:
 
 
 def csv_text(record: ResultRecord) -> str:
-    """The study's CSV: medians, and the rebuild time in seconds (empty without redundancy)."""
+    """The study's CSV: median IOPS, and the rebuild time in seconds, which is empty without redundancy."""
     all_rows = rows(record)
     body: list[list[object]] = []
     for array in record.arrays:

@@ -1,4 +1,4 @@
-"""The tables that any experiment has: figures, rebuilds, time spent, and what to be careful about."""
+"""The general tables of a result: figures, rebuilds, time spent, and comparisons of machines."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ class Row:
     direction: str
     cells: tuple[CellRecord, ...]
     looks: tuple[InterimLook, ...] = ()
-    """Of a result that was measured until its intervals were narrow."""
+    """Interim evaluations, if measurement continued until the intervals were narrow; the intervals allow for them."""
 
     def section(self, cell: CellRecord) -> DirectionFigures:
-        """The figures of this row's direction."""
+        """The figures of a cell in this row's direction."""
         section = cell.figures.reads if self.direction == READ else cell.figures.writes
         assert section is not None
         return section
 
     def values(self, pick: Callable[[DirectionFigures], float | None]) -> list[float]:
-        """One figure of each repeat that has it."""
+        """A figure of each repeat, without repeats in which it is missing."""
         return list(self.by_repeat(pick).values())
 
     def by_repeat(self, pick: Callable[[DirectionFigures], float | None]) -> dict[int, float]:
-        """The same by the number of the repeat: what two rows of one result are paired by."""
+        """Number of the repeat -> figure; rows of one result are paired by this number."""
         return {cell.repeat: value for cell in self.cells if (value := pick(self.section(cell))) is not None}
 
     def estimate(self, values: Sequence[float]) -> Estimate:
-        """The median of this row's repeats, or of what was made from them, with the interval that they allow."""
+        """The median of values from this row's repeats, with its interval."""
         return estimate(values, self.looks)
 
     @property
@@ -58,17 +58,17 @@ class Row:
 
     @property
     def bytes_per_second(self) -> Estimate:
-        """Throughput."""
+        """Throughput in bytes per second."""
         return self.estimate(self.values(lambda section: section.bandwidth_bytes_per_second))
 
     def latency_seconds(self, name: str) -> Estimate | None:
-        """A latency percentile by field name, such as ``p99_seconds``."""
+        """A latency by field name, such as ``p99_seconds``; None if no repeat has it."""
         values = self.values(lambda section: getattr(section, name))
         return self.estimate(values) if values else None
 
     @property
     def cpu_microseconds_per_io(self) -> Estimate | None:
-        """CPU time of everything on the machine per I/O, the idle machine's taken off."""
+        """CPU time of the whole machine per I/O, without the CPU time of the idle machine; None if not measured."""
         values = [
             cell.cpu.cpu_microseconds_per_io
             for cell in self.cells
@@ -78,7 +78,7 @@ class Row:
 
     @property
     def predicted_iops(self) -> float | None:
-        """What theory said before; of a mix, which it predicts as a whole, this direction's part."""
+        """The predicted IOPS of this direction; a mixed load is predicted as a whole, and this is its share."""
         cell, ours = self.cells[0], self.section(self.cells[0])
         if cell.predicted_iops is None or not (cell.figures.reads and cell.figures.writes):
             return cell.predicted_iops
@@ -87,7 +87,7 @@ class Row:
 
 
 def rows(record: ResultRecord) -> tuple[Row, ...]:
-    """Every row of a record, arrays in their own order, reads before writes."""
+    """All rows of a record: arrays in the record's order, reads before writes."""
     found: dict[tuple[str, str, str, str], list[CellRecord]] = {}
     for cell in sorted(record.cells, key=lambda cell: cell.repeat):
         for direction, section in ((READ, cell.figures.reads), (WRITE, cell.figures.writes)):
@@ -100,7 +100,7 @@ def rows(record: ResultRecord) -> tuple[Row, ...]:
 
 
 def row_for(all_rows: Iterable[Row], array: str, direction: str, phase: str = "healthy") -> Row | None:
-    """The first row of an array in a direction; None where nothing was measured."""
+    """The first row of an array, direction and phase, or None."""
     for row in all_rows:
         if (row.array, row.direction, row.phase) == (array, direction, phase):
             return row
@@ -114,12 +114,12 @@ def _phase_rank(phase: str) -> int:
 
 _WAYS = {Direction.READ: "reads", Direction.WRITE: "writes"}
 _LARGE_BLOCK_BYTES = 128 * 1024
-"""From here on MB/s says more than I/Os per second."""
+"""Mean size of an I/O from which throughput is shown in place of IOPS."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResultLabels:
-    """Names of one result's arrays and workloads."""
+    """The titles of a result's arrays and workloads."""
 
     title: str
     question: str = ""
@@ -130,24 +130,24 @@ class ResultLabels:
         return self.arrays.get(name) or name
 
     def workload(self, name: str) -> str:
-        """``Random reads, 4 KiB, queue depth 4 × 4 jobs``."""
+        """The title of a workload, such as ``Random reads, 4 KiB, queue depth 4 × 4 jobs``."""
         found = self.workloads.get(name)
         if found is None or found.recipe or found.trace:
             return found.title if found else name
-        # Not the catalogue's title: an experiment may have given the workload another block size.
+        # The catalogue's title may be wrong, since an experiment can change the block size.
         what = _WAYS.get(found.direction)
         title = f"{found.pattern.capitalize()} {what}, {human_bytes(found.block_bytes)}" if what else found.title
         jobs = f" × {found.jobs} jobs" if found.jobs > 1 else ""
         return f"{title}, queue depth {found.queue_depth}{jobs}"
 
     def in_flight(self, name: str) -> int | None:
-        """I/Os that the workload keeps in flight; None where that is not known."""
+        """Number of I/Os that the workload keeps in flight, or None if unknown."""
         found = self.workloads.get(name)
         return found.queue_depth * found.jobs if found and not found.recipe and not found.trace else None
 
 
 def labels_of(record: ResultRecord) -> ResultLabels:
-    """From the experiment's text in the record; ids alone where another raidlab wrote keys that this one has not."""
+    """The labels from the experiment file in the record; only ids if this version of raidlab cannot read the file."""
     try:
         experiment = decode_toml(record.experiment_toml, Experiment, source=f"{record.id}/experiment")
         jobs = [job.build() for job in experiment.jobs]
@@ -164,7 +164,7 @@ def labels_of(record: ResultRecord) -> ResultLabels:
 
 
 def is_large(row: Row) -> bool:
-    """Whether the row's I/Os are so large that MB/s are the figure to look at."""
+    """Whether the mean I/O of the row is so large that throughput is shown in place of IOPS."""
     section = row.section(row.cells[0])
     return section.total_ios > 0 and section.io_bytes / section.total_ios >= _LARGE_BLOCK_BYTES
 
@@ -175,7 +175,7 @@ OFF_THEORY = "off-theory"
 
 
 def interval_text(found: Estimate | None, *, digits: int = 0) -> str:
-    """``5.93k [5.1k–6.2k]``: the median and the interval that covers it."""
+    """The median and its interval: ``5.93k [5.1k–6.2k]``."""
     if found is None:
         return NOTHING
     low, middle, high = (_rate(value, digits) for value in (found.low, found.median, found.high))
@@ -183,7 +183,7 @@ def interval_text(found: Estimate | None, *, digits: int = 0) -> str:
 
 
 def seconds_text(found: Estimate | None) -> str:
-    """A time, by its median."""
+    """The median as a duration."""
     return human_seconds(found.median) if found else NOTHING
 
 
@@ -192,7 +192,7 @@ def _rate(value: float, digits: int) -> str:
 
 
 def figures_table(record: ResultRecord) -> Table:
-    """IOPS, throughput, latency and CPU cost of every row, beside theory where it predicts."""
+    """IOPS, throughput, latency and CPU cost of all rows, with the predictions of theory."""
     all_rows = rows(record)
     theory = {(each.array, each.workload, each.phase): each for each in beside_theory(record)}
     has_cpu = any(row.cpu_microseconds_per_io for row in all_rows)
@@ -209,7 +209,7 @@ def figures_table(record: ResultRecord) -> Table:
 
 
 def theory_notes(record: ResultRecord) -> tuple[str, ...]:
-    """Why each figure that is off theory may be so, and whether it can be told."""
+    """A note for each figure that deviates from theory, with the possible reason."""
     return _notes_of((*beside_theory(record), *rebuilds_beside_theory(record)))
 
 
@@ -221,7 +221,7 @@ def _notes_of(found: Sequence[BesideTheory]) -> tuple[str, ...]:
 
 
 def outlier_notes(all_rows: tuple[Row, ...]) -> tuple[str, ...]:
-    """One line for every repeat far from the others: it counts like them, and is a reason to look."""
+    """A note for each outlier among the repeats. Outliers count like the other repeats."""
     notes = []
     for row in all_rows:
         values = row.values(lambda section: section.iops)
@@ -247,7 +247,7 @@ def _figures_row(row: Row, theory: BesideTheory | None, has_theory: bool, has_cp
 
 
 def theory_text(found: BesideTheory | None) -> str:
-    """``0.98``, or ``0.80 off-theory``."""
+    """The ratio to theory: ``0.98``, or ``0.80 off-theory``."""
     if found is None:
         return NOTHING
     return f"{found.share.median:.2f} {OFF_THEORY}" if found.is_off else f"{found.share.median:.2f}"
@@ -262,7 +262,7 @@ def _interval_note(all_rows: tuple[Row, ...]) -> str:
 
 
 def rebuild_table(record: ResultRecord) -> Table | None:
-    """Rebuild times beside the prediction, and the verdict on the data; None without rebuilds."""
+    """Rebuild times with their predictions, and the data checks; None if there was no rebuild."""
     if not record.rebuilds:
         return None
     groups: dict[tuple[str, str], list[RebuildRecord]] = {}
@@ -300,7 +300,7 @@ def _rebuild_row(array: str, under: str, group: list[RebuildRecord], *, is_off: 
 
 
 def integrity_text(group: list[RebuildRecord]) -> str:
-    """``intact (3 of 3)``, or what happened to the data."""
+    """The result of the data checks, such as ``intact (3 of 3)``."""
     checked = [rebuild for rebuild in group if rebuild.data_unchanged is not None]
     intact = [rebuild for rebuild in checked if rebuild.data_unchanged]
     if not checked:
@@ -310,7 +310,7 @@ def integrity_text(group: list[RebuildRecord]) -> str:
 
 
 def timings_table(record: ResultRecord) -> Table:
-    """What the wall time went into."""
+    """The wall-clock time by activity."""
     timings = record.timings
     parts = (
         ("fio", timings.fio_seconds),
@@ -332,12 +332,12 @@ def timings_table(record: ResultRecord) -> Table:
 
 
 def ratio_text(found: Estimate | None) -> str:
-    """``0.53 [0.50–0.56]``; a dash where there is none."""
+    """The estimate and its interval, ``0.53 [0.50–0.56]``, or a dash."""
     return found.text() if found else NOTHING
 
 
 def paired_note(found: Iterable[Estimate | None]) -> str:
-    """What the ratios of a table are, if they are of interleaved repeats."""
+    """The note that explains ratios from paired repeats and their intervals."""
     coverages = [each.coverage for each in found if each is not None and each.n > 1]
     what = "ratio: Hodges-Lehmann estimate over the paired repeats"
     if not coverages:
@@ -355,7 +355,7 @@ RATIO_NOTE = (
 
 
 def platform_tables(experiment: str, found: PlatformComparison, names: Sequence[str] | None = None) -> Iterator[Table]:
-    """Those that have rows. ``names``: short ones for the platforms, in their order."""
+    """The tables of a comparison that have rows. ``names`` are short names of the platforms, in their order."""
     whole = [platform.name for platform in found.platforms]
     names = whole if names is None else names
     if found.rows:
@@ -384,14 +384,14 @@ def platform_tables(experiment: str, found: PlatformComparison, names: Sequence[
 
 
 def _covered_text(found: Estimate | None) -> str:
-    """``0.53 [0.50–0.56]``, or ``0.53 (2 repeats)`` where no interval is worth the name."""
+    """``0.53 [0.50–0.56]``, or ``0.53 (2 repeats)`` if there are too few repeats for a useful interval."""
     if found is None or found.has_enough:
         return ratio_text(found)
     return f"{found.median:.2f} ({counted(found.n, 'repeat')})"
 
 
 def _conclusion_rows(found: PlatformComparison) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
-    """A row for each conclusion that can be told somewhere, one for all others, and why those cannot be told."""
+    """One row for each conclusion that can be checked somewhere, one row for all others, and the reasons for those."""
     untold = [each for each in found.conclusions if set(each.transfers) == {Transfer.CANNOT_TELL}]
     rows = [(_claim(each), each.what, *_transfers(each)) for each in found.conclusions if each not in untold]
     if untold:
@@ -417,13 +417,16 @@ def _agreement_row(each: Agreement, short: Mapping[str, str]) -> tuple[Value, ..
 
 
 def transfer_counts(found: PlatformComparison, place: int) -> str:
-    """``confirmed 3, flips 1``: what becomes of the conclusions on the platform at this place after the first."""
+    """Number of conclusions by their outcome on a further platform, such as ``confirmed 3, flips 1``.
+
+    ``place`` is the index of the platform after the first.
+    """
     transfers = [each.transfers[place] for each in found.conclusions]
     return ", ".join(f"{each.value} {transfers.count(each)}" for each in Transfer if each in transfers)
 
 
 def _claim(conclusion: Conclusion) -> str:
-    """``raid0 is faster than raid5``, as the first machine has it."""
+    """The conclusion on the first platform, such as ``raid0 is faster than raid5``."""
     outcome = conclusion.verdicts[0].outcome
     if outcome is RatioOutcome.CANNOT_TELL:
         return f"{conclusion.faster} or {conclusion.slower}: {outcome}"
@@ -431,7 +434,7 @@ def _claim(conclusion: Conclusion) -> str:
 
 
 def _transfers(conclusion: Conclusion) -> tuple[str, ...]:
-    """What each further platform makes of it."""
+    """The outcome of the conclusion on each further platform."""
     pairs = zip(conclusion.transfers, conclusion.verdicts[1:], strict=True)
     return tuple(
         str(transfer) if transfer is Transfer.CANNOT_TELL else f"{transfer}: {verdict.outcome}"

@@ -1,4 +1,4 @@
-"""What a report tells of, read one result after the other: few are kept whole, of many only what they add up to."""
+"""The input of a report, read one result at a time; a few results are kept in full, many only as summaries."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """One result, with nothing in it but figures that are numbers above 0."""
+    """One result whose figures are all finite and above 0."""
 
     record: ResultRecord
     source: str
     problems: tuple[str, ...]
-    """What was left out of it, and what is missing."""
+    """Messages about figures left out and cells missing."""
     read_file: Callable[[str], str]
 
     @property
     def machine(self) -> str:
-        """``embedded, hdd-7200``."""
+        """The platform, such as ``embedded, hdd-7200``."""
         return platform_words(self.record)
 
     def timeline(self, rebuild: RebuildRecord) -> Timeline | None:
-        """Of a rebuild; None if none was kept. Raises ResultError if it cannot be read."""
+        """The timeline of a rebuild, or None if none was stored. Raises ResultError if it cannot be read."""
         if not rebuild.timeline_file:
             return None
         source = f"{self.record.id}/{rebuild.timeline_file}"
@@ -51,7 +51,7 @@ class Loaded:
 
 
 def each_result(names: Sequence[str], store: ResultStore) -> Iterator[Loaded | str]:
-    """Every result that can be read, each once; for every other one a sentence that says why not."""
+    """Each readable result once, and an error message for each of the others."""
     seen: set[str] = set()
     for found in find_results(names, store):
         if isinstance(found, str):
@@ -62,7 +62,7 @@ def each_result(names: Sequence[str], store: ResultStore) -> Iterator[Loaded | s
 
 
 def loaded(found: FoundResult) -> Loaded:
-    """A result without what is no figure; what was left out is among its problems."""
+    """A result without invalid figures; ``problems`` lists what was removed."""
     record = found.record
     cells = tuple(cleaned for cell in record.cells if (cleaned := _cleaned(cell)))
     rebuilds = tuple(each for each in record.rebuilds if is_speed(each.rebuild_seconds) and each.rebuilt_bytes > 0)
@@ -72,7 +72,7 @@ def loaded(found: FoundResult) -> Loaded:
 
 
 def _shortened(record: ResultRecord) -> Iterator[str]:
-    """Bad repeats one by one, but of many missing ones their number: a run that broke off lacks all the rest."""
+    """A message for each bad repeat; if many cells are missing, as in an interrupted run, only their number."""
     missing = record.missing_keys
     if len(missing) <= _MOST_NAMED:
         yield from bad_repeats(record)
@@ -98,21 +98,21 @@ def _usable(section: DirectionFigures | None) -> DirectionFigures | None:
 
 @dataclass(frozen=True, slots=True)
 class RatioDistribution:
-    """One array and workload over many results, each divided by the same result's baseline."""
+    """The ratios of one array to the baseline of the same result, over many results, for one workload."""
 
     array: str
     baseline: str
     workload: str
     direction: str
     values: Sequence[float]
-    """Sorted."""
+    """The ratios in ascending order."""
 
     @property
     def what(self) -> str:
         return f"{self.array} ÷ {self.baseline}"
 
     def quantile(self, fraction: float) -> float:
-        """By linear interpolation between the two nearest."""
+        """A quantile, interpolated linearly between the two nearest values."""
         place = fraction * (len(self.values) - 1)
         low = math.floor(place)
         high = min(low + 1, len(self.values) - 1)
@@ -120,7 +120,7 @@ class RatioDistribution:
 
 
 def distribution_table(experiment: str, found: Sequence[RatioDistribution]) -> Table:
-    """Median, middle half and range of each."""
+    """Median, quartiles and range of each distribution."""
     columns = (Column("ratio", False), Column("of", False), Column("results"), Column("median", form=".2f"))
     body = tuple(
         (
@@ -138,12 +138,12 @@ def distribution_table(experiment: str, found: Sequence[RatioDistribution]) -> T
 
 
 MOST_DETAILED = 12
-"""With more results than this each is a line, and its experiment a distribution."""
+"""Maximum number of results shown in full; above it, each is one line and each experiment a distribution."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One result as a line."""
+    """A result in the list of results."""
 
     id: str
     experiment: str
@@ -157,25 +157,25 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What the report is made from."""
+    """The input of a report."""
 
     listed: tuple[Listed, ...]
     detailed: tuple[Loaded, ...]
-    """Every result, or none where there are too many."""
+    """All results, or none if there are more than ``MOST_DETAILED``."""
     problems: tuple[str, ...]
-    """What could not be read, or not be compared, and what was left out."""
+    """Messages about unreadable or incomparable results, and figures left out."""
     comparisons: Mapping[str, PlatformComparison] = field(default_factory=dict)
-    """Experiment -> its machines side by side."""
+    """Experiment -> comparison of its platforms."""
     distributions: Mapping[str, tuple[RatioDistribution, ...]] = field(default_factory=dict)
-    """Experiment -> ratios over all its results, where they are too many to be told one by one."""
+    """Experiment -> ratios over all its results, if there are more than ``MOST_DETAILED``."""
     others: tuple[Table, ...] = ()
-    """What is told beside the results, such as verdicts on faults."""
+    """Tables that do not belong to a result, such as verdicts on faults."""
 
 
 def collect(
     found: Iterable[Loaded | str], *, failures: Sequence[str] = (), others: tuple[Table, ...] = ()
 ) -> Collected:
-    """Read all of ``found``. Raises ResultError if there is nothing left to report on, failures and others neither."""
+    """Collect the input of a report from ``found``. Raises ResultError if there is nothing to report."""
     listed: list[Listed] = []
     detailed: list[Loaded] = []
     problems = list(failures)
@@ -221,7 +221,7 @@ def _listed(each: Loaded) -> Listed:
 
 
 def _comparisons(detailed: Sequence[Loaded]) -> tuple[dict[str, PlatformComparison], list[str]]:
-    """Of every experiment that there are two results or more of, and why others cannot be compared."""
+    """The comparison of each experiment with at least two results, and messages about those that are not comparable."""
     found: dict[str, PlatformComparison] = {}
     problems: list[str] = []
     for experiment, group in by_experiment([platform_of(each.record) for each in detailed]).items():
@@ -237,7 +237,7 @@ def _comparisons(detailed: Sequence[Loaded]) -> tuple[dict[str, PlatformComparis
 
 
 class _Ratios:
-    """Each result's medians through those of its own baseline."""
+    """Collects the ratio of each result's medians to those of its own baseline."""
 
     def __init__(self) -> None:
         self._values: dict[tuple[str, str, str, str], list[float]] = {}

@@ -1,4 +1,4 @@
-"""What plugins can add to reports."""
+"""Extension points for reports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class StudyReport(NamedTuple):
-    """The tables and plots of a study's results, in place of the general ones."""
+    """The tables and plots of a study's results, which replace the general ones."""
 
     study: str
     tables: Callable[[ResultRecord, Published | None], tuple[Table, ...]]
@@ -23,5 +23,5 @@ class StudyReport(NamedTuple):
 
 
 def study_report(study: str) -> StudyReport | None:
-    """The report that a plugin adds for a study; None if there is none."""
+    """The report of a plugin for this study, or None."""
     return next((each for each in extensions(StudyReport) if each.study == study), None)

@@ -1,4 +1,4 @@
-"""What a study says beside theory and beside what was measured here, each as one ratio, and whether it holds."""
+"""The findings of a study beside theory and the measured figures, each as a ratio with a verdict."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from lab.theory.model import DiskRates, workload_iops
 from lab.tomlfile import decode_toml
 
 _UNIT_DISK = DiskRates(1.0, 1.0, 1.0, 1.0)
-"""Ratios do not need the disks' pace, only that the disks set it."""
+"""Rates of a disk in arbitrary units: ratios do not depend on the disks' speed if the disks are the limit."""
 
 NO_CPU_TIME = "CPU cost has no meaning in virtual time, whose clock stands still while the processor works"
 
 
 class Holds(StrEnum):
-    """What became of a finding."""
+    """The verdict on a finding."""
 
     YES = "holds"
     ORDER_ONLY = "the order holds"
-    """Which is more holds; how much more is another figure than the published one."""
+    """The direction of the difference is confirmed; its size differs from the published one."""
     ORDER_AT_LEAST = "the order holds; how near cannot be told"
-    """Which is more holds; neither is it shown that the published ratio is near, nor that it is not."""
+    """The direction is confirmed; the ratio is shown neither to be near the published one nor to differ from it."""
     NO = "does not hold"
     CANNOT_TELL = "cannot tell"
     NOT_MEASURED = "not measured"
@@ -53,21 +53,21 @@ class Holds(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ComparedFinding:
-    """One finding beside what theory gives and what was measured."""
+    """A finding with its prediction, the measured ratio and the verdict."""
 
     finding: PublishedFinding
     theory: float | None
-    """The same ratio, predicted. None: theory has none for this quantity."""
+    """The predicted ratio, or None if theory does not cover the quantity."""
     measured: Ratio | None
     holds: Holds
     reason: str = ""
-    """Why it cannot be told."""
+    """The reason for a verdict that is not definite."""
     points_there: bool = True
-    """Whether the measured ratio, for what it is worth, lies where the study puts it."""
+    """Whether the median of the measured ratio agrees with the finding, regardless of significance."""
 
 
 def compared_findings(record: ResultRecord, published: Published) -> tuple[ComparedFinding, ...]:
-    """Every finding of the study, in its order."""
+    """All findings of the study, in its order."""
     by_place = {(row.array, row.workload, row.direction): row for row in rows(record) if row.phase == HEALTHY}
     theory = Theory(record)
     tests = [_test(finding, by_place) for finding in published.findings]
@@ -89,7 +89,7 @@ def compared_findings(record: ResultRecord, published: Published) -> tuple[Compa
 
 
 def findings_table(record: ResultRecord, published: Published) -> Table | None:
-    """Published, theory and measured side by side; None for a study without findings."""
+    """Published, predicted and measured ratios of the findings; None for a study without findings."""
     found = compared_findings(record, published)
     if not found:
         return None
@@ -121,7 +121,7 @@ def _outcome_text(each: ComparedFinding) -> str:
 
 
 def published_text(finding: PublishedFinding) -> str:
-    """``0.53``, ``0.50 (calculated)``, or in words."""
+    """The published ratio: ``0.53``, ``0.50 (calculated)``, or a relation in words."""
     if finding.ratio is None:
         return finding.relation.value
     calculated = " (calculated)" if finding.basis is Basis.CALCULATED else ""
@@ -146,17 +146,17 @@ def _notes(found: tuple[ComparedFinding, ...]) -> Iterator[str]:
 
 
 def is_another(each: ComparedFinding) -> bool:
-    """Whether what was measured is not what the study says, so that its explanation is due."""
+    """Whether the measurement contradicts the study, so that a possible explanation is shown."""
     return each.holds in (Holds.NO, Holds.ORDER_ONLY) or not each.points_there
 
 
 def _test(finding: PublishedFinding, by_place: dict[tuple[str, str, str], Row]) -> RatioTest | None:
-    """None: not measured, or not in the same rounds."""
+    """The test of a finding, or None if a row is missing or the rows have no repeat in common."""
     ours = by_place.get((finding.array, finding.workload, finding.direction))
     base = by_place.get((finding.beside, finding.workload, finding.direction))
     if ours is None or base is None:
         return None
-    # A repeat without I/O is no speed; the outliers under the table name it.
+    # A repeat without I/O has no speed; the notes below the table list it.
     above, below = (
         {number: value for number, value in _values(row, finding.quantity).items() if is_speed(value)}
         for row in (ours, base)
@@ -168,7 +168,7 @@ def _test(finding: PublishedFinding, by_place: dict[tuple[str, str, str], Row]) 
 
 
 def _judged(asked: list[tuple[PublishedFinding, RatioTest]]) -> Iterator[tuple[Holds, str]]:
-    """All findings of a study and all nearness to its figures are one family of comparisons."""
+    """The verdicts. All findings of a study, and their closeness to the published ratios, are one family of tests."""
     near = [(finding.ratio, test) for finding, test in asked if finding.ratio is not None]
     orders = [_order_p_values(finding.relation, test) for finding, test in asked]
     family = [*orders, *(difference_p_values(test, at=ratio) for ratio, test in near)]
@@ -189,7 +189,7 @@ def _judged(asked: list[tuple[PublishedFinding, RatioTest]]) -> Iterator[tuple[H
 
 
 def _order_p_values(relation: Relation, test: RatioTest) -> PValues:
-    """Claim: as the study says; opposite: not so. What is more was said before it was measured: one side is tested."""
+    """The p-values of the finding (claim) and of its opposite; one-sided, as the direction was stated beforehand."""
     margin = 1 + DEFAULT_MARGIN
     match relation:
         case Relation.MORE:
@@ -213,7 +213,7 @@ def _order(relation: Relation, measured: Ratio, sure: PValues) -> tuple[Holds, s
 
 
 def _capacity(finding: PublishedFinding, theory: Theory) -> ComparedFinding:
-    """Sizes are exact: no repeat can tell more, and no margin is needed."""
+    """The verdict on a ratio of capacities, which is exact and needs no statistics."""
     expected = theory.capacity_ratio(finding)
     ratio = theory.size_ratio(finding)
     if ratio is None:
@@ -230,7 +230,7 @@ def _capacity(finding: PublishedFinding, theory: Theory) -> ComparedFinding:
 
 
 def _lies_near(measured: Ratio, ratio: float) -> bool:
-    """Of sizes, which are exact."""
+    """Whether a ratio of capacities lies within the margin of ``ratio``."""
     return not is_beyond(measured, DEFAULT_MARGIN, at=ratio)
 
 
@@ -245,7 +245,7 @@ def _points(finding: PublishedFinding, measured: Ratio) -> bool:
 
 
 def _values(row: Row, quantity: Quantity) -> dict[int, float]:
-    """By the number of the repeat."""
+    """Number of the repeat -> value of the quantity."""
     match quantity:
         case Quantity.IOPS:
             return row.by_repeat(lambda section: section.iops)
@@ -257,7 +257,7 @@ def _values(row: Row, quantity: Quantity) -> dict[int, float]:
             return {}
         case Quantity.CPU_PER_GIB:
             costs = {cell.repeat: cell.cpu.cpu_seconds_per_gib for cell in row.cells if cell.cpu is not None}
-            # Ticks of 10 ms, the idle machine's taken off: a short job may cost nothing that could be counted.
+            # CPU time is counted in ticks of 10 ms, less that of the idle machine, so a short job may show none.
             return {repeat: cost for repeat, cost in costs.items() if cost is not None and cost > 0}
 
 
@@ -271,27 +271,27 @@ class Theory:
                 record.experiment_toml, Experiment, source=f"{record.id}/experiment"
             )
         except LabError:
-            # Written by another raidlab, with keys that this one does not know: no theory then.
+            # A different version of raidlab wrote the experiment, with unknown keys; there are no predictions.
             self._experiment = None
 
     def ratio(self, finding: PublishedFinding) -> float | None:
-        """None where theory has nothing to say."""
+        """The predicted ratio of a finding, or None if theory does not cover it."""
         if finding.quantity is Quantity.CPU_PER_GIB:
             return None
         above, below = (self._iops(name, finding.workload) for name in (finding.array, finding.beside))
         if not above or not below:
             return None
-        # Little's law, with as many I/Os in flight on both.
+        # Little's law, with the same number of I/Os in flight on both arrays.
         return below / above if finding.quantity is Quantity.MEAN_LATENCY else above / below
 
     def size_ratio(self, finding: PublishedFinding) -> float | None:
-        """Of the devices that were built."""
+        """The ratio of the sizes of the arrays that were created, or None."""
         sizes = {array.name: array.size_bytes for array in self._record.arrays}
         ours, theirs = sizes.get(finding.array), sizes.get(finding.beside)
         return ours / theirs if ours and theirs else None
 
     def capacity_ratio(self, finding: PublishedFinding) -> float | None:
-        """The same without metadata."""
+        """The ratio of the arrays' capacities without metadata, or None."""
         if self._experiment is None:
             return None
         try:
@@ -317,9 +317,9 @@ class Theory:
         return stored or self.relative_iops(array, job)
 
     def relative_iops(self, array: str, job: str) -> float | None:
-        """In units of nothing: good for ratios between arrays, with disks of any one pace."""
+        """Predicted IOPS in arbitrary units, for ratios between arrays of equal disks; None without a prediction."""
         if self._experiment is None or self._experiment.disks.pools:
-            # The unit disk stands for equal ones.
+            # ``_UNIT_DISK`` stands for disks that are all equal.
             return None
         try:
             plan = self._experiment.array(array)

@@ -1,4 +1,4 @@
-"""Which tables a result has: those of its study where it belongs to one, otherwise the general ones."""
+"""The tables of a result: those of its study, if it belongs to one, or the general ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STUDY_ANTIOQUIA = "antioquia"
 
 
 class _Told(msgspec.Struct):
-    """What an experiment says of itself."""
+    """The keys of an experiment file that reports use."""
 
     study: str = ""
     why: str = ""
@@ -34,19 +34,19 @@ class _Told(msgspec.Struct):
 
 def _told(record: ResultRecord) -> _Told:
     try:
-        # Only these keys: an experiment that another raidlab ran may have keys that this one does not know.
+        # Other keys are ignored: a different version of raidlab may have written keys that this one does not know.
         return convert(parse_toml(record.experiment_toml), _Told)
     except (SpecError, msgspec.ValidationError):
         return _Told()
 
 
 def study_of(record: ResultRecord) -> str:
-    """The study that the result's experiment belongs to; empty for none."""
+    """The study of the result's experiment; empty for none."""
     return _told(record).study
 
 
 def tables_of(record: ResultRecord) -> tuple[Table, ...]:
-    """All tables of a result, in the order of reading."""
+    """All tables of a result, in the order of the report."""
     study = study_of(record)
     published = find_published(study)
     tables: list[Table] = []
@@ -70,14 +70,14 @@ def tables_of(record: ResultRecord) -> tuple[Table, ...]:
 
 
 def csv_of(record: ResultRecord) -> str:
-    """The result as CSV: in its study's own columns, otherwise one line for every cell and direction."""
+    """The result as CSV: in the columns of its study, or one line per cell and direction."""
     if study_of(record) == STUDY_ANTIOQUIA:
         return antioquia.csv_text(record)
     return as_csv(*figure_lines(record))
 
 
 def figure_lines(record: ResultRecord) -> tuple[tuple[str, ...], list[list[object]]]:
-    """A heading, and one line for every repeat and direction; units stand in the heading."""
+    """A header with units, and one line per repeat and direction."""
     place = ("array", "workload", "phase", "direction", "repeat", "iops", "bytes_per_second")
     more = ("p50_seconds", "p95_seconds", "p99_seconds", "p999_seconds", "predicted_iops", "cpu_microseconds_per_io")
     body: list[list[object]] = []
@@ -95,7 +95,7 @@ def figure_lines(record: ResultRecord) -> tuple[tuple[str, ...], list[list[objec
 
 
 def heading(record: ResultRecord) -> str:
-    """One line that says what this is."""
+    """One line that identifies the result, its machine and its tools."""
     conditions = record.conditions
     state = "" if record.status is RunStatus.COMPLETE else f", INCOMPLETE ({len(record.missing_keys)} cells missing)"
     return (
@@ -105,14 +105,14 @@ def heading(record: ResultRecord) -> str:
 
 
 def cautions(record: ResultRecord) -> tuple[str, ...]:
-    """The stamps of a result, for printing under its tables."""
+    """The warnings of a result, to be shown below its tables."""
     return shown_stamps(record)
 
 
 def foremost(record: ResultRecord) -> str:
-    """What stands before every figure of the result, since it decides how all are read; empty for nothing.
+    """A sentence to show before all figures, because it decides how they are read; empty for none.
 
-    That the processor was measured, or else why the experiment is done in the way it is.
+    It says that the processor and not the disks limited the speed, or else why the experiment is done in this way.
     """
     seen = next(iter(processor_bound(record)), None)
     if seen is None:
@@ -122,7 +122,7 @@ def foremost(record: ResultRecord) -> str:
 
 
 def render_result(record: ResultRecord, *, is_markdown: bool = False) -> str:
-    """Heading, tables, and what to be careful about: for a terminal, or for a document."""
+    """Heading, tables and warnings of a result, for a terminal or as Markdown."""
     tables = (table.as_markdown() if is_markdown else table.as_text() for table in tables_of(record))
     said = foremost(record)
     parts = [as_line(heading(record), is_markdown)]

@@ -1,4 +1,4 @@
-"""A report in each of its forms."""
+"""Reports in all output formats."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.tables import NOTHING, Column, Table, as_csv, as_line
 
 
 def default_title(found: Collected) -> str:
-    """What the report is about."""
+    """The title of a report for which none was given."""
     experiments = list(dict.fromkeys(each.experiment for each in found.listed))
     if not experiments and found.others:
         return "Report on faults"
@@ -28,7 +28,7 @@ def default_title(found: Collected) -> str:
 
 
 def html_report(found: Collected, title: str = "") -> str:
-    """One file for a browser. Raises RequirementMissing without the extra ``report``."""
+    """The report as one HTML file. Raises RequirementMissing without the extra ``report``."""
     from lab.report.page.build import build_page
     from lab.report.page.render import render_page
 
@@ -36,7 +36,7 @@ def html_report(found: Collected, title: str = "") -> str:
 
 
 def write_report(found: Collected, folder: Path, name: str, title: str) -> Path:
-    """A report in ``folder``: HTML, or Markdown where the extra ``report`` is not installed. Its path."""
+    """Write a report into ``folder``: HTML, or Markdown without the extra ``report``. Returns its path."""
     try:
         path, text = folder / f"{name}.html", html_report(found, title)
     except RequirementMissing:
@@ -47,7 +47,7 @@ def write_report(found: Collected, folder: Path, name: str, title: str) -> Path:
 
 
 def text_report(found: Collected, title: str = "", *, is_markdown: bool = False) -> str:
-    """For a terminal, or as Markdown."""
+    """The report for a terminal, or as Markdown."""
     head, bullet = ("# ", "- ") if is_markdown else ("", "  ")
 
     def line(text: str) -> str:
@@ -89,9 +89,10 @@ def _tables_of_many(found: Collected) -> Iterator[Table]:
 
 
 def csv_report(found: Collected) -> str:
-    """One result in its study's columns; several as one table of every repeat, with result, experiment and machine.
+    """The report as CSV: one result in the columns of its study, or all repeats of several results in one table.
 
-    Raises ResultError for more results than are kept whole.
+    More results than ``MOST_DETAILED`` give one line per ratio to the baseline. Raises ResultError if no result then
+    has two arrays.
     """
     if len(found.listed) == 1 and found.detailed:
         return csv_of(found.detailed[0].record)

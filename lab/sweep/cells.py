@@ -1,11 +1,12 @@
-"""Cells: what each depends on, as one hash; what was measured of it, as one file; the folder of all that were measured.
+"""Cells of a sweep: their keys, the files that hold their results, and the store of those files.
 
 ::
 
-    <root>/cells/ab/abcd….cell    packed: a line of JSON that says what is known of the cell, then its record
+    <root>/cells/ab/abcd….cell    gzip: one line of JSON with the summary (CellDone), then the complete record
 
-A cell's file is put in place in one move, so it is there as a whole or not at all. In virtual time a cell that is there
-need never be measured again, on any computer. In real time the computer belongs to what a cell depends on.
+The key of a cell is a hash of everything that its figures depend on. A cell's file appears complete or not at all. In
+virtual time the figures do not depend on the computer, so a stored cell is never measured again. In real time the key
+includes the computer.
 """
 
 from __future__ import annotations
@@ -41,23 +42,23 @@ CELL_KEY = r"^[0-9a-f]{64}\Z"
 
 
 class CellTask(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker is told."""
+    """The request to measure one cell, as it is sent to a worker."""
 
     key: str
     label: str
     experiment: Experiment
     kernel: str
-    """As the sweep's file writes it; empty: the one that is installed."""
+    """As written in the sweep's file; empty for the installed kernel."""
     is_virtual_time: bool
     depends_on: dict[str, str]
-    """What the key was made of, in virtual time: a worker that has other programs does not measure it."""
+    """The values that were hashed into the key; a worker with other values refuses the task."""
     allowed_rules: tuple[str, ...] = ()
     most_seconds: float = 3600.0
-    """By the worker's clock, after which something is wrong."""
+    """Time limit by the worker's clock, well above the expected time; the cell fails when it is exceeded."""
 
 
 class CellDone(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a measured cell."""
+    """The summary of a measured cell; ``digest`` and ``rows`` describe its figures, ``stamps`` are its warnings."""
 
     key: str
     format: int = _CELL_FORMAT
@@ -71,9 +72,9 @@ class CellDone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def key_of(cell: Combination, depends_on: Mapping[str, str], *, is_virtual_time: bool) -> str:
-    """SHA-256 of all that a cell's figures depend on.
+    """SHA-256, in hexadecimal digits, of everything that a cell's figures depend on.
 
-    ``depends_on``: as lab.measure.conditions has it; in real time the computer is part of it.
+    ``depends_on`` is the result of lab.measure.conditions.depends_on, plus the computer in real time.
     """
     experiment = msgspec.to_builtins(cell.experiment)
     told = {"experiment": experiment, "depends_on": dict(depends_on), "is_virtual_time": is_virtual_time}
@@ -81,7 +82,7 @@ def key_of(cell: Combination, depends_on: Mapping[str, str], *, is_virtual_time:
 
 
 def packed(task: CellTask, record: ResultRecord, *, measured_utc: str, computer: str, seconds: float) -> bytes:
-    """A cell's file."""
+    """The content of a cell's file: the summary and the record, compressed."""
     stamps = tuple(stamp for stamp in record.stamps if not stamp.startswith("simulated-origin"))
     planned_on = task.depends_on.get("computer", computer)
     if computer != planned_on:
@@ -99,7 +100,7 @@ def packed(task: CellTask, record: ResultRecord, *, measured_utc: str, computer:
 
 
 def unpacked_cell(data: bytes, source: str) -> CellDone:
-    """What is known of a cell. Raises ResultError for a damaged file."""
+    """The summary in a cell's file. Raises ResultError if the file is damaged or has another format version."""
     try:
         head = gunzip(data, MOST_RECORD_BYTES, source).partition(b"\n")[0]
         done = decode_json(head, CellDone)
@@ -157,18 +158,18 @@ def _median(values: list[float]) -> Any:
 
 
 class CellStore:
-    """Measured cells below ``root``, which is made on the first write."""
+    """The measured cells below ``root``, which is created with the first cell."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def path(self, key: str) -> Path:
-        """Where a cell's file is, or would be."""
+        """The path of a cell's file, which need not exist."""
         assert re.match(CELL_KEY, key), key
         return self.root / key[:2] / f"{key}{SUFFIX}"
 
     def keys(self, wanted: Iterable[str]) -> set[str]:
-        """Which of these are there."""
+        """The keys in ``wanted`` that have a file; the files are not read."""
         there: dict[str, set[str]] = {}
         found = set()
         for key in wanted:
@@ -182,7 +183,7 @@ class CellStore:
         return found
 
     def read(self, key: str) -> bytes | None:
-        """A cell's file; None if it is not there. Raises ResultError for one that is no file of this user's."""
+        """The content of a cell's file, or None if it cannot be read. Raises ResultError for a file of another user."""
         path = self.path(key)
         try:
             return read_plain(path, MOST_RECORD_BYTES, is_own=True, error=ResultError)
@@ -190,7 +191,7 @@ class CellStore:
             return None
 
     def load(self, key: str) -> CellDone | None:
-        """What is known of a cell; None if it is not there, or damaged: then it is measured again."""
+        """The summary of a cell, or None if its file is missing or damaged, so that the cell is measured again."""
         try:
             data = self.read(key)
             done = unpacked_cell(data, f"'{self.path(key)}'") if data is not None else None
@@ -199,7 +200,7 @@ class CellStore:
         return done if done and done.key == key else None
 
     def add(self, key: str, data: bytes) -> None:
-        """Keep a cell's file. Raises ResultError if the folder will not take it."""
+        """Store a cell's file. Raises ResultError if it cannot be written."""
         path = self.path(key)
         if not path.parent.is_dir():
             make_own_folder(path.parent, "the folder for cells", root=self.root)
@@ -207,12 +208,12 @@ class CellStore:
 
 
 def record_of(data: bytes) -> bytes:
-    """The cell's whole record, as JSON. Raises ResultError."""
+    """The complete record in a cell's file, as JSON. Raises ResultError if the file is damaged."""
     return gunzip(data, MOST_RECORD_BYTES, "the cell").partition(b"\n")[2]
 
 
 def toml_of(experiment: Experiment) -> str:
-    """The file of a cell: what ``raidlab run`` reads, so that a cell can be measured again by itself."""
+    """A cell as an experiment file for ``raidlab run``, with which it can be measured again on its own."""
     tree = msgspec.to_builtins(experiment)
     plain = msgspec.to_builtins(
         Experiment(format_version=FORMAT_VERSION, id="", title="", question="", arrays=(_NO_ARRAY,), jobs=(_NO_JOB,))
@@ -243,5 +244,5 @@ def _lines(tree: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
 
 
 def _value(value: Any) -> str:
-    # JSON's strings, numbers, truths and lists of these are TOML's too.
+    # Strings, numbers, booleans and lists of these have the same notation in JSON and TOML.
     return msgspec.json.encode(value).decode()

@@ -1,4 +1,4 @@
-"""Where a sweep's cells are measured: ``--cluster`` as it is typed, and what the sweep's file says of clusters."""
+"""The cluster that measures a sweep's cells: the option ``--cluster`` and the tables ``[cluster.*]`` of a sweep."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ from lab.results.record import Word
 
 
 class SlurmTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How ``--cluster slurm`` asks for workers: sbatch(1)."""
+    """The jobs that ``--cluster slurm`` submits with sbatch(1)."""
 
     partition: Word = ""
-    """Empty: the cluster's default."""
+    """Empty for the cluster's default partition."""
     walltime: Annotated[str, msgspec.Meta(pattern=r"^([0-9]+-)?[0-9]{1,3}(:[0-9]{2}){1,2}$")] = "01:00:00"
-    """Of each job. When it is over the worker's cell goes to another."""
+    """Time limit of each job; when a job reaches it, its cell is given to another worker."""
     workers: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 2
-    """Jobs, of one processor each."""
+    """Number of jobs, each with one processor."""
     memory: Annotated[str, msgspec.Meta(pattern=r"^[0-9]+[KMG]$")] = "2G"
-    """Of each job."""
+    """Memory of each job."""
     account: Word = ""
     host: Word = ""
-    """Name or address by which the nodes reach this computer; empty: its host name."""
+    """Name or address of this computer on the cluster's network; empty for its host name."""
     python: Word = ""
-    """The interpreter that has raidlab on the nodes; empty: the one that runs here, by its path."""
+    """Python interpreter with raidlab on the nodes; empty for the path of the running interpreter."""
     directives: tuple[Word, ...] = ()
-    """Further lines of the job's head, such as ``--constraint=ssd``."""
+    """Further options of sbatch(1) for each job, such as ``--constraint=ssd``."""
 
 
 class SshTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How ``--cluster ssh:HOST,HOST`` starts workers."""
+    """The workers that ``--cluster ssh:HOST,HOST`` starts."""
 
     python: Word = ""
-    """As for Slurm."""
+    """Python interpreter with raidlab on the hosts; empty for the path of the running interpreter."""
     workers: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
-    """On each host; 0: one a processor."""
+    """Workers on each host; 0 for one per processor."""
     state: Word = ""
-    """The state folder there (RAIDLAB_STATE); empty: that user's own."""
+    """The state folder on the hosts (RAIDLAB_STATE); empty for the default of the remote user."""
     config: Word = ""
-    """Another file than ~/.ssh/config: ssh_config(5)."""
+    """A configuration file to use in place of ~/.ssh/config (ssh_config(5))."""
 
 
 class ClusterTables(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Kind of cluster -> its table."""
+    """The tables ``[cluster.slurm]`` and ``[cluster.ssh]``."""
 
     slurm: SlurmTable = SlurmTable()
     ssh: SshTable = SshTable()
@@ -61,27 +61,27 @@ _ADDRESS = re.compile(r"(tcp|tls)://[A-Za-z0-9_.\[\]:-]+:[0-9]{1,5}")
 
 
 class ClusterKind(StrEnum):
-    """What kinds of cluster there are."""
+    """The kinds of cluster."""
 
     LOCAL = "local"
-    """Processes of this computer."""
+    """Processes on this computer."""
     SSH = "ssh"
-    """Processes of other computers, each started through ssh, which carries their traffic too."""
+    """Processes on other computers, each started through ssh, which also carries their traffic."""
     SLURM = "slurm"
     """Jobs of a Slurm cluster."""
     ADDRESS = "address"
-    """Whatever workers a running scheduler has."""
+    """The workers of a scheduler that is already running."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """A cluster as it was asked for."""
+    """A parsed ``--cluster`` option; ``text`` is the option as typed."""
 
     kind: ClusterKind
     workers: int = 0
-    """Of ``local``; 0: one a processor."""
+    """For ``local``: number of workers, 0 for one per processor."""
     hosts: tuple[str, ...] = ()
-    """Of ``ssh``."""
+    """For ``ssh``."""
     address: str = ""
     text: str = "local"
 
@@ -90,7 +90,7 @@ class ClusterSpec:
 
 
 def parse_cluster(text: str) -> ClusterSpec:
-    """Read ``local``, ``local:4``, ``ssh:HOST,HOST``, ``slurm`` or ``tcp://HOST:PORT``. Raises SpecError."""
+    """Parse ``local``, ``local:4``, ``ssh:HOST,HOST``, ``slurm`` or ``tcp://HOST:PORT``. Raises SpecError."""
     word, _, rest = text.strip().partition(":")
     if _ADDRESS.fullmatch(text.strip()) and int(text.strip().rpartition(":")[2]) in range(1, 65_536):
         return ClusterSpec(ClusterKind.ADDRESS, address=text.strip(), text=text.strip())

@@ -1,7 +1,7 @@
-"""A sweep's cells: each combination of its axes as an experiment, without those that cannot be.
+"""The cells of a sweep: each possible combination of its axes, as an experiment.
 
-What can be told to be impossible before a machine is started is told here: an array that mdadm would refuse, loads that
-have no room on it.
+Combinations that cannot work are left out before a machine is started: arrays that mdadm would refuse, and loads that
+do not fit on the array.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ CELL = "cell"
 ARRAY = "array"
 _TELL_EVERY = 250
 _ARRAY = "md0"
-"""The array's name in messages, which says nothing where each machine has one."""
+"""The array's name in error messages; it is removed from them, since every machine has just this array."""
 
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """One cell: its place on the axes, and the experiment that measures it."""
+    """One cell: its values on the axes, and the experiment that measures it."""
 
     place: Mapping[str, str | int]
-    """Axis -> value, of the axes that the file names."""
+    """Axis -> value, for the axes that the file names."""
     experiment: Experiment
     kernel: str
-    """As the file writes it; empty: the one that is installed."""
+    """As written in the file; empty for the installed kernel."""
 
     @property
     def label(self) -> str:
@@ -56,23 +56,23 @@ class Combination:
 
 @dataclass(frozen=True, slots=True)
 class Combinations:
-    """All cells of a sweep."""
+    """All cells of a sweep, and the number of combinations that were left out."""
 
     cells: tuple[Combination, ...]
     impossible: Mapping[str, int]
-    """Why some combinations cannot be -> how many."""
+    """Reason why combinations are impossible -> their number."""
     skipped: int
     same: int
-    """Combinations that are no cells of their own, since an axis means nothing there."""
+    """Number of combinations that equal another cell, because an axis has no effect on them."""
 
     @property
     def virtual_seconds(self) -> float:
-        """How long the loads of all cells run."""
+        """Total duration of the loads of all cells, in seconds of the machines' clocks."""
         return sum(map(load_seconds_of, self.cells))
 
 
 def watched(each: Iterable[T], count: int, on_part: Callable[[float], None]) -> Iterator[T]:
-    """What is gone through, while ``on_part`` is told now and then which part of ``count`` that is."""
+    """The items of ``each``; now and then ``on_part`` is called with the share of ``count`` that is done, 0 to 1."""
     for number, one in enumerate(each):
         if number % _TELL_EVERY == 0:
             on_part(number / max(1, count))
@@ -80,14 +80,14 @@ def watched(each: Iterable[T], count: int, on_part: Callable[[float], None]) -> 
 
 
 def load_seconds_of(cell: Combination) -> float:
-    """How long the loads of a cell run, on its machine's clock."""
+    """Duration of a cell's loads with all repeats, in seconds of its machine's clock."""
     return sum(load_seconds(job.build()) for job in cell.experiment.jobs) * cell.experiment.repeats
 
 
 def combinations(sweep: Sweep, on_part: Callable[[float], None] = lambda _: None) -> Combinations:
-    """All cells, in the order of the axes. ``on_part`` is told which part of them was looked at.
+    """All cells, in the order of the axes; ``on_part`` receives the share that is done, 0 to 1.
 
-    Raises SpecError if there is none.
+    Raises SpecError if no combination is possible, or if the values contradict each other.
     """
     cells: dict[tuple[bytes, str], Combination] = {}
     impossible: dict[str, int] = {}
@@ -183,7 +183,7 @@ def _experiment(sweep: Sweep, place: Mapping[str, Any]) -> Experiment:
 
 
 class Possible:
-    """Looks at cells, each array and each list of loads once: sweeps have thousands of cells and few of these."""
+    """Checks whether cells are possible. Results for arrays and loads are cached: many cells share a few of them."""
 
     def __init__(self) -> None:
         self._usable: dict[bytes, int | str] = {}
@@ -191,7 +191,7 @@ class Possible:
         self._fits: dict[tuple[bytes, bytes], str] = {}
 
     def refusal(self, experiment: Experiment) -> str:
-        """Why such a cell cannot be; empty: it can. ``experiment``: of one array."""
+        """The reason why a cell is impossible, or an empty string. ``experiment`` has one array."""
         shape = msgspec.json.encode((experiment.arrays, experiment.disks))
         if shape not in self._usable:
             self._usable[shape] = _usable_bytes(experiment)
@@ -210,7 +210,7 @@ class Possible:
 
 
 def _usable_bytes(experiment: Experiment) -> int | str:
-    """Bytes that the array offers, or why it cannot be."""
+    """The capacity of the array in bytes, or the reason why it cannot be created."""
     array, disks = experiment.arrays[0], experiment.disks
     told = f"{array.level} of {array.members} disk{'s' if array.members != 1 else ''}"
     chunk = f"chunk {human_bytes(array.chunk_bytes)} " if array.chunk_bytes else ""
@@ -221,7 +221,7 @@ def _usable_bytes(experiment: Experiment) -> int | str:
         spec.creation(stand_ins, experiment.file_system)
         usable = spec.expected_bytes(stand_ins)
     except SpecError as error:
-        # All its disks are equal: what is wrong with the first is wrong with the others.
+        # All disks are equal, so the message about the first disk is enough.
         why = error.message.removeprefix(f"array {_ARRAY}: ").partition("; disk02")[0]
         return f"{told}: {why.replace('disk01 has', f'for {chunk}a disk has')}"
     if disks.kind is DiskKind.FILE and array.members > MAX_UBD_DISKS:
@@ -232,7 +232,7 @@ def _usable_bytes(experiment: Experiment) -> int | str:
 
 
 def _workloads(experiment: Experiment) -> tuple[Workload, ...] | str:
-    """The loads, or why they cannot be."""
+    """The workloads, or the reason why they are invalid."""
     try:
         check(experiment)
         return tuple(job.build() for job in experiment.jobs)
@@ -241,7 +241,7 @@ def _workloads(experiment: Experiment) -> tuple[Workload, ...] | str:
 
 
 def _misfit(experiment: Experiment, loads: tuple[Workload, ...], usable: int) -> str:
-    """Why the loads have no room on the array; empty: they have, as far as that is known without its file system."""
+    """The reason why the loads do not fit on the array, or an empty string; file-system metadata is not counted."""
     array, is_raw = experiment.arrays[0], experiment.file_system is FileSystem.RAW
     place = JobTarget(f"/dev/{_ARRAY}", PathKind.DEVICE if is_raw else PathKind.DIRECTORY, usable)
     cache = (array.stripe_cache_pages or 0) * array.members * 4 * KIB
@@ -253,7 +253,7 @@ def _misfit(experiment: Experiment, loads: tuple[Workload, ...], usable: int) ->
             return f"{told}: {error.message.partition(': ')[2]}"
         if load.trace and room < LEAST_SPACE_BYTES:
             return f"workload '{load.id}': a trace needs {human_bytes(LEAST_SPACE_BYTES)} to work on"
-        # Buffers of requests in flight; a bit for each block, by which fio takes none twice (fio(1), norandommap).
+        # Buffers of requests in flight, and a bit per block with which fio avoids repeats (fio(1), norandommap).
         needed = cache + load.depth_total * load.block_bytes
         if load.pattern is AccessPattern.RANDOM and load.distribution == "random" and not load.recipe:
             needed += room * load.region_count // load.block_bytes // 8

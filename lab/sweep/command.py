@@ -97,7 +97,7 @@ def _announced(name: str, context: Context) -> str:
 
 
 def planning_shown(bar: ProgressBar, clock: Clock) -> Callable[[float], None]:
-    """For a terminal, from a second on: most sweeps are planned before that."""
+    """A progress callback for planning that shows a bar on a terminal after one second; most plans take less."""
     begin = clock.monotonic_seconds()
 
     def show(part: float) -> None:
@@ -108,7 +108,7 @@ def planning_shown(bar: ProgressBar, clock: Clock) -> Callable[[float], None]:
 
 
 def _show_progress(bar: ProgressBar, progress: SweepProgress) -> None:
-    # Without a terminal each would be a line.
+    # Without a terminal, each call would print a line.
     if bar.is_terminal:
         failed = f", {progress.failed} failed" if progress.failed else ""
         label = f"{progress.done:,} of {progress.planned:,} cells, {progress.running} running{failed}"
@@ -116,19 +116,19 @@ def _show_progress(bar: ProgressBar, progress: SweepProgress) -> None:
 
 
 def _earlier(name: str | None, store: SweepStore, *, is_resumed: bool) -> SweepFolder | None:
-    """The sweep that was run before, where one is meant. Raises ResultError if it is not there."""
+    """The stored sweep that ``name`` refers to, or None for a sweep's file. Raises ResultError if it does not exist."""
     if name is None:
         return store.find("latest") if is_resumed else None
     if name.endswith(".toml") or name in built_in_names():
         return None
     if name != LATEST and not any(each.startswith(name) for each in store.ids()):
-        # It says which name is near.
+        # Raises SpecError, with the closest known name as hint.
         find_sweep(name)
     return store.find(name)
 
 
 def _resumed(sweep: Sweep, text: str, store: SweepStore, context: Context) -> SweepFolder | None:
-    """The newest sweep of a file; None, and a notice that says why, where a new one must begin."""
+    """The newest sweep of a file, or None, after a notice that explains why a new sweep begins."""
     if folder := store.of_text(text, context.target.options.get("time")):
         return folder
     told = "no sweep of this file was begun before, so there is none to go on with: this is a new one"

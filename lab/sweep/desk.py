@@ -1,4 +1,4 @@
-"""The sweeps of this computer's state folder, as ``lab.experiments.sweeps`` shows them."""
+"""The sweeps in this computer's state folder, for the screens that use ``lab.experiments.sweeps``."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from lab.sweep.store import SweepFolder, SweepStore
 from lab.units import human_bytes, human_seconds
 
 MOST_RUNS = 30
-"""Of sweeps that were run before: older ones are shown by their id."""
+"""Maximum number of earlier sweeps in the list; older ones are available by their id."""
 MOST_REASONS = 12
-"""Why combinations are left out, of those that are told."""
+"""Maximum number of reasons that are given for combinations left out."""
 
 
 def plan_lines(plan: SweepPlan, request: SweepRequest) -> Iterator[str]:
-    """Before anything starts: cells, time and room, in sentences."""
+    """The number of cells, the time and the disk space that a sweep needs, in sentences, before it starts."""
     found, missing = plan.found, len(plan.missing)
     workers = worker_count(request.cluster, plan.sweep)
     there = f", {len(plan.tasks) - missing:,} of them measured before" if missing < len(plan.tasks) else ""
@@ -44,10 +44,10 @@ def plan_lines(plan: SweepPlan, request: SweepRequest) -> Iterator[str]:
 
 
 class LocalDesk(SweepDesk):
-    """They run on a cluster of this computer's processors."""
+    """Sweeps that run on the processors of this computer."""
 
     def __init__(self, target: Target, host: Host) -> None:
-        """``target``: of an embedded kernel its time is taken over, any other is left alone."""
+        """Take the option ``time`` from ``target`` if it is an embedded kernel; everything else in it is ignored."""
         time = target.options.get("time") if target.kind is TargetKind.UML else None
         self._target = parse_target(f"uml:?time={time}" if time else "uml:")
         self._host = host
@@ -79,7 +79,7 @@ class LocalDesk(SweepDesk):
         return folder.id if folder else ""
 
     def going_run(self, name: str) -> str:
-        # Only where one has not told its end its lock is tried.
+        # Try the lock only if the progress file does not say that the sweep has ended.
         folder = self._find(name)[2]
         progress = folder.progress if folder else None
         is_going = folder and not (progress and progress.is_over) and folder.is_running
@@ -108,7 +108,7 @@ class LocalDesk(SweepDesk):
         return run_sweep(plan, request, folder)
 
     def _plan(self, sweep: Sweep, text: str, request: SweepRequest) -> tuple[SweepPlan, SweepRequest]:
-        """By the clock one cell at a time: those measured at once on one computer disturb each other."""
+        """Plan a sweep; in real time with one worker, since cells measured in parallel disturb each other."""
         plan = plan_sweep(sweep, text, request)
         if not plan.is_virtual_time and request.cluster.kind is ClusterKind.LOCAL:
             request = replace(request, cluster=parse_cluster("local:1"))

@@ -1,6 +1,6 @@
-"""The results of a sweep on its axes, and how much each axis changes the speeds.
+"""The results of a sweep on its axes, and the effect of each axis on the speeds.
 
-There is one row for each cell, workload and direction. Main effects are shares of the variance of the logarithms.
+There is one row for each cell, workload and direction. Main effects are shares of the variance of log IOPS.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from lab.units import human_bytes
 
 
 class CellRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Reads or writes of one workload in one cell: the median of its repeats, with its interval."""
+    """Reads or writes of one workload in one cell: the median of the repeats, with its interval."""
 
     cell: str
-    """SHA-256 of all that the cell depends on, in hexadecimal digits."""
+    """Key of the cell: SHA-256, in hexadecimal digits, of everything that it depends on."""
     digest: str
-    """SHA-256 of all that was measured (lab.results.sameness)."""
+    """SHA-256 of the measured figures (lab.results.sameness)."""
     level: str
-    """Such as ``raid5``, however the sweep's file writes it."""
+    """Normalised, such as ``raid5``."""
     members: int
     chunk_bytes: int | None
-    """None where the level has no chunk."""
+    """None if the level has no chunk."""
     drive: str
-    """Model of the emulated drive; empty: plain files."""
+    """Model of the emulated drive; empty for plain files."""
     kernel: str
-    """As the sweep's file writes it; empty: the one that is installed."""
+    """As written in the sweep's file; empty for the installed kernel."""
     workload: str
     direction: str
     """``read`` or ``write``."""
@@ -40,90 +40,93 @@ class CellRow(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int
     iops: float
     iops_low: float
-    """Both ends of the interval that covers the true median; equal to it where there is one repeat."""
+    """Lower end of the interval that covers the true median; both ends equal the median if there is one repeat."""
     iops_high: float
     bytes_per_second: float
     mean_seconds: float | None
-    """Latency, median of the repeats; so is the next."""
+    """Mean latency, as the median of the repeats; ``p99_seconds`` likewise."""
     p99_seconds: float | None
     predicted_iops: float | None
-    """By theory (lab.theory); None where it says nothing."""
+    """The prediction of lab.theory, or None if there is none."""
     is_virtual_time: bool
     computer: str
-    """Where it was measured."""
+    """The computer that measured the cell (lab.sweep.measure.computer)."""
     measured_utc: str
     seconds: float
-    """How long the cell took on that computer, from the start of its machine to its end."""
+    """Time on that computer from the start of the machine to its end."""
     stamps: str
-    """What lowers trust in it, a line each."""
+    """Warnings that lower confidence in the figures, one per line."""
 
 
 class FailedCell(msgspec.Struct, frozen=True, kw_only=True):
-    """A cell that could not be measured, on two computers."""
+    """A cell whose measurement failed twice, on two computers if there are two."""
 
     cell: str
     label: str
-    """Its place on the axes, such as ``raid5, 6 members, chunk 64K``."""
+    """Its values on the axes, such as ``raid5, 6 members, chunk 64K``."""
     message: str
     console: str = ""
     """The last lines of the machine's console."""
 
 
 class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known of a sweep, perhaps unfinished."""
+    """All results of a sweep, which may be incomplete."""
 
     id: str
     title: str
     question: str
     created_utc: str
     toml: str
-    """The sweep's file."""
+    """The text of the sweep's file."""
     axes: dict[str, tuple[str | int, ...]]
-    """Axis -> its values as the file has them; of ``CellRow`` these are the fields that vary. ``chunk`` is there as
-    ``chunk_bytes``."""
+    """Axis -> values as in the file. The axes are the varying fields of ``CellRow``; ``chunk`` is its ``chunk_bytes``.
+    """
     planned: int
-    """Cells."""
+    """Number of planned cells."""
     rows: tuple[CellRow, ...]
     failed: tuple[FailedCell, ...] = ()
 
 
 def iops_text(iops: float) -> str:
-    """With thousands, and with decimals where it is small."""
+    """IOPS with thousands separators, or three significant digits below 100."""
     return f"{iops:,.0f}" if iops >= 100 else f"{iops:.3g}"
 
 
 _NO_SPREAD = 1e-20
-"""Mean square of logarithms that rounding alone makes."""
+"""Mean square of logarithms below which differences are rounding errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class AxisEffect:
-    """What one axis alone does within a group of rows."""
+    """The main effect of one axis within a group of rows."""
 
     axis: str
     title: str
     share: float
-    """0 to 1."""
+    """Share of the variance, 0 to 1."""
     factor: float
-    """Geometric mean of the speeds at its best value over that at its worst: 1 or more."""
+    """Geometric mean of the speeds at the best value divided by that at the worst value, at least 1."""
     best: str
-    """The label of its best value."""
+    """The label of the best value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """Of one group of rows whose speeds may be compared."""
+    """The effects of the axes within a group of rows whose speeds are comparable."""
 
     title: str
     rows: int
     effects: tuple[AxisEffect, ...]
-    """In the order of the axes; of those that vary in the group. Empty where all speeds are the same."""
+    """In the order of the axes, only those that vary in the group. Empty if all speeds are equal."""
     together: float | None
-    """The share that all axes explain when their effects multiply; the rest is interactions and noise."""
+    """Share of the variance explained by a model in which the effects of all axes multiply.
+
+    The rest is interactions and noise. None if all speeds are equal.
+    """
 
 
 def sensitivities(grid: SweepGrid) -> tuple[Sensitivity, ...]:
-    """Reads and writes over all workloads, where there are several; then every workload and direction."""
+    """The effects over all workloads by direction, if there are several workloads; then by workload and direction."""
     found = []
     if any(axis.name == WORKLOAD for axis in grid.axes):
         for direction in dict.fromkeys(row.direction for row in grid.rows):
@@ -134,7 +137,7 @@ def sensitivities(grid: SweepGrid) -> tuple[Sensitivity, ...]:
 
 
 def ranked_axes(grid: SweepGrid) -> tuple[Axis, ...]:
-    """The axes but the workload, the one that explains most within workloads and directions first."""
+    """The axes except the workload, in descending order of the variance explained within workloads and directions."""
     explained = dict.fromkeys((axis.name for axis in grid.settings), 0.0)
     for pair in grid.pairs:
         logs = [math.log(grid.rows[number].iops) for number in pair.rows]
@@ -184,14 +187,14 @@ def _between(codes: Sequence[int], logs: Sequence[float]) -> float:
 
 
 def _together(columns: Sequence[Sequence[int]], logs: Sequence[float]) -> float:
-    """Sum of squares of the least-squares fit of a constant and one summand for each value of each axis."""
+    """Sum of squares of the least-squares fit of a constant and one term for each value of each axis."""
     import numpy as np
 
     y = np.array(logs)
     design = [np.ones(len(logs))]
     for codes in columns:
         found = np.array(codes)
-        # Without its first value each axis adds nothing that the constant does not say already.
+        # The first value of each axis is left out: its column is a linear combination of the constant and the others.
         design += [(found == code).astype(float) for code in sorted(set(codes))[1:]]
     matrix = np.column_stack(design)
     solution = np.linalg.lstsq(matrix, y, rcond=None)[0]
@@ -200,18 +203,18 @@ def _together(columns: Sequence[Sequence[int]], logs: Sequence[float]) -> float:
 
 
 NOWHERE = -1
-"""The code of a row that has no value on an axis, such as RAID 1 on that of the chunk sizes."""
+"""The code of a row that has no value on an axis, such as RAID 1 on the axis of chunk sizes."""
 Value = str | int
 
 
 @dataclass(frozen=True, slots=True)
 class _Field:
     field: str
-    """Of ``CellRow``."""
+    """The name of the field in ``CellRow``."""
     title: str
     word: Callable[[Value], str] = str
     alone: str = "{}"
-    """How a value is told without its axis's title."""
+    """Format of a value that is shown without the title of its axis."""
 
 
 _FIELDS = {
@@ -231,41 +234,41 @@ WORKLOAD = "workload"
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What varies over a sweep's rows, with two values or more. ``codes`` has each row's place in ``values``."""
+    """An axis with at least two values among a sweep's rows; ``codes`` has the index of each row in ``values``."""
 
     name: str
     title: str
     values: tuple[Value, ...]
     labels: tuple[str, ...]
     words: tuple[str, ...]
-    """Values as they are told without the axis's title beside them."""
+    """Labels that are understood without the title of the axis."""
     codes: tuple[int, ...]
-    """``NOWHERE`` for a row that has no value here."""
+    """``NOWHERE`` for a row without a value."""
 
     @property
     def is_number(self) -> bool:
-        """Whether its values can be put on a scale."""
+        """Whether all values are numbers."""
         return all(isinstance(value, int) for value in self.values)
 
     @property
     def is_doubling(self) -> bool:
-        """Whether all values are powers of two: then a scale of their logarithms is even."""
+        """Whether all values are powers of two, which are evenly spaced on a logarithmic scale."""
         return self.is_number and all(int(value) > 0 and int(value).bit_count() == 1 for value in self.values)
 
     def label(self, row: int) -> str:
-        """Of the row with this number."""
+        """The label of the row with this index."""
         code = self.codes[row]
         return self.labels[code] if code != NOWHERE else "–"
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One workload and direction: rows whose figures may stand side by side."""
+    """One workload and direction, and its rows, whose figures are comparable."""
 
     workload: str
     direction: str
     rows: tuple[int, ...]
-    """Numbers of rows, in their order."""
+    """Indices of the rows in ``SweepGrid.rows``, in ascending order."""
 
     @property
     def title(self) -> str:
@@ -274,7 +277,7 @@ class Pair:
 
 
 class SweepGrid:
-    """A sweep's usable rows, its axes, and what was wrong with the others."""
+    """The usable rows of a sweep, its axes, and a message for each row or axis that was left out."""
 
     def __init__(self, result: SweepResult) -> None:
         self.result = result
@@ -289,12 +292,12 @@ class SweepGrid:
 
     @cached_property
     def measured(self) -> int:
-        """Cells with rows."""
+        """Number of cells that have rows."""
         return len({row.cell for row in self.result.rows})
 
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
-        """Every workload and direction, in the order of the rows."""
+        """All workloads and directions, in the order of the rows."""
         found: dict[tuple[str, str], list[int]] = {}
         for number, row in enumerate(self.rows):
             found.setdefault((row.workload, row.direction), []).append(number)
@@ -302,15 +305,16 @@ class SweepGrid:
 
     @cached_property
     def settings(self) -> tuple[Axis, ...]:
-        """The axes but the workload."""
+        """The axes except the workload."""
         return tuple(axis for axis in self.axes if axis.name != WORKLOAD)
 
 
 def chosen_axes(grid: SweepGrid) -> dict[str, str]:
-    """Which axis goes where in small multiples: ``x``, ``lines``, ``columns``, ``rows``; empty: none.
+    """The default axes of small multiples: ``x``, ``lines``, ``columns`` and ``rows`` -> axis name, or an empty string.
 
-    Along x the numbers with the most values, lines by level, and small charts by what is left, the axis with more
-    values across. So that a chart stays readable, lines and charts have eight values at most if there is a choice.
+    ``x`` is the numeric axis with the most values, ``lines`` the level; the remaining axes give columns and rows, with
+    the larger one as columns. For readability, axes with at most eight values are preferred for lines, columns and
+    rows.
     """
     numbers = [axis for axis in grid.settings if axis.is_number]
     left = list(grid.settings)
@@ -327,7 +331,7 @@ def chosen_axes(grid: SweepGrid) -> dict[str, str]:
 
 
 def fixed_values(grid: SweepGrid) -> Iterator[tuple[str, str]]:
-    """What all rows have in common, of all that may vary: its title, and its value in words."""
+    """The fields that have the same value in all rows: title and value in words."""
     for kind in _FIELDS.values():
         values = {getattr(row, kind.field) for row in grid.rows} - {None}
         if len(values) == 1:
@@ -335,7 +339,7 @@ def fixed_values(grid: SweepGrid) -> Iterator[tuple[str, str]]:
 
 
 def _usable(rows: Sequence[CellRow], problems: list[str]) -> Iterator[CellRow]:
-    """Rows with speeds above 0. Of the rest of their figures, those that are none are None."""
+    """The rows with speeds above 0; of their other figures, invalid ones become None."""
     for row in rows:
         if not all(map(_is_figure, (row.iops, row.iops_low, row.iops_high, row.bytes_per_second))):
             numbers = f"{row.iops:g} [{row.iops_low:g} – {row.iops_high:g}] IOPS, {row.bytes_per_second:g} B/s"
@@ -351,7 +355,7 @@ def _is_figure(value: float) -> bool:
 
 
 def _axes(result: SweepResult, rows: Sequence[CellRow]) -> Iterator[Axis]:
-    """Those of the sweep's file, in its order, then what varies beside them and does not follow from them."""
+    """The axes of the sweep's file, in its order, then other varying fields that the axes do not determine."""
     said = {_BY_FIELD.get(name, name): values for name, values in result.axes.items()}
     found: list[Axis] = []
     for name in (*said, *(name for name in _FIELDS if name not in said)):
@@ -369,7 +373,7 @@ def _axis(name: str, order: Sequence[Value], rows: Sequence[CellRow]) -> Axis | 
     there = dict.fromkeys(value for value in column if value is not None)
     if len(there) < 2:
         return None
-    # Numbers by size; words as the file has them, then as they were met.
+    # Numbers in ascending order; strings in the file's order, then in order of appearance.
     if all(isinstance(value, int) for value in there):
         values = sorted(there)
     else:
@@ -388,7 +392,7 @@ def _axis(name: str, order: Sequence[Value], rows: Sequence[CellRow]) -> Axis | 
 
 
 def _follows(axis: Axis, others: Sequence[Axis]) -> bool:
-    """Whether each row's value follows from its values on the others: a workload's block size from the workload."""
+    """Whether the other axes determine the value on this one, as a workload determines its block size."""
     known: dict[tuple[int, ...], int] = {}
     places = zip(*(other.codes for other in others), strict=True) if others else ((),) * len(axis.codes)
     return all(known.setdefault(place, code) == code for place, code in zip(places, axis.codes, strict=True))

@@ -1,4 +1,4 @@
-"""Starts the processes of a cluster: here, and through ssh on other computers."""
+"""Starts the processes of a cluster, on this computer and through ssh on others."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from lab.sweep.node import PROCESSORS, SCHEDULER, Keys, NodeSettings
 
 LOOPBACK = "127.0.0.1"
 END_SECONDS = 12.0
-"""How long a process may take to end once it was told to."""
+"""Time for a process to exit after its input was closed."""
 _ERROR = re.compile(r"([a-z_]+\.)*[A-Z][A-Za-z]*(Error|Exception): ")
-"""The line of a traceback that says what it was."""
+"""Matches the line of a traceback that names the exception."""
 SSH_FAILED = 255
-"""Of ssh(1): the status for an error of its own."""
+"""ssh(1): exit status for an error of ssh itself."""
 _PORTS = range(20_000, 60_000)
 _NODE = ("-m", "lab.sweep.node")
 
 
 @dataclass(slots=True)
 class NodeProcess:
-    """A process of ours: of this computer, or the ssh that leads to one of another."""
+    """A process that was started here: a node on this computer, or the ssh client of a node on another one."""
 
     name: str
     process: RunningProcess
     log: Path
     log_begin: int
-    """Where in its log this process begins."""
+    """Offset in the log file at which the output of this process begins."""
 
     def end_of(self) -> str | None:
-        """Why it is over, with its last words; None while it runs."""
+        """The exit status and the last error message, or None while the process runs."""
         status = self.process.poll()
         if status is None:
             return None
@@ -50,17 +50,17 @@ class NodeProcess:
         return ": ".join([f"{self.name} ended ({ended_how(status)})", *errors[-1:]])
 
     def tell_to_end(self) -> None:
-        """It ends when its input does."""
+        """Close standard input, on which the process exits."""
         with suppress(OSError):
             if self.process.stdin:
                 self.process.stdin.close()
 
     def close(self) -> None:
-        """End it."""
+        """Close standard input and wait; kill the process if it does not exit within ``END_SECONDS``."""
         self.tell_to_end()
         try:
             self.process.wait(timeout=END_SECONDS)
-        except Exception:  # whatever keeps it
+        except Exception:  # for any reason
             self.process.kill()
             self.process.wait()
         if self.process.stdout:
@@ -68,7 +68,7 @@ class NodeProcess:
 
 
 class Launcher:
-    """Starts processes that trust each other by one certificate, and log into one folder."""
+    """Starts processes that authenticate each other with one certificate, and write their logs into one folder."""
 
     def __init__(self, host: Host, folder: Path, keys: Keys, ssh_table: SshTable) -> None:
         self.folder = folder
@@ -76,7 +76,10 @@ class Launcher:
         self._random = random.SystemRandom()
 
     def scheduler(self, listen_host: str, dashboard: str) -> NodeProcess:
-        """``dashboard``: HOST:PORT of its pages; empty: none. It tells its address on standard output."""
+        """Start a scheduler, which writes its address to standard output.
+
+        ``dashboard`` is HOST:PORT of its web pages; empty for none.
+        """
         settings = NodeSettings(
             role=SCHEDULER,
             keys=self._keys,
@@ -87,7 +90,7 @@ class Launcher:
         return self._node(SCHEDULER, isolated_python(*_NODE), settings)
 
     def local_worker(self, name: str, address: str) -> NodeProcess:
-        """A worker on this computer, of the scheduler at ``address``."""
+        """Start a worker on this computer for the scheduler at ``address``."""
         return self._node(name, isolated_python(*_NODE), self._worker_settings(name, address))
 
     def _worker_settings(self, name: str, address: str, **changes: str) -> NodeSettings:
@@ -102,7 +105,7 @@ class Launcher:
         return msgspec.structs.replace(settings, **changes)
 
     def ssh_worker(self, host: str, name: str, address: str) -> NodeProcess:
-        """A worker whose traffic, both ways, goes through the ssh that starts it: nothing listens but on loopback."""
+        """Start a worker on ``host``; the ssh connection carries all traffic, so processes listen only on loopback."""
         port = address.rpartition(":")[2]
         there, back, ours = (self._random.choice(_PORTS) for _ in range(3))
         settings = self._worker_settings(
@@ -118,7 +121,7 @@ class Launcher:
         return self._node(name, argv, settings)
 
     def processors_of(self, host: str) -> int:
-        """How many processors a host has. Raises LabError if raidlab is not there."""
+        """The number of processors of a host. Raises LabError if ssh or raidlab fails there."""
         line = remote_line(self._ssh_table, (*_NODE, PROCESSORS))
         found = self._host.processes.run((*self._ssh(host), line), timeout_seconds=60)
         word, _, count = found.stdout.strip().rpartition("processors ")
@@ -139,7 +142,7 @@ class Launcher:
         return ("ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", *config, *options, "--", host)
 
     def _node(self, name: str, argv: tuple[str, ...], settings: NodeSettings) -> NodeProcess:
-        """Start a process. Should this one end before it is noted, its input ends, and so does it."""
+        """Start a process. If this process dies before it records the new one, the input of the new one ends."""
         log = self.folder / f"{name.replace('/', '-')}.log"
         descriptor = open_to_append(log)
         try:
@@ -149,13 +152,13 @@ class Launcher:
             os.close(descriptor)
         node = NodeProcess(name, process, log, begin)
         assert process.stdin is not None
-        # One that ended at once is found by its end.
+        # If the process has already exited, ``end_of`` reports it.
         with suppress(BrokenPipeError):
             process.stdin.write(msgspec.json.encode(settings) + b"\n")
         return node
 
 
 def remote_line(table: SshTable, arguments: tuple[str, ...]) -> str:
-    """A line for the other computer's shell, which runs Python there with ``arguments``; nothing of its home counts."""
+    """A shell command for another computer that runs Python, isolated from the user's settings, with ``arguments``."""
     state = (f"RAIDLAB_STATE={table.state}",) if table.state else ()
     return shlex.join(("exec", "env", *state, *isolated_python(*arguments, python=table.python)))

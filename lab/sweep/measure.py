@@ -1,4 +1,7 @@
-"""On a worker: what the computer has, and one cell measured. Nothing here knows how the work came."""
+"""The work of a sweep's worker: measure one cell, and describe the computer.
+
+This module is independent of how tasks reach the worker.
+"""
 
 from __future__ import annotations
 
@@ -36,27 +39,27 @@ _LOOK_SECONDS = 0.1
 
 
 class MeasuredCell(msgspec.Struct, frozen=True):
-    """What a worker gives for a cell."""
+    """A worker's result for one cell."""
 
     data: bytes
-    """Its file."""
+    """The content of the cell's file."""
     was_there: bool
-    """In that computer's store, where somebody else may have put it meanwhile."""
+    """Whether the worker's store already had the cell, possibly added by another process after planning."""
 
 
 def sweeps_folder(host: Host) -> Path:
-    """Where sweeps and their cells are kept."""
+    """The folder of all sweeps and their cells."""
     return host.state.root / "sweeps"
 
 
 def cell_store(host: Host) -> CellStore:
-    """The cells that this computer has."""
+    """The store of measured cells of this computer."""
     return CellStore(sweeps_folder(host) / "cells")
 
 
 @cache
 def computer() -> str:
-    """This computer's name, and its processor."""
+    """Host name of this computer, with the model and number of its processors."""
     models = [line.partition(":")[2].strip() for line in _cpuinfo() if line.startswith("model name")]
     return f"{os.uname().nodename} ({models[0]}, {len(models)} processors)" if models else os.uname().nodename
 
@@ -66,9 +69,10 @@ def _cpuinfo() -> list[str]:
 
 
 def kernel_path(word: str) -> str:
-    """The kernel that is meant by a word of the axis ``kernel``; empty: the one that is installed.
+    """Path of the kernel for a value of the axis ``kernel``; empty for the installed kernel.
 
-    Raises ToolMissing with the command that builds it.
+    ``word`` is a version, a path, or empty. Raises ToolMissing, with the build command as hint, if not exactly one
+    built kernel has the version.
     """
     if not word or "/" in word:
         return word
@@ -88,9 +92,10 @@ def _is_version(version: str, word: str) -> bool:
 
 
 def facts(kernel: str, *, is_virtual_time: bool, file_disks: int = 0) -> dict[str, str]:
-    """What figures of this computer depend on. ``file_disks``: how many disks of kind file a cell has at most.
+    """The conditions on which figures of this computer depend, as name -> value (lab.measure.conditions).
 
-    Raises ToolMissing for what is not there, SpecError for a state folder in which no machine can be started.
+    ``file_disks`` is the maximum number of disks of kind file in a cell. Raises ToolMissing for a missing program or
+    kernel, SpecError if the path of the state folder prevents a machine from starting.
     """
     host, path = Host.real(COMMAND), kernel_path(kernel)
     image = find_kernel(host.processes, host.files, virtual_time=is_virtual_time, chosen=path)
@@ -101,16 +106,17 @@ def facts(kernel: str, *, is_virtual_time: bool, file_disks: int = 0) -> dict[st
 
 
 def target_of(task: CellTask) -> Target:
-    """The machine on which a cell is measured, on this computer."""
+    """The machine that measures a cell on this computer. Raises ToolMissing as ``kernel_path``."""
     target = parse_target("uml:").with_option("time", "virtual" if task.is_virtual_time else "real")
     path = kernel_path(task.kernel)
     return target.with_option("kernel", path) if path else target
 
 
 def measured(payload: bytes) -> bytes:
-    """``MeasuredCell`` as msgpack: from this computer's store, or measured now and put there first.
+    """Measure a cell, or take it from this computer's store; returns ``MeasuredCell`` as msgpack.
 
-    Raises LabError for a computer that has something else than the cell depends on, and for what stops a run.
+    ``payload`` is a CellTask as JSON. A newly measured cell is added to the store first. Raises ToolMissing if this
+    computer does not match ``CellTask.depends_on``, and LabError if the run fails.
     """
     task = decode_json(payload, CellTask)
     host = Host.real(COMMAND)
@@ -149,9 +155,10 @@ def _measured_now(task: CellTask, host: Host) -> bytes:
 
 @contextmanager
 def claimed(key: str, host: Host) -> Iterator[None]:
-    """Hold a cell alone on this computer: whoever else is to measure it waits, and then finds it.
+    """Hold the lock of a cell on this computer. Raises RunCancelled if the process is to end while it waits.
 
-    One byte of one file is locked for each, so that nothing is left of it; a worker may have threads.
+    Another worker that needs the same cell waits, and then finds it in the store. Each cell locks one byte of one
+    common file, so no lock files accumulate. The locks also exclude each other between threads.
     """
     folder = host.state.make(cell_store(host).root, what="the folder for cells")
     descriptor = open_lock(folder / _CLAIMS)
@@ -166,26 +173,26 @@ def claimed(key: str, host: Host) -> Iterator[None]:
 
 
 def require_same(task: CellTask) -> None:
-    """Raises ToolMissing if this computer would measure something else."""
+    """Check that this computer gives the figures that were planned. Raises ToolMissing if it does not."""
     here = facts(task.kernel, is_virtual_time=task.is_virtual_time)
     if different := differing(task.depends_on, here):
         raise ToolMissing(f"{computer()} has another {different}", hint="install the same there")
 
 
 def differing(wanted: dict[str, str], here: dict[str, str]) -> str:
-    """What differs of two computers, in words; empty: nothing that matters."""
+    """The differences between two results of ``facts``, as text for a message; empty if none matters."""
     names = {"kernel": "embedded kernel", "programs": "fio, mdadm or Python", "raidlab": "raidlab"}
     return ", ".join(words for name, words in names.items() if wanted.get(name) != here.get(name))
 
 
 def _record(task: CellTask, host: Host, is_cancelled: Callable[[], bool]) -> ResultRecord:
-    """The cell's record: without documents, and as any computer would write it."""
+    """The cell's record, without raw documents and paths of this computer, so it is the same on any computer."""
     target = target_of(task)
     request = RunRequest(target, host, is_cancelled=is_cancelled, allowed_rules=frozenset(task.allowed_rules))
     record = run_experiment(task.experiment, toml_of(task.experiment), request)
     with suppress(LabError):
         ResultStore(host.state.results).delete(record.id)
-    # The kernel's path is this computer's own.
+    # The path of the kernel is specific to this computer.
     told = str(target) if not task.kernel else str(target).partition("&kernel=")[0] + f"&kernel={task.kernel}"
     cells = tuple(msgspec.structs.replace(cell, raw_file="") for cell in record.cells)
     conditions = msgspec.structs.replace(record.conditions, target=told)
@@ -194,7 +201,7 @@ def _record(task: CellTask, host: Host, is_cancelled: Callable[[], bool]) -> Res
 
 @contextmanager
 def work_folder(host: Host) -> Iterator[Path]:
-    """A state folder for one cell's machine, removed afterwards; what killed workers left goes first."""
+    """A state folder for one cell's machine, removed on exit; folders left by killed workers are removed first."""
     parent = host.state.make(sweeps_folder(host) / "work", what="the folder for work on cells")
     sweep_work(host)
     folder = parent / f"{os.getpid()}-{secrets.token_hex(4)}"
@@ -209,18 +216,18 @@ def work_folder(host: Host) -> Iterator[Path]:
 
 
 def _one_at_a_time(host: Host) -> AbstractContextManager[None]:
-    """A folder that is made and not yet locked is not taken for one that was left."""
+    """Serialize creating and removing work folders, so a new folder without a lock is not taken for a leftover."""
     return locked(sweeps_folder(host) / _MAKING, ALONE, waits=True)
 
 
 def sweep_work(host: Host) -> None:
-    """Remove what killed workers left, and end their kernels."""
+    """Remove the work folders of killed workers, and end their kernels."""
     for folder in sorted((sweeps_folder(host) / "work").glob("*-*")):
         try:
             with _one_at_a_time(host):
                 lock = FolderLock(folder, Owner(os.getpid(), COMMAND))
         except (OSError, LabError):
-            # Somebody works there, or another one removes it.
+            # The folder is in use, or another process is removing it.
             continue
         try:
             host.state.elsewhere(folder).sweep()

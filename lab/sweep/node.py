@@ -1,8 +1,10 @@
-"""One process of a cluster, a scheduler or a worker of Dask. lab.host.processes starts it.
+"""The program of a cluster process: a scheduler or worker of Dask, started through lab.host.processes.
 
-Its settings come as the first line of standard input, so that no key stands where other users see it; where it can be
-reached it tells as one line on standard output. When standard input ends it does too: whoever started it is gone.
-With ``--processors`` it prints how many processors this computer has, and ends.
+It reads its settings (NodeSettings) from the first line of standard input, so that the key does not appear in a command
+line that other users can read. It writes its address (NodeReady) as one line to standard output. It exits when standard
+input ends, which means that its parent has ended.
+
+With ``--processors`` it prints the number of processors of this computer and exits.
 """
 
 from __future__ import annotations
@@ -22,20 +24,20 @@ from lab.host.pool import processors
 
 SCHEDULER = "scheduler"
 JOINED = "raidlab-joined"
-"""The scheduler's topic that has the name of each worker that ever was connected, once for each time."""
+"""Topic of scheduler events: the name of a worker, logged each time that one connects."""
 CLEARING_SECONDS = 10.0
 PROCESSORS = "--processors"
 ENDING = threading.Event()
-"""Set when this process is to end: whoever works in it stops as soon as it can."""
+"""Set when this process is to end; running work stops as soon as it can."""
 NO_PRELOADS: dict[str, Any] = {f"distributed.{role}.preload": [] for role in ("scheduler", "worker")}
-"""Programs of somebody's own that Dask would load into each process (``preload`` in ~/.config/dask/*.yaml)."""
+"""Disable programs that the user's configuration of Dask (~/.config/dask/*.yaml, ``preload``) loads in each process."""
 _KEPT_VARIABLES = "DASK_DISTRIBUTED__COMM__"
 CONFIGURATION = {
     **NO_PRELOADS,
-    # A computer that works hard may be late, and is not dead.
+    # A computer under load may answer late without being dead.
     "distributed.scheduler.worker-ttl": "10 minutes",
     "distributed.scheduler.allowed-failures": 2,
-    # Each has one task at a time, and takes the next when it is done.
+    # A worker has one task at a time, and gets the next when that is done.
     "distributed.scheduler.worker-saturation": 1.0,
     "distributed.scheduler.work-stealing": False,
     "distributed.worker.memory.target": False,
@@ -47,32 +49,35 @@ CONFIGURATION = {
 
 
 class Keys(msgspec.Struct, frozen=True, kw_only=True):
-    """The certificate by which the cluster's processes know each other, and its key, in PEM. Empty: no encryption."""
+    """The PEM certificate and key with which the processes of a cluster authenticate each other.
+
+    If they are empty, connections are not encrypted.
+    """
 
     certificate: str = ""
     key: str = ""
 
 
 class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process is told."""
+    """The settings of a cluster process."""
 
     role: str
     keys: Keys
     listen: str
-    """Address on which to listen, such as ``tls://127.0.0.1:0``."""
+    """Address to listen on, such as ``tls://127.0.0.1:0``."""
     contact: str = ""
-    """Of a worker: the address by which the scheduler reaches it, where that is another one."""
+    """Worker: the address at which the scheduler reaches it, if it differs from ``listen``."""
     scheduler: str = ""
-    """Of a worker: where the scheduler is."""
+    """Worker: the address of the scheduler."""
     name: str = ""
     folder: str = ""
-    """For what Dask puts down meanwhile; empty: the one for temporary files."""
+    """Dask's folder for temporary files; empty for the system's default."""
     dashboard: str = ""
-    """Of a scheduler: HOST:PORT of its pages; empty: none."""
+    """Scheduler: HOST:PORT of its web pages; empty for none."""
 
 
 class NodeReady(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process tells."""
+    """The line that a process writes when it is ready."""
 
     address: str
     dashboard: str = ""
@@ -80,16 +85,16 @@ class NodeReady(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def drop_dask_variables() -> None:
-    """Take out of the environment, before Dask is loaded, the settings of Dask that may name code to be imported.
+    """Remove the environment variables of Dask that may name code to import; to be called before Dask is imported.
 
-    ``DASK_CONFIG``, preloads, routes and plugins do; those of its connections name none, and stay.
+    ``DASK_CONFIG``, preloads, routes and plugins may name code. The variables for connections do not, and remain.
     """
     for name in [each for each in os.environ if each.startswith("DASK_") and not each.startswith(_KEPT_VARIABLES)]:
         del os.environ[name]
 
 
 def security_of(keys: Keys) -> Any:
-    """Dask's words for keys; None without any."""
+    """The keys as Dask's ``Security``, or None without keys."""
     if not keys.certificate:
         return None
     from distributed import Security
@@ -121,8 +126,8 @@ async def _serve(settings: NodeSettings, serving: list[Any]) -> None:
 
 
 def _watch(commands: int, serving: list[Any]) -> None:
-    """End when whoever started this is gone, whatever this process is doing: also while it starts."""
-    # Not by sys.stdin, whose lock the interpreter wants when it ends.
+    """Exit when standard input ends, in any phase of the process, including its start."""
+    # sys.stdin is not used: the interpreter takes its lock at shutdown.
     while os.read(commands, 4096):
         pass
     _leave(serving)
@@ -130,7 +135,7 @@ def _watch(commands: int, serving: list[Any]) -> None:
 
 def _leave(serving: list[Any]) -> None:
     ENDING.set()
-    # A cell that is being measured stops at its next sample, and clears its machine away.
+    # A running measurement stops at its next sample and then removes its machine.
     for _ in looks(HostClock(), CLEARING_SECONDS):
         if not any(getattr(server, "active_threads", None) for server in serving):
             break
@@ -146,7 +151,7 @@ def _scheduler(settings: NodeSettings) -> Any:
     base: Any = SchedulerPlugin
 
     class Joined(base):  # type: ignore[misc] # it comes without types
-        """Notes each worker before it is given a task: one that dies of it was connected all the same."""
+        """Log the name of each worker before it gets a task, so a worker that dies of its first task is logged too."""
 
         def add_worker(self, scheduler: Any, worker: str) -> None:
             scheduler.log_event(JOINED, str(scheduler.workers[worker].name))
@@ -178,15 +183,15 @@ def _worker(settings: NodeSettings) -> Any:
 
 
 def main() -> None:
-    """Read the settings and serve."""
+    """Read the settings and serve until standard input ends."""
     drop_dask_variables()
     if sys.argv[1:] == [PROCESSORS]:
-        # Without Dask no worker could run here.
+        # Fail here if Dask is missing, since a worker needs it.
         import distributed  # noqa: F401
 
         sys.stdout.write(f"processors {processors()}\n")
         return
-    # It ends by its input alone, in good order. A handler, since what it starts would inherit that it is ignored.
+    # Only the end of standard input ends this process. SIG_IGN would be inherited by child processes, a handler is not.
     signal.signal(signal.SIGINT, lambda *_: None)
     commands = sys.stdin.buffer
     line = commands.readline()
@@ -197,7 +202,7 @@ def main() -> None:
     threading.Thread(target=_watch, args=(commands.fileno(), serving), daemon=True).start()
     import dask.config
 
-    # Before Dask is loaded, which reads them then.
+    # Dask reads the configuration when it is imported.
     dask.config.set(CONFIGURATION)
     if settings.folder:
         dask.config.set({"temporary-directory": settings.folder})

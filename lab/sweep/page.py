@@ -1,4 +1,4 @@
-"""A sweep on one page for a browser: all its figures once, as columns, and charts that are drawn from them."""
+"""The report page of a sweep: all figures, stored as columns, and charts that the page draws from them."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ from lab.units import counted, human_seconds
 _PATTERNS = ("", "/", "x", ".", "\\", "-", "+", "|")
 _BAR_PIXELS, _FRAME_PIXELS = 26, 120
 _FULL = 101.0
-"""Of the axis: 100 per cent, and a little room."""
+"""Maximum of the axis: 100 per cent and a margin."""
 
 
 def sensitivity_plot(grid: SweepGrid) -> Plot:
-    """A stacked bar for each group of figures, a part for each axis."""
-    # Plotly counts places from below.
+    """A stacked bar for each group of figures, with a part for each axis."""
+    # Plotly numbers the bars from the bottom.
     groups = sensitivities(grid)[::-1]
     places = list(range(len(groups)))
     most = max(map(_together, groups), default=0.0)
@@ -102,7 +102,7 @@ def _axis_bars(axis: Axis, place: int, groups: Sequence[Sensitivity]) -> Trace:
 
 
 def _together(group: Sensitivity) -> float:
-    """In per cent; where combinations are missing, the shares overlap and may add up to more than 100."""
+    """Sum of the shares in per cent, which may exceed 100 because shares overlap if combinations are missing."""
     return 100 * sum(effect.share for effect in group.effects)
 
 
@@ -118,9 +118,9 @@ _FOOTER = (
 
 
 def write_page(result: SweepResult, folder: Path, name: str) -> Path:
-    """``folder/name.html``, whole or not at all. Its path.
+    """Write ``folder/name.html``, complete or not at all; returns its path.
 
-    Raises RequirementMissing without the extra ``report``, ResultError where it cannot be written.
+    Raises RequirementMissing without the extra ``report``, ResultError if the file cannot be written.
     """
     text = sweep_page(result)
     make_folder(folder)
@@ -130,7 +130,7 @@ def write_page(result: SweepResult, folder: Path, name: str) -> Path:
 
 
 def sweep_page(result: SweepResult) -> str:
-    """The whole document. Raises RequirementMissing without the extra ``report``."""
+    """The HTML document. Raises RequirementMissing without the extra ``report``."""
     grid = SweepGrid(result)
     sections = (
         PageSection("multiples", "Small multiples", blocks=tuple(_multiples(grid))),
@@ -211,9 +211,9 @@ def _conditions(grid: SweepGrid) -> Iterator[Block]:
 
 
 def page_data(grid: SweepGrid) -> dict[str, Any]:
-    """What the page's scripts draw from: axes with their codes, and one list for each figure.
+    """The data of the page's scripts: the axes with the code of each row, and one list per figure.
 
-    Figures have four significant digits. Words that recur stand once, their places in lists of numbers.
+    Figures have four significant digits. Repeated strings are stored once, with a list of their indices.
     """
     rows = grid.rows
     ranked = [axis.name for axis in ranked_axes(grid)]
@@ -233,7 +233,7 @@ def page_data(grid: SweepGrid) -> dict[str, Any]:
             for axis in grid.axes
         ],
         "multiples": chosen_axes(grid),
-        # The axis with more values across: a page is wide.
+        # The axis with more values is horizontal, where there is more room.
         "pairs": [sorted(pair, key=lambda name: -values[name]) for pair in combinations(by_rank, 2)][:_MOST_PAIRS],
         "symbols": SYMBOLS,
         "dashes": DASHES,
@@ -261,7 +261,7 @@ def _coded(words: Sequence[str]) -> dict[str, Any]:
 
 
 def _short(values: Sequence[float | None]) -> list[float | int | None]:
-    """Whole where they have four digits or more: ``1234``, not ``1234.0``."""
+    """The values with four significant digits; whole numbers as int (``1234``), which takes less space in JSON."""
     short = [None if value is None else float(f"{value:.4g}") for value in values]
     return [int(value) if value is not None and value.is_integer() else value for value in short]
 
@@ -323,7 +323,7 @@ def _facts(grid: SweepGrid) -> Iterator[tuple[str, str]]:
 
 
 def _seconds(rows: Sequence[CellRow]) -> dict[str, float]:
-    """Of each cell, which has several rows."""
+    """Cell -> seconds of its measurement; a cell may have several rows."""
     return {row.cell: row.seconds for row in rows}
 
 
@@ -341,7 +341,7 @@ def _computers(grid: SweepGrid) -> Table:
 
 
 def _failures(failed: Sequence[FailedCell]) -> Iterator[WarningBox]:
-    """Cells that failed with the same message, with the last lines of the first ones' consoles, where there are any."""
+    """A box for each error message with its cells, most cells first, and the consoles of the first of them."""
     groups: dict[str, list[FailedCell]] = {}
     for each in failed:
         groups.setdefault(each.message, []).append(each)
@@ -362,7 +362,7 @@ def _failures(failed: Sequence[FailedCell]) -> Iterator[WarningBox]:
 
 
 def _stamps(grid: SweepGrid) -> Iterator[Stamp]:
-    """Each once, the most frequent first, with the number of its cells."""
+    """The warnings of the cells, most frequent first, with the number of cells that have each."""
     cells: dict[str, set[str]] = {}
     for row in grid.rows:
         for stamp in filter(None, row.stamps.splitlines()):

@@ -1,4 +1,4 @@
-"""What sweeps and clusters add to raidlab."""
+"""The parts that sweeps and clusters add to raidlab."""
 
 from __future__ import annotations
 

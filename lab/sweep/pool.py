@@ -1,8 +1,8 @@
-"""A running cluster: its scheduler, its workers, and a client of both. What it started ends with it.
+"""A running cluster: its scheduler, its workers, and a client of both. Closing it ends all processes that it started.
 
-The scheduler of a local cluster and of one over ssh listens on loopback alone: what goes to other computers goes
-through ssh. Slurm's nodes reach it over the network. All three are encrypted with a certificate that only this cluster
-has.
+The scheduler of a local cluster or of one over ssh listens only on loopback; traffic with other computers goes through
+ssh. The nodes of a Slurm cluster reach the scheduler over the network. In all three cases, connections are encrypted
+with a certificate made for this cluster.
 """
 
 from __future__ import annotations
@@ -33,36 +33,36 @@ if TYPE_CHECKING:
 
 INSTALL = "make cluster (in a clone), or pip install 'raidlab[cluster]'"
 PAGES = f"{LOOPBACK}:8787"
-"""Where Dask's own pages are usually put by who wants them."""
+"""The usual address of Dask's dashboard, as an example in help texts."""
 START_SECONDS = 60.0
 CONNECT_SECONDS = 20.0
-"""How long a scheduler that has said its address may take to answer there."""
+"""Time for the scheduler to answer at the address that it has written."""
 OTHERS_SECONDS = 10.0
-"""How long a scheduler that others run may take to answer."""
+"""Time for an existing scheduler to answer."""
 FIRST_WORKER_SECONDS = 300.0
-"""How long a queue of Slurm may take to give a first one."""
+"""Time for a Slurm queue to start the first worker."""
 MOST_RESTARTS, RESTARTS_SECONDS = 20, 600.0
-"""Of workers within this time, or three of each: with more something is wrong with the cluster."""
+"""Maximum restarts of workers within this time, or ``MOST_STILLBORN`` per worker; above it, the sweep gives up."""
 AGAIN_SECONDS = 30.0
 MOST_STILLBORN = 3
-"""How often in a row a worker may end before it was connected: over ssh a port may be taken."""
+"""Number of times in a row that a worker may exit before it connects; over ssh, a port may be in use."""
 SILENT_SECONDS, SUSPECTED_SECONDS = 90.0, 10.0
-"""Of a worker, which otherwise is heard of every second, also while it measures; and how long it is then looked at."""
+"""A worker is replaced after this silence, and this further observation; it sends a heartbeat every second."""
 _TEND_SECONDS = 1.0
 _SEEN_SECONDS = 0.5
 _LOOK_SECONDS = 0.05
 _QUIET_SECONDS = 5.0
 _SCRATCH = "dask-scratch-space"
-"""What Dask's processes leave in their folder for temporary files."""
+"""Folder with temporary files of Dask's processes."""
 _LOGGERS = ("distributed", "distributed.client", "distributed.core", "tornado.application", "asyncio")
 
 
 class ClusterLost(LabError):
-    """The scheduler has ended, or there is no worker any more; what was measured is kept."""
+    """The scheduler has exited, or no worker is left; cells measured so far are stored."""
 
 
 class WorkerHandle(Protocol):
-    """A worker that was started here."""
+    """A worker that this client started."""
 
     name: str
 
@@ -72,19 +72,19 @@ class WorkerHandle(Protocol):
 
 
 def require_dask() -> None:
-    """Raises RequirementMissing, with the command that brings it."""
+    """Raises RequirementMissing, with the command that installs Dask."""
     drop_dask_variables()
     try:
         import distributed  # noqa: F401
     except ImportError:
         raise RequirementMissing("a sweep is spread by Dask, which is not installed", hint=INSTALL) from None
-    # Its words are for whoever develops it; what matters is told by us.
+    # Dask's log messages are for its developers; raidlab reports errors itself.
     for name in _LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 class Pool:
-    """``with Pool(…) as pool``: ``pool.client`` is Dask's."""
+    """A cluster as a context manager; ``client`` is Dask's client inside the context."""
 
     client: Client
     dashboard: str = ""
@@ -101,9 +101,9 @@ class Pool:
         dashboard: str = "",
         is_cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
-        """``folder``: for logs and certificates. ``dashboard``: HOST:PORT of Dask's own pages; empty: none.
+        """``folder`` receives logs and certificates; ``dashboard`` is HOST:PORT of Dask's web pages, or empty for none.
 
-        ``is_cancelled`` is asked while the cluster starts: then RunCancelled is raised.
+        ``is_cancelled`` is polled while the cluster starts; when it returns True, RunCancelled is raised.
         """
         require_dask()
         self.spec, self.tables = spec, tables
@@ -115,24 +115,24 @@ class Pool:
         self._handles: list[WorkerHandle] = []
         self._makers: list[Callable[[], WorkerHandle]] = []
         self._restarts: deque[float] = deque()
-        """When, of the last minutes."""
+        """Times of the restarts within the last ``RESTARTS_SECONDS``."""
         self._not_before: dict[int, float] = {}
-        """Worker -> when it may be started again."""
+        """Index of a worker -> the time before which it is not started again."""
         self._stillborn: dict[int, int] = {}
-        """Worker -> how often in a row it has ended before it was connected."""
+        """Index of a worker -> number of times in a row that it exited before it connected."""
         self._joined: dict[str, int] = {}
-        """Name -> how often a worker had been connected when its predecessor ended."""
+        """Name of a worker -> number of its connections when the last process of this name exited."""
         self._heard: dict[str, float] = {}
-        """Name -> when the scheduler last heard of a worker, by the scheduler's clock."""
+        """Name of a worker -> time of its last heartbeat, by the scheduler's clock."""
         self._suspected: dict[str, float] = {}
-        """Name -> since when a worker has been silent for too long."""
+        """Name of a worker -> when its silence was first noticed, by this computer's monotonic clock."""
         self._tended = 0.0
         self._seen: dict[str, str] = {}
         self._seen_at = 0.0
         self._empty_since: float | None = None
 
     def __enter__(self) -> Self:
-        # Jobs of a queue would stay there.
+        # Finish the cleanup after signals, since Slurm would keep submitted jobs in its queue.
         self._stack.enter_context(signals.unhurried())
         try:
             self._start()
@@ -146,15 +146,15 @@ class Pool:
 
     @property
     def process_ids(self) -> dict[str, int]:
-        """Of what was started on this computer: ``scheduler`` and names of workers."""
+        """Name -> process id of the scheduler and the workers that run on this computer."""
         nodes = [each for each in (self._scheduler, *self._handles) if isinstance(each, NodeProcess)]
         return {each.name: each.process.pid for each in nodes}
 
     def workers(self) -> dict[str, str]:
-        """Address -> name of every worker that is connected, as the scheduler said within the last half second."""
+        """Address -> name of all connected workers, at most half a second old."""
         now = self._host.clock.monotonic_seconds()
         if now > self._seen_at + _SEEN_SECONDS or not self._seen:
-            # A scheduler that is gone has none; ``tend`` says so.
+            # If the scheduler is gone, ``tend`` raises the error.
             with suppress(OSError):
                 found = self.client.scheduler_info(n_workers=-1).get("workers", {})
                 self._seen = {str(address): str(each["name"]) for address, each in found.items()}
@@ -163,11 +163,11 @@ class Pool:
         return self._seen
 
     def now(self) -> float:
-        """Seconds of this computer's monotonic clock."""
+        """This computer's monotonic clock, in seconds."""
         return self._host.clock.monotonic_seconds()
 
     def tend(self) -> None:
-        """Start again what has ended. Raises ClusterLost if nothing can go on."""
+        """Restart workers that have exited. Raises ClusterLost if the scheduler is gone or no worker is left."""
         now = self._host.clock.monotonic_seconds()
         if self._scheduler and (end := self._scheduler.end_of()):
             raise ClusterLost(f"the cluster is lost: its {end}", hint="finished cells are stored: --resume continues")
@@ -188,15 +188,15 @@ class Pool:
             )
 
     def _silence_of(self, name: str) -> str | None:
-        """Of one that is connected and gives no sign of life; the scheduler's clock is this computer's."""
+        """A message if a connected worker sends no heartbeat; the scheduler's clock is this computer's."""
         silent_seconds = self._host.clock.utc_now().timestamp() - self._heard.get(name, math.inf)
         if silent_seconds < SILENT_SECONDS:
             self._suspected.pop(name, None)
             return None
-        # After a computer has slept they are heard of again in a moment.
+        # After the computer was suspended, heartbeats arrive again within moments.
         if self.now() < self._suspected.setdefault(name, self.now()) + SUSPECTED_SECONDS:
             return None
-        # Until its successor is heard of.
+        # Do not report the new process before its first heartbeat.
         del self._heard[name], self._suspected[name]
         return f"{name} has given no sign of life for {silent_seconds:.0f} s"
 
@@ -211,7 +211,7 @@ class Pool:
         self._joined[handle.name] = joined
         now = self._host.clock.monotonic_seconds()
         self._restarts.append(now)
-        # Jobs of a queue end with their time, all through a long sweep.
+        # Jobs of a queue reach their time limit again and again during a long sweep, so only recent restarts count.
         while self._restarts[0] < now - RESTARTS_SECONDS:
             self._restarts.popleft()
         if len(self._restarts) > max(MOST_RESTARTS, MOST_STILLBORN * len(self._handles)):
@@ -229,15 +229,15 @@ class Pool:
             self._later(number, f"{handle.name} cannot be started: {error.message}")
 
     def _joined_so_far(self, name: str) -> int:
-        """As the scheduler knows it, whose list of workers may have been looked at too seldom to see one."""
-        # A scheduler that is gone has none; ``tend`` says so.
+        """Number of connections of a worker; the scheduler logs them, since ``workers`` may miss a short one."""
+        # If the scheduler is gone, ``tend`` raises the error.
         with suppress(OSError):
             events = self.client.get_events(JOINED)
             return sum(joined == name for _, joined in events)
         return 0
 
     def _later(self, number: int, why: str) -> None:
-        """Its computer may come back. Meanwhile the others go on."""
+        """Try this worker again after ``AGAIN_SECONDS``, when its computer may be back; the others continue."""
         self._on_notice(f"{why}; it is tried again in {AGAIN_SECONDS:.0f} s")
         self._stillborn[number] = 0
         self._not_before[number] = self._host.clock.monotonic_seconds() + AGAIN_SECONDS
@@ -247,9 +247,9 @@ class Pool:
         return f"look at the logs in {self._folder}"
 
     def _wait_for_workers(self) -> None:
-        """Until all that start at once are connected, of a queue or of a scheduler of others the first.
+        """Wait until all started workers are connected, or the first one of a queue or of an existing scheduler.
 
-        Raises ClusterLost, RunCancelled.
+        Raises ClusterLost if none connects, RunCancelled.
         """
         clock = self._host.clock
         begin = clock.monotonic_seconds()
@@ -273,17 +273,17 @@ class Pool:
         self._host.clock.sleep(_LOOK_SECONDS)
 
     def close(self) -> None:
-        """End everything that was started."""
+        """End the scheduler and all workers that were started."""
         client = getattr(self, "client", None)
         if client is not None:
-            with suppress(Exception):  # of a cluster that is gone
+            with suppress(Exception):  # the cluster may be gone
                 client.close(timeout=5)
         for handle in self._handles:
             handle.tell_to_end()
         for handle in self._handles:
             try:
                 handle.close()
-            except Exception as error:  # the others are to end all the same
+            except Exception as error:  # end the others in any case
                 self._on_notice(f"{handle.name} may go on: {error}")
         self._handles.clear()
         if self._scheduler:
@@ -297,7 +297,7 @@ class Pool:
         if kind is ClusterKind.ADDRESS:
             self.client = self._client_of_others()
         else:
-            from distributed import Security  # whose words have no types
+            from distributed import Security  # which has no types
 
             make_security: Any = Security
             fresh = make_security.temporary()
@@ -315,7 +315,7 @@ class Pool:
         self._wait_for_workers()
 
     def _client_of_others(self) -> Client:
-        """Of a scheduler that others run, with the certificates that Dask's own configuration names."""
+        """A client of an existing scheduler, with the certificates named in the user's configuration of Dask."""
         from distributed import Security
 
         make_security: Any = Security
@@ -328,14 +328,14 @@ class Pool:
             )
         try:
             return _client(address, security, OTHERS_SECONDS)
-        except Exception as error:  # whatever it makes of an answer that is none
+        except Exception as error:  # any exception for an answer that is not Dask's
             said = str(error).strip().splitlines() or [type(error).__name__]
             raise ClusterLost(
                 f"no scheduler of Dask answers at {address}: {said[0]}", hint="check the address, and that it runs"
             ) from None
 
     def _start_scheduler(self) -> NodeReady:
-        """Raises ClusterLost with its last words, RunCancelled."""
+        """Start the scheduler and wait for its address. Raises ClusterLost with its last error, RunCancelled."""
         is_near = self.spec.kind is not ClusterKind.SLURM
         host = LOOPBACK if is_near else self.tables.slurm.host or os.uname().nodename
         node = self._scheduler = self._launcher.scheduler(host, self._asked_dashboard)
@@ -372,7 +372,7 @@ class Pool:
                     yield partial(slurm.submit, f"slurm-{number}")
 
     def _written_keys(self) -> tuple[Path, Path]:
-        """Certificate and key as files that only this user reads; they go when the pool closes."""
+        """Write certificate and key to files that only this user can read; they are removed when the pool closes."""
         paths = (self._folder / "cluster.crt", self._folder / "cluster.key")
         for path, text in zip(paths, (self._keys.certificate, self._keys.key), strict=True):
             write_file(path, text.encode(), mode=0o600)

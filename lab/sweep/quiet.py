@@ -1,4 +1,4 @@
-"""Dask's scheduler and worker without the HTTP port that each opens, also where it is to have no pages."""
+"""Scheduler and worker of Dask without the HTTP server, which Dask otherwise starts even without web pages."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _Worker: Any = distributed.Worker
 
 
 class _NoPages:
-    """Takes the place of ``distributed.node.ServerNode.start_http_server``."""
+    """Replaces ``distributed.node.ServerNode.start_http_server``."""
 
     http_server = None
 
     def start_http_server(self, *_: object, **__: object) -> None:
-        """Listen nowhere."""
+        """Do nothing: there is no HTTP server."""
 
 
 class QuietScheduler(_NoPages, _Scheduler):  # type: ignore[misc] # it comes without types
-    """A scheduler with one port, which wants a certificate."""
+    """A scheduler with one port, which requires a certificate."""
 
 
 class QuietWorker(_NoPages, _Worker):  # type: ignore[misc] # it comes without types
-    """A worker with one port, which wants a certificate."""
+    """A worker with one port, which requires a certificate."""

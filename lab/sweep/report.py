@@ -1,4 +1,4 @@
-"""``raidlab report`` of a sweep: its page, its rows as Parquet or CSV, or its tables."""
+"""``raidlab report`` for a sweep: its page, its rows as Parquet or CSV, or its tables."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ COLUMNS = {
     "seconds": _NUMBER,
     "stamps": _TEXT,
 }
-"""Column -> its type in DuckDB, in the order of the file: the sweep's id, then the fields of ``CellRow``."""
+"""Column -> DuckDB type, in the order of the file: the id of the sweep, then the fields of ``CellRow``."""
 NULLABLE = ("chunk_bytes", "mean_seconds", "p99_seconds", "predicted_iops")
-"""Columns in which NULL has a meaning of its own. A figure that is none (NaN, infinite) is NULL in any column."""
+"""Columns with meaningful NULLs. In any column, a figure that is not finite becomes NULL."""
 
 
 def write_parquet(result: SweepResult, path: Path) -> None:
-    """Every row, also those that a report leaves out. ``path`` is the whole file or, after an error, as it was.
+    """Write all rows, including those that reports leave out, to a Parquet file; after an error, ``path`` is unchanged.
 
-    Raises RequirementMissing without duckdb, ResultError where the file cannot be written.
+    Raises RequirementMissing without duckdb, ResultError if the file cannot be written.
     """
     try:
         import duckdb
@@ -84,7 +84,7 @@ def write_parquet(result: SweepResult, path: Path) -> None:
 
 
 def _value(name: str) -> str:
-    """A column of the file. As an expression, since of a plain column without NULL the file would say it has none."""
+    """The SQL expression of a column. For a bare column without NULL, DuckDB would declare it as not nullable."""
     kind = COLUMNS[name]
     if kind == _NUMBER or name in NULLABLE:
         return f"CAST(CASE WHEN isfinite({name}) THEN {name} END AS {kind}) AS {name}"
@@ -92,7 +92,7 @@ def _value(name: str) -> str:
 
 
 def _batch(result: SweepResult) -> dict[str, Any]:
-    """Rows as columns: by the row, thousands of inserts would take a minute. What may be NULL is NaN meanwhile."""
+    """The rows as arrays, one per column, with NaN for None; thousands of single inserts would take a minute."""
     import numpy as np
 
     kinds: dict[str, Any] = {_NUMBER: np.float64, _WHOLE: np.int64, _TRUTH: np.bool_, _TEXT: object}
@@ -119,10 +119,10 @@ _KINDS = {".html": "html", ".htm": "html", ".parquet": "parquet", ".csv": "csv",
 def report_sweep(
     names: Sequence[str], kind: str, output: Path | None, title: str, host: Host, *, is_alone: bool = True
 ) -> str | None:
-    """Write what ``raidlab report`` asks for. What is to be printed; None: no name is a sweep's.
+    """Write the report that ``raidlab report`` requests. Returns the text to print, or None if no name is a sweep.
 
-    ``kind``: of the document, empty as the file's ending says; ``json`` is all that is known of the sweep, with its
-    rows. Raises SpecError, ResultError.
+    ``kind`` is the format, or empty to derive it from the suffix of ``output``; ``json`` is the complete SweepResult.
+    Raises SpecError, ResultError.
     """
     folders = [found for name in names if (found := _found(name, host))]
     ending = output.suffix.lower() if output else ""
@@ -176,7 +176,7 @@ def _is_result(name: str, host: Host) -> bool:
 
 
 def _not_a_sweep(names: Sequence[str], host: Host) -> SpecError:
-    """Of what is to be a .parquet file; without a name the report would be of the latest result."""
+    """The error for .parquet output without a sweep; without a name, the report would be of the latest result."""
     name = names[0] if names else LATEST
     is_result = name == LATEST or _is_result(name, host)
     told = f"in a report '{name}' is a result, not a sweep" if is_result else f"there is no sweep '{name}'"

@@ -1,7 +1,7 @@
-"""What a sweep's file says: an experiment, and the axes over which it goes. Each combination is a cell.
+"""The file of a sweep: an experiment and the axes over which it varies. Each combination of values is one cell.
 
-A cell is an experiment of its own with one array, and without name or title: two sweeps that have a cell in common
-share what was measured.
+A cell is an experiment with one array and without an id or title of its own, so two sweeps with the same cell share its
+result.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from lab.units import KIB, format_bytes
 from lab.workloads.workload import find_workload
 
 MOST_CELLS = 100_000
-"""A month of the shortest on one processor."""
+"""With the shortest cells, about a month on one processor."""
 MOST_VALUES = 1000
 BUILT_IN_FOLDER = Path(__file__).with_name("catalogue")
 INSTALLED = "installed"
@@ -58,43 +58,43 @@ _Values = Annotated[tuple[Word, ...], msgspec.Meta(max_length=MOST_VALUES)]
 
 
 class Axes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The axes: for each that is named, all its values. The first varies slowest."""
+    """The values of each axis that the file names; the first axis varies slowest."""
 
     level: _Values
-    """In any spelling that ``parse_level`` reads; once read, in the one of ``LevelName``."""
+    """In any spelling that ``parse_level`` accepts, normalised to ``LevelName``."""
     members: Annotated[tuple[DiskCount, ...], msgspec.Meta(max_length=MOST_VALUES)]
     chunk: _Values = ()
-    """Such as ``64K``, to which ``64KiB`` and ``65536`` are changed. Levels without a chunk have one cell for all."""
+    """Such as ``64K``; ``64KiB`` and ``65536`` are normalised to it. Levels without a chunk have one cell in all."""
     queue_depth: Annotated[tuple[QueueDepth, ...], msgspec.Meta(max_length=MOST_VALUES)] = ()
     jobs: Annotated[tuple[JobCount, ...], msgspec.Meta(max_length=MOST_VALUES)] = ()
     block: _Values = ()
-    """Size of a request, such as ``4K``; changed in the same way."""
+    """Size of a request, such as ``4K``, normalised like ``chunk``."""
     workload: _Values = ()
-    """Of the catalogue, in place of the file's jobs."""
+    """Names in the catalogue, used in place of the file's jobs."""
     drive: _Values = ()
     """Models of emulated drives."""
     kernel: _Values = ()
-    """Embedded kernels: a version for which one was built here (build-uml.sh --source), a path, or ``installed``."""
+    """Embedded kernels: a version that was built on this computer (build-uml.sh --source), a path, or ``installed``."""
 
     def __post_init__(self) -> None:
-        # Two spellings of one value would be two cells, measured twice.
+        # Two spellings of one value would be two cells, and be measured twice.
         for name in _IN_ONE_SPELLING:
             values = tuple(in_one_spelling(name, value) for value in getattr(self, name))
             msgspec.structs.force_setattr(self, name, values)
 
     @property
     def named(self) -> dict[str, tuple[str | int, ...]]:
-        """Axis -> its values, of those that the file names."""
+        """Axis -> values, for the axes that the file names."""
         return {name: values for name, values in msgspec.structs.asdict(self).items() if values}
 
 
 def in_one_spelling(axis: str, value: Any) -> Any:
-    """A value as it is kept, whatever way it was written in. Raises SpecError for one that the axis cannot have."""
+    """The value in its normalised spelling. Raises SpecError for a value that is invalid on the axis."""
     return _IN_ONE_SPELLING[axis](value) if axis in _IN_ONE_SPELLING and isinstance(value, str) else value
 
 
 def _kernel_word(text: str) -> str:
-    """Words of this axis stand in commands that hints tell."""
+    """The value, if it is valid; it is checked because hints contain it in shell commands."""
     is_path = text.startswith("/") and text.isprintable()
     if text == INSTALLED or is_path or _KERNEL_VERSION.fullmatch(text):
         return text
@@ -113,7 +113,7 @@ _IN_ONE_SPELLING: dict[str, Callable[[str], str]] = {
 
 
 class ArrayBase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What all arrays have in common."""
+    """The settings that all arrays of a sweep share."""
 
     layout: str | None = None
     bitmap: Bitmap = Bitmap.NONE
@@ -123,16 +123,16 @@ class ArrayBase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class DiskBase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What all disks have in common."""
+    """The settings that all disks of a sweep share."""
 
     kind: DiskKind = DiskKind.SPINDLE
     size_bytes: DiskBytes = DEFAULT_SIZE_BYTES
     model: str = ""
-    """Of emulated drives, where there is no axis ``drive``."""
+    """Model of emulated drives, if there is no axis ``drive``."""
 
 
 class Sweep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One sweep. Raises ValueError (SpecError through lab.tomlfile) for parts that contradict each other."""
+    """One sweep. Raises ValueError (SpecError through lab.tomlfile) for fields that contradict each other."""
 
     format_version: FormatVersion
     id: Name
@@ -140,7 +140,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     question: str
     sweep: Axes
     skip: tuple[dict[str, Any], ...] = ()
-    """Combinations to leave out: each table names values of some axes, and all must match."""
+    """Combinations to skip: each table gives values of some axes; combinations that match all of them are skipped."""
     array: ArrayBase = ArrayBase()
     disks: DiskBase = DiskBase()
     jobs: tuple[JobPlan, ...] = ()
@@ -162,14 +162,14 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def combination_count(self) -> int:
-        """How many there are, those that cannot be or are skipped too."""
+        """Number of combinations, including impossible and skipped ones."""
         return math.prod(map(len, self.sweep.named.values()))
 
 
 def find_sweep(name: str) -> tuple[Sweep, str]:
     """A sweep by name or path, and the text of its file.
 
-    Raises SpecError for an unknown name (with the nearest) or a file that makes no sense as written.
+    Raises SpecError for an unknown name, with the closest known name as hint, and for an invalid file.
     """
     known = built_in_names()
     if not name.endswith(".toml") and name not in known:
@@ -180,7 +180,7 @@ def find_sweep(name: str) -> tuple[Sweep, str]:
 
 
 def decode_sweep(text: str, source: str) -> Sweep:
-    """The sweep of a file's text. Raises SpecError."""
+    """Parse the text of a sweep's file; ``source`` names it in messages. Raises SpecError."""
     found = decode_toml(text, Sweep, source=source)
     _check(found)
     return found
@@ -188,7 +188,7 @@ def decode_sweep(text: str, source: str) -> Sweep:
 
 @cache
 def built_in_names() -> tuple[str, ...]:
-    """Names of the sweeps that come with raidlab."""
+    """The names of the built-in sweeps."""
     return tuple(catalogue(BUILT_IN_FOLDER))
 
 
@@ -238,14 +238,14 @@ def _load_complaints(sweep: Sweep) -> Iterator[str]:
         yield "two jobs have the same id: give one an id of its own"
     if any(job.arrays for job in sweep.jobs):
         yield "a job names arrays, and a cell has one, on which all jobs run"
-    # A cell is known by what it depends on, and a file may change, or be another one on a worker.
+    # The key of a cell does not cover a workload file, which may change or differ on a worker.
     for name in (*sweep.sweep.workload, *(job.workload for job in sweep.jobs)):
         if name.endswith(".toml"):
             yield f"'{shortened(name)}' is a file, and the loads of a sweep are of the catalogue"
 
 
 def _check(sweep: Sweep) -> None:
-    """Raises SpecError for a value that can be in no combination: each axis is looked at by itself."""
+    """Check each axis by itself. Raises SpecError for a value that is possible in no combination."""
     axes = sweep.sweep
     for text in axes.block:
         checked(parse_bytes(text), BlockBytes, "block")

@@ -1,4 +1,4 @@
-"""Run a sweep: plan its cells, take those that are there, have the others measured, keep each as it comes."""
+"""Runs a sweep: plans its cells, reuses stored ones, has the others measured, and stores each result on arrival."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from lab.sweep.spread import Answer, SpreadState, SpreadTask, TaskSpread
 from lab.sweep.store import PlannedCell, SweepFolder, SweepStore
 
 CELL_BYTES = 8192
-"""What a cell takes in the store, until some were measured."""
+"""Estimated size of a cell in the store."""
 KEPT_LATEST = 12
 _TELL_SECONDS = 1.0
 _LEAST_PATIENCE_SECONDS, _PATIENCE = 600.0, 20.0
-"""How long a cell may take: at least, and times what it should."""
+"""A cell's time limit: this minimum, plus this factor times the estimate."""
 _MACHINE_SECONDS = 2.0
 _SECONDS_A_VIRTUAL_SECOND = 0.03
-"""Of starting a machine, and of what a load takes while no time passes there; a guess until some were measured."""
+"""Estimates: starting a machine, and real time per second of virtual time."""
 
 
 @dataclass(frozen=True, slots=True)
 class SweepRequest:
-    """How a sweep is to run, and who listens."""
+    """The options of a sweep, and its callbacks."""
 
     target: Target
     host: Host
@@ -50,27 +50,27 @@ class SweepRequest:
     dashboard: str = ""
     on_progress: Callable[[SweepProgress], None] = lambda _: None
     on_planned: Callable[[float], None] = lambda _: None
-    """Which part of the planning is done: 100,000 cells take some ten seconds."""
+    """Receives the share of the planning that is done, 0 to 1; planning 100,000 cells takes about ten seconds."""
     on_notice: Callable[[str], None] = lambda _: None
     is_cancelled: Callable[[], bool] = lambda: False
-    """Asked twice a second while cells are measured; then the sweep ends, and keeps what it has."""
+    """Polled twice a second while cells are measured; when it returns True, the sweep ends and can be resumed."""
     allowed_rules: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class SweepPlan:
-    """What a sweep would do."""
+    """The cells of a sweep, and an estimate of its cost."""
 
     sweep: Sweep
     text: str
     found: Combinations
     tasks: tuple[CellTask, ...]
     done: frozenset[str]
-    """Keys of the cells that are there already, and whole."""
+    """Keys of the cells that are stored and undamaged."""
     seconds: float
-    """What the missing ones take on one worker."""
+    """Estimated duration of the missing cells on one worker."""
     bytes: int
-    """What they take in the store."""
+    """Estimated size of the missing cells in the store."""
     is_virtual_time: bool
 
     @property
@@ -80,7 +80,7 @@ class SweepPlan:
 
 @dataclass(frozen=True, slots=True)
 class SweepOutcome:
-    """What a sweep came to."""
+    """The number of measured, reused and failed cells of a completed run."""
 
     folder: SweepFolder
     measured: int
@@ -89,9 +89,9 @@ class SweepOutcome:
 
 
 def plan_sweep(sweep: Sweep, text: str, request: SweepRequest) -> SweepPlan:
-    """Everything that can be told before a cluster is started.
+    """Plan a sweep, without starting a cluster.
 
-    Raises SpecError, ExperimentError for cells that the lint refuses, ToolMissing for a kernel that is not there.
+    Raises SpecError, ExperimentError for cells that the lint rejects, ToolMissing for a missing kernel.
     """
     if request.target.kind is not TargetKind.UML:
         raise SpecError(
@@ -115,7 +115,7 @@ def plan_sweep(sweep: Sweep, text: str, request: SweepRequest) -> SweepPlan:
             known[cell.kernel] = facts(cell.kernel, is_virtual_time=is_virtual, file_disks=most_files)
         depends_on = known[cell.kernel]
         key = key_of(cell, depends_on, is_virtual_time=is_virtual)
-        # Two words for the same kernel are one cell.
+        # Two names of the same kernel give one cell.
         if key not in tasks:
             labels[key] = cell
             tasks[key] = CellTask(
@@ -137,10 +137,10 @@ def plan_sweep(sweep: Sweep, text: str, request: SweepRequest) -> SweepPlan:
 
 
 def run_sweep(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None = None) -> SweepOutcome:
-    """Measure what is missing. ``folder``: of the sweep that is gone on with.
+    """Measure the missing cells. ``folder`` is the folder of a sweep to resume; None begins a new sweep.
 
-    Raises RequirementMissing without Dask, ClusterLost, RunCancelled, ResultError for a disk that takes no more, and
-    what keeps a cluster from starting; what was measured until then is kept.
+    Raises RequirementMissing without Dask, ClusterLost, RunCancelled, ResultError if the disk is full, and LabError if
+    the cluster does not start. Cells measured before an error are stored.
     """
     host = request.host
     if plan.missing:
@@ -171,7 +171,7 @@ class _Run:
     def __init__(self, plan: SweepPlan, request: SweepRequest, folder: SweepFolder) -> None:
         self.measured = 0
         self._come = 0
-        """Of the missing cells, measured or found to be there."""
+        """Number of missing cells that have arrived, measured now or found in a worker's store."""
         self.failed: list[FailedCell] = []
         self._latest: deque[LatestCell] = deque(maxlen=KEPT_LATEST)
         self._plan, self._request, self._folder = plan, request, folder
@@ -217,7 +217,7 @@ class _Run:
         return bool(self._come or self._plan.done)
 
     def tell(self, *, is_over: bool = False) -> None:
-        """How far it is, for whoever looks."""
+        """Write the progress file and call ``on_progress``."""
         state, pool = self._state, self._pool
         done = len(self._plan.tasks) - self._left()
         progress = SweepProgress(
@@ -238,7 +238,7 @@ class _Run:
         self._request.on_progress(progress)
 
     def _look_at_workers(self, pool: Pool, spread: TaskSpread, missing: list[CellTask]) -> None:
-        """Shut out those that would measure something else; take what any of them has measured before."""
+        """Exclude workers that would measure something else; copy cells that workers have in their stores."""
         wanted = {task.kernel: task.depends_on for task in missing}
         said = _asked(pool, look, msgspec.json.encode([wanted, self._plan.is_virtual_time]))
         spread.shut_out({address: _told(problem) for address, problem in said.items() if problem})
@@ -268,7 +268,7 @@ class _Run:
             self.measured += not found.was_there
 
     def _keep(self, task: CellTask, data: bytes) -> CellDone:
-        """A cell that came from a worker. One of this computer's own has put it there itself."""
+        """Store a cell that a worker returned; a worker on this computer has already stored it."""
         done = unpacked_cell(data, f"cell {task.key}")
         if done.key != task.key:
             raise ResultError(f"a worker answered for another cell than {task.key}", hint="end that worker")
@@ -294,7 +294,7 @@ class _Run:
 
 
 def speeds(cell: CellDone) -> str:
-    """``reads 1,234 IOPS, writes 56 IOPS``: of the first workload of a cell."""
+    """The speeds of a cell's first workload: ``reads 1,234 IOPS, writes 56 IOPS``."""
     first = [row for row in cell.rows if row.workload == cell.rows[0].workload]
     return ", ".join(f"{row.direction}s {iops_text(row.iops)} IOPS" for row in first)
 
@@ -305,7 +305,7 @@ def _tasks(cells: Iterable[CellTask]) -> Iterator[SpreadTask]:
 
 
 def look(payload: bytes) -> str:
-    """On a worker: why it would measure something else than was planned; empty: it would not."""
+    """On a worker: the reason why it cannot give the planned figures, or an empty string."""
     wanted, is_virtual_time = decode_json(payload, tuple[dict[str, dict[str, str]], bool])
     try:
         for kernel, depends_on in wanted.items():
@@ -317,13 +317,13 @@ def look(payload: bytes) -> str:
 
 
 def have(payload: bytes) -> bytes:
-    """On a worker: which of these cells it has."""
+    """On a worker: the keys in ``payload`` that its store has; both are JSON lists."""
     keys = decode_json(payload, list[str])
     return msgspec.json.encode(sorted(cell_store(Host.real()).keys(keys)))
 
 
 def given(payload: bytes) -> bytes:
-    """On a worker: the file of a cell; empty: it is not there, or damaged."""
+    """On a worker: the content of a cell's file, or empty if it is missing or damaged."""
     store, key = cell_store(Host.real()), payload.decode()
     return (store.read(key) or b"") if store.load(key) else b""
 
@@ -335,7 +335,7 @@ def _told(problem: object) -> str:
 def _asked(
     pool: Pool, function: Callable[[bytes], object], payload: bytes, workers: list[str] | None = None
 ) -> dict[str, Any]:
-    """Address -> what each worker says, or the exception that it has instead."""
+    """Address -> return value of ``function`` on each worker, or the exception that it raised."""
     client: Any = pool.client
     found: dict[str, Any] = client.run(function, payload, workers=workers, on_error="return")
     return found
@@ -349,12 +349,12 @@ def _is_virtual(sweep: Sweep, found: Combinations, request: SweepRequest) -> boo
 
 
 def _part(request: SweepRequest, begin: float, end: float) -> Callable[[float], None]:
-    """Tells a part of one step as one of the whole planning."""
+    """A callback that converts the progress of one step to the progress of the whole planning."""
     return lambda part: request.on_planned(begin + (end - begin) * part)
 
 
 def _require_sound(cells: Collection[Combination], request: SweepRequest) -> None:
-    """Raises ExperimentError that names the first cell which the lint refuses, and how many."""
+    """Raises ExperimentError with the number of cells that the lint rejects, and the details of the first."""
     refused: list[tuple[str, ExperimentError]] = []
     for cell in watched(cells, len(cells), _part(request, 0.3, 0.7)):
         try:
@@ -387,7 +387,7 @@ def _seconds(cell: Combination, *, is_virtual: bool) -> float:
 
 
 def worker_count(spec: ClusterSpec, sweep: Sweep) -> int:
-    """How many workers there will be, as far as that is known before; 0: it is not."""
+    """The expected number of workers; 0 if it is unknown before the start."""
     match spec.kind:
         case ClusterKind.LOCAL:
             return spec.workers or processors()

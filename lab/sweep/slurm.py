@@ -1,4 +1,4 @@
-"""Workers as jobs of Slurm, written and submitted by dask-jobqueue."""
+"""Workers that are jobs of Slurm, submitted through dask-jobqueue."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from lab.machine import Host
 from lab.sweep.cluster import SlurmTable
 
 DEATH_SECONDS = 60
-"""How long a worker waits for a scheduler that is gone."""
+"""Time for which a worker waits for a scheduler that is gone."""
 _LOOK_SECONDS = 10.0
 
 
 class SlurmJob:
-    """One worker."""
+    """A worker that is a job of Slurm."""
 
     def __init__(self, name: str, job: Any, host: Host) -> None:
         self.name = name
@@ -27,7 +27,7 @@ class SlurmJob:
         self._looked = self._clock.monotonic_seconds()
 
     def end_of(self) -> str | None:
-        """Why it is over; None while the job waits or runs."""
+        """A message that the job has ended; None while it is queued or running."""
         now = self._clock.monotonic_seconds()
         if now < self._looked + _LOOK_SECONDS:
             return None
@@ -37,7 +37,7 @@ class SlurmJob:
         return f"{self.name} (job {self._job.job_id}) is over" if is_over else None
 
     def tell_to_end(self) -> None:
-        """A job is ended by ``close`` alone."""
+        """Do nothing; ``close`` cancels the job."""
 
     def close(self) -> None:
         """Cancel the job."""
@@ -45,14 +45,15 @@ class SlurmJob:
 
 
 class SlurmWorkers:
-    """Submits jobs for one scheduler."""
+    """Submits the workers of one scheduler."""
 
     def __init__(self, table: SlurmTable, address: str, keys: tuple[Path, Path], folder: Path, host: Host) -> None:
         if not host.processes.find("sbatch"):
             raise RequirementMissing(
                 "Slurm's programs are not installed here", hint="work on a computer of the cluster"
             )
-        # Loaded on the main thread, and our handlers back in place: it takes SIGINT and SIGTERM for itself.
+        # dask_jobqueue installs handlers for SIGINT and SIGTERM on import. Import it here, on the main thread, and
+        # restore ours.
         with signals.kept():
             from dask_jobqueue.slurm import SLURMJob
         self._make_job: Any = SLURMJob
@@ -60,7 +61,7 @@ class SlurmWorkers:
         self._certificate, self._key = map(str, keys)
 
     def submit(self, name: str) -> SlurmJob:
-        """One more. Raises LabError with Slurm's words if it refuses."""
+        """Submit one job. Raises LabError with Slurm's message if it is rejected."""
         from distributed import Security
 
         table = self._table
@@ -80,19 +81,19 @@ class SlurmWorkers:
             security=security,
             protocol="tls://",
             death_timeout=DEATH_SECONDS,
-            # Words of a shell's line, before "-m" and the command.
+            # Shell words that precede "-m" and the command.
             python=shlex.join(isolated_python(python=table.python)),
             worker_command="lab.sweep.slurm_worker",
             local_directory=str(self._folder),
             log_directory=str(self._folder),
-            # A job that Slurm starts again would be a second worker of this name; another one is submitted instead.
+            # A requeued job would be a second worker of this name; ``Pool`` submits a new job instead.
             job_extra_directives=["--no-requeue", *table.directives],
             worker_extra_args=["--no-nanny", "--no-dashboard", "--worker-class", "lab.sweep.quiet.QuietWorker"],
         )
         import dask.config
 
         try:
-            # The job's script is written where nobody else can put another in its place.
+            # In the sweep's folder, no other user can replace the job script.
             with dask.config.set({"temporary-directory": str(self._folder)}):
                 asyncio.run(job.start())
         except (RuntimeError, ValueError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Dask's worker as a job of Slurm runs it, with the arguments of ``dask worker``."""
+"""The worker that a Slurm job runs; it takes the arguments of ``dask worker``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Work spread over a pool: tasks go out a few at a time, answers come back as they are ready.
+"""Distributes tasks over a pool: a few per worker at a time, with results in order of completion.
 
-Single calls serve work that has an order of its own: campaigns, proofs, fleets.
+``Calls`` serves programs that determine the order of their calls themselves: campaigns, proofs and fleets.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _numbers = itertools.count()
 
 
 class Calls(ClusterCalls):
-    """Calls on the workers of a pool."""
+    """Synchronous calls of functions on the workers of a pool."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -39,9 +39,9 @@ class Calls(ClusterCalls):
         self.workers = len(pool.workers())
 
     def __call__(self, function: Callable[[bytes], bytes], payload: bytes) -> bytes:
-        """Raises LabError as the function does, ClusterLost.
+        """Call ``function`` on a worker. Raises LabError as the function does, ClusterLost.
 
-        A call whose worker ends is made again on another one.
+        If the worker exits, the call is repeated on another one.
         """
         from distributed import TimeoutError as NotYet
 
@@ -75,9 +75,9 @@ class Calls(ClusterCalls):
 
 @contextmanager
 def calls_on(cluster: str, host: Host, on_notice: Callable[[str], None]) -> Iterator[Calls]:
-    """A cluster as ``--cluster`` names it, with the defaults of its table.
+    """The workers of the cluster that ``cluster`` names as for ``--cluster``, with default settings.
 
-    Raises SpecError, RequirementMissing without Dask, and LabError for workers that have another raidlab.
+    Raises SpecError, RequirementMissing without Dask, and LabError if a worker has a different version of raidlab.
     """
     spec = parse_cluster(cluster)
     folder = host.state.make(sweeps_folder(host) / "calls", what="the folder for calls on clusters")
@@ -98,37 +98,37 @@ def _who_and_what() -> tuple[str, str]:
 
 MOST_TRIES = 2
 AHEAD = 2
-"""Tasks that are out for each worker: what is not out needs no memory of the scheduler's."""
+"""Tasks submitted per worker; further tasks take no memory in the scheduler."""
 LOOK_SECONDS = 0.5
 FIT_SECONDS = 120.0
-"""How long a worker is waited for that can do the work, where those that are there cannot."""
+"""Time for a suitable worker to appear if no connected one is suitable."""
 
 
 class SpreadTask(msgspec.Struct, frozen=True, kw_only=True):
-    """One piece of work."""
+    """One task; ``payload`` is the argument of the function."""
 
     key: str
-    """The same key is the same work."""
+    """Tasks with the same key do the same work."""
     label: str = ""
     payload: bytes = b""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a task on a worker."""
+    """The outcome of a task on a worker."""
 
     data: bytes = b""
     failure: str = ""
-    """Why there are no data; empty: there are."""
+    """The error message; empty if ``data`` is valid."""
     hint: str = ""
     console: str = ""
     computer: str = ""
     is_computers_fault: bool = False
-    """The computer lacks something: it is no trial of the task."""
+    """The computer is the cause, such as a missing program; the attempt does not count for the task."""
 
 
 @dataclass(slots=True)
 class SpreadState:
-    """How far the work is."""
+    """The progress of the work."""
 
     done: int = 0
     running: int = 0
@@ -136,15 +136,15 @@ class SpreadState:
     tried_again: int = 0
     workers: int = 0
     unfit: dict[str, str] = field(default_factory=dict)
-    """Computer -> why it gets no work."""
+    """Address of a worker -> reason why it gets no tasks."""
 
 
 Call = Callable[[bytes], bytes]
-"""A function of a module, since workers import it."""
+"""A function at module level, so that workers can import it."""
 
 
 def answered(function: Call, payload: bytes) -> Answer:
-    """On a worker: call the function, whatever becomes of it."""
+    """On a worker: call the function; errors become part of the answer."""
     name = os.uname().nodename
     try:
         data = function(payload)
@@ -159,7 +159,7 @@ def answered(function: Call, payload: bytes) -> Answer:
 
 
 def has_room() -> bool:
-    """Whether this computer's state folder takes another result."""
+    """Whether this computer's state folder has room for another result."""
     root = default_state_root()
     room = os.statvfs(next(path for path in (root, *root.absolute().parents) if path.exists()))
     return room.f_bavail * room.f_frsize >= RESULT_ROOM_BYTES
@@ -171,13 +171,13 @@ class _Out:
     tries: int = 1
     failed_on: str = ""
     answer: Answer | None = None
-    """Of the try before."""
+    """The answer of the previous attempt."""
     only_on: frozenset[str] = frozenset()
-    """Addresses; empty: on any."""
+    """Addresses on which the task may run; empty for any."""
 
 
 class TaskSpread:
-    """Sends tasks out. One at a time uses a pool."""
+    """Distributes tasks over the workers of a pool, and repeats failed ones. A pool serves one TaskSpread at a time."""
 
     def __init__(
         self,
@@ -192,17 +192,17 @@ class TaskSpread:
         self._pool, self._function = pool, function
         self._on_state, self._on_notice, self._is_cancelled = on_state, on_notice, is_cancelled
         self._unfit: set[str] = set()
-        """Addresses."""
+        """Addresses of excluded workers."""
         self._out: dict[str, _Out] = {}
         self._futures: dict[str, Any] = {}
         self._held: list[_Out] = []
-        """What waits for a worker that can do it."""
+        """Tasks that wait for a suitable worker."""
         self._ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._generation = 0
         self._lacking_since: float | None = None
 
     def shut_out(self, problems: Mapping[str, str]) -> None:
-        """No task goes to these addresses. Raises ClusterLost if no other worker is left."""
+        """Give no tasks to these addresses. Raises ClusterLost if no other worker is left."""
         self._unfit.update(problems)
         for address, problem in problems.items():
             self.state.unfit[address] = problem
@@ -214,9 +214,9 @@ class TaskSpread:
             )
 
     def run(self, tasks: Iterable[SpreadTask]) -> Iterator[tuple[SpreadTask, Answer]]:
-        """Every task with its answer, as they come. Leaves nothing out when it ends.
+        """Each task with its answer, in order of completion; tasks still submitted at the end are cancelled.
 
-        Raises ClusterLost, and RunCancelled soon after somebody asked for the end.
+        Raises ClusterLost, and RunCancelled soon after ``is_cancelled`` returns True.
         """
         waiting = iter(tasks)
         is_more = True
@@ -246,7 +246,7 @@ class TaskSpread:
             self._held.clear()
 
     def _send_again(self) -> None:
-        """What was held back, and what may run on workers alone that have gone."""
+        """Submit held tasks, and tasks restricted to workers that are all gone."""
         alive = self._pool.workers()
         stranded = [name for name, out in self._out.items() if out.only_on and not out.only_on & alive.keys()]
         for name in stranded:
@@ -257,7 +257,7 @@ class TaskSpread:
             self._send(out)
 
     def _require_fit(self) -> None:
-        """Raises ClusterLost where all workers that are there were shut out, and none comes."""
+        """Raises ClusterLost if all workers are excluded and no other one appears within ``FIT_SECONDS``."""
         if self._fit() or not self._unfit:
             self._lacking_since = None
             return
@@ -282,7 +282,7 @@ class TaskSpread:
         options: dict[str, Any] = {}
         others = [address for address in fit if address != out.failed_on]
         if (self._unfit or out.failed_on) and others:
-            # One that has failed goes back to the same worker only where there is no other.
+            # Repeat a task on the worker where it failed only if there is no other.
             options = {"workers": others, "allow_other_workers": not self._unfit}
             out.only_on = frozenset(others) if self._unfit else frozenset()
         key = f"{out.task.key}-{self._generation}"
@@ -303,7 +303,7 @@ class TaskSpread:
         who = self._who(future)
         answer = self._answer(future)
         if answer is None:
-            # It was lost on the way: with its worker, or with the scheduler.
+            # The answer was lost, with its worker or with the scheduler.
             self._pool.tend()
             self._send(out)
         elif not answer.failure:
@@ -321,11 +321,11 @@ class TaskSpread:
             yield out.task, answer
 
     def _answer(self, future: Any) -> Answer | None:
-        """None if the task is to be sent once more."""
+        """The answer of a completed task, or None if it must be submitted again."""
         if future.status == "finished":
             try:
                 found = future.result(timeout=60)
-            except Exception:  # the worker that holds it has gone meanwhile
+            except Exception:  # the worker that holds the result is gone
                 return None
             assert isinstance(found, Answer)
             return found
@@ -337,12 +337,12 @@ class TaskSpread:
         return None
 
     def _who(self, future: Any) -> str:
-        """The address of the worker that has done it."""
+        """The address of the worker that ran the task, or an empty string if it is unknown."""
         if future.status != "finished":
             return ""
         try:
             client: Any = self._pool.client
             found = client.who_has([future])
-        except Exception:  # as above
+        except Exception:  # the worker or the scheduler is gone
             return ""
         return next((str(address) for holders in found.values() for address in holders), "")

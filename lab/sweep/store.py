@@ -1,13 +1,13 @@
-"""The folder of sweeps: what each was to measure, how far it is, and what could not be measured.
+"""The folder of sweeps: the planned cells of each, its progress, and its failures.
 
 ::
 
-    <state>/sweeps/cells/…              what was measured (lab.sweep.cells): shared by all sweeps
-    <state>/sweeps/runs/<id>/sweep.json     the sweep's file, its cells by their keys
-    <state>/sweeps/runs/<id>/failed.jsonl   a line for each cell that could not be measured
-    <state>/sweeps/runs/<id>/progress.json  how far it is, written every second while it runs
-    <state>/sweeps/runs/<id>/lock           locked by the client that runs it
-    <state>/sweeps/runs/<id>/*.log          what the cluster's processes said
+    <state>/sweeps/cells/…                  measured cells, shared by all sweeps (lab.sweep.cells)
+    <state>/sweeps/runs/<id>/sweep.json     the text of the sweep's file, and the keys of its cells
+    <state>/sweeps/runs/<id>/failed.jsonl   one line per cell that could not be measured
+    <state>/sweeps/runs/<id>/progress.json  progress, written every second while the sweep runs
+    <state>/sweeps/runs/<id>/lock           locked by the client that runs the sweep
+    <state>/sweeps/runs/<id>/*.log          logs of the cluster's processes
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from lab.units import human_seconds
 
 _PROGRESS = "progress.json"
 _MOST_HEADER_BYTES = 4 * MOST_RECORD_BYTES
-"""A sweep of many thousand cells names each."""
+"""The header of a sweep lists its cells, which may be many thousands."""
 
 
 class PlannedCell(msgspec.Struct, frozen=True, kw_only=True):
-    """One cell of a sweep."""
+    """A cell in the plan of a sweep."""
 
     key: Annotated[str, msgspec.Meta(pattern=CELL_KEY)]
     label: str
 
 
 class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sweep was to measure."""
+    """The header of a sweep: its file and its planned cells."""
 
     id: str
     created_utc: str
@@ -58,27 +58,28 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SweepFolder:
-    """One sweep's own folder."""
+    """The folder of one sweep."""
 
     def __init__(self, runs: RunFolders, sweep_id: str, cells: CellStore) -> None:
         self.id = sweep_id
         self.path = runs.path(sweep_id)
         self._runs = runs
         self._cells = cells
-        # A cell whose line is damaged is tried again like the others.
+        # A cell whose line is damaged is measured again, like other failed cells.
         self._failed = Journal[FailedCell](
             self.path / "failed.jsonl", FailedCell, skips_damaged=True, most_bytes=_MOST_HEADER_BYTES
         )
 
     @property
     def record(self) -> SweepRecord:
-        """Raises ResultError if it is damaged."""
+        """The header of the sweep. Raises ResultError if it is damaged."""
         return self._runs.read_header(self.id, SweepRecord)
 
     def in_its_time(self, target: Target) -> Target:
-        """To go on in the time in which it was begun, also if a new sweep would have the other now.
+        """``target`` with the kind of time of this sweep, even if a new sweep would now use the other kind.
 
-        Raises SpecError if ``target`` asks for the other: all cells would be measured anew. ResultError as ``record``.
+        Raises SpecError if ``target`` specifies the other kind, with which all cells would be measured again;
+        ResultError as ``record``.
         """
         time, asked = _time_of(self.record), target.options.get("time")
         if target.kind is not TargetKind.UML or asked == time:
@@ -92,45 +93,45 @@ class SweepFolder:
 
     @property
     def progress(self) -> SweepProgress | None:
-        """As it was last written; None if it never was."""
+        """The content of the progress file; None if it is missing or damaged."""
         with suppress(ResultError, FileNotFoundError):
             return read_own_json(self.path / _PROGRESS, SweepProgress)
         return None
 
     @property
     def is_running(self) -> bool:
-        """Whether a client has it open."""
+        """Whether a client holds the lock."""
         return self._runs.is_held(self.id)
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Hold it alone. Raises MachineBusy, ResultError."""
+        """Hold the lock of the sweep. Raises MachineBusy, ResultError."""
         with self._runs.held(self.id):
             self._failed.repair()
             yield
 
     def tell(self, progress: SweepProgress) -> None:
-        """Write how far it is; what keeps that from being written stops nothing."""
+        """Write the progress file; errors are ignored."""
         with suppress(OSError):
             replace_file(self.path / _PROGRESS, msgspec.json.encode(progress), is_durable=False)
 
     def failed(self) -> tuple[FailedCell, ...]:
-        """The cells that could not be measured, each as it failed last."""
+        """The cells that could not be measured, each with its last failure."""
         return tuple({each.cell: each for each in self._failed.read()}.values())
 
     def forget_failed(self) -> None:
-        """Before they are tried again."""
+        """Remove the failures, before the cells are measured again."""
         self._failed.remove()
 
     def add_failed(self, cell: FailedCell) -> None:
-        """Raises ResultError if it cannot be written."""
+        """Add a failure. Raises ResultError if it cannot be written."""
         self._failed.append(cell)
 
     def stand(self) -> SweepProgress | None:
-        """How far it is: while it runs as its client tells, else by the cells that are there. None: nobody knows.
+        """The progress: from the progress file while the sweep runs, else from the stored cells. None if unknown.
 
-        A client that was killed has not told its last cells, and another sweep may have measured some since. Cells are
-        looked for, not read: one that is damaged counts.
+        The progress file of a killed client is out of date, and another sweep may have measured missing cells. Cell
+        files are not read, so damaged ones count.
         """
         told = self.progress
         if self.is_running or (told and told.done >= told.planned):
@@ -151,7 +152,7 @@ class SweepFolder:
         )
 
     def state_words(self) -> tuple[str, str]:
-        """``12 of 40`` and ``running, 3 min left``, for people."""
+        """Progress and state for display: ``12 of 40`` and ``running, 3 min left``."""
         is_running, progress = self.is_running, self.stand()
         if progress is None:
             return "", "running" if is_running else "broke off"
@@ -166,7 +167,7 @@ class SweepFolder:
         return cells, "complete" if progress.done >= progress.planned else "broke off"
 
     def result(self) -> SweepResult:
-        """All that is known. Raises ResultError."""
+        """All results of the sweep. Raises ResultError."""
         record = self.record
         sweep = decode_sweep(record.toml, f"{record.id}/sweep")
         keys = [cell.key for cell in record.cells]
@@ -186,7 +187,7 @@ class SweepFolder:
         )
 
     def digests(self) -> dict[str, str]:
-        """Key -> digest of what was measured, of every cell that is there."""
+        """Key -> digest of the figures, for all measured cells."""
         found = {cell.key: self._cells.load(cell.key) for cell in self.record.cells}
         return {key: done.digest for key, done in found.items() if done}
 
@@ -208,15 +209,15 @@ class SweepStore:
         self._host = host
 
     def ids(self) -> tuple[str, ...]:
-        """Newest first. Raises ResultError for a folder that cannot be read."""
+        """The ids of all sweeps, newest first. Raises ResultError if the folder cannot be read."""
         return self._runs.ids()
 
     def find(self, name: str) -> SweepFolder:
-        """A sweep by id, the unique beginning of one, or ``latest``. Raises ResultError."""
+        """A sweep by id, unique prefix of an id, or ``latest``. Raises ResultError if there is none."""
         return self._folder(self._runs.find(name))
 
     def of_text(self, text: str, time: str | None = None) -> SweepFolder | None:
-        """The newest sweep of this file; ``time``, ``real`` or ``virtual``: that was begun in it."""
+        """The newest sweep with this file, or None; ``time`` (``real`` or ``virtual``) restricts the kind of time."""
         meant = as_meant(text)
         for each in self.ids():
             with suppress(ResultError):
@@ -226,12 +227,12 @@ class SweepStore:
         return None
 
     def of_id(self, sweep_id: str) -> SweepFolder | None:
-        """The newest run of a sweep of this id, whatever else its file said."""
+        """The newest sweep whose file has this id, with any other content."""
         name = re.compile(rf"[0-9]{{8}}T[0-9]{{6}}Z-{re.escape(id_word(sweep_id))}(-[0-9]+)?")
         return next((self._folder(each) for each in self.ids() if name.fullmatch(each)), None)
 
     def begin(self, sweep: Sweep, text: str, cells: tuple[PlannedCell, ...], *, is_virtual_time: bool) -> SweepFolder:
-        """A new one. Raises ResultError if it cannot be stored."""
+        """Create the folder of a new sweep. Raises ResultError if it cannot be stored."""
         sweep_id = self._runs.create(self._host.clock, sweep.id).name
         record = SweepRecord(
             id=sweep_id,
@@ -244,12 +245,12 @@ class SweepStore:
         return self._folder(sweep_id)
 
     def plan_anew(self, folder: SweepFolder, cells: tuple[PlannedCell, ...]) -> None:
-        """What it depends on has changed since: its cells have other keys."""
+        """Replace the cells in the header, because what they depend on has changed and with it their keys."""
         record = msgspec.structs.replace(folder.record, cells=cells)
         self._runs.write_header(record, folder.id)
 
     def delete(self, folder: SweepFolder) -> None:
-        """Its cells stay, for other sweeps. Raises MachineBusy while it runs."""
+        """Delete a sweep; its cells remain for other sweeps. Raises MachineBusy while it runs."""
         self._runs.delete(folder.id)
 
     def _folder(self, name: str) -> SweepFolder:
@@ -257,5 +258,5 @@ class SweepStore:
 
 
 def _time_of(record: SweepRecord) -> str:
-    """As a target's option says it."""
+    """The value of a target's option ``time``."""
     return "virtual" if record.is_virtual_time else "real"

@@ -1,4 +1,4 @@
-"""What a sweep found, as tables: best and worst cells, cells far from theory, how much each axis changes."""
+"""Tables of a sweep's results: best and worst cells, deviations from theory, and the effect of each axis."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lab.tables import NOTHING, Column, Table, Value
 from lab.units import counted, human_seconds
 
 OFF_THEORY = 0.10
-"""From so far on a cell is a surprise, if its interval does not hold the prediction either."""
+"""Relative deviation above which a figure is a surprise, unless its interval contains the prediction."""
 _FEW_SURPRISES = 10
 _FEW_FAILED = 10
 _MOST_OF_MESSAGE = 300
@@ -20,37 +20,37 @@ _MOST_OF_MESSAGE = 300
 
 @dataclass(frozen=True, slots=True)
 class Surprise:
-    """A row far from theory."""
+    """A row whose speed deviates from theory."""
 
     number: int
-    """Of the row."""
+    """Index of the row in ``SweepGrid.rows``."""
     ratio: float
-    """Measured over predicted."""
+    """Measured speed divided by predicted speed."""
 
     @property
     def distance(self) -> float:
-        """Half the speed is as far as twice the speed."""
+        """Absolute logarithm of the ratio, so half the speed is as far as twice the speed."""
         return abs(math.log(self.ratio))
 
 
 def summary_tables(result: SweepResult) -> tuple[Table, ...]:
-    """For a terminal: the best and the worst cell of each workload, the first surprises, the sensitivity.
+    """The tables for a terminal: best and worst cell of each workload, largest surprises, and effects of the axes.
 
-    Then what could not be measured, and the rows that are in none of these; nothing of all this of an empty sweep.
+    Then come the failed cells and the rows that no table contains. There is no table for a sweep without results.
     """
     grid = SweepGrid(result)
     return (*_found_tables(grid), *_missing_tables(grid))
 
 
 def summary_text(result: SweepResult, *, is_markdown: bool = False, is_running: bool = False) -> str:
-    """The same as one text, which says first what is missing."""
+    """The tables of ``summary_tables`` as one text, after a sentence about cells that are not measured."""
     missing = missing_sentence(result, is_running=is_running)
     tables = [table.as_markdown() if is_markdown else table.as_text() for table in summary_tables(result)]
     return "\n\n".join(filter(None, (markdown(missing) if is_markdown else missing, *tables)))
 
 
 def missing_sentence(result: SweepResult, *, is_running: bool = False) -> str:
-    """How many cells are measured, and what to do for the others; empty: all are."""
+    """The number of measured cells and the command that measures the others; empty if all are measured."""
     measured = len({row.cell for row in result.rows})
     if measured >= result.planned:
         return ""
@@ -98,7 +98,7 @@ _SPEEDS_NOTE = "interval: covers the true median; where there is one repeat, not
 
 
 def extreme_table(grid: SweepGrid, pair: Pair, most: int) -> Table:
-    """The fastest and the slowest cells of one workload and direction, ``most`` of each."""
+    """The ``most`` fastest and slowest cells of one workload and direction."""
     body = tuple((place, *cells) for place, cells in _extremes(grid, grid.settings, pair, most))
     ordered = _by_speed(grid, pair)
     best = grid.rows[ordered[0]]
@@ -112,7 +112,7 @@ def extreme_table(grid: SweepGrid, pair: Pair, most: int) -> Table:
 
 
 def surprises(grid: SweepGrid) -> tuple[Surprise, ...]:
-    """All, the farthest first."""
+    """All surprises, largest deviation first."""
     found = [
         Surprise(number, row.iops / row.predicted_iops)
         for number, row in enumerate(grid.rows)
@@ -122,7 +122,7 @@ def surprises(grid: SweepGrid) -> tuple[Surprise, ...]:
 
 
 def is_off(row: CellRow) -> bool:
-    """Whether a row is farther from its prediction than 10 %, and its interval does not hold the prediction."""
+    """Whether a row deviates from its prediction by more than ``OFF_THEORY`` and its interval does not contain it."""
     if not row.predicted_iops:
         return False
     is_far = abs(row.iops / row.predicted_iops - 1) > OFF_THEORY
@@ -130,7 +130,7 @@ def is_off(row: CellRow) -> bool:
 
 
 def surprise_table(grid: SweepGrid, most: int) -> Table:
-    """Measured beside predicted, for the ``most`` that are farthest apart."""
+    """Measured and predicted speeds of the ``most`` largest surprises."""
     found = surprises(grid)
     columns = (
         Column("workload", False),
@@ -160,7 +160,7 @@ def surprise_table(grid: SweepGrid, most: int) -> Table:
 
 
 def sensitivity_table(grid: SweepGrid) -> Table:
-    """Share of the variance of log IOPS that each axis explains alone, and by which factor it changes the speed."""
+    """The share of the variance of log IOPS that each axis explains alone, and its factor on the speed."""
     found = sensitivities(grid)
     columns = (
         Column("figures of", False),
@@ -171,7 +171,7 @@ def sensitivity_table(grid: SweepGrid) -> Table:
     body: list[tuple[Value, ...]] = []
     for each in found:
         told = {effect.axis: f"{effect.share:.0%} ×{effect.factor:.3g}" for effect in each.effects}
-        # Least squares may leave a rest below 0 by rounding.
+        # Rounding in the least-squares fit may make the rest slightly negative.
         rest = f"{max(0.0, 1 - each.together):.0%}" if each.together is not None else None
         body.append((each.title, each.rows, *(told.get(axis.name) for axis in grid.axes), rest))
     notes = (
@@ -183,7 +183,7 @@ def sensitivity_table(grid: SweepGrid) -> Table:
 
 
 def interval_text(row: CellRow) -> str:
-    """``[98 – 104], n = 6``; of one repeat there is none."""
+    """``[98 – 104], n = 6``, or ``one repeat``, which has no interval."""
     if row.repeats < 2:
         return "one repeat"
     return f"[{iops_text(row.iops_low)} – {iops_text(row.iops_high)}], n = {row.repeats}"
@@ -204,7 +204,7 @@ def _by_speed(grid: SweepGrid, pair: Pair) -> list[int]:
 
 
 def _extremes(grid: SweepGrid, axes: Sequence[Axis], pair: Pair, most: int) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The best from the best on, then the worst from the worst on; none is both."""
+    """The best cells in descending order of speed, then the worst in ascending order; no cell is in both."""
     ordered = _by_speed(grid, pair)
     most = min(most, max(1, len(ordered) // 2))
     worst = ordered[most:][-most:][::-1]

@@ -1,1 +1,1 @@
-"""What a result of the AdaptRaid study is told with: tables, plots and claims of its own."""
+"""Tables, plots and claims for results of the AdaptRaid study."""

@@ -1,9 +1,9 @@
-"""The AdaptRaid study's claims C1 to C13, judged by what was measured: each holds, does not, or nobody can tell.
+"""The claims C1 to C13 of the AdaptRaid study, with a verdict from the measurements.
 
-A claim is about all its comparisons at once, so it *holds* if each of them is as claimed: its p-value is the largest of
-theirs (an intersection-union test, Berger 1982: they need not be adjusted for each other). It does *not* hold if some
-comparison is contrary, which the smallest of many is by chance alone: its p-value is theirs put together by Simes. The
-two exclude each other, and all claims that were measured are one family (lab.results.statistics).
+A claim holds if all of its comparisons are as claimed: its p-value is the largest of theirs (an intersection-union
+test, Berger 1982, for which no adjustment is needed). It does not hold if some comparison is contrary; since the
+smallest of many p-values may be small by chance, theirs are combined by Simes. Both verdicts exclude each other, and
+all measured claims are one family of tests (lab.results.statistics).
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from lab.results.statistics import SIGNIFICANCE, PValues, RatioTest, Side, adjus
 from lab.tables import Column, Table
 
 FLAT_MARGIN = 0.10
-"""Within so much of each other figures count as flat, or equal."""
+"""Relative difference up to which figures count as flat or equal."""
 DIP_MARGIN = 0.05
-"""A step down by less is no dip."""
+"""A decrease by less than this share does not count as a dip."""
 SHR_OVERHEAD = 0.042
-"""Most that the divisor rule costs on the study's drives (docs/adaptraid.md)."""
+"""Maximum cost of the divisor rule on the study's drives (docs/adaptraid.md)."""
 BAD_COUNTS = (4, 6, 7, 8)
-"""Numbers of fast disks whose stripes do not divide eight blocks, so that OnlyFast has to read first."""
+"""Numbers of fast disks whose stripes do not divide eight blocks, so that OnlyFast must read before it writes."""
 
 
 class ClaimVerdict(StrEnum):
-    """What can be said of a claim."""
+    """The verdict on a claim."""
 
     HOLDS = "holds"
     FAILS = "does not hold"
@@ -41,17 +41,17 @@ class ClaimVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClaimedComparison:
-    """One comparison: where, its value, and the p-values of its being as claimed and contrary."""
+    """One comparison: its configuration, its value, and p-values for the claim and for its opposite."""
 
     where: str
     value: str
     p_values: PValues
     n: int = 0
-    """Paired repeats; 0: exact, a size."""
+    """Number of paired repeats; 0 for sizes, which are exact."""
 
     @property
     def agrees(self) -> bool | None:
-        """Seen alone, for those who want to know where to look; None: neither."""
+        """The result of this comparison alone, without adjustment for others; None if it is not significant."""
         if self.p_values.claim <= SIGNIFICANCE:
             return True
         return False if self.p_values.opposite <= SIGNIFICANCE else None
@@ -59,23 +59,23 @@ class ClaimedComparison:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One claim, everything that was compared for it, and what came of it."""
+    """One claim, its comparisons, and the verdict."""
 
     number: str
     statement: str
     findings: tuple[ClaimedComparison, ...]
     verdict: ClaimVerdict = ClaimVerdict.MISSING
     reason: str = ""
-    """Why nobody can tell, where the comparisons do not show it."""
+    """The reason for an unclear verdict, if the comparisons do not show it."""
 
     @property
     def is_exact(self) -> bool:
-        """Sizes need no repeats, and are no members of a family of tests."""
+        """Whether all comparisons are of sizes, which are exact and not part of the family of tests."""
         return all(finding.n == 0 for finding in self.findings)
 
     @property
     def p_values(self) -> PValues:
-        """Of the claim's holding and of its not holding."""
+        """The p-values for the claim and for its opposite."""
         from scipy import stats
 
         against = [finding.p_values.opposite for finding in self.findings]
@@ -84,7 +84,7 @@ class Claim:
 
     @property
     def evidence(self) -> str:
-        """The comparisons that disagree, else those that are unclear, else that there is none of these."""
+        """The comparisons that contradict the claim, else the unclear ones, else the number of those as claimed."""
         against = [finding for finding in self.findings if finding.agrees is False]
         unclear = [finding for finding in self.findings if finding.agrees is None]
         shown = against or unclear
@@ -102,12 +102,12 @@ def above(test: RatioTest, least: float = 1.0) -> PValues:
 
 
 def below(test: RatioTest) -> PValues:
-    """A ratio below 1, or not below."""
+    """A ratio below 1, or not below 1."""
     return PValues(test.p_value(Side.LESS), test.p_value(Side.GREATER))
 
 
 def equal(test: RatioTest, margin: float = FLAT_MARGIN) -> PValues:
-    """A ratio of 1 up to a margin, or one beyond it on either side."""
+    """A ratio within the margin of 1, or beyond it on either side."""
     beyond = (test.p_value(Side.GREATER, at=1 + margin), test.p_value(Side.LESS, at=1 / (1 + margin)))
     return PValues(test.equivalence_p_value(margin), min(1.0, 2 * min(beyond)))
 
@@ -135,7 +135,7 @@ def _compare(
 def _against(
     found: Measurements, other: System, counts: Iterable[int], workloads: Iterable[str], test: _Test = above
 ) -> tuple[ClaimedComparison, ...]:
-    """AdaptRaid5 beside another system."""
+    """AdaptRaid5 against another system."""
     return tuple(
         finding
         for k in counts
@@ -151,7 +151,7 @@ def _against(
 
 
 def _flat(found: Measurements, workloads: Iterable[str]) -> tuple[ClaimedComparison, ...]:
-    """RAID 5 with any number of fast disks beside RAID 5 with the fewest, as long as a slow one is left."""
+    """RAID 5 with different numbers of fast disks against that with the fewest, while at least one disk is slow."""
     made: list[ClaimedComparison] = []
     for workload in workloads:
         counts = [k for k in found.counts(System.RAID5, workload) if k < 9]
@@ -162,7 +162,7 @@ def _flat(found: Measurements, workloads: Iterable[str]) -> tuple[ClaimedCompari
 
 
 def _depressed(found: Measurements, workloads: Iterable[str]) -> tuple[ClaimedComparison, ...]:
-    """OnlyFast beside itself with the next smaller good number of fast disks: below it at bad numbers, else above."""
+    """OnlyFast against itself with the next lower good number of fast disks: below it at bad numbers, else above."""
     made: list[ClaimedComparison] = []
     for workload in workloads:
         counts = found.counts(System.ONLY_FAST, workload)
@@ -194,7 +194,7 @@ def _smooth(found: Measurements, workloads: Iterable[str]) -> tuple[ClaimedCompa
 
 
 def _capacities(found: Measurements) -> tuple[ClaimedComparison, ...]:
-    """Of the devices that were built."""
+    """The sizes of the created devices."""
     made = []
     for place, array in found.arrays.items():
         if place.system is not System.ADAPT5 or place.slow_percent is not None:
@@ -203,14 +203,14 @@ def _capacities(found: Measurements) -> tuple[ClaimedComparison, ...]:
             theirs = found.arrays.get(Configuration(other, place.fast))
             if theirs:
                 ratio = array.size_bytes / theirs.size_bytes
-                # With less than two fast disks both are the same array, but for the label and header of a volume.
+                # With fewer than two fast disks, both are the same array except for the volume's label and headers.
                 least = 1.0 if 2 <= place.fast <= 8 else 0.98
                 made.append(_exact(f"{other} k={place.fast}", f"{ratio:.3f}", ratio > least))
     return tuple(made)
 
 
 def _overheads(record: ResultRecord) -> tuple[ClaimedComparison, ...]:
-    """Exact, from the sizes of the experiment's own disks."""
+    """The cost of the divisor rule, which is exact, from the sizes of the experiment's disks."""
     sizes = {disk.name[:4]: disk.size_bytes // 512 for disk in record.conditions.disks}
     if {"fast", "slow"} - set(sizes):
         return ()
@@ -223,7 +223,7 @@ def _overheads(record: ResultRecord) -> tuple[ClaimedComparison, ...]:
 
 
 def _closer(found: Measurements) -> tuple[ClaimedComparison, ...]:
-    """R8: AdaptRaid5 first, and the others nearer than for W8."""
+    """R8: AdaptRaid5 is the fastest, by less than in W8."""
     made = [
         *_against(found, System.RAID5, range(2, 9), ["r8"]),
         *_against(found, System.ONLY_FAST, range(2, 9), ["r8"]),
@@ -253,7 +253,7 @@ def _trace(found: Measurements) -> tuple[ClaimedComparison, ...]:
 
 
 def _sweep(found: Measurements) -> tuple[ClaimedComparison, ...]:
-    """With many fast disks each step to more use of the slow ones takes longer."""
+    """With many fast disks, each increase in the use of slow disks increases the latency."""
     made = []
     places = [place for place in found.utilisations if place.fast >= 5]
     for before, place in itertools.pairwise(places):
@@ -268,7 +268,7 @@ def _sweep(found: Measurements) -> tuple[ClaimedComparison, ...]:
 
 
 def claims(found: Measurements) -> Iterator[Claim]:
-    """All claims, in the study's order, judged."""
+    """All claims with their verdicts, in the study's order."""
     claims = _claims(found)
     asked = [claim for claim in claims if claim.findings and not claim.is_exact]
     sure = dict(zip((claim.number for claim in asked), adjusted([claim.p_values for claim in asked]), strict=True))
@@ -286,7 +286,7 @@ def claims(found: Measurements) -> Iterator[Claim]:
 
 
 def _why_not(claim: Claim, family: int) -> str:
-    """How many repeats would let one contrary comparison stand out, where they are what is missing."""
+    """The number of repeats needed for a significant contrary comparison, if there are too few; else empty."""
     repeats = min(finding.n for finding in claim.findings)
     needed = repeats_needed(family * len(claim.findings), are_paired=True)
     is_unsure = all(finding.agrees is None for finding in claim.findings) and repeats > 5
@@ -324,7 +324,7 @@ def _claims(found: Measurements) -> tuple[Claim, ...]:
 
 
 def claims_table(found: Measurements, explanations: Mapping[str, str]) -> Table:
-    """Each claim, its verdict, and by how much it is missed; under it why, for those that do not hold."""
+    """The claims, their verdicts and evidence; notes give possible explanations for those that do not hold."""
     columns = (Column("", False), Column("the study says", False), Column("verdict", False), Column("how far", False))
     judged = list(claims(found))
     body = tuple((each.number, each.statement, each.verdict.value, each.evidence) for each in judged)

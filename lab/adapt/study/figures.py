@@ -1,4 +1,4 @@
-"""The AdaptRaid study's measured figures, found by system, number of fast disks and workload."""
+"""The figures of an AdaptRaid result by system, number of fast disks and workload."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _ARRAY = re.compile(r"(raid5|onlyfast|adapt5)-k(\d)(?:-([sf])(\d+))?")
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """One of the study's arrays: its system, the number of fast disks, and utilisation factors in hundredths."""
+    """One array of the study: system, number of fast disks, and utilisation factor in hundredths."""
 
     system: System
     fast: int
     slow_percent: int | None = None
-    """How much slow disks are used relative to fast ones; None: as their size is."""
+    """Utilisation of the slow disks relative to the fast ones in per cent; None for the full size."""
 
     @classmethod
     def of(cls, array: str) -> Configuration | None:
-        """From an array's id such as ``adapt5-k4`` or ``adapt5-k4-s30``; None for any other."""
+        """The configuration in an array's id such as ``adapt5-k4`` or ``adapt5-k4-s30``; None for any other id."""
         found = _ARRAY.fullmatch(array)
         if not found:
             return None
@@ -42,7 +42,7 @@ class Configuration:
 
 
 class Measurements:
-    """The record's figures by system, number of fast disks and workload."""
+    """The figures of a result by system, number of fast disks and workload."""
 
     def __init__(self, record: ResultRecord) -> None:
         self.record = record
@@ -56,30 +56,30 @@ class Measurements:
         }
 
     def row(self, place: Configuration, workload: str, direction: str = "") -> Row | None:
-        """The repeats of one cell; the direction follows from the workload's name, but for traces."""
+        """The repeats of one cell, or None; the direction follows from the workload's name, except for traces."""
         way = direction or (READ if workload.startswith("r") else WRITE)
         return self._rows.get((place, workload, way))
 
     def counts(self, system: System, workload: str) -> tuple[int, ...]:
-        """For which numbers of fast disks there are figures."""
+        """The numbers of fast disks for which there are figures."""
         return tuple(k for k in range(10) if self.row(Configuration(system, k), workload))
 
     def ratio(self, above: Configuration, below: Configuration, workload: str, direction: str = "") -> RatioTest | None:
-        """Requests per second of one through those of the other; None where both were not measured in one round."""
+        """The ratio of requests per second of two arrays; None if they have no repeat in common."""
         first, second = self.row(above, workload, direction), self.row(below, workload, direction)
         if first is None or second is None:
             return None
         return _paired(iops_of(first), iops_of(second))
 
     def time_ratio(self, above: Configuration, below: Configuration, direction: str) -> RatioTest | None:
-        """Mean times of the trace's requests, one through the other."""
+        """The ratio of the mean latencies of two arrays in the trace; None if they have no repeat in common."""
         first, second = self.row(above, TRACE, direction), self.row(below, TRACE, direction)
         if first is None or second is None:
             return None
         return _paired(times_of(first), times_of(second))
 
     def gap_ratio(self, ours: Configuration, other: Configuration, wide: str, narrow: str) -> RatioTest | None:
-        """How many times farther ``ours`` is above ``other`` in one workload than in another one, round by round."""
+        """The ratio of ``ours`` to ``other`` in workload ``wide``, divided by that in ``narrow``, paired by repeat."""
         places = [(place, workload) for workload in (wide, narrow) for place in (ours, other)]
         found = [self.row(*place) for place in places]
         values = [iops_of(row) if row else {} for row in found]
@@ -89,18 +89,18 @@ class Measurements:
 
     @property
     def utilisations(self) -> tuple[Configuration, ...]:
-        """The arrays of the sweep over utilisation factors, by k and factor."""
+        """The arrays of the sweep over utilisation factors, by number of fast disks and factor."""
         found = [place for place in self.arrays if place.slow_percent is not None]
         return tuple(sorted(found, key=lambda place: (place.fast, place.slow_percent or 0)))
 
 
 def iops_of(row: Row) -> dict[int, float]:
-    """Requests a second of each repeat, those without any left out."""
+    """Repeat -> requests per second, without repeats that have none."""
     return {n: value for n, value in row.by_repeat(lambda section: section.iops).items() if value > 0}
 
 
 def times_of(row: Row) -> dict[int, float]:
-    """Mean seconds of a request, by repeat."""
+    """Repeat -> mean latency in seconds."""
     return {n: value for n, value in row.by_repeat(lambda section: section.mean_seconds).items() if value > 0}
 
 
@@ -109,7 +109,7 @@ def _paired(above: dict[int, float], below: dict[int, float]) -> RatioTest | Non
 
 
 def coverage_note(found: Measurements) -> str:
-    """What the intervals are worth."""
+    """The note on the coverage of the intervals."""
     coverages = [row.iops.coverage for row in rows(found.record) if len(row.cells) > 1]
     if not coverages:
         return "one repeat: no interval can be given"

@@ -1,4 +1,4 @@
-"""Plots of the AdaptRaid study over its number of fast disks."""
+"""Plots of the AdaptRaid study over the number of fast disks."""
 
 from __future__ import annotations
 

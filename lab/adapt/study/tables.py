@@ -1,4 +1,4 @@
-"""The AdaptRaid study's own tables: capacity (its Fig. 6), requests per second (Figs 7 to 12), traces, claims."""
+"""Tables of the AdaptRaid study: capacity (its Fig. 6), requests per second (Figs 7 to 12), traces and claims."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.units import human_bytes
 
 
 def capacity_table(found: Measurements) -> Table:
-    """Fig. 6, of the devices that were built."""
+    """Fig. 6, with the sizes of the created devices."""
     columns = (Column("fast disks"), *(Column(title) for title in SYSTEMS.values()), Column("÷ RAID 5"))
     body = []
     for k in sorted({place.fast for place in found.arrays}):
@@ -27,7 +27,7 @@ def capacity_table(found: Measurements) -> Table:
 
 
 def workload_table(found: Measurements, workload: str) -> Table | None:
-    """One figure of the study: requests per second by the number of fast disks. None where nothing was measured."""
+    """One figure of the study: requests per second by number of fast disks; None without measurements."""
     counts = sorted({k for system in SYSTEMS for k in found.counts(system, workload)})
     if not counts:
         return None
@@ -47,7 +47,7 @@ def workload_table(found: Measurements, workload: str) -> Table | None:
 
 
 def trace_table(found: Measurements) -> Table | None:
-    """Figs 13 to 15: mean times of a trace's reads and writes; None where none was replayed."""
+    """Figs 13 to 15: mean latencies of a trace's reads and writes; None if no trace was replayed."""
     body = []
     for place, array in sorted(found.arrays.items(), key=lambda each: (each[0].fast, each[0].system, each[1].name)):
         cells = [found.row(place, TRACE, way) for way in (READ, WRITE)]
@@ -69,7 +69,7 @@ def _milliseconds(row: Row | None) -> Estimate | None:
 
 
 def tables(record: ResultRecord, published: Published | None = None) -> tuple[Table, ...]:
-    """All of them, in the order of reading; ``published`` knows why a claim may come out otherwise."""
+    """All tables of a result, in the order of the report; ``published`` has explanations for claims that fail."""
     found = Measurements(record)
     made = [capacity_table(found), *(workload_table(found, workload) for workload in WORKLOADS)]
     made += [trace_table(found), claims_table(found, published.explanations if published else {})]

@@ -1,1 +1,1 @@
-"""The report as one HTML page that needs no network: plots, tables beside them, findings, conditions."""
+"""The report as one HTML file that needs no network: plots, tables, findings and conditions of measurement."""

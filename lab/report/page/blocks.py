@@ -1,6 +1,6 @@
-"""What a page consists of, whatever it is about: sections of words, tables, plots, and what a reader may unfold.
+"""The building blocks of a report page: sections, text, tables, plots and foldable parts.
 
-How it looks is the templates' business (``blocks.html.jinja``, which has a macro for each kind of block).
+The templates render them; ``blocks.html.jinja`` has one macro for each kind of block.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lab.tables import Table
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """One thing to be careful about; ``remedy`` and ``why`` where a rule of the lint says it."""
+    """A warning; ``why`` and ``remedy`` are those of the lint rule, if one applies."""
 
     rule: str
     sentence: str
@@ -24,11 +24,11 @@ class Stamp:
 
 
 class Marked(str):
-    """Text in a table's cell with what only a page shows: a sign and a colour, or an explanation below."""
+    """Text of a table cell with additions for the page: a sign, a style, or an explanation below."""
 
     sign: str
     look: str
-    """The name of its class in the style sheet."""
+    """A class of the style sheet."""
     why: str
 
     def __new__(cls, text: str, *, sign: str = "", look: str = "", why: str = "") -> Self:
@@ -39,20 +39,20 @@ class Marked(str):
 
 @dataclass(frozen=True, slots=True)
 class ShownTable:
-    """A table that is shown in another way than most."""
+    """A table with options for its display."""
 
     table: Table
     is_titled: bool = True
-    """False: what stands above it says the same."""
+    """False if the heading above it says the same."""
     look: str = ""
-    """The name of its class in the style sheet."""
+    """A class of the style sheet."""
     head_column: int = 0
-    """That tells what each row is about."""
+    """Index of the column that names the subject of each row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """A sentence or two on what follows."""
+    """A sentence or two about the blocks that follow."""
 
     text: str
 
@@ -71,7 +71,7 @@ class PageGroup:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """A list; of more than ``most`` lines the rest is counted."""
+    """A list of lines; lines beyond ``most`` are replaced by their number."""
 
     lines: tuple[str, ...]
     most: int
@@ -79,14 +79,14 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Verbatim:
-    """A file or an output, as it is."""
+    """Preformatted text, such as a file or the output of a program."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Stamps:
-    """What to be careful about."""
+    """A list of warnings."""
 
     stamps: tuple[Stamp, ...]
     is_titled: bool = True
@@ -94,14 +94,14 @@ class Stamps:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Names and values."""
+    """A list of names and values."""
 
     facts: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """What is seen once its summary is clicked, or from the beginning on."""
+    """A part that a click on its summary shows or hides."""
 
     summary: str
     blocks: tuple[Block, ...]
@@ -110,7 +110,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class WarningBox:
-    """What went wrong, and more about it."""
+    """A box with an error message and details."""
 
     title: str
     blocks: tuple[Block, ...]
@@ -118,7 +118,7 @@ class WarningBox:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """HTML of a file of ours: places that the page's own scripts fill."""
+    """HTML from a file of raidlab, with elements that the page's scripts fill."""
 
     path: Path
 
@@ -130,33 +130,33 @@ Block = (
 
 @dataclass(frozen=True, slots=True)
 class PageSection:
-    """One result, one comparison, many results together, or whatever else has a link at the page's top."""
+    """A section that the page's contents link to, such as a result or a comparison."""
 
     anchor: str
     title: str
     lead: str = ""
     blocks: tuple[Block, ...] = ()
     foremost: str = ""
-    """What decides how every figure of the section is read."""
+    """A sentence that decides how all figures of the section are read."""
     badges: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class OwnScripts:
-    """By them a reader chooses what is drawn: files in ``folder``. ``data`` they find as JSON in that element."""
+    """Scripts and styles in ``folder`` for an interactive page; ``data`` is embedded as JSON."""
 
     folder: Path
     scripts: tuple[str, ...]
     styles: tuple[str, ...]
     data: Any
     has_plots: bool
-    """Whether they draw something."""
+    """Whether the scripts draw plots."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """All of it."""
+    """The content of a page."""
 
     title: str
     lead: str
@@ -165,8 +165,8 @@ class Page:
     problems: tuple[str, ...] = ()
     overview: Table | None = None
     contents: Block | None = None
-    """What the sections are about, before the first of them."""
+    """A block before the first section, such as a list of the results."""
     footer: str = ""
-    """How its figures are to be read."""
+    """How to read the figures."""
     without_scripts: str = "The plots need JavaScript; every figure also stands in the tables."
     own: OwnScripts | None = None

@@ -1,4 +1,4 @@
-"""What stands on the page, section by section; how it looks is the template's business."""
+"""The content of the report page; the templates determine its look."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SIGNS = {
     Holds.CANNOT_TELL: "?",
     Holds.NOT_MEASURED: "–",
 }
-"""Beside the words: no verdict is told by a colour alone."""
+"""Verdict -> sign, so that verdicts can be told apart without colour."""
 _KINDS = (
     ("✓ holds", ((Holds.YES, True), (Holds.YES, False))),
     ("≈ the order holds", ((Holds.ORDER_ONLY, True), (Holds.ORDER_AT_LEAST, True))),
@@ -64,11 +64,11 @@ _FOOTER = (
     "nothing beyond it; ratios and orders do where emulated drives set the pace."
 )
 _FEW_RESULTS = 12
-"""So many are listed at once, more where the list is unfolded."""
+"""Longer lists of results are folded at first."""
 
 
 def build_page(found: Collected, title: str) -> Page:
-    """The page's content. A result that cannot be told in full is told as far as it can, with the reason."""
+    """The content of the page. A result that can be shown only in part is shown with an error message."""
     problems = list(found.problems)
     sections: list[PageSection] = []
     for experiment, comparison in found.comparisons.items():
@@ -102,12 +102,12 @@ def build_page(found: Collected, title: str) -> Page:
 
 
 def all_figures(tables: tuple[Table, ...], *, is_open: bool) -> Fold:
-    """For looking up."""
+    """A foldable block with all tables."""
     return Fold("All figures as tables", tables, is_open)
 
 
 def _titles(found: Collected) -> list[str]:
-    """Of each result; those of the same experiment with the machine, or the time where that is the same too."""
+    """The titles of the results; with the machine or the time if several results have the same title."""
     plain = [labels_of(each.record).title for each in found.detailed]
     longer = [f"{title}: {each.machine}" for title, each in zip(plain, found.detailed, strict=True)]
     return [
@@ -209,7 +209,7 @@ def _result_section(each: Loaded, title: str) -> PageSection:
 
 
 def shown(groups: Iterable[PageGroup]) -> Iterator[PageGroup]:
-    """Those that have something to show."""
+    """The groups that have plots or tables."""
     yield from (group for group in groups if group.plots or group.tables)
 
 
@@ -221,7 +221,7 @@ def _groups(
         yield own.plots(record)
     else:
         all_settings = settings(rows(record))
-        # Ratios of drives say nothing where no drive sets the pace.
+        # If no drive limits the speed, predicted ratios of drives do not apply.
         theory = None if is_without_service_time(record.conditions) else Theory(record)
         beside = beside_theory(record)
         chunks = tuple(chunk_plots(record, all_settings, labels))
@@ -243,7 +243,7 @@ def _groups(
 
 
 def _off_theory(setting: Setting, beside: Sequence[BesideTheory], labels: ResultLabels) -> Iterator[str]:
-    """Of a mix, which is predicted as a whole, both directions say the same."""
+    """Warnings about deviations from theory; a mixed load is predicted as a whole, so both directions have the same."""
     shown = {(row.array, row.workload, row.phase) for row in setting.rows}
     for each in beside:
         if each.is_off and (each.array, each.workload, each.phase) in shown:
@@ -252,7 +252,7 @@ def _off_theory(setting: Setting, beside: Sequence[BesideTheory], labels: Result
 
 
 def _timelines(each: Loaded, labels: ResultLabels, problems: list[str]) -> Iterator[Plot]:
-    """Of each array's first rebuild that has one."""
+    """The timeline of the first rebuild that has one, for each array and load."""
     shown: set[tuple[str, str]] = set()
     for rebuild in each.record.rebuilds:
         key = (rebuild.array, rebuild.under_workload)
@@ -312,7 +312,7 @@ def _unbroken(text: str) -> str:
 
 
 def explained(text: str) -> Stamp:
-    """A stamp with what the lint's rule says of it."""
+    """A warning with the explanation of its lint rule."""
     rest = text.removeprefix("recipe: ")
     rule_id, _, sentence = rest.partition(": ")
     rule = all_rules().get(rule_id)

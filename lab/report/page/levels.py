@@ -1,4 +1,4 @@
-"""Plots by level: speed, mean time, percentiles and CPU cost of each workload, with theory and what was published."""
+"""Plots of each workload by array: speed, latency and CPU cost, with theory and published ratios."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _BAR_PIXELS, _FRAME_PIXELS = 34, 110
 
 @dataclass(frozen=True, slots=True)
 class Quantified:
-    """What a bar plot shows of a row: its repeats, and what theory and the study say."""
+    """One bar: the repeats of a row, with the values of theory and of the study."""
 
     row: Row
     values: Sequence[float]
     theory: float | None = None
     published: tuple[float, str] | None = None
-    """The value that the study's ratio means here, and how it is worked out."""
+    """The published ratio times the measured value of the other array, and the calculation in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One workload and direction: what stands side by side in a plot."""
+    """The rows of one workload and direction, which a plot compares."""
 
     workload: str
     direction: str
@@ -53,7 +53,7 @@ class Setting:
 
 
 def settings(all_rows: Iterable[Row]) -> tuple[Setting, ...]:
-    """Rows by workload and direction, in their order; within each, arrays in theirs."""
+    """The rows grouped by workload and direction, in their order."""
     found: dict[tuple[str, str], list[Row]] = {}
     for row in all_rows:
         found.setdefault((row.workload, row.direction), []).append(row)
@@ -78,14 +78,14 @@ class LevelPlots:
         self._has_phases = len({row.phase for row in setting.rows}) > 1
 
     def plots(self) -> Iterator[Plot]:
-        """Those for which there are figures."""
+        """The plots for which there are figures."""
         yield self._speed()
         yield self._mean_time()
         yield from self._percentiles()
         yield from self._cpu()
 
     def name(self, row: Row) -> str:
-        """Of the row's bar."""
+        """The label of a row's bar."""
         label = self._labels.array(row.array)
         return f"{label}, {row.phase}" if self._has_phases or row.phase != HEALTHY else label
 
@@ -109,7 +109,7 @@ class LevelPlots:
         return self._bars(what, unit, "more is better", _joined(rows, values, theory, marks))
 
     def _relative_theory(self, rows: Sequence[Row], values: Sequence[Sequence[float]]) -> list[float | None]:
-        """Where nobody knows the disks' pace: theory's ratios times what the first array gave here."""
+        """Theory's ratios to the first array times the measured value of that array, if the disks' speed is unknown."""
         if self._theory is None:
             return [None] * len(rows)
         says = [self._theory.relative_iops(row.array, row.workload) if row.phase == HEALTHY else None for row in rows]
@@ -123,7 +123,7 @@ class LevelPlots:
         rows = self._setting.rows
         values = [row.values(lambda section: section.mean_seconds * 1000) for row in rows]
         in_flight = self._labels.in_flight(self._setting.workload)
-        # Little's law: I/Os in flight = I/Os per second × seconds of each.
+        # Little's law: I/Os in flight = IOPS × latency in seconds.
         theory = [1000 * in_flight / row.predicted_iops if in_flight and row.predicted_iops else None for row in rows]
         marks = self._published(Quantity.MEAN_LATENCY, rows, values)
         return self._bars("Mean latency", "milliseconds", "less is better", _joined(rows, values, theory, marks))
@@ -175,7 +175,10 @@ class LevelPlots:
     def _published(
         self, quantity: Quantity, rows: Sequence[Row], values: Sequence[Sequence[float]]
     ) -> dict[str, tuple[float, str]]:
-        """By array: the study's ratio times what the array beside it gave here; its figures are another machine's."""
+        """Array -> published ratio times the measured value of the other array, and the calculation in words.
+
+        Published absolute figures are not shown, because they were measured on another machine.
+        """
         medians = {row.array: estimate(found).median for row, found in zip(rows, values, strict=True) if found}
         return {
             finding.array: (finding.ratio * medians[finding.beside], self._reason(finding))

@@ -1,7 +1,7 @@
-"""A plot as a value: what Plotly draws, and what whoever cannot see it reads.
+"""A plot as a value: the data and layout for Plotly, and a text for readers who cannot see it.
 
-Colours are roles (``@measured``, ``@c1`` …), which the page turns into colours that suit a light or a dark screen.
-Marks of different kinds differ in shape too.
+Colours are roles (``@measured``, ``@c1`` …), which the page replaces by colours for a light or a dark screen. Marks of
+different kinds also differ in shape.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ _COLOURS = 8
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """One figure of the page."""
+    """One plot of the page."""
 
     title: str
     summary: str
-    """What it shows, in a sentence: its caption and its alternative text."""
+    """A sentence that describes the plot, used as caption and alternative text."""
     traces: Sequence[Trace]
     layout: Mapping[str, Any] = field(default_factory=dict)
     height: int = 320
     """In CSS pixels."""
     is_wide: bool = False
-    """Takes the page's whole width."""
+    """Whether the plot has the full width of the page."""
 
 
 def colour(number: int) -> str:
-    """The role of the n-th series, from 0 on."""
+    """The colour role of series ``number``, which counts from 0."""
     return f"@c{number % _COLOURS + 1}"
 
 
 def plain(text: str) -> str:
-    """Text for Plotly, which takes some HTML: names out of a stranger's bundle must stay text."""
+    """Text escaped for Plotly, which interprets some HTML; names from imported bundles are untrusted."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def wrapped(text: str, width: int = 26) -> str:
-    """Plain text in lines of about ``width`` characters."""
+    """Escaped text in lines of about ``width`` characters."""
     lines: list[str] = []
     for word in text.split():
         if lines and len(lines[-1]) + 1 + len(word) <= width:
@@ -56,7 +56,7 @@ def wrapped(text: str, width: int = 26) -> str:
 
 
 def marks(what: str, points: Sequence[tuple[str, float, str]], role: str, symbol: str, *, hover: str) -> Trace:
-    """Single marks beside bars: name, value, and what ``hover`` (Plotly's template) calls customdata."""
+    """Single marks beside bars: name, value, and the text for ``customdata`` in the Plotly template ``hover``."""
     return {
         "type": "scatter",
         "mode": "markers",
@@ -70,7 +70,7 @@ def marks(what: str, points: Sequence[tuple[str, float, str]], role: str, symbol
 
 
 def strokes(what: str, points: Sequence[tuple[str, float]], hover: str) -> Trace:
-    """Small strokes, one for each single value: its bar's name, and the value."""
+    """A small stroke for each value; ``points`` are the name of the bar and the value."""
     return {
         "type": "scatter",
         "mode": "markers",
@@ -83,7 +83,7 @@ def strokes(what: str, points: Sequence[tuple[str, float]], hover: str) -> Trace
 
 
 def categories(names: Sequence[str]) -> dict[str, Any]:
-    """An axis of names, the first one on top."""
+    """A category axis with the first name on top."""
     order = list(dict.fromkeys(names))
     return {
         "type": "category",
@@ -95,7 +95,7 @@ def categories(names: Sequence[str]) -> dict[str, Any]:
 
 
 def log_axis(values: Iterable[float], title: str) -> dict[str, Any]:
-    """A log axis with as many ticks as can be told apart."""
+    """A logarithmic axis whose ticks do not overlap."""
     found = [value for value in values if value > 0]
     span = max(found) / min(found) if found else 1.0
     steps = (1, 2, 5) if span < 300 else (1,)
@@ -104,7 +104,7 @@ def log_axis(values: Iterable[float], title: str) -> dict[str, Any]:
 
 
 def interval_bars(found: Sequence[Estimate], *, scale: float = 1.0, role: str = INK) -> dict[str, Any]:
-    """Plotly's error bars from intervals; ``scale``: what the medians were multiplied by."""
+    """Plotly error bars from intervals, scaled like the medians by ``scale``."""
     ends = ([number(end * scale) for end in (each.low, each.median, each.high)] for each in found)
     bars = [(high - median, median - low) for low, median, high in ends]
     return {
@@ -120,7 +120,7 @@ def interval_bars(found: Sequence[Estimate], *, scale: float = 1.0, role: str = 
 
 
 def median_bars(names: Sequence[str], found: Sequence[Estimate], said: Sequence[str], hover: str) -> Trace:
-    """A lying bar for each median, with its interval; ``said`` is what ``hover`` tells of each as customdata."""
+    """A horizontal bar with interval for each median; ``said`` are the texts for ``customdata`` in ``hover``."""
     return {
         "type": "bar",
         "orientation": "h",
@@ -135,10 +135,10 @@ def median_bars(names: Sequence[str], found: Sequence[Estimate], said: Sequence[
 
 
 def interval_words(found: Estimate, *, scale: float = 1.0, digits: int = 3) -> str:
-    """``[0.50 – 0.56], n = 6``, for whoever points at a mark."""
+    """The interval and the number of repeats for a hover text: ``[0.50 – 0.56], n = 6``."""
     return f"[{found.low * scale:.{digits}g} – {found.high * scale:.{digits}g}], n = {found.n}"
 
 
 def number(value: float) -> float:
-    """With four significant digits: what a plot can show, in fewer bytes."""
+    """The value with four significant digits, which suffice for a plot and take fewer bytes."""
     return float(f"{value:.4g}")

@@ -1,4 +1,4 @@
-"""Plots of ratios: a study's findings, machines side by side, many results together."""
+"""Plots of ratios: findings of a study, comparisons of machines, and distributions over many results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ROW_PIXELS, _LINE_PIXELS, _FRAME_PIXELS = 40, 18, 120
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _LEAST_SPAN = (0.5, 2.0)
 _EDGE = 1.08
-"""Room beside the outermost ticks."""
+"""Factor by which the axis extends beyond the outermost ticks."""
 ONE = {
     "type": "line",
     "xref": "x",
@@ -45,13 +45,13 @@ ONE = {
     "y1": 1,
     "line": {"color": INK, "width": 1, "dash": "dot"},
 }
-"""Where both are the same."""
+"""A vertical line at ratio 1."""
 
 
 def ratio_axis(title: str, values: Iterable[float]) -> dict[str, Any]:
-    """A log axis of ratios that holds all values: half and double lie as far from 1.
+    """A logarithmic axis for ratios, on which half and double are equally far from 1.
 
-    It goes from a half to double at least, so that it has three ticks and a difference of 5 % looks small.
+    It covers at least 0.5 to 2, so that it has three ticks and a difference of 5 % looks small.
     """
     shown = [value for value in values if value > 0 and math.isfinite(value)]
     lowest, highest = min((_LEAST_SPAN[0], *shown)), max((_LEAST_SPAN[1], *shown))
@@ -67,7 +67,7 @@ def ratio_axis(title: str, values: Iterable[float]) -> dict[str, Any]:
 
 
 def findings_plot(found: Sequence[ComparedFinding], labels: ResultLabels) -> Plot:
-    """Published, theory and measured of each finding on one axis of ratios."""
+    """Published, predicted and measured ratio of each finding on one axis."""
     names = [
         wrapped(f"{n}. {labels.array(each.finding.array)} ÷ {labels.array(each.finding.beside)}", 24)
         for n, each in enumerate(found, 1)
@@ -102,7 +102,7 @@ def _of_findings(found: Sequence[ComparedFinding]) -> Iterator[float]:
 
 
 def _ends(estimates: Iterable[Estimate | None]) -> Iterator[float]:
-    """Whatever of them is to be seen."""
+    """The values that a plot of the estimates shows: medians and ends of intervals."""
     for each in estimates:
         if each:
             yield from (each.low, each.median, each.high)
@@ -131,7 +131,7 @@ def _intervals(what: str, points: Sequence[tuple[str, Estimate | None, str]], ro
 
 
 def platform_plots(found: PlatformComparison) -> Iterator[Plot]:
-    """One plot for each figure without a unit, all machines on it."""
+    """One plot per dimensionless figure, with all machines."""
     for measure in PlatformMeasure:
         rows = [row for row in found.rows if row.measure is measure]
         if rows:
@@ -162,12 +162,12 @@ def _platform_plot(measure: PlatformMeasure, rows: Sequence[PlatformRow], machin
 
 
 def _without_interval(found: Estimate | None) -> Estimate | None:
-    """The median alone where the repeats are too few."""
+    """The estimate reduced to its median if it has too few repeats."""
     return found if found is None or found.has_enough else replace(found, low=found.median, high=found.median)
 
 
 def distribution_plots(found: Sequence[RatioDistribution]) -> Iterator[Plot]:
-    """Box plots, drawn from five numbers each, so that a thousand results weigh no more than ten."""
+    """A box plot for each workload and direction; each box needs five numbers, regardless of the number of results."""
     settings = dict.fromkeys((each.workload, each.direction) for each in found)
     for workload, direction in settings:
         group = [each for each in found if (each.workload, each.direction) == (workload, direction)]

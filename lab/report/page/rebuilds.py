@@ -1,4 +1,4 @@
-"""Plots of rebuilds: how long they took, and what happened meanwhile on one time axis."""
+"""Plots of rebuilds: their duration, and the activity of array and members on one time axis."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LANE_PIXELS, _GAP = 120, 0.04
 
 
 def times_plot(record: ResultRecord, labels: ResultLabels) -> Plot:
-    """Rebuild times beside the predicted ones."""
+    """Rebuild times beside their predictions."""
     groups: dict[tuple[str, str], list[RebuildRecord]] = {}
     for rebuild in record.rebuilds:
         groups.setdefault((rebuild.array, rebuild.under_workload), []).append(rebuild)
@@ -67,7 +67,7 @@ def _what(labels: ResultLabels, array: str, under: str) -> str:
 
 
 def timeline_plot(rebuild: RebuildRecord, found: Timeline, labels: ResultLabels) -> Plot:
-    """The array, its members, the rebuild and the CPUs on one time axis, with what happened when."""
+    """Array, members, rebuild and CPUs on one time axis, with the events."""
     lanes = list(_lanes(found))
     height = (1 - _GAP * (len(lanes) - 1)) / len(lanes)
     layout: dict[str, Any] = {
@@ -108,7 +108,7 @@ def _axis(place: int) -> str:
 
 
 def _events(found: Timeline) -> list[tuple[float, str]]:
-    """What was done to the array; shown as dotted lines and told in the caption."""
+    """The events of the rebuild, shown as dotted lines and in the caption."""
     events = []
     for stretch in found.stretches:
         if stretch.name == DEGRADED:
@@ -119,7 +119,7 @@ def _events(found: Timeline) -> list[tuple[float, str]]:
 
 
 def _lanes(found: Timeline) -> Iterator[tuple[str, list[Trace]]]:
-    """Title and lines of each lane that has something to show."""
+    """Title and traces of each lane that has data."""
     times = [round(value, 2) for value in found.seconds]
     if any(value for value in (*found.read_iops, *found.write_iops) if value):
         reads = _line("reads", times, found.read_iops, 0, "IOPS")
@@ -162,7 +162,7 @@ def _line(
 
 
 def _legend(top: float) -> dict[str, Any]:
-    """In its lane: the same colour means other things in other lanes."""
+    """A legend within the lane, since the same colour has different meanings in different lanes."""
     return {
         "orientation": "h",
         "x": 1,

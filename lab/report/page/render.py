@@ -1,4 +1,4 @@
-"""Pages as HTML: one file with everything in it, that a browser shows without asking any network for anything."""
+"""Renders pages as HTML: one self-contained file that a browser shows without a network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARTS = Path(__file__).with_name("parts")
 
 
 def render_page(page: Page) -> str:
-    """The whole document. Raises RequirementMissing without jinja2 and plotly, which the extra ``report`` brings."""
+    """The HTML document. Raises RequirementMissing without jinja2 or plotly, which the extra ``report`` installs."""
     plots: list[Plot] = []
 
     def register(plot: Plot) -> int:
@@ -28,7 +28,7 @@ def render_page(page: Page) -> str:
 
     own = page.own or OwnScripts(PARTS, (), (), None, has_plots=False)
     body = render_part("page.html.jinja", PARTS, page=page, register=register, version=__version__)
-    # Without plots it unfolds everything for print; the page's own scripts draw with it.
+    # Without plots, this script only unfolds everything for printing; a page's own scripts use it to draw.
     scripts = [
         PARTS / "drawing.js",
         *([PARTS / "plots.js"] if plots else ()),
@@ -45,7 +45,7 @@ def render_page(page: Page) -> str:
 
 
 def render_part(template: str, folder: Path, **values: Any) -> str:
-    """A template of ``folder``, which may use those of this package; whatever is filled in is escaped.
+    """Render a template of ``folder``, which may include templates of this package; values are escaped.
 
     Raises RequirementMissing without jinja2.
     """
@@ -75,13 +75,14 @@ def render_document(
     data: Mapping[str, Any] | None = None,
     scripts: Sequence[str] = (),
 ) -> str:
-    """A document around ``body``, of ``render_part``, with a policy under which only these scripts run.
+    """A document around ``body``, an output of ``render_part``, with a content security policy for ``scripts``.
 
-    ``data`` they find as JSON in elements of these names. ``kind``: a name for the style sheet.
+    ``data`` maps element ids to values, embedded as JSON. ``kind`` is a class for the style sheet. Raises
+    RequirementMissing without jinja2.
     """
     from markupsafe import Markup
 
-    # Marked as safe: our own files, what a template has escaped, and JSON in which nothing can end the element.
+    # These are safe: raidlab's own files, escaped output of a template, and JSON that cannot end its element.
     return render_part(
         "document.html.jinja",
         PARTS,
@@ -116,7 +117,7 @@ def _text(path: Path) -> str:
 
 
 def _hash(script: str) -> str:
-    """For the page's policy: only these scripts run, whatever a stranger's result may hold."""
+    """The hash for the content security policy, which prevents scripts in imported results from running."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 

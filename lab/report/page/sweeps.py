@@ -1,4 +1,4 @@
-"""Plots over a parameter: chunk sizes."""
+"""Plots of figures by chunk size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Sweep = list[tuple[int, Row]]
 
 
 def chunk_plots(record: ResultRecord, all_settings: Sequence[Setting], labels: ResultLabels) -> Iterator[Plot]:
-    """For each workload that was measured on arrays which differ in their chunk size alone."""
+    """A plot for each workload that was measured on arrays which differ only in their chunk size."""
     arrays = {array.name: array for array in record.arrays}
     for setting in all_settings:
         sweeps: dict[str, _Sweep] = {}
@@ -69,7 +69,7 @@ def _chunk_plot(setting: Setting, swept: dict[str, _Sweep], labels: ResultLabels
 
 
 def line(name: str, places: Sequence[str], found: Sequence[Estimate], place: int, scale: float) -> Trace:
-    """Medians with their intervals, as one line among others; its ``place`` gives it colour, dash and symbol."""
+    """A line of medians with intervals; its index ``place`` selects colour, dash and symbol."""
     return {
         "type": "scatter",
         "mode": "lines+markers",
