@@ -35,6 +35,17 @@ def test_a_picture_leaves_out_what_follows() -> None:
     assert mermaid({"a": {"b"}, "b": set()}) == "```mermaid\nflowchart TD\n  a --> b\n```\n"
 
 
+APP = (REPOSITORY / "docs/app.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", sorted({*re.findall(r"`((?:[\w*-]+/)*[\w*-]+\.py)`", APP)}))
+def test_every_module_that_the_page_of_the_app_names_exists(name: str) -> None:
+    assert [
+        *REPOSITORY.glob(name),
+        *(each for folder in ("tui", "tests/tui") for each in (REPOSITORY / folder).rglob(name)),
+    ]
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_every_path_exists(path: str) -> None:
     assert (REPOSITORY / path).exists()
