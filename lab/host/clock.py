@@ -52,8 +52,8 @@ def moment(text: str) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def looks(clock: Clock, timeout_seconds: float, interval_seconds: float = 0.05) -> Iterator[bool]:
-    """Yield for each look at something that is awaited, with a pause between; True for the last, after the time-out."""
+def polls(clock: Clock, timeout_seconds: float, interval_seconds: float = 0.05) -> Iterator[bool]:
+    """Yield for each poll of a bounded wait, with a pause between two; True for the last, after the time-out."""
     deadline = clock.monotonic_seconds() + timeout_seconds
     while not (is_last := clock.monotonic_seconds() >= deadline):
         yield is_last
@@ -75,10 +75,10 @@ def wait_for(
 
     Raises WaitTimedOut with the last observation, which is made after the time-out.
     """
-    for is_last in looks(clock, timeout_seconds, interval_seconds):
+    for is_last in polls(clock, timeout_seconds, interval_seconds):
         seen = observe()
         if is_reached(seen):
             return seen
         if is_last:
             raise WaitTimedOut(f"waited {timeout_seconds:g} s for {what}; last seen: {seen}", hint=hint)
-    raise AssertionError("looks() ends with its last look")
+    raise AssertionError("polls() ends with its last poll")

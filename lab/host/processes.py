@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
-from lab.host.clock import HostClock, looks
+from lab.host.clock import HostClock, polls
 
 
 def isolated_python(*arguments: str, python: str = "") -> tuple[str, ...]:
@@ -146,7 +146,7 @@ class HostProcesses:
         command opens it to test whether it is free, however long that takes.
         """
         before: set[int] = set()
-        for _ in looks(HostClock(), DYING_SECONDS, 0.01):
+        for _ in polls(HostClock(), DYING_SECONDS, 0.01):
             found = _writers(folder.resolve(), but) - {os.getpid(), *spared}
             if not found:
                 return

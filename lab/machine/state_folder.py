@@ -24,7 +24,7 @@ from lab.errors import LabError, MachineBusy, SpecError
 from lab.gates.names import checked_name
 from lab.gates.numbers import ProcessId, SizeBytes
 from lab.gates.own import check_own_folder, make_own_folder, read_own_json
-from lab.host.clock import Clock, looks
+from lab.host.clock import Clock, polls
 from lab.host.files import ALONE, HostFiles, advice, create_file, locked, open_lock, replace_file, take
 from lab.host.processes import Processes
 from lab.units import MIB, human_bytes
@@ -286,7 +286,7 @@ class StateFolder:
         """Lock the named lab's folder (its disks). Raises MachineBusy if another client has it open."""
         folder = self.make(self.lab_folder(name), what="the lab's folder")
         owner = None
-        for is_last in looks(self._clock, _ORPHAN_WAIT_SECONDS, 0.02):
+        for is_last in polls(self._clock, _ORPHAN_WAIT_SECONDS, 0.02):
             try:
                 return FolderLock(folder, self._owner)
             except BlockingIOError:
@@ -318,7 +318,7 @@ class StateFolder:
         killed_kernel = False
         owner = None
         try:
-            for is_last in looks(self._clock, _ORPHAN_WAIT_SECONDS, 0.02):
+            for is_last in polls(self._clock, _ORPHAN_WAIT_SECONDS, 0.02):
                 with self._one_maker():
                     owner = read_owner(folder) or owner
                     if self._remove_if_free(folder):

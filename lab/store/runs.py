@@ -35,7 +35,7 @@ from lab.gates.files import read_plain
 from lab.gates.names import checked_name, is_name
 from lab.gates.own import MOST_OWN_BYTES, make_own_folder
 from lab.gates.text import shortened
-from lab.host.clock import Clock, HostClock, looks
+from lab.host.clock import Clock, HostClock, polls
 from lab.host.files import ALONE, SHARED, locked, storage_error, sync_folder, take, write_file
 
 T = TypeVar("T")
@@ -205,7 +205,7 @@ class RunFolders:
         folder = self.path(run_id)
         with ExitStack() as stack:
             try:
-                if not any(_took(stack, folder / LOCK_NAME) for _ in looks(HostClock(), _LOOK_SECONDS, 0.02)):
+                if not any(_took(stack, folder / LOCK_NAME) for _ in polls(HostClock(), _LOOK_SECONDS, 0.02)):
                     raise MachineBusy(f"another raidlab is writing {self.noun} {run_id}", hint="wait for it, or end it")
             except OSError as error:
                 raise storage_error(f"'{folder}' cannot be locked", error) from error

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from lab.gates.decoding import decode_json
-from lab.host.clock import HostClock, looks
+from lab.host.clock import HostClock, polls
 from lab.host.pool import processors
 
 SCHEDULER = "scheduler"
@@ -136,7 +136,7 @@ def _watch(commands: int, serving: list[Any]) -> None:
 def _leave(serving: list[Any]) -> None:
     ENDING.set()
     # A running measurement stops at its next sample and then removes its machine.
-    for _ in looks(HostClock(), CLEARING_SECONDS):
+    for _ in polls(HostClock(), CLEARING_SECONDS):
         if not any(getattr(server, "active_threads", None) for server in serving):
             break
     os._exit(0)

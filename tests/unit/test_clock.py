@@ -1,8 +1,10 @@
-"""Moments as text."""
+"""Moments as text, and the polls of a bounded wait."""
 
 from __future__ import annotations
 
-from lab.host.clock import utc_text
+import pytest
+
+from lab.host.clock import polls, utc_text
 from tests.unit.fakes import FakeClock
 
 
@@ -20,3 +22,11 @@ def test_a_moment_comes_before_a_result_of_the_same_second() -> None:
     clock = FakeClock()
     clock.sleep(0.5)
     assert utc_text(clock) <= clock.utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def test_polls_end_with_one_after_the_time_out() -> None:
+    clock = FakeClock()
+    began = clock.now_seconds
+    seen = [(clock.now_seconds - began, is_last) for is_last in polls(clock, 1.0, 0.4)]
+    assert seen == [(0.0, False), (pytest.approx(0.4), False), (pytest.approx(0.8), False), (pytest.approx(1.2), True)]
+    assert list(polls(clock, 0.0)) == [True]
