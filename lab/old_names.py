@@ -6,7 +6,7 @@ of an emulated drive.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 _KEYS = {"personality": "model"}
@@ -38,3 +38,35 @@ def with_new_arguments(action: Mapping[str, Any]) -> dict[str, Any]:
             return {**rest, "act": "array.grow", "members": disk}
         case _:
             return dict(action)
+
+
+_ARRAY_STEPS = {
+    **{word: f"array.{word}" for word in ("create", "fail", "remove", "add", "re-add", "replace", "stop", "assemble")},
+    **{"scrub": "array.scrub", "wait": "array.wait", "pull": "array.pull", "plug": "array.plug-in", "run": "shell"},
+}
+_STEP_KEYS = {"do": "act", "member": "disk", "by": "new", "command": "line"}
+
+
+def with_new_scenario_step(step: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A step of a scenario of version 1 with its current names; one that named several disks becomes several."""
+    word = step.get("do", "")
+    renames = {**_STEP_KEYS, "command": "command"} if word in ("start", "under-load") else _STEP_KEYS
+    new = {renames.get(key, key): value for key, value in step.items()}
+    new["act"] = _ARRAY_STEPS.get(word, word)
+    match new:
+        case {"act": "array.scrub", "waits": False, "action": action, **rest}:
+            yield {**rest, "act": "set", "file": "sync_action", "value": action}
+        case {
+            "act": "array.fail" | "array.remove" | "array.add" | "array.re-add" as act,
+            "members": [*members],
+            **rest,
+        }:
+            yield from ({**rest, "act": act, "disk": member} for member in members)
+        case {"act": "array.replace", "disk": old, "new": other, **rest}:
+            # A step of its own had added the disk.
+            yield {**rest, "act": "shell", "line": f"mdadm /dev/md0 --replace @{old} --with @{other}"}
+        case {"act": "array.assemble" | "restart" | "sum" as act}:
+            options = {} if act == "sum" else {"options": new.pop("options", [])}
+            yield {"disks" if key == "members" else key: value for key, value in new.items()} | options
+        case _:
+            yield {key: value for key, value in new.items() if key != "waits" or word != "scrub"}

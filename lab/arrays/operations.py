@@ -18,17 +18,19 @@ from lab.units import KIB
 ASSEMBLE_TIMEOUT_SECONDS = 60.0
 
 
-def assemble(name: str, members: Sequence[str], *, force: bool = False) -> Plan:
+def assemble(name: str, members: Sequence[str], *, force: bool = False, options: Sequence[str] | None = None) -> Plan:
     """Start an existing array from its members (journal and spares among them).
 
-    ``force`` also takes members whose event counts differ: it may bring back data that is out of date.
+    ``force`` also takes members whose event counts differ: it may bring back data that is out of date. ``options``
+    replaces mdadm's options ``--run`` and, with ``force``, ``--force``.
 
     If the array is then read-auto, as on Debian 12, a pending sync waits for the first write (md.rst).
     """
     if not members:
         raise SpecError(f"array {name}: no members to assemble from", hint="name the devices that held the array")
     device = array_device(name)
-    options = ("--run", "--force") if force else ("--run",)
+    if options is None:
+        options = ("--run", "--force") if force else ("--run",)
     why = "mdadm reads the superblock of each member, puts the members in their slots and starts the array"
     if force:
         why += ", also with members that missed the last writes: what these hold may be out of date"

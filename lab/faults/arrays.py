@@ -12,11 +12,12 @@ from typing import Any
 
 from lab.arrays.geometry import ChunkKind, StripeRow, stripe_rows
 from lab.arrays.levels import Level, LevelName, Raid10, Raid10Layout
+from lab.arrays.names import array_device, md_path
 from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
 from lab.units import KIB, MIB
 
-NODE = "/dev/md0"
-MD = "/sys/block/md0/md"
+ARRAY = "md0"
+NODE, MD = array_device(ARRAY), md_path(ARRAY)
 BLOCK_BYTES = 4 * KIB
 DATA_OFFSET_BYTES = 2 * MIB
 """The data offset of every member; fixed, so that the position of a block on a drive is known."""

@@ -33,7 +33,18 @@ from lab import __version__
 from lab.errors import LabError, ResultError, SpecError
 from lab.faults.arrays import BLOCK_BYTES
 from lab.faults.guest.record import ALL
-from lab.faults.history import DRIVES, Act, ActKind, FaultHistory, FindingId, HistoryPolicy, Write, creation, node
+from lab.faults.history import (
+    DRIVES,
+    Act,
+    ActKind,
+    FaultHistory,
+    FindingId,
+    HistoryPolicy,
+    Write,
+    commands,
+    creation,
+    node,
+)
 from lab.faults.history_play import Arena, HistoryOutcome, play
 from lab.faults.place import FaultPlace
 from lab.gates.decoding import convert
@@ -287,15 +298,7 @@ def _pulled(history: FaultHistory) -> list[int]:
 
 
 def _lines(act: Act, history: FaultHistory) -> Iterator[str]:
-    drive = f"/dev/mapper/drive{act.drive}"
     simple = {
-        ActKind.FAIL: f"mdadm /dev/md0 --fail {drive}",
-        ActKind.REMOVE: f"mdadm /dev/md0 --remove {drive}",
-        ActKind.ADD: f"mdadm /dev/md0 --add {drive}",
-        ActKind.READD: f"mdadm /dev/md0 --re-add {drive}",
-        ActKind.REPLACE: f"mdadm /dev/md0 --replace {drive}",
-        ActKind.GROW: f"mdadm /dev/md0 --add {drive}; mdadm --grow /dev/md0 --raid-devices={history.shape.members + 1}",
-        ActKind.ENLARGE: f"mdadm --grow /dev/md0 --size={act.number}",
         ActKind.SCRUB: f"echo {act.word} >/sys/block/md0/md/sync_action; idle; cat /sys/block/md0/md/mismatch_cnt",
         ActKind.PULL: f"table {act.drive} error; look",
         ActKind.PLUG: f'table {act.drive} "$(linear {act.drive})"',
@@ -316,8 +319,10 @@ def _lines(act: Act, history: FaultHistory) -> Iterator[str]:
         yield from _corruption(act)
     elif act.kind is ActKind.CUT:
         yield from _power_cut(act)
-    else:
+    elif act.kind in simple:
         yield simple[act.kind]
+    else:
+        yield from map(shlex.join, commands(act, history.shape, "/dev/mapper/drive{}".format))
 
 
 def _write_line(write: Write) -> str:

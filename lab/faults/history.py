@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -27,11 +27,13 @@ from typing import Any
 
 import msgspec
 
+from lab.arrays import operations
 from lab.arrays.level_names import level_with_layout
 from lab.arrays.levels import Level
 from lab.errors import SpecError
-from lab.faults.arrays import BLOCK_BYTES, MD, NODE, BlockMap, array_spec
+from lab.faults.arrays import ARRAY, BLOCK_BYTES, MD, NODE, BlockMap, array_spec
 from lab.faults.guest.record import ALL, EVERYTHING, FLUSHED, PREFIX, SUBSET, TORN_WRITE
+from lab.plans import Plan
 from lab.units import KIB, MIB
 
 NOTHING = "none"
@@ -740,6 +742,34 @@ def creation(shape: ArrayShape) -> list[str]:
     return list(spec.create_argv)
 
 
+_OPERATIONS: Mapping[ActKind, Callable[[str, str], Plan]] = {
+    ActKind.FAIL: operations.fail,
+    ActKind.REMOVE: operations.remove,
+    ActKind.ADD: operations.add,
+    ActKind.READD: operations.re_add,
+    ActKind.GROW: operations.add,
+}
+"""Acts that are actions of lab.actions, and their plans."""
+
+
+def commands(act: Act, shape: ArrayShape, node_of: Callable[[int], str]) -> Iterator[Sequence[str]]:
+    """The command lines of an act that is an operation on the array.
+
+    Campaigns also do what the lab's own actions avoid, because md and mdadm allow it: md chooses the spare of a
+    replacement, RAID 10 is reshaped, and members are enlarged in part.
+    """
+    if act.kind in _OPERATIONS:
+        plan = _OPERATIONS[act.kind](ARRAY, node_of(act.drive))
+        yield from (step.argv for step in plan.steps)
+    match act.kind:
+        case ActKind.REPLACE:
+            yield "mdadm", NODE, "--replace", node_of(act.drive)
+        case ActKind.GROW:
+            yield "mdadm", "--grow", NODE, f"--raid-devices={shape.members + 1}"
+        case ActKind.ENLARGE:
+            yield "mdadm", "--grow", NODE, f"--size={act.number}"
+
+
 class Stepwise:
     """Translates a history into steps."""
 
@@ -761,8 +791,8 @@ class Stepwise:
     def make(self, purpose: Purpose, *step: Any) -> PlannedStep:
         return PlannedStep(list(step), self.act, purpose)
 
-    def tool(self, *words: object) -> PlannedStep:
-        return self.make(Purpose.TOOL, "run", ["mdadm", *map(str, words)], COMMAND_SECONDS)
+    def tool(self, argv: Sequence[str]) -> PlannedStep:
+        return self.make(Purpose.TOOL, "run", list(argv), COMMAND_SECONDS)
 
     def part(self, *step: Any) -> PlannedStep:
         return self.make(Purpose.PART, *step)
@@ -820,6 +850,8 @@ class Stepwise:
     def on_load(self, act: Act) -> Iterator[PlannedStep]:
         yield self.part("load", [list(write) for write in act.writes], self.shape.depth)
 
+    # Failing and removing use the ioctls of mdadm directly: a process takes too long while requests are in flight.
+
     def on_fail(self, act: Act) -> Iterator[PlannedStep]:
         yield self.make(Purpose.TOOL, "manage", "fail", node(act.drive))
         yield self.look()
@@ -828,25 +860,16 @@ class Stepwise:
         yield self.make(Purpose.TOOL, "manage", "remove", node(act.drive))
 
     def on_add(self, act: Act) -> Iterator[PlannedStep]:
-        yield self.tool(NODE, "--add", node(act.drive))
+        yield from map(self.tool, commands(act, self.shape, node))
         yield self.make(Purpose.SEEN, "state")
 
-    def on_readd(self, act: Act) -> Iterator[PlannedStep]:
-        yield self.tool(NODE, "--re-add", node(act.drive))
-        yield self.make(Purpose.SEEN, "state")
-
-    def on_replace(self, act: Act) -> Iterator[PlannedStep]:
-        yield self.tool(NODE, "--replace", node(act.drive))
-        yield self.make(Purpose.SEEN, "state")
+    on_readd = on_replace = on_add
 
     def on_grow(self, act: Act) -> Iterator[PlannedStep]:
-        yield self.tool(NODE, "--add", node(act.drive))
-        yield self.tool("--grow", NODE, f"--raid-devices={self.shape.members + 1}")
+        yield from map(self.tool, commands(act, self.shape, node))
         yield self.look()
 
-    def on_enlarge(self, act: Act) -> Iterator[PlannedStep]:
-        yield self.tool("--grow", NODE, f"--size={act.number}")
-        yield self.look()
+    on_enlarge = on_grow
 
     def on_scrub(self, act: Act) -> Iterator[PlannedStep]:
         yield self.make(Purpose.TOOL, "write", f"{MD}/sync_action", act.word)

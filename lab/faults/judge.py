@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from lab.arrays.levels import LevelName
@@ -33,119 +34,27 @@ from lab.faults.history import Act, ActKind, FaultHistory, HistoryPolicy, Planne
 from lab.units import SECTOR_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class KnownBug:
-    """A known bug of md or mdadm; ``name`` is its name in docs/findings.md and promises.toml."""
+class KnownBug(StrEnum):
+    """Known bugs of md and mdadm, by the names that docs/findings/ and promises.toml use."""
 
-    name: str
-    title: str
-    where: str
+    RAID1_REBUILD = "known: raid1-rebuild"
+    BITMAP_CHUNK = "known: bitmap-chunk"
+    NEW_PART = "known: new-part"
+    RESHAPE_READS = "known: reshape-reads"
+    PPL_FLUSH = "known: ppl-flush"
+    PPL_LEFT_OUT = "known: ppl-left-out"
+    JOURNAL_LEFT_OUT = "known: journal-left-out"
+    WRITE_BACK_FLUSH = "known: write-back-flush"
+    FORCE_NOT_CLEAN = "known: force-not-clean"
+    FORCE_TAKES_STALE = "known: force-takes-stale"
+    GOOD_MEMBERS_IGNORED = "known: good-members-ignored"
+    JOURNAL_AHEAD = "known: journal-ahead"
+    SPARE_IN_SYNC = "known: spare-in-sync"
+    REPLACED_BESIDE_REBUILD = "known: replaced-beside-rebuild"
+    READDED_SPARE = "known: re-added-spare"
+    BAD_BLOCK_REBUILD = "known: bad-block-rebuild"
 
-    def __str__(self) -> str:
-        return f"known: {self.name}"
 
-
-RAID1_REBUILD = KnownBug(
-    "raid1-rebuild",
-    "RAID 1 of which one mirror was in sync when the power failed in a rebuild: the mirrors stay different",
-    "raid1_run() in drivers/md/raid1.c takes it as clean then",
-)
-BITMAP_CHUNK = KnownBug(
-    "bitmap-chunk",
-    "RAID 1 and 10 with a bitmap, a power cut while a member is rebuilt: members in sync stay different where it wrote",
-    "the rebuild comes before the resync and clears the bits that the resync would need (md_bitmap_start_sync())",
-)
-NEW_PART = KnownBug(
-    "new-part",
-    "an array with a bitmap that was made larger and stops before the new part is synced: it never is; a RAID 10 that "
-    "got a member may leave it out at once",
-    "md_bitmap_resize() in drivers/md/md-bitmap.c marks the new part in memory and not on the disks",
-)
-RESHAPE_READS = KnownBug(
-    "reshape-reads",
-    "a reshape of RAID 10 that is not going on: what it has moved is read from where it was",
-    "choose_data_offset() in drivers/md/raid10.c takes the new offset only while MD_RECOVERY_RESHAPE is set, and an "
-    "array that is started read-only (md_mod.start_ro) has it not",
-)
-PPL_FLUSH = KnownBug(
-    "ppl-flush",
-    "PPL: flushed writes are lost in a power cut",
-    "ppl_handle_flush_request() in drivers/md/raid5-ppl.c answers a flush before the members are flushed",
-)
-PPL_LEFT_OUT = KnownBug(
-    "ppl-left-out",
-    "PPL: a write that meets a stripe that is being rebuilt has no entry in the log, and leaves the write hole open",
-    "ppl_write_stripe() in drivers/md/raid5-ppl.c turns away a stripe that is STRIPE_SYNCING: it is written without",
-)
-JOURNAL_LEFT_OUT = KnownBug(
-    "journal-left-out",
-    "a journal: a write into a stripe that is being rebuilt is not logged: parity may not fit after a power cut",
-    "r5l_write_stripe() in drivers/md/raid5-cache.c turns away a stripe that is STRIPE_SYNCING: it is written without",
-)
-WRITE_BACK_FLUSH = KnownBug(
-    "write-back-flush",
-    "a write-back journal: what members have in their caches alone is lost in a power cut",
-    "R5LOG_PAYLOAD_FLUSH is logged before the members are flushed (r5c_finish_stripe_write_out())",
-)
-FORCE_NOT_CLEAN = KnownBug(
-    "force-not-clean",
-    "mdadm --assemble --force does not mark a dirty RAID 4 as clean whose parity member is missing, and md refuses it",
-    "enough() in mdadm's util.c says that it can be started as it is; start_dirty_degraded of md_mod helps",
-)
-FORCE_TAKES_STALE = KnownBug(
-    "force-takes-stale",
-    "mdadm --assemble --force takes an older member than it needs: what was written without it is lost",
-    "force_array() in mdadm's Assemble.c marks avail[] by the drive's number in its list and not by its slot",
-)
-GOOD_MEMBERS_IGNORED = KnownBug(
-    "good-members-ignored",
-    "a power cut while a spare takes the place of a failed member: mdadm leaves out all the others",
-    "the spare's superblock may be the newest, and mdadm's Assemble.c believes it though it is not rebuilt",
-)
-JOURNAL_AHEAD = KnownBug(
-    "journal-ahead",
-    "a power cut when the journal's superblock is written and the members' are not: mdadm wants to be forced",
-    "mdadm's Assemble.c takes a journal that is one event ahead of the members for a stray spare; one behind it takes",
-)
-SPARE_IN_SYNC = KnownBug(
-    "spare-in-sync",
-    "a power cut while a spare takes the place of a failed member: md takes the spare for a member in sync",
-    "super_1_validate() in drivers/md/md.c has the role from the freshest superblock, and from the spare's own that "
-    "there is nothing to be rebuilt",
-)
-REPLACED_BESIDE_REBUILD = KnownBug(
-    "replaced-beside-rebuild",
-    "a member of RAID 4, 5 or 6 is replaced while a slot is rebuilt or a resync is due: wrong data on the replacement",
-    "handle_stripe() in drivers/md/raid5.c writes out what is not up to date, and warns of it (R5_NeedReplace)",
-)
-READDED_SPARE = KnownBug(
-    "re-added-spare",
-    "a member that is added again while all slots are taken waits as a spare; later it gets only what the bitmap tells",
-    "saved_raid_disk of drivers/md/md.c is kept while the bitmap forgets what was written in the meantime",
-)
-BAD_BLOCK_REBUILD = KnownBug(
-    "bad-block-rebuild",
-    "RAID 10: a rebuild gives up where the only source has a bad block in its list",
-    "raid10_sync_request() in drivers/md/raid10.c, 'insufficient working devices for recovery'",
-)
-KNOWN_BUGS = (
-    RAID1_REBUILD,
-    BITMAP_CHUNK,
-    NEW_PART,
-    RESHAPE_READS,
-    PPL_FLUSH,
-    PPL_LEFT_OUT,
-    JOURNAL_LEFT_OUT,
-    WRITE_BACK_FLUSH,
-    FORCE_NOT_CLEAN,
-    FORCE_TAKES_STALE,
-    GOOD_MEMBERS_IGNORED,
-    JOURNAL_AHEAD,
-    SPARE_IN_SYNC,
-    REPLACED_BESIDE_REBUILD,
-    READDED_SPARE,
-    BAD_BLOCK_REBUILD,
-)
 COPY_LEVELS = (LevelName.RAID1, LevelName.RAID10)
 
 
@@ -303,10 +212,10 @@ class ArrayBelief:
         self.is_sync_due = state.get("resync_start", "none") != "none"
         is_more_due = bool(self.missing) or self.is_sync_due
         if self.has_parity and is_more_due and any(each.is_being_replaced for each in self.drives.values()):
-            self.stale_by = REPLACED_BESIDE_REBUILD
+            self.stale_by = KnownBug.REPLACED_BESIDE_REBUILD
         if taken := self.readded & self.in_sync:
             self.readded -= taken
-            self.stale_by = READDED_SPARE
+            self.stale_by = KnownBug.READDED_SPARE
         self.loosen()
 
     def on_enlarged(self, *, is_by_member: bool) -> None:
@@ -328,9 +237,10 @@ class ArrayBelief:
         if self.was_rebuilding and self.shape.policy.has_journal:
             self.unlogged |= self.map.strips(blocks)
         if kind not in (ALL, EVERYTHING):
-            self.unflushed = {HistoryPolicy.PPL: PPL_FLUSH, HistoryPolicy.WRITE_BACK: WRITE_BACK_FLUSH}.get(
-                self.shape.policy
-            )
+            self.unflushed = {
+                HistoryPolicy.PPL: KnownBug.PPL_FLUSH,
+                HistoryPolicy.WRITE_BACK: KnownBug.WRITE_BACK_FLUSH,
+            }.get(self.shape.policy)
 
     def on_settled(self, bad: Collection[int]) -> None:
         """Note that all blocks were read after a power cut.
@@ -355,14 +265,14 @@ class ArrayBelief:
 
     def loosen(self) -> None:
         """Mark the blocks of incompletely written strips that lie on missing members: they may hold anything."""
-        self.loose |= dict.fromkeys(self.map.blocks_in(self.unlogged, self.missing), str(JOURNAL_LEFT_OUT))
+        self.loose |= dict.fromkeys(self.map.blocks_in(self.unlogged, self.missing), KnownBug.JOURNAL_LEFT_OUT.value)
         if not self.torn:
             return
         exposed = self.map.blocks_in(self.torn, self.missing)
         if self.shape.policy is HistoryPolicy.PPL and not self.has_died:
             self.loose |= dict.fromkeys(exposed & self.open_blocks, WRITTEN)
             if self.was_rebuilding:
-                self.loose |= dict.fromkeys(exposed - self.open_blocks, str(PPL_LEFT_OUT))
+                self.loose |= dict.fromkeys(exposed - self.open_blocks, KnownBug.PPL_LEFT_OUT.value)
         else:
             self.loose |= dict.fromkeys(exposed, HOLE)
 
@@ -371,9 +281,9 @@ class ArrayBelief:
         self.lost_new_part |= self.is_enlarged and self.shape.policy is HistoryPolicy.BITMAP
         is_rebuilding = any(each.is_waiting for each in self.drives.values()) and bool(self.missing)
         if is_rebuilding and self.shape.raid.name is LevelName.RAID1 and len(self.in_sync) == 1:
-            self.loose |= dict.fromkeys(self.open_blocks, str(RAID1_REBUILD))
+            self.loose |= dict.fromkeys(self.open_blocks, KnownBug.RAID1_REBUILD.value)
         elif is_rebuilding and self.shape.raid.name in COPY_LEVELS and self.shape.policy is HistoryPolicy.BITMAP:
-            self.loose |= dict.fromkeys(self.open_blocks, str(BITMAP_CHUNK))
+            self.loose |= dict.fromkeys(self.open_blocks, KnownBug.BITMAP_CHUNK.value)
         if self.shape.policy is HistoryPolicy.PPL:
             self.torn, self.open_blocks = set(), set()
         self.has_died = False
@@ -464,7 +374,7 @@ class HistoryJudge:
         )
         if "members" in seen:
             self.belief.observe(seen)
-            self.has_replaced_beside |= self.belief.stale_by is REPLACED_BESIDE_REBUILD
+            self.has_replaced_beside |= self.belief.stale_by is KnownBug.REPLACED_BESIDE_REBUILD
             if step.purpose is not Purpose.START and seen["members"]:
                 self._watch_members(step, seen)
         getattr(self, "_on_" + step.purpose.value)(step, seen)
@@ -575,19 +485,19 @@ class HistoryJudge:
                 self.differ("not started", step, seen.get("output", "")[-300:])
             return
         if seen.get("forced") and "as it reports" in seen.get("refusal", "") and was_cut:
-            self.explained[str(GOOD_MEMBERS_IGNORED)] += 1
+            self.explained[KnownBug.GOOD_MEMBERS_IGNORED.value] += 1
         elif seen.get("forced") and "stale journal" in seen.get("refusal", "") and self._is_journal_ahead(seen):
-            self.explained[str(JOURNAL_AHEAD)] += 1
+            self.explained[KnownBug.JOURNAL_AHEAD.value] += 1
         elif seen.get("forced") and not was_dead and not self._may_need_force():
             self.differ("started only by force", step, seen.get("refusal", "")[-300:])
         needed = len(self.missing_before) - belief.shape.raid.parity_members
         if was_dead and seen.get("output", "").count("forcing event count") > max(0, needed):
-            belief.stale_by = FORCE_TAKES_STALE
+            belief.stale_by = KnownBug.FORCE_TAKES_STALE
         if was_cut and self._is_spare_taken(seen):
-            belief.stale_by = SPARE_IN_SYNC
+            belief.stale_by = KnownBug.SPARE_IN_SYNC
         if seen.get("forced", "--force") != "--force":
             if belief.shape.raid.name is LevelName.RAID4 and belief.members - 1 in belief.missing:
-                self.explained[str(FORCE_NOT_CLEAN)] += 1
+                self.explained[KnownBug.FORCE_NOT_CLEAN.value] += 1
             else:
                 self.differ("not started by force", step, seen.get("refusal", "")[-300:])
         belief.on_started()
@@ -659,10 +569,10 @@ class HistoryJudge:
                 self.explained[DECLARED] += 1
             elif belief.stale_by:
                 self.explained[str(belief.stale_by)] += 1
-            elif (bug := belief.unflushed) and (verdict == LOST or bug is WRITE_BACK_FLUSH):
+            elif (bug := belief.unflushed) and (verdict == LOST or bug is KnownBug.WRITE_BACK_FLUSH):
                 self.explained[str(bug)] += 1
             elif self._is_read_from_old_place(block):
-                self.explained[str(RESHAPE_READS)] += 1
+                self.explained[KnownBug.RESHAPE_READS.value] += 1
             else:
                 wrong[verdict] += 1
                 told.setdefault(verdict, []).append(f"block {block} holds {found}, allowed are {allowed}")
@@ -697,7 +607,7 @@ class HistoryJudge:
             vacant = sorted(set(range(belief.members)) - filled)
             idle = [drive for drive in spares if belief.drives[drive].slot >= 0 or vacant]
             if idle and belief.shape.raid.name is LevelName.RAID10 and belief.bad_pages:
-                self.explained[str(BAD_BLOCK_REBUILD)] += 1
+                self.explained[KnownBug.BAD_BLOCK_REBUILD.value] += 1
                 idle = []
             for drive in idle:
                 self.differ(
@@ -717,11 +627,11 @@ class HistoryJudge:
         excused = belief.map.rows(belief.torn, set(belief.loose), belief.bad_pages)
         unlogged = belief.map.rows(belief.unlogged, (), ()) if belief.unlogged else set()
         if unlogged & set(seen["wrong"]) - excused:
-            self.explained[str(JOURNAL_LEFT_OUT)] += 1
+            self.explained[KnownBug.JOURNAL_LEFT_OUT.value] += 1
         wrong = sorted(set(seen["wrong"]) - excused - unlogged)
         new_part = [row for row in wrong if row >= belief.maps[0].row_count] if belief.lost_new_part else []
         if new_part:
-            self.explained[str(NEW_PART)] += 1
+            self.explained[KnownBug.NEW_PART.value] += 1
             wrong = [row for row in wrong if row not in new_part]
         if wrong:
             self.differ("redundancy does not fit", step, f"rows {wrong[:16]} of parity or copies disagree")
@@ -767,7 +677,7 @@ class HistoryJudge:
 
     def _on_trouble(self, step: PlannedStep, seen: dict[str, Any]) -> None:
         if self.has_replaced_beside and seen["trouble"] and all(map(_is_of_replacing, seen["trouble"])):
-            self.explained[str(REPLACED_BESIDE_REBUILD)] += 1
+            self.explained[KnownBug.REPLACED_BESIDE_REBUILD.value] += 1
         elif seen["trouble"]:
             self.differ("kernel complained", step, " / ".join(seen["trouble"][:TOLD]))
 

@@ -20,15 +20,34 @@ from typing import Annotated, Any
 
 import msgspec
 
+from lab.actions.action import Action
+from lab.actions.arrays import (
+    Add,
+    BitmapAction,
+    Fail,
+    Grow,
+    PlugIn,
+    Pull,
+    ReAdd,
+    Remove,
+    Replace,
+    Scrub,
+    Speed,
+    StopArray,
+    Wait,
+)
 from lab.errors import LabError, SpecError
 from lab.faults import steps
 from lab.faults.stage import SceneArray, Stage, built_in_values, is_fact
-from lab.faults.steps import LayerStep, SceneStep
+from lab.faults.steps import LayerStep, SceneAction, SceneStep
 from lab.gates.names import Name
 from lab.gates.numbers import FormatVersion
+from lab.old_names import with_new_scenario_step
 from lab.tomlfile import convert_tree, fill_tree, kinds_by_tag, make_tagged, nearest, read_toml, unknown_word
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+FORMAT_VERSIONS = range(1, FORMAT_VERSION + 1)
+"""Formats that can be read; lab.old_names has the names that earlier ones used."""
 FOLDER = Path(__file__).with_name("scenarios")
 DRIVES = 8
 """Number of drives of the machine on which scenarios run."""
@@ -39,8 +58,25 @@ NEEDS = {
 """Optional property of a machine -> description, in addition to targets of device mapper (``dm:dust``)."""
 _NEEDED_BY = {
     **dict.fromkeys(("record", "power-cut", "crash-points"), "record"),
-    **dict.fromkeys(("pull", "plug", "slow"), "lab-drives"),
+    **dict.fromkeys(("array.pull", "array.plug-in", "slow"), "lab-drives"),
 }
+
+
+Does = SceneStep | SceneAction | Action
+"""A step, or an action of which nothing is expected."""
+
+
+def expecting(does: SceneAction | Action, **expect: steps.Expectation) -> SceneStep:
+    """A step with these expectations."""
+    return SceneStep(does=does, expect=expect)
+
+
+def framed(does: Does) -> SceneStep:
+    """The step itself, or a step that does this."""
+    return does if isinstance(does, SceneStep) else SceneStep(does=does)
+
+
+NO_COMPLAINTS = expecting(steps.LogStep(), complaints=0)
 
 
 class SceneVariant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -76,8 +112,15 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     steps: tuple[dict[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.format_version != FORMAT_VERSION:
-            raise ValueError(f"format_version is {self.format_version}; this raidlab reads {FORMAT_VERSION}")
+        if self.format_version not in FORMAT_VERSIONS:
+            raise ValueError(f"format_version is {self.format_version}; this raidlab reads up to {FORMAT_VERSION}")
+
+    @property
+    def _current_steps(self) -> tuple[dict[str, Any], ...]:
+        """The steps with the names of this format."""
+        if self.format_version == FORMAT_VERSION:
+            return self.steps
+        return tuple(step for tree in self.steps for step in with_new_scenario_step(tree))
 
     def ready(self, seed: int) -> Iterator[ReadyVariant]:
         """The variants with all placeholders replaced. Raises SpecError for invalid values."""
@@ -90,11 +133,11 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             values = {**built_in, **fill_tree(variant.values, built_in)}
             listed = tuple(
                 step_of(fill_tree(tree, values), f"{self.id}: step {number}")
-                for number, tree in enumerate(self.steps, 1)
+                for number, tree in enumerate(self._current_steps, 1)
                 if not tree.get("only") or variant.name in tree["only"]
             )
             # In every scenario, the kernel must not log any complaint.
-            last = () if listed and listed[-1].word == "log" else (steps.LogStep(expect={"complaints": 0}),)
+            last = () if listed and listed[-1].word == "log" else (NO_COMPLAINTS,)
             yield ReadyVariant(name=variant.name, array=array, steps=(*listed, *last), seed=f"{seed}:{self.id}")
 
     def _array(self, variant: SceneVariant) -> SceneArray:
@@ -115,7 +158,7 @@ class ReadyVariant(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def needs(self) -> tuple[str, ...]:
         """What the machine must provide, as keys of NEEDS."""
-        layers = {target for step in self.steps if isinstance(step, LayerStep) for target in step.targets}
+        layers = {target for step in self.steps if isinstance(step.does, LayerStep) for target in step.does.targets}
         return tuple(sorted(layers | {_NEEDED_BY[step.word] for step in self.steps if step.word in _NEEDED_BY}))
 
     def stage(self) -> Stage:
@@ -123,15 +166,26 @@ class ReadyVariant(msgspec.Struct, frozen=True, kw_only=True):
         return Stage(self.array, self.seed, DRIVES)
 
 
+_ARRAY_ACTIONS = (Fail, Remove, Add, ReAdd, Replace, Scrub, StopArray, Speed, Grow, BitmapAction, Wait, Pull, PlugIn)
+"""Actions of lab.actions that need no arguments but theirs."""
+
+
 @cache
-def words() -> Mapping[str, type[SceneStep]]:
-    """Name of a step in files -> its class."""
-    return kinds_by_tag("do", (steps,))
+def words() -> Mapping[str, type[SceneAction | Action]]:
+    """Name of an action in files -> its class."""
+    own = kinds_by_tag("act", (steps,))
+    return {**{str(kind.__struct_config__.tag): kind for kind in _ARRAY_ACTIONS}, **own}
 
 
 def step_of(tree: Mapping[str, Any], source: str) -> SceneStep:
     """The step of a table. Raises SpecError for an unknown name, argument or fact, with the nearest name as hint."""
-    step = make_tagged(tree, words(), what="step", key="do", where=source)
+    framing = {key: tree[key] for key in SceneStep.__struct_fields__ if key in tree}
+    written = {key: value for key, value in tree.items() if key not in framing}
+    if words().get(str(tree.get("act"))) in _ARRAY_ACTIONS:
+        # Disks have names there, and numbers here.
+        written = {key: str(value) if type(value) is int else value for key, value in written.items()}
+    does = make_tagged(written, words(), what="step", key="act", where=source)
+    step = convert_tree({**framing, "does": does}, SceneStep, source=source)
     for name in step.expect:
         if not is_fact(name):
             near = nearest(name, _facts())
@@ -232,15 +286,15 @@ class ArrayModel:
 
     def seen(self, *, settles: bool = False) -> SceneStep:
         """The check after each operation."""
-        return steps.CheckStep(settles=settles, expect={"data": "intact", "degraded": len(self.missing)})
+        return expecting(steps.CheckStep(settles=settles), data="intact", degraded=len(self.missing))
 
-    def write(self) -> list[SceneStep]:
+    def write(self) -> list[Does]:
         return [
             steps.WriteStep(operations=self.chance.randint(5, 40), depth=self.chance.choice((1, 4, 16))),
             self.seen(),
         ]
 
-    def fail(self) -> list[SceneStep]:
+    def fail(self) -> list[Does]:
         """Fail a member whose loss the level survives, during writes."""
         if not (possible := self.can_lose()):
             return self.write()
@@ -250,26 +304,26 @@ class ArrayModel:
         self.slots[slot] = None
         self.gone.append(drive)
         before = steps.WriteStep(operations=self.chance.randint(4, 12), waits=False)
-        return [before, steps.FailStep(members=(drive,)), steps.WriteStep(operations=8), self.seen()]
+        return [before, Fail(disk=str(drive)), steps.WriteStep(operations=8), self.seen()]
 
-    def rebuild(self) -> list[SceneStep]:
+    def rebuild(self) -> list[Does]:
         """Remove the failed members and rebuild to new drives, during writes."""
         if not self.missing or len(self.free) < len(self.missing):
             return self.write()
-        done: list[SceneStep] = []
+        done: list[Does] = []
         if self.gone:
-            done.append(steps.RemoveStep(members=tuple(self.gone)))
+            done += [Remove(disk=str(drive)) for drive in self.gone]
             names = " ".join(f"@{drive}" for drive in self.gone)
-            done.append(steps.CommandStep(command=f"mdadm --zero-superblock {names}"))
+            done.append(steps.ShellStep(line=f"mdadm --zero-superblock {names}"))
         new = [self.free.pop(0) for _ in self.missing]
         for slot, drive in zip(sorted(self.missing), new, strict=True):
             self.slots[slot] = drive
         self.free += self.gone
         self.gone, self.has_moved = [], True
         load = steps.WriteStep(operations=10)
-        return [*done, steps.AddStep(members=tuple(new)), load, steps.IdleStep(), self.seen()]
+        return [*done, *(Add(disk=str(drive)) for drive in new), load, Wait(), self.seen()]
 
-    def replace(self) -> list[SceneStep]:
+    def replace(self) -> list[Does]:
         """Copy a member to a new drive while it remains in the array."""
         if self.missing or self.gone or not self.free:
             return self.write()
@@ -278,31 +332,31 @@ class ArrayModel:
         assert old is not None
         self.slots[slot], self.has_moved = new, True
         self.gone.append(old)
-        copied = [steps.AddStep(members=(new,)), steps.ReplaceStep(member=old, by=new)]
-        return [*copied, steps.WriteStep(operations=10), steps.IdleStep(), self.seen()]
+        copied = Replace(disk=str(old), new=str(new))
+        return [copied, steps.WriteStep(operations=10), Wait(), self.seen()]
 
-    def scrub(self) -> list[SceneStep]:
-        return [steps.ScrubStep(action="check", expect={"mismatch_cnt": 0}), self.seen()]
+    def scrub(self) -> list[Does]:
+        return [expecting(Scrub(), mismatch_cnt=0), self.seen()]
 
-    def restart(self) -> list[SceneStep]:
+    def restart(self) -> list[Does]:
         """Stop the array cleanly and start it from the remaining members."""
         self._forget_gone()
-        return [steps.StopStep(), steps.AssembleStep(members=self.drives, options=("--run",)), self.seen()]
+        return [StopArray(), steps.AssembleStep(disks=self.drives), self.seen()]
 
-    def crash(self) -> list[SceneStep]:
+    def crash(self) -> list[Does]:
         """Crash the kernel during writes; a degraded parity array is restarted instead, because of the write hole."""
         if self.missing and self.array.raid.parity_members:
             return self.restart()
         self._forget_gone()
-        cut = [
+        cut: list[Does] = [
             steps.RecordStep(),
             steps.WriteStep(operations=self.chance.randint(5, 30), waits=False),
             steps.PowerCutStep(kind="ended", seed=self.chance.randrange(1 << 30)),
         ]
-        back = [steps.AssembleStep(members=self.drives, options=("--run",)), steps.IdleStep(), self.seen(settles=True)]
+        back: list[Does] = [steps.AssembleStep(disks=self.drives), Wait(), self.seen(settles=True)]
         return [*cut, *back]
 
-    def corrupt(self) -> list[SceneStep]:
+    def corrupt(self) -> list[Does]:
         """Corrupt a block, of a complete RAID 6 only, because no other level can locate the wrong chunk.
 
         The block is repaired at once, before any later operation depends on it.
@@ -311,11 +365,11 @@ class ArrayModel:
             return self.write()
         block = self.chance.randrange(self.array.places.blocks)
         self._forget_gone()
-        bad: dict[str, steps.Expectation] = {"data": "corrupt", "corrupt_at": f"= blocks {block}"}
+        bad = expecting(steps.CheckStep(), data="corrupt", corrupt_at=f"= blocks {block}")
         return [
-            *(steps.StopStep(), steps.CorruptStep(block=block), steps.AssembleStep(members=self.drives)),
-            *(steps.CheckStep(expect=bad), steps.CulpritsStep(mends=True)),
-            *(steps.RestartStep(members=self.drives), self.seen()),
+            *(StopArray(), steps.CorruptStep(block=block), steps.AssembleStep(disks=self.drives)),
+            *(bad, steps.CulpritsStep(mends=True)),
+            *(steps.RestartStep(disks=self.drives), self.seen()),
         ]
 
     def _forget_gone(self) -> None:
@@ -329,21 +383,21 @@ def random_histories(scenario: Scenario, seed: int) -> Iterator[ReadyVariant]:
         is_again = number == len(ARRAYS)
         word = f"{seed}:{scenario.id}:{0 if is_again else number}"
         model = ArrayModel(array, random.Random(word))
-        done: list[SceneStep] = [steps.CreateStep(), steps.FillStep()]
+        done: list[Does] = [steps.CreateStep(), steps.FillStep()]
         operations = (
             *(model.write, model.fail, model.fail, model.rebuild, model.rebuild, model.replace),
             *(model.scrub, model.restart, model.crash, model.corrupt),
         )
         for _ in range(OPERATIONS):
             done += model.chance.choice(operations)()
-        done += [*model.rebuild(), steps.ScrubStep(action="check", expect={"mismatch_cnt": 0}), steps.FlushStep()]
+        done += [*model.rebuild(), expecting(Scrub(), mismatch_cnt=0), steps.FlushStep()]
         expect: dict[str, steps.Expectation] = {"fingerprint": "= first.fingerprint"} if is_again else {}
         keep = "first" if not number else ""
-        done.append(steps.FingerprintStep(keep=keep, expect=expect, is_timed=is_again))
-        done.append(steps.LogStep(expect={"complaints": 0}))
+        done.append(SceneStep(does=steps.FingerprintStep(), keep=keep, expect=expect, is_timed=is_again))
+        done.append(NO_COMPLAINTS)
         name = f"{array.told}{', again' if is_again else ''}"
         is_apart = is_again or not number
-        yield ReadyVariant(name=name, array=array, steps=tuple(done), seed=word, is_apart=is_apart)
+        yield ReadyVariant(name=name, array=array, steps=tuple(map(framed, done)), seed=word, is_apart=is_apart)
 
 
 FUNCTIONS: dict[str, Callable[[Scenario, int], Iterator[ReadyVariant]]] = {"random_histories": random_histories}

@@ -456,7 +456,8 @@ def shell_lines(made: list[Any], told: Mapping[str, Any]) -> list[str]:
     """The shell commands of a step of the machine's program; empty for steps of the oracle alone."""
     match made[0]:
         case "run" | "start" | "under":
-            return [shlex.join(told.get("argv", made[-1] if made[0] != "run" else made[1]))]
+            argv = told.get("argv", made[-1] if made[0] != "run" else made[1])
+            return [argv[2] if argv[:2] == ["sh", "-c"] else shlex.join(argv)]
         case "write":
             return [f"echo {shlex.quote(made[2])} > {made[1]}"]
         case "line":

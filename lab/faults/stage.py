@@ -452,6 +452,12 @@ class Stage:
     """What the writer writes to: the array, or a file on it."""
     blocks: int = 0
     """Number of blocks of the oracle's data; 0: all blocks of the array."""
+    level: str = field(init=False)
+    """The level and the number of members after the reshapes so far."""
+    members: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.level, self.members = self.array.level, self.array.members
 
     @property
     def data_blocks(self) -> int:

@@ -1,149 +1,211 @@
-"""The steps of scenarios: operations on arrays, writes of the oracle, checks, faults, and measurements.
+"""The steps of scenarios: actions of lab.actions, and those that only the fault lab has.
 
-Each step is a Struct with its arguments, and is compiled to steps of the program on the machine. A step with the name
-of an mdadm command runs that command.
+An action on an array is the one of lessons and of the command line, with the same name, arguments and command lines
+(lab.arrays.operations). The fault lab's own are the oracle's writes and verdicts, layers below members, power cuts and
+measurements, which must happen on the machine within microseconds. Each is compiled to steps of the program there.
 """
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import combinations
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 
+from lab.actions.action import Action, PlanAction
+from lab.actions.arrays import Assemble, PlugIn, Pull, Scrub, StopArray, Wait
+from lab.arrays import operations
+from lab.arrays.levels import LevelName
+from lab.arrays.spec import Bitmap
 from lab.errors import SpecError
-from lab.faults.arrays import BLOCK_BYTES, DATA_OFFSET_BYTES, MD, NODE
+from lab.faults.arrays import ARRAY, BLOCK_BYTES, DATA_OFFSET_BYTES, MD, NODE
 from lab.faults.guest.record import KINDS
 from lab.faults.stage import GuestSteps, OracleMemberPlace, Stage, numbers_in
+from lab.gates.names import Name
+from lab.plans import Plan
+from lab.session.session import LabSession
 
+IDLE_SECONDS = 300.0
 Expectation = int | float | str | bool | list[int | float | str]
-Drive = int | str
-"""The number of a drive, or a placeholder such as ``{new}``, which is replaced before the steps are read."""
 
 
-class SceneStep(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="do", omit_defaults=True
+class SceneAction(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="act", omit_defaults=True
 ):
-    """The base class of all steps."""
-
-    why: str = ""
-    """A sentence for the user."""
-    only: tuple[str, ...] = ()
-    """Only in these variants; empty: in all."""
-    expect: dict[str, Expectation] = {}
-    """Fact -> expected value, for the evidence after this step (lab/faults/stage.py)."""
-    is_timed: bool = False
-    """Whether the expectations compare times; they are checked in virtual time only, independently of other load."""
-    keep: str = ""
-    """A name under which the facts are kept, for expectations of later steps and variants."""
+    """An action that only the fault lab has, and the base class of these."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
-        """The steps of the program on the machine."""
-        raise NotImplementedError
+        """The steps of the program on the machine: its method of this name, with the fields in order."""
+        return [[str(self.__struct_config__.tag).replace("-", "_"), *msgspec.structs.astuple(self)]]
 
     def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
         """Facts specific to this class, in addition to those of every step."""
         return {}
 
+
+class SceneStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One step: an action of the fault lab or of lab.actions, and what is expected after it."""
+
+    does: Any
+    """A SceneAction or an Action."""
+    why: str = ""
+    """A sentence for the user."""
+    only: tuple[str, ...] = ()
+    """Only in these variants; empty: in all."""
+    expect: dict[str, Expectation] = {}
+    """Fact -> expected value, for the evidence after this step (FACTS)."""
+    is_timed: bool = False
+    """Whether the expectations compare times; they are checked in virtual time only, independently of other load."""
+    keep: str = ""
+    """A name under which the facts are kept, for expectations of later steps and variants."""
+
     @property
     def word(self) -> str:
-        """The name of the step in files."""
-        return str(self.__struct_config__.tag)
+        """The name of the action in files."""
+        return str(self.does.__struct_config__.tag)
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        """The steps of the program on the machine."""
+        return _planned(self.does, stage) if isinstance(self.does, Action) else self.does.guest_steps(stage)
+
+    def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
+        """Facts specific to the action, in addition to those of every step."""
+        return {} if isinstance(self.does, Action) else self.does.facts(evidence, stage)
 
 
-class CreateStep(SceneStep, frozen=True, kw_only=True, tag="create"):
+def _planned(action: Action, stage: Stage) -> GuestSteps:
+    """The plan of an action of lab.actions, which the program on the machine runs."""
+    if isinstance(action, Wait):
+        return [["idle", IDLE_SECONDS]]
+    if isinstance(action, Pull | PlugIn):
+        # The machine's program tells the driver itself: requests that the drive has in flight fail.
+        return [["line", f"{'pull' if isinstance(action, Pull) else 'plug'} {action.disk}"]]
+    if not isinstance(action, PlanAction):
+        raise SpecError(f"a scenario has no {action.words}", hint="choose an action that has a plan")
+    # What a plan needs of a session are its arrays; those of a scenario are known to the program on the machine only.
+    plan = action.plan(cast(LabSession, ScenarioArrays(stage)))
+    steps = stage.closed() if isinstance(action, StopArray | RestartStep) else []
+    steps += [["run", list(step.argv), step.timeout_seconds] for step in plan.steps]
+    if isinstance(action, AssembleStep) and action.activates:
+        # Here md starts arrays read-auto.
+        steps.append(["activate"])
+    return [*steps, ["idle", IDLE_SECONDS]] if isinstance(action, Scrub) and action.waits_for else steps
+
+
+@dataclass(frozen=True)
+class ScenarioArrays:
+    """The arrays of a scenario, for the plans of actions."""
+
+    stage: Stage
+
+    def array(self, name: str) -> ScenarioArray:
+        return ScenarioArray(name, self.stage)
+
+
+@dataclass(frozen=True)
+class ScenarioArray:
+    """Plans the operations on an array as lab.arrays.md.MdArray does, but from the action alone.
+
+    A whole history is planned before it runs, in one program on the machine, so no plan can depend on the current state
+    of the array: a client that looked at it in between would determine the timing.
+    """
+
+    name: str
+    stage: Stage
+
+    def fail(self, disk: str, *, breaks_array: bool = False) -> Plan:
+        return operations.fail(self.name, f"@{disk}", breaks_array=breaks_array)
+
+    def remove(self, disk: str) -> Plan:
+        return operations.remove(self.name, f"@{disk}")
+
+    def add(self, disk: str) -> Plan:
+        return operations.add(self.name, f"@{disk}")
+
+    def re_add(self, disk: str) -> Plan:
+        return operations.re_add(self.name, f"@{disk}")
+
+    def replace(self, old: str, new: str) -> Plan:
+        return operations.replace(self.name, f"@{old}", f"@{new}")
+
+    def scrub(self, action: str) -> Plan:
+        plans = {"check": operations.scrub_check, "repair": operations.scrub_repair, "stop": operations.scrub_stop}
+        return plans[action](self.name)
+
+    def speed(self, **limits: int | None) -> Plan:
+        return operations.set_sync_speed(self.name, **limits)
+
+    def bitmap(self, kind: Bitmap, *, chunk_bytes: int | None) -> Plan:
+        return operations.set_bitmap(self.name, kind, chunk_bytes=chunk_bytes)
+
+    def stop(self) -> Plan:
+        return operations.stop(self.name)
+
+    def grow(self, *, disks: Sequence[str], count: int | None, level: str | None) -> Plan:
+        """Onto the drives that follow its members; those not in ``disks`` must be spares."""
+        stage, added = self.stage, [f"@{disk}" for disk in disks]
+        members, old = stage.members, stage.level
+        if count is None:
+            count = members + len(disks) + (level == LevelName.RAID6)
+        spares = [f"@{number}" for number in range(members + len(disks), count)]
+        stage.members, stage.level = count, level or old
+        if level:
+            return operations.grow_level(self.name, old, level, members, added, spares)
+        return operations.grow_members(self.name, old, members, added, spares)
+
+
+class CreateStep(SceneAction, frozen=True, kw_only=True, tag="array.create"):
     """Creates the variant's array on blank drives."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         return [["run", stage.array.creation()]]
 
 
-class CommandStep(SceneStep, frozen=True, kw_only=True, tag="run"):
-    """Runs a command; ``@2`` in it is drive 2 as md sees it, ``#2`` the bare drive."""
+class ShellStep(SceneAction, frozen=True, kw_only=True, tag="shell"):
+    """Runs a line of the shell; ``@2`` in it is drive 2 as md sees it, ``#2`` the bare drive."""
 
-    command: str
+    line: str
     seconds: float = 60.0
-    input: str = ""
-    closes: bool = False
-    """Whether the oracle's writer closes the array first."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [*(stage.closed() if self.closes else []), ["run", shlex.split(self.command), self.seconds, self.input]]
+        return [["run", ["sh", "-c", self.line], self.seconds]]
 
 
-class ManageStep(SceneStep, frozen=True, kw_only=True):
-    """Runs ``mdadm /dev/md0 --VERB`` for these members."""
-
-    members: tuple[Drive, ...]
-
-    def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [["run", ["mdadm", NODE, f"--{self.word}", *(f"@{number}" for number in self.members)]]]
-
-
-class FailStep(ManageStep, frozen=True, kw_only=True, tag="fail"):
-    """Marks members as faulty."""
-
-
-class RemoveStep(ManageStep, frozen=True, kw_only=True, tag="remove"):
-    """Removes members."""
-
-
-class AddStep(ManageStep, frozen=True, kw_only=True, tag="add"):
-    """Adds drives as new members, even if they are former members."""
-
-
-class ReaddStep(ManageStep, frozen=True, kw_only=True, tag="re-add"):
-    """Re-adds former members to their previous slots."""
-
-
-class ReplaceStep(SceneStep, frozen=True, kw_only=True, tag="replace"):
-    """Copies one member to another drive while it remains in the array."""
-
-    member: Drive
-    by: Drive
-
-    def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [["run", ["mdadm", NODE, "--replace", f"@{self.member}", "--with", f"@{self.by}"]]]
-
-
-class StopStep(SceneStep, frozen=True, kw_only=True, tag="stop"):
-    """Stops the array cleanly."""
-
-    def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [*stage.closed(), ["run", ["mdadm", "--stop", NODE]]]
-
-
-class AssembleStep(SceneStep, frozen=True, kw_only=True, tag="assemble"):
+class AssembleStep(Assemble, frozen=True, kw_only=True, tag="array.assemble"):
     """Assembles the array from these drives."""
 
-    members: tuple[Drive, ...] = ()
+    array: Name = ARRAY
+    disks: tuple[int, ...] = ()
     """Empty: all drives with which it was created."""
-    options: tuple[str, ...] = ()
+    options: tuple[str, ...] | None = None
+    """Options of mdadm instead of the lab's own."""
     activates: bool = True
     """Whether to make it active at once: here md starts arrays read-auto."""
 
-    def guest_steps(self, stage: Stage) -> GuestSteps:
-        members = self.members or tuple(range(stage.array.drives))
-        argv = ["mdadm", "--assemble", NODE, *self.options, *(f"@{number}" for number in members)]
-        return [["run", argv], *([["activate"]] if self.activates else [])]
+    def plan(self, session: LabSession) -> Plan:
+        stage = cast(ScenarioArrays, session).stage
+        disks = [f"@{disk}" for disk in self.disks or range(stage.array.drives)]
+        return operations.assemble(self.array, disks, force=self.force, options=self.options)
 
 
 class RestartStep(AssembleStep, frozen=True, kw_only=True, tag="restart"):
-    """Stops and starts the array, which discards md's state in memory."""
+    """Stops and assembles the array, which discards md's state in memory."""
 
-    def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [*stage.closed(), ["run", ["mdadm", "--stop", NODE]], *super().guest_steps(stage)]
+    def plan(self, session: LabSession) -> Plan:
+        return StopArray(array=self.array).plan(session) + AssembleStep.plan(self, session)
 
 
-class FillStep(SceneStep, frozen=True, kw_only=True, tag="fill"):
+class FillStep(SceneAction, frozen=True, kw_only=True, tag="fill"):
     """The oracle writes every block and flushes."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         return [*stage.opened(), ["fill"]]
 
 
-class WriteStep(SceneStep, frozen=True, kw_only=True, tag="write"):
+class WriteStep(SceneAction, frozen=True, kw_only=True, tag="write"):
     """The oracle writes at random places."""
 
     operations: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
@@ -168,21 +230,21 @@ class WriteStep(SceneStep, frozen=True, kw_only=True, tag="write"):
         return [*steps, ["drain"]] if self.waits else steps
 
 
-class FlushStep(SceneStep, frozen=True, kw_only=True, tag="flush"):
+class FlushStep(SceneAction, frozen=True, kw_only=True, tag="flush"):
     """Flushes all writes to the media."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         return [*stage.opened(), ["flush"]]
 
 
-class CloseStep(SceneStep, frozen=True, kw_only=True, tag="close"):
+class CloseStep(SceneAction, frozen=True, kw_only=True, tag="close"):
     """Closes the oracle's writer."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         return stage.closed()
 
 
-class CheckStep(SceneStep, frozen=True, kw_only=True, tag="check"):
+class CheckStep(SceneAction, frozen=True, kw_only=True, tag="check"):
     """The oracle's verdict on all blocks, and the state of md."""
 
     settles: bool = False
@@ -192,46 +254,20 @@ class CheckStep(SceneStep, frozen=True, kw_only=True, tag="check"):
         return [["look"], *([["settle"]] if self.settles else [])]
 
 
-class ScrubStep(SceneStep, frozen=True, kw_only=True, tag="scrub"):
-    """md reads all members and compares; ``repair`` also rewrites what is inconsistent."""
-
-    action: Literal["check", "repair"] = "check"
-    waits: bool = True
-
-    def guest_steps(self, stage: Stage) -> GuestSteps:
-        begun: GuestSteps = [["write", f"{MD}/sync_action", self.action]]
-        return [*begun, ["idle", 300]] if self.waits else begun
-
-
-class ParityStep(SceneStep, frozen=True, kw_only=True, tag="parity"):
+class ParityStep(SceneAction, frozen=True, kw_only=True, tag="parity"):
     """Compares parity and copies on the members, without md."""
-
-    def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [["parity"]]
 
     def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
         return {"wrong_parity": len(evidence.get("wrong", ()))}
 
 
-class IdleStep(SceneStep, frozen=True, kw_only=True, tag="wait"):
-    """Waits until md is idle."""
-
-    seconds: float = 300.0
-
-    def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [["idle", self.seconds]]
-
-
-class PauseStep(SceneStep, frozen=True, kw_only=True, tag="pause"):
+class PauseStep(SceneAction, frozen=True, kw_only=True, tag="pause"):
     """Waits for a time."""
 
     seconds: float
 
-    def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [["pause", self.seconds]]
 
-
-class HoldStep(SceneStep, frozen=True, kw_only=True, tag="hold"):
+class HoldStep(SceneAction, frozen=True, kw_only=True, tag="hold"):
     """Makes the next sync, rebuild, reshape or scrub stop at this percentage of a member; 100: removes the limit."""
 
     percent: Annotated[float, msgspec.Meta(ge=0, le=100)]
@@ -240,7 +276,7 @@ class HoldStep(SceneStep, frozen=True, kw_only=True, tag="hold"):
         return [["write", f"{MD}/sync_max", "max" if self.percent == 100 else str(held_at(stage, self.percent))]]
 
 
-class ReachedStep(SceneStep, frozen=True, kw_only=True, tag="reached"):
+class ReachedStep(SceneAction, frozen=True, kw_only=True, tag="reached"):
     """Waits until the held operation has reached its limit."""
 
     percent: Annotated[float, msgspec.Meta(ge=0, le=100)]
@@ -257,7 +293,7 @@ def held_at(stage: Stage, percent: float) -> int:
     return max(1, min(round(sectors * percent / 100 / chunk), sectors // chunk - 1)) * chunk
 
 
-class SetStep(SceneStep, frozen=True, kw_only=True, tag="set"):
+class SetStep(SceneAction, frozen=True, kw_only=True, tag="set"):
     """Sets one of md's attributes, or another file given by its absolute path.
 
     ``dev-@2`` in the path is the folder of the member on drive 2.
@@ -271,7 +307,7 @@ class SetStep(SceneStep, frozen=True, kw_only=True, tag="set"):
         return [["write", path, str(self.value)], ["state"]]
 
 
-class GetStep(SceneStep, frozen=True, kw_only=True, tag="get"):
+class GetStep(SceneAction, frozen=True, kw_only=True, tag="get"):
     """Reads one of md's attributes; its content is the fact ``text``."""
 
     file: str
@@ -280,7 +316,7 @@ class GetStep(SceneStep, frozen=True, kw_only=True, tag="get"):
         return [["read", self.file if self.file.startswith("/") else f"{MD}/{self.file}"]]
 
 
-class UntilStep(SceneStep, frozen=True, kw_only=True, tag="until"):
+class UntilStep(SceneAction, frozen=True, kw_only=True, tag="until"):
     """Waits until one of md's attributes is one of these words, or a number not less than the first."""
 
     file: str
@@ -292,14 +328,12 @@ class UntilStep(SceneStep, frozen=True, kw_only=True, tag="until"):
         return [["until", path, list(self.words), self.seconds], ["state"]]
 
 
-class StateStep(SceneStep, frozen=True, kw_only=True, tag="look"):
+class StateStep(SceneAction, frozen=True, kw_only=True, tag="look"):
     """Reads md's state but no data; ``events`` adds the event counts in the superblocks of these drives."""
 
-    events: tuple[Drive, ...] = ()
+    events: tuple[int, ...] = ()
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
-        if any(not isinstance(each, int) for each in self.events):
-            raise SpecError("event counts are of drives by number", hint="write such as events = [0, 1]")
         return [*([["events", list(self.events)]] if self.events else []), ["state"]]
 
 
@@ -321,7 +355,7 @@ _DATA_LAYERS = {
 }
 
 
-class LayerStep(SceneStep, frozen=True, kw_only=True, tag="layer"):
+class LayerStep(SceneAction, frozen=True, kw_only=True, tag="layer"):
     """Puts a device-mapper device between a drive and md, or replaces its table while it is in use (``again``).
 
     ``kind``: linear, dust, flakey, delay, error, integrity, snapshot (an overlay: ``arguments`` is the drive that
@@ -329,7 +363,7 @@ class LayerStep(SceneStep, frozen=True, kw_only=True, tag="layer"):
     many bytes). ``arguments``: the arguments after the offset in its table (Documentation/admin-guide/device-mapper).
     """
 
-    member: Drive
+    disk: int
     kind: str
     arguments: str = ""
     data_only: bool = False
@@ -344,35 +378,29 @@ class LayerStep(SceneStep, frozen=True, kw_only=True, tag="layer"):
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         if self.kind == "integrity" and not self.again:
-            return [["integrity", int(self.member)]]
+            return [["integrity", self.disk]]
         if self.kind == "loop":
-            return [["loop", int(self.member), int(self.arguments)]]
+            return [["loop", self.disk, int(self.arguments)]]
         tables = _DATA_LAYERS if self.data_only else _WHOLE_LAYERS
         if self.kind not in tables:
             raise SpecError(f"there is no layer '{self.kind}'", hint=f"known here: {', '.join(tables)}")
-        table = tables[self.kind].replace("#N", f"#{self.member}").replace("ARGUMENTS", self.arguments).rstrip()
-        return [["table" if self.again else "layer", int(self.member), table]]
+        table = tables[self.kind].replace("#N", f"#{self.disk}").replace("ARGUMENTS", self.arguments).rstrip()
+        return [["table" if self.again else "layer", self.disk, table]]
 
 
-class UnlayerStep(SceneStep, frozen=True, kw_only=True, tag="unlayer"):
+class UnlayerStep(SceneAction, frozen=True, kw_only=True, tag="unlayer"):
     """Removes the device over a drive; an overlay's writes are discarded."""
 
-    member: Drive
-
-    def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [["unlayer", int(self.member)]]
+    disk: int
 
 
-class SumStep(SceneStep, frozen=True, kw_only=True, tag="sum"):
+class SumStep(SceneAction, frozen=True, kw_only=True, tag="sum"):
     """Whether the bare drives have the same content as at the first such step: fact ``same``."""
 
-    members: tuple[int, ...]
-
-    def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [["sum", list(self.members)]]
+    disks: tuple[int, ...]
 
 
-class ChangedWriteStep(SceneStep, frozen=True, kw_only=True, tag="changed-write"):
+class ChangedWriteStep(SceneAction, frozen=True, kw_only=True, tag="changed-write"):
     """A write whose data the program changes while it is in flight."""
 
     block: int
@@ -382,97 +410,74 @@ class ChangedWriteStep(SceneStep, frozen=True, kw_only=True, tag="changed-write"
         return [*stage.closed(), ["changed_write", self.block, self.after_milliseconds / 1000]]
 
 
-class MessageStep(SceneStep, frozen=True, kw_only=True, tag="message"):
+class MessageStep(SceneAction, frozen=True, kw_only=True, tag="message"):
     """Sends a message to a device-mapper target, such as ``addbadblock 4096`` to dust."""
 
-    member: Drive
+    disk: int
     text: str
-    at_block: int | str = ""
+    at_block: int | None = None
     """A block of the oracle whose sector on this member is appended to the text."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         text = self.text
-        if self.at_block != "":
-            place = place_on(stage, int(self.at_block), int(self.member))
+        if self.at_block is not None:
+            place = place_on(stage, self.at_block, self.disk)
             text = f"{text} {stage.member_bytes_at(place.at_bytes) // 512}"
-        return [["message", int(self.member), text]]
+        return [["message", self.disk, text]]
 
 
-class HangStep(SceneStep, frozen=True, kw_only=True, tag="hang"):
+class HangStep(SceneAction, frozen=True, kw_only=True, tag="hang"):
     """Suspends a device-mapper device, so that requests to it wait."""
 
-    member: Drive
-
-    def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [["hang", int(self.member)]]
+    disk: int
 
 
-class WakeStep(SceneStep, frozen=True, kw_only=True, tag="wake"):
+class WakeStep(SceneAction, frozen=True, kw_only=True, tag="wake"):
     """Resumes a suspended device-mapper device."""
 
-    member: Drive
-
-    def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [["wake", int(self.member)]]
+    disk: int
 
 
-class DriveStep(SceneStep, frozen=True, kw_only=True):
-    """Sends a line to the driver of the lab's own drives."""
-
-    member: Drive
-
-    def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [["line", f"{self.word} {self.member}"]]
-
-
-class PullStep(DriveStep, frozen=True, kw_only=True, tag="pull"):
-    """Makes the drive vanish while in use."""
-
-
-class PlugStep(DriveStep, frozen=True, kw_only=True, tag="plug"):
-    """Restores a pulled drive with the data on its medium."""
-
-
-class SlowStep(SceneStep, frozen=True, kw_only=True, tag="slow"):
+class SlowStep(SceneAction, frozen=True, kw_only=True, tag="slow"):
     """Delays each request of a drive by this time; 0: its normal speed."""
 
-    member: Drive
+    disk: int
     milliseconds: float
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [["line", f"pace {self.member} {round(self.milliseconds * 1e6)}"]]
+        return [["line", f"pace {self.disk} {round(self.milliseconds * 1e6)}"]]
 
 
-class CorruptStep(SceneStep, frozen=True, kw_only=True, tag="corrupt"):
+class CorruptStep(SceneAction, frozen=True, kw_only=True, tag="corrupt"):
     """Inverts bytes of a block on a member without md's knowledge; ``on``: data, copy 1, P or Q."""
 
-    block: int | str
+    block: int
     on: str = "data"
     bytes: int = 512
     is_searched: bool = False
     """Whether to search the bare drive for the block's content, because a layer determines where it lies."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
-        place = place_named(stage, int(self.block), self.on)
+        place = place_named(stage, self.block, self.on)
         if self.is_searched:
-            return [["flip_found", place.slot, int(self.block), self.bytes]]
+            return [["flip_found", place.slot, self.block, self.bytes]]
         return [["flip", f"#{place.slot}", stage.member_bytes_at(place.at_bytes), self.bytes]]
 
 
-class MisdirectStep(SceneStep, frozen=True, kw_only=True, tag="misdirect"):
+class MisdirectStep(SceneAction, frozen=True, kw_only=True, tag="misdirect"):
     """Overwrites one block of a member with another of the same member, as a misdirected write does."""
 
     block: int
     over: int
-    member: int
+    disk: int
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
-        source, target = (place_on(stage, block, self.member).at_bytes for block in (self.block, self.over))
+        source, target = (place_on(stage, block, self.disk).at_bytes for block in (self.block, self.over))
         at = stage.member_bytes_at
-        return [["copy", f"#{self.member}", at(source), at(target), BLOCK_BYTES]]
+        return [["copy", f"#{self.disk}", at(source), at(target), BLOCK_BYTES]]
 
 
-class AgeStep(SceneStep, frozen=True, kw_only=True, tag="age"):
+class AgeStep(SceneAction, frozen=True, kw_only=True, tag="age"):
     """Restores an earlier version of some sectors of a block on its member, as if the last write had been torn."""
 
     block: int
@@ -486,7 +491,7 @@ class AgeStep(SceneStep, frozen=True, kw_only=True, tag="age"):
         return [["age", f"#{place.slot}", at, self.block, self.generation, list(self.sectors)]]
 
 
-class CulpritsStep(SceneStep, frozen=True, kw_only=True, tag="locate"):
+class CulpritsStep(SceneAction, frozen=True, kw_only=True, tag="locate"):
     """Locates the wrong chunk of each inconsistent RAID 6 row from P and Q; ``mends`` also rewrites it."""
 
     mends: bool = False
@@ -503,7 +508,7 @@ class CulpritsStep(SceneStep, frozen=True, kw_only=True, tag="locate"):
         return {"culprits": ", ".join(told) or "none"}
 
 
-class CopiesStep(SceneStep, frozen=True, kw_only=True, tag="copies"):
+class CopiesStep(SceneAction, frozen=True, kw_only=True, tag="copies"):
     """The verdict on a block on each member of a mirror: facts ``copy_0`` and so on."""
 
     block: int
@@ -515,7 +520,7 @@ class CopiesStep(SceneStep, frozen=True, kw_only=True, tag="copies"):
         return {f"copy_{slot}": words[0] for slot, words in evidence.get("copies", {}).items()}
 
 
-class RecordStep(SceneStep, frozen=True, kw_only=True, tag="record"):
+class RecordStep(SceneAction, frozen=True, kw_only=True, tag="record"):
     """Starts recording all drives."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
@@ -524,7 +529,7 @@ class RecordStep(SceneStep, frozen=True, kw_only=True, tag="record"):
         return [*settled, ["pause", 0.5], ["record", list(range(stage.drives))]]
 
 
-class PowerCutStep(SceneStep, frozen=True, kw_only=True, tag="power-cut"):
+class PowerCutStep(SceneAction, frozen=True, kw_only=True, tag="power-cut"):
     """A power cut: the array is gone, and each drive independently holds a state that the cut could have left.
 
     ``kind``: ended (a crash of the kernel only), flushed, come, prefix, subset or torn (guest/record.py).
@@ -573,7 +578,7 @@ def require_kinds(kinds: list[str] | tuple[str, ...]) -> None:
             raise SpecError(f"there is no power cut of the kind '{kind}'", hint=f"known: {', '.join(KINDS)}")
 
 
-class PointsStep(SceneStep, frozen=True, kw_only=True, tag="crash-points"):
+class PointsStep(SceneAction, frozen=True, kw_only=True, tag="crash-points"):
     """Tries the states that a power cut during the recording could have left: each is started, recovered and judged.
 
     The writer closes the array, which is stopped first.
@@ -601,7 +606,7 @@ class PointsStep(SceneStep, frozen=True, kw_only=True, tag="crash-points"):
         return {"untouched_elsewhere": elsewhere}
 
 
-class SetsStep(SceneStep, frozen=True, kw_only=True, tag="lose-every"):
+class SetsStep(SceneAction, frozen=True, kw_only=True, tag="lose-every"):
     """Loses each set of ``count`` members: they fail in the running array, then they are missing at its start.
 
     Facts: ``sets``, ``survived``, ``differing``.
@@ -655,30 +660,24 @@ def difference(seen: dict[str, Any], stage: Stage) -> str:
     return ""
 
 
-class MeterStep(SceneStep, frozen=True, kw_only=True, tag="meter"):
+class MeterStep(SceneAction, frozen=True, kw_only=True, tag="meter"):
     """Starts counting the requests to the drives."""
 
-    def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [["meter"]]
 
-
-class MeteredStep(SceneStep, frozen=True, kw_only=True, tag="metered"):
+class MeteredStep(SceneAction, frozen=True, kw_only=True, tag="metered"):
     """The counts since ``meter``: reads, read_sectors, writes, write_sectors, flushes; and ``lasted``, the seconds."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         return [["metered"], ["state"]]
 
 
-class ReadsStep(SceneStep, frozen=True, kw_only=True, tag="reads"):
+class ReadsStep(SceneAction, frozen=True, kw_only=True, tag="reads"):
     """Single reads, one after the other; the fact ``each`` is the mean time of a read in seconds."""
 
     count: int
 
-    def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [["reads", self.count]]
 
-
-class ExposureStep(SceneStep, frozen=True, kw_only=True, tag="exposure"):
+class ExposureStep(SceneAction, frozen=True, kw_only=True, tag="exposure"):
     """Waits until md is idle.
 
     Facts: the seconds for which the array was degraded (``exposed``), and by how many members (``most_degraded``).
@@ -686,11 +685,8 @@ class ExposureStep(SceneStep, frozen=True, kw_only=True, tag="exposure"):
 
     seconds: float = 300.0
 
-    def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [["exposure", self.seconds]]
 
-
-class LoadStep(SceneStep, frozen=True, kw_only=True, tag="load"):
+class LoadStep(SceneAction, frozen=True, kw_only=True, tag="load"):
     """The oracle writes for a time, or until md's action is in ``until``.
 
     Fact ``rate``: operations per second.
@@ -704,7 +700,7 @@ class LoadStep(SceneStep, frozen=True, kw_only=True, tag="load"):
         return [*stage.opened(depth=self.depth), ["load", self.seconds, list(self.until)], ["drain"], ["state"]]
 
 
-class UnderStep(SceneStep, frozen=True, kw_only=True, tag="under-load"):
+class UnderStep(SceneAction, frozen=True, kw_only=True, tag="under-load"):
     """Runs a command while the oracle writes."""
 
     command: str
@@ -714,7 +710,7 @@ class UnderStep(SceneStep, frozen=True, kw_only=True, tag="under-load"):
         return [*stage.opened(depth=self.depth), ["under", shlex.split(self.command)]]
 
 
-class StartStep(SceneStep, frozen=True, kw_only=True, tag="start"):
+class StartStep(SceneAction, frozen=True, kw_only=True, tag="start"):
     """Starts a program that runs until ``end``."""
 
     name: str
@@ -724,27 +720,21 @@ class StartStep(SceneStep, frozen=True, kw_only=True, tag="start"):
         return [["start", self.name, shlex.split(self.command)]]
 
 
-class HearsStep(SceneStep, frozen=True, kw_only=True, tag="hears"):
+class HearsStep(SceneAction, frozen=True, kw_only=True, tag="hears"):
     """Waits until a started program has printed a text."""
 
     name: str
     text: str
     seconds: float = 60.0
 
-    def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [["hears", self.name, self.text, self.seconds]]
 
-
-class EndStep(SceneStep, frozen=True, kw_only=True, tag="end"):
+class EndStep(SceneAction, frozen=True, kw_only=True, tag="end"):
     """Ends a started program; the fact ``output`` is its output."""
 
     name: str
 
-    def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [["end", self.name]]
 
-
-class FileStep(SceneStep, frozen=True, kw_only=True, tag="file"):
+class FileStep(SceneAction, frozen=True, kw_only=True, tag="file"):
     """Creates a file on the machine below /run/raidlab/fault, which is empty at the start of a scenario."""
 
     path: str
@@ -758,7 +748,7 @@ class FileStep(SceneStep, frozen=True, kw_only=True, tag="file"):
         return [["file", self.path, self.text]]
 
 
-class WorldStep(SceneStep, frozen=True, kw_only=True, tag="world"):
+class WorldStep(SceneAction, frozen=True, kw_only=True, tag="world"):
     """Saves the oracle's ledger under a name (``keep``) or restores it (``take``).
 
     ``which``: the fact ``fits`` has the names of all saved ledgers that match the data.
@@ -774,14 +764,11 @@ class WorldStep(SceneStep, frozen=True, kw_only=True, tag="world"):
         return {"fits": " ".join(evidence["fits"]) or "none"} if "fits" in evidence else {}
 
 
-class FingerprintStep(SceneStep, frozen=True, kw_only=True, tag="fingerprint"):
+class FingerprintStep(SceneAction, frozen=True, kw_only=True, tag="fingerprint"):
     """The fact ``fingerprint``: a number derived from all writes in their order and from the content of the array."""
 
-    def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [["fingerprint"]]
 
-
-class RaceStep(SceneStep, frozen=True, kw_only=True, tag="race"):
+class RaceStep(SceneAction, frozen=True, kw_only=True, tag="race"):
     """Stops the array while all its members are announced to ``mdadm --incremental``, repeatedly."""
 
     rounds: int
@@ -790,7 +777,7 @@ class RaceStep(SceneStep, frozen=True, kw_only=True, tag="race"):
         return [*stage.closed(), ["race", list(range(stage.array.members)), self.rounds]]
 
 
-class MountStep(SceneStep, frozen=True, kw_only=True, tag="mount"):
+class MountStep(SceneAction, frozen=True, kw_only=True, tag="mount"):
     """Mounts the array's file system at /run/raidlab/mnt/fault."""
 
     file_system: str = "ext4"
@@ -799,14 +786,14 @@ class MountStep(SceneStep, frozen=True, kw_only=True, tag="mount"):
         return [["mount", self.file_system, NODE]]
 
 
-class UnmountStep(SceneStep, frozen=True, kw_only=True, tag="unmount"):
+class UnmountStep(SceneAction, frozen=True, kw_only=True, tag="unmount"):
     """Unmounts the array's file system."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         return [*stage.closed(), ["unmount"]]
 
 
-class OracleOnStep(SceneStep, frozen=True, kw_only=True, tag="oracle-on"):
+class OracleOnStep(SceneAction, frozen=True, kw_only=True, tag="oracle-on"):
     """Moves the oracle's data to a file of the mounted file system, of this many blocks."""
 
     path: str
@@ -818,11 +805,8 @@ class OracleOnStep(SceneStep, frozen=True, kw_only=True, tag="oracle-on"):
         return [*steps, ["run", ["sh", "-c", f"> {shlex.quote(self.path)}"]], ["data", self.path]]
 
 
-class LogStep(SceneStep, frozen=True, kw_only=True, tag="log"):
+class LogStep(SceneAction, frozen=True, kw_only=True, tag="log"):
     """Reads the kernel log; the fact ``complaints`` is the number of warnings, bugs and hung tasks."""
-
-    def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [["log"]]
 
 
 def losses_of(words: tuple[str, ...], stage: Stage) -> list[list[int]]:

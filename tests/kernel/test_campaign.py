@@ -12,7 +12,7 @@ from lab.faults.controls import failed_controls
 from lab.faults.findings import FindingStore
 from lab.faults.history import Act, ActKind, ArrayShape, FaultHistory, HistoryPolicy, Purpose, parse_id
 from lab.faults.history_play import Arena, find_planted_bug, replayed
-from lab.faults.judge import NEW_PART
+from lab.faults.judge import (KnownBug)
 from lab.faults.place import with_own_kernel
 from lab.machine import Host, parse_target
 
@@ -58,7 +58,7 @@ def test_a_known_bug_of_md_shows_and_is_told_by_its_name(arena: Arena) -> None:
     acts = (Act(ActKind.IDLE), Act(ActKind.ENLARGE, number=1536), Act(ActKind.PAUSE, number=300), Act(ActKind.RESTART))
     outcome = replayed(arena, FaultHistory(5, shape, acts))
     assert outcome.differences == ()
-    assert outcome.explained[str(NEW_PART)] > 0
+    assert outcome.explained[str(KnownBug.NEW_PART)] > 0
 
 
 def test_a_scrub_that_takes_the_place_of_an_interrupted_sync_is_no_finding(arena: Arena) -> None:

@@ -35,7 +35,7 @@ def only(name: str, *variants: str) -> Scenario:
 
 def without(scenario: Scenario, word: str) -> Scenario:
     """The same, but what it breaks by this word stays whole."""
-    left = tuple(tree for tree in scenario.steps if tree["do"] != word)
+    left = tuple(tree for tree in scenario.steps if tree["act"] != word)
     assert len(left) < len(scenario.steps)
     return msgspec.structs.replace(scenario, steps=left)
 
@@ -124,7 +124,7 @@ def test_from_the_command_line(
     assert run(["fault", "run", "4", "--keep"]) == 0
     told = capsys.readouterr()
     assert "as expected" in told.out
-    assert "$ mdadm /dev/md0 --fail /dev/drive2" in told.err
+    assert "$ mdadm --manage /dev/md0 --fail /dev/drive2" in told.err
     assert "✓ unreadable_at: blocks 4-11" in told.err
     assert run(["fault", "show", "latest", "4"]) == 0
     assert "every write to it fails" in capsys.readouterr().out

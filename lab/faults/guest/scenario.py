@@ -56,7 +56,7 @@ DEFAULTS = {
     "/proc/sys/dev/raid/speed_limit_max": "200000",
     "/sys/module/raid456/parameters/devices_handle_discard_safely": "N",
 }
-NAMED_DRIVE = re.compile(r"([@#])(\d+)")
+NAMED_DRIVE = re.compile(r"(dev-|/sys/class/block/|)([@#])(\d+)")
 
 
 def device_bytes(node: str) -> int:
@@ -120,10 +120,13 @@ class LayerSteps(Player):
         return self.over.get(number, self.bare[number])
 
     def filled(self, text: str) -> str:
-        """The text with ``@2`` and ``#2`` replaced by device nodes."""
-        return NAMED_DRIVE.sub(
-            lambda found: (self.node_of if found[1] == "@" else self.bare.__getitem__)(int(found[2])), text
-        )
+        """The text with ``@2`` and ``#2`` replaced by device nodes, and by their names in paths below /sys."""
+
+        def named(found: re.Match[str]) -> str:
+            node = self.node_of(int(found[3])) if found[2] == "@" else self.bare[int(found[3])]
+            return found[1] + (kernel_name_of(node) if found[1] else node)
+
+        return NAMED_DRIVE.sub(named, text)
 
     def do_run(self, argv: list[str], seconds: float = 60.0, text: str = "") -> dict[str, Any]:
         """Run a program."""
@@ -131,15 +134,12 @@ class LayerSteps(Player):
         return {"argv": argv, **command(argv, seconds, self.filled(text))}
 
     def do_write(self, path: str, text: str) -> dict[str, Any]:
-        """Write a value to a file in /sys; ``dev-@2`` in its path becomes md's name of the member."""
-        return super().do_write(self.member_path(path), text)
+        """Write a value to a file in /sys; ``dev-@2`` in its path becomes the folder of the member."""
+        return super().do_write(self.filled(path), text)
 
     def do_read(self, path: str) -> dict[str, Any]:
         """Read a small file, with the same replacement in its path."""
-        return super().do_read(self.member_path(path))
-
-    def member_path(self, path: str) -> str:
-        return re.sub(r"@(\d+)", lambda found: kernel_name_of(self.node_of(int(found[1]))), path)
+        return super().do_read(self.filled(path))
 
     def do_layer(self, number: int, table: str) -> dict[str, Any]:
         """Create a device-mapper device over a drive; ``{size}`` in its table becomes the drive's size in sectors."""

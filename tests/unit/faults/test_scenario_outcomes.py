@@ -67,7 +67,7 @@ def played(text: str) -> PlayedVariant:
     tree = msgspec.convert(
         {
             **{
-                "format_version": 1,
+                "format_version": 2,
                 "number": 99,
                 "id": "x",
                 "title": "t",
@@ -95,31 +95,33 @@ SCRUBBED: dict[str, Any] = {"seconds": 1.0, "idle": True, "state": {"mismatch_cn
 
 def test_a_step_has_its_commands_its_checks_and_its_evidence() -> None:
     found = judged(
-        '{ do = "scrub", why = "Look.", expect = { mismatch_cnt = 8 } }', {"seconds": 0.5, "refused": ""}, SCRUBBED
+        '{ act = "array.scrub", why = "Look.", expect = { mismatch_cnt = 8 } }',
+        {"seconds": 0.5, "refused": ""},
+        SCRUBBED,
     )
     assert found.lines == ("echo check > /sys/block/md0/md/sync_action",)
     assert (found.seconds, found.why, found.is_expected) == (1.5, "Look.", True)
     assert found.evidence["state"] == {"mismatch_cnt": "8"}
     assert not judged(
-        '{ do = "scrub", expect = { mismatch_cnt = 0 } }', {"seconds": 0, "refused": ""}, SCRUBBED
+        '{ act = "array.scrub", expect = { mismatch_cnt = 0 } }', {"seconds": 0, "refused": ""}, SCRUBBED
     ).is_expected
 
 
 @pytest.mark.parametrize(
     ("text", "documents", "problem"),
     [
-        ('{ do = "stop" }', [{"status": 1, "output": "mdadm: busy\n"}], "status 1: mdadm: busy"),
-        ('{ do = "stop", expect = { status = [0, 1] } }', [{"status": 1, "output": ""}], ""),
+        ('{ act = "array.stop" }', [{"status": 1, "output": "mdadm: busy\n"}], "status 1: mdadm: busy"),
+        ('{ act = "array.stop", expect = { status = [0, 1] } }', [{"status": 1, "output": ""}], ""),
         (
-            '{ do = "set", file = "sync_min", value = 3 }',
+            '{ act = "set", file = "sync_min", value = 3 }',
             [{"refused": "Invalid argument"}, {}],
             "refused: Invalid argument",
         ),
-        ('{ do = "wait" }', [{"idle": False}], "md did not come to rest in time"),
-        ('{ do = "fill" }', [{}, {"failures": 3}], "3 writes failed"),
-        ('{ do = "fill", expect = { failures = 3 } }', [{}, {"failures": 3}], ""),
-        ('{ do = "until", file = "degraded", words = ["0"] }', [{"late": True, "text": "1"}, {}], "last: '1'"),
-        ('{ do = "check" }', [{"broke": "OSError: gone"}], "OSError: gone"),
+        ('{ act = "array.wait" }', [{"idle": False}], "md did not come to rest in time"),
+        ('{ act = "fill" }', [{}, {"failures": 3}], "3 writes failed"),
+        ('{ act = "fill", expect = { failures = 3 } }', [{}, {"failures": 3}], ""),
+        ('{ act = "until", file = "degraded", words = ["0"] }', [{"late": True, "text": "1"}, {}], "last: '1'"),
+        ('{ act = "check" }', [{"broke": "OSError: gone"}], "OSError: gone"),
     ],
 )
 def test_what_did_not_go_as_it_must_is_a_problem_unless_it_is_expected(
@@ -131,12 +133,12 @@ def test_what_did_not_go_as_it_must_is_a_problem_unless_it_is_expected(
 
 def test_bad_blocks_are_told_with_stripe_and_member() -> None:
     seen = {"verdicts": {"silently corrupt": 1}, "bad": [[5, "silently corrupt", ["zeros"], [1, 7]]], "state": {}}
-    (block,) = judged('{ do = "check", expect = { data = "corrupt" } }', seen).blocks
+    (block,) = judged('{ act = "check", expect = { data = "corrupt" } }', seen).blocks
     assert block == "block 5: stripe 0, member 1 at KiB 4: silently corrupt: holds zeros, must hold version 1 or 7"
 
 
 def test_steps_that_compare_times_are_not_judged_in_real_time() -> None:
-    text = '{ do = "reads", count = 3, is_timed = true, expect = { each = "< 0.001" } }'
+    text = '{ act = "reads", count = 3, is_timed = true, expect = { each = "< 0.001" } }'
     variant = played(text)
     for is_virtual, checks in ((True, 1), (False, 0)):
         variant.is_virtual = is_virtual

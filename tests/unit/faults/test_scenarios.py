@@ -23,7 +23,7 @@ from lab.tomlfile import decode_toml
 FIRST = {1, 2, 3, 4, 5, 7, 10, 11, 12, 15, 16, 17, 18, 19, 22, 23, 31, 36, 38}
 """Of the catalogue of faults: what comes first."""
 HEAD = """
-format_version = 1
+format_version = 2
 number = 99
 id = "made-up"
 title = "t"
@@ -88,27 +88,29 @@ def test_values_are_filled_in_and_built_ones_are_there() -> None:
           { name = "b", array = { members = 6 }, values = { who = 2 } },
         ]
         steps = [
-          { do = "create" },
-          { do = "fail", members = ["{who}"], expect = { "member_{who}" = "faulty" } },
-          { do = "run", command = "mdadm --fail @{last}", only = ["b"] },
+          { act = "array.create" },
+          { act = "array.fail", disk = "{who}", expect = { "member_{who}" = "faulty" } },
+          { act = "shell", line = "mdadm --fail @{last}", only = ["b"] },
         ]
         """
     )
     first, second = made.ready(1)
-    assert [step.word for step in first.steps] == ["create", "fail", "log"]
+    assert [step.word for step in first.steps] == ["array.create", "array.fail", "log"]
     assert first.steps[1].expect == {"member_5": "faulty"}
-    assert second.steps[1].guest_steps(second.stage()) == [["run", ["mdadm", "/dev/md0", "--fail", "@2"]]]
-    assert second.steps[2].guest_steps(second.stage()) == [["run", ["mdadm", "--fail", "@5"], 60.0, ""]]
+    assert second.steps[1].guest_steps(second.stage()) == [
+        ["run", ["mdadm", "--manage", "/dev/md0", "--fail", "@2"], 120.0]
+    ]
+    assert second.steps[2].guest_steps(second.stage()) == [["run", ["sh", "-c", "mdadm --fail @5"], 60.0]]
 
 
 @pytest.mark.parametrize(
     ("tree", "said", "hint"),
     [
-        ({"do": "corupt"}, "there is no step 'corupt'", "did you mean 'corrupt'?"),
-        ({"do": "fail", "member": [1]}, "unknown key 'member': did you mean 'members'?", ""),
-        ({"do": "check", "expect": {"dta": "intact"}}, "there is no fact 'dta'", "did you mean 'data'?"),
-        ({"do": "scrub", "action": "repare"}, "action", ""),
-        ({"do": "write", "operations": 0}, "operations", ""),
+        ({"act": "corupt"}, "there is no step 'corupt'", "did you mean 'corrupt'?"),
+        ({"act": "array.fail", "dsk": 1}, "unknown key 'dsk': did you mean 'disk'?", ""),
+        ({"act": "check", "expect": {"dta": "intact"}}, "there is no fact 'dta'", "did you mean 'data'?"),
+        ({"act": "array.scrub", "action": "repare"}, "action", ""),
+        ({"act": "write", "operations": 0}, "operations", ""),
     ],
 )
 def test_a_wrong_step_is_told_with_the_nearest_word(tree: dict[str, object], said: str, hint: str) -> None:
@@ -121,10 +123,13 @@ def test_a_wrong_step_is_told_with_the_nearest_word(tree: dict[str, object], sai
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('steps = [{ do = "fail", members = ["{nobody}"] }]', "there is no value 'nobody'"),
-        ('array = { level = "raid7" }\nsteps = [{ do = "create" }]', "raid7"),
-        ('array = { policy = "pppl" }\nsteps = [{ do = "create" }]', "there is no policy 'pppl'"),
-        ('array = { level = "raid5", layout = "f2" }\nsteps = [{ do = "create" }]', "a layout is chosen for RAID 10"),
+        ('steps = [{ act = "array.fail", disk = "{nobody}" }]', "there is no value 'nobody'"),
+        ('array = { level = "raid7" }\nsteps = [{ act = "array.create" }]', "raid7"),
+        ('array = { policy = "pppl" }\nsteps = [{ act = "array.create" }]', "there is no policy 'pppl'"),
+        (
+            'array = { level = "raid5", layout = "f2" }\nsteps = [{ act = "array.create" }]',
+            "a layout is chosen for RAID 10",
+        ),
         ('code = "nothing"', "there is no function of lab/faults/scenario.py 'nothing'"),
     ],
 )
@@ -136,12 +141,12 @@ def test_what_makes_no_sense_is_refused_when_it_is_made_ready(text: str, said: s
 @pytest.mark.parametrize(
     ("step", "said"),
     [
-        ('{ do = "layer", member = 1, kind = "dirt" }', "there is no layer 'dirt'"),
-        ('{ do = "corrupt", block = 5, on = "Q" }', "block 5 has no Q on a raid5"),
-        ('{ do = "power-cut", kind = "some" }', "there is no power cut of the kind 'some'"),
-        ('{ do = "file", path = "/etc/passwd", text = "" }', "is not below /run/raidlab/fault"),
-        ('{ do = "misdirect", block = 4, over = 0, member = 1 }', "member 1 has nothing of block 0"),
-        ('{ do = "locate" }', "only RAID 6"),
+        ('{ act = "layer", disk = 1, kind = "dirt" }', "there is no layer 'dirt'"),
+        ('{ act = "corrupt", block = 5, on = "Q" }', "block 5 has no Q on a raid5"),
+        ('{ act = "power-cut", kind = "some" }', "there is no power cut of the kind 'some'"),
+        ('{ act = "file", path = "/etc/passwd", text = "" }', "is not below /run/raidlab/fault"),
+        ('{ act = "misdirect", block = 4, over = 0, disk = 1 }', "member 1 has nothing of block 0"),
+        ('{ act = "locate" }', "only RAID 6"),
     ],
 )
 def test_a_file_whose_steps_cannot_be_done_is_refused_with_its_name(tmp_path: Path, step: str, said: str) -> None:
@@ -154,7 +159,7 @@ def test_a_file_whose_steps_cannot_be_done_is_refused_with_its_name(tmp_path: Pa
 
 def test_a_file_that_is_called_otherwise_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "12-made-up.toml"
-    path.write_text(f'{HEAD}steps = [{{ do = "create" }}]\n', encoding="utf-8")
+    path.write_text(f'{HEAD}steps = [{{ act = "array.create" }}]\n', encoding="utf-8")
     with pytest.raises(SpecError, match="is called otherwise"):
         read_scenario(path)
 
