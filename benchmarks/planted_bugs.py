@@ -17,10 +17,19 @@ from typing import Annotated, Any
 
 from benchmarks.support.report import asked, finish, private_state, say
 from lab.errors import LabError
-from lab.faults.campaign import Campaign, CampaignHooks, begun_campaign, history_of
+from lab.faults.campaign import (
+    Arena,
+    Campaign,
+    CampaignHooks,
+    PlantedBug,
+    begun_campaign,
+    find_planted_bug,
+    history_of,
+    planted_bugs,
+    replayed,
+)
 from lab.faults.controls import OracleBug, failed_controls, find_oracle_bug, oracle_bugs
 from lab.faults.history import FindingId, parse_id
-from lab.faults.history_play import Arena, PlantedBug, find_planted_bug, planted_bugs, replayed
 from lab.faults.place import with_own_kernel
 from lab.machine import Host, Target, parse_target
 

@@ -315,8 +315,7 @@ def _campaign_item(level: str) -> FaultItem:
     )
 
     def work(frontend: Frontend, progress: Progress, cancelled: Cancelled) -> Line:
-        from lab.faults.campaign import Campaign, CampaignHooks, begun_campaign
-        from lab.faults.history_play import Arena
+        from lab.faults.campaign import Arena, Campaign, CampaignHooks, begun_campaign
         from lab.faults.place import with_own_kernel
 
         def on_progress(done: int, wanted: int) -> None:

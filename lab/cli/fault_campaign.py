@@ -14,17 +14,26 @@ from lab.cli.output import ProgressBar, out, out_json, pairs, table
 from lab.errors import ExitCode, SpecError
 from lab.faults.campaign import (
     WORKERS,
+    Arena,
     Campaign,
     CampaignHooks,
     CampaignJournal,
     CampaignSummary,
+    FindingRecord,
+    FindingStore,
+    HistoryOutcome,
+    KeptFinding,
     begun_campaign,
+    find_planted_bug,
+    gathered,
     history_of,
+    planted_bugs,
+    record_of,
+    replayed,
     resumed_campaign,
+    script_of,
 )
-from lab.faults.findings import FindingRecord, FindingStore, KeptFinding, gathered, record_of, script_of
 from lab.faults.history import Bounds, FaultHistory, FindingId, parse_id
-from lab.faults.history_play import Arena, HistoryOutcome, find_planted_bug, planted_bugs, replayed
 from lab.faults.place import with_own_kernel
 from lab.gates.numbers import PointCount, Seconds, Seed
 from lab.host.files import make_folder, write_file

@@ -21,6 +21,7 @@ import msgspec
 
 from lab.errors import LabError
 from lab.faults.arrays import DATA_OFFSET_BYTES, NODE
+from lab.faults.campaign import Arena
 from lab.faults.guest.ledger import ACKNOWLEDGED, CORRUPT, FLUSH, INTACT, LOST, UNREADABLE, WRITE
 from lab.faults.guest.record import DRIVE_FLUSH, DRIVE_WRITE, THROUGH
 from lab.faults.history import (
@@ -34,7 +35,6 @@ from lab.faults.history import (
     job_of,
     node,
 )
-from lab.faults.history_play import Arena
 from lab.faults.place import CONTROLS, run_program
 from lab.gates.numbers import FormatVersion
 from lab.machine.programs import Change, program_files

@@ -1,8 +1,27 @@
-"""Scenarios: one TOML file each, read strictly.
+"""Scenarios: one TOML file each with an array, steps and variants, and the facts that their expectations compare.
 
-A file has an array, steps (steps.py), and variants: the same steps on other arrays or with other ``values``. ``{name}``
-in a text stands for a value of the variant or one of ``built_in_values``. The number of a scenario and its required
-results are those of the catalogue of faults.
+A step is an action of lab.actions, or one that only the fault lab has. An action on an array is the one of lessons and
+of the command line, with the same name, arguments and command lines (lab.arrays.operations). The fault lab's own are
+the oracle's writes and verdicts, layers below members, power cuts and measurements, which must happen on the machine
+within microseconds. Each is compiled to steps of the program there. A variant runs the same steps on another array or
+with other ``values``: ``{name}`` in a text stands for a value of the variant or one of ``built_in_values``.
+
+Evidence is the documents of a step from the program on the machine. Facts are the single values in it:
+
+    data, intact, old, new, torn, lost, corrupt, unreadable    the oracle's verdict as text, and counts of blocks
+    corrupt_at, lost_at, unreadable_at, bad_at                 block numbers, compared with the level's arithmetic
+    array_state, degraded, mismatch_cnt, level …               attributes of md in sysfs
+    member_2, errors_2, bad_blocks_2, slot_2, recovery_2       of the member on drive 2; ``gone`` if the array has none
+    events_2                                                   the event count in the superblock of drive 2
+    status, output, refused, text                              of a program, of a value that was written, of a file
+    seconds and all other numbers that the step reports        see guest/scenario.py
+
+An expectation is a value; a list of alternative values; ``~ TEXT``: the fact contains TEXT; ``!~ TEXT``: it does not;
+or a comparison such as ``> 0``, ``<= 3``, ``< 0.5 * full.read_sectors``, where ``full`` is the name under which an
+earlier step kept its facts. For block numbers: ``= slots 0 1`` means exactly these blocks, ``in row of 5`` a subset.
+These are not the checks of lessons (lab.checks): a check holds or not for the sampled state of an open lab, and has a
+sentence for students; an expectation compares measured values with each other and with the level's arithmetic, after
+the whole history has run.
 
 ``code`` names a function in this module, for scenarios whose steps are generated. ``random_histories``: long random
 runs from a seed, with a model of what each operation may do (as ztest of ZFS). Damage is bounded, so that by the
@@ -12,17 +31,22 @@ arithmetic of the level no data may be lost.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+import re
+import shlex
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
+from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 
-from lab.actions.action import Action
+from lab.actions.action import Action, PlanAction
 from lab.actions.arrays import (
     Add,
+    Assemble,
     BitmapAction,
     Fail,
     Grow,
@@ -36,14 +60,1292 @@ from lab.actions.arrays import (
     StopArray,
     Wait,
 )
+from lab.arrays import operations
+from lab.arrays.geometry import ChunkKind, stripe_rows
+from lab.arrays.level_names import level_with_layout
+from lab.arrays.levels import Level, LevelName
+from lab.arrays.spec import Bitmap
 from lab.errors import LabError, SpecError
-from lab.faults import steps
-from lab.faults.stage import SceneArray, Stage, built_in_values, is_fact
-from lab.faults.steps import LayerStep, SceneAction, SceneStep
+from lab.faults.arrays import ARRAY, BLOCK_BYTES, DATA_OFFSET_BYTES, MD, NODE, POLICIES, BlockMap, array_spec
+from lab.faults.guest.ledger import ALLOWED, CORRUPT, INTACT, LOST, NEW, OLD, TORN, UNREADABLE
+from lab.faults.guest.record import KINDS
 from lab.gates.names import Name
 from lab.gates.numbers import FormatVersion
+from lab.gates.text import shortened
 from lab.old_names import with_new_scenario_step
+from lab.plans import Plan
+from lab.session.session import LabSession
 from lab.tomlfile import convert_tree, fill_tree, kinds_by_tag, make_tagged, nearest, read_toml, unknown_word
+from lab.units import KIB, MIB
+
+
+@dataclass(frozen=True, slots=True)
+class OracleMemberPlace:
+    """A place of a block on a member: its slot, and the offset in bytes from the start of the member's data."""
+
+    slot: int
+    at_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class OraclePlaces:
+    """The places of the oracle's blocks on an array of equal members."""
+
+    map: BlockMap
+
+    @property
+    def blocks(self) -> int:
+        """Number of data blocks of the array."""
+        return self.map.blocks
+
+    @property
+    def row_blocks(self) -> int:
+        """Data blocks of a full stripe; for mirrors, of a row of chunks."""
+        stripe = self.map.level.full_stripe_bytes(self.map.members, self.map.chunk_bytes)
+        return max(1, stripe // BLOCK_BYTES)
+
+    def places(self, block: int) -> tuple[OracleMemberPlace, ...]:
+        """The places of a block and its copies; the first one is that of the data."""
+        return tuple(OracleMemberPlace(slot, page * BLOCK_BYTES) for slot, page in self.map.places(block))
+
+    def parity_places(self, block: int) -> dict[str, OracleMemberPlace]:
+        """``P`` and ``Q`` -> place of the parity of a block; empty for mirrors."""
+        if not self.map.has_parity:
+            return {}
+        level, chunk = self.map.level, self.map.chunk_bytes
+        place = self.places(block)[0]
+        row = stripe_rows(level, None, self.map.members, place.at_bytes // chunk + 1)[-1]
+        kinds = {each.kind: slot for slot, each in enumerate(row.chunks)}
+        parities = [kind for kind in (ChunkKind.P, ChunkKind.Q) if kind in kinds]
+        return {kind.value: OracleMemberPlace(kinds[kind], place.at_bytes) for kind in parities}
+
+    def unreadable(self, failed: Collection[int]) -> frozenset[int]:
+        """Blocks that cannot be read or reconstructed if exactly these slots are missing."""
+        return frozenset(block for block in range(self.blocks) if not self.map.is_readable(block, failed))
+
+    def on_slots(self, slots: Collection[int]) -> frozenset[int]:
+        """Data blocks of which a member in these slots holds the data or a copy."""
+        return frozenset(
+            block for block in range(self.blocks) if any(each.slot in slots for each in self.places(block))
+        )
+
+    def row_of(self, block: int) -> frozenset[int]:
+        """The blocks that share their parity bytes with a block, including itself; without parity, the block alone."""
+        if not self.map.has_parity:
+            return frozenset({block})
+        first = block // self.row_blocks * self.row_blocks
+        return frozenset(
+            each
+            for each in range(first, first + self.row_blocks)
+            if self.map.strips([each]) == self.map.strips([block])
+        )
+
+    def described(self, block: int) -> str:
+        """Such as ``block 5: stripe 0, member 1 at KiB 4``."""
+        where = " and ".join(f"member {each.slot} at KiB {each.at_bytes // KIB}" for each in self.places(block))
+        return f"block {block}: stripe {block // self.row_blocks}, {where}" if where else f"block {block}"
+
+    def meant(self, words: str) -> frozenset[int]:
+        """The blocks that ``slots 0 1``, ``lost with 0 1``, ``stripes 2-4``, ``blocks 5`` or ``row of 5`` denotes.
+
+        ``slots``: data blocks on these members; ``lost with``: blocks that cannot be read without them; ``row of``:
+        blocks that share their parity bytes with the block. Raises SpecError for any other text.
+        """
+        found = re.fullmatch(r"\s*([a-z ]*[a-z])\s+([\d, -]+)", words)
+        kind, numbers = (found[1], numbers_in(found[2])) if found else ("", frozenset())
+        match kind:
+            case "slots":
+                return self.on_slots(numbers)
+            case "lost with":
+                return self.unreadable(numbers)
+            case "stripes":
+                return frozenset(each for each in range(self.blocks) if each // self.row_blocks in numbers)
+            case "blocks":
+                return frozenset(numbers)
+            case "row of":
+                return frozenset(other for block in numbers for other in self.row_of(block))
+            case _:
+                raise SpecError(
+                    f"'{words}' names no blocks",
+                    hint="write slots, lost with, stripes, blocks or row of, and numbers such as 0 3-5",
+                )
+
+
+@lru_cache(maxsize=64)
+def places_of(level: Level, members: int, member_bytes: int, chunk_bytes: int) -> OraclePlaces:
+    """The block places of an array, in mdadm's default layout unless the level specifies another."""
+    return OraclePlaces(BlockMap(level, members, member_bytes, chunk_bytes))
+
+
+def numbers_in(text: str) -> frozenset[int]:
+    """The numbers in a text such as ``0 3-5,8``. Raises SpecError for an invalid text."""
+    found: set[int] = set()
+    for part in filter(None, re.split(r"[\s,]+", text.strip())):
+        first, dash, last = part.partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
+            raise SpecError(f"'{part}' is no number", hint="write numbers and ranges, such as 0 3-5")
+        found.update(range(int(first), int(last if dash else first) + 1))
+    return frozenset(found)
+
+
+VERDICT_FACTS = {
+    "intact": INTACT,
+    "old": OLD,
+    "new": NEW,
+    "torn": TORN,
+    "lost": LOST,
+    "corrupt": CORRUPT,
+    "unreadable": UNREADABLE,
+}
+BLOCK_FACTS = ("corrupt_at", "lost_at", "unreadable_at", "bad_at")
+MD_FACTS = (
+    *("array_state", "degraded", "sync_action", "mismatch_cnt", "raid_disks", "resync_start", "consistency_policy"),
+    *("reshape_position", "journal_mode"),
+)
+MEMBER_FACTS = {
+    "member": "state",
+    "errors": "errors",
+    "bad_blocks": "bad_blocks",
+    "slot": "slot",
+    "recovery": "recovery_start",
+}
+NUMBER_FACTS = (
+    *(
+        "seconds",
+        "failures",
+        "operations",
+        "blocks",
+        "under_way",
+        "fingerprint",
+        "lasted",
+        "rate",
+        "each",
+        "exposed",
+        "most_degraded",
+        "bad_in_flight",
+    ),
+    *("reads", "read_sectors", "writes", "write_sectors", "flushes", "rounds"),
+    *(
+        "points",
+        "refused",
+        "dead",
+        "wrong_parity",
+        "not_idle",
+        "untouched_corrupt",
+        "untouched_lost",
+        "unreadable_points",
+    ),
+    *(
+        "in_flight_corrupt",
+        "outside_open_stripes",
+        "untouched_elsewhere",
+        "sets",
+        "survived",
+        "differing",
+        "complaints",
+    ),
+    *("unsettled", "torn_up"),
+)
+OTHER_FACTS = (
+    *("data", "md_level", "status", "output", "text", "idle", "heard", "late", "fits", "culprits", "broke"),
+    *("right_after", "settled", "stop_status", "findings", "seeds", "same"),
+)
+NUMBERED = re.compile(r"(member|errors|bad_blocks|slot|recovery|events|copy|reads|writes)_(\d+)")
+KNOWN = (*VERDICT_FACTS, *BLOCK_FACTS, *MD_FACTS, *NUMBER_FACTS, *OTHER_FACTS)
+_COMPARISON = re.compile(r"(<=|>=|!=|<|>|=)\s*(-?[\d.]+)?\s*\*?\s*([a-z_][a-z0-9_-]*(?:\.[a-z_0-9]+)?)?\s*")
+_LONGEST = 160
+
+
+class FactCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """One expectation and the value found."""
+
+    what: str
+    wanted: str
+    found: str
+    is_met: bool
+
+
+def is_fact(name: str) -> bool:
+    """Whether a fact of this name exists."""
+    return name in KNOWN or NUMBERED.fullmatch(name) is not None
+
+
+def facts_of(evidence: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """All facts of a step; ``more`` are those specific to its class."""
+    found: dict[str, Any] = {name: evidence[name] for name in (*NUMBER_FACTS, *OTHER_FACTS) if name in evidence}
+    if isinstance(complaints := evidence.get("complaints"), list):
+        found["complaints"] = len(complaints)
+    if "verdicts" in evidence:
+        found |= _of_verdicts(evidence)
+    for name in MD_FACTS:
+        if name in evidence.get("state", {}):
+            found[name] = evidence["state"][name]
+    if "state" in evidence and not evidence["state"]:
+        found["array_state"] = "gone"
+    if "level" in evidence.get("state", {}):
+        found["md_level"] = evidence["state"]["level"]
+    for number, words in evidence.get("members", {}).items():
+        if isinstance(words, Mapping):
+            found |= {f"{fact}_{number}": words[file] for fact, file in MEMBER_FACTS.items() if file in words}
+    if isinstance(events := evidence.get("events"), dict):
+        found |= {f"events_{number}": count for number, count in events.items()}
+    found |= {name: count for name, count in evidence.items() if NUMBERED.fullmatch(name)}
+    if "stop" in evidence:
+        found["stop_status"] = evidence["stop"]["status"]
+    return {**found, **more}
+
+
+def _of_verdicts(evidence: Mapping[str, Any]) -> dict[str, Any]:
+    verdicts: Mapping[str, int] = evidence["verdicts"]
+    found: dict[str, Any] = {fact: verdicts.get(word, 0) for fact, word in VERDICT_FACTS.items()}
+    bad = [fact for fact, word in VERDICT_FACTS.items() if word not in ALLOWED and verdicts.get(word)]
+    found["data"] = " and ".join(bad) or "intact"
+    at: Mapping[str, str] = evidence.get("at", {})
+    for fact, word in VERDICT_FACTS.items():
+        if word not in ALLOWED:
+            found[f"{fact}_at"] = at.get(word, "")
+    found["bad_at"] = ",".join(at.values())
+    return found
+
+
+def judge(
+    name: str, wanted: Any, facts: Mapping[str, Any], kept: Mapping[str, Mapping[str, Any]], places: OraclePlaces
+) -> FactCheck:
+    """Compare a fact with its expectation. Raises SpecError for an invalid expectation."""
+    match = NUMBERED.fullmatch(name)
+    found = facts.get(name)
+    if found is None and match and match[1] in MEMBER_FACTS and "array_state" in facts:
+        found = "gone"
+    told = "" if found is None else str(found)
+    options = wanted if isinstance(wanted, list) else [wanted]
+    is_met = found is not None and any(_fits(name, each, found, facts, kept, places) for each in options)
+    said = " or ".join(_said(each, kept, facts) for each in options)
+    return (
+        FactCheck(what=name, wanted=said, found=shortened(told, _LONGEST) if told else "nothing", is_met=is_met)
+        if name not in BLOCK_FACTS
+        else FactCheck(
+            what=name, wanted=said, found=f"blocks {shortened(told, _LONGEST)}" if told else "none", is_met=is_met
+        )
+    )
+
+
+def _said(wanted: Any, kept: Mapping[str, Mapping[str, Any]], facts: Mapping[str, Any]) -> str:
+    """An expectation as text, with the number for which a name stands."""
+    text = str(wanted)
+    parts = _COMPARISON.fullmatch(text)
+    if parts and parts[3]:
+        return f"{text} ({_number(parts, kept, facts):g})"
+    return text
+
+
+def _fits(
+    name: str,
+    wanted: Any,
+    found: Any,
+    facts: Mapping[str, Any],
+    kept: Mapping[str, Mapping[str, Any]],
+    places: OraclePlaces,
+) -> bool:
+    if isinstance(wanted, bool) or isinstance(found, bool):
+        return bool(found) is wanted
+    if not isinstance(wanted, str):
+        return _as_number(found) == float(wanted)
+    if name in BLOCK_FACTS:
+        return _fits_blocks(wanted, numbers_in(str(found)), places)
+    if wanted.startswith("~"):
+        return wanted[1:].strip() in str(found)
+    if wanted.startswith("!~"):
+        return wanted[2:].strip() not in str(found)
+    parts = _COMPARISON.fullmatch(wanted)
+    if parts and (parts[2] or parts[3]):
+        left, right = _as_number(found), _number(parts, kept, facts)
+        return (
+            left is not None
+            and {
+                "<": left < right,
+                ">": left > right,
+                "<=": left <= right,
+                ">=": left >= right,
+                "=": left == right,
+                "!=": left != right,
+            }[parts[1]]
+        )
+    if name.startswith("member_"):
+        # The state is a comma-separated list to which md may add words (Documentation/admin-guide/md.rst).
+        return wanted in str(found).split(",")
+    return str(found) == wanted
+
+
+def _fits_blocks(wanted: str, found: frozenset[int], places: OraclePlaces) -> bool:
+    if wanted.startswith("="):
+        return found == places.meant(wanted[1:])
+    if wanted.startswith("in "):
+        return found <= places.meant(wanted[3:])
+    raise SpecError(f"'{wanted}' compares no blocks", hint="write '= slots 0 1', or 'in row of 5'")
+
+
+def _number(parts: re.Match[str], kept: Mapping[str, Mapping[str, Any]], facts: Mapping[str, Any]) -> float:
+    factor = float(parts[2]) if parts[2] else 1.0
+    if not parts[3]:
+        return factor
+    name, _, fact = parts[3].partition(".")
+    value = kept.get(name, {}).get(fact) if fact else facts.get(name)
+    number = _as_number(value)
+    if number is None:
+        raise SpecError(
+            f"there is no number '{parts[3]}' to compare with", hint="an earlier step keeps it: keep = NAME"
+        )
+    return factor * number
+
+
+def _as_number(value: Any) -> float | None:
+    try:
+        return float(str(value).split()[0])
+    except (ValueError, IndexError):
+        return None
+
+
+GuestSteps = list[list[Any]]
+"""Steps of the program on the machine (guest/scenario.py)."""
+
+
+class SceneArray(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An array as specified in a scenario's file.
+
+    Its members are the drives from 0 on, followed by the journal, if any, and the spares.
+    """
+
+    level: str = "raid5"
+    members: Annotated[int, msgspec.Meta(ge=1, le=16)] = 4
+    layout: str = ""
+    """Layout of RAID 10, such as f2; empty: mdadm's default."""
+    chunk_bytes: int = 16 * KIB
+    member_bytes: int = MIB
+    policy: str = "resync"
+    options: tuple[str, ...] = ()
+    """Further options of ``mdadm --create``."""
+    spares: int = 0
+    is_clean: bool = True
+    """Whether it is created with ``--assume-clean``; the drives are blank, so parity and copies are consistent."""
+
+    def __post_init__(self) -> None:
+        if self.policy not in POLICIES:
+            raise SpecError(f"there is no policy '{self.policy}'", hint=f"known: {', '.join(POLICIES)}")
+        if self.layout and self.level != "raid10":
+            raise SpecError(f"a layout is chosen for RAID 10 alone here, not for {self.level}", hint="leave it out")
+        _ = self.raid
+
+    @property
+    def raid(self) -> Level:
+        """The level, including the layout of RAID 10."""
+        return level_with_layout(self.level, self.layout or None)
+
+    @property
+    def places(self) -> OraclePlaces:
+        """The places of its blocks."""
+        return places_of(self.raid, self.members, self.member_bytes, self.chunk_bytes)
+
+    @property
+    def told(self) -> str:
+        """A description for messages."""
+        chunk = f", chunks of {self.chunk_bytes // KIB} KiB" if self.raid.has_chunk else ""
+        layout = f" {self.layout}" if self.layout else ""
+        return f"{self.level}{layout} of {self.members}{chunk}, {self.policy}"
+
+    @property
+    def journal(self) -> int | None:
+        """The number of the journal's drive; None without a journal."""
+        return self.members if self.policy == "journal" else None
+
+    @property
+    def drives(self) -> int:
+        """Number of drives at creation."""
+        return self.members + (self.journal is not None) + self.spares
+
+    def creation(self) -> list[str]:
+        """The command line of mdadm that creates the array, with drives as ``@0``."""
+        spec = array_spec(
+            self.level,
+            [f"@{number}" for number in range(self.members)],
+            self.policy,
+            size_bytes=self.member_bytes,
+            chunk_bytes=self.chunk_bytes,
+            layout=self.layout or None,
+            spares=tuple(f"@{number}" for number in range(self.drives - self.spares, self.drives)),
+            journal_device=None if self.journal is None else f"@{self.journal}",
+            assume_clean=self.is_clean,
+            options=self.options,
+        )
+        return list(spec.create_argv)
+
+
+@dataclass
+class Stage:
+    """The state of one variant while its steps are compiled."""
+
+    array: SceneArray
+    seed: str
+    drives: int
+    is_open: bool = False
+    """Whether the oracle's writer has the array open, in which case md cannot be stopped."""
+    mix: dict[str, int] = field(default_factory=dict)
+    path: str = NODE
+    """What the writer writes to: the array, or a file on it."""
+    blocks: int = 0
+    """Number of blocks of the oracle's data; 0: all blocks of the array."""
+    level: str = field(init=False)
+    """The level and the number of members after the reshapes so far."""
+    members: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.level, self.members = self.array.level, self.array.members
+
+    @property
+    def data_blocks(self) -> int:
+        return self.blocks or self.array.places.blocks
+
+    def opened(self, **mix: int) -> GuestSteps:
+        """The steps after which the writer is open with these parameters."""
+        wanted = {"first": 0, "count": self.data_blocks, "stripe": self.array.places.row_blocks, **mix}
+        if self.is_open and wanted == self.mix:
+            return []
+        steps = [*self.closed(), ["open", self.path, wanted]]
+        self.is_open, self.mix = True, wanted
+        return steps
+
+    def closed(self) -> GuestSteps:
+        """The steps after which the writer is closed."""
+        steps: GuestSteps = [["close"]] if self.is_open else []
+        self.is_open = False
+        return steps
+
+    def member_bytes_at(self, at_bytes: int) -> int:
+        """The byte offset on a drive of an offset in the member's data."""
+        return DATA_OFFSET_BYTES + at_bytes
+
+    def job(self, nodes: tuple[str, ...], *, has_record: bool) -> dict[str, Any]:
+        """The parameters of a history on this array, without its steps."""
+        array = self.array
+        return {
+            "seed": self.seed,
+            "geometry": array.places.map.geometry(),
+            "slots": [[slot, slot, DATA_OFFSET_BYTES] for slot in range(array.members)],
+            "stripe_blocks": array.places.row_blocks,
+            "nodes": list(nodes),
+            "has_record": has_record,
+        }
+
+
+def built_in_values(array: SceneArray, seed: int) -> dict[str, int]:
+    """The placeholders that every scenario can use.
+
+    ``{new}`` is the first drive that is not in the array, ``{last}`` the last member.
+    """
+    return {
+        "new": array.drives,
+        "newer": array.drives + 1,
+        "last": array.members - 1,
+        "members": array.members,
+        "more": array.members + 1,
+        "blocks": array.places.blocks,
+        "stripe": array.places.row_blocks,
+        "journal": array.members,
+        "seed": seed,
+        "size": array.member_bytes // 512,
+    }
+
+
+IDLE_SECONDS = 300.0
+Expectation = int | float | str | bool | list[int | float | str]
+
+
+class SceneAction(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="act", omit_defaults=True
+):
+    """An action that only the fault lab has, and the base class of these."""
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        """The steps of the program on the machine: its method of this name, with the fields in order."""
+        return [[str(self.__struct_config__.tag).replace("-", "_"), *msgspec.structs.astuple(self)]]
+
+    def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
+        """Facts specific to this class, in addition to those of every step."""
+        return {}
+
+
+class SceneStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One step: an action of the fault lab or of lab.actions, and what is expected after it."""
+
+    does: Any
+    """A SceneAction or an Action."""
+    why: str = ""
+    """A sentence for the user."""
+    only: tuple[str, ...] = ()
+    """Only in these variants; empty: in all."""
+    expect: dict[str, Expectation] = {}
+    """Fact -> expected value, for the evidence after this step (FACTS)."""
+    is_timed: bool = False
+    """Whether the expectations compare times; they are checked in virtual time only, independently of other load."""
+    keep: str = ""
+    """A name under which the facts are kept, for expectations of later steps and variants."""
+
+    @property
+    def word(self) -> str:
+        """The name of the action in files."""
+        return str(self.does.__struct_config__.tag)
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        """The steps of the program on the machine."""
+        return _planned(self.does, stage) if isinstance(self.does, Action) else self.does.guest_steps(stage)
+
+    def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
+        """Facts specific to the action, in addition to those of every step."""
+        return {} if isinstance(self.does, Action) else self.does.facts(evidence, stage)
+
+
+def _planned(action: Action, stage: Stage) -> GuestSteps:
+    """The plan of an action of lab.actions, which the program on the machine runs."""
+    if isinstance(action, Wait):
+        return [["idle", IDLE_SECONDS]]
+    if isinstance(action, Pull | PlugIn):
+        # The machine's program tells the driver itself: requests that the drive has in flight fail.
+        return [["line", f"{'pull' if isinstance(action, Pull) else 'plug'} {action.disk}"]]
+    if not isinstance(action, PlanAction):
+        raise SpecError(f"a scenario has no {action.words}", hint="choose an action that has a plan")
+    # What a plan needs of a session are its arrays; those of a scenario are known to the program on the machine only.
+    plan = action.plan(cast(LabSession, ScenarioArrays(stage)))
+    steps = stage.closed() if isinstance(action, StopArray | RestartStep) else []
+    steps += [["run", list(step.argv), step.timeout_seconds] for step in plan.steps]
+    if isinstance(action, AssembleStep) and action.activates:
+        # Here md starts arrays read-auto.
+        steps.append(["activate"])
+    return [*steps, ["idle", IDLE_SECONDS]] if isinstance(action, Scrub) and action.waits_for else steps
+
+
+@dataclass(frozen=True)
+class ScenarioArrays:
+    """The arrays of a scenario, for the plans of actions."""
+
+    stage: Stage
+
+    def array(self, name: str) -> ScenarioArray:
+        return ScenarioArray(name, self.stage)
+
+
+@dataclass(frozen=True)
+class ScenarioArray:
+    """Plans the operations on an array as lab.arrays.md.MdArray does, but from the action alone.
+
+    A whole history is planned before it runs, in one program on the machine, so no plan can depend on the current state
+    of the array: a client that looked at it in between would determine the timing.
+    """
+
+    name: str
+    stage: Stage
+
+    def fail(self, disk: str, *, breaks_array: bool = False) -> Plan:
+        return operations.fail(self.name, f"@{disk}", breaks_array=breaks_array)
+
+    def remove(self, disk: str) -> Plan:
+        return operations.remove(self.name, f"@{disk}")
+
+    def add(self, disk: str) -> Plan:
+        return operations.add(self.name, f"@{disk}")
+
+    def re_add(self, disk: str) -> Plan:
+        return operations.re_add(self.name, f"@{disk}")
+
+    def replace(self, old: str, new: str) -> Plan:
+        return operations.replace(self.name, f"@{old}", f"@{new}")
+
+    def scrub(self, action: str) -> Plan:
+        plans = {"check": operations.scrub_check, "repair": operations.scrub_repair, "stop": operations.scrub_stop}
+        return plans[action](self.name)
+
+    def speed(self, **limits: int | None) -> Plan:
+        return operations.set_sync_speed(self.name, **limits)
+
+    def bitmap(self, kind: Bitmap, *, chunk_bytes: int | None) -> Plan:
+        return operations.set_bitmap(self.name, kind, chunk_bytes=chunk_bytes)
+
+    def stop(self) -> Plan:
+        return operations.stop(self.name)
+
+    def grow(self, *, disks: Sequence[str], count: int | None, level: str | None) -> Plan:
+        """Onto the drives that follow its members; those not in ``disks`` must be spares."""
+        stage, added = self.stage, [f"@{disk}" for disk in disks]
+        members, old = stage.members, stage.level
+        if count is None:
+            count = members + len(disks) + (level == LevelName.RAID6)
+        spares = [f"@{number}" for number in range(members + len(disks), count)]
+        stage.members, stage.level = count, level or old
+        if level:
+            return operations.grow_level(self.name, old, level, members, added, spares)
+        return operations.grow_members(self.name, old, members, added, spares)
+
+
+class CreateStep(SceneAction, frozen=True, kw_only=True, tag="array.create"):
+    """Creates the variant's array on blank drives."""
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        return [["run", stage.array.creation()]]
+
+
+class ShellStep(SceneAction, frozen=True, kw_only=True, tag="shell"):
+    """Runs a line of the shell; ``@2`` in it is drive 2 as md sees it, ``#2`` the bare drive."""
+
+    line: str
+    seconds: float = 60.0
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        return [["run", ["sh", "-c", self.line], self.seconds]]
+
+
+class AssembleStep(Assemble, frozen=True, kw_only=True, tag="array.assemble"):
+    """Assembles the array from these drives."""
+
+    array: Name = ARRAY
+    disks: tuple[int, ...] = ()
+    """Empty: all drives with which it was created."""
+    options: tuple[str, ...] | None = None
+    """Options of mdadm instead of the lab's own."""
+    activates: bool = True
+    """Whether to make it active at once: here md starts arrays read-auto."""
+
+    def plan(self, session: LabSession) -> Plan:
+        stage = cast(ScenarioArrays, session).stage
+        disks = [f"@{disk}" for disk in self.disks or range(stage.array.drives)]
+        return operations.assemble(self.array, disks, force=self.force, options=self.options)
+
+
+class RestartStep(AssembleStep, frozen=True, kw_only=True, tag="restart"):
+    """Stops and assembles the array, which discards md's state in memory."""
+
+    def plan(self, session: LabSession) -> Plan:
+        return StopArray(array=self.array).plan(session) + AssembleStep.plan(self, session)
+
+
+class FillStep(SceneAction, frozen=True, kw_only=True, tag="fill"):
+    """The oracle writes every block and flushes."""
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        return [*stage.opened(), ["fill"]]
+
+
+class WriteStep(SceneAction, frozen=True, kw_only=True, tag="write"):
+    """The oracle writes at random places."""
+
+    operations: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
+    first: int = 0
+    count: int = 0
+    """Number of blocks from ``first`` on; 0: all."""
+    depth: Annotated[int, msgspec.Meta(ge=1, le=31)] = 4
+    flush: int = 8
+    """One operation in ``flush`` is a flush; one write in ``through`` is O_DSYNC, and one in ``whole`` a full stripe;
+    0: none.
+    """
+    through: int = 16
+    whole: int = 8
+    largest: int = 8
+    waits: bool = True
+    """Whether to wait until no write is in flight."""
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        where = {"first": self.first, "count": self.count or stage.data_blocks}
+        mix = {name: getattr(self, name) for name in ("depth", "flush", "through", "whole", "largest")}
+        steps = [*stage.opened(**where, **mix), ["advance", self.operations]]
+        return [*steps, ["drain"]] if self.waits else steps
+
+
+class FlushStep(SceneAction, frozen=True, kw_only=True, tag="flush"):
+    """Flushes all writes to the media."""
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        return [*stage.opened(), ["flush"]]
+
+
+class CloseStep(SceneAction, frozen=True, kw_only=True, tag="close"):
+    """Closes the oracle's writer."""
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        return stage.closed()
+
+
+class CheckStep(SceneAction, frozen=True, kw_only=True, tag="check"):
+    """The oracle's verdict on all blocks, and the state of md."""
+
+    settles: bool = False
+    """Whether blocks with several allowed versions must keep the version found from then on."""
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        return [["look"], *([["settle"]] if self.settles else [])]
+
+
+class ParityStep(SceneAction, frozen=True, kw_only=True, tag="parity"):
+    """Compares parity and copies on the members, without md."""
+
+    def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
+        return {"wrong_parity": len(evidence.get("wrong", ()))}
+
+
+class PauseStep(SceneAction, frozen=True, kw_only=True, tag="pause"):
+    """Waits for a time."""
+
+    seconds: float
+
+
+class HoldStep(SceneAction, frozen=True, kw_only=True, tag="hold"):
+    """Makes the next sync, rebuild, reshape or scrub stop at this percentage of a member; 100: removes the limit."""
+
+    percent: Annotated[float, msgspec.Meta(ge=0, le=100)]
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        return [["write", f"{MD}/sync_max", "max" if self.percent == 100 else str(held_at(stage, self.percent))]]
+
+
+class ReachedStep(SceneAction, frozen=True, kw_only=True, tag="reached"):
+    """Waits until the held operation has reached its limit."""
+
+    percent: Annotated[float, msgspec.Meta(ge=0, le=100)]
+    seconds: float = 60.0
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        return [["until", f"{MD}/sync_completed", [str(held_at(stage, self.percent))], self.seconds], ["state"]]
+
+
+def held_at(stage: Stage, percent: float) -> int:
+    """The position of a limit in sectors: whole chunks, at least one."""
+    chunk = stage.array.chunk_bytes // 512
+    sectors = stage.array.member_bytes // 512
+    return max(1, min(round(sectors * percent / 100 / chunk), sectors // chunk - 1)) * chunk
+
+
+class SetStep(SceneAction, frozen=True, kw_only=True, tag="set"):
+    """Sets one of md's attributes, or another file given by its absolute path.
+
+    ``dev-@2`` in the path is the folder of the member on drive 2.
+    """
+
+    file: str
+    value: str | int
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        path = self.file if self.file.startswith("/") else f"{MD}/{self.file}"
+        return [["write", path, str(self.value)], ["state"]]
+
+
+class GetStep(SceneAction, frozen=True, kw_only=True, tag="get"):
+    """Reads one of md's attributes; its content is the fact ``text``."""
+
+    file: str
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        return [["read", self.file if self.file.startswith("/") else f"{MD}/{self.file}"]]
+
+
+class UntilStep(SceneAction, frozen=True, kw_only=True, tag="until"):
+    """Waits until one of md's attributes is one of these words, or a number not less than the first."""
+
+    file: str
+    words: tuple[str, ...]
+    seconds: float = 60.0
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        path = self.file if self.file.startswith("/") else f"{MD}/{self.file}"
+        return [["until", path, list(self.words), self.seconds], ["state"]]
+
+
+class StateStep(SceneAction, frozen=True, kw_only=True, tag="look"):
+    """Reads md's state but no data; ``events`` adds the event counts in the superblocks of these drives."""
+
+    events: tuple[int, ...] = ()
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        return [*([["events", list(self.events)]] if self.events else []), ["state"]]
+
+
+_WHOLE_LAYERS = {
+    "linear": "0 {size} linear #N 0",
+    "dust": "0 {size} dust #N 0 512",
+    "error": "0 {size} error",
+    "flakey": "0 {size} flakey #N 0 ARGUMENTS",
+    "delay": "0 {size} delay #N 0 ARGUMENTS",
+    "snapshot": "0 {size} snapshot #N ARGUMENTS N 8",
+    "shorter": "0 {size-ARGUMENTS} linear #N 0",
+}
+_DATA_SECTORS = DATA_OFFSET_BYTES // 512
+_DATA_LAYERS = {
+    # The superblock and the bad-block list remain writable; the data do not.
+    "flakey": (
+        f"0 {_DATA_SECTORS} linear #N 0\n{_DATA_SECTORS} {{size-{_DATA_SECTORS}}} flakey #N {_DATA_SECTORS} ARGUMENTS"
+    ),
+}
+
+
+class LayerStep(SceneAction, frozen=True, kw_only=True, tag="layer"):
+    """Puts a device-mapper device between a drive and md, or replaces its table while it is in use (``again``).
+
+    ``kind``: linear, dust, flakey, delay, error, integrity, snapshot (an overlay: ``arguments`` is the drive that
+    receives the writes, such as ``#4``), shorter (by this many sectors) or loop (a loop device with sectors of this
+    many bytes). ``arguments``: the arguments after the offset in its table (Documentation/admin-guide/device-mapper).
+    """
+
+    disk: int
+    kind: str
+    arguments: str = ""
+    data_only: bool = False
+    """Whether it begins at the member's data; the superblock and lists before them remain unaffected."""
+    again: bool = False
+    """Whether the device exists and its table is replaced."""
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The device-mapper targets that the machine must have, such as ``dm:dust``."""
+        return () if self.kind == "loop" else (f"dm:{'linear' if self.kind == 'shorter' else self.kind}",)
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        if self.kind == "integrity" and not self.again:
+            return [["integrity", self.disk]]
+        if self.kind == "loop":
+            return [["loop", self.disk, int(self.arguments)]]
+        tables = _DATA_LAYERS if self.data_only else _WHOLE_LAYERS
+        if self.kind not in tables:
+            raise SpecError(f"there is no layer '{self.kind}'", hint=f"known here: {', '.join(tables)}")
+        table = tables[self.kind].replace("#N", f"#{self.disk}").replace("ARGUMENTS", self.arguments).rstrip()
+        return [["table" if self.again else "layer", self.disk, table]]
+
+
+class UnlayerStep(SceneAction, frozen=True, kw_only=True, tag="unlayer"):
+    """Removes the device over a drive; an overlay's writes are discarded."""
+
+    disk: int
+
+
+class SumStep(SceneAction, frozen=True, kw_only=True, tag="sum"):
+    """Whether the bare drives have the same content as at the first such step: fact ``same``."""
+
+    disks: tuple[int, ...]
+
+
+class ChangedWriteStep(SceneAction, frozen=True, kw_only=True, tag="changed-write"):
+    """A write whose data the program changes while it is in flight."""
+
+    block: int
+    after_milliseconds: float
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        return [*stage.closed(), ["changed_write", self.block, self.after_milliseconds / 1000]]
+
+
+class MessageStep(SceneAction, frozen=True, kw_only=True, tag="message"):
+    """Sends a message to a device-mapper target, such as ``addbadblock 4096`` to dust."""
+
+    disk: int
+    text: str
+    at_block: int | None = None
+    """A block of the oracle whose sector on this member is appended to the text."""
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        text = self.text
+        if self.at_block is not None:
+            place = place_on(stage, self.at_block, self.disk)
+            text = f"{text} {stage.member_bytes_at(place.at_bytes) // 512}"
+        return [["message", self.disk, text]]
+
+
+class HangStep(SceneAction, frozen=True, kw_only=True, tag="hang"):
+    """Suspends a device-mapper device, so that requests to it wait."""
+
+    disk: int
+
+
+class WakeStep(SceneAction, frozen=True, kw_only=True, tag="wake"):
+    """Resumes a suspended device-mapper device."""
+
+    disk: int
+
+
+class SlowStep(SceneAction, frozen=True, kw_only=True, tag="slow"):
+    """Delays each request of a drive by this time; 0: its normal speed."""
+
+    disk: int
+    milliseconds: float
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        return [["line", f"pace {self.disk} {round(self.milliseconds * 1e6)}"]]
+
+
+class CorruptStep(SceneAction, frozen=True, kw_only=True, tag="corrupt"):
+    """Inverts bytes of a block on a member without md's knowledge; ``on``: data, copy 1, P or Q."""
+
+    block: int
+    on: str = "data"
+    bytes: int = 512
+    is_searched: bool = False
+    """Whether to search the bare drive for the block's content, because a layer determines where it lies."""
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        place = place_named(stage, self.block, self.on)
+        if self.is_searched:
+            return [["flip_found", place.slot, self.block, self.bytes]]
+        return [["flip", f"#{place.slot}", stage.member_bytes_at(place.at_bytes), self.bytes]]
+
+
+class MisdirectStep(SceneAction, frozen=True, kw_only=True, tag="misdirect"):
+    """Overwrites one block of a member with another of the same member, as a misdirected write does."""
+
+    block: int
+    over: int
+    disk: int
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        source, target = (place_on(stage, block, self.disk).at_bytes for block in (self.block, self.over))
+        at = stage.member_bytes_at
+        return [["copy", f"#{self.disk}", at(source), at(target), BLOCK_BYTES]]
+
+
+class AgeStep(SceneAction, frozen=True, kw_only=True, tag="age"):
+    """Restores an earlier version of some sectors of a block on its member, as if the last write had been torn."""
+
+    block: int
+    generation: int
+    sectors: tuple[int, int] = (0, 8)
+    """First sector and number of sectors, of 512 bytes each."""
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        place = place_named(stage, self.block, "data")
+        at = stage.member_bytes_at(place.at_bytes)
+        return [["age", f"#{place.slot}", at, self.block, self.generation, list(self.sectors)]]
+
+
+class CulpritsStep(SceneAction, frozen=True, kw_only=True, tag="locate"):
+    """Locates the wrong chunk of each inconsistent RAID 6 row from P and Q; ``mends`` also rewrites it."""
+
+    mends: bool = False
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        array = stage.array
+        rows = stage.job((), has_record=False)["geometry"]["rows"]
+        if array.level != "raid6":
+            raise SpecError("only RAID 6 can tell which chunk is wrong", hint="take level raid6")
+        return [["culprits", [row[1:] for row in rows], *([True] if self.mends else [])]]
+
+    def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
+        told = [f"{what.split()[0]} on member {slot}" for _, what, slot in evidence.get("culprits", ())]
+        return {"culprits": ", ".join(told) or "none"}
+
+
+class CopiesStep(SceneAction, frozen=True, kw_only=True, tag="copies"):
+    """The verdict on a block on each member of a mirror: facts ``copy_0`` and so on."""
+
+    block: int
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        return [["copies", [self.block]]]
+
+    def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
+        return {f"copy_{slot}": words[0] for slot, words in evidence.get("copies", {}).items()}
+
+
+class RecordStep(SceneAction, frozen=True, kw_only=True, tag="record"):
+    """Starts recording all drives."""
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        settled: GuestSteps = [["drain"]] if stage.is_open else []
+        # A drive with requests in flight has no defined content from which a recording could start.
+        return [*settled, ["pause", 0.5], ["record", list(range(stage.drives))]]
+
+
+class PowerCutStep(SceneAction, frozen=True, kw_only=True, tag="power-cut"):
+    """A power cut: the array is gone, and each drive independently holds a state that the cut could have left.
+
+    ``kind``: ended (a crash of the kernel only), flushed, come, prefix, subset or torn (guest/record.py).
+    """
+
+    kind: str = "subset"
+    seed: int | str = 1
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        require_kinds([self.kind])
+        stage.is_open = False
+        return [["cut", list(range(stage.drives)), self.kind, f"{stage.seed}:{self.seed}"]]
+
+
+def place_named(stage: Stage, block: int, on: str) -> OracleMemberPlace:
+    """The place of a block's ``data``, ``copy N``, ``P`` or ``Q``. Raises SpecError if there is none."""
+    places = stage.array.places
+    if on in ("P", "Q"):
+        parity = places.parity_places(block)
+        if on in parity:
+            return parity[on]
+    else:
+        copy = 0 if on == "data" else int(on.removeprefix("copy "))
+        copies = places.places(block)
+        if copy < len(copies):
+            return copies[copy]
+    raise SpecError(f"block {block} has no {on} on a {stage.array.level}", hint="write data, copy 1, P or Q")
+
+
+def place_on(stage: Stage, block: int, member: int) -> OracleMemberPlace:
+    """The place of a block's data, copy or parity on a member. Raises SpecError if there is none."""
+    places = stage.array.places
+    known = [*places.places(block)]
+    if stage.array.raid.parity_members:
+        known += places.parity_places(block).values()
+    found = next((place for place in known if place.slot == member), None)
+    if found is None:
+        raise SpecError(f"member {member} has nothing of block {block}", hint=places.described(block))
+    return found
+
+
+def require_kinds(kinds: list[str] | tuple[str, ...]) -> None:
+    """Raises SpecError for an unknown kind of power cut."""
+    for kind in kinds:
+        if kind not in KINDS:
+            raise SpecError(f"there is no power cut of the kind '{kind}'", hint=f"known: {', '.join(KINDS)}")
+
+
+class PointsStep(SceneAction, frozen=True, kw_only=True, tag="crash-points"):
+    """Tries the states that a power cut during the recording could have left: each is started, recovered and judged.
+
+    The writer closes the array, which is stopped first.
+    """
+
+    kinds: tuple[str, ...] = ("ended", "flushed", "come", "prefix", "subset", "torn")
+    losses: tuple[str, ...] = ("none",)
+    """The drives lost in the same cut: ``none``, ``each`` member in turn, or drives such as ``4``."""
+    moments: int = 0
+    """Number of moments, evenly distributed; 0: all of them."""
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        require_kinds(self.kinds)
+        members = list(range(stage.array.members + (stage.array.journal is not None)))
+        still: GuestSteps = [["drain"], ["pause", 0.3], ["still", list(range(stage.drives))]]
+        stopped = [*still, *stage.closed(), ["run", ["mdadm", "--stop", NODE]]]
+        return [*stopped, ["points", members, losses_of(self.losses, stage), list(self.kinds), self.moments]]
+
+    def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
+        """``untouched_elsewhere``: lost blocks without a write in flight that no missing member held."""
+        elsewhere = 0
+        for missing, blocks in evidence.get("untouched_at", {}).items():
+            slots = numbers_in(missing.replace("+", " "))
+            elsewhere += len(numbers_in(blocks) - stage.array.places.on_slots(slots))
+        return {"untouched_elsewhere": elsewhere}
+
+
+class SetsStep(SceneAction, frozen=True, kw_only=True, tag="lose-every"):
+    """Loses each set of ``count`` members: they fail in the running array, then they are missing at its start.
+
+    Facts: ``sets``, ``survived``, ``differing``.
+    """
+
+    count: int = 2
+
+    def sets(self, stage: Stage) -> list[tuple[int, ...]]:
+        return list(combinations(range(stage.array.members), self.count))
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        stopped: GuestSteps = [*stage.closed(), ["run", ["mdadm", "--stop", NODE]]]
+        return [*stopped, ["sets", list(range(stage.array.members)), [list(each) for each in self.sets(stage)]]]
+
+    def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
+        differing, survived = [], 0
+        told = {tuple(each["failed"]): each for each in evidence.get("sets", ())}
+        for failed in self.sets(stage):
+            # Counted by what was observed, not by what is expected.
+            seen = told.get(failed, {"restart_refused": "not tried"})
+            survived += not seen["restart_refused"] and set(seen["verdicts"]) == {"intact"}
+            if failed not in told or (reason := difference(told[failed], stage)):
+                differing.append(f"{failed}: {reason if failed in told else 'not tried'}")
+        return {
+            "sets": len(self.sets(stage)),
+            "survived": survived,
+            "differing": len(differing),
+            "differences": differing,
+        }
+
+
+def difference(seen: dict[str, Any], stage: Stage) -> str:
+    """How md and the oracle differ from the level's arithmetic for one set of lost members; empty if they do not."""
+    array, failed = stage.array, frozenset(seen["failed"])
+    survives = array.raid.survives(failed, array.members)
+    lost = array.places.unreadable(failed)
+    verdicts = seen.get("verdicts", {})
+    unreadable = numbers_in(seen.get("at", {}).get("unreadable", ""))
+    if seen["refused"]:
+        return f"the whole array did not start: {seen['refused']}"
+    if set(verdicts) - {"intact", "unreadable"}:
+        return f"invented data: {verdicts}"
+    if unreadable != lost:
+        return f"{len(unreadable)} blocks cannot be read, and {len(lost)} should be lost"
+    if survives and seen["degraded"] != str(len(failed)):
+        return f"degraded says {seen['degraded']}"
+    if survives == bool(seen["restart_refused"]):
+        return "it starts without them" if not survives else f"it does not start: {seen['restart_refused']}"
+    if survives and set(seen["restarted"]["verdicts"]) != {"intact"}:
+        return f"started without them: {seen['restarted']['verdicts']}"
+    return ""
+
+
+class MeterStep(SceneAction, frozen=True, kw_only=True, tag="meter"):
+    """Starts counting the requests to the drives."""
+
+
+class MeteredStep(SceneAction, frozen=True, kw_only=True, tag="metered"):
+    """The counts since ``meter``: reads, read_sectors, writes, write_sectors, flushes; and ``lasted``, the seconds."""
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        return [["metered"], ["state"]]
+
+
+class ReadsStep(SceneAction, frozen=True, kw_only=True, tag="reads"):
+    """Single reads, one after the other; the fact ``each`` is the mean time of a read in seconds."""
+
+    count: int
+
+
+class ExposureStep(SceneAction, frozen=True, kw_only=True, tag="exposure"):
+    """Waits until md is idle.
+
+    Facts: the seconds for which the array was degraded (``exposed``), and by how many members (``most_degraded``).
+    """
+
+    seconds: float = 300.0
+
+
+class LoadStep(SceneAction, frozen=True, kw_only=True, tag="load"):
+    """The oracle writes for a time, or until md's action is in ``until``.
+
+    Fact ``rate``: operations per second.
+    """
+
+    seconds: float
+    until: tuple[str, ...] = ()
+    depth: int = 4
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        return [*stage.opened(depth=self.depth), ["load", self.seconds, list(self.until)], ["drain"], ["state"]]
+
+
+class UnderStep(SceneAction, frozen=True, kw_only=True, tag="under-load"):
+    """Runs a command while the oracle writes."""
+
+    command: str
+    depth: int = 8
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        return [*stage.opened(depth=self.depth), ["under", shlex.split(self.command)]]
+
+
+class StartStep(SceneAction, frozen=True, kw_only=True, tag="start"):
+    """Starts a program that runs until ``end``."""
+
+    name: str
+    command: str
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        return [["start", self.name, shlex.split(self.command)]]
+
+
+class HearsStep(SceneAction, frozen=True, kw_only=True, tag="hears"):
+    """Waits until a started program has printed a text."""
+
+    name: str
+    text: str
+    seconds: float = 60.0
+
+
+class EndStep(SceneAction, frozen=True, kw_only=True, tag="end"):
+    """Ends a started program; the fact ``output`` is its output."""
+
+    name: str
+
+
+class FileStep(SceneAction, frozen=True, kw_only=True, tag="file"):
+    """Creates a file on the machine below /run/raidlab/fault, which is empty at the start of a scenario."""
+
+    path: str
+    text: str
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        if not self.path.startswith("/run/raidlab/fault/") or ".." in self.path:
+            raise SpecError(
+                f"'{self.path}' is not below /run/raidlab/fault", hint="write such as /run/raidlab/fault/conf"
+            )
+        return [["file", self.path, self.text]]
+
+
+class WorldStep(SceneAction, frozen=True, kw_only=True, tag="world"):
+    """Saves the oracle's ledger under a name (``keep``) or restores it (``take``).
+
+    ``which``: the fact ``fits`` has the names of all saved ledgers that match the data.
+    """
+
+    verb: Literal["keep", "take", "which"]
+    name: str = ""
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        return [*(stage.closed() if self.verb == "take" else []), ["world", self.verb, self.name]]
+
+    def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
+        return {"fits": " ".join(evidence["fits"]) or "none"} if "fits" in evidence else {}
+
+
+class FingerprintStep(SceneAction, frozen=True, kw_only=True, tag="fingerprint"):
+    """The fact ``fingerprint``: a number derived from all writes in their order and from the content of the array."""
+
+
+class RaceStep(SceneAction, frozen=True, kw_only=True, tag="race"):
+    """Stops the array while all its members are announced to ``mdadm --incremental``, repeatedly."""
+
+    rounds: int
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        return [*stage.closed(), ["race", list(range(stage.array.members)), self.rounds]]
+
+
+class MountStep(SceneAction, frozen=True, kw_only=True, tag="mount"):
+    """Mounts the array's file system at /run/raidlab/mnt/fault."""
+
+    file_system: str = "ext4"
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        return [["mount", self.file_system, NODE]]
+
+
+class UnmountStep(SceneAction, frozen=True, kw_only=True, tag="unmount"):
+    """Unmounts the array's file system."""
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        return [*stage.closed(), ["unmount"]]
+
+
+class OracleOnStep(SceneAction, frozen=True, kw_only=True, tag="oracle-on"):
+    """Moves the oracle's data to a file of the mounted file system, of this many blocks."""
+
+    path: str
+    blocks: int
+
+    def guest_steps(self, stage: Stage) -> GuestSteps:
+        steps = stage.closed()
+        stage.path, stage.blocks = self.path, self.blocks
+        return [*steps, ["run", ["sh", "-c", f"> {shlex.quote(self.path)}"]], ["data", self.path]]
+
+
+class LogStep(SceneAction, frozen=True, kw_only=True, tag="log"):
+    """Reads the kernel log; the fact ``complaints`` is the number of warnings, bugs and hung tasks."""
+
+
+def losses_of(words: tuple[str, ...], stage: Stage) -> list[list[int]]:
+    """The lists of lost drives that these words denote."""
+    found: list[list[int]] = []
+    for word in words:
+        if word == "each":
+            found += [[number] for number in range(stage.array.members)]
+        else:
+            found.append([] if word == "none" else sorted(numbers_in(word.replace("+", " "))))
+    return found
+
 
 FORMAT_VERSION = 2
 FORMAT_VERSIONS = range(1, FORMAT_VERSION + 1)
@@ -66,7 +1368,7 @@ Does = SceneStep | SceneAction | Action
 """A step, or an action of which nothing is expected."""
 
 
-def expecting(does: SceneAction | Action, **expect: steps.Expectation) -> SceneStep:
+def expecting(does: SceneAction | Action, **expect: Expectation) -> SceneStep:
     """A step with these expectations."""
     return SceneStep(does=does, expect=expect)
 
@@ -76,7 +1378,7 @@ def framed(does: Does) -> SceneStep:
     return does if isinstance(does, SceneStep) else SceneStep(does=does)
 
 
-NO_COMPLAINTS = expecting(steps.LogStep(), complaints=0)
+NO_COMPLAINTS = expecting(LogStep(), complaints=0)
 
 
 class SceneVariant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -166,22 +1468,19 @@ class ReadyVariant(msgspec.Struct, frozen=True, kw_only=True):
         return Stage(self.array, self.seed, DRIVES)
 
 
-_ARRAY_ACTIONS = (Fail, Remove, Add, ReAdd, Replace, Scrub, StopArray, Speed, Grow, BitmapAction, Wait, Pull, PlugIn)
-"""Actions of lab.actions that need no arguments but theirs."""
-
-
 @cache
 def words() -> Mapping[str, type[SceneAction | Action]]:
     """Name of an action in files -> its class."""
-    own = kinds_by_tag("act", (steps,))
-    return {**{str(kind.__struct_config__.tag): kind for kind in _ARRAY_ACTIONS}, **own}
+    shared = (Fail, Remove, Add, ReAdd, Replace, Scrub, StopArray, Speed, Grow, BitmapAction, Wait, Pull, PlugIn)
+    own = kinds_by_tag("act", (sys.modules[__name__],))
+    return {**{str(kind.__struct_config__.tag): kind for kind in shared}, **own}
 
 
 def step_of(tree: Mapping[str, Any], source: str) -> SceneStep:
     """The step of a table. Raises SpecError for an unknown name, argument or fact, with the nearest name as hint."""
     framing = {key: tree[key] for key in SceneStep.__struct_fields__ if key in tree}
     written = {key: value for key, value in tree.items() if key not in framing}
-    if words().get(str(tree.get("act"))) in _ARRAY_ACTIONS:
+    if issubclass(words().get(str(tree.get("act")), SceneAction), Action):
         # Disks have names there, and numbers here.
         written = {key: str(value) if type(value) is int else value for key, value in written.items()}
     does = make_tagged(written, words(), what="step", key="act", where=source)
@@ -189,14 +1488,12 @@ def step_of(tree: Mapping[str, Any], source: str) -> SceneStep:
     for name in step.expect:
         if not is_fact(name):
             near = nearest(name, _facts())
-            hint = f"did you mean '{near}'?" if near else "lab/faults/stage.py lists them"
+            hint = f"did you mean '{near}'?" if near else "lab/faults/scenario.py lists them"
             raise SpecError(f"{source} ({step.word}): there is no fact '{name}'", hint=hint)
     return step
 
 
 def _facts() -> tuple[str, ...]:
-    from lab.faults.stage import KNOWN, MEMBER_FACTS
-
     return (*KNOWN, *(f"{name}_0" for name in (*MEMBER_FACTS, "events", "copy")))
 
 
@@ -286,11 +1583,11 @@ class ArrayModel:
 
     def seen(self, *, settles: bool = False) -> SceneStep:
         """The check after each operation."""
-        return expecting(steps.CheckStep(settles=settles), data="intact", degraded=len(self.missing))
+        return expecting(CheckStep(settles=settles), data="intact", degraded=len(self.missing))
 
     def write(self) -> list[Does]:
         return [
-            steps.WriteStep(operations=self.chance.randint(5, 40), depth=self.chance.choice((1, 4, 16))),
+            WriteStep(operations=self.chance.randint(5, 40), depth=self.chance.choice((1, 4, 16))),
             self.seen(),
         ]
 
@@ -303,8 +1600,8 @@ class ArrayModel:
         assert drive is not None
         self.slots[slot] = None
         self.gone.append(drive)
-        before = steps.WriteStep(operations=self.chance.randint(4, 12), waits=False)
-        return [before, Fail(disk=str(drive)), steps.WriteStep(operations=8), self.seen()]
+        before = WriteStep(operations=self.chance.randint(4, 12), waits=False)
+        return [before, Fail(disk=str(drive)), WriteStep(operations=8), self.seen()]
 
     def rebuild(self) -> list[Does]:
         """Remove the failed members and rebuild to new drives, during writes."""
@@ -314,13 +1611,13 @@ class ArrayModel:
         if self.gone:
             done += [Remove(disk=str(drive)) for drive in self.gone]
             names = " ".join(f"@{drive}" for drive in self.gone)
-            done.append(steps.ShellStep(line=f"mdadm --zero-superblock {names}"))
+            done.append(ShellStep(line=f"mdadm --zero-superblock {names}"))
         new = [self.free.pop(0) for _ in self.missing]
         for slot, drive in zip(sorted(self.missing), new, strict=True):
             self.slots[slot] = drive
         self.free += self.gone
         self.gone, self.has_moved = [], True
-        load = steps.WriteStep(operations=10)
+        load = WriteStep(operations=10)
         return [*done, *(Add(disk=str(drive)) for drive in new), load, Wait(), self.seen()]
 
     def replace(self) -> list[Does]:
@@ -333,7 +1630,7 @@ class ArrayModel:
         self.slots[slot], self.has_moved = new, True
         self.gone.append(old)
         copied = Replace(disk=str(old), new=str(new))
-        return [copied, steps.WriteStep(operations=10), Wait(), self.seen()]
+        return [copied, WriteStep(operations=10), Wait(), self.seen()]
 
     def scrub(self) -> list[Does]:
         return [expecting(Scrub(), mismatch_cnt=0), self.seen()]
@@ -341,7 +1638,7 @@ class ArrayModel:
     def restart(self) -> list[Does]:
         """Stop the array cleanly and start it from the remaining members."""
         self._forget_gone()
-        return [StopArray(), steps.AssembleStep(disks=self.drives), self.seen()]
+        return [StopArray(), AssembleStep(disks=self.drives), self.seen()]
 
     def crash(self) -> list[Does]:
         """Crash the kernel during writes; a degraded parity array is restarted instead, because of the write hole."""
@@ -349,11 +1646,11 @@ class ArrayModel:
             return self.restart()
         self._forget_gone()
         cut: list[Does] = [
-            steps.RecordStep(),
-            steps.WriteStep(operations=self.chance.randint(5, 30), waits=False),
-            steps.PowerCutStep(kind="ended", seed=self.chance.randrange(1 << 30)),
+            RecordStep(),
+            WriteStep(operations=self.chance.randint(5, 30), waits=False),
+            PowerCutStep(kind="ended", seed=self.chance.randrange(1 << 30)),
         ]
-        back: list[Does] = [steps.AssembleStep(disks=self.drives), Wait(), self.seen(settles=True)]
+        back: list[Does] = [AssembleStep(disks=self.drives), Wait(), self.seen(settles=True)]
         return [*cut, *back]
 
     def corrupt(self) -> list[Does]:
@@ -365,11 +1662,11 @@ class ArrayModel:
             return self.write()
         block = self.chance.randrange(self.array.places.blocks)
         self._forget_gone()
-        bad = expecting(steps.CheckStep(), data="corrupt", corrupt_at=f"= blocks {block}")
+        bad = expecting(CheckStep(), data="corrupt", corrupt_at=f"= blocks {block}")
         return [
-            *(StopArray(), steps.CorruptStep(block=block), steps.AssembleStep(disks=self.drives)),
-            *(bad, steps.CulpritsStep(mends=True)),
-            *(steps.RestartStep(disks=self.drives), self.seen()),
+            *(StopArray(), CorruptStep(block=block), AssembleStep(disks=self.drives)),
+            *(bad, CulpritsStep(mends=True)),
+            *(RestartStep(disks=self.drives), self.seen()),
         ]
 
     def _forget_gone(self) -> None:
@@ -383,17 +1680,17 @@ def random_histories(scenario: Scenario, seed: int) -> Iterator[ReadyVariant]:
         is_again = number == len(ARRAYS)
         word = f"{seed}:{scenario.id}:{0 if is_again else number}"
         model = ArrayModel(array, random.Random(word))
-        done: list[Does] = [steps.CreateStep(), steps.FillStep()]
+        done: list[Does] = [CreateStep(), FillStep()]
         operations = (
             *(model.write, model.fail, model.fail, model.rebuild, model.rebuild, model.replace),
             *(model.scrub, model.restart, model.crash, model.corrupt),
         )
         for _ in range(OPERATIONS):
             done += model.chance.choice(operations)()
-        done += [*model.rebuild(), expecting(Scrub(), mismatch_cnt=0), steps.FlushStep()]
-        expect: dict[str, steps.Expectation] = {"fingerprint": "= first.fingerprint"} if is_again else {}
+        done += [*model.rebuild(), expecting(Scrub(), mismatch_cnt=0), FlushStep()]
+        expect: dict[str, Expectation] = {"fingerprint": "= first.fingerprint"} if is_again else {}
         keep = "first" if not number else ""
-        done.append(SceneStep(does=steps.FingerprintStep(), keep=keep, expect=expect, is_timed=is_again))
+        done.append(SceneStep(does=FingerprintStep(), keep=keep, expect=expect, is_timed=is_again))
         done.append(NO_COMPLAINTS)
         name = f"{array.told}{', again' if is_again else ''}"
         is_apart = is_again or not number

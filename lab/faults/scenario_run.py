@@ -24,9 +24,17 @@ import msgspec
 from lab import __version__
 from lab.errors import DeviceRefused, LabError, MachineLost, ResultError, RunCancelled, SpecError
 from lab.faults.place import LONGEST_SILENCE_SECONDS, SCENARIO, FaultPlace, SilenceWatchdog, open_place, run_program
-from lab.faults.scenario import NEEDS, ReadyVariant, Scenario
-from lab.faults.stage import FactCheck, GuestSteps, OraclePlaces, facts_of, judge
-from lab.faults.steps import SceneStep
+from lab.faults.scenario import (
+    NEEDS,
+    FactCheck,
+    GuestSteps,
+    OraclePlaces,
+    ReadyVariant,
+    Scenario,
+    SceneStep,
+    facts_of,
+    judge,
+)
 from lab.gates.names import Name
 from lab.gates.numbers import FormatVersion
 from lab.gates.text import shortened

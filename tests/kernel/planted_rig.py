@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.disks.kernel_drives import CONTROL, NODE
-from lab.faults.history_play import PLANTED_SWITCH
+from lab.faults.campaign import PLANTED_SWITCH
 from lab.machine import GuestProgram, Machine
 from lab.units import KIB, MIB
 

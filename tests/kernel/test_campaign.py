@@ -7,12 +7,19 @@ from typing import Any
 
 import pytest
 
-from lab.faults.campaign import Campaign, CampaignSummary, begun_campaign, history_of
+from lab.faults.campaign import (
+    Arena,
+    Campaign,
+    CampaignSummary,
+    FindingStore,
+    begun_campaign,
+    find_planted_bug,
+    history_of,
+    replayed,
+)
 from lab.faults.controls import failed_controls
-from lab.faults.findings import FindingStore
 from lab.faults.history import Act, ActKind, ArrayShape, FaultHistory, HistoryPolicy, Purpose, parse_id
-from lab.faults.history_play import Arena, find_planted_bug, replayed
-from lab.faults.judge import (KnownBug)
+from lab.faults.judge import KnownBug
 from lab.faults.place import with_own_kernel
 from lab.machine import Host, parse_target
 

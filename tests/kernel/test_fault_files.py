@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lab.arrays.filesystem import FileSystem
-from lab.faults.files import (
+from lab.faults.crash_points import (
     DRIVE_BYTES,
     FilesRecording,
     PointsTotal,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lab.arrays.filesystem import FileSystem
-from lab.faults.files import DRIVE_BYTES, FilePoint, FilesRecording, judged_points
+from lab.faults.crash_points import DRIVE_BYTES, FilePoint, FilesRecording, judged_points
 from lab.faults.guest.file_ledger import FILE_BLOCKS, FileLedger
 from lab.faults.guest.ledger import told_by
 from lab.faults.guest.record import DRIVE_WRITE, EVERYTHING, Request, chosen_cut

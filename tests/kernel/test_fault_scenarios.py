@@ -10,9 +10,8 @@ import pytest
 
 from lab.cli.main import run
 from lab.faults.place import FaultPlace, open_place
-from lab.faults.scenario import DRIVES, Scenario, find_scenario
+from lab.faults.scenario import DRIVES, Scenario, SceneArray, find_scenario
 from lab.faults.scenario_run import FaultVerdict, ScenarioHooks, ScenarioOutcome, ScenarioRunner, load_run, play_all
-from lab.faults.stage import SceneArray
 from lab.machine import Host, parse_target
 
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]

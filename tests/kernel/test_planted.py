@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from lab.disks import open_lab
-from lab.faults.history_play import PlantedBug, on_planted_kernel, planted_bugs
+from lab.faults.campaign import PlantedBug, on_planted_kernel, planted_bugs
 from lab.machine import Host, parse_target
 from tests.kernel.planted_rig import ARRAY, CHUNK_BLOCKS, PLAIN, SLOW_SECONDS, Bench
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lab.faults.campaign import Arena, HistoryOutcome
 from lab.faults.history import FaultHistory
-from lab.faults.history_play import Arena, HistoryOutcome
 from lab.faults.judge import HistoryDifference
 from lab.host.clock import HostClock
 from lab.host.files import HostFiles

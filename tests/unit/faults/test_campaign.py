@@ -17,18 +17,21 @@ import pytest
 from lab.errors import MachineBusy, ResultError, SpecError
 from lab.faults import campaign as campaigns
 from lab.faults.campaign import (
+    Arena,
     Campaign,
     CampaignHooks,
     CampaignJournal,
     CampaignSummary,
+    Evidence,
+    FindingStore,
+    KeptFinding,
     SeedDone,
     begun_campaign,
     history_of,
     resumed_campaign,
+    seen_lines,
 )
-from lab.faults.findings import Evidence, FindingStore, KeptFinding, seen_lines
 from lab.faults.history import ActKind, FaultHistory, generated, parse_id
-from lab.faults.history_play import Arena
 from lab.machine import Host
 from lab.store.runs import LATEST
 from tests.unit.faults.played_histories import PlayedByRule, Rule, host_in

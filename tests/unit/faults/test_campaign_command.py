@@ -13,10 +13,8 @@ from lab.cli import fault_campaign
 from lab.cli.context import Options, use_options
 from lab.cli.main import run
 from lab.errors import ExitCode
-from lab.faults.campaign import Campaign, CampaignSummary
-from lab.faults.findings import FindingRecord, FindingStore
+from lab.faults.campaign import Arena, Campaign, CampaignSummary, FindingRecord, FindingStore, HistoryOutcome
 from lab.faults.history import Bounds, FaultHistory, generated
-from lab.faults.history_play import Arena, HistoryOutcome
 from lab.machine import Host
 from tests.unit.faults.played_histories import outcome_of
 

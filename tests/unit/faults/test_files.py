@@ -9,7 +9,7 @@ import pytest
 
 from lab.arrays.filesystem import FileSystem
 from lab.errors import LabError, SpecError
-from lab.faults.files import (
+from lab.faults.crash_points import (
     ARRAYS,
     FilePoint,
     FilesRecording,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import ResultError, SpecError
-from lab.faults.findings import FindingRecord, FindingStore, plain_script
+from lab.faults.campaign import FindingRecord, FindingStore, plain_script
 from lab.faults.history import ActKind, generated
 from tests.unit.faults.played_histories import host_in
 

@@ -9,8 +9,7 @@ import pytest
 
 from lab.arrays.level_names import level_with_layout
 from lab.errors import SpecError, ToolMissing
-from lab.faults.crash_points import promises
-from lab.faults.history_play import (
+from lab.faults.campaign import (
     PLANTED_SWITCH,
     PlantedBug,
     find_planted_bug,
@@ -19,6 +18,7 @@ from lab.faults.history_play import (
     planted_kernel,
     planting,
 )
+from lab.faults.crash_points import promises
 from lab.machine import Host, parse_target
 
 PATCHES = Path(__file__).resolve().parents[3] / "provision/kernel/planted"

@@ -8,7 +8,7 @@ import pytest
 
 from lab.arrays.level_names import level_with_layout
 from lab.errors import SpecError
-from lab.faults.stage import facts_of, judge, places_of
+from lab.faults.scenario import facts_of, judge, places_of
 from lab.units import KIB, MIB
 
 RAID5 = places_of(level_with_layout("raid5", None), 4, MIB, 16 * KIB)

@@ -16,7 +16,7 @@ from lab.cli.fault import exit_code
 from lab.errors import DeviceRefused, ExitCode, LabError, MachineLost, ResultError, RunCancelled
 from lab.faults import scenario_run
 from lab.faults.place import FaultPlace, SilenceWatchdog
-from lab.faults.scenario import Scenario, find_scenario
+from lab.faults.scenario import FactCheck, Scenario, find_scenario
 from lab.faults.scenario_run import (
     FaultVerdict,
     PlayedVariant,
@@ -35,7 +35,6 @@ from lab.faults.scenario_run import (
     stored_runs,
     verdict_of,
 )
-from lab.faults.stage import FactCheck
 from lab.host.clock import HostClock
 from lab.machine import Host
 from tests.unit.fakes import FACTS, FakeMachine, Scripted

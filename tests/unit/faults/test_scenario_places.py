@@ -10,7 +10,7 @@ import pytest
 from lab.arrays.level_names import level_with_layout
 from lab.faults.guest.arrays import exclusive_or, syndrome
 from lab.faults.guest.scenario import PointSummary, culprit_of, ranges
-from lab.faults.stage import OraclePlaces, numbers_in, places_of
+from lab.faults.scenario import OraclePlaces, numbers_in, places_of
 from lab.units import KIB
 
 CHUNK = 16 * KIB

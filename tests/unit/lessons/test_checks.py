@@ -13,8 +13,8 @@ from lab.arrays.status import ArrayState, ArrayStatus, SyncAction, SyncProgress
 from lab.checks.catalogue import CHECKS, make_check
 from lab.checks.state import CheckedState, DeepState, MarkSeen, PlayedFault
 from lab.faults.crash_points import PointJudgement, StoredPoints
+from lab.faults.scenario import FactCheck
 from lab.faults.scenario_run import FaultVerdict, ScenarioOutcome, StepOutcome, VariantOutcome
-from lab.faults.stage import FactCheck
 from lab.lessons.course import word_languages, words_in
 from lab.lessons.ready import ACTIONS
 from lab.results.record import CellRecord, Conditions, RebuildRecord, ResultRecord

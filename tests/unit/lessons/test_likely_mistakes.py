@@ -13,8 +13,8 @@ from lab.arrays.discovery import Superblock
 from lab.arrays.status import ArrayStatus
 from lab.checks.state import CheckedState, DeepState, MarkSeen, PlayedFault
 from lab.faults.crash_points import PointJudgement, StoredPoints
+from lab.faults.scenario import FactCheck
 from lab.faults.scenario_run import FaultVerdict, ScenarioOutcome, StepOutcome, VariantOutcome
-from lab.faults.stage import FactCheck
 from lab.lessons import engine
 from lab.lessons.course import built_in_course, words_in
 from lab.lessons.engine import tell

@@ -18,9 +18,8 @@ from lab.drills.case import DrillCase, DrillStore
 from lab.drills.exam import begin_exam
 from lab.errors import DrillError
 from lab.faults import oracle
-from lab.faults.campaign import SeedDone, resumed_campaign
+from lab.faults.campaign import FindingStore, SeedDone, resumed_campaign
 from lab.faults.crash_points import stored_points
-from lab.faults.findings import FindingStore
 from lab.faults.history import generated
 from lab.faults.scenario_run import FaultVerdict, load_run, stored_runs
 from lab.machine import Host
