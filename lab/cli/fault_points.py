@@ -29,7 +29,7 @@ from lab.faults.crash_points import (
     make_recording,
     promises,
 )
-from lab.faults.guest.record import cut_of
+from lab.faults.guest.ledger import cut_of
 from lab.faults.place import open_place
 from lab.gates.numbers import PointCount
 

@@ -49,7 +49,7 @@ import msgspec
 from lab import __version__
 from lab.errors import LabError, MachineLost, ResultError, SpecError, ToolMissing
 from lab.faults.arrays import BLOCK_BYTES
-from lab.faults.guest.record import ALL
+from lab.faults.guest.ledger import ALL
 from lab.faults.history import (
     DRIVES,
     Act,

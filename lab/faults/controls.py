@@ -22,8 +22,18 @@ import msgspec
 from lab.errors import LabError
 from lab.faults.arrays import DATA_OFFSET_BYTES, NODE
 from lab.faults.campaign import Arena
-from lab.faults.guest.ledger import ACKNOWLEDGED, CORRUPT, FLUSH, INTACT, LOST, UNREADABLE, WRITE
-from lab.faults.guest.record import DRIVE_FLUSH, DRIVE_WRITE, THROUGH
+from lab.faults.guest.ledger import (
+    ACKNOWLEDGED,
+    CORRUPT,
+    DRIVE_FLUSH,
+    DRIVE_WRITE,
+    FLUSH,
+    INTACT,
+    LOST,
+    THROUGH,
+    UNREADABLE,
+    WRITE,
+)
 from lab.faults.history import (
     COMMAND_SECONDS,
     DRIVES,
@@ -35,7 +45,7 @@ from lab.faults.history import (
     job_of,
     node,
 )
-from lab.faults.place import CONTROLS, run_program
+from lab.faults.place import CAMPAIGN, run_program
 from lab.gates.numbers import FormatVersion
 from lab.machine.programs import Change, program_files
 from lab.tomlfile import read_toml, unknown_word
@@ -53,7 +63,7 @@ class OracleBug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     @property
     def change(self) -> Change:
         """The change that plants the bug. Raises LabError unless ``find`` occurs exactly once in the program."""
-        count = sum(text.count(self.find) for text in program_files(CONTROLS).texts.values())
+        count = sum(text.count(self.find) for text in program_files(CAMPAIGN).texts.values())
         if count != 1:
             raise LabError(
                 f"the text of oracle bug '{self.name}' is {count} times in the program",
@@ -242,7 +252,7 @@ def failed_controls(arena: Arena) -> list[str]:
     seen: list[dict[str, Any]] = []
     number = 0
     with arena.opened() as place:
-        for document in run_program(place.lab.machine, CONTROLS, {"histories": jobs}, change=arena.change):
+        for document in run_program(place.lab.machine, CAMPAIGN, {"histories": jobs}, change=arena.change):
             if "end" not in document:
                 seen.append(document)
                 continue

@@ -36,9 +36,8 @@ from lab.arrays.level_names import level_with_layout
 from lab.arrays.levels import Level
 from lab.errors import LabError, MachineLost, SpecError
 from lab.faults.arrays import BLOCK_BYTES, DATA_OFFSET_BYTES, NODE, BlockMap, array_spec
-from lab.faults.guest.ledger import ALLOWED, Ledger
-from lab.faults.guest.record import ALL, EVERYTHING, FLUSHED, KINDS, Cut, Record, chosen_cut, cut_of
-from lab.faults.place import CRASH, FILES, PLAYER, FaultPlace, open_place, run_program
+from lab.faults.guest.ledger import ALL, ALLOWED, EVERYTHING, FLUSHED, KINDS, Cut, Ledger, Record, chosen_cut, cut_of
+from lab.faults.place import FILES, PLAYER, FaultPlace, open_place, run_program
 from lab.gates.decoding import decode_json
 from lab.gates.names import Name
 from lab.gates.numbers import FormatVersion
@@ -450,7 +449,7 @@ def judge_points(
         "tells_labels": configuration.moment in ("rebuild", "reshape"),
         "cuts": [cut.word() for cut in cuts],
     }
-    for seen in run_program(place.lab.machine, CRASH, job):
+    for seen in run_program(place.lab.machine, PLAYER, job):
         if "cut" in seen:
             yield seen
 

@@ -32,7 +32,7 @@ from lab.arrays.level_names import level_with_layout
 from lab.arrays.levels import Level
 from lab.errors import SpecError
 from lab.faults.arrays import ARRAY, BLOCK_BYTES, MD, NODE, BlockMap, array_spec
-from lab.faults.guest.record import ALL, EVERYTHING, FLUSHED, PREFIX, SUBSET, TORN_WRITE
+from lab.faults.guest.ledger import ALL, EVERYTHING, FLUSHED, PREFIX, SUBSET, TORN_WRITE
 from lab.plans import Plan
 from lab.units import KIB, MIB
 

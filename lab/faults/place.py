@@ -126,9 +126,7 @@ def open_place(
 
 _GUEST = Path(__file__).with_name("guest")
 PLAYER = GuestProgram(_GUEST / "player.py", "fault-player")
-CRASH = GuestProgram(_GUEST / "crash.py", "fault-crash")
 CAMPAIGN = GuestProgram(_GUEST / "campaign.py", "fault-campaign")
-CONTROLS = GuestProgram(_GUEST / "controls.py", "fault-controls")
 FILES = GuestProgram(_GUEST / "files.py", "fault-files")
 SCENARIO = GuestProgram(_GUEST / "scenario.py", "fault-scenario")
 

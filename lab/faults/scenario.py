@@ -67,8 +67,7 @@ from lab.arrays.levels import Level, LevelName
 from lab.arrays.spec import Bitmap
 from lab.errors import LabError, SpecError
 from lab.faults.arrays import ARRAY, BLOCK_BYTES, DATA_OFFSET_BYTES, MD, NODE, POLICIES, BlockMap, array_spec
-from lab.faults.guest.ledger import ALLOWED, CORRUPT, INTACT, LOST, NEW, OLD, TORN, UNREADABLE
-from lab.faults.guest.record import KINDS
+from lab.faults.guest.ledger import ALLOWED, CORRUPT, INTACT, KINDS, LOST, NEW, OLD, TORN, UNREADABLE
 from lab.gates.names import Name
 from lab.gates.numbers import FormatVersion
 from lab.gates.text import shortened

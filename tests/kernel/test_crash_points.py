@@ -18,7 +18,7 @@ from lab.faults.crash_points import (
     judge_points,
     make_recording,
 )
-from lab.faults.guest.record import FLUSHED, chosen_cut
+from lab.faults.guest.ledger import FLUSHED, chosen_cut
 from lab.faults.place import open_place
 from lab.machine import Host, parse_target
 

@@ -9,7 +9,7 @@ import pytest
 
 from lab.disks.kernel_drives import CONTROL
 from lab.errors import LabError
-from lab.faults.guest.record import DISCARD, DRIVE_FLUSH, DRIVE_WRITE, MARK, NEVER, THROUGH, Cut, Record
+from lab.faults.guest.ledger import DISCARD, DRIVE_FLUSH, DRIVE_WRITE, MARK, NEVER, THROUGH, Cut, Record
 from lab.faults.place import FaultPlace, open_place
 from lab.machine import Host, Machine, parse_target
 

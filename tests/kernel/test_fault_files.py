@@ -18,7 +18,7 @@ from lab.faults.crash_points import (
     judged_points,
     record_files,
 )
-from lab.faults.guest.record import KINDS
+from lab.faults.guest.ledger import KINDS
 from lab.faults.place import FILES, FaultPlace, open_place, run_program
 from lab.machine import Host, parse_target
 

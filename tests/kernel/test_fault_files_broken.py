@@ -12,8 +12,7 @@ import pytest
 from lab.arrays.filesystem import FileSystem
 from lab.faults.crash_points import DRIVE_BYTES, FilePoint, FilesRecording, judged_points
 from lab.faults.guest.file_ledger import FILE_BLOCKS, FileLedger
-from lab.faults.guest.ledger import told_by
-from lab.faults.guest.record import DRIVE_WRITE, EVERYTHING, Request, chosen_cut
+from lab.faults.guest.ledger import DRIVE_WRITE, EVERYTHING, Request, chosen_cut, told_by
 from lab.faults.place import FILES, FaultPlace, open_place, run_program
 from lab.machine import Host, parse_target
 from tests.kernel.test_fault_files import recorded

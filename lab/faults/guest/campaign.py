@@ -9,11 +9,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
-import json
 import os
 import re
 import struct
-import sys
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -24,14 +22,11 @@ from lab.faults.guest.arrays import (
     MemberLabel,
     pause,
     read_text,
-    skip_modprobe,
     write_text,
     wrong_rows,
 )
-from lab.faults.guest.ledger import ACKNOWLEDGED, Ledger
-from lab.faults.guest.player import Player, command, complaints_in, drives, read_record
-from lab.faults.guest.record import steady_cut
-from lab.faults.guest.writer import ALL_BAD
+from lab.faults.guest.ledger import ACKNOWLEDGED, PREFIX, RECORD, SECTOR_BYTES, SUBSET, Ledger, Record, steady_cut
+from lab.faults.guest.player import ALL_BAD, Player, command, complaints_in, drives, read_record, run_job
 
 # linux/raid/md_u.h, linux/fs.h
 SET_DISK_FAULTY, HOT_REMOVE_DISK, BLKDISCARD = 0x929, 0x922, 0x1277
@@ -77,6 +72,11 @@ class CampaignPlayer(Player):
     def __init__(self, job: dict[str, Any]) -> None:
         super().__init__(job)
         self.has_lost = self.is_unsettled = False
+
+    def finish(self) -> None:
+        """Close the writer, and stop an array that is left."""
+        super().finish()
+        self.stopped()
 
     def do_begin(self, numbers: list[int], length: int, junk: str) -> dict[str, Any]:
         """Blank the drives, stop their recording and restore their normal speed.
@@ -325,11 +325,37 @@ class CampaignPlayer(Player):
         return {"trouble": complaints_in(lines), "log": lines if self.job.get("wants_log") else []}
 
 
+CUTS = 40
+"""Number of power cuts chosen with different seeds."""
+
+
+class ControlPlayer(CampaignPlayer):
+    """Runs the controls of the oracle: deliberate damage to members without md's knowledge, and arithmetic alone."""
+
+    def do_plant(self, node: str, at: int, block: int, generation: int, first: int, sectors: int) -> dict[str, Any]:
+        """Write some sectors of a generation of a block to a device without md's knowledge; ``at`` is in bytes."""
+        whole = self.content.block(block, generation)
+        start, end = first * SECTOR_BYTES, (first + sectors) * SECTOR_BYTES
+        return self.put(node, at + start, whole[start:end])
+
+    def do_split(self, requests: list[list[int]], at: int) -> dict[str, Any]:
+        """The sure and the open writes of each drive, and how many of ``CUTS`` cuts leave the drives different."""
+        record = Record(b"".join(RECORD.pack(*each) for each in requests))
+        parts = {drive: [[each.index for each in part] for part in record.split(drive, at)] for drive in record.drives}
+        kept = {}
+        for kind in (PREFIX, SUBSET):
+            cuts = [steady_cut(record, at, kind, str(seed)).kept for seed in range(CUTS)]
+            places = [
+                [[record.requests[index].sector for index in each[drive]] for drive in record.drives] for each in cuts
+            ]
+            kept[kind] = sum(any(part != each[0] for part in each) for each in places)
+        return {"parts": parts, "apart": kept}
+
+    def do_allowed(self, events: list[list[Any]]) -> dict[str, Any]:
+        """What a ledger allows while the machine runs, and after a power cut."""
+        return {"running": Ledger(events).allowed(), "cut": only_durable(events).allowed()}
+
+
 def main() -> None:
-    """Run the histories of one job, and stop an array that is left at the end of one."""
-    skip_modprobe()
-    job = json.load(sys.stdin)
-    for history in job["histories"]:
-        player = CampaignPlayer(history)
-        player.play()
-        player.stopped()
+    """Run one job."""
+    run_job(ControlPlayer)

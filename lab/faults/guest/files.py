@@ -19,7 +19,6 @@ import sys
 from typing import Any
 
 from lab.faults.guest.arrays import pause, read_text, skip_modprobe, write_text, wrong_rows
-from lab.faults.guest.crash import SETTLE_SECONDS, Points
 from lab.faults.guest.file_ledger import (
     BEGIN,
     BLOCK_SECTORS,
@@ -48,6 +47,7 @@ from lab.faults.guest.ledger import (
     CORRUPT,
     FAILED,
     INTACT,
+    KINDS,
     LOST,
     NEW,
     OLD,
@@ -55,12 +55,30 @@ from lab.faults.guest.ledger import (
     TORN,
     UNREADABLE,
     Content,
+    Cut,
     Ledger,
+    chosen_cut,
+    cut_of,
     told_by,
 )
-from lab.faults.guest.player import KernelLog, Player, command, complaints_in, drives, read_record, say
-from lab.faults.guest.record import KINDS, Cut, chosen_cut, cut_of
-from lab.faults.guest.writer import FDSYNC, MOST_BAD, MOST_UNDER_WAY, PWRITE, RWF_DSYNC, Asynchronous, Writer
+from lab.faults.guest.player import (
+    FDSYNC,
+    MOST_BAD,
+    MOST_UNDER_WAY,
+    PWRITE,
+    RWF_DSYNC,
+    SETTLE_SECONDS,
+    Asynchronous,
+    KernelLog,
+    Player,
+    Points,
+    Writer,
+    command,
+    complaints_in,
+    drives,
+    read_record,
+    say,
+)
 
 FSYNC = 2
 SLOT_BLOCKS = 8

@@ -1,4 +1,6 @@
-"""The content of blocks, and the ledger: which writes were acknowledged and flushed, and what a block may hold.
+"""The oracle's ledger and the drives' record: what must be on the drives, and what a power cut could have left there.
+
+The client reads both too.
 
 A block has 4 KiB: eight sectors of 512 bytes. Each sector begins with 16 bytes, in little-endian order: a magic number,
 the number of the block, its generation, and a checksum (BLAKE2b) of the rest of the sector with these two numbers. It
@@ -13,13 +15,22 @@ FUA):
 
     running    an acknowledged write is present; one in flight, or one that failed, may be present or not, or in part
     power cut  the same for writes that were flushed before the cut; each later write may be present or not
+
+The record is that of the lab's own drives (provision/kernel/driver/lab_record.h): every write, flush and discard of
+every drive with its data, each with the numbers of the events at which it was submitted and ended. A write is *sure*
+once it has ended and a flush that was submitted later has ended too, or if it was FUA. All other submitted writes are
+*open*: each may be on the medium or not, wholly or in part, because a drive writes out its cache in any order.
+
+In a steady cut the fate of a request depends on its position, not on earlier requests. If writes are removed from a
+history, the cut therefore affects the remaining ones as before, which makes shrinking effective.
 """
 
 from __future__ import annotations
 
 import hashlib
+import random
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 BLOCK_BYTES = 4096
@@ -187,3 +198,201 @@ def judged(found: list[int | None], allowed: list[int]) -> str:
         return TORN
     # All sectors hold generations of this block, but at least one that is too old or was replaced.
     return LOST
+
+
+RECORD = struct.Struct("<QQQQIHBB")
+READ, DRIVE_WRITE, DRIVE_FLUSH, DISCARD, MARK = range(5)
+THROUGH, DRIVE_FAILED = 1, 2
+NEVER = 1 << 63
+
+
+class Request:
+    """One line of the record; ``ended`` is NEVER for a request that never ended."""
+
+    __slots__ = ("came", "count", "data", "drive", "ended", "flags", "index", "kind", "sector")
+
+    def __init__(self, index: int, fields: tuple[int, ...]) -> None:
+        self.index = index
+        self.came, ended, self.sector, self.data, self.count, self.drive, self.kind, self.flags = fields
+        self.ended = ended or NEVER
+
+
+class Record:
+    """A whole record; ``marks`` are (event, value) pairs for the events of the ledger, in order."""
+
+    def __init__(self, data: bytes) -> None:
+        whole = len(data) - len(data) % RECORD.size
+        self.requests = [Request(index, fields) for index, fields in enumerate(RECORD.iter_unpack(data[:whole]))]
+        self.marks = [(each.came, each.count) for each in self.requests if each.kind == MARK]
+        self.by_drive: dict[int, list[Request]] = {}
+        for each in self.requests:
+            if each.kind != MARK:
+                self.by_drive.setdefault(each.drive, []).append(each)
+        self.drives = sorted(self.by_drive)
+
+    def moments(self) -> list[int]:
+        """The events after which the drives' state differs: the ends of requests, sorted."""
+        return sorted({each.ended for each in self.requests if each.kind != MARK and each.ended != NEVER})
+
+    def ledger_event(self, at: int) -> int:
+        """The number of events in the ledger at a moment."""
+        return max((value for event, value in self.marks if event <= at), default=0)
+
+    def split(self, drive: int, at: int) -> tuple[list[Request], list[Request]]:
+        """The sure and the open writes and discards of a drive after an event, in the order of their ends."""
+        requests = [each for each in self.by_drive.get(drive, ()) if each.came <= at]
+        flushed = max((each.came for each in requests if each.kind == DRIVE_FLUSH and each.ended <= at), default=0)
+        sure: list[Request] = []
+        open_: list[Request] = []
+        for each in sorted(requests, key=lambda each: (each.ended, each.came)):
+            if each.kind not in (DRIVE_WRITE, DISCARD) or (each.flags & DRIVE_FAILED and each.ended <= at):
+                continue
+            is_sure = each.ended < flushed or (each.ended <= at and each.flags & THROUGH)
+            (sure if is_sure else open_).append(each)
+        return sure, open_
+
+
+class Cut:
+    """A state that a power cut could leave: after which event, and which open writes each drive has.
+
+    ``kept`` maps a drive to the indices of its open writes that are on the medium; ``torn`` maps an index to the range
+    of sectors that is on the medium; ``missing`` drives are lost at the same time.
+    """
+
+    __slots__ = ("at", "kept", "missing", "torn")
+
+    def __init__(
+        self,
+        at: int,
+        kept: dict[int, list[int]],
+        torn: dict[int, tuple[int, int]] | None = None,
+        missing: Sequence[int] = (),
+    ) -> None:
+        self.at, self.kept, self.torn, self.missing = at, kept, torn or {}, tuple(missing)
+
+    def lists(self, record: Record, drives: Sequence[int]) -> dict[int, str]:
+        """The indices from which to restore each drive, for the driver's ``restore`` line."""
+        found = {}
+        for drive in drives:
+            sure, open_ = record.split(drive, self.at)
+            kept = set(self.kept.get(drive, ()))
+            chosen = [*sure, *(each for each in open_ if each.index in kept)]
+            # In the order of their ends, so that a FUA write is not overwritten by an earlier cached write.
+            chosen.sort(key=lambda each: (each.ended, each.came))
+            found[drive] = joined([each.index for each in chosen], self.torn)
+        return found
+
+    def word(self) -> str:
+        """The cut as a single word that ``cut_of`` can parse."""
+        kept = ",".join(f"{drive}={'+'.join(map(str, each))}" for drive, each in sorted(self.kept.items()) if each)
+        torn = ",".join(f"{index}={first}-{last}" for index, (first, last) in sorted(self.torn.items()))
+        missing = "+".join(map(str, self.missing))
+        return ":".join((str(self.at), kept, torn, missing)).rstrip(":")
+
+
+def cut_of(word: str) -> Cut:
+    """The cut of a word. Raises ValueError for an invalid word."""
+    at, kept, torn, missing = [*word.split(":"), "", "", ""][:4]
+    keeps, tears = {}, {}
+    for part in filter(None, kept.split(",")):
+        drive, _, indices = part.partition("=")
+        keeps[int(drive)] = [int(each) for each in indices.split("+")]
+    for part in filter(None, torn.split(",")):
+        index, _, sectors = part.partition("=")
+        first, _, last = sectors.partition("-")
+        tears[int(index)] = (int(first), int(last))
+    return Cut(int(at), keeps, tears, [int(each) for each in filter(None, missing.split("+"))])
+
+
+def joined(indices: Sequence[int], torn: dict[int, tuple[int, int]]) -> str:
+    """Indices for the driver, such as ``3 5-9 12:0-7``."""
+    words: list[str] = []
+    first = last = -2
+    for index in [*indices, None]:
+        if index is not None and index == last + 1 and index not in torn and last not in torn:
+            last = index
+            continue
+        if first >= 0:
+            if first in torn:
+                words.append(f"{first}:{torn[first][0]}-{torn[first][1]}")
+            else:
+                words.append(str(first) if first == last else f"{first}-{last}")
+        if index is not None:
+            first = last = index
+    return " ".join(words)
+
+
+ALL, FLUSHED, EVERYTHING, PREFIX, SUBSET, TORN_WRITE = "ended", "flushed", "come", "prefix", "subset", "torn"
+KINDS = (ALL, FLUSHED, EVERYTHING, PREFIX, SUBSET, TORN_WRITE)
+
+
+def chosen_cut(
+    record: Record, at: int, kind: str, chance: random.Random, missing: Sequence[int] = (), torn_sectors: int = 1
+) -> Cut:
+    """A cut of a kind at a moment, chosen independently for each drive.
+
+    ``ended``: all writes that had ended, as after a crash of the kernel only; ``flushed``: only the sure writes;
+    ``come``: also the writes in flight; ``prefix``: the open writes up to some point; ``subset``: any open writes;
+    ``torn``: any, one of them only in part, in units of ``torn_sectors`` sectors of 512 bytes.
+    """
+    kept: dict[int, list[int]] = {}
+    torn: dict[int, tuple[int, int]] = {}
+    for drive in record.drives:
+        open_ = record.split(drive, at)[1]
+        if kind == ALL:
+            open_ = [each for each in open_ if each.ended <= at]
+        elif kind == FLUSHED:
+            open_ = []
+        elif kind == PREFIX:
+            open_ = open_[: chance.randint(0, len(open_))]
+        elif kind in (SUBSET, TORN_WRITE):
+            open_ = [each for each in open_ if chance.randrange(2)]
+        kept[drive] = [each.index for each in open_]
+        units = [each for each in open_ if each.kind == DRIVE_WRITE and each.count > torn_sectors]
+        if kind == TORN_WRITE and units:
+            each = chance.choice(units)
+            last = chance.randrange(1, (each.count + torn_sectors - 1) // torn_sectors) * torn_sectors
+            torn[each.index] = (0, last - 1) if chance.randrange(2) else (last, each.count - 1)
+    return Cut(at, kept, torn, missing)
+
+
+HASHES = 1 << 32
+
+
+def lot(seed: str, *words: object) -> int:
+    """A number below ``HASHES``, derived from seed and words by SHA-256."""
+    text = ":".join(map(str, (seed, *words)))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+
+
+def steady_cut(record: Record, at: int, kind: str, seed: str) -> Cut:
+    """As ``chosen_cut``, but steady: random choices depend on the seed and the position of a request."""
+    if kind not in (PREFIX, SUBSET, TORN_WRITE):
+        return chosen_cut(record, at, kind, random.Random(seed))
+    kept: dict[int, list[int]] = {}
+    torn: dict[int, tuple[int, int]] = {}
+    for drive in record.drives:
+        open_ = record.split(drive, at)[1]
+        some = lot(seed, drive) * (len(open_) + 1) // HASHES
+        open_ = open_[:some] if kind == PREFIX else drawn(open_, drive, seed)
+        kept[drive] = [each.index for each in open_]
+        units = [each for each in open_ if each.kind == DRIVE_WRITE and each.count > 1]
+        if kind == TORN_WRITE and units:
+            each = min(units, key=lambda each: lot(seed, drive, each.sector, "torn"))
+            last = 1 + lot(seed, drive, each.sector, "where") % (each.count - 1)
+            is_beginning = lot(seed, drive, each.sector, "which") % 2
+            torn[each.index] = (0, last - 1) if is_beginning else (last, each.count - 1)
+    return Cut(at, kept, torn)
+
+
+def drawn(open_: list[Request], drive: int, seed: str) -> list[Request]:
+    """About half of these requests.
+
+    Each choice depends on the drive, the position, the length, and the number of earlier requests at that position.
+    """
+    found, before = [], dict[int, int]()
+    for each in open_:
+        number = before[each.sector] = before.get(each.sector, 0) + 1
+        if lot(seed, drive, each.sector, each.count, number) % 2:
+            found.append(each)
+    return found

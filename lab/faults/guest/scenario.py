@@ -14,7 +14,6 @@ import contextlib
 import ctypes
 import fcntl
 import hashlib
-import json
 import mmap
 import os
 import random
@@ -22,7 +21,6 @@ import re
 import shutil
 import signal
 import struct
-import sys
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -37,15 +35,36 @@ from lab.faults.guest.arrays import (
     read_direct,
     read_into,
     read_text,
-    skip_modprobe,
     syndrome,
     write_text,
 )
-from lab.faults.guest.crash import Points
-from lab.faults.guest.ledger import ALLOWED, BLOCK_BYTES, CORRUPT, UNREADABLE, Ledger, generations_of, judged
-from lab.faults.guest.player import KernelLog, Player, command, complaints_in, drives, names_in
-from lab.faults.guest.record import ALL, Cut, Record, chosen_cut
-from lab.faults.guest.writer import ALL_BAD, PWRITE, Asynchronous, check
+from lab.faults.guest.ledger import (
+    ALL,
+    ALLOWED,
+    BLOCK_BYTES,
+    CORRUPT,
+    UNREADABLE,
+    Cut,
+    Ledger,
+    Record,
+    chosen_cut,
+    generations_of,
+    judged,
+)
+from lab.faults.guest.player import (
+    ALL_BAD,
+    PWRITE,
+    Asynchronous,
+    KernelLog,
+    Player,
+    Points,
+    check,
+    command,
+    complaints_in,
+    drives,
+    names_in,
+    run_job,
+)
 
 LAYER_PREFIX = "fault-"
 MAPPER_FOLDER = "/dev/mapper"
@@ -855,8 +874,5 @@ class ScenarioPlayer(PointSteps):
 
 
 def main() -> None:
-    """Run the histories of one job."""
-    skip_modprobe()
-    job = json.load(sys.stdin)
-    for history in job["histories"]:
-        ScenarioPlayer(history).play()
+    """Run one job."""
+    run_job(ScenarioPlayer)

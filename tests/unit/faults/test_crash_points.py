@@ -23,7 +23,7 @@ from lab.faults.crash_points import (
     explore_all,
     find_configuration,
 )
-from lab.faults.guest.record import Cut
+from lab.faults.guest.ledger import Cut
 from lab.machine import Host, parse_target
 
 CONFIGURATION = find_configuration("raid5/ppl/idle/mixed")

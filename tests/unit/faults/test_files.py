@@ -19,7 +19,7 @@ from lab.faults.crash_points import (
     find_files_array,
     require_done,
 )
-from lab.faults.guest.record import DRIVE_WRITE, KINDS, RECORD, Record, cut_of
+from lab.faults.guest.ledger import DRIVE_WRITE, KINDS, RECORD, Record, cut_of
 from lab.units import KIB, MIB
 
 NODES = tuple(f"/dev/drive{number}" for number in range(6))

@@ -8,8 +8,7 @@ import pytest
 
 from lab.errors import SpecError
 from lab.faults.crash_points import DriveRecording, Judge, PointJudgement, find_configuration
-from lab.faults.guest.ledger import CORRUPT
-from lab.faults.guest.record import DRIVE_WRITE, RECORD, Record, cut_of
+from lab.faults.guest.ledger import CORRUPT, DRIVE_WRITE, RECORD, Record, cut_of
 
 BROKEN, KNOWN, KEPT = PointJudgement.BROKEN, PointJudgement.KNOWN, PointJudgement.KEPT
 DATA_SECTOR = 4096

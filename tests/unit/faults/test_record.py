@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from lab.faults.guest.record import (
+from lab.faults.guest.ledger import (
     ALL,
     DISCARD,
     DRIVE_FLUSH,
