@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lab.checks import arrays, blocks, disks, drills, faults, measured, readings
+from lab.checks import arrays, drills, faults, readings
 from lab.checks.extension import LessonReading
 from lab.checks.readings import Source
 from lab.checks.state import Check
 from lab.plugins import extensions
 from lab.tomlfile import kinds_by_tag, make_tagged
 
-ALL_CHECKS: Mapping[str, type[Check]] = kinds_by_tag("that", (arrays, measured, disks, blocks, faults, drills))
+ALL_CHECKS: Mapping[str, type[Check]] = kinds_by_tag("that", (arrays, readings, faults, drills))
 CHECKS: Mapping[str, type[Check]] = {name: kind for name, kind in ALL_CHECKS.items() if kind.in_lessons}
 """The checks that lessons may use."""
 SOURCES: Mapping[str, type[Source]] = {
-    **kinds_by_tag("get", (readings, disks, blocks, faults)),
+    **kinds_by_tag("get", (readings, arrays, faults)),
     **{str(kind.__struct_config__.tag): kind for kind in (each.load() for each in extensions(LessonReading))},
 }
 

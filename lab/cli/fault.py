@@ -156,7 +156,7 @@ class _ScenarioNarrator:
 
     def _on_variant(self, variant: ReadyVariant) -> None:
         if self._is_detailed:
-            self._notice(f"  {variant_title(variant.name, variant.array.told)}")
+            self._notice(f"  {variant_title(variant.name, variant.array.title)}")
 
     def _on_step(self, step: StepOutcome) -> None:
         if self._is_detailed:

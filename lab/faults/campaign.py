@@ -221,7 +221,7 @@ class HistoryOutcome:
     history: FaultHistory
     differences: tuple[HistoryDifference, ...]
     explained: Counter[str]
-    said_no: Counter[str] = field(default_factory=Counter)
+    rejected: Counter[str] = field(default_factory=Counter)
     documents: tuple[tuple[PlannedStep, dict[str, Any]], ...] = ()
     is_over: bool = False
     """Whether the machine must not be used any more."""
@@ -285,7 +285,7 @@ def _outcome(
     judge: HistoryJudge, documents: list[tuple[PlannedStep, dict[str, Any]]], *, is_over: bool
 ) -> HistoryOutcome:
     return HistoryOutcome(
-        judge.history, tuple(judge.differences), judge.explained, judge.said_no, tuple(documents), is_over
+        judge.history, tuple(judge.differences), judge.explained, judge.rejected, tuple(documents), is_over
     )
 
 
@@ -1130,7 +1130,7 @@ class Campaign:
             if record and self._found_after is None:
                 self._found_after = round(time.monotonic() - self._began, 1)
             self.journal.add(SeedDone(seed, record.id if record else "", dict(outcome.explained)))
-            self.said_no.update(outcome.said_no)
+            self.said_no.update(outcome.rejected)
             self._played += 1
             self.hooks.progress(len(self.journal.done), self.journal.run.seeds)
         return record

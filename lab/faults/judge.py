@@ -61,7 +61,7 @@ HOLE, WRITTEN, CORRUPTION = "write hole", "written part of a lost member", "corr
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class DriveState:
     """The state of one drive as md reports it: its slot (-1: none) and the words of its state."""
 
     slot: int
@@ -87,14 +87,14 @@ class Standing:
 
 
 @dataclass
-class ArrayBelief:
+class ExpectedArray:
     """The expected state of the array, updated with each step of a history."""
 
     history: FaultHistory
-    drives: dict[int, Standing] = field(default_factory=dict)
+    drives: dict[int, DriveState] = field(default_factory=dict)
     sure: set[int] = field(default_factory=set)
     """Drives that were in sync when md was last idle: all superblocks record it."""
-    excused: set[int] = field(default_factory=set)
+    waived: set[int] = field(default_factory=set)
     """Drives that may have failed because an act or a pull affected them."""
     pulled: set[int] = field(default_factory=set)
     torn: set[int] = field(default_factory=set)
@@ -103,7 +103,7 @@ class ArrayBelief:
     """Strips that were being written while a member was rebuilt: the journal has no entry for them."""
     open_blocks: set[int] = field(default_factory=set)
     """Blocks that were being written when their strips became ``torn``."""
-    loose: dict[int, str] = field(default_factory=dict)
+    at_risk: dict[int, str] = field(default_factory=dict)
     """Block that may hold anything -> reason."""
     bad_pages: set[tuple[int, int]] = field(default_factory=set)
     """(slot, page) in md's bad block lists (md(4), BAD BLOCK LIST)."""
@@ -140,7 +140,7 @@ class ArrayBelief:
         self.maps = {grown: self.shape.block_map(grown) for grown in (0, 1)}
         self.has_synced = not self.shape.has_junk
         in_sync = frozenset({"in_sync"})
-        self.drives = {drive: Standing(drive, in_sync) for drive in range(self.members)}
+        self.drives = {drive: DriveState(drive, in_sync) for drive in range(self.members)}
         self.sure = set(self.drives)
 
     @property
@@ -176,7 +176,7 @@ class ArrayBelief:
         return self.has_synced and not (
             self.torn
             or self.unlogged
-            or self.loose
+            or self.at_risk
             or self.bad_pages
             or self.is_broken
             or self.lost_new_part
@@ -188,8 +188,8 @@ class ArrayBelief:
         word, _, rest = line.partition(" ")
         if word == "pull":
             self.pulled.add(int(rest))
-            self.excused.add(int(rest))
-            self.loosen()
+            self.waived.add(int(rest))
+            self.mark_at_risk()
         elif word == "plug":
             self.pulled.discard(int(rest))
 
@@ -199,7 +199,7 @@ class ArrayBelief:
         if not state:
             return
         self.drives = {
-            int(node.removeprefix("/dev/drive")): Standing(slot, frozenset(words.split(",")))
+            int(node.removeprefix("/dev/drive")): DriveState(slot, frozenset(words.split(",")))
             for node, (slot, words, *_) in seen["members"].items()
             if "journal" not in words.split(",")
         }
@@ -215,7 +215,7 @@ class ArrayBelief:
         if taken := self.readded & self.in_sync:
             self.readded -= taken
             self.stale_by = KnownBug.READDED_SPARE
-        self.loosen()
+        self.mark_at_risk()
 
     def on_enlarged(self, *, is_by_member: bool) -> None:
         """Note that the array has a new part to be synced, which a known bug may omit if there is a bitmap."""
@@ -247,10 +247,10 @@ class ArrayBelief:
         At levels without copies, a block that is correct now remains correct.
         """
         if self.unflushed:
-            self.loose |= dict.fromkeys(bad, str(self.unflushed))
+            self.at_risk |= dict.fromkeys(bad, str(self.unflushed))
         self.unflushed = None
         if self.has_parity:
-            self.loose = {block: reason for block, reason in self.loose.items() if block in set(bad)}
+            self.at_risk = {block: reason for block, reason in self.at_risk.items() if block in set(bad)}
 
     def tear(self, blocks: Iterable[int], *, is_cut: bool) -> None:
         """Note that these blocks were being written when the power failed (``is_cut``) or the array died."""
@@ -262,27 +262,27 @@ class ArrayBelief:
             for each in self.maps.values():
                 self.torn |= each.strips(blocks)
 
-    def loosen(self) -> None:
+    def mark_at_risk(self) -> None:
         """Mark the blocks of incompletely written strips that lie on missing members: they may hold anything."""
-        self.loose |= dict.fromkeys(self.map.blocks_in(self.unlogged, self.missing), KnownBug.JOURNAL_LEFT_OUT.value)
+        self.at_risk |= dict.fromkeys(self.map.blocks_in(self.unlogged, self.missing), KnownBug.JOURNAL_LEFT_OUT.value)
         if not self.torn:
             return
         exposed = self.map.blocks_in(self.torn, self.missing)
         if self.shape.policy is HistoryPolicy.PPL and not self.has_died:
-            self.loose |= dict.fromkeys(exposed & self.open_blocks, WRITTEN)
+            self.at_risk |= dict.fromkeys(exposed & self.open_blocks, WRITTEN)
             if self.was_rebuilding:
-                self.loose |= dict.fromkeys(exposed - self.open_blocks, KnownBug.PPL_LEFT_OUT.value)
+                self.at_risk |= dict.fromkeys(exposed - self.open_blocks, KnownBug.PPL_LEFT_OUT.value)
         else:
-            self.loose |= dict.fromkeys(exposed, HOLE)
+            self.at_risk |= dict.fromkeys(exposed, HOLE)
 
     def on_started(self) -> None:
         """Note a start: a replayed log has repaired the strips that it protects; known bugs of md may leave damage."""
         self.lost_new_part |= self.is_enlarged and self.shape.policy is HistoryPolicy.BITMAP
         is_rebuilding = any(each.is_waiting for each in self.drives.values()) and bool(self.missing)
         if is_rebuilding and self.shape.raid.name is LevelName.RAID1 and len(self.in_sync) == 1:
-            self.loose |= dict.fromkeys(self.open_blocks, KnownBug.RAID1_REBUILD.value)
+            self.at_risk |= dict.fromkeys(self.open_blocks, KnownBug.RAID1_REBUILD.value)
         elif is_rebuilding and self.shape.raid.name in COPY_LEVELS and self.shape.policy is HistoryPolicy.BITMAP:
-            self.loose |= dict.fromkeys(self.open_blocks, KnownBug.BITMAP_CHUNK.value)
+            self.at_risk |= dict.fromkeys(self.open_blocks, KnownBug.BITMAP_CHUNK.value)
         if self.shape.policy is HistoryPolicy.PPL:
             self.torn, self.open_blocks = set(), set()
         self.has_died = False
@@ -291,15 +291,15 @@ class ArrayBelief:
         """Note that these blocks (None: all) were rewritten."""
         if blocks is None:
             self.torn, self.unlogged, self.open_blocks = set(), set(), set()
-            self.loose, self.stale_by = {}, None
+            self.at_risk, self.stale_by = {}, None
         else:
             for block in blocks:
-                self.loose.pop(block, None)
+                self.at_risk.pop(block, None)
 
     def on_rest(self) -> None:
         """Note that md is idle."""
         self.sure = self.in_sync - self.pulled
-        self.excused = self.excused & self.pulled
+        self.waived = self.waived & self.pulled
         if not self.missing and not self.pulled:
             self.torn, self.open_blocks = set(), set()
             self.has_synced, self.is_enlarged = True, False
@@ -334,7 +334,7 @@ class HistoryJudge:
     history: FaultHistory
     differences: list[HistoryDifference] = field(default_factory=list)
     explained: Counter[str] = field(default_factory=Counter)
-    said_no: Counter[str] = field(default_factory=Counter)
+    rejected: Counter[str] = field(default_factory=Counter)
     """Number of acts that mdadm or md refused, by kind."""
     failures: int = 0
     is_scrub_refused: bool = False
@@ -346,8 +346,8 @@ class HistoryJudge:
     """Whether nothing has been read since the array was started."""
 
     def __post_init__(self) -> None:
-        self.belief = ArrayBelief(self.history)
-        self.before: dict[int, Standing] = {}
+        self.expected = ExpectedArray(self.history)
+        self.before: dict[int, DriveState] = {}
         self.missing_before: frozenset[int] = frozenset()
         self.was_whole = False
 
@@ -360,20 +360,20 @@ class HistoryJudge:
             self.differ("could not be played", step, f"{step.step[0]}: {seen['broke']}")
             return
         if step.step[0] == "line":
-            self.belief.on_line(step.step[1])
+            self.expected.on_line(step.step[1])
         elif step.step[0] == "all_right":
-            self.belief.pulled.clear()
+            self.expected.pulled.clear()
         act = self._act(step)
         if act and step.purpose is Purpose.TOOL:
             self._excuse(act)
-        self.before, self.missing_before = dict(self.belief.drives), self.belief.missing
+        self.before, self.missing_before = dict(self.expected.drives), self.expected.missing
         # A reshape of RAID 10 and an increase in size add a new part, which is synced afterwards.
         self.was_whole = not (
-            self.missing_before or self.belief.is_sync_due or self.belief.is_enlarged or self.belief.is_reshaping
+            self.missing_before or self.expected.is_sync_due or self.expected.is_enlarged or self.expected.is_reshaping
         )
         if "members" in seen:
-            self.belief.observe(seen)
-            self.has_replaced_beside |= self.belief.stale_by is KnownBug.REPLACED_BESIDE_REBUILD
+            self.expected.observe(seen)
+            self.has_replaced_beside |= self.expected.stale_by is KnownBug.REPLACED_BESIDE_REBUILD
             if step.purpose is not Purpose.START and seen["members"]:
                 self._watch_members(step, seen)
         getattr(self, "_on_" + step.purpose.value)(step, seen)
@@ -383,27 +383,27 @@ class HistoryJudge:
 
     def _excuse(self, act: Act) -> None:
         if act.kind in (ActKind.FAIL, ActKind.REMOVE, ActKind.REPLACE, ActKind.READD, ActKind.ADD):
-            self.belief.excused.add(act.drive)
+            self.expected.waived.add(act.drive)
 
     def _watch_members(self, step: PlannedStep, seen: dict[str, Any]) -> None:
         """Check that no member went out of sync without cause, and that md counts the missing members correctly."""
-        belief = self.belief
+        expected = self.expected
         for drive, old in self.before.items():
-            new = belief.drives.get(drive)
-            is_excused = drive in belief.excused or "want_replacement" in old.words
-            if old.is_in_sync and not (new and new.is_in_sync) and not is_excused:
+            new = expected.drives.get(drive)
+            is_waived = drive in expected.waived or "want_replacement" in old.words
+            if old.is_in_sync and not (new and new.is_in_sync) and not is_waived:
                 self.differ(
                     "member lost",
                     step,
                     f"drive{drive} was in sync and is {new or 'gone'}, though nothing was done to it",
                 )
-        filled = {each.slot for each in belief.drives.values() if each.is_in_sync}
+        filled = {each.slot for each in expected.drives.values() if each.is_in_sync}
         told = seen["state"].get("degraded", "0")
-        if not belief.is_reshaping and int(told) != belief.members - len(filled):
+        if not expected.is_reshaping and int(told) != expected.members - len(filled):
             self.differ(
                 "degraded miscounted",
                 step,
-                f"degraded is {told}, and {len(filled)} of {belief.members} slots have a member in sync",
+                f"degraded is {told}, and {len(filled)} of {expected.members} slots have a member in sync",
             )
 
     def _on_part(self, step: PlannedStep, seen: dict[str, Any]) -> None:
@@ -419,7 +419,7 @@ class HistoryJudge:
     def _on_failures(self, step: PlannedStep, count: int) -> None:
         if count <= 0:
             return
-        if self.belief.is_broken or not self.belief.is_alive:
+        if self.expected.is_broken or not self.expected.is_alive:
             self.explained[REFUSED] += count
         else:
             self.differ("write failed", step, f"{count} writes failed, though the members that are there are enough")
@@ -435,52 +435,52 @@ class HistoryJudge:
             self.differ("stood still", step, f"{' '.join(step.step[1])} did not end")
         self.is_scrub_refused = bool(refused)
         if act and not refused and act.kind is ActKind.READD:
-            self.belief.on_readded(act.drive)
+            self.expected.on_readded(act.drive)
         if act and not refused and (act.kind is ActKind.ENLARGE or self._is_grown_by_copies(act, step)):
-            self.belief.on_enlarged(is_by_member=act.kind is ActKind.GROW)
+            self.expected.on_enlarged(is_by_member=act.kind is ActKind.GROW)
         if refused and act:
-            self.said_no[act.kind] += 1
+            self.rejected[act.kind] += 1
             if act.kind is ActKind.FAIL:
                 self._on_fail_refused(step, act, refused)
 
     def _is_grown_by_copies(self, act: Act, step: PlannedStep) -> bool:
         """Whether the act adds a member to RAID 10, whose new part is synced after the reshape."""
         is_grow = act.kind is ActKind.GROW and "--grow" in step.step[1]
-        return is_grow and self.belief.shape.raid.name is LevelName.RAID10
+        return is_grow and self.expected.shape.raid.name is LevelName.RAID10
 
     def _on_fail_refused(self, step: PlannedStep, act: Act, refused: str) -> None:
         """RAID 1 and 10 keep a member that they cannot lose; other levels fail it, and the array is dead (EBUSY)."""
-        belief = self.belief
-        standing = belief.drives.get(act.drive)
+        expected = self.expected
+        standing = expected.drives.get(act.drive)
         if not (standing and standing.is_in_sync):
             return
         # A drive that was pulled temporarily may have failed since md's last report.
-        gone = belief.missing | {standing.slot} | belief.slots_of(belief.excused)
-        if belief.shape.raid.survives(frozenset(gone), belief.members):
+        gone = expected.missing | {standing.slot} | expected.slots_of(expected.waived)
+        if expected.shape.raid.survives(frozenset(gone), expected.members):
             self.differ("fail refused", step, f"drive{act.drive}: {refused}, though the level survives without it")
-        elif not belief.has_parity:
-            belief.is_broken = True
+        elif not expected.has_parity:
+            expected.is_broken = True
 
     def _on_cut(self, step: PlannedStep, seen: dict[str, Any]) -> None:
         if seen.get("refused"):
             self.differ("could not be stopped", step, seen["refused"])
-        self.belief.cut(seen["open"], step.step[2])
+        self.expected.cut(seen["open"], step.step[2])
 
     def _on_unsure(self, step: PlannedStep, seen: dict[str, Any]) -> None:
-        self.belief.tear(seen["open"], is_cut=False)
+        self.expected.tear(seen["open"], is_cut=False)
 
     def _on_halt(self, step: PlannedStep, seen: dict[str, Any]) -> None:
         if seen.get("refused"):
             self.differ("could not be stopped", step, seen["refused"])
-        self.belief.is_broken = False
+        self.expected.is_broken = False
 
     def _on_start(self, step: PlannedStep, seen: dict[str, Any]) -> None:
-        belief, act = self.belief, self._act(step)
+        expected, act = self.expected, self._act(step)
         was_cut = bool(act and act.kind is ActKind.CUT)
-        was_alive = belief.shape.raid.survives(self.missing_before, belief.members)
+        was_alive = expected.shape.raid.survives(self.missing_before, expected.members)
         was_dead = bool(act and act.kind is ActKind.FORCE) or not was_alive
         if not seen.get("members"):
-            if belief.is_alive or (act and act.kind is ActKind.FORCE):
+            if expected.is_alive or (act and act.kind is ActKind.FORCE):
                 self.differ("not started", step, seen.get("output", "")[-300:])
             return
         if seen.get("forced") and "as it reports" in seen.get("refusal", "") and was_cut:
@@ -489,17 +489,17 @@ class HistoryJudge:
             self.explained[KnownBug.JOURNAL_AHEAD.value] += 1
         elif seen.get("forced") and not was_dead and not self._may_need_force():
             self.differ("started only by force", step, seen.get("refusal", "")[-300:])
-        needed = len(self.missing_before) - belief.shape.raid.parity_members
+        needed = len(self.missing_before) - expected.shape.raid.parity_members
         if was_dead and seen.get("output", "").count("forcing event count") > max(0, needed):
-            belief.stale_by = KnownBug.FORCE_TAKES_STALE
+            expected.stale_by = KnownBug.FORCE_TAKES_STALE
         if was_cut and self._is_spare_taken(seen):
-            belief.stale_by = KnownBug.SPARE_IN_SYNC
+            expected.stale_by = KnownBug.SPARE_IN_SYNC
         if seen.get("forced", "--force") != "--force":
-            if belief.shape.raid.name is LevelName.RAID4 and belief.members - 1 in belief.missing:
+            if expected.shape.raid.name is LevelName.RAID4 and expected.members - 1 in expected.missing:
                 self.explained[KnownBug.FORCE_NOT_CLEAN.value] += 1
             else:
                 self.differ("not started by force", step, seen.get("refusal", "")[-300:])
-        belief.on_started()
+        expected.on_started()
         self.is_first_look = True
         self._compare_members(step, was_cut=was_cut, was_dead=was_dead)
 
@@ -514,7 +514,7 @@ class HistoryJudge:
         """Whether a drive that had yet to be rebuilt is in sync although its own superblock says spare."""
         return any(
             role == SPARE_ROLE
-            and (drive := int(node.removeprefix("/dev/drive"))) in self.belief.in_sync
+            and (drive := int(node.removeprefix("/dev/drive"))) in self.expected.in_sync
             and drive in self.before
             and self.before[drive].is_waiting
             for node, (_, role) in seen["labels"].items()
@@ -522,27 +522,27 @@ class HistoryJudge:
 
     def _may_need_force(self) -> bool:
         """Whether the array may be dirty and degraded (md(4), start_dirty_degraded) without a log that repairs it."""
-        belief = self.belief
-        has_log = belief.shape.policy.has_journal or belief.shape.policy is HistoryPolicy.PPL
-        is_degraded = bool(belief.missing | self.missing_before)
-        return belief.has_parity and is_degraded and not has_log
+        expected = self.expected
+        has_log = expected.shape.policy.has_journal or expected.shape.policy is HistoryPolicy.PPL
+        is_degraded = bool(expected.missing | self.missing_before)
+        return expected.has_parity and is_degraded and not has_log
 
     def _compare_members(self, step: PlannedStep, *, was_cut: bool, was_dead: bool) -> None:
-        belief = self.belief
+        expected = self.expected
         was_in_sync = {drive for drive, each in self.before.items() if each.is_in_sync}
         if was_dead:
             return
-        must = belief.sure if was_cut else was_in_sync
-        for drive in sorted(must - belief.excused - belief.pulled - belief.in_sync):
+        must = expected.sure if was_cut else was_in_sync
+        for drive in sorted(must - expected.waived - expected.pulled - expected.in_sync):
             self.differ(
-                "member left out", step, f"drive{drive} was in sync, and is {belief.drives.get(drive, 'not taken')}"
+                "member left out", step, f"drive{drive} was in sync, and is {expected.drives.get(drive, 'not taken')}"
             )
         out = {
             drive
-            for drive in belief.in_sync
+            for drive in expected.in_sync
             if drive not in self.before or not (self.before[drive].is_in_sync or self.before[drive].is_waiting)
         }
-        for drive in sorted(out - (belief.excused if was_cut else set())):
+        for drive in sorted(out - (expected.waived if was_cut else set())):
             self.differ(
                 "stale member taken",
                 step,
@@ -551,24 +551,24 @@ class HistoryJudge:
 
     def _on_look(self, step: PlannedStep, seen: dict[str, Any]) -> None:
         if "absent" in seen:
-            if self.belief.is_alive:
+            if self.expected.is_alive:
                 self.differ("not started", step, f"the array cannot be read: {seen['absent']}")
             return
         self._judge_blocks(step, seen)
         self.is_first_look = False
 
     def _judge_blocks(self, step: PlannedStep, seen: dict[str, Any]) -> None:
-        belief = self.belief
-        missing, wrong = belief.missing, Counter[str]()
+        expected = self.expected
+        missing, wrong = expected.missing, Counter[str]()
         told: dict[str, list[str]] = {}
         for block, verdict, found, allowed in seen["bad"]:
-            if reason := belief.loose.get(block):
+            if reason := expected.at_risk.get(block):
                 self.explained[reason] += 1
             elif verdict == UNREADABLE and not self._is_readable(block, missing):
                 self.explained[DECLARED] += 1
-            elif belief.stale_by:
-                self.explained[str(belief.stale_by)] += 1
-            elif (bug := belief.unflushed) and (verdict == LOST or bug is KnownBug.WRITE_BACK_FLUSH):
+            elif expected.stale_by:
+                self.explained[str(expected.stale_by)] += 1
+            elif (bug := expected.unflushed) and (verdict == LOST or bug is KnownBug.WRITE_BACK_FLUSH):
                 self.explained[str(bug)] += 1
             elif self._is_read_from_old_place(block):
                 self.explained[KnownBug.RESHAPE_READS.value] += 1
@@ -579,56 +579,58 @@ class HistoryJudge:
             self.differ(verdict, step, f"{count} blocks: " + "; ".join(told[verdict][:TOLD]))
 
     def _is_read_from_old_place(self, block: int) -> bool:
-        belief = self.belief
-        return belief.shape.raid.name is LevelName.RAID10 and self.is_first_look and block < belief.reshaped_blocks
+        expected = self.expected
+        return expected.shape.raid.name is LevelName.RAID10 and self.is_first_look and block < expected.reshaped_blocks
 
     def _is_readable(self, block: int, missing: frozenset[int]) -> bool:
-        belief = self.belief
-        if belief.is_reshaping:
-            return belief.is_alive
-        return belief.map.is_readable(block, missing, belief.bad_pages)
+        expected = self.expected
+        if expected.is_reshaping:
+            return expected.is_alive
+        return expected.map.is_readable(block, missing, expected.bad_pages)
 
     def _on_settle(self, step: PlannedStep, seen: dict[str, Any]) -> None:
         if "verdicts" in seen:
             self._judge_blocks(step, seen)
-            self.belief.on_settled([block for block, *_ in seen["bad"]])
+            self.expected.on_settled([block for block, *_ in seen["bad"]])
 
     def _on_rest(self, step: PlannedStep, seen: dict[str, Any]) -> None:
-        belief = self.belief
+        expected = self.expected
         if not seen["idle"]:
             self.differ("stood still", step, f"md is at {seen['state'].get('sync_action')} after all this time")
             return
         if not seen.get("members"):
             return
-        if belief.is_alive and not belief.is_broken:
-            spares = [drive for drive, each in belief.drives.items() if each.is_waiting and drive not in belief.pulled]
-            filled = {each.slot for each in belief.drives.values() if each.is_in_sync}
-            vacant = sorted(set(range(belief.members)) - filled)
-            idle = [drive for drive in spares if belief.drives[drive].slot >= 0 or vacant]
-            if idle and belief.shape.raid.name is LevelName.RAID10 and belief.bad_pages:
+        if expected.is_alive and not expected.is_broken:
+            spares = [
+                drive for drive, each in expected.drives.items() if each.is_waiting and drive not in expected.pulled
+            ]
+            filled = {each.slot for each in expected.drives.values() if each.is_in_sync}
+            vacant = sorted(set(range(expected.members)) - filled)
+            idle = [drive for drive in spares if expected.drives[drive].slot >= 0 or vacant]
+            if idle and expected.shape.raid.name is LevelName.RAID10 and expected.bad_pages:
                 self.explained[KnownBug.BAD_BLOCK_REBUILD.value] += 1
                 idle = []
             for drive in idle:
                 self.differ(
-                    "not rebuilt", step, f"drive{drive} is {belief.drives[drive]}, and slots {vacant} are vacant"
+                    "not rebuilt", step, f"drive{drive} is {expected.drives[drive]}, and slots {vacant} are vacant"
                 )
-        if belief.is_alive and not belief.missing and seen["state"].get("resync_start", "none") != "none":
+        if expected.is_alive and not expected.missing and seen["state"].get("resync_start", "none") != "none":
             self.differ("not resynced", step, f"md is idle, and resync_start is {seen['state']['resync_start']}")
-        belief.on_rest()
+        expected.on_rest()
 
     def _on_parity(self, step: PlannedStep, seen: dict[str, Any]) -> None:
-        belief = self.belief
-        if "absent" in seen or not belief.has_synced or belief.is_broken or not belief.is_alive:
+        expected = self.expected
+        if "absent" in seen or not expected.has_synced or expected.is_broken or not expected.is_alive:
             return
-        if belief.stale_by and seen["wrong"]:
-            self.explained[str(belief.stale_by)] += 1
+        if expected.stale_by and seen["wrong"]:
+            self.explained[str(expected.stale_by)] += 1
             return
-        excused = belief.map.rows(belief.torn, set(belief.loose), belief.bad_pages)
-        unlogged = belief.map.rows(belief.unlogged, (), ()) if belief.unlogged else set()
-        if unlogged & set(seen["wrong"]) - excused:
+        waived = expected.map.rows(expected.torn, set(expected.at_risk), expected.bad_pages)
+        unlogged = expected.map.rows(expected.unlogged, (), ()) if expected.unlogged else set()
+        if unlogged & set(seen["wrong"]) - waived:
             self.explained[KnownBug.JOURNAL_LEFT_OUT.value] += 1
-        wrong = sorted(set(seen["wrong"]) - excused - unlogged)
-        new_part = [row for row in wrong if row >= belief.maps[0].row_count] if belief.lost_new_part else []
+        wrong = sorted(set(seen["wrong"]) - waived - unlogged)
+        new_part = [row for row in wrong if row >= expected.maps[0].row_count] if expected.lost_new_part else []
         if new_part:
             self.explained[KnownBug.NEW_PART.value] += 1
             wrong = [row for row in wrong if row not in new_part]
@@ -641,14 +643,14 @@ class HistoryJudge:
         self._on_failures(step, seen["failures"])
         self.failures += seen["failures"]
         if not seen["failures"]:
-            self.belief.on_filled(step.step[1] if step.step[0] == "rewrite" else None)
+            self.expected.on_filled(step.step[1] if step.step[0] == "rewrite" else None)
 
     def _on_scrubbed(self, step: PlannedStep, seen: dict[str, Any]) -> None:
-        belief, act = self.belief, self._act(step)
+        expected, act = self.expected, self._act(step)
         if not seen["idle"]:
             self.differ("stood still", step, "the scrub does not end")
             return
-        if belief.missing or belief.is_reshaping or self.is_scrub_refused or not act:
+        if expected.missing or expected.is_reshaping or self.is_scrub_refused or not act:
             return
         count = int(seen["state"].get("mismatch_cnt") or 0)
         if act.kind is ActKind.CORRUPT:
@@ -658,7 +660,7 @@ class HistoryJudge:
                     step,
                     f"{act.number} bytes of drive{act.drive} were turned over at {act.at}, and check counts nothing",
                 )
-        elif count and belief.is_consistent and self.was_whole:
+        elif count and expected.is_consistent and self.was_whole:
             # A scrub that is requested while a resync or a rebuild is pending runs in its place, and counts what that
             # would repair (md_choose_sync_action() in drivers/md/md.c).
             self.differ(
@@ -668,11 +670,11 @@ class HistoryJudge:
     def _on_spoiled(self, step: PlannedStep, seen: dict[str, Any]) -> None:
         """Note which data blocks were corrupted; corrupted parity alone does not affect any block yet."""
         act = self._act(step)
-        standing = self.belief.drives.get(act.drive) if act else None
+        standing = self.expected.drives.get(act.drive) if act else None
         self.has_spoiled = bool(standing and standing.is_in_sync and "bytes" in seen)
         if act and standing and self.has_spoiled:
-            blocks = self.belief.map.blocks_in({act.at // BLOCK_BYTES}, {standing.slot})
-            self.belief.loose |= dict.fromkeys(blocks, CORRUPTION)
+            blocks = self.expected.map.blocks_in({act.at // BLOCK_BYTES}, {standing.slot})
+            self.expected.at_risk |= dict.fromkeys(blocks, CORRUPTION)
 
     def _on_trouble(self, step: PlannedStep, seen: dict[str, Any]) -> None:
         if self.has_replaced_beside and seen["trouble"] and all(map(_is_of_replacing, seen["trouble"])):

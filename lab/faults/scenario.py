@@ -445,7 +445,7 @@ class SceneArray(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return places_of(self.raid, self.members, self.member_bytes, self.chunk_bytes)
 
     @property
-    def told(self) -> str:
+    def title(self) -> str:
         """A description for messages."""
         chunk = f", chunks of {self.chunk_bytes // KIB} KiB" if self.raid.has_chunk else ""
         layout = f" {self.layout}" if self.layout else ""
@@ -1691,7 +1691,7 @@ def random_histories(scenario: Scenario, seed: int) -> Iterator[ReadyVariant]:
         keep = "first" if not number else ""
         done.append(SceneStep(does=FingerprintStep(), keep=keep, expect=expect, is_timed=is_again))
         done.append(NO_COMPLAINTS)
-        name = f"{array.told}{', again' if is_again else ''}"
+        name = f"{array.title}{', again' if is_again else ''}"
         is_apart = is_again or not number
         yield ReadyVariant(name=name, array=array, steps=tuple(map(framed, done)), seed=word, is_apart=is_apart)
 

@@ -501,7 +501,7 @@ def judged_step(
         why=step.why,
         seconds=evidence["seconds"],
         checks=checks,
-        blocks=tuple(_told_block(each, played.stage.array.places) for each in evidence.get("bad", ())),
+        blocks=tuple(_block_text(each, played.stage.array.places) for each in evidence.get("bad", ())),
         evidence={**known, **({"facts": own} if own and step.expect else {})},
         problem=problem_of(step, evidence),
     )
@@ -533,7 +533,7 @@ def problem_of(step: SceneStep, evidence: Mapping[str, Any]) -> str:
     return ""
 
 
-def _told_block(bad: list[Any], places: OraclePlaces) -> str:
+def _block_text(bad: list[Any], places: OraclePlaces) -> str:
     block, verdict, held, allowed = bad
     versions = " or ".join(str(each) for each in allowed)
     holds = f"holds {', '.join(dict.fromkeys(str(each) for each in held))}" if held else "cannot be read"
@@ -652,12 +652,12 @@ class ScenarioRunner:
         for variant in wanted:
             self.hooks.on_variant(variant)
             if lacks := missing[variant.name]:
-                yield VariantOutcome(name=variant.name, array=variant.array.told, missing=lacks)
+                yield VariantOutcome(name=variant.name, array=variant.array.title, missing=lacks)
                 continue
             one = played[variant.name]
             steps = self._apart(one, kept) if variant.name in apart else tuple(self._judged(one, documents, kept))
             watchdog.feed()
-            yield VariantOutcome(name=variant.name, array=variant.array.told, steps=steps)
+            yield VariantOutcome(name=variant.name, array=variant.array.title, steps=steps)
 
     def _apart(self, played: PlayedVariant, kept: dict[str, dict[str, Any]]) -> tuple[StepOutcome, ...]:
         """Run a variant on a machine of the same kind that has run nothing else."""

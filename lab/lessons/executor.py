@@ -1,6 +1,6 @@
 """Runs the actions of a step in order, in one open lab if they need one.
 
-Gathers the data for ``lab.checks.disks``, if the lesson has such a check or reading.
+Gathers the data for ``lab.checks.arrays``, if the lesson has such a check or reading.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from itertools import groupby
 from lab.actions.action import Action
 from lab.arrays.discovery import MD_HEAD_BYTES, superblocks_in
 from lab.arrays.names import kernel_name
-from lab.checks.disks import DEEP_CHECKS, DeepSource, FileSays, FileSystemFills
+from lab.checks.arrays import DEEP_CHECKS, DeepSource, FileSays, FileSystemFills
 from lab.checks.faults import APART_FROM_THE_LAB
-from lab.checks.measured import ResultCheck
+from lab.checks.readings import ResultCheck
 from lab.checks.state import Check, CheckedState, DeepState
 from lab.disks.inventory import read_ends, read_heads
 from lab.gates.numbers import digits

@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from lab.checks.measured import RatioWithin, RebuildIntact, ResultCheck
-from lab.checks.readings import ResultFigure, ResultRatio, Source
+from lab.checks.readings import RatioWithin, RebuildIntact, ResultCheck, ResultFigure, ResultRatio, Source
 from lab.checks.state import Check
 from lab.errors import LabError, SpecError
 from lab.lessons.course import (

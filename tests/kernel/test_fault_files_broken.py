@@ -12,7 +12,7 @@ import pytest
 from lab.arrays.filesystem import FileSystem
 from lab.faults.crash_points import DRIVE_BYTES, FilePoint, FilesRecording, judged_points
 from lab.faults.guest.file_ledger import FILE_BLOCKS, FileLedger
-from lab.faults.guest.ledger import DRIVE_WRITE, EVERYTHING, Request, chosen_cut, told_by
+from lab.faults.guest.ledger import DRIVE_WRITE, EVERYTHING, Request, chosen_cut, identity_of
 from lab.faults.place import FILES, FaultPlace, open_place, run_program
 from lab.machine import Host, parse_target
 from tests.kernel.test_fault_files import recorded
@@ -49,7 +49,7 @@ class Written:
         """The block of a file, and its offset in the write in sectors, that a write brought in its last generation."""
         for start in range(0, request.count, 8):
             piece = self.data[request.data + start * 512 : request.data + (start + 1) * 512]
-            told = told_by(piece)
+            told = identity_of(piece)
             if (
                 told
                 and self.sure.get((told[0], 0)) == told[1]

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from lab.checks.faults import FaultFigure, FaultRatio, PointsFigure
-from lab.checks.measured import CellChoice, Figure, RatioWithin
-from lab.checks.readings import RebuildRate, ResultFigure, ResultRatio
+from lab.checks.readings import CellChoice, Figure, RatioWithin, RebuildRate, ResultFigure, ResultRatio
 from lab.lessons.course import built_in_course
 from lab.lessons.engine import Progress, StepProgress
 from lab.lessons.ready import ReadyLesson, ReadyStep, experiment_id

@@ -225,7 +225,7 @@ def explanation_of(seat: LessonSession, number: int) -> Explanation:
 
 def _figures(seat: LessonSession, step: ReadyStep) -> tuple[str, ...]:
     """The figures of the step's measurements, from the stored results."""
-    from lab.checks.measured import RatioWithin
+    from lab.checks.readings import RatioWithin
     from lab.checks.state import CheckedState
 
     scene = CheckedState(results=seat.results)

@@ -59,7 +59,7 @@ from lab.faults.guest.ledger import (
     Ledger,
     chosen_cut,
     cut_of,
-    told_by,
+    identity_of,
 )
 from lab.faults.guest.player import (
     FDSYNC,
@@ -369,7 +369,7 @@ def told_sector(content: Content, file: int, sector: int, data: bytes) -> int | 
     if not any(piece):
         return 0
     number = file * FILE_BLOCKS + sector // BLOCK_SECTORS
-    told = told_by(piece) if len(piece) == SECTOR_BYTES else None
+    told = identity_of(piece) if len(piece) == SECTOR_BYTES else None
     if told is None or told[0] != number:
         return None
     start = sector % BLOCK_SECTORS * SECTOR_BYTES
@@ -393,7 +393,7 @@ def looked_at(sector: bytes) -> str:
     """A description of the content of a sector that belongs to no generation of it."""
     if not any(sector):
         return "zeros"
-    told = told_by(sector) if len(sector) == SECTOR_BYTES else None
+    told = identity_of(sector) if len(sector) == SECTOR_BYTES else None
     if told is None:
         return "unknown bytes"
     number, generation = told

@@ -73,7 +73,7 @@ def sum_of(number: int, generation: int, rest: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(words + rest, digest_size=4).digest(), "little")
 
 
-def told_by(sector: bytes) -> tuple[int, int] | None:
+def identity_of(sector: bytes) -> tuple[int, int] | None:
     """The block and generation named by a sector; None if it is not a valid sector of the oracle."""
     magic, number, generation, told = HEADER.unpack_from(sector)
     if magic != MAGIC or sum_of(number, generation, sector[HEADER.size :]) != told:
@@ -86,7 +86,7 @@ def generations_of(content: Content, number: int, data: bytes) -> list[int | Non
     found: list[int | None] = []
     for start in range(0, BLOCK_BYTES, SECTOR_BYTES):
         sector = data[start : start + SECTOR_BYTES]
-        told = told_by(sector)
+        told = identity_of(sector)
         is_right = (
             told is not None
             and told[0] == number
@@ -100,7 +100,7 @@ def looks_like(data: bytes) -> str:
     """What a corrupt block appears to be: zeros, another block, a mixture, or unknown bytes."""
     if not any(data):
         return "zeros"
-    told = [told_by(data[start : start + SECTOR_BYTES]) for start in range(0, BLOCK_BYTES, SECTOR_BYTES)]
+    told = [identity_of(data[start : start + SECTOR_BYTES]) for start in range(0, BLOCK_BYTES, SECTOR_BYTES)]
     if told[0] is not None and all(each == told[0] for each in told):
         return f"block {told[0][0]}, generation {told[0][1]}"
     return "a mixture" if any(each is not None for each in told) else "unknown bytes"

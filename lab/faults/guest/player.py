@@ -698,7 +698,7 @@ class Points:
             self.allowed = {event: self.ledger.allowed(event, is_power_cut=True)}
         seen: dict[str, Any] = {"cut": word}
         if self.job.get("tells_labels"):
-            seen["labels"] = told_labels(nodes)
+            seen["labels"] = label_fields(nodes)
         if not self.begin(nodes, seen):
             return seen
         try:
@@ -752,7 +752,7 @@ class Points:
         return seen
 
 
-def told_labels(nodes: list[str]) -> list[dict[str, Any]]:
+def label_fields(nodes: list[str]) -> list[dict[str, Any]]:
     """Fields of the superblocks from which an array would be started, freshest first."""
     chosen, _ = freshest(nodes)
     names = ("raid_disks", "reshape_position", "data_offset", "recovery_offset")

@@ -53,7 +53,7 @@ def hear(judge: HistoryJudge, purpose: Purpose, step: list[Any], seen: dict[str,
 
 
 def look(judge: HistoryJudge, states: dict[int, tuple[int, str]], *bad: list[Any], act: int = 0) -> list[str]:
-    return hear(judge, Purpose.LOOK, ["check"], told(states, judge.belief.members, verdicts={}, bad=list(bad)), act)
+    return hear(judge, Purpose.LOOK, ["check"], told(states, judge.expected.members, verdicts={}, bad=list(bad)), act)
 
 
 def test_what_is_as_it_should_be_is_no_difference() -> None:
@@ -90,7 +90,7 @@ def test_unreadable_is_right_where_the_level_cannot_help_and_nowhere_else() -> N
     judge = judge_of(Act(ActKind.FAIL, 0), Act(ActKind.FAIL, 1))
     for act in (0, 1):
         hear(judge, Purpose.TOOL, ["manage", "fail", f"/dev/drive{act}"], {"refused": ""}, act)
-    places = {block: judge.belief.map.places(block)[0][0] for block in range(12)}
+    places = {block: judge.expected.map.places(block)[0][0] for block in range(12)}
     gone = next(block for block, slot in places.items() if slot in (0, 1))
     there = next(block for block, slot in places.items() if slot in (2, 3))
     assert look(judge, without(0, 1), [gone, UNREADABLE, [], [1]]) == []
@@ -105,13 +105,13 @@ def cut(judge: HistoryJudge, open_: list[int], kind: str = "subset") -> None:
 
 
 def start(judge: HistoryJudge, states: dict[int, tuple[int, str]], **more: Any) -> list[str]:
-    seen = told(states, judge.belief.members, status=0, output="", **{"labels": {}, **more})
+    seen = told(states, judge.expected.members, status=0, output="", **{"labels": {}, **more})
     return hear(judge, Purpose.START, ["assemble", [0, 1, 2, 3], True], seen)
 
 
 def lose_with_power(judge: HistoryJudge) -> tuple[int, int, int]:
     """Drive 0 is lost with the power. A block on it whose strip was written, one of another strip, one elsewhere."""
-    found = judge.belief.map
+    found = judge.expected.map
     block = next(block for block in range(12, 24) if found.places(block)[0][0] == 0)
     strip = found.strips([block])
     (neighbour, *_) = sorted(found.blocks_in(strip, {1, 2, 3}))
@@ -151,7 +151,7 @@ def test_a_journal_may_be_one_event_ahead(behind: int, expected: list[str]) -> N
 @pytest.mark.parametrize(("level", "expected"), [("4", []), ("5", ["not started by force"])])
 def test_only_a_raid4_without_parity_needs_more_than_force(level: str, expected: list[str]) -> None:
     judge = judge_of(Act(ActKind.CUT, 3, word="ended"), level=level)
-    judge.belief.excused.add(3)
+    judge.expected.waived.add(3)
     cut(judge, [])
     hear(judge, Purpose.PART, ["line", "pull 3"], {})
     assert start(judge, without(3), forced="1", refusal="failed to RUN_ARRAY") == expected
@@ -162,7 +162,7 @@ def test_a_spare_that_is_taken_for_a_member_in_sync_excuses_what_it_does_not_hav
     role: int, expected: list[str]
 ) -> None:
     judge = judge_of(Act(ActKind.CUT, word="ended"))
-    judge.belief.excused.add(1)
+    judge.expected.waived.add(1)
     assert look(judge, {**without(1), 4: (1, "spare")}) == []
     cut(judge, [])
     states = {**without(1), 4: (1, IN_SYNC)}
@@ -177,7 +177,7 @@ def test_a_member_that_is_replaced_beside_a_rebuild_excuses_what_is_wrong_then(
     gone: int | None, expected: list[str]
 ) -> None:
     judge = judge_of(Act(ActKind.REPLACE, 0), level="6")
-    judge.belief.excused |= {0, 1}
+    judge.expected.waived |= {0, 1}
     states = {drive: (drive, IN_SYNC) for drive in range(5) if drive != gone}
     assert look(judge, {**states, 0: (0, "in_sync,want_replacement"), 5: (0, "spare,replacement")}) == []
     whole = {**states, 0: (0, IN_SYNC), 1: (1, IN_SYNC)}
@@ -193,7 +193,7 @@ def test_a_former_member_that_waits_as_a_spare_excuses_what_it_has_missed(
     there: dict[int, tuple[int, str]], expected: list[str]
 ) -> None:
     judge = judge_of(Act(ActKind.READD, 7), policy=HistoryPolicy.BITMAP)
-    judge.belief.excused |= {3, 7}
+    judge.expected.waived |= {3, 7}
     assert look(judge, there) == []
     assert hear(judge, Purpose.TOOL, ["run", ["mdadm", "--re-add"], 1], {"status": 0, "output": ""}) == []
     assert look(judge, {**there, 7: (-1, "spare")}) == []
@@ -205,13 +205,13 @@ def test_parity_of_what_a_journal_did_not_log_is_excused_until_all_is_written_ag
     rebuilding: bool, expected: list[str]
 ) -> None:
     judge = judge_of(Act(ActKind.CUT, word="ended"), policy=HistoryPolicy.JOURNAL)
-    judge.belief.excused.add(1)
+    judge.expected.waived.add(1)
     states = {**without(1), 4: (1, "spare")} if rebuilding else WHOLE
     assert look(judge, states) == []
     cut(judge, [40])
     assert start(judge, states) == []
     whole = {**without(1), 4: (1, IN_SYNC)} if rebuilding else WHOLE
-    (row,) = judge.belief.map.rows(judge.belief.map.strips([40]), (), ())
+    (row,) = judge.expected.map.rows(judge.expected.map.strips([40]), (), ())
     assert hear(judge, Purpose.REST, ["idle", 1], told(whole, idle=True)) == []
     assert hear(judge, Purpose.PARITY, ["parity"], told(whole, wrong=[row])) == expected
     assert hear(judge, Purpose.PARITY, ["parity"], told(whole, wrong=[row + 1])) == ["redundancy does not fit"]
@@ -230,7 +230,7 @@ def test_with_a_bitmap_the_new_part_of_a_raid10_that_got_a_member_may_not_fit(
     step = ["run", ["mdadm", "--grow", "/dev/md0", "--raid-devices=5"], 1]
     assert hear(judge, Purpose.TOOL, step, {"status": 0, "output": ""}) == []
     whole = {drive: (drive, IN_SYNC) for drive in range(5)}
-    rows = judge.belief.maps[0].row_count
+    rows = judge.expected.maps[0].row_count
     assert hear(judge, Purpose.PARITY, ["parity"], told(whole, 5, wrong=[rows])) == expected
     assert hear(judge, Purpose.PARITY, ["parity"], told(whole, 5, wrong=[rows - 1])) == ["redundancy does not fit"]
 
@@ -238,10 +238,10 @@ def test_with_a_bitmap_the_new_part_of_a_raid10_that_got_a_member_may_not_fit(
 def test_only_raid10_gives_up_a_rebuild_for_a_bad_block() -> None:
     for level, expected in (("10", []), ("1", ["not rebuilt"])):
         judge = judge_of(Act(ActKind.ADD, 7), level=level)
-        judge.belief.excused |= {0, 2, 3}
+        judge.expected.waived |= {0, 2, 3}
         seen = told({1: (1, IN_SYNC), 7: (-1, "spare")}, members=2, idle=True)
         seen["members"]["/dev/drive1"] = [1, IN_SYNC, [[1920, 8]]]
-        judge.belief.members = 2
+        judge.expected.members = 2
         assert hear(judge, Purpose.REST, ["idle", 1], seen) == expected
 
 
@@ -257,7 +257,7 @@ def test_what_a_known_bug_has_lost_stays_lost_until_it_is_written_again() -> Non
 
 def test_a_log_is_not_replayed_where_an_array_that_died_is_started_by_force() -> None:
     judge = judge_of(Act(ActKind.FORCE), policy=HistoryPolicy.PPL)
-    found = judge.belief.map
+    found = judge.expected.map
     block = next(block for block in range(12, 24) if found.places(block)[0][0] == 0)
     (neighbour, *_) = sorted(found.blocks_in(found.strips([block]), {1, 2, 3}))
     look(judge, {**without(0, 1), 0: (-1, "faulty"), 1: (1, "faulty")})
@@ -294,7 +294,7 @@ def test_an_array_that_is_alive_must_start() -> None:
 
 def test_a_spare_must_be_rebuilt_on_and_syncs_must_end() -> None:
     judge = judge_of(Act(ActKind.IDLE))
-    judge.belief.excused.add(1)
+    judge.expected.waived.add(1)
     spare = {**without(1), 5: (-1, "spare")}
     assert hear(judge, Purpose.REST, ["idle", 1], told(spare, idle=True)) == ["not rebuilt"]
     assert hear(judge, Purpose.REST, ["idle", 1], told(spare, idle=False)) == ["stood still"]
@@ -333,7 +333,7 @@ def test_a_scrub_that_begins_where_a_sync_is_due_may_count_and_the_next_one_may_
     rebuilt = told({**whole, 1: (1, "spare")}, members, verdicts={}, bad=[])
     for before in (due, rebuilt):
         judge = judge_of(Act(ActKind.SCRUB, word="repair"), Act(ActKind.SCRUB, word="check"), level=level)
-        judge.belief.excused.add(1)
+        judge.expected.waived.add(1)
         hear(judge, Purpose.LOOK, ["check"], before)
         assert hear(judge, Purpose.SCRUBBED, ["idle", 1], counted) == []
         assert hear(judge, Purpose.SCRUBBED, ["idle", 1], counted, 1) == ["scrub counts"]
@@ -361,7 +361,7 @@ def test_a_scrub_may_count_in_a_new_part_until_md_is_at_rest() -> None:
 
 def test_what_was_spoiled_may_be_bad_until_it_is_written_again() -> None:
     judge = judge_of(Act(ActKind.CORRUPT, 0, number=16, at=5000))
-    block = next(block for block in range(12) if judge.belief.map.places(block) == [(0, 1)])
+    block = next(block for block in range(12) if judge.expected.map.places(block) == [(0, 1)])
     hear(judge, Purpose.SPOILED, ["spoil", "/dev/drive0", 5000, 16], {"bytes": 4096})
     assert look(judge, WHOLE, [block, CORRUPT, ["unknown bytes"], [1]]) == []
     hear(judge, Purpose.FILL, ["rewrite", [block]], {"failures": 0})
@@ -373,9 +373,9 @@ def test_writes_may_fail_only_where_too_few_members_are_left() -> None:
     assert hear(judge, Purpose.PART, ["load", [], 1], {"failures": 2}) == ["write failed"]
     judge = judge_of(Act(ActKind.FAIL, 0), level="1")
     whole = {0: (0, IN_SYNC), 1: (1, IN_SYNC)}
-    judge.belief.pulled.add(1)
+    judge.expected.pulled.add(1)
     assert hear(judge, Purpose.TOOL, ["manage", "fail", "/dev/drive0"], {"refused": "busy"}) == []
-    assert judge.belief.is_broken
+    assert judge.expected.is_broken
     assert hear(judge, Purpose.PART, ["load", [], 1], {"failures": 2}) == []
     assert look(judge, whole) == []
 

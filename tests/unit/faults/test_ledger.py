@@ -16,9 +16,9 @@ from lab.faults.guest.ledger import (
     Content,
     Ledger,
     generations_of,
+    identity_of,
     judged,
     looks_like,
-    told_by,
 )
 
 FILLED = [["write", 1, 0, 4, 0], ["acknowledged", 1], ["flush", 2], ["acknowledged", 2]]
@@ -93,7 +93,7 @@ def test_content_tells_its_place_and_can_be_made_again() -> None:
     assert len(block) == BLOCK_BYTES
     assert block == Content("seed").made(7, 3) != Content("other").made(7, 3)
     assert generations_of(content, 7, block) == [3] * 8
-    assert told_by(block[:SECTOR_BYTES]) == (7, 3)
+    assert identity_of(block[:SECTOR_BYTES]) == (7, 3)
     assert len({block[at : at + SECTOR_BYTES] for at in range(0, BLOCK_BYTES, SECTOR_BYTES)}) == 8
 
 
