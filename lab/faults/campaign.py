@@ -489,7 +489,7 @@ idle
 look
 echo check >/sys/block/md0/md/sync_action
 idle
-echo "sectors that do not fit: $(cat /sys/block/md0/md/mismatch_cnt)"
+echo "mismatched sectors: $(cat /sys/block/md0/md/mismatch_cnt)"
 mdadm --detail /dev/md0
 echo "to clean up: mdadm --stop /dev/md0; dmsetup remove drive{{0..{last_drive}}}; losetup -D; rm -r $work"
 """
@@ -550,7 +550,7 @@ def _lines(act: Act, history: FaultHistory) -> Iterator[str]:
     if act.kind is ActKind.LOAD:
         depth = history.shape.depth
         if depth > 1:
-            yield f"# In raidlab up to {depth} of these are under way at once, some still when the next act begins."
+            yield f"# In raidlab up to {depth} of these are in flight at once, some still when the next act begins."
         yield from map(_write_line, act.writes)
     elif act.kind is ActKind.SLOW:
         yield f'table {act.drive} "delay ${{loop[{act.drive}]}} 0 {act.number}"'
@@ -583,8 +583,8 @@ def _corruption(act: Act) -> Iterator[str]:
 
 def _power_cut(act: Act) -> Iterator[str]:
     if act.word != ALL:
-        yield f"# In raidlab each drive also loses what it had not flushed ('{act.word}'), or has what was under way:"
-        yield "# these drives keep all that they had written."
+        yield f"# In raidlab each drive also loses unflushed writes ('{act.word}') or keeps writes in flight:"
+        yield "# these drives keep all completed writes."
     yield "cut"
     if act.drive >= 0:
         yield f"table {act.drive} error"
@@ -1140,7 +1140,7 @@ class Campaign:
             self.store.keep(record, history, {**files, "commands.sh": script_of(record, history)})
         except ResultError as error:
             raise ResultError(
-                f"{error.message}; it was '{record.kind}' of {record.id}, which replays without being kept",
+                f"{error.message}; it was '{record.kind}' of {record.id}, which can be replayed without being stored",
                 hint=f"{error.hint}; then: raidlab fault replay {record.id}",
             ) from error
 
@@ -1199,7 +1199,7 @@ class Campaign:
                 self._store(final, history, evidence.files)
                 if final.id != record.id and self._is_mine(record.id):
                     self.store.remove(record.id)
-                self.hooks.notice(f"kept as {final.id}: {final.operations} operations, {final.writes} writes")
+                self.hooks.notice(f"stored as {final.id}: {final.operations} operations, {final.writes} writes")
                 return
 
 

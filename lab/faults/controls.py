@@ -122,7 +122,7 @@ class OracleControl:
             expected = {INTACT: self.history.shape.block_map().blocks - len(self.bad)}
             intact = {word: count for word, count in told["verdicts"].items() if word == INTACT}
             if found != self.bad or intact != expected:
-                return f"{self.name}: {len(found)} blocks are told, {list(found.items())[:4]}, and {intact}"
+                return f"{self.name}: {len(found)} blocks are reported, {list(found.items())[:4]}, and {intact}"
         if self.rows is not None:
             told = next(each for each in reversed(seen) if each.get("kind") == "parity")
             if told["wrong"] != self.rows:
@@ -183,8 +183,8 @@ def _data() -> Iterator[OracleControl]:
         ("a lost write", 100, ["plant", *_at(h, 100), 100, _older(100), 0, SECTORS], LOST),
         ("half of a write lost", 101, ["plant", *_at(h, 101), 101, _older(101), 4, 4], LOST),
         ("a write that went astray", 102, ["plant", *_at(h, 102), 300, _older(300), 0, SECTORS], CORRUPT),
-        ("a byte turned over in the first block", 0, ["flip", _at(h, 0)[0], _at(h, 0)[1] + 700, 1], CORRUPT),
-        ("a byte turned over in the last block", last, ["flip", _at(h, last)[0], _at(h, last)[1] + 4095, 1], CORRUPT),
+        ("a byte inverted in the first block", 0, ["flip", _at(h, 0)[0], _at(h, 0)[1] + 700, 1], CORRUPT),
+        ("a byte inverted in the last block", last, ["flip", _at(h, last)[0], _at(h, last)[1] + 4095, 1], CORRUPT),
     ):
         yield OracleControl(name, h, _begin(h, ["rewrite", [block]], ["halt"], step), bad={block: verdict})
     lost = {block for block in range(last + 1) if h.shape.block_map().places(block)[0][0] in (0, 1)}
@@ -205,7 +205,7 @@ def _redundancy() -> Iterator[OracleControl]:
         chunk = h.shape.block_map().chunk_bytes
         steps = [["flip", node(slot), DATA_OFFSET_BYTES + row * chunk + 5, 3] for slot, row in flips]
         rows = sorted({row for _, row in flips})
-        yield OracleControl(f"RAID {level}: bytes turned over on members", h, _begin(h, ["halt"], *steps), rows=rows)
+        yield OracleControl(f"RAID {level}: bytes inverted on members", h, _begin(h, ["halt"], *steps), rows=rows)
 
 
 def _record(came: int, ended: int, sector: int, drive: int, kind: int = DRIVE_WRITE, flags: int = 0) -> list[int]:
@@ -223,10 +223,10 @@ def _arithmetic() -> Iterator[OracleControl]:
         *(_record(8, 0, 0, 0, DRIVE_FLUSH), _record(10, 11, 24, 0, flags=THROUGH), _record(12, 0, 32, 0)),
     ]
     parts = {"0": [[0, 5], [3, 1, 6]]}
-    yield OracleControl("what is sure of a record", h, [*begin, ["split", record, 12]], answer={"parts": parts})
+    yield OracleControl("the sure writes of a record", h, [*begin, ["split", record, 12]], answer={"parts": parts})
     both = [_record(1 + each, 101 + each, 8 * (each // 2), each % 2) for each in range(24)]
     apart = {"prefix": LEAST_APART, "subset": LEAST_APART}
-    yield OracleControl("members are cut for themselves", h, [*begin, ["split", both, 200]], answer={"apart": apart})
+    yield OracleControl("members are cut independently", h, [*begin, ["split", both, 200]], answer={"apart": apart})
     events = [
         *([WRITE, 1, 0, 2, 0], [ACKNOWLEDGED, 1], [FLUSH, 2], [ACKNOWLEDGED, 2]),
         *([WRITE, 3, 0, 1, 0], [ACKNOWLEDGED, 3], [WRITE, 4, 1, 1, 1], [ACKNOWLEDGED, 4], [WRITE, 5, 2, 1, 0]),

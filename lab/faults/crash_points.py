@@ -57,7 +57,7 @@ LOADS = {
     "deep": {"depth": 16, "flush": 24, "through": 0, "largest": 4, "whole": 0},
     "careful": {"depth": 1, "flush": 2, "through": 2, "largest": 4, "whole": 4},
 }
-"""Name of a load -> parameters of the oracle's writer (guest/writer.py)."""
+"""Name of a load -> parameters of the oracle's writer (guest/player.py)."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -435,7 +435,7 @@ def went_wrong(seen: dict[str, Any]) -> str | None:
 def judge_points(
     place: FaultPlace, recording: DriveRecording, cuts: list[Cut], *, by_mdadm: bool = False
 ) -> Iterator[dict[str, Any]]:
-    """One document of guest/crash.py per cut, in order. The machine's drives must still hold the recording."""
+    """One document of guest/player.py per cut, in order. The machine's drives must still hold the recording."""
     configuration = recording.configuration
     job = {
         "seed": recording.seed,
@@ -534,7 +534,7 @@ class Judge:
         return found
 
     def verdict(self, seen: Mapping[str, Any]) -> PointVerdict:
-        """The verdict on one document of guest/crash.py."""
+        """The verdict on one document of guest/player.py."""
         cut = cut_of(seen["cut"])
         if "broke" in seen:
             return PointVerdict(seen["cut"], PointJudgement.BROKEN, (f"could not be tried: {seen['broke']}",), seen)
@@ -555,9 +555,9 @@ class Judge:
                     rows = [row for row in rows if row not in each.rows]
             reasons += [f"{stage}: block {b} is {v} ({f}; allowed {a})" for b, v, f, a in wrong[:4]]
             if rows:
-                reasons.append(f"{stage}: parity or copies do not fit in rows {rows[:8]}")
+                reasons.append(f"{stage}: parity or copies do not match in rows {rows[:8]}")
         if seen.get("idle") is False:
-            reasons.append("md did not come to rest")
+            reasons.append("md did not become idle")
         if reasons:
             return PointVerdict(seen["cut"], PointJudgement.BROKEN, tuple(reasons), seen)
         if used:
@@ -997,11 +997,11 @@ def find_files_array(name: str) -> FilesArray:
 
 
 _ARBITRARY = (
-    "the member that is missing was being written, and PPL leaves arbitrary data in what was "
-    "(Documentation/driver-api/md/raid5-ppl.rst); where that is metadata no file system can do without it"
+    "the missing member was being written, and PPL leaves arbitrary data in such blocks "
+    "(Documentation/driver-api/md/raid5-ppl.rst); if they are metadata, the file system is damaged"
 )
 _WRITE_HOLE = (
-    "parity may not fit the data after a power cut, so that what the missing member held cannot be told: the write "
+    "parity may not match the data after a power cut, so the missing member cannot be reconstructed: the write "
     "hole; md starts such an array only if forced (md(4), UNCLEAN SHUTDOWN)"
 )
 
@@ -1011,7 +1011,7 @@ class FilePoint:
     """The verdict on one crash point under a file system."""
 
     cut: str
-    """The cut in the format of guest/record.py (``cut_of``)."""
+    """The cut in the format of guest/ledger.py (``cut_of``)."""
     is_missing: bool
     """Whether a member was lost together with the power."""
     problems: tuple[str, ...]
@@ -1040,10 +1040,8 @@ def file_point(document: dict[str, Any], array: FilesArray) -> FilePoint:
     if document.get("fsck"):
         problems.append(f"fsck found damage: {document['fsck_said'].strip()}")
     if rows := document.get("wrong_rows"):
-        problems.append(
-            f"{len(rows)} rows of the members do not fit each other when md is idle, the first is {rows[0]}"
-        )
-    problems += [f"the kernel said: {line}" for line in document.get("kernel", ())]
+        problems.append(f"{len(rows)} rows of the members are inconsistent when md is idle, the first is {rows[0]}")
+    problems += [f"kernel message: {line}" for line in document.get("kernel", ())]
     is_missing = document["cut"].count(":") >= 3
     explanation = array.known_fault
     if is_missing and not array.survives_missing:

@@ -94,7 +94,7 @@ class ActKind(StrEnum):
     PULL = "pull"
     PLUG = "plug"
     CUT = "cut"
-    """A power cut. ``word`` is what remains on the drives (guest/record.py), ``drive`` a member that is lost with it.
+    """A power cut. ``word`` is what remains on the drives (guest/ledger.py), ``drive`` a member that is lost with it.
 
     ``is_hasty``: the next act begins before md has completed the recovery.
     """
@@ -235,11 +235,11 @@ def parse_id(text: str, *, is_any_version: bool = False) -> FindingId:
     """The id in this text. Raises SpecError if it is invalid or of another version."""
     match = _ID.fullmatch(text)
     if not match:
-        raise SpecError(f"'{text}' is not the id of a finding", hint="raidlab fault findings lists those that are kept")
+        raise SpecError(f"'{text}' is not the id of a finding", hint="raidlab fault findings lists the stored ones")
     if int(match[1]) != VERSION and not is_any_version:
         raise SpecError(
             f"'{text}' is of version {match[1]}, and this raidlab makes histories of version {VERSION}",
-            hint="replay its folder: the history itself is kept there",
+            hint="replay its folder: the history itself is stored there",
         )
     bounds = Bounds(match[2] or "", match[3] or "")
     found = FindingId(bounds, int(match[5]), int(match[4] or 0), int(match[6] or 0), match[7] or "")

@@ -228,7 +228,7 @@ class ExpectedArray:
             self.readded.add(drive)
 
     def cut(self, blocks: Iterable[int], kind: str) -> None:
-        """Note a power cut during writes to these blocks; ``kind`` is what it left on the drives (guest/record.py)."""
+        """Note a power cut during writes to these blocks; ``kind`` is what it left on the drives (guest/ledger.py)."""
         blocks = set(blocks)
         self.tear(blocks, is_cut=True)
         self.is_broken = False
@@ -395,7 +395,7 @@ class HistoryJudge:
                 self.differ(
                     "member lost",
                     step,
-                    f"drive{drive} was in sync and is {new or 'gone'}, though nothing was done to it",
+                    f"drive{drive} was in sync and is {new or 'gone'}, although nothing affected it",
                 )
         filled = {each.slot for each in expected.drives.values() if each.is_in_sync}
         told = seen["state"].get("degraded", "0")
@@ -422,7 +422,7 @@ class HistoryJudge:
         if self.expected.is_broken or not self.expected.is_alive:
             self.explained[REFUSED] += count
         else:
-            self.differ("write failed", step, f"{count} writes failed, though the members that are there are enough")
+            self.differ("write failed", step, f"{count} writes failed, although the present members are sufficient")
 
     def _on_create(self, step: PlannedStep, seen: dict[str, Any]) -> None:
         if seen.get("status") != 0:
@@ -457,7 +457,7 @@ class HistoryJudge:
         # A drive that was pulled temporarily may have failed since md's last report.
         gone = expected.missing | {standing.slot} | expected.slots_of(expected.waived)
         if expected.shape.raid.survives(frozenset(gone), expected.members):
-            self.differ("fail refused", step, f"drive{act.drive}: {refused}, though the level survives without it")
+            self.differ("fail refused", step, f"drive{act.drive}: {refused}, although the level survives without it")
         elif not expected.has_parity:
             expected.is_broken = True
 
@@ -658,13 +658,13 @@ class HistoryJudge:
                 self.differ(
                     "scrub missed corruption",
                     step,
-                    f"{act.number} bytes of drive{act.drive} were turned over at {act.at}, and check counts nothing",
+                    f"{act.number} bytes of drive{act.drive} were inverted at {act.at}, and check counts no mismatch",
                 )
         elif count and expected.is_consistent and self.was_whole:
             # A scrub that is requested while a resync or a rebuild is pending runs in its place, and counts what that
             # would repair (md_choose_sync_action() in drivers/md/md.c).
             self.differ(
-                "scrub counts", step, f"{act.word} counts {count} sectors that do not fit, though nothing was spoiled"
+                "scrub counts", step, f"{act.word} counts {count} mismatched sectors, although nothing was corrupted"
             )
 
     def _on_spoiled(self, step: PlannedStep, seen: dict[str, Any]) -> None:

@@ -109,7 +109,7 @@ def place_of(status: ArrayStatus, offset_bytes: int) -> tuple[int | None, tuple[
 
 MOST_LEDGER_BYTES = 64 * MIB
 _FILL_BLOCKS = 64
-"""Blocks per write of a fill (guest/writer.py, MOST_BLOCKS)."""
+"""Blocks per write of a fill (guest/player.py, MOST_BLOCKS)."""
 _CALL_OPERATIONS = 64
 """Default maximum number of operations with unknown results after the loss of the machine: one run of the program
 carries out no more.
@@ -138,7 +138,7 @@ class OracleRegion(msgspec.Struct, frozen=True, kw_only=True):
     block_count: int = 0
     """Blocks of 4 KiB; used for a device only."""
     mix: dict[str, int] = {}
-    """Parameters of guest/writer.py (Writer) or guest/file_ledger.py (FilePlan)."""
+    """Parameters of guest/player.py (Writer) or guest/file_ledger.py (FilePlan)."""
     fills: int = 0
     """Number of fills; it is part of the content's seed, so data of earlier fills never match the current ones."""
     format_version: FormatVersion = 1

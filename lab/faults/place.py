@@ -161,7 +161,7 @@ def run_program(
                 running.stop(signal_number=9)
     result = running.result()
     if result.status or not has_ended:
-        said = (result.stderr.strip().splitlines() or ["no word"])[-1]
+        said = (result.stderr.strip().splitlines() or ["no message"])[-1]
         raise LabError(
             f"the program {path} on {machine.facts.target} ended with status {result.status}: {said}",
             hint="the machine's kernel may have killed it: raidlab exec dmesg",
@@ -175,6 +175,6 @@ def _document(line: str) -> dict[str, Any]:
         found = None
     if not isinstance(found, dict):
         raise LabError(
-            f"the machine answered what is no document: {line[:80]}", hint="see what else writes to its line"
+            f"the machine's answer is not a document: {line[:80]}", hint="check what else writes to its serial line"
         )
     return found

@@ -209,41 +209,11 @@ MEMBER_FACTS = {
     "recovery": "recovery_start",
 }
 NUMBER_FACTS = (
-    *(
-        "seconds",
-        "failures",
-        "operations",
-        "blocks",
-        "under_way",
-        "fingerprint",
-        "lasted",
-        "rate",
-        "each",
-        "exposed",
-        "most_degraded",
-        "bad_in_flight",
-    ),
-    *("reads", "read_sectors", "writes", "write_sectors", "flushes", "rounds"),
-    *(
-        "points",
-        "refused",
-        "dead",
-        "wrong_parity",
-        "not_idle",
-        "untouched_corrupt",
-        "untouched_lost",
-        "unreadable_points",
-    ),
-    *(
-        "in_flight_corrupt",
-        "outside_open_stripes",
-        "untouched_elsewhere",
-        "sets",
-        "survived",
-        "differing",
-        "complaints",
-    ),
-    *("unsettled", "torn_up"),
+    *("seconds", "failures", "operations", "blocks", "under_way", "fingerprint", "lasted", "rate", "each", "exposed"),
+    *("most_degraded", "bad_in_flight", "reads", "read_sectors", "writes", "write_sectors", "flushes", "rounds"),
+    *("points", "refused", "dead", "wrong_parity", "not_idle", "untouched_corrupt", "untouched_lost"),
+    *("unreadable_points", "in_flight_corrupt", "outside_open_stripes", "untouched_elsewhere", "sets", "survived"),
+    *("differing", "complaints", "unsettled", "torn_up"),
 )
 OTHER_FACTS = (
     *("data", "md_level", "status", "output", "text", "idle", "heard", "late", "fits", "culprits", "broke"),
@@ -1058,7 +1028,7 @@ class RecordStep(SceneAction, frozen=True, kw_only=True, tag="record"):
 class PowerCutStep(SceneAction, frozen=True, kw_only=True, tag="power-cut"):
     """A power cut: the array is gone, and each drive independently holds a state that the cut could have left.
 
-    ``kind``: ended (a crash of the kernel only), flushed, come, prefix, subset or torn (guest/record.py).
+    ``kind``: ended (a crash of the kernel only), flushed, come, prefix, subset or torn (guest/ledger.py).
     """
 
     kind: str = "subset"

@@ -440,7 +440,7 @@ class PlayedVariant:
             found: dict[str, Any] = {"seconds": 0.0}
             lines: list[str] = []
             for each in made:
-                told = next(documents, {"broke": "the machine told no more"})
+                told = next(documents, {"broke": "the machine sent no further documents"})
                 lines += shell_lines(each, told)
                 if told.get("status") and found.get("status"):
                     told = {**told, "status": found["status"]}
@@ -478,7 +478,7 @@ def shell_lines(made: list[Any], told: Mapping[str, Any]) -> list[str]:
         case "hang" | "wake":
             return [f"dmsetup {'suspend' if made[0] == 'hang' else 'resume'} fault-{made[1]}"]
         case "flip":
-            return [f"(turn over {made[3]} bytes of {told.get('node', made[1])} at byte {made[2]})"]
+            return [f"(invert {made[3]} bytes of {told.get('node', made[1])} at byte {made[2]})"]
         case "cut":
             return [f"(cut the power: {told.get('cut', made[2])})"]
     return []
@@ -525,9 +525,9 @@ def problem_of(step: SceneStep, evidence: Mapping[str, Any]) -> str:
     if isinstance(evidence.get("refused"), str) and evidence["refused"] and "refused" not in expected:
         return f"refused: {evidence['refused']}"
     if evidence.get("late") and "late" not in expected:
-        return f"what was waited for did not come; last: '{evidence.get('text', '')}'"
+        return f"the expected value was not reached; last: '{evidence.get('text', '')}'"
     if evidence.get("idle") is False and "idle" not in expected:
-        return "md did not come to rest in time"
+        return "md did not become idle in time"
     if step.word in _WRITING and evidence.get("failures") and "failures" not in expected:
         return f"{evidence['failures']} writes failed"
     return ""

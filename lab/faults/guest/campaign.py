@@ -11,7 +11,6 @@ import fcntl
 import hashlib
 import os
 import re
-import struct
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -26,10 +25,10 @@ from lab.faults.guest.arrays import (
     wrong_rows,
 )
 from lab.faults.guest.ledger import ACKNOWLEDGED, PREFIX, RECORD, SECTOR_BYTES, SUBSET, Ledger, Record, steady_cut
-from lab.faults.guest.player import ALL_BAD, Player, command, complaints_in, drives, read_record, run_job
+from lab.faults.guest.player import ALL_BAD, Player, command, complaints_in, drives, read_record, reset_drives, run_job
 
-# linux/raid/md_u.h, linux/fs.h
-SET_DISK_FAULTY, HOT_REMOVE_DISK, BLKDISCARD = 0x929, 0x922, 0x1277
+# linux/raid/md_u.h
+SET_DISK_FAULTY, HOT_REMOVE_DISK = 0x929, 0x922
 MANAGED = {"fail": SET_DISK_FAULTY, "remove": HOT_REMOVE_DISK}
 EVEN_SECONDS = 4
 """Each history begins when the machine's clock is a multiple of this many seconds, so that md's timers are in phase."""
@@ -83,23 +82,16 @@ class CampaignPlayer(Player):
 
         With ``junk``, the first ``length`` bytes of each drive are pseudorandom.
         """
-        drives("forget")
-        self.do_all_right(numbers)
+        nodes = [f"/dev/drive{number}" for number in numbers]
         for number in numbers:
-            drives(f"still {number}")
             queue = f"/sys/block/drive{number}/queue"
             if read_text(f"{queue}/discard_max_bytes") == "0":
                 write_text(f"{queue}/discard_max_bytes", read_text(f"{queue}/discard_max_hw_bytes"))
-            fd = os.open(f"/dev/drive{number}", os.O_RDWR)
-            try:
-                size = os.lseek(fd, 0, os.SEEK_END)
-                fcntl.ioctl(fd, BLKDISCARD, struct.pack("<QQ", 0, size))
-            finally:
-                os.close(fd)
-            if junk:
-                start = hashlib.shake_128(f"{junk}:{number}".encode()).digest(65536)
-                noise = b"".join(start[turn:] + start[:turn] for turn in range(0, length // 64, 1024))
-                self.put(f"/dev/drive{number}", 0, noise[:length])
+        reset_drives(nodes, are_ours=True)
+        for number, node in enumerate(nodes) if junk else ():
+            start = hashlib.shake_128(f"{junk}:{number}".encode()).digest(65536)
+            noise = b"".join(start[turn:] + start[:turn] for turn in range(0, length // 64, 1024))
+            self.put(node, 0, noise[:length])
         now = time.monotonic()
         pause(EVEN_SECONDS - now % EVEN_SECONDS)
         return {}

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import fcntl
 import json
 import mmap
 import os
@@ -370,6 +371,30 @@ def command(argv: Sequence[str], seconds: float, text: str = "") -> dict[str, An
         output += os.read(out_read, 65536)
     os.close(out_read)
     return {"status": status, "output": output.decode("utf-8", "replace")[-TAIL:]}
+
+
+# linux/fs.h
+BLKDISCARD, BLKZEROOUT = 0x1277, 0x127F
+
+
+def clear_device(node: str, *, can_discard: bool) -> None:
+    """Overwrite a device with zeros. The lab's own drives return zeros after a discard; other devices may not."""
+    fd = os.open(node, os.O_WRONLY)
+    try:
+        size = os.lseek(fd, 0, os.SEEK_END)
+        fcntl.ioctl(fd, BLKDISCARD if can_discard else BLKZEROOUT, struct.pack("<QQ", 0, size))
+    finally:
+        os.close(fd)
+
+
+def reset_drives(nodes: Sequence[str], *, are_ours: bool) -> None:
+    """Restore drives to normal operation, without recording, and blank them; ``are_ours``: the lab's own drives."""
+    if are_ours:
+        drives("forget")
+    for number, node in enumerate(nodes):
+        for line in ("plug {}", "pace {} 0", "still {}") if are_ours else ():
+            drives(line.format(number))
+        clear_device(node, can_discard=are_ours)
 
 
 class KernelLog:

@@ -59,17 +59,18 @@ from lab.faults.guest.player import (
     Player,
     Points,
     check,
+    clear_device,
     command,
     complaints_in,
-    drives,
     names_in,
+    reset_drives,
     run_job,
 )
 
 LAYER_PREFIX = "fault-"
 MAPPER_FOLDER = "/dev/mapper"
 # linux/fs.h
-BLKDISCARD, BLKZEROOUT, BLKGETSIZE64 = 0x1277, 0x127F, 0x80081272
+BLKGETSIZE64 = 0x80081272
 DEFAULTS = {
     "/proc/sys/dev/raid/speed_limit_min": "1000",
     "/proc/sys/dev/raid/speed_limit_max": "200000",
@@ -83,16 +84,6 @@ def device_bytes(node: str) -> int:
     fd = os.open(node, os.O_RDONLY)
     try:
         return int(struct.unpack("<Q", fcntl.ioctl(fd, BLKGETSIZE64, bytes(8)))[0])
-    finally:
-        os.close(fd)
-
-
-def clear_device(node: str, *, can_discard: bool) -> None:
-    """Overwrite a device with zeros. The lab's own drives return zeros after a discard; other devices may not."""
-    fd = os.open(node, os.O_WRONLY)
-    try:
-        size = struct.unpack("<Q", fcntl.ioctl(fd, BLKGETSIZE64, bytes(8)))[0]
-        fcntl.ioctl(fd, BLKDISCARD if can_discard else BLKZEROOUT, struct.pack("<QQ", 0, size))
     finally:
         os.close(fd)
 
@@ -294,16 +285,6 @@ class LayerSteps(Player):
             if name.startswith(LAYER_PREFIX):
                 command(["dmsetup", "remove", "--force", name], 30.0)
         self.over.clear()
-
-    def clear_drives(self) -> None:
-        """Restore all drives to normal operation, without recording, and blank them."""
-        if self.job["has_record"]:
-            drives("forget")
-        for number, node in enumerate(self.bare):
-            if self.job["has_record"]:
-                for line in ("plug {}", "pace {} 0", "still {}"):
-                    drives(line.format(number))
-            clear_device(node, can_discard=self.job["has_record"])
 
     def clear_settings(self) -> None:
         """Reset md's parameters that scenarios change to their defaults."""
@@ -863,7 +844,7 @@ class ScenarioPlayer(PointSteps):
         shutil.rmtree(WORK_FOLDER, ignore_errors=True)
         os.makedirs(WORK_FOLDER, exist_ok=True)
         self.clear_layers()
-        self.clear_drives()
+        reset_drives(self.bare, are_ours=self.job["has_record"])
         self.clear_settings()
 
     def is_ours(self, name: str) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-
 import pytest
 
 from lab.arrays.level_names import level_with_layout
@@ -38,15 +36,6 @@ def test_every_block_has_its_places_and_none_has_those_of_another(word: str, lay
     assert len(places) == len(set(places)) == found.blocks * copies
     assert {slot for slot, _ in places} == set(range(members - (word == "4")))
     assert found.places(found.blocks + found.stripe_blocks) == []
-
-
-@pytest.mark.parametrize(("word", "layout", "members"), SHAPES)
-def test_a_block_can_be_read_as_the_level_arithmetic_says(word: str, layout: str, members: int) -> None:
-    found, level = map_of(word, layout, members), level_of(word, layout)
-    for count in range(members + 1):
-        for missing in combinations(range(members), count):
-            readable = [found.is_readable(block, missing) for block in range(found.blocks)]
-            assert all(readable) == level.survives(frozenset(missing), members)
 
 
 def test_of_a_dead_array_with_parity_what_lies_on_living_members_can_be_read() -> None:

@@ -1,10 +1,12 @@
-"""Campaigns: every seed once, everything that is found kept before anything else, and gone on with after any end."""
+"""Campaigns: every seed once, each finding stored first, shrunk by delta debugging, and continued after any end."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Sequence
@@ -23,11 +25,14 @@ from lab.faults.campaign import (
     CampaignJournal,
     CampaignSummary,
     Evidence,
+    FindingRecord,
     FindingStore,
     KeptFinding,
     SeedDone,
+    Shrinker,
     begun_campaign,
     history_of,
+    plain_script,
     resumed_campaign,
     seen_lines,
 )
@@ -35,6 +40,192 @@ from lab.faults.history import ActKind, FaultHistory, generated, parse_id
 from lab.machine import Host
 from lab.store.runs import LATEST
 from tests.unit.faults.played_histories import PlayedByRule, Rule, host_in
+
+RECORD = FindingRecord(id="c1-7", kind="unreadable", text="2 blocks", title="RAID 5 of 4", act=1, differences=())
+
+
+def test_what_is_kept_is_found_by_its_id_and_by_its_folder(tmp_path: Path) -> None:
+    store, history = FindingStore(host_in(tmp_path)), generated(7)
+    folder = store.keep(RECORD, history, {"kernel.log": b"all of it"})
+    for word in ("c1-7", str(folder)):
+        kept = store.find(word)
+        assert kept is not None
+        assert (kept.record, kept.history, kept.folder) == (RECORD, history, folder)
+    assert (folder / "kernel.log").read_bytes() == b"all of it"
+    assert store.find("c1-8") is None
+    assert [each.record.id for each in store.all()] == ["c1-7"]
+    store.remove("c1-7")
+    assert store.all() == []
+
+
+def test_a_finding_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    store = FindingStore(host_in(tmp_path))
+    store.keep(RECORD, generated(7), {"old.txt": b"old"})
+    folder = store.keep(RECORD, generated(7), {"new.txt": b"new"})
+    assert {path.name for path in folder.iterdir()} == {"finding.json", "history.json", "new.txt"}
+    assert [path.name for path in store.root.glob("[!.]*")] == ["c1-7"]
+
+
+@pytest.mark.parametrize("is_new_there", [False, True])
+def test_one_that_was_being_replaced_when_the_campaign_was_killed_is_still_there(
+    tmp_path: Path, is_new_there: bool
+) -> None:
+    store = FindingStore(host_in(tmp_path))
+    folder = store.keep(RECORD, generated(7), {"old.txt": b"old"})
+    # Of a process that is gone for sure: the kernel gives out no such numbers.
+    folder.rename(store.root / ".replacing-c1-7.999999999")
+    if is_new_there:
+        store.keep(RECORD, generated(7), {"new.txt": b"new"})
+    (store.root / ".importing-c1-7.999999999").mkdir()
+    store.remove_leftovers()
+    assert [path.name for path in store.root.glob("[!.]*")] == ["c1-7"]
+    assert [each.record.id for each in store.all()] == ["c1-7"]
+    assert (folder / "old.txt").exists() != is_new_there
+
+
+def test_one_that_cannot_be_written_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = FindingStore(host_in(tmp_path))
+    folder = store.keep(RECORD, generated(7), {"old.txt": b"old"})
+
+    def refuse(*_: object) -> None:
+        raise ResultError("no space left on device")
+
+    monkeypatch.setattr("lab.store.runs.write_file", refuse)
+    with pytest.raises(ResultError):
+        store.keep(RECORD, generated(7), {"new.txt": b"new"})
+    assert (folder / "old.txt").read_bytes() == b"old"
+    assert [path.name for path in store.root.glob("[!.]*")] == ["c1-7"]
+
+
+def test_a_name_that_leads_elsewhere_and_a_damaged_record_are_refused(tmp_path: Path) -> None:
+    store = FindingStore(host_in(tmp_path))
+    with pytest.raises(SpecError):
+        store.find("..")
+    folder = store.keep(RECORD, generated(7), {})
+    (folder / "finding.json").write_text("{", encoding="utf-8")
+    with pytest.raises(ResultError):
+        store.find("c1-7")
+    assert store.all() == []
+
+
+def test_every_history_is_a_script_that_the_shell_understands(tmp_path: Path) -> None:
+    kinds = set()
+    for seed in range(1, 120):
+        history = generated(seed)
+        kinds |= {act.kind for act in history.acts}
+        script = tmp_path / f"{seed}.sh"
+        script.write_text(plain_script(history, title="what\nwas seen", finding_id=f"c1-{seed}"), encoding="utf-8")
+    assert kinds == set(ActKind)
+    scripts = sorted(map(str, tmp_path.glob("*.sh")))
+    check = 'for script; do bash -n "$script" || exit 1; done'
+    done = subprocess.run(["bash", "-c", check, "check", *scripts], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_script_writes_what_the_history_writes() -> None:
+    history = generated(1)
+    lines = plain_script(history, title="t", finding_id="c1-1").splitlines()
+    writes = [write for act in history.acts for write in act.writes]
+    assert sum(line.startswith("w ") for line in lines) == sum(count > 0 for _, count, _ in writes) + -(
+        -history.shape.block_map().blocks // 64
+    )
+    assert sum(line == "flush" for line in lines) == sum(count == 0 for _, count, _ in writes) + 1
+
+
+def test_only_what_is_in_the_store_is_forgotten_and_by_its_folder(tmp_path: Path) -> None:
+    store = FindingStore(host_in(tmp_path))
+    folder = store.keep(RECORD, generated(7), {})
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    elsewhere = store.find(str(copy))
+    assert elsewhere is not None
+    with pytest.raises(SpecError, match="is not in the lab's store"):
+        store.forget(elsewhere)
+    assert folder.is_dir()
+    kept = store.find("c1-7")
+    assert kept is not None
+    store.forget(kept)
+    assert not folder.exists()
+
+
+def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+    store, told = FindingStore(host_in(tmp_path)), list[str]()
+    folder = store.keep(RECORD, generated(7), {})
+    shutil.copytree(folder, store.root / "c1-9")
+    (shutil.copytree(folder, store.root / "c1-8") / "finding.json").write_text("{", encoding="utf-8")
+    (store.root / "c1-6").mkdir()
+    assert [each.record.id for each in store.all(told.append)] == ["c1-7"]
+    assert [line.split(":")[0] for line in told] == [f"finding c1-{n} cannot be read" for n in (6, 8, 9)]
+
+
+SHOWN = "silently corrupt"
+LONG = next(
+    history
+    for seed in range(1, 500)
+    if len((history := generated(seed)).acts) >= 11 and history.writes > 40 and not history.acts[-1].writes
+)
+WRITES = [write for act in LONG.acts for write in act.writes]
+ONCE = [write for write in WRITES if WRITES.count(write) == 1]
+
+
+def shrunk_by(
+    rule: Rule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_plays: int = 400
+) -> tuple[Shrinker, PlayedByRule]:
+    played = PlayedByRule(rule, host_in(tmp_path))
+    monkeypatch.setattr(campaigns, "play", played.play)
+    shrinker = Shrinker(played.arena, SHOWN, most_plays=most_plays)
+    shrinker.shrink(LONG)
+    return shrinker, played
+
+
+def test_what_is_left_is_what_shows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    last, needed = LONG.acts[-1], {ONCE[1], ONCE[9]}
+
+    def rule(history: FaultHistory) -> str:
+        written = {write for act in history.acts if act.kind is ActKind.LOAD for write in act.writes}
+        return SHOWN if needed <= written and last in history.acts else ""
+
+    shrinker, played = shrunk_by(rule, tmp_path, monkeypatch)
+    smallest = shrinker.smallest
+    assert {write for act in smallest.acts for write in act.writes if act.kind is ActKind.LOAD} == needed
+    assert smallest.acts[-1] == last
+    assert len(smallest.acts) <= 3
+    assert [len(each.acts) for each in shrinker.steps] == sorted((len(s.acts) for s in shrinker.steps), reverse=True)
+    assert all(rule(each) == SHOWN for each in shrinker.steps)
+    assert len(played.played) < 200
+
+
+def test_another_kind_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def rule(history: FaultHistory) -> str:
+        return SHOWN if len(history.acts) > 5 else "unreadable"
+
+    shrinker, _ = shrunk_by(rule, tmp_path, monkeypatch)
+    assert len(shrinker.smallest.acts) == 6
+
+
+def test_what_every_history_shows_needs_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shrinker, played = shrunk_by(lambda _: SHOWN, tmp_path, monkeypatch)
+    assert shrinker.smallest == msgspec.structs.replace(LONG, acts=())
+    assert played.opened == 1
+
+
+def test_it_ends_after_so_many_plays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shrinker, played = shrunk_by(lambda _: "", tmp_path, monkeypatch, most_plays=7)
+    assert shrinker.smallest == LONG
+    assert len(played.played) == 7
+
+
+def test_a_machine_that_is_lost_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    played = PlayedByRule(
+        lambda history: SHOWN if len(history.acts) > 3 else "", host_in(tmp_path), ends_machine=frozenset({SHOWN})
+    )
+    monkeypatch.setattr(campaigns, "play", played.play)
+    shrinker = Shrinker(played.arena, SHOWN)
+    shrinker.shrink(LONG)
+    assert len(shrinker.smallest.acts) == 4
+    # Each time that it showed, it took the machine with it.
+    shown = sum(len(history.acts) > 3 for history in played.played)
+    assert played.opened in (shown, shown + 1)
+
 
 KIND = "lost after acknowledgement"
 CUT_SEEDS = [seed for seed in range(1, 60) if any(act.kind is ActKind.CUT for act in generated(seed).acts)]
@@ -230,7 +421,7 @@ def test_what_was_kept_and_not_noted_is_looked_into_and_not_played_again(
 ) -> None:
     first = f"c1-{CUT_SEEDS[0]}"
     told = interrupted_before_noting(played, monkeypatch)
-    assert [words for words in told if words.startswith(f"kept as {first}-s")]
+    assert [words for words in told if words.startswith(f"stored as {first}-s")]
     assert not [words for words in told if words.startswith(f"{first}: {KIND}")]
 
 
@@ -238,7 +429,7 @@ def test_no_other_bug_is_looked_for_once_what_was_left_is_looked_into(
     played: PlayedByRule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = interrupted_before_noting(played, monkeypatch, stops_at_first=True)
-    assert [words for words in told if words.startswith("kept as ")]
+    assert [words for words in told if words.startswith("stored as ")]
     assert not [words for words in told if words.startswith(f"c1-{CUT_SEEDS[1]}")]
 
 

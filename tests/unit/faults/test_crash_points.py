@@ -1,4 +1,4 @@
-"""Exploring crash points: what was tried is told, whatever ends it."""
+"""Crash points: their verdicts, what a known defect excuses, and what is reported when an exploration ends."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from lab.cli.fault_points import chosen_configurations, exit_code
 from lab.errors import ExitCode, LabError, MachineLost, SpecError, ToolMissing
 from lab.faults import crash_points
 from lab.faults.crash_points import (
+    DriveRecording,
     Exploration,
     Explored,
+    Judge,
     PointJudgement,
     PointVerdict,
     Tally,
     explore_all,
     find_configuration,
 )
-from lab.faults.guest.ledger import Cut
+from lab.faults.guest.ledger import CORRUPT, DRIVE_WRITE, RECORD, Cut, Record, cut_of
 from lab.machine import Host, parse_target
 
 CONFIGURATION = find_configuration("raid5/ppl/idle/mixed")
@@ -105,3 +107,97 @@ def test_each_name_must_fit_something() -> None:
     assert len(chosen_configurations([])) > 70
     with pytest.raises(SpecError):
         chosen_configurations(["raid5", "raid9"])
+
+
+BROKEN, KNOWN, KEPT = PointJudgement.BROKEN, PointJudgement.KNOWN, PointJudgement.KEPT
+DATA_SECTOR = 4096
+LABEL = {"raid_disks": 5, "reshape_position": 0, "data_offset": DATA_SECTOR, "recovery_offset": 0}
+
+
+def judge_of(name: str, *writes: tuple[int, int, int]) -> Judge:
+    """Of a recording with these writes: drive, sector of its data, sectors. None of them was flushed."""
+    lines = [
+        RECORD.pack(2 * number + 1, 2 * number + 2, DATA_SECTOR + sector, 0, count, drive, DRIVE_WRITE, 0)
+        for number, (drive, sector, count) in enumerate(writes)
+    ]
+    return Judge(DriveRecording(find_configuration(name), "1", [], Record(b"".join(lines)), ""))
+
+
+def judged(judge: Judge, *, blocks: tuple[int, ...] = (), rows: tuple[int, ...] = (), **seen: Any) -> PointJudgement:
+    bad = [[block, CORRUPT, ["unknown bytes"], [1]] for block in blocks]
+    look = {"verdicts": {CORRUPT: len(bad)}, "bad": bad, "wrong_rows": list(rows)}
+    return judge.verdict({"cut": "100", "idle": True, "settled": look, **seen}).judgement
+
+
+RESHAPE = "raid5/resync/reshape/mixed"
+
+
+def test_first_rows_of_a_reshape_are_excused_where_it_has_written_and_not_recorded_it() -> None:
+    # The first page of member 1: block 4, the second chunk of the array.
+    judge = judge_of(RESHAPE, (1, 0, 8))
+    assert judge.places[4] == (1, 0)
+    assert judged(judge, blocks=(4,), labels=[LABEL] * 5) is KNOWN
+    assert judged(judge, blocks=(5,), labels=[LABEL] * 5) is BROKEN
+    assert judged(judge, blocks=(4,), labels=[{**LABEL, "reshape_position": 64}] * 5) is BROKEN
+    assert judged(judge, blocks=(4,), labels=[{**LABEL, "reshape_position": None}] * 5) is BROKEN
+    assert judged(judge, rows=(0,), labels=[LABEL] * 5) is BROKEN
+
+
+def test_beyond_its_first_rows_a_reshape_is_excused_of_nothing() -> None:
+    # 2 chunks of 4 blocks, 3 and 4 members of data.
+    end = 2 * 4 * 3 * 4
+    judge = judge_of(RESHAPE, *((drive, 0, 2048) for drive in range(4)))
+    assert judged(judge, blocks=(end - 1,), labels=[LABEL] * 5) is KNOWN
+    assert judged(judge, blocks=(end,), labels=[LABEL] * 5) is BROKEN
+
+
+def test_members_that_disagree_on_where_their_data_begin_excuse_all() -> None:
+    judge = judge_of(RESHAPE)
+    moved = {**LABEL, "reshape_position": None, "data_offset": DATA_SECTOR - 128}
+    assert judged(judge, blocks=(700,), rows=(9,), labels=[moved, LABEL, LABEL, LABEL, LABEL]) is KNOWN
+    assert judged(judge, blocks=(700,), rows=(9,), labels=[moved] * 5) is BROKEN
+
+
+@pytest.mark.parametrize(("disks", "found"), [(4, KNOWN), (5, BROKEN)])
+def test_an_array_is_refused_only_if_superblocks_tell_of_different_shapes(disks: int, found: PointJudgement) -> None:
+    labels = [LABEL, {**LABEL, "raid_disks": disks}]
+    seen = {"cut": "100", "labels": labels, "refused": "Invalid argument", "dead": "Invalid argument"}
+    assert judge_of(RESHAPE).verdict(seen).judgement is found
+
+
+def test_a_bitmap_excuses_copies_that_were_being_written_and_no_others() -> None:
+    # RAID 10 of four: the first chunk of members 2 and 3 is the array's second, and row 1.
+    judge = judge_of("raid10/bitmap/rebuild/mixed", (3, 0, 8))
+    assert judged(judge, rows=(1,)) is KNOWN
+    assert judged(judge, rows=(2,)) is BROKEN
+    assert judged(judge, blocks=(4,)) is BROKEN
+
+
+def test_where_no_defect_is_known_nothing_is_excused() -> None:
+    judge = judge_of("raid5/resync/idle/mixed", (1, 0, 8))
+    assert judged(judge) is KEPT
+    assert judged(judge, blocks=(4,)) is BROKEN
+    assert judged(judge, rows=(0,)) is BROKEN
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ("0", "it has no event 0"),
+        ("99", "it has no event 99"),
+        ("4:9=1", "drive 9 has no open write 1"),
+        ("4:0=7", "drive 0 has no open write 7"),
+        ("2:1=1", "drive 1 has no open write 1"),
+        ("4:1=1:1=0-8", "write 1 has no sectors 0 to 8"),
+        ("4:1=1:1=5-1", "write 1 has no sectors 5 to 1"),
+        ("4::1=0-3", "write 1 has no sectors 0 to 3"),
+        ("4:::9", "drives 9 may not be lost"),
+        ("4:::0+1", "drives 0, 1 may not be lost"),
+    ],
+)
+def test_a_cut_of_another_recording_is_refused(word: str, reason: str) -> None:
+    recording = judge_of("raid5/resync/idle/mixed", (0, 0, 8), (1, 0, 8)).recording
+    for cut in ("2", "4:0=0,1=1:1=0-3", "4:1=1::2"):
+        recording.require(cut_of(cut))
+    with pytest.raises(SpecError, match=reason):
+        recording.require(cut_of(word))

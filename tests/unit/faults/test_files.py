@@ -1,8 +1,7 @@
-"""Crash points under a file system, judged in the client; and what arrays there are for them."""
+"""The oracle under file systems: ledger and plan of operations, verdicts on files, and crash points."""
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 import pytest
@@ -19,8 +18,429 @@ from lab.faults.crash_points import (
     find_files_array,
     require_done,
 )
-from lab.faults.guest.ledger import DRIVE_WRITE, KINDS, RECORD, Record, cut_of
+from lab.faults.guest.file_ledger import (
+    FIRST_FILE,
+    FileLedger,
+    FilePlan,
+    FileStates,
+    Operation,
+    changed,
+    folder_of,
+    of_writes,
+)
+from lab.faults.guest.files import ARBITRARY, HAS_NAME, IN_ORDER, IS_WHOLE, FilesCheck, Found, content_of, read_files
+from lab.faults.guest.ledger import DRIVE_WRITE, KINDS, RECORD, Content, Record, cut_of
 from lab.units import KIB, MIB
+
+F = FIRST_FILE
+
+
+def ledger(*events: list[Any]) -> FileLedger:
+    return FileLedger(events)
+
+
+def done(*event: Any) -> list[list[Any]]:
+    """An event and that it ended."""
+    return [list(event), ["acknowledged", event[1]]]
+
+
+def cut(*events: list[Any]) -> FileStates:
+    return ledger(*events).allowed(is_power_cut=True)
+
+
+def test_a_new_file_is_owed_nothing_before_a_sync() -> None:
+    states = cut(*done("create", 1, F, "d0/f0"), *done("write", 2, F, 0, 16, 0))
+    assert states.names == {"d0/f0": [0, F]}
+    assert states.files[F] == (0, 16 * 512, {sector: [0, 2] for sector in range(16)})
+
+
+def test_a_running_system_shows_all_that_ended() -> None:
+    states = ledger(*done("create", 1, F, "d0/f0"), *done("write", 2, F, 0, 8, 0)).allowed()
+    assert states.names == {"d0/f0": [F]}
+    assert states.files[F] == (4096, 4096, {sector: [2] for sector in range(8)})
+
+
+def test_fsync_makes_data_and_size_sure_but_not_the_name() -> None:
+    states = cut(*done("create", 1, F, "d0/f0"), *done("write", 2, F, 0, 9, 0), *done("fsync", 3, F))
+    assert states.names == {"d0/f0": [0, F]}
+    assert states.files[F] == (9 * 512, 9 * 512, {sector: [2] for sector in range(9)})
+
+
+def test_fsync_of_the_folder_makes_the_name_sure_but_not_the_data() -> None:
+    states = cut(*done("create", 1, F, "d0/f0"), *done("write", 2, F, 0, 1, 0), *done("fsync folder", 3, "d0"))
+    assert states.names == {"d0/f0": [F]}
+    assert states.files[F] == (0, 512, {0: [0, 2]})
+
+
+def test_another_folders_sync_is_none_of_this_one() -> None:
+    assert cut(*done("create", 1, F, "d0/f0"), *done("fsync folder", 2, "d1")).names == {"d0/f0": [0, F]}
+
+
+def test_syncfs_makes_all_sure() -> None:
+    states = cut(*done("create", 1, F, "d0/f0"), *done("write", 2, F, 0, 1, 0), *done("syncfs", 3))
+    assert states.names == {"d0/f0": [F]}
+    assert states.files[F] == (512, 512, {0: [2]})
+
+
+def test_a_sync_that_has_not_ended_promises_nothing() -> None:
+    states = cut(*done("create", 1, F, "d0/f0"), *done("write", 2, F, 0, 1, 0), ["fsync", 3, F])
+    assert states.files[F] == (0, 512, {0: [0, 2]})
+
+
+def test_a_write_that_ended_after_the_sync_began_is_not_covered() -> None:
+    events = [*done("create", 1, F, "d0/f0"), ["write", 2, F, 0, 1, 0], ["fsync", 3, F]]
+    states = cut(*events, ["acknowledged", 2], ["acknowledged", 3])
+    assert states.files[F] == (0, 512, {0: [0, 2]})
+
+
+def test_what_was_synced_stays_allowed_while_newer_writes_are_not() -> None:
+    events = [*done("create", 1, F, "d0/f0"), *done("write", 2, F, 0, 2, 0), *done("fsync", 3, F)]
+    states = cut(*events, *done("write", 4, F, 1, 2, 0))
+    assert states.files[F] == (1024, 3 * 512, {0: [2], 1: [2, 4], 2: [0, 4]})
+
+
+def test_a_write_with_o_dsync_is_sure_by_itself_and_leaves_the_others_open() -> None:
+    events = [*done("create", 1, F, "d0/f0"), *done("write", 2, F, 0, 1, 0), *done("write", 3, F, 1, 1, 1)]
+    assert cut(*events).files[F] == (1024, 1024, {0: [0, 2], 1: [3]})
+
+
+def test_a_write_that_failed_may_be_there_or_not() -> None:
+    states = ledger(*done("create", 1, F, "d0/f0"), ["write", 2, F, 0, 1, 0], ["failed", 2]).allowed()
+    assert states.files[F] == (0, 512, {0: [0, 2]})
+
+
+def replaced(*more: list[Any]) -> list[list[Any]]:
+    """An old file, sure, and a new one renamed over it."""
+    return [
+        *done("create", 1, F, "d0/f0"),
+        *done("fsync folder", 2, "d0"),
+        *done("create", 3, F + 1, "d0/.f0.new"),
+        *done("write", 4, F + 1, 0, 1, 0),
+        *done("fsync", 5, F + 1),
+        *done("rename", 6, "d0/.f0.new", "d0/f0"),
+        *more,
+    ]
+
+
+def test_renamed_over_another_it_is_the_old_or_the_new_one() -> None:
+    states = cut(*replaced())
+    assert states.names == {"d0/f0": [F, F + 1], "d0/.f0.new": [0, F + 1, 0]}
+    assert states.files[F + 1] == (512, 512, {0: [4]})
+    sure, later = states.folders["d0"]
+    assert sure == {"d0/f0": F}
+    assert [event[0] for event in later] == ["create", "rename"]
+
+
+def test_after_the_folders_sync_it_is_the_new_one_alone() -> None:
+    states = cut(*replaced(*done("fsync folder", 7, "d0")))
+    assert states.names == {"d0/f0": [F + 1]}
+    assert list(states.files) == [F + 1]
+
+
+def test_a_removed_file_may_come_back_until_its_folder_is_synced() -> None:
+    before = [*done("create", 1, F, "d0/f0"), *done("fsync folder", 2, "d0"), *done("unlink", 3, "d0/f0")]
+    assert cut(*before).names == {"d0/f0": [F, 0]}
+    assert cut(*before, *done("fsync folder", 4, "d0")).names == {}
+
+
+def test_an_earlier_moment_knows_nothing_of_later_events() -> None:
+    whole = ledger(*replaced(*done("fsync folder", 7, "d0")))
+    assert whole.allowed(4, is_power_cut=True).names == {"d0/f0": [F]}
+    # The rename has come and has not ended.
+    assert whole.allowed(11, is_power_cut=True).names["d0/f0"] == [F, F + 1]
+
+
+def test_a_fresh_start_forgets_all_but_what_was_seen() -> None:
+    told = ledger(*replaced(), ["fresh", 8], ["there", 9, F + 1, "d0/f0", [[4, 1], [0, 2]]])
+    states = told.allowed(is_power_cut=True)
+    assert states.names == {"d0/f0": [F + 1]}
+    assert states.files[F + 1] == (3 * 512, 3 * 512, {0: [4], 1: [0], 2: [0]})
+    assert told.present() == ({"d0/f0": F + 1}, {F + 1: 3})
+    assert (told.newest, told.newest_file) == (9, F + 1)
+    # What an earlier moment owed is still known.
+    assert told.allowed(12, is_power_cut=True).names["d0/f0"] == [F, F + 1]
+
+
+def test_a_file_without_a_write_has_a_size_too() -> None:
+    assert ledger(*done("create", 1, F, "d0/f0")).present() == ({"d0/f0": F}, {F: 0})
+
+
+@pytest.mark.parametrize(
+    ("writes", "expected"),
+    [
+        ([], (0, 0, {})),
+        ([(1, 0, 1, True), (2, 0, 1, True)], (512, 512, {0: [2]})),
+        ([(1, 0, 1, True), (2, 4, 1, False)], (512, 2560, {0: [1], 4: [0, 2]})),
+    ],
+)
+def test_writes_by_themselves(writes: list[tuple[int, int, int, bool]], expected: object) -> None:
+    assert of_writes(writes) == expected
+
+
+OPERATIONS = 600
+SEEDS = [str(number) for number in range(8)]
+
+
+def planned(seed: str, count: int = OPERATIONS, **mix: int) -> list[Operation]:
+    plan = FilePlan(seed, FileLedger(), mix)
+    return [plan.next() for _ in range(count)]
+
+
+def events(seed: str, **mix: int) -> list[list[Any]]:
+    return [each.event for each in planned(seed, **mix)]
+
+
+def test_the_same_seed_gives_the_same_and_another_one_something_else() -> None:
+    assert events("1") == events("1")
+    assert events("1") != events("2")
+
+
+def test_a_plan_that_skips_goes_on_where_another_is() -> None:
+    plan = FilePlan("1", FileLedger(), {})
+    plan.skip(100)
+    assert [plan.next().event for _ in range(50)] == events("1")[100:150]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_change_can_be_made_and_every_file_written_has_a_name(seed: str) -> None:
+    names: dict[str, int] = {}
+    for kind, _, *more in events(seed):
+        if kind in ("create", "rename", "unlink"):
+            after = changed(names, kind, more)
+            assert after != names
+            if kind == "rename":
+                assert folder_of(more[0]) == folder_of(more[1])
+            names = after
+        elif kind in ("write", "fsync"):
+            assert more[0] in names.values()
+        if kind == "write":
+            assert 0 <= more[1] < more[1] + more[2] <= 16 * 8
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_writes_that_are_under_way_together_touch_different_pages(seed: str) -> None:
+    """Direct writes beside others of the same pages have no order: the ledger could not tell which is newest."""
+    under_way: dict[int, tuple[int, range]] = {}
+    for operation in planned(seed, direct=1):
+        for number in operation.waits:
+            under_way.pop(number, None)
+        if operation.event[0] != "write":
+            continue
+        _, number, file, first, count, _ = operation.event
+        pages = range(first // 8, -(-(first + count) // 8))
+        for other, others in under_way.values():
+            assert other != file or not set(pages) & set(others)
+        if operation.is_direct:
+            assert first % 8 == count % 8 == 0
+            under_way[number] = (file, pages)
+
+
+def test_it_does_all_that_there_is_to_do() -> None:
+    done = planned("1", 3000)
+    kinds = {each.event[0] for each in done}
+    assert kinds == {"create", "rename", "unlink", "write", "fsync", "fsync folder", "syncfs"}
+    writes = [each for each in done if each.event[0] == "write"]
+    assert {each.is_direct for each in writes} == {False, True}
+    assert {each.event[5] for each in writes} == {0, 1}
+    assert any(each.event[4] % 8 for each in writes)
+    assert {each.is_data_only for each in done if each.event[0] == "fsync"} == {False, True}
+
+
+def test_a_rename_waits_for_the_sync_of_what_it_puts_in_place() -> None:
+    synced: dict[int, int] = {}
+    files: dict[str, int] = {}
+    waited = 0
+    for operation in planned("1", 3000, unsynced=0):
+        kind, number, *more = operation.event
+        if kind == "create":
+            files[more[1]] = more[0]
+        elif kind == "fsync":
+            synced[more[0]] = number
+        elif kind == "rename":
+            assert synced[files[more[0]]] in operation.waits
+            waited += 1
+    assert waited > 50
+
+
+CONTENT = Content("1")
+LOST, CORRUPT = "lost after acknowledgement", "silently corrupt"
+
+
+def sectors(file: int, *runs: tuple[int, int]) -> bytes:
+    """Runs of (generation, sectors) from the file's beginning; generation 0 is zeros."""
+    data, first = b"", 0
+    for generation, count in runs:
+        data += content_of(CONTENT, file, first, count, generation) if generation else bytes(count * 512)
+        first += count
+    return data
+
+
+def check(
+    events: list[list[Any]], files: dict[str, bytes], *, is_power_cut: bool = True, is_arbitrary: bool = False
+) -> FilesCheck:
+    ledger = FileLedger(events)
+    found = {name: Found(data) for name, data in files.items()}
+    states = ledger.allowed(is_power_cut=is_power_cut)
+    made = FilesCheck(CONTENT, states, found, is_arbitrary=is_arbitrary)
+    made.look_for_more(ledger, len(events))
+    return made
+
+
+def written() -> list[list[Any]]:
+    """A file of 12 sectors, all sure, and then one write of sectors 8 to 19 that is not."""
+    return [
+        *done("create", 1, F, "d0/f0"),
+        *done("write", 2, F, 0, 12, 0),
+        *done("syncfs", 3),
+        *done("write", 4, F, 8, 12, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("runs", "verdicts"),
+    [
+        ([(2, 12)], {"intact": 1, "in-flight old": 2}),
+        ([(2, 8), (4, 12)], {"intact": 1, "in-flight new": 2}),
+        ([(2, 12), (4, 8)], {"intact": 1, "torn": 1, "in-flight new": 1}),
+        # It has grown, and its data have not come.
+        ([(2, 12), (0, 8)], {"intact": 1, "in-flight old": 2}),
+    ],
+)
+def test_what_is_allowed(runs: list[tuple[int, int]], verdicts: dict[str, int]) -> None:
+    found = check(written(), {"d0/f0": sectors(F, *runs)})
+    assert (found.bad, found.blocks, found.files) == ([], verdicts, {"intact": 1})
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+WHOLE = sectors(F, (2, 12))
+
+
+@pytest.mark.parametrize(
+    ("data", "bad"),
+    [
+        (flipped(WHOLE, 700), [["d0/f0", 512, CORRUPT, "unknown bytes", [2]]]),
+        (
+            WHOLE[:4096],
+            [["d0/f0", 4096, LOST, "4096 bytes", "6144 bytes or more"], ["d0/f0", 4096, LOST, "zeros", [2, 4]]],
+        ),
+        (sectors(F, (2, 8), (0, 4)), [["d0/f0", 4096, LOST, "zeros", [2, 4]]]),
+        (
+            sectors(F, (2, 12), (4, 8)) + bytes(512),
+            [["d0/f0", 10240, CORRUPT, "10752 bytes", "10240 bytes or fewer, in whole sectors"]],
+        ),
+        (sectors(F + 7, (2, 1)) + WHOLE[512:], [["d0/f0", 0, CORRUPT, f"block 0 of file {F + 7}, generation 2", [2]]]),
+        (
+            WHOLE[:512] + WHOLE[4096:4608] + WHOLE[1024:],
+            [["d0/f0", 512, CORRUPT, f"block 1 of file {F}, generation 2", [2]]],
+        ),
+        (
+            Content("before").block(77, 3)[:512] + WHOLE[512:],
+            [["d0/f0", 0, CORRUPT, "what lay on the device before: its block 77", [2]]],
+        ),
+        (WHOLE[:-1], None),
+    ],
+)
+def test_what_is_not(data: bytes, bad: list[Any] | None) -> None:
+    found = check(written(), {"d0/f0": data})
+    if bad is None:
+        assert found.bad[0][2] in (LOST, CORRUPT)
+    else:
+        assert found.bad == bad
+
+
+def test_an_older_generation_is_lost() -> None:
+    events = [*written(), *done("fsync", 5, F)]
+    found = check(events, {"d0/f0": sectors(F, (2, 12), (4, 8))})
+    assert found.bad == [["d0/f0", 4096, LOST, "generation 2", [4]]]
+
+
+def test_a_file_that_is_missing_is_lost_only_if_its_name_is_sure() -> None:
+    assert check(written(), {}).bad == [["d0/f0", 0, LOST, "no such file", [f"file {F}"]]]
+    unsure = check([*done("create", 1, F, "d0/f0"), *done("fsync", 2, F)], {})
+    assert (unsure.bad, unsure.files) == ([], {"in-flight old": 1})
+    assert unsure.extra[HAS_NAME] == [0, 1]
+
+
+def test_a_removed_file_that_is_there_again_is_a_lost_removal() -> None:
+    events = [*written(), *done("unlink", 5, "d0/f0"), *done("fsync folder", 6, "d0")]
+    assert check(events, {}).bad == []
+    assert check(events, {"d0/f0": WHOLE}).bad == [
+        ["d0/f0", 0, LOST, "a file that was removed, 6144 bytes", ["no file"]]
+    ]
+
+
+NEW = sectors(F + 1, (4, 1))
+
+
+@pytest.mark.parametrize(
+    ("files", "is_good"),
+    [
+        ({"d0/f0": b""}, True),
+        ({"d0/f0": b"", "d0/.f0.new": NEW}, True),
+        ({"d0/f0": NEW}, True),
+        # Each of these names may be so by itself, and not all of them together.
+        ({"d0/f0": NEW, "d0/.f0.new": NEW}, False),
+    ],
+)
+def test_a_rename_is_there_as_a_whole_or_not_at_all(files: dict[str, bytes], is_good: bool) -> None:
+    found = check(replaced(), files)
+    assert (not found.bad) == is_good
+    assert found.extra[IN_ORDER] == ([1, 0] if is_good else [0, 1])
+
+
+def test_a_file_that_is_lost_between_two_names_is_found() -> None:
+    events = [*replaced(*done("fsync folder", 7, "d0")), *done("rename", 8, "d0/f0", "d0/f9")]
+    found = check(events, {})
+    assert found.files == {"in-flight new": 1, "in-flight old": 1, CORRUPT: 1}
+    assert found.bad[0][:3] == ["d0", 0, CORRUPT]
+
+
+def test_changes_out_of_order_are_no_fault_and_told() -> None:
+    events = [*done("create", 1, F, "d0/f0"), *done("create", 2, F + 1, "d0/f1")]
+    found = check(events, {"d0/f1": b""})
+    assert (found.bad, found.extra[IN_ORDER]) == ([], [0, 1])
+
+
+@pytest.mark.parametrize(("data", "kept"), [(sectors(F + 1, (4, 3)), [1, 0]), (bytes(3 * 512), [0, 1]), (b"", [0, 1])])
+def test_what_was_renamed_over_another_without_a_sync(data: bytes, kept: list[int]) -> None:
+    events = [*done("create", 1, F, "d0/f0"), *done("write", 9, F, 0, 1, 0), *done("syncfs", 10)]
+    events += [
+        *done("create", 12, F + 1, "d0/.f0.new"),
+        *done("write", 4, F + 1, 0, 3, 0),
+        *done("rename", 13, "d0/.f0.new", "d0/f0"),
+    ]
+    found = check(events, {"d0/f0": data})
+    assert (found.bad, found.extra[IS_WHOLE]) == ([], kept)
+
+
+def test_anything_may_be_in_flight_only_where_the_array_says_so() -> None:
+    strange = flipped(sectors(F, (2, 8), (4, 12)), 9 * 512)
+    assert check(written(), {"d0/f0": strange}).bad[0][2] == CORRUPT
+    found = check(written(), {"d0/f0": strange}, is_arbitrary=True)
+    assert (found.bad, found.blocks[ARBITRARY]) == ([], 1)
+    # What no write is under way to is safe.
+    assert check(written(), {"d0/f0": flipped(strange, 0)}, is_arbitrary=True).bad[0][1:3] == [0, CORRUPT]
+
+
+def test_what_cannot_be_read_is_said_and_makes_no_other_fault() -> None:
+    ledger = FileLedger(written())
+    found = FilesCheck(CONTENT, ledger.allowed(is_power_cut=True), {"d0/f0": Found(b"", "Input/output error")})
+    assert found.files == {"unreadable": 1}
+    assert found.bad == [["d0/f0", 0, "unreadable", "Input/output error", [f"file {F}"]]]
+
+
+def test_files_are_read_from_a_folder(tmp_path: Any) -> None:
+    for folder in ("d0", "d1"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "d0/f0").write_bytes(WHOLE)
+    (tmp_path / "d1/link").symlink_to("nothing")
+    found = read_files(str(tmp_path))
+    assert found["d0/f0"].data == WHOLE
+    assert found["d1/link"].error
+
 
 NODES = tuple(f"/dev/drive{number}" for number in range(6))
 
@@ -92,8 +512,8 @@ def test_a_point_as_promised_has_no_problems() -> None:
             "d0/f1 at byte 512: silently corrupt, found zeros",
         ),
         ({"fsck": 4, "fsck_said": "errors\n"}, "fsck found damage: errors"),
-        ({"wrong_rows": [7, 8]}, "2 rows of the members do not fit each other when md is idle, the first is 7"),
-        ({"kernel": ["EXT4-fs error (device md0)"]}, "the kernel said: EXT4-fs error"),
+        ({"wrong_rows": [7, 8]}, "2 rows of the members are inconsistent when md is idle, the first is 7"),
+        ({"kernel": ["EXT4-fs error (device md0)"]}, "kernel message: EXT4-fs error"),
     ],
 )
 def test_what_is_not_as_promised_is_a_problem(more: dict[str, Any], said: str) -> None:
@@ -144,7 +564,3 @@ def test_points_are_counted() -> None:
 def test_a_recording_of_steps_that_fail_is_none(document: dict[str, Any]) -> None:
     with pytest.raises(LabError, match=document["kind"]):
         require_done(document)
-
-
-def test_records_have_the_size_that_the_driver_gives() -> None:
-    assert RECORD.size == struct.calcsize("<QQQQIHBB") == 40

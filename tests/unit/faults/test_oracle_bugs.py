@@ -45,6 +45,6 @@ def test_a_control_tells_what_is_wrong_and_passes_what_is_right() -> None:
     blocks = lost.history.shape.block_map().blocks
     right = {"kind": "check", "bad": [[block, verdict, [2], [13]]], "verdicts": {"intact": blocks - 1, verdict: 1}}
     assert lost.wrong([right]) == ""
-    assert "0 blocks are told" in lost.wrong([{**right, "bad": []}])
-    assert "blocks are told" in lost.wrong([{**right, "verdicts": {"intact": blocks - 2}}])
+    assert "0 blocks are reported" in lost.wrong([{**right, "bad": []}])
+    assert "blocks are reported" in lost.wrong([{**right, "verdicts": {"intact": blocks - 2}}])
     assert "OSError" in lost.wrong([{"broke": "OSError"}])

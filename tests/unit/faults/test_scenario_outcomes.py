@@ -116,7 +116,7 @@ def test_a_step_has_its_commands_its_checks_and_its_evidence() -> None:
             [{"refused": "Invalid argument"}, {}],
             "refused: Invalid argument",
         ),
-        ('{ act = "array.wait" }', [{"idle": False}], "md did not come to rest in time"),
+        ('{ act = "array.wait" }', [{"idle": False}], "md did not become idle in time"),
         ('{ act = "fill" }', [{}, {"failures": 3}], "3 writes failed"),
         ('{ act = "fill", expect = { failures = 3 } }', [{}, {"failures": 3}], ""),
         ('{ act = "until", file = "degraded", words = ["0"] }', [{"late": True, "text": "1"}, {}], "last: '1'"),

@@ -1,24 +1,221 @@
-"""The catalogue of scenarios: every file is sound, and one that is not is told where and what was probably meant."""
+"""Scenarios: their files, the places of blocks, facts and expectations."""
 
 from __future__ import annotations
 
+import random
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from lab.arrays.level_names import level_with_layout
 from lab.errors import SpecError
+from lab.faults.guest.arrays import exclusive_or, syndrome
+from lab.faults.guest.scenario import PointSummary, culprit_of, ranges
 from lab.faults.scenario import (
     ARRAYS,
     FOLDER,
     OPERATIONS,
+    OraclePlaces,
     Scenario,
     all_scenarios,
+    facts_of,
     find_scenario,
+    judge,
+    numbers_in,
+    places_of,
     read_scenario,
     step_of,
-    words,
 )
 from lab.tomlfile import decode_toml
+from lab.units import KIB, MIB
+
+CHUNK = 16 * KIB
+MEMBER = 8 * CHUNK
+MODELLED = [
+    *(("raid6", None, members) for members in (4, 5, 6, 7)),
+    *(("raid10", layout, members) for layout in ("n2", "f2", "o2") for members in (4, 5, 6)),
+    ("raid5", None, 4),
+    ("raid1", None, 3),
+    ("raid0", None, 3),
+]
+
+
+def places(level: str, layout: str | None, members: int) -> OraclePlaces:
+    return places_of(level_with_layout(level, layout), members, MEMBER, CHUNK)
+
+
+@pytest.mark.parametrize(("level", "layout", "members"), MODELLED)
+def test_lost_are_exactly_the_blocks_of_which_nothing_is_left(level: str, layout: str | None, members: int) -> None:
+    """Survival by the level's own rule, block by block by where the copies and the parity lie."""
+    found = places(level, layout, members)
+    raid = level_with_layout(level, layout)
+    assert found.blocks == raid.capacity_bytes(members, MEMBER, CHUNK) // 4096
+    for count in range(3):
+        for failed in combinations(range(members), count):
+            lost = found.unreadable(failed)
+            assert (not lost) == raid.survives(frozenset(failed), members), failed
+            for block in lost:
+                assert all(place.slot in failed for place in found.places(block))
+
+
+@pytest.mark.parametrize(("level", "members"), [("raid5", 4), ("raid6", 5), ("raid4", 4)])
+def test_parity_over_a_block_is_in_its_row_on_other_members(level: str, members: int) -> None:
+    found = places(level, None, members)
+    rows = found.map.geometry()["rows"]
+    for block in range(found.blocks):
+        (place,) = found.places(block)
+        row = rows[place.at_bytes // CHUNK]
+        parities = found.parity_places(block)
+        assert place.slot in row[2]
+        assert parities["P"].slot == row[3]
+        assert ("Q" in parities) == (row[4] is not None)
+        assert {each.at_bytes for each in parities.values()} == {place.at_bytes}
+        assert block in found.row_of(block)
+        assert len(found.row_of(block)) == members - len(parities)
+
+
+def test_words_for_blocks() -> None:
+    found = places("raid5", None, 4)
+    assert found.meant("blocks 3 5-7") == {3, 5, 6, 7}
+    assert found.meant("stripes 0") == set(range(12))
+    assert found.meant("row of 5") == {1, 5, 9}
+    assert found.meant("lost with 1") == frozenset()
+    assert found.meant("lost with 1 2") == found.meant("slots 1 2")
+    assert found.described(5) == "block 5: stripe 0, member 1 at KiB 4"
+    assert numbers_in("0-2,7 9") == {0, 1, 2, 7, 9}
+    assert numbers_in("") == frozenset()
+
+
+def test_the_culprit_of_a_raid6_row_is_named() -> None:
+    chance = random.Random(1)
+    for count in (2, 3, 5):
+        pieces = [chance.randbytes(64) for _ in range(count)]
+        p, q = exclusive_or(pieces), syndrome(pieces)
+        assert culprit_of(pieces, p, q) == "none"
+        for index in range(count):
+            wrong = list(pieces)
+            wrong[index] = bytes([wrong[index][0] ^ chance.randrange(1, 256)]) + wrong[index][1:]
+            assert culprit_of(wrong, p, q) == f"data {index}"
+        assert culprit_of(pieces, p[:-1] + bytes([p[-1] ^ 1]), q) == "P"
+        assert culprit_of(pieces, p, bytes([q[0] ^ 1]) + q[1:]) == "Q"
+        # Two wrong chunks are not taken for one.
+        two = [bytes([piece[0] ^ (index < 2)]) + piece[1:] for index, piece in enumerate(pieces)]
+        two[0] = two[0][:-1] + bytes([two[0][-1] ^ 1])
+        assert culprit_of(two, p, q) == "several"
+
+
+def test_numbers_are_told_as_ranges() -> None:
+    assert ranges([5, 0, 1, 2, 9]) == "0-2,5,9"
+    assert ranges([]) == ""
+    assert sorted(numbers_in(ranges(range(3, 40, 3)))) == list(range(3, 40, 3))
+
+
+def test_crash_points_are_counted_by_what_is_wrong() -> None:
+    summary = PointSummary()
+    allowed = {0: [1], 1: [1, 5], 2: [1], 3: [1], 8: [1], 9: [1]}
+    seen = {"cut": "10", "refused": "Input/output error", "settled": {"bad": [[0, "silently corrupt", [], [1]]]}}
+    summary.add(seen, [2], allowed, 4)
+    summary.add(
+        {"cut": "11", "settled": {"bad": [[1, "silently corrupt", [], [1, 5]]], "wrong_rows": [3]}}, [], allowed, 4
+    )
+    summary.add({"cut": "12", "settled": {"bad": [[8, "lost after acknowledgement", [], [1]]]}}, [2], allowed, 4)
+    summary.add({"cut": "13", "dead": "no member"}, [0, 1], allowed, 4)
+    told = summary.value()
+    assert told["points"] == 4
+    assert (told["untouched_corrupt"], told["untouched_lost"], told["in_flight_corrupt"]) == (1, 1, 1)
+    assert (told["refused"], told["dead"], told["wrong_parity"], told["outside_open_stripes"]) == (1, 1, 1, 1)
+    assert told["untouched_at"] == {"2": "0,8"}
+    assert told["examples"]["untouched_corrupt"] == ["10"]
+
+
+RAID5 = places_of(level_with_layout("raid5", None), 4, MIB, 16 * KIB)
+# A document of scenario 10, Linux 6.1.192, mdadm 4.2, shortened.
+CHECKED: dict[str, Any] = {
+    "verdicts": {"intact": 765, "silently corrupt": 2, "unreadable": 1},
+    "at": {"silently corrupt": "4-5", "unreadable": "9"},
+    "bad": [[4, "silently corrupt", ["a mixture"], [1]]],
+    "bad_in_flight": 0,
+    "blocks": 768,
+    "state": {"array_state": "clean", "degraded": "1", "mismatch_cnt": "8", "level": "raid5", "raid_disks": "5 (4)"},
+    "members": {
+        "1": {"slot": "1", "state": "in_sync,write_error", "errors": "0", "bad_blocks": "2", "recovery_start": "none"}
+    },
+    "events": {"0": 17},
+    "seconds": 0.5,
+    "reads_2": 40,
+}
+
+
+def check(name: str, wanted: object, evidence: dict[str, Any] = CHECKED, **kept: dict[str, Any]) -> bool:
+    return judge(name, wanted, facts_of(evidence, {}), kept, RAID5).is_met
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "is_met"),
+    [
+        ("data", "corrupt and unreadable", True),
+        ("data", "intact", False),
+        ("corrupt", 2, True),
+        ("intact", "> 700", True),
+        ("intact", "= blocks", False),
+        ("lost", 0, True),
+        ("corrupt_at", "= blocks 4-5", True),
+        ("corrupt_at", "= blocks 4", False),
+        ("corrupt_at", "in slots 1", True),
+        ("corrupt_at", "in slots 2", False),
+        ("unreadable_at", "= row of 9", False),
+        ("unreadable_at", "in row of 5", True),
+        ("bad_at", "in stripes 0", True),
+        ("array_state", ["active", "clean"], True),
+        ("array_state", ["active", "broken"], False),
+        ("degraded", 1, True),
+        ("degraded", "1", True),
+        ("raid_disks", "5", False),
+        ("raid_disks", "~ (4)", True),
+        ("raid_disks", "!~ (4)", False),
+        ("member_1", "in_sync", True),
+        ("member_1", "write_error", True),
+        ("member_1", "sync", False),
+        ("member_3", "gone", True),
+        ("bad_blocks_1", "> 1", True),
+        ("events_0", ">= 17", True),
+        ("reads_2", 40, True),
+        ("seconds", "< 0.5 * slow.seconds", True),
+        ("seconds", "> 0.5 * slow.seconds", False),
+        ("intact", "= 382.5 * corrupt", True),
+        ("mismatch_cnt", "!= 8", False),
+        ("complaints", 0, False),
+    ],
+)
+def test_a_fact_is_compared(name: str, wanted: object, is_met: bool) -> None:
+    assert check(name, wanted, slow={"seconds": 2.0}) is is_met
+
+
+def test_what_was_not_told_is_never_as_wanted() -> None:
+    found = judge("mismatch_cnt", 0, facts_of({"seconds": 1.0}, {}), {}, RAID5)
+    assert (found.is_met, found.found) == (False, "nothing")
+    assert not check("member_1", "gone", {"seconds": 1.0})
+
+
+def test_an_array_that_is_not_there_is_gone() -> None:
+    assert check("array_state", "gone", {"state": {}})
+
+
+def test_an_expectation_that_compares_with_nothing_says_so() -> None:
+    with pytest.raises(SpecError, match=r"there is no number 'slow\.seconds'"):
+        check("seconds", "< slow.seconds")
+    with pytest.raises(SpecError, match="compares no blocks"):
+        check("corrupt_at", "blocks 4")
+    with pytest.raises(SpecError, match="names no blocks"):
+        check("corrupt_at", "= members 4")
+
+
+def test_a_check_says_what_was_wanted_with_the_number_that_a_name_stands_for() -> None:
+    found = judge("seconds", "< 0.5 * slow.seconds", facts_of(CHECKED, {}), {"slow": {"seconds": 2.0}}, RAID5)
+    assert (found.wanted, found.found) == ("< 0.5 * slow.seconds (1)", "0.5")
+
 
 FIRST = {1, 2, 3, 4, 5, 7, 10, 11, 12, 15, 16, 17, 18, 19, 22, 23, 31, 36, 38}
 """Of the catalogue of faults: what comes first."""
@@ -171,8 +368,3 @@ def test_what_a_machine_may_lack_is_known_before_anything_is_played() -> None:
     assert "dm:dust" in needs[7]
     assert "lab-drives" in needs[29]
     assert "dm:snapshot" in needs[27]
-
-
-def test_every_word_has_its_story() -> None:
-    assert len(words()) > 40
-    assert all(kind.__doc__ for kind in words().values())
