@@ -81,7 +81,6 @@ from lab.machine import Host, Target, parse_target
 from lab.machine.kernel_image import built_part, find_kernel
 from lab.machine.programs import Change, unchanged
 from lab.measure.conditions import read_conditions
-from lab.plans import Step, write_file_step
 from lab.store.journal import Journal
 from lab.store.runs import RunFolders
 from lab.tomlfile import read_toml, unknown_word
@@ -159,12 +158,6 @@ def find_planted_bug(word: str) -> PlantedBug:
         if word in (bug.name, str(bug.number)):
             return bug
     raise unknown_word("planted bug", word, [bug.name for bug in planted_bugs()])
-
-
-def planting(bug: PlantedBug | None) -> Step:
-    """The step that switches this bug on and all others off; None: all off."""
-    why = f"From now on md has planted bug {bug.number}: {bug.title}." if bug else "From now on md has no planted bug."
-    return write_file_step(PLANTED_SWITCH, str(bug.number if bug else 0), why)
 
 
 def planted_kernel(host: Host) -> Path:

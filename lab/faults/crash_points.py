@@ -323,7 +323,6 @@ def steps_of(configuration: CutConfiguration, nodes: tuple[str, ...], operations
 
 MOST_TRIED_BY_ALL = 4
 """If a moment has at most this many open writes, every subset of them is tried."""
-MAY_FAIL = ("write", "check", "state")
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,11 +451,6 @@ def judge_points(
     for seen in run_program(place.lab.machine, PLAYER, job):
         if "cut" in seen:
             yield seen
-
-
-def ledger_of(recording: DriveRecording) -> Ledger:
-    """The ledger of a recording."""
-    return Ledger(recording.events)
 
 
 _BLOCKS_PER_CHUNK = CHUNK_BYTES // BLOCK_BYTES

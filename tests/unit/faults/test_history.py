@@ -7,6 +7,7 @@ import json
 import msgspec
 import pytest
 
+from lab.actions import ACTIONS
 from lab.errors import SpecError
 from lab.faults.campaign import history_of
 from lab.faults.guest.campaign import CampaignPlayer
@@ -159,3 +160,9 @@ def test_an_id_of_seeds_that_there_are_not_is_refused(word: str) -> None:
 def test_a_part_has_its_acts_in_order(word: str) -> None:
     with pytest.raises(SpecError, match="is no part"):
         part_of(generated(1), word)
+
+
+def test_acts_that_are_actions_of_the_lab_have_their_names() -> None:
+    names = {action.short_name() for action in ACTIONS}
+    own = {"load", "enlarge", "plug", "cut", "restart", "force", "pause", "idle", "check"}
+    assert {kind.value for kind in ActKind} - own <= names

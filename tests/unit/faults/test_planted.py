@@ -10,13 +10,11 @@ import pytest
 from lab.arrays.level_names import level_with_layout
 from lab.errors import SpecError, ToolMissing
 from lab.faults.campaign import (
-    PLANTED_SWITCH,
     PlantedBug,
     find_planted_bug,
     on_planted_kernel,
     planted_bugs,
     planted_kernel,
-    planting,
 )
 from lab.faults.crash_points import promises
 from lab.machine import Host, parse_target
@@ -72,12 +70,6 @@ def test_one_is_found_by_its_number_and_its_name() -> None:
     with pytest.raises(SpecError, match="no planted bug 'flush-misses-a-membr'") as refused:
         find_planted_bug("flush-misses-a-membr")
     assert "flush-misses-a-member" in refused.value.hint
-
-
-def test_it_is_switched_on_by_one_line_and_off_by_another() -> None:
-    assert planting(find_planted_bug("12")).argv == ("sh", "-c", f"echo 12 > {PLANTED_SWITCH}")
-    assert planting(None).argv == ("sh", "-c", f"echo 0 > {PLANTED_SWITCH}")
-    assert "12" in planting(find_planted_bug("12")).why
 
 
 @pytest.fixture

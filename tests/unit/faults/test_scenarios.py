@@ -368,3 +368,44 @@ def test_what_a_machine_may_lack_is_known_before_anything_is_played() -> None:
     assert "dm:dust" in needs[7]
     assert "lab-drives" in needs[29]
     assert "dm:snapshot" in needs[27]
+
+
+def compiled(text: str, version: int) -> list[list[Any]]:
+    made = decode_toml(
+        HEAD.replace("format_version = 2", f"format_version = {version}") + f"steps = [{text}]", Scenario
+    )
+    (variant,) = made.ready(1)
+    stage = variant.stage()
+    return [each for step in variant.steps for each in step.guest_steps(stage)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('{ do = "create" }, { do = "stop" }', '{ act = "array.create" }, { act = "array.stop" }'),
+        (
+            '{ do = "fail", members = [1, 2] }, { do = "add", members = ["{new}"] }',
+            '{ act = "array.fail", disk = 1 }, { act = "array.fail", disk = 2 }, { act = "array.add", disk = "{new}" }',
+        ),
+        ('{ do = "assemble", members = [0, 2], options = ["--run"] }', '{ act = "array.assemble", disks = [0, 2] }'),
+        ('{ do = "assemble" }', '{ act = "array.assemble", options = [] }'),
+        ('{ do = "restart", options = ["--run", "--force"] }', '{ act = "restart", force = true }'),
+        ('{ do = "scrub", action = "repair" }', '{ act = "array.scrub", action = "repair" }'),
+        ('{ do = "scrub", action = "check", waits = false }', '{ act = "set", file = "sync_action", value = "check" }'),
+        ('{ do = "wait" }, { do = "pull", member = 1 }', '{ act = "array.wait" }, { act = "array.pull", disk = 1 }'),
+        ('{ do = "run", command = "true" }', '{ act = "shell", line = "true" }'),
+        ('{ do = "slow", member = 1, milliseconds = 2 }', '{ act = "slow", disk = 1, milliseconds = 2 }'),
+        ('{ do = "sum", members = [0, 1] }', '{ act = "sum", disks = [0, 1] }'),
+    ],
+)
+def test_a_file_of_version_1_has_the_same_steps(old: str, new: str) -> None:
+    assert compiled(old, 1) == compiled(new, 2)
+
+
+def test_a_grown_array_is_known_to_the_next_step() -> None:
+    text = (
+        '{ act = "array.add", disk = 4 }, { act = "array.grow", members = 5 }, { act = "array.grow", level = "raid6" }'
+    )
+    commands = [step[1] for step in compiled(text, 2) if step[0] == "run"]
+    assert commands[1] == ["mdadm", "--grow", "/dev/md0", "--raid-devices=5"]
+    assert "--level=6 --raid-devices=6" in commands[3][2]
