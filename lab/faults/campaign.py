@@ -31,6 +31,7 @@ import base64
 import gzip
 import json
 import pickle
+import re
 import shlex
 import shutil
 import threading
@@ -403,107 +404,14 @@ class FindingStore:
         return KeptFinding(record, read_own_json(folder / _HISTORY, FaultHistory), folder)
 
 
-_HEAD = r"""#!/bin/bash
-# {title}
-# Found by raidlab, which replays it exactly: raidlab fault replay {finding_id}
-# {shape}
-#
-# Needs bash, mdadm and dmsetup, as root; makes its drives of files in a folder of its own, and uses /dev/md0.
-set -u
-[ -e /sys/block/md0/md ] && {{ echo "/dev/md0 is in use"; exit 1; }}
-modprobe -qa loop dm-mod dm-delay raid1 raid10 raid456
-work=$(mktemp -d)
-generation=0
-
-table() {{ # DRIVE TARGET...: what the drive does from now on
-  local drive=$1; shift
-  echo "0 16384 $*" | dmsetup load "drive$drive"
-  dmsetup resume "drive$drive"
-}}
-linear() {{ echo "linear ${{loop[$1]}} 0"; }}
-block() {{ # NUMBER GENERATION: what a block holds
-  local -a lines
-  for ((line = 0; line < 64; line++)); do lines[line]="block $1 generation $2"; done
-  printf '%-63s\n' "${{lines[@]}}"
-}}
-w() {{ # FIRST COUNT [dsync]: a new generation of these blocks
-  local number
-  generation=$((generation + 1))
-  for ((number = $1; number < $1 + $2; number++)); do block "$number" "$generation"; done >"$work/write"
-  dd if="$work/write" of=/dev/md0 bs=$(($2 * 4096)) count=1 seek=$(($1 * 4096)) oflag=seek_bytes,direct${{3:+,$3}} \
-    conv=notrunc status=none &&
-    dd if="$work/write" of="$work/expected" bs=4096 seek="$1" conv=notrunc status=none
-}}
-flush() {{ dd if=/dev/null of=/dev/md0 conv=fsync,notrunc status=none; }}
-look() {{ # blocks that are not what was written last
-  dd if=/dev/md0 of="$work/read" bs=4096 count={blocks} iflag=direct conv=noerror,sync status=none
-  cmp -l "$work/expected" "$work/read" |
-    awk '{{ number = int(($1 - 1) / 4096); if (number != last) print "differs: block " number; last = number }}' last=-1
-  cat /proc/mdstat
-}}
-idle() {{
-  sleep 1
-  while [ -e /sys/block/md0/md/sync_action ] && [ "$(cat /sys/block/md0/md/sync_action)" != idle ]; do sleep 0.2; done
-}}
-labelled() {{ # drives with a superblock
-  local drive
-  for ((drive = 0; drive < {drives}; drive++)); do
-    mdadm --examine "/dev/mapper/drive$drive" >/dev/null 2>&1 && echo "/dev/mapper/drive$drive"
-  done
-}}
-start() {{
-  mdadm --assemble /dev/md0 --run $(labelled) || {{ mdadm --stop /dev/md0; mdadm --assemble /dev/md0 --run --force
-  $(labelled); }}
-{started}
-  echo active >/sys/block/md0/md/array_state
-}}
-cut() {{ # what the drives hold at this moment
-  local drive
-  for ((drive = 0; drive < {drives}; drive++)); do dmsetup suspend --nolockfs --noflush "drive$drive"; done
-  for ((drive = 0; drive < {drives}; drive++)); do cp "$work/drive$drive" "$work/cut$drive"; done
-  for ((drive = 0; drive < {drives}; drive++)); do dmsetup resume "drive$drive"; done
-  wait
-  mdadm --stop /dev/md0
-  for ((drive = 0; drive < {drives}; drive++)); do cp "$work/cut$drive" "$work/drive$drive"; blockdev --flushbufs
-  "${{loop[$drive]}}"; done
-}}
-
-for ((drive = 0; drive < {drives}; drive++)); do
-  {fill}
-  loop[$drive]=$(losetup --find --show --direct-io=off "$work/drive$drive")
-  dmsetup create "drive$drive" --table "0 16384 linear ${{loop[$drive]}} 0"
-  [ -b "/dev/mapper/drive$drive" ] || {{ echo "drive$drive could not be made"; exit 2; }}
-done
-"""
-_TAIL = r"""
-# The end: all drives answer, md comes to rest, parity and copies are compared.
-{plugged}
-idle
-look
-echo check >/sys/block/md0/md/sync_action
-idle
-echo "mismatched sectors: $(cat /sys/block/md0/md/mismatch_cnt)"
-mdadm --detail /dev/md0
-echo "to clean up: mdadm --stop /dev/md0; dmsetup remove drive{{0..{last_drive}}}; losetup -D; rm -r $work"
-"""
+_SCRIPT = Path(__file__).with_name("commands.sh.in")
+"""The script of a finding; ``@name@`` stands for a value (``plain_script``)."""
 
 
 def plain_script(history: FaultHistory, *, title: str, finding_id: str) -> str:
     """The contents of commands.sh."""
-    shape = history.shape
-    noise = 'head -c 8M /dev/urandom >"$work/drive$drive"'
-    blank = 'truncate -s 8M "$work/drive$drive"'
-    head = _HEAD.format(
-        title=title.replace("\n", " "),
-        finding_id=finding_id,
-        shape=shape.title(),
-        drives=DRIVES,
-        blocks=shape.block_map().blocks,
-        fill=noise if shape.has_junk else blank,
-        started="\n".join(f"  {line}" for line in _started(history)) or "  :",
-    )
+    shape, blocks = history.shape, history.shape.block_map().blocks
     words = [word.replace("/dev/drive", "/dev/mapper/drive") for word in creation(shape)]
-    blocks = shape.block_map().blocks
     lines = [
         *(shlex.join(words), *_started(history)),
         *(f"# A generation of every block, {BLOCK_BYTES} bytes each.",),
@@ -512,8 +420,20 @@ def plain_script(history: FaultHistory, *, title: str, finding_id: str) -> str:
     ]
     for number, act in enumerate(history.acts):
         lines += ["", f"# {number}: {act.title()}", *_lines(act, history)]
-    plugged = "\n".join(f'table {drive} "$(linear {drive})"' for drive in _pulled(history))
-    return "\n".join((head, *lines, _TAIL.format(plugged=plugged, last_drive=DRIVES - 1)))
+    noise, blank = 'head -c 8M /dev/urandom >"$work/drive$drive"', 'truncate -s 8M "$work/drive$drive"'
+    values = {
+        "title": title.replace("\n", " "),
+        "finding_id": finding_id,
+        "shape": shape.title(),
+        "drives": str(DRIVES),
+        "last_drive": str(DRIVES - 1),
+        "blocks": str(blocks),
+        "fill": noise if shape.has_junk else blank,
+        "started": "\n".join(f"  {line}" for line in _started(history)) or "  :",
+        "acts": "\n".join(lines),
+        "plugged": "\n".join(f'table {drive} "$(linear {drive})"' for drive in _pulled(history)),
+    }
+    return re.sub(r"@(\w+)@", lambda found: values[found[1]], _SCRIPT.read_text(encoding="utf-8"))
 
 
 def _started(history: FaultHistory) -> list[str]:

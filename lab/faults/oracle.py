@@ -28,13 +28,10 @@ from lab.gates.decoding import convert
 from lab.gates.numbers import FormatVersion, digits
 from lab.host.files import write_file
 from lab.plans import Step
-from lab.session.data_mark import load_target
-from lab.session.session import LabSession
 from lab.store.journal import Journal
 from lab.units import KIB, MIB, SECTOR_BYTES
 
 BLOCK_BYTES = 4 * KIB
-_MOST_BESIDE_BLOCKS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +79,6 @@ class OracleVerdict:
         if self.is_intact:
             return f"all {total} blocks are as they must be ({words})"
         return f"of {total} blocks: {words}; first {self.bad[0]}" if self.bad else f"of {total} blocks: {words}"
-
-
-def blocks_beside_loads(session: LabSession, name: str) -> tuple[int, int]:
-    """First block and number of blocks of a bare array that no load uses.
-
-    They are the region of the data mark, at most 4 MiB of it. Raises ArrayError if the array does not run.
-    """
-    target = load_target(session, name)
-    count = min(target.mark_bytes // BLOCK_BYTES, _MOST_BESIDE_BLOCKS)
-    return target.available_bytes // BLOCK_BYTES, count
 
 
 def place_of(status: ArrayStatus, offset_bytes: int) -> tuple[int | None, tuple[str, ...]]:

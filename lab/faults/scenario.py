@@ -579,8 +579,7 @@ def _planned(action: Action, stage: Stage) -> GuestSteps:
     if isinstance(action, Pull | PlugIn):
         # The machine's program tells the driver itself: requests that the drive has in flight fail.
         return [["line", f"{'pull' if isinstance(action, Pull) else 'plug'} {action.disk}"]]
-    if not isinstance(action, PlanAction):
-        raise SpecError(f"a scenario has no {action.words}", hint="choose an action that has a plan")
+    assert isinstance(action, PlanAction)
     # What a plan needs of a session are its arrays; those of a scenario are known to the program on the machine only.
     plan = action.plan(cast(LabSession, ScenarioArrays(stage)))
     steps = stage.closed() if isinstance(action, StopArray | RestartStep) else []

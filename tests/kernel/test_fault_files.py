@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from lab.arrays.filesystem import FileSystem
-from lab.faults.crash_points import (
+from lab.faults.guest.ledger import KINDS
+from lab.faults.place import FILES, FaultPlace, open_place, run_program
+from lab.machine import Host, parse_target
+from tests.kernel.files_points import (
     DRIVE_BYTES,
     FilesRecording,
     PointsTotal,
@@ -18,9 +21,6 @@ from lab.faults.crash_points import (
     judged_points,
     record_files,
 )
-from lab.faults.guest.ledger import KINDS
-from lab.faults.place import FILES, FaultPlace, open_place, run_program
-from lab.machine import Host, parse_target
 
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from lab.arrays.filesystem import FileSystem
-from lab.faults.crash_points import DRIVE_BYTES, FilePoint, FilesRecording, judged_points
 from lab.faults.guest.file_ledger import FILE_BLOCKS, FileLedger
 from lab.faults.guest.ledger import DRIVE_WRITE, EVERYTHING, Request, chosen_cut, identity_of
 from lab.faults.place import FILES, FaultPlace, open_place, run_program
 from lab.machine import Host, parse_target
+from tests.kernel.files_points import DRIVE_BYTES, FilePoint, FilesRecording, judged_points
 from tests.kernel.test_fault_files import recorded
 
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]

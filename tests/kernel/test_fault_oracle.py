@@ -20,10 +20,11 @@ from lab.arrays.spec import ArraySpec
 from lab.arrays.waits import wait_until_idle
 from lab.disks import DiskKind, DiskSpec, open_lab
 from lab.errors import LabError, MachineLost
-from lab.faults.oracle import Loss, Oracle, blocks_beside_loads
+from lab.faults.guest.ledger import BLOCK_BYTES
+from lab.faults.oracle import Loss, Oracle
 from lab.faults.place import FILES, run_program
 from lab.machine import Host, parse_target
-from lab.session.load import Load
+from lab.session.load import Load, load_target
 from lab.session.session import LabSession, open_session
 from lab.units import KIB, MIB
 from tests.kernel.test_machine import host_at
@@ -128,6 +129,19 @@ def test_all_that_was_acknowledged_is_there_after_restarts_and_kills(tmp_path: P
             assert set(oracle.check().verdicts) <= {"intact", "torn", "in-flight old", "in-flight new"}
             oracle.fill()
             assert set(oracle.check().verdicts) == {"intact"}
+
+
+MOST_BESIDE_BLOCKS = 1024
+
+
+def blocks_beside_loads(session: LabSession, name: str) -> tuple[int, int]:
+    """First block and number of blocks of a bare array that no load uses.
+
+    They are the region of the data mark, at most 4 MiB of it. Raises ArrayError if the array does not run.
+    """
+    target = load_target(session, name)
+    count = min(target.mark_bytes // BLOCK_BYTES, MOST_BESIDE_BLOCKS)
+    return target.available_bytes // BLOCK_BYTES, count
 
 
 @pytest.fixture(scope="module")

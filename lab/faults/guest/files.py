@@ -1,7 +1,4 @@
-"""Files under the oracle on the machine: the writer, the verdict, histories, and crash points.
-
-A job with ``histories`` is run with the steps of FilePlayer. A job with ``members`` is judged as in crash.py, except
-that the file system is mounted, so that it replays its journal, before its files are examined.
+"""Files under the oracle on the machine: the writer, the verdict, and histories.
 
 Direct writes and syncs use io_submit(2), so that several are in flight while one thread knows their order. All other
 operations are synchronous.
@@ -11,14 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import json
 import mmap
 import os
-import random
-import sys
 from typing import Any
 
-from lab.faults.guest.arrays import pause, read_text, skip_modprobe, write_text, wrong_rows
+from lab.faults.guest.arrays import pause, write_text
 from lab.faults.guest.file_ledger import (
     BEGIN,
     BLOCK_SECTORS,
@@ -47,7 +41,6 @@ from lab.faults.guest.ledger import (
     CORRUPT,
     FAILED,
     INTACT,
-    KINDS,
     LOST,
     NEW,
     OLD,
@@ -55,10 +48,7 @@ from lab.faults.guest.ledger import (
     TORN,
     UNREADABLE,
     Content,
-    Cut,
     Ledger,
-    chosen_cut,
-    cut_of,
     identity_of,
 )
 from lab.faults.guest.player import (
@@ -67,17 +57,11 @@ from lab.faults.guest.player import (
     MOST_UNDER_WAY,
     PWRITE,
     RWF_DSYNC,
-    SETTLE_SECONDS,
     Asynchronous,
-    KernelLog,
     Player,
-    Points,
     Writer,
     command,
-    complaints_in,
-    drives,
-    read_record,
-    say,
+    run_job,
 )
 
 FSYNC = 2
@@ -718,161 +702,6 @@ def note_there(ledger: FileLedger, check: FilesCheck) -> None:
             ledger.add(THERE, number, file, name, runs)
 
 
-LOUD = (
-    "EXT4-fs error",
-    "EXT4-fs warning",
-    "JBD2: ",
-    "orrupt",
-    "hutting down filesystem",
-    "Buffer I/O error",
-    "XFS: Assertion",
-)
-"""Parts of kernel messages that report damage to a file system."""
-
-
-class FilePoints(Points):
-    """Crash points of one recording under a file system.
-
-    In addition to the fields of Points, ``job`` has ``kind`` (ext4 or xfs), ``options`` of the mount, and
-    ``is_arbitrary``: whether blocks in flight may hold anything if a member is missing. One in ``fsck`` points (0:
-    none) is checked with e2fsck or xfs_repair, and one in ``parity`` has its copies and parity compared once md is
-    idle. ``again``: [cut, seed, points] instead of ``cuts``, see the method ``again``. ``without``: indices of records
-    that are restored to no drive, as a test of the oracle.
-    """
-
-    def __init__(self, job: dict[str, Any]) -> None:
-        super().__init__({**job, "ledger": ()})
-        self.files = FileLedger(job["ledger"])
-        self.kind = job["kind"]
-        self.log = KernelLog()
-        self.states: tuple[int, FileStates] | None = None
-        self.asked: dict[str, int] = {}
-        self.event: int | None = None
-        self.lost_before = 0
-        left_out = set(job.get("without", ()))
-        for drive, requests in self.record.by_drive.items():
-            self.record.by_drive[drive] = [each for each in requests if each.index not in left_out]
-
-    def damage(self) -> list[str]:
-        """The lines in the kernel log since the last call that report damage to a file system."""
-        return complaints_in(self.log.lines(), LOUD)
-
-    def restore(self, cut: Cut) -> None:
-        """Restore every drive to the state of the cut."""
-        for number, words in cut.lists(self.record, list(self.members)).items():
-            drives(f"restore {number} {words}".rstrip())
-
-    def lost_under_way(self, cut: Cut) -> int:
-        """Number of open writes of the missing drives: in flight, or only in a drive's cache."""
-        return sum(len(self.record.split(drive, cut.at)[1]) for drive in cut.missing)
-
-    def again(self, word: str, seed: str, points: int) -> list[str]:
-        """Record the recovery from one cut, and return cuts of that recording.
-
-        At these the power fails again during the recovery. The first recording is lost.
-        """
-        cut = cut_of(word)
-        self.restore(cut)
-        self.event = self.record.ledger_event(cut.at)
-        self.lost_before = self.lost_under_way(cut)
-        drives("forget")
-        for number in self.members:
-            drives(f"record {number}")
-        nodes = [node for number, node in self.members.items() if number not in cut.missing]
-        if not self.start(nodes, is_forced=False) or not self.start(nodes, is_forced=True):
-            self.mounted(cut)
-            self.array.settle(SETTLE_SECONDS)
-            self.stop()
-        for number in self.members:
-            drives(f"still {number}")
-        self.record = read_record()
-        moments, chance = self.record.moments(), random.Random(seed)
-        chosen = [moments[index * len(moments) // points] for index in range(points)] if moments else []
-        return [
-            chosen_cut(self.record, at, KINDS[index % len(KINDS)], chance, cut.missing).word()
-            for index, at in enumerate(chosen)
-        ]
-
-    def allowed_at(self, event: int) -> FileStates:
-        if self.states is None or self.states[0] != event:
-            self.states = (event, self.files.allowed(event, is_power_cut=True))
-        return self.states[1]
-
-    def judge(self, word: str) -> dict[str, Any]:
-        """Judge one cut."""
-        cut = cut_of(word)
-        self.restore(cut)
-        nodes = [node for number, node in self.members.items() if number not in cut.missing]
-        seen: dict[str, Any] = {"cut": word}
-        if cut.missing:
-            seen["lost_under_way"] = self.lost_under_way(cut) + self.lost_before
-        if not self.begin(nodes, seen):
-            return seen
-        self.damage()
-        try:
-            seen.update(self.mounted(cut))
-            if not cut.missing and self.is_due("parity"):
-                seen["idle"] = self.array.settle(SETTLE_SECONDS)
-                shape = self.job["geometry"]
-                seen["wrong_rows"] = wrong_rows(self.array.folder, shape["rows"], shape["chunk"], shape["member_bytes"])
-        finally:
-            self.stop()
-        return seen
-
-    def is_due(self, word: str) -> bool:
-        """Whether the more expensive check ``word`` is due at this point."""
-        every, self.asked[word] = self.job.get(word, 0), self.asked.get(word, 0) + 1
-        return bool(every) and self.asked[word] % every == 0
-
-    def mounted(self, cut: Cut) -> dict[str, Any]:
-        """Mount, check and unmount the file system, and check it with e2fsck or xfs_repair if that is due."""
-        node = self.array.node
-        event = self.record.ledger_event(cut.at) if self.event is None else self.event
-        seen: dict[str, Any] = {"event": event}
-        refused = mount_files(self.kind, node, FILES_FOLDER, self.job.get("options", ""))
-        if refused:
-            return {**seen, "unmountable": refused, "kernel": self.damage()}
-        try:
-            is_arbitrary = bool(cut.missing and self.job.get("is_arbitrary"))
-            check = FilesCheck(
-                self.content, self.allowed_at(event), read_files(FILES_FOLDER), is_arbitrary=is_arbitrary
-            )
-            check.look_for_more(self.files, event)
-            seen.update(check.document(), state=self.array.file("array_state"), degraded=self.array.file("degraded"))
-        finally:
-            stuck = unmount_files(FILES_FOLDER)
-        if stuck:
-            seen["stuck"] = stuck
-        if self.is_due("fsck"):
-            done = command([*FSCK[self.kind], node], 120.0)
-            seen["fsck"] = done["status"]
-            if done["status"] != 0:
-                seen["fsck_said"] = done["output"]
-        loud = self.damage()
-        return {**seen, "kernel": loud} if loud else seen
-
-
 def main() -> None:
-    """Run the histories or judge the crash points of one job."""
-    skip_modprobe()
-    job = json.load(sys.stdin)
-    for history in job.get("histories", ()):
-        FilePlayer(history).play()
-    if "members" not in job:
-        return
-    points = FilePoints(job)
-    cuts = points.again(*job["again"]) if "again" in job else job["cuts"]
-    for word in cuts:
-        try:
-            say(points.judge(word))
-        except Exception as error:
-            say(
-                {
-                    "cut": word,
-                    "broke": f"{type(error).__name__}: {error}",
-                    "kernel": points.damage(),
-                    "mounts": read_text("/proc/mounts")[-200:],
-                }
-            )
-            break
-    say({"end": True})
+    """Run the histories of one job."""
+    run_job(FilePlayer)

@@ -8,16 +8,6 @@ import pytest
 
 from lab.arrays.filesystem import FileSystem
 from lab.errors import LabError, SpecError
-from lab.faults.crash_points import (
-    ARRAYS,
-    FilePoint,
-    FilesRecording,
-    PointsTotal,
-    chosen_cuts,
-    file_point,
-    find_files_array,
-    require_done,
-)
 from lab.faults.guest.file_ledger import (
     FIRST_FILE,
     FileLedger,
@@ -31,6 +21,16 @@ from lab.faults.guest.file_ledger import (
 from lab.faults.guest.files import ARBITRARY, HAS_NAME, IN_ORDER, IS_WHOLE, FilesCheck, Found, content_of, read_files
 from lab.faults.guest.ledger import DRIVE_WRITE, KINDS, RECORD, Content, Record, cut_of
 from lab.units import KIB, MIB
+from tests.kernel.files_points import (
+    ARRAYS,
+    FilePoint,
+    FilesRecording,
+    PointsTotal,
+    chosen_cuts,
+    file_point,
+    find_files_array,
+    require_done,
+)
 
 F = FIRST_FILE
 

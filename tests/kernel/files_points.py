@@ -1,0 +1,362 @@
+"""Crash points under a file system: arrays, recordings of a load on files, and the verdict on each cut.
+
+The promises of the file systems are in lab/faults/guest/file_ledger.py. This module combines them with those of the
+array below.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab.arrays.filesystem import FileSystem
+from lab.arrays.level_names import level_with_layout
+from lab.errors import LabError, SpecError
+from lab.faults.arrays import NODE, BlockMap, array_spec
+from lab.faults.guest.ledger import KINDS, Record, chosen_cut
+from lab.faults.place import FILES, FaultPlace, run_program
+from lab.machine import GuestProgram
+from lab.units import KIB, MIB
+
+POINTS = GuestProgram(Path(__file__).with_name("files_points_program.py"), "fault-files-points")
+CHUNK_BYTES = 16 * KIB
+DATA_BYTES = {FileSystem.EXT4: 9 * MIB, FileSystem.XFS: 18 * MIB}
+"""Data size of an array in bytes: slightly more than the smallest file system with a journal needs."""
+JOURNAL = 5
+"""The number of the drive that is the journal of an array with a journal."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilesArray:
+    """An array under a file system: how mdadm creates it, and what it promises if a power cut also takes a member."""
+
+    name: str
+    level: str
+    members: int
+    policy: str = "resync"
+    layout: str = ""
+    data_members: int = 1
+    """Data capacity in units of one member."""
+    is_write_back: bool = False
+    survives_missing: bool = True
+    """Whether all synced data remain readable if a member is missing after the power cut.
+
+    False where parity may be wrong after a power cut: md starts such an array only if forced (md(4), UNCLEAN SHUTDOWN).
+    """
+    known_fault: str = ""
+    """A known defect of md that affects this array; empty: none."""
+    is_arbitrary: bool = False
+    """Whether, with a member missing, a block that was being written may hold anything (driver-api/md/raid5-ppl.rst).
+    """
+
+    @property
+    def has_journal(self) -> bool:
+        return self.policy == "journal"
+
+    def member_bytes(self, file_system: FileSystem) -> int:
+        """Data size of each member in bytes, a multiple of 64 KiB."""
+        return -(-DATA_BYTES[file_system] // self.data_members // (64 * KIB)) * 64 * KIB
+
+    def geometry(self, file_system: FileSystem) -> dict[str, Any]:
+        """The layout of its copies and parity (``BlockMap.geometry``)."""
+        level = level_with_layout(f"raid{self.level}", self.layout or None)
+        return BlockMap(level, self.members, self.member_bytes(file_system), CHUNK_BYTES).geometry()
+
+    def creation(self, nodes: Sequence[str], file_system: FileSystem) -> list[str]:
+        """The command line of mdadm that creates the array."""
+        spec = array_spec(
+            f"raid{self.level}",
+            nodes[: self.members],
+            self.policy,
+            size_bytes=self.member_bytes(file_system),
+            chunk_bytes=CHUNK_BYTES,
+            layout=self.layout or None,
+            journal_device=nodes[JOURNAL] if self.has_journal else None,
+            assume_clean=True,
+        )
+        return list(spec.create_argv)
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of its drives."""
+        return [*range(self.members), *([JOURNAL] if self.has_journal else [])]
+
+
+_FLUSHED_TOO_EARLY = (
+    "the journal notes a stripe as flushed when its members have answered, and not when their caches are on the media "
+    "(r5c_finish_stripe_write_out() in drivers/md/raid5-cache.c): a power cut loses acknowledged writes"
+)
+ARRAYS = (
+    FilesArray("raid1", "1", 2),
+    FilesArray("raid1-bitmap", "1", 2, "bitmap"),
+    FilesArray("raid10", "10", 4, data_members=2),
+    FilesArray("raid10-far", "10", 4, layout="f2", data_members=2),
+    FilesArray("raid5", "5", 4, data_members=3, survives_missing=False),
+    FilesArray("raid5-bitmap", "5", 4, "bitmap", data_members=3, survives_missing=False),
+    FilesArray("raid5-ppl", "5", 4, "ppl", data_members=3, is_arbitrary=True),
+    FilesArray("raid5-journal", "5", 4, "journal", data_members=3),
+    FilesArray(
+        "raid5-write-back", "5", 4, "journal", data_members=3, is_write_back=True, known_fault=_FLUSHED_TOO_EARLY
+    ),
+    FilesArray("raid6", "6", 5, data_members=3, survives_missing=False),
+    FilesArray("raid6-journal", "6", 5, "journal", data_members=3),
+)
+
+
+def find_files_array(name: str) -> FilesArray:
+    """The array of ``ARRAYS`` with this name. Raises SpecError if there is none."""
+    for each in ARRAYS:
+        if each.name == name:
+            return each
+    raise SpecError(
+        f"there is no array '{name}' for files", hint=f"choose of {', '.join(each.name for each in ARRAYS)}"
+    )
+
+
+_ARBITRARY = (
+    "the missing member was being written, and PPL leaves arbitrary data in such blocks "
+    "(Documentation/driver-api/md/raid5-ppl.rst); if they are metadata, the file system is damaged"
+)
+_WRITE_HOLE = (
+    "parity may not match the data after a power cut, so the missing member cannot be reconstructed: the write "
+    "hole; md starts such an array only if forced (md(4), UNCLEAN SHUTDOWN)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FilePoint:
+    """The verdict on one crash point under a file system."""
+
+    cut: str
+    """The cut in the format of guest/ledger.py (``cut_of``)."""
+    is_missing: bool
+    """Whether a member was lost together with the power."""
+    problems: tuple[str, ...]
+    """Each violation of a promise, with file, offset in bytes, what was found and what is allowed."""
+    is_fsck: bool
+    """Whether e2fsck or xfs_repair also checked the file system."""
+    is_parity: bool
+    """Whether copies and parity were compared on the members."""
+    explanation: str = ""
+    """Why the violations were to be expected; empty: no known reason."""
+    document: dict[str, Any] = field(repr=False, default_factory=dict)
+    """The document of the machine."""
+
+
+def file_point(document: dict[str, Any], array: FilesArray) -> FilePoint:
+    """The verdict on one document of the machine."""
+    problems = []
+    if "dead" in document:
+        problems.append(f"the array cannot be started: {document['dead']}")
+    if "unmountable" in document:
+        problems.append(f"the file system cannot be mounted: {document['unmountable']}")
+    if "stuck" in document:
+        problems.append(f"the file system cannot be unmounted: {document['stuck']}")
+    for name, offset, verdict, found, allowed in document.get("bad", ()):
+        problems.append(f"{name} at byte {offset}: {verdict}, found {found}, allowed {allowed}")
+    if document.get("fsck"):
+        problems.append(f"fsck found damage: {document['fsck_said'].strip()}")
+    if rows := document.get("wrong_rows"):
+        problems.append(f"{len(rows)} rows of the members are inconsistent when md is idle, the first is {rows[0]}")
+    problems += [f"kernel message: {line}" for line in document.get("kernel", ())]
+    is_missing = document["cut"].count(":") >= 3
+    explanation = array.known_fault
+    if is_missing and not array.survives_missing:
+        explanation = _WRITE_HOLE
+    if array.is_arbitrary and document.get("lost_under_way"):
+        explanation = _ARBITRARY
+    looks = ("fsck" in document, "wrong_rows" in document)
+    return FilePoint(document["cut"], is_missing, tuple(problems), *looks, explanation if problems else "", document)
+
+
+@dataclass
+class PointsTotal:
+    """Totals over many crash points."""
+
+    points: int = 0
+    missing: int = 0
+    fscked: int = 0
+    compared: int = 0
+    explained: list[FilePoint] = field(default_factory=list)
+    """Points with violations that have an explanation."""
+    problems: list[FilePoint] = field(default_factory=list)
+    """Points with violations that have no explanation."""
+    verdicts: Counter[str] = field(default_factory=Counter)
+    """Counts of the verdicts on blocks of files."""
+    more: dict[str, list[int]] = field(default_factory=dict)
+    """Property beyond the promises -> [how often it held, how often it did not]."""
+
+    def add(self, points: Iterable[FilePoint]) -> PointsTotal:
+        """Add these points to the totals; returns ``self``."""
+        for point in points:
+            self.points += 1
+            self.missing += point.is_missing
+            self.fscked += point.is_fsck
+            self.compared += point.is_parity
+            if point.problems:
+                (self.explained if point.explanation else self.problems).append(point)
+            self.verdicts.update(point.document.get("verdicts", {}))
+            for word, (kept, not_kept) in point.document.get("more", {}).items():
+                each = self.more.setdefault(word, [0, 0])
+                each[0] += kept
+                each[1] += not_kept
+        return self
+
+
+DRIVE_BYTES = 24 * MIB
+"""Large enough for the smallest XFS on two drives (RAID 1)."""
+_JOURNAL_MODE = "/sys/block/md0/md/journal_mode"
+
+
+@dataclass(frozen=True, slots=True)
+class FilesRecording:
+    """A load on files whose writes to the drives were recorded.
+
+    The record stays on the machine until the next recording.
+    """
+
+    array: FilesArray
+    file_system: FileSystem
+    seed: str
+    ledger: list[list[Any]]
+    record: Record
+    nodes: tuple[str, ...]
+
+
+# Long enough for the periodic writeback of the file systems: a commit every 5 s (ext4), metadata after 30 s (both).
+_PAUSES = (6.0, 40.0)
+
+
+def record_files(
+    place: FaultPlace,
+    array: FilesArray,
+    file_system: FileSystem,
+    seed: str,
+    *,
+    operations: int = 120,
+    mix: dict[str, int] | None = None,
+    options: str = "",
+) -> FilesRecording:
+    """Create array and file system, and record the drives during these operations and the unmount.
+
+    ``mix``: see FilePlan; ``options``: of mount(8). Raises LabError if a step fails, or if the mounted file system
+    returns anything but what was written.
+    """
+    create: list[list[Any]] = [["run", array.creation(place.nodes, file_system)]]
+    stop: list[list[Any]] = [["run", ["mdadm", "--stop", NODE]]]
+    if array.is_write_back:
+        create.append(["write", _JOURNAL_MODE, "write-back"])
+        # Stopping an array with stripes in the cache may hang: the stripes wait for a superblock write that the
+        # stopping task prevents (r5l_write_super_and_discard_space() in drivers/md/raid5-cache.c).
+        stop.insert(0, ["write", _JOURNAL_MODE, "write-through"])
+    kind, part = file_system.value, operations // (len(_PAUSES) + 1)
+    before = [
+        ["garble", NODE, DATA_BYTES[file_system] // (4 * KIB)],
+        ["make", kind, NODE],
+        ["mount", kind, NODE, options],
+    ]
+    begin = [["files", mix or {}], ["work", 40], ["drain"], ["sync"], ["pause", 1.0], ["record", array.numbers]]
+    load: list[list[Any]] = [["work", operations - part * len(_PAUSES)]]
+    for seconds in _PAUSES:
+        load += [["pause", seconds], ["work", part]]
+    end = [["check"], ["unmount"], ["still", array.numbers], ["fsck", kind, NODE], *stop]
+    history = {"seed": seed, "has_files": True, "wants_ledger": True, "steps": [*create, *before, *begin, *load, *end]}
+    ledger: list[list[Any]] = []
+    for document in run_program(place.lab.machine, FILES, {"histories": [history]}):
+        require_done(document)
+        ledger = document.get("ledger") or ledger
+    text = place.lab.machine.run(("base64", "-w0", "/dev/lab-record")).stdout
+    return FilesRecording(array, file_system, seed, ledger, Record(base64.b64decode(text)), place.nodes)
+
+
+def require_done(document: dict[str, Any]) -> None:
+    """Raises LabError for a failed step, and for a check that found a verdict which is not allowed."""
+    why = document.get("broke") or document.get("refused") or document.get("first_failure") or document.get("bad")
+    if document.get("status", 0) != 0:
+        why = f"status {document['status']}: {document.get('output', '').strip()}"
+    if why:
+        raise LabError(f"step '{document.get('kind')}' on files did not succeed: {why}", hint="see the machine's dmesg")
+
+
+def chosen_cuts(
+    recording: FilesRecording, count: int, *, seed: int = 0, with_missing: bool | None = None, torn_sectors: int = 8
+) -> list[str]:
+    """About ``count`` cuts of all kinds, evenly distributed over the recording.
+
+    Half of them have a member missing if the array survives that; ``with_missing`` overrides this. ``torn_sectors`` is
+    the unit, in sectors of 512 bytes, in which a write may be torn.
+    """
+    chance, record = random.Random(f"{recording.seed}:{seed}"), recording.record
+    has_missing = recording.array.survives_missing if with_missing is None else with_missing
+    losses: list[tuple[int, ...]] = [(), (0,)] if has_missing else [()]
+    moments = record.moments()
+    wanted = max(1, count // (len(KINDS) * len(losses)))
+    cuts = []
+    for index in range(min(wanted, len(moments))):
+        at = moments[index * len(moments) // wanted] if wanted < len(moments) else moments[index]
+        for kind in KINDS:
+            for loss in losses:
+                missing = [chance.randrange(recording.array.members)] if loss else []
+                cuts.append(chosen_cut(record, at, kind, chance, missing, torn_sectors).word())
+    return cuts
+
+
+def judged_points(
+    place: FaultPlace,
+    recording: FilesRecording,
+    cuts: Sequence[str],
+    *,
+    fsck: int = 7,
+    parity: int = 5,
+    options: str = "",
+    without: Sequence[int] = (),
+) -> Iterator[FilePoint]:
+    """The verdict on each cut.
+
+    One in ``fsck`` cuts is also checked by e2fsck or xfs_repair, and for one in ``parity`` the copies and parity are
+    compared on the members once md is idle (0: none). ``options`` are those of mount(8). ``without`` lists indices of
+    recorded writes that are restored to no drive although it had acknowledged them: damage that the oracle must detect.
+    Raises LabError if the machine cannot continue.
+    """
+    looks = {"fsck": fsck, "parity": parity, "options": options, "without": list(without)}
+    job = {**_points_job(recording), **looks, "cuts": list(cuts)}
+    yield from _points(place, job, recording.array)
+
+
+def judged_again(
+    place: FaultPlace,
+    recording: FilesRecording,
+    cut: str,
+    points: int,
+    *,
+    seed: int = 0,
+    fsck: int = 7,
+    parity: int = 5,
+) -> Iterator[FilePoint]:
+    """Recover from one cut, and judge ``points`` moments at which the power fails again during the recovery.
+
+    The recording is no longer on the machine afterwards.
+    """
+    looks = {"fsck": fsck, "parity": parity}
+    job = {**_points_job(recording), **looks, "again": [cut, f"{recording.seed}:{seed}", points]}
+    yield from _points(place, job, recording.array)
+
+
+def _points_job(recording: FilesRecording) -> dict[str, Any]:
+    array = recording.array
+    members = {number: recording.nodes[number] for number in array.numbers}
+    job = {"seed": recording.seed, "ledger": recording.ledger, "members": members, "kind": recording.file_system.value}
+    return {**job, "is_arbitrary": array.is_arbitrary, "geometry": array.geometry(recording.file_system)}
+
+
+def _points(place: FaultPlace, job: dict[str, Any], array: FilesArray) -> Iterator[FilePoint]:
+    for document in run_program(place.lab.machine, POINTS, job):
+        if "broke" in document:
+            raise LabError(f"crash point {document['cut']} broke: {document['broke']}", hint="see the machine's dmesg")
+        if "cut" in document:
+            yield file_point(document, array)
