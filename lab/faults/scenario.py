@@ -39,7 +39,7 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import msgspec
 
@@ -73,9 +73,11 @@ from lab.gates.numbers import FormatVersion
 from lab.gates.text import shortened
 from lab.old_names import with_new_scenario_step
 from lab.plans import Plan
-from lab.session.session import LabSession
 from lab.tomlfile import convert_tree, fill_tree, kinds_by_tag, make_tagged, nearest, read_toml, unknown_word
 from lab.units import KIB, MIB
+
+if TYPE_CHECKING:
+    from lab.session.session import LabSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -581,7 +583,7 @@ def _planned(action: Action, stage: Stage) -> GuestSteps:
         return [["line", f"{'pull' if isinstance(action, Pull) else 'plug'} {action.disk}"]]
     assert isinstance(action, PlanAction)
     # What a plan needs of a session are its arrays; those of a scenario are known to the program on the machine only.
-    plan = action.plan(cast(LabSession, ScenarioArrays(stage)))
+    plan = action.plan(cast("LabSession", ScenarioArrays(stage)))
     steps = stage.closed() if isinstance(action, StopArray | RestartStep) else []
     steps += [["run", list(step.argv), step.timeout_seconds] for step in plan.steps]
     if isinstance(action, AssembleStep) and action.activates:
@@ -1446,7 +1448,7 @@ def words() -> Mapping[str, type[SceneAction | Action]]:
 
 def step_of(tree: Mapping[str, Any], source: str) -> SceneStep:
     """The step of a table. Raises SpecError for an unknown name, argument or fact, with the nearest name as hint."""
-    framing = {key: tree[key] for key in SceneStep.__struct_fields__ if key in tree}
+    framing = {key: tree[key] for key in SceneStep.__struct_fields__[1:] if key in tree}
     written = {key: value for key, value in tree.items() if key not in framing}
     if issubclass(words().get(str(tree.get("act")), SceneAction), Action):
         # Disks have names there, and numbers here.

@@ -24,7 +24,8 @@ from lab.faults.guest.ledger import BLOCK_BYTES
 from lab.faults.oracle import Loss, Oracle
 from lab.faults.place import FILES, run_program
 from lab.machine import Host, parse_target
-from lab.session.load import Load, load_target
+from lab.session.data_mark import load_target
+from lab.session.load import Load
 from lab.session.session import LabSession, open_session
 from lab.units import KIB, MIB
 from tests.kernel.test_machine import host_at
