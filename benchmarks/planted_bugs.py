@@ -3,7 +3,7 @@
 Each bug of md (lab/faults/planted.toml) is switched on in the kernel that has them all, and a campaign from the
 first
 seed goes on until it finds something, which is shrunk and replayed on a machine of its own. Each bug of the oracle
-(lab/faults/oracle_bugs.toml) is planted in the program that plays histories: an accusing one must be found by a
+(tests/kernel/oracle_bugs.toml) is planted in the program that plays histories: an accusing one must be found by a
 campaign on the kernel without bugs, a blind one by its controls, damage that is known. The oracle as it is must pass
 the
 controls, and find nothing where each accusing one was found.
@@ -28,10 +28,10 @@ from lab.faults.campaign import (
     planted_bugs,
     replayed,
 )
-from lab.faults.controls import OracleBug, failed_controls, find_oracle_bug, oracle_bugs
 from lab.faults.history import FindingId, parse_id
 from lab.faults.place import with_own_kernel
 from lab.machine import Host, Target, parse_target
+from tests.kernel.oracle_controls import OracleBug, failed_controls, find_oracle_bug, oracle_bugs
 
 ALL = ("all",)
 MOST_OPERATIONS = 10

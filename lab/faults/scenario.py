@@ -1448,6 +1448,7 @@ def words() -> Mapping[str, type[SceneAction | Action]]:
 
 def step_of(tree: Mapping[str, Any], source: str) -> SceneStep:
     """The step of a table. Raises SpecError for an unknown name, argument or fact, with the nearest name as hint."""
+    # All fields but ``does``, which is the rest of the table.
     framing = {key: tree[key] for key in SceneStep.__struct_fields__[1:] if key in tree}
     written = {key: value for key, value in tree.items() if key not in framing}
     if issubclass(words().get(str(tree.get("act")), SceneAction), Action):

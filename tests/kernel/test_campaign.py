@@ -17,11 +17,11 @@ from lab.faults.campaign import (
     history_of,
     replayed,
 )
-from lab.faults.controls import failed_controls
 from lab.faults.history import Act, ActKind, ArrayShape, FaultHistory, HistoryPolicy, Purpose, parse_id
 from lab.faults.judge import KnownBug
 from lab.faults.place import with_own_kernel
 from lab.machine import Host, parse_target
+from tests.kernel.oracle_controls import failed_controls
 
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time, pytest.mark.wide]
 SEEDS = 16

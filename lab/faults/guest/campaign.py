@@ -24,7 +24,7 @@ from lab.faults.guest.arrays import (
     write_text,
     wrong_rows,
 )
-from lab.faults.guest.ledger import ACKNOWLEDGED, PREFIX, RECORD, SECTOR_BYTES, SUBSET, Ledger, Record, steady_cut
+from lab.faults.guest.ledger import ACKNOWLEDGED, Ledger, steady_cut
 from lab.faults.guest.player import ALL_BAD, Player, command, complaints_in, drives, read_record, reset_drives, run_job
 
 # linux/raid/md_u.h
@@ -317,37 +317,6 @@ class CampaignPlayer(Player):
         return {"trouble": complaints_in(lines), "log": lines if self.job.get("wants_log") else []}
 
 
-CUTS = 40
-"""Number of power cuts chosen with different seeds."""
-
-
-class ControlPlayer(CampaignPlayer):
-    """Runs the controls of the oracle: deliberate damage to members without md's knowledge, and arithmetic alone."""
-
-    def do_plant(self, node: str, at: int, block: int, generation: int, first: int, sectors: int) -> dict[str, Any]:
-        """Write some sectors of a generation of a block to a device without md's knowledge; ``at`` is in bytes."""
-        whole = self.content.block(block, generation)
-        start, end = first * SECTOR_BYTES, (first + sectors) * SECTOR_BYTES
-        return self.put(node, at + start, whole[start:end])
-
-    def do_split(self, requests: list[list[int]], at: int) -> dict[str, Any]:
-        """The sure and the open writes of each drive, and how many of ``CUTS`` cuts leave the drives different."""
-        record = Record(b"".join(RECORD.pack(*each) for each in requests))
-        parts = {drive: [[each.index for each in part] for part in record.split(drive, at)] for drive in record.drives}
-        kept = {}
-        for kind in (PREFIX, SUBSET):
-            cuts = [steady_cut(record, at, kind, str(seed)).kept for seed in range(CUTS)]
-            places = [
-                [[record.requests[index].sector for index in each[drive]] for drive in record.drives] for each in cuts
-            ]
-            kept[kind] = sum(any(part != each[0] for part in each) for each in places)
-        return {"parts": parts, "apart": kept}
-
-    def do_allowed(self, events: list[list[Any]]) -> dict[str, Any]:
-        """What a ledger allows while the machine runs, and after a power cut."""
-        return {"running": Ledger(events).allowed(), "cut": only_durable(events).allowed()}
-
-
 def main() -> None:
     """Run one job."""
-    run_job(ControlPlayer)
+    run_job(CampaignPlayer)

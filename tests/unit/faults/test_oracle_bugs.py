@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lab.errors import LabError, SpecError
-from lab.faults.controls import OracleBug, all_controls, find_oracle_bug, oracle_bugs
-from lab.faults.place import CAMPAIGN
 from lab.machine.programs import program_files
+from tests.kernel.oracle_controls import CONTROLS, OracleBug, all_controls, find_oracle_bug, oracle_bugs
 
 FEWEST = 12
 NAMES = [bug.name for bug in oracle_bugs()]
@@ -21,7 +20,7 @@ def test_there_are_enough_of_both_kinds() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_each_changes_one_text_of_the_program_and_leaves_it_a_program(name: str) -> None:
     bug = find_oracle_bug(name)
-    files, changed = program_files(CAMPAIGN), program_files(CAMPAIGN, bug.change)
+    files, changed = program_files(CONTROLS), program_files(CONTROLS, bug.change)
     assert changed.folder != files.folder
     (text,) = (text for path, text in changed.texts.items() if path.endswith(".py") and text != files.texts[path])
     compile(text, name, "exec")

@@ -45,10 +45,13 @@ from lab.faults.history import (
     job_of,
     node,
 )
-from lab.faults.place import CAMPAIGN, run_program
+from lab.faults.place import run_program
 from lab.gates.numbers import FormatVersion
+from lab.machine import GuestProgram
 from lab.machine.programs import Change, program_files
 from lab.tomlfile import read_toml, unknown_word
+
+CONTROLS = GuestProgram(Path(__file__).with_name("oracle_controls_program.py"), "fault-controls")
 
 
 class OracleBug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,7 +66,7 @@ class OracleBug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     @property
     def change(self) -> Change:
         """The change that plants the bug. Raises LabError unless ``find`` occurs exactly once in the program."""
-        count = sum(text.count(self.find) for text in program_files(CAMPAIGN).texts.values())
+        count = sum(text.count(self.find) for text in program_files(CONTROLS).texts.values())
         if count != 1:
             raise LabError(
                 f"the text of oracle bug '{self.name}' is {count} times in the program",
@@ -252,7 +255,7 @@ def failed_controls(arena: Arena) -> list[str]:
     seen: list[dict[str, Any]] = []
     number = 0
     with arena.opened() as place:
-        for document in run_program(place.lab.machine, CAMPAIGN, {"histories": jobs}, change=arena.change):
+        for document in run_program(place.lab.machine, CONTROLS, {"histories": jobs}, change=arena.change):
             if "end" not in document:
                 seen.append(document)
                 continue
