@@ -19,7 +19,7 @@ from lab.arrays.level_names import level_with_layout
 from lab.errors import LabError, SpecError
 from lab.faults.arrays import NODE, BlockMap, array_spec
 from lab.faults.guest.ledger import KINDS, Record, chosen_cut
-from lab.faults.place import FILES, FaultPlace, run_program
+from lab.faults.place import FaultPlace, run_program
 from lab.machine import GuestProgram
 from lab.units import KIB, MIB
 
@@ -267,7 +267,7 @@ def record_files(
     end = [["check"], ["unmount"], ["still", array.numbers], ["fsck", kind, NODE], *stop]
     history = {"seed": seed, "has_files": True, "wants_ledger": True, "steps": [*create, *before, *begin, *load, *end]}
     ledger: list[list[Any]] = []
-    for document in run_program(place.lab.machine, FILES, {"histories": [history]}):
+    for document in run_program(place.lab.machine, POINTS, {"histories": [history]}):
         require_done(document)
         ledger = document.get("ledger") or ledger
     text = place.lab.machine.run(("base64", "-w0", "/dev/lab-record")).stdout

@@ -1,26 +1,151 @@
-"""Judges crash points under a file system, on the machine."""
+"""Makes file systems, runs histories on their files, and judges crash points under them, on the machine."""
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
 import random
 import sys
 from typing import Any
 
-from lab.faults.guest.arrays import read_text, skip_modprobe, wrong_rows
-from lab.faults.guest.file_ledger import FileLedger, FileStates
-from lab.faults.guest.files import FILES_FOLDER, FSCK, FilesCheck, mount_files, read_files, unmount_files
-from lab.faults.guest.ledger import KINDS, Cut, chosen_cut, cut_of
+from lab.faults.guest.arrays import pause, read_text, skip_modprobe, wrong_rows
+from lab.faults.guest.file_ledger import FILE_SYNC, FILE_WRITE, RENAME, FileLedger, FileStates
+from lab.faults.guest.files import FILES_FOLDER, FilePlayer, FilesCheck, read_files
+from lab.faults.guest.ledger import KINDS, Content, Cut, Ledger, chosen_cut, cut_of
 from lab.faults.guest.player import (
     SETTLE_SECONDS,
     KernelLog,
     Points,
+    Writer,
     command,
     complaints_in,
     drives,
     read_record,
     say,
 )
+
+HAS_NAME = "a synced new file has its name without a sync of its folder"
+IS_WHOLE = "a file renamed over another without a sync is whole"
+
+
+def count_more(check: FilesCheck, ledger: FileLedger, at: int) -> None:
+    """Count the properties beyond the promises, where they can be determined."""
+    for _, later in check.states.folders.values():
+        for index, (kind, number, *more) in enumerate(later):
+            touched = {name for _, _, *words in later[index + 1 :] for name in words if isinstance(name, str)}
+            name = more[-1]
+            if name in touched or not check.seen[name]:
+                continue
+            before, file = check.states.names[name][-2:]
+            if file and is_synced(ledger, file, ledger.ended.get(number, at), at):
+                check.count_extra(HAS_NAME, is_kept=file in check.seen[name])
+            if kind == RENAME and before and set(check.seen[name]) == {file}:
+                written = written_before(ledger, file, ledger.came[number])
+                if written and not is_synced(ledger, file, 0, at):
+                    verdict = check.seen[name][file]
+                    told = verdict.told if verdict else []
+                    whole = all(sector < len(told) and (told[sector] or 0) >= each for sector, each in written.items())
+                    check.count_extra(IS_WHOLE, is_kept=whole)
+
+
+def is_synced(ledger: FileLedger, file: int, since: int, at: int) -> bool:
+    """Whether a sync of a file that began after event ``since`` had ended at event ``at``."""
+    for kind, number, *more in ledger.since_fresh(at):
+        if kind == FILE_SYNC and more[0] == file and ledger.came[number] > since and ledger.has_ended(number, at):
+            return True
+    return False
+
+
+def written_before(ledger: FileLedger, file: int, at: int) -> dict[int, int]:
+    """Sector -> newest generation, for writes that had ended at an event."""
+    found = {}
+    for kind, number, *more in ledger.since_fresh(at):
+        if kind == FILE_WRITE and more[0] == file and ledger.has_ended(number, at):
+            found.update(dict.fromkeys(range(more[1], more[1] + more[2]), number))
+    return found
+
+
+EXT4_EXTENDED = "nodiscard,lazy_itable_init=0,lazy_journal_init=0"
+MKFS = {
+    "ext4": ["mkfs.ext4", "-F", "-q", "-b", "4096", "-m", "0", "-N", "64", "-J", "size=4", "-E", EXT4_EXTENDED],
+    "xfs": ["mkfs.xfs", "-f", "-q", "-K", "-d", "agcount=1"],
+}
+"""As small as possible (8 MiB and 16 MiB), and without discards, so that the earlier content of the device remains."""
+FSCK = {"ext4": ["e2fsck", "-f", "-n"], "xfs": ["xfs_repair", "-n", "-o", "force_geometry"]}
+MS_RDONLY = 1
+
+
+def mkfs_of(kind: str) -> list[str]:
+    """The command that creates a tiny file system, without the device."""
+    if kind != "xfs":
+        return MKFS[kind]
+    numbers = command(["mkfs.xfs", "-V"], 60.0)["output"].split()[-1].split(".")
+    # Since version 5.19 it requires confirmation for a size below 300 MiB.
+    is_strict = [int(each) for each in numbers[:2] if each.isdigit()] >= [5, 19]
+    return [*MKFS[kind], *(["--unsupported"] if is_strict else [])]
+
+
+def mount_files(kind: str, device: str, folder: str, options: str, *, is_read_only: bool = False) -> str:
+    """mount(2); returns the system's error message, empty on success."""
+    os.makedirs(folder, exist_ok=True)
+    words = (device.encode(), folder.encode(), kind.encode(), ctypes.c_ulong(MS_RDONLY if is_read_only else 0))
+    if ctypes.CDLL(None, use_errno=True).mount(*words, options.encode()) == 0:
+        return ""
+    return os.strerror(ctypes.get_errno())
+
+
+def unmount_files(folder: str) -> str:
+    """umount(2); returns the system's error message, empty on success."""
+    call = ctypes.CDLL(None, use_errno=True).umount2
+    for _ in range(100):
+        if call(folder.encode(), 0) == 0:
+            return ""
+        # The file system may be in use for a moment, by another program such as mount(8) or by a kernel thread.
+        pause(0.01)
+    return os.strerror(ctypes.get_errno())
+
+
+class FileSystemPlayer(FilePlayer):
+    """Runs a history with files on file systems that it makes."""
+
+    def do_garble(self, path: str, blocks: int) -> dict[str, Any]:
+        """Fill a device with content that belongs to no file, so that leaks of earlier content are detected."""
+        writer = Writer(path, Content("before"), Ledger(), {"first": 0, "count": blocks})
+        writer.fill()
+        writer.close()
+        return {"failures": writer.failures}
+
+    def do_make(self, kind: str, device: str, more: list[str] | None = None) -> dict[str, Any]:
+        """Create a file system."""
+        return command([*mkfs_of(kind), *(more or []), device], 120.0)
+
+    def do_mount(self, kind: str, device: str, options: str = "") -> dict[str, Any]:
+        """Mount the file system."""
+        return {"refused": mount_files(kind, device, self.mounted, options)}
+
+    def do_unmount(self) -> dict[str, Any]:
+        """Unmount the file system."""
+        self.do_close()
+        return {"refused": unmount_files(self.mounted)}
+
+    def do_fsck(self, kind: str, device: str) -> dict[str, Any]:
+        """Check the file system with e2fsck or xfs_repair."""
+        return command([*FSCK[kind], device], 120.0)
+
+    def end_array(self) -> dict[str, Any]:
+        """Also unmount the file system, whose drives are gone."""
+        stuck = {"unmount": unmount_files(self.mounted)} if self.files else {}
+        return {**super().end_array(), **stuck}
+
+    def use_ledger(self, events: list[list[Any]], kind: str) -> None:
+        """Use the same events for the ledger of files."""
+        if self.files is None:
+            super().use_ledger(events, kind)
+        else:
+            self.files = FileLedger(events)
+            self.ledger.events = self.files.events
+
 
 LOUD = (
     "EXT4-fs error",
@@ -141,7 +266,7 @@ class FilePoints(Points):
             check = FilesCheck(
                 self.content, self.allowed_at(event), read_files(FILES_FOLDER), is_arbitrary=is_arbitrary
             )
-            check.look_for_more(self.files, event)
+            count_more(check, self.files, event)
             seen.update(check.document(), state=self.array.file("array_state"), degraded=self.array.file("degraded"))
         finally:
             stuck = unmount_files(FILES_FOLDER)
@@ -157,9 +282,13 @@ class FilePoints(Points):
 
 
 def main() -> None:
-    """Judge the crash points of one job."""
+    """Run the histories or judge the crash points of one job."""
     skip_modprobe()
     job = json.load(sys.stdin)
+    for history in job.get("histories", ()):
+        FileSystemPlayer(history).play()
+    if "members" not in job:
+        return
     points = FilePoints(job)
     cuts = points.again(*job["again"]) if "again" in job else job["cuts"]
     for word in cuts:

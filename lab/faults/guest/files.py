@@ -12,7 +12,7 @@ import mmap
 import os
 from typing import Any
 
-from lab.faults.guest.arrays import pause, write_text
+from lab.faults.guest.arrays import write_text
 from lab.faults.guest.file_ledger import (
     BEGIN,
     BLOCK_SECTORS,
@@ -48,7 +48,6 @@ from lab.faults.guest.ledger import (
     TORN,
     UNREADABLE,
     Content,
-    Ledger,
     identity_of,
 )
 from lab.faults.guest.player import (
@@ -59,8 +58,6 @@ from lab.faults.guest.player import (
     RWF_DSYNC,
     Asynchronous,
     Player,
-    Writer,
-    command,
     run_job,
 )
 
@@ -251,9 +248,6 @@ def content_of(content: Content, file: int, first: int, count: int, generation: 
 ARBITRARY = "in flight, anything"
 """A block with a write in flight that may hold anything according to the promises of the array."""
 IN_ORDER = "changes of names are there in their order"
-HAS_NAME = "a synced new file has its name without a sync of its folder"
-IS_WHOLE = "a file renamed over another without a sync is whole"
-MORE = (IN_ORDER, HAS_NAME, IS_WHOLE)
 """Properties beyond the promises: it is no violation if they do not hold."""
 
 
@@ -470,27 +464,6 @@ class FilesCheck:
     def count_extra(self, word: str, *, is_kept: bool) -> None:
         self.extra.setdefault(word, [0, 0])[not is_kept] += 1
 
-    def look_for_more(self, ledger: FileLedger, at: int) -> None:
-        """Count the properties beyond the promises, where they can be determined."""
-        for _, later in self.states.folders.values():
-            for index, (kind, number, *more) in enumerate(later):
-                touched = {name for _, _, *words in later[index + 1 :] for name in words if isinstance(name, str)}
-                name = more[-1]
-                if name in touched or not self.seen[name]:
-                    continue
-                before, file = self.states.names[name][-2:]
-                if file and is_synced(ledger, file, ledger.ended.get(number, at), at):
-                    self.count_extra(HAS_NAME, is_kept=file in self.seen[name])
-                if kind == RENAME and before and set(self.seen[name]) == {file}:
-                    written = written_before(ledger, file, ledger.came[number])
-                    if written and not is_synced(ledger, file, 0, at):
-                        verdict = self.seen[name][file]
-                        told = verdict.told if verdict else []
-                        whole = all(
-                            sector < len(told) and (told[sector] or 0) >= each for sector, each in written.items()
-                        )
-                        self.count_extra(IS_WHOLE, is_kept=whole)
-
     def document(self) -> dict[str, Any]:
         """The result as a document for the client."""
         document: dict[str, Any] = {"files": self.files, "verdicts": self.blocks, "bad": self.bad[:MOST_BAD]}
@@ -513,62 +486,7 @@ def parts_of(names: list[str], later: list[list[Any]]) -> list[list[str]]:
     return [sorted(each) for each in {id(each): each for each in group.values()}.values()]
 
 
-def is_synced(ledger: FileLedger, file: int, since: int, at: int) -> bool:
-    """Whether a sync of a file that began after event ``since`` had ended at event ``at``."""
-    for kind, number, *more in ledger.since_fresh(at):
-        if kind == FILE_SYNC and more[0] == file and ledger.came[number] > since and ledger.has_ended(number, at):
-            return True
-    return False
-
-
-def written_before(ledger: FileLedger, file: int, at: int) -> dict[int, int]:
-    """Sector -> newest generation, for writes that had ended at an event."""
-    found = {}
-    for kind, number, *more in ledger.since_fresh(at):
-        if kind == FILE_WRITE and more[0] == file and ledger.has_ended(number, at):
-            found.update(dict.fromkeys(range(more[1], more[1] + more[2]), number))
-    return found
-
-
 FILES_FOLDER = "/run/raidlab/mnt/files"
-EXT4_EXTENDED = "nodiscard,lazy_itable_init=0,lazy_journal_init=0"
-MKFS = {
-    "ext4": ["mkfs.ext4", "-F", "-q", "-b", "4096", "-m", "0", "-N", "64", "-J", "size=4", "-E", EXT4_EXTENDED],
-    "xfs": ["mkfs.xfs", "-f", "-q", "-K", "-d", "agcount=1"],
-}
-"""As small as possible (8 MiB and 16 MiB), and without discards, so that the earlier content of the device remains."""
-FSCK = {"ext4": ["e2fsck", "-f", "-n"], "xfs": ["xfs_repair", "-n", "-o", "force_geometry"]}
-MS_RDONLY = 1
-
-
-def mkfs_of(kind: str) -> list[str]:
-    """The command that creates a tiny file system, without the device."""
-    if kind != "xfs":
-        return MKFS[kind]
-    numbers = command(["mkfs.xfs", "-V"], 60.0)["output"].split()[-1].split(".")
-    # Since version 5.19 it requires confirmation for a size below 300 MiB.
-    is_strict = [int(each) for each in numbers[:2] if each.isdigit()] >= [5, 19]
-    return [*MKFS[kind], *(["--unsupported"] if is_strict else [])]
-
-
-def mount_files(kind: str, device: str, folder: str, options: str, *, is_read_only: bool = False) -> str:
-    """mount(2); returns the system's error message, empty on success."""
-    os.makedirs(folder, exist_ok=True)
-    words = (device.encode(), folder.encode(), kind.encode(), ctypes.c_ulong(MS_RDONLY if is_read_only else 0))
-    if ctypes.CDLL(None, use_errno=True).mount(*words, options.encode()) == 0:
-        return ""
-    return os.strerror(ctypes.get_errno())
-
-
-def unmount_files(folder: str) -> str:
-    """umount(2); returns the system's error message, empty on success."""
-    call = ctypes.CDLL(None, use_errno=True).umount2
-    for _ in range(100):
-        if call(folder.encode(), 0) == 0:
-            return ""
-        # The file system may be in use for a moment, by another program such as mount(8) or by a kernel thread.
-        pause(0.01)
-    return os.strerror(ctypes.get_errno())
 
 
 class FilePlayer(Player):
@@ -593,30 +511,6 @@ class FilePlayer(Player):
         assert self.files is not None, "the job has no files"
         return self.files
 
-    def do_garble(self, path: str, blocks: int) -> dict[str, Any]:
-        """Fill a device with content that belongs to no file, so that leaks of earlier content are detected."""
-        writer = Writer(path, Content("before"), Ledger(), {"first": 0, "count": blocks})
-        writer.fill()
-        writer.close()
-        return {"failures": writer.failures}
-
-    def do_make(self, kind: str, device: str, more: list[str] | None = None) -> dict[str, Any]:
-        """Create a file system."""
-        return command([*mkfs_of(kind), *(more or []), device], 120.0)
-
-    def do_mount(self, kind: str, device: str, options: str = "") -> dict[str, Any]:
-        """Mount the file system."""
-        return {"refused": mount_files(kind, device, self.mounted, options)}
-
-    def do_unmount(self) -> dict[str, Any]:
-        """Unmount the file system."""
-        self.do_close()
-        return {"refused": unmount_files(self.mounted)}
-
-    def do_fsck(self, kind: str, device: str) -> dict[str, Any]:
-        """Check the file system with e2fsck or xfs_repair."""
-        return command([*FSCK[kind], device], 120.0)
-
     def do_files(self, mix: dict[str, int]) -> dict[str, Any]:
         """Open the writer of files, which takes the place of the block writer and has the same interface for steps."""
         writer: Any = FileWriter(self.mounted, self.content, self.ledger_of_files(), mix, self.mark_fd)
@@ -638,19 +532,6 @@ class FilePlayer(Player):
             os.close(fd)
         return {}
 
-    def end_array(self) -> dict[str, Any]:
-        """Also unmount the file system, whose drives are gone."""
-        stuck = {"unmount": unmount_files(self.mounted)} if self.files else {}
-        return {**super().end_array(), **stuck}
-
-    def use_ledger(self, events: list[list[Any]], kind: str) -> None:
-        """Use the same events for the ledger of files."""
-        if self.files is None:
-            super().use_ledger(events, kind)
-        else:
-            self.files = FileLedger(events)
-            self.ledger.events = self.files.events
-
     def do_tell(self) -> dict[str, Any]:
         """Events since the last call; a client stores them in case the machine is lost."""
         events, self.told = self.ledger.events[self.told :], len(self.ledger.events)
@@ -665,9 +546,7 @@ class FilePlayer(Player):
 
     def do_recheck(self) -> dict[str, Any]:
         """The verdict on files after a power cut or the loss of the machine, before anything else is written."""
-        check = self.checked(is_power_cut=True)
-        check.look_for_more(self.ledger_of_files(), len(self.ledger.events))
-        return {**check.document(), **self.state()}
+        return {**self.checked(is_power_cut=True).document(), **self.state()}
 
     def checked(self, *, is_power_cut: bool) -> FilesCheck:
         states = self.ledger_of_files().allowed(is_power_cut=is_power_cut)

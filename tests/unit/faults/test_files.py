@@ -18,7 +18,7 @@ from lab.faults.guest.file_ledger import (
     folder_of,
     of_writes,
 )
-from lab.faults.guest.files import ARBITRARY, HAS_NAME, IN_ORDER, IS_WHOLE, FilesCheck, Found, content_of, read_files
+from lab.faults.guest.files import ARBITRARY, IN_ORDER, FilesCheck, Found, content_of, read_files
 from lab.faults.guest.ledger import DRIVE_WRITE, KINDS, RECORD, Content, Record, cut_of
 from lab.units import KIB, MIB
 from tests.kernel.files_points import (
@@ -31,6 +31,7 @@ from tests.kernel.files_points import (
     find_files_array,
     require_done,
 )
+from tests.kernel.files_points_program import HAS_NAME, IS_WHOLE, count_more
 
 F = FIRST_FILE
 
@@ -282,7 +283,7 @@ def check(
     found = {name: Found(data) for name, data in files.items()}
     states = ledger.allowed(is_power_cut=is_power_cut)
     made = FilesCheck(CONTENT, states, found, is_arbitrary=is_arbitrary)
-    made.look_for_more(ledger, len(events))
+    count_more(made, ledger, len(events))
     return made
 
 
