@@ -23,7 +23,7 @@ from lab.faults.place import FaultPlace, run_program
 from lab.machine import GuestProgram
 from lab.units import KIB, MIB
 
-POINTS = GuestProgram(Path(__file__).with_name("files_points_program.py"), "fault-files-points")
+PROGRAM = GuestProgram(Path(__file__).with_name("files_points_program.py"), "fault-files-points")
 CHUNK_BYTES = 16 * KIB
 DATA_BYTES = {FileSystem.EXT4: 9 * MIB, FileSystem.XFS: 18 * MIB}
 """Data size of an array in bytes: slightly more than the smallest file system with a journal needs."""
@@ -267,7 +267,7 @@ def record_files(
     end = [["check"], ["unmount"], ["still", array.numbers], ["fsck", kind, NODE], *stop]
     history = {"seed": seed, "has_files": True, "wants_ledger": True, "steps": [*create, *before, *begin, *load, *end]}
     ledger: list[list[Any]] = []
-    for document in run_program(place.lab.machine, POINTS, {"histories": [history]}):
+    for document in run_program(place.lab.machine, PROGRAM, {"histories": [history]}):
         require_done(document)
         ledger = document.get("ledger") or ledger
     text = place.lab.machine.run(("base64", "-w0", "/dev/lab-record")).stdout
@@ -355,7 +355,7 @@ def _points_job(recording: FilesRecording) -> dict[str, Any]:
 
 
 def _points(place: FaultPlace, job: dict[str, Any], array: FilesArray) -> Iterator[FilePoint]:
-    for document in run_program(place.lab.machine, POINTS, job):
+    for document in run_program(place.lab.machine, PROGRAM, job):
         if "broke" in document:
             raise LabError(f"crash point {document['cut']} broke: {document['broke']}", hint="see the machine's dmesg")
         if "cut" in document:

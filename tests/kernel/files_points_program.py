@@ -7,6 +7,7 @@ import json
 import os
 import random
 import sys
+from pathlib import Path
 from typing import Any
 
 from lab.faults.guest.arrays import pause, read_text, skip_modprobe, wrong_rows
@@ -73,7 +74,6 @@ MKFS = {
 }
 """As small as possible (8 MiB and 16 MiB), and without discards, so that the earlier content of the device remains."""
 FSCK = {"ext4": ["e2fsck", "-f", "-n"], "xfs": ["xfs_repair", "-n", "-o", "force_geometry"]}
-MS_RDONLY = 1
 
 
 def mkfs_of(kind: str) -> list[str]:
@@ -86,10 +86,10 @@ def mkfs_of(kind: str) -> list[str]:
     return [*MKFS[kind], *(["--unsupported"] if is_strict else [])]
 
 
-def mount_files(kind: str, device: str, folder: str, options: str, *, is_read_only: bool = False) -> str:
+def mount_files(kind: str, device: str, folder: str, options: str) -> str:
     """mount(2); returns the system's error message, empty on success."""
-    os.makedirs(folder, exist_ok=True)
-    words = (device.encode(), folder.encode(), kind.encode(), ctypes.c_ulong(MS_RDONLY if is_read_only else 0))
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    words = (device.encode(), folder.encode(), kind.encode(), ctypes.c_ulong(0))
     if ctypes.CDLL(None, use_errno=True).mount(*words, options.encode()) == 0:
         return ""
     return os.strerror(ctypes.get_errno())

@@ -13,7 +13,7 @@ from lab.faults.place import FaultPlace, open_place, run_program
 from lab.machine import Host, parse_target
 from tests.kernel.files_points import (
     DRIVE_BYTES,
-    POINTS,
+    PROGRAM,
     FilesRecording,
     PointsTotal,
     chosen_cuts,
@@ -127,7 +127,7 @@ def test_a_history_goes_on_after_its_power_cut(place: FaultPlace) -> None:
         ["run", ["mdadm", "--stop", "/dev/md0"]],
     ]
     history = {"seed": "1", "has_files": True, "steps": steps}
-    seen = list(run_program(place.lab.machine, POINTS, {"histories": [history]}))
+    seen = list(run_program(place.lab.machine, PROGRAM, {"histories": [history]}))
     assert [each["kind"] for each in seen[:-1]] == [step[0] for step in steps]
     assert not any(each.get("status") or each.get("refused") or each.get("failures") for each in seen[10:])
     recheck, check = seen[12], seen[17]

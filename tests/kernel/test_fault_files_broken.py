@@ -14,7 +14,7 @@ from lab.faults.guest.file_ledger import FILE_BLOCKS, FileLedger
 from lab.faults.guest.ledger import DRIVE_WRITE, EVERYTHING, Request, chosen_cut, identity_of
 from lab.faults.place import FaultPlace, open_place, run_program
 from lab.machine import Host, parse_target
-from tests.kernel.files_points import DRIVE_BYTES, POINTS, FilePoint, FilesRecording, judged_points
+from tests.kernel.files_points import DRIVE_BYTES, PROGRAM, FilePoint, FilesRecording, judged_points
 from tests.kernel.test_fault_files import recorded
 
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
@@ -108,7 +108,7 @@ def test_a_stale_mirror_is_found(place: FaultPlace) -> None:
 
 def played(place: FaultPlace, recording: FilesRecording, steps: list[list[Any]], **more: Any) -> list[dict[str, Any]]:
     history = {"seed": recording.seed, "has_files": True, "ledger": recording.ledger, "steps": steps, **more}
-    return list(run_program(place.lab.machine, POINTS, {"histories": [history]}))
+    return list(run_program(place.lab.machine, PROGRAM, {"histories": [history]}))
 
 
 def test_flipped_bytes_and_blocks_in_the_wrong_place_are_named(place: FaultPlace) -> None:
