@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from lab.arrays.level_names import layout_name
-from lab.arrays.levels import LevelName
+from lab.arrays.levels import LevelName, layout_name
 from lab.arrays.status import ArrayStatus, MemberStatus
 from lab.checks.state import Check, CheckedState, CheckOutcome, Facts
-from lab.gates.numbers import parse_bytes
+from lab.gates.decoding import parse_bytes
 from lab.host.clock import moment
 from lab.session.events import EventKind
 from lab.units import human_bytes

@@ -26,7 +26,7 @@ from lab.faults.findings import FindingRecord, FindingStore, KeptFinding, gather
 from lab.faults.history import Bounds, FaultHistory, FindingId, parse_id
 from lab.faults.history_play import Arena, HistoryOutcome, find_planted_bug, planted_bugs, replayed
 from lab.faults.place import with_own_kernel
-from lab.gates.numbers import PointCount, Seconds, Seed
+from lab.gates.decoding import PointCount, Seconds, Seed
 from lab.host.files import make_folder, write_file
 from lab.machine import parse_target
 

@@ -29,13 +29,11 @@ from lab.faults.findings import FindingRecord, FindingStore, gathered, record_of
 from lab.faults.history import Act, ActKind, Bounds, FaultHistory, FindingId, generated, kept_word, parse_id, part_of
 from lab.faults.history_play import Arena, HistoryOutcome, play, replayed
 from lab.faults.place import FaultPlace, with_own_kernel
-from lab.gates.decoding import convert, decode_json
-from lab.gates.names import Name
-from lab.gates.numbers import FormatVersion, Seed
+from lab.gates.decoding import FormatVersion, Seed, convert, decode_json
+from lab.gates.text import Name
 from lab.host.clock import utc_second_text
 from lab.machine import Host, parse_target
-from lab.store.journal import Journal
-from lab.store.runs import RunFolders
+from lab.store.runs import Journal, RunFolders
 
 T = TypeVar("T")
 MOST_PLAYS = 400

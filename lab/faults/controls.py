@@ -36,7 +36,7 @@ from lab.faults.history import (
 )
 from lab.faults.history_play import Arena
 from lab.faults.place import CONTROLS, run_program
-from lab.gates.numbers import FormatVersion
+from lab.gates.decoding import FormatVersion
 from lab.machine.programs import Change, program_files
 from lab.tomlfile import read_toml, unknown_word
 

@@ -36,10 +36,9 @@ from lab.faults.guest.record import ALL
 from lab.faults.history import DRIVES, Act, ActKind, FaultHistory, FindingId, HistoryPolicy, Write, creation, node
 from lab.faults.history_play import Arena, HistoryOutcome, play
 from lab.faults.place import FaultPlace
-from lab.gates.decoding import convert
-from lab.gates.names import checked_name
-from lab.gates.numbers import FormatVersion
-from lab.gates.own import read_own_json
+from lab.gates.decoding import FormatVersion, convert
+from lab.gates.files import read_own_json
+from lab.gates.text import checked_name
 from lab.host.clock import utc_second_text
 from lab.machine import Host
 from lab.measure.conditions import read_conditions

@@ -27,8 +27,7 @@ from typing import Any
 
 import msgspec
 
-from lab.arrays.level_names import level_with_layout
-from lab.arrays.levels import Level
+from lab.arrays.levels import Level, level_with_layout
 from lab.errors import SpecError
 from lab.faults.arrays import BLOCK_BYTES, MD, NODE, BlockMap, array_spec
 from lab.faults.guest.record import ALL, EVERYTHING, FLUSHED, PREFIX, SUBSET, TORN_WRITE

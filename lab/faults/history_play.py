@@ -22,7 +22,7 @@ from lab.errors import LabError, MachineLost, ToolMissing
 from lab.faults.history import DRIVES, FaultHistory, PlannedStep, job_of, planned
 from lab.faults.judge import HistoryDifference, HistoryJudge
 from lab.faults.place import CAMPAIGN, FaultPlace, SilenceWatchdog, open_place, run_program
-from lab.gates.numbers import FormatVersion
+from lab.gates.decoding import FormatVersion
 from lab.machine import Host, Target
 from lab.machine.kernel_image import built_part, find_kernel
 from lab.machine.programs import Change, unchanged

@@ -24,8 +24,8 @@ from lab.errors import LabError, SpecError
 from lab.faults import steps
 from lab.faults.stage import SceneArray, Stage, built_in_values, is_fact
 from lab.faults.steps import LayerStep, SceneStep
-from lab.gates.names import Name
-from lab.gates.numbers import FormatVersion
+from lab.gates.decoding import FormatVersion
+from lab.gates.text import Name
 from lab.tomlfile import convert_tree, fill_tree, kinds_by_tag, make_tagged, nearest, read_toml, unknown_word
 
 FORMAT_VERSION = 1

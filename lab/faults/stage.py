@@ -29,8 +29,7 @@ from typing import Annotated, Any
 import msgspec
 
 from lab.arrays.geometry import ChunkKind, stripe_rows
-from lab.arrays.level_names import level_with_layout
-from lab.arrays.levels import Level
+from lab.arrays.levels import Level, level_with_layout
 from lab.errors import SpecError
 from lab.faults.arrays import BLOCK_BYTES, DATA_OFFSET_BYTES, NODE, POLICIES, BlockMap, array_spec
 from lab.faults.guest.ledger import ALLOWED, CORRUPT, INTACT, LOST, NEW, OLD, TORN, UNREADABLE

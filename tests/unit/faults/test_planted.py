@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.arrays.level_names import level_with_layout
+from lab.arrays.levels import level_with_layout
 from lab.errors import SpecError, ToolMissing
 from lab.faults.crash_points import promises
 from lab.faults.history_play import (

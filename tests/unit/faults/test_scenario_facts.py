@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lab.arrays.level_names import level_with_layout
+from lab.arrays.levels import level_with_layout
 from lab.errors import SpecError
 from lab.faults.stage import facts_of, judge, places_of
 from lab.units import KIB, MIB

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from lab.arrays.level_names import level_with_layout
+from lab.arrays.levels import level_with_layout
 from lab.faults.guest.arrays import exclusive_or, syndrome
 from lab.faults.guest.scenario import PointSummary, culprit_of, ranges
 from lab.faults.stage import OraclePlaces, numbers_in, places_of
