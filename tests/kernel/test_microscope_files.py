@@ -102,7 +102,7 @@ def test_every_block_of_a_file_is_found_on_a_member(session: LabSession, kind: F
 
 def test_a_file_elsewhere_or_nowhere_is_refused(session: LabSession) -> None:
     build(session, "1", 2, "--bitmap=none")
-    with pytest.raises(ArrayError, match="carries no file system"):
+    with pytest.raises(ArrayError, match="has no file system"):
         locate_file(session, NAME, "data")
     with pytest.raises(LabError, match="No such file"):
         locate_file(session, NAME, "/no/such/file")

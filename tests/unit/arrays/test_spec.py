@@ -50,7 +50,7 @@ def test_a_good_spec_has_no_problems(spec: ArraySpec) -> None:
         (ArraySpec("single", (A,), spares=(C,)), "single cannot use spares"),
         (ArraySpec("raid0", (A, B), bitmap=Bitmap.INTERNAL), "raid0 has no redundancy for a bitmap"),
         (ArraySpec("raid0", (A, B), assume_clean=True), "no first resync"),
-        (ArraySpec("raid5", (A, B, C), bitmap=Bitmap.INTERNAL, consistency_policy=PPL), "beside policy ppl"),
+        (ArraySpec("raid5", (A, B, C), bitmap=Bitmap.INTERNAL, consistency_policy=PPL), "with policy ppl"),
         (ArraySpec("raid6", (A, B, C, D), consistency_policy=PPL), "policy ppl works on raid5 only"),
         (ArraySpec("raid5", (A, B, C), consistency_policy=JOURNAL), "policy journal needs a journal device"),
         (ArraySpec("raid1", (A, B), consistency_policy=JOURNAL, journal_device=C), "raid4, raid5 and raid6, not raid1"),
@@ -82,7 +82,7 @@ def test_all_problems_come_at_once() -> None:
     with pytest.raises(SpecError) as caught:
         spec.validate()
     assert caught.value.message.startswith("array md0: 5 problems:")
-    for word in ("named twice", "also a member", "at least 3 members", "below 4 KiB", "beside policy ppl"):
+    for word in ("named twice", "also a member", "at least 3 members", "below 4 KiB", "with policy ppl"):
         assert word in caught.value.message
 
 

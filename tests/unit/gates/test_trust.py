@@ -126,7 +126,7 @@ def test_the_group_of_a_users_own_name_may_write_while_nobody_else_is_in_it(
     if is_trusted:
         require_trusted(program, "it")
     else:
-        with pytest.raises(NotTrusted, match="other users may write in"):
+        with pytest.raises(NotTrusted, match="other users may write to"):
             require_trusted(program, "it")
     # Somebody else may be on its access list, which shows as the group's bits.
     monkeypatch.setattr(os, "getxattr", lambda *_, **__: b"list")
