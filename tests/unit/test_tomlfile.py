@@ -87,7 +87,7 @@ def test_whatever_keeps_a_file_from_being_read_is_named_with_what_to_do(tmp_path
         "pipe.toml": "is a pipe, not a file",
         "bad.toml/below": "cannot be read: Not a directory",
         "x" * 300: "cannot be read: File name too long",
-        "zero\0byte": "no name has a zero byte",
+        "zero\0byte": "a path cannot contain a zero byte",
     }
     for name, words in said.items():
         with pytest.raises(SpecError, match=words) as caught:
