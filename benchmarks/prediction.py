@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from benchmarks.support.report import asked, finish, spread
-from lab.arrays.level_names import level_with_layout
+from lab.arrays.levels import level_with_layout
 from lab.experiments.schedule import cells
 from lab.experiments.schema import Experiment, built_in_names, find_experiment
 from lab.theory.model import DiskRates, demand, workload_iops

@@ -13,7 +13,7 @@ from typing import Annotated
 
 from benchmarks.support.report import asked, finish, private_state, spread
 from lab.arrays.spec import ArraySpec
-from lab.arrays.waits import wait_until_idle
+from lab.arrays.status import wait_until_idle
 from lab.disks import DiskKind, Lab, open_lab, specs
 from lab.machine import Host, parse_target
 from lab.measure.samples import Recorder, parse_diskstats

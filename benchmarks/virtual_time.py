@@ -15,7 +15,7 @@ from typing import Annotated
 from benchmarks.support.report import DRIVES_EXPERIMENT, asked, finish, private_state
 from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
-from lab.arrays.waits import wait_until_idle
+from lab.arrays.status import wait_until_idle
 from lab.disks import DiskKind, Lab, open_lab, specs
 from lab.experiments.schema import find_experiment
 from lab.experiments.service import RunRequest, run_experiment

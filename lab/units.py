@@ -1,4 +1,4 @@
-"""Human-readable sizes, durations and rates; input is parsed by ``lab.gates.numbers``."""
+"""Human-readable sizes, durations and rates; input is parsed by ``lab.gates.decoding``."""
 
 from __future__ import annotations
 

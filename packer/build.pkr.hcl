@@ -5,13 +5,13 @@ build {
 
   provisioner "shell" {
     inline = [
-      # Status 2 is success with warnings; anything that matters fails below.
+      # Status 2 is success with warnings; real problems fail below.
       "sudo cloud-init status --wait >/dev/null || true",
       "mkdir -p /tmp/raidlab && sudo cat /dev/disk/by-id/virtio-PAYLOAD | tar -xf - -C /tmp/raidlab",
     ]
   }
 
-  # Twice: what is not safe to run again must not get into an image.
+  # Twice: a script that is not safe to repeat must not get into an image.
   provisioner "shell" {
     inline = [
       "cd /tmp/raidlab",
@@ -24,7 +24,7 @@ build {
     execute_command = "{{ .Vars }} bash -euo pipefail {{ .Path }}"
   }
 
-  # A fresh login and the user's own rights: the lab as a student finds it.
+  # A fresh login with the user's own rights: the lab as a student sees it.
   provisioner "shell" {
     inline          = ["/tmp/raidlab/provision/guest/prove.sh", "/tmp/raidlab/provision/guest/facts.sh >/tmp/facts"]
     execute_command = "{{ .Vars }} bash -euo pipefail {{ .Path }}"

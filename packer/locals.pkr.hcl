@@ -1,11 +1,11 @@
 # Everything that follows from the variables.
 
 locals {
-  # Without a folder of its own (validation) any existing one will do: nothing is opened.
+  # Without a folder of its own (validation), any existing folder will do: Packer opens nothing.
   work_dir = var.work_dir == null ? path.root : var.work_dir
   is_bake  = var.work_dir != null
 
-  # Packer's validation would fetch a list of checksums; it looks at the form alone, and needs no network, without one.
+  # Packer's validation would fetch a list of checksums. Without one it checks only the form and needs no network.
   image_url      = local.is_bake ? var.image_url : "file:///dev/null"
   image_checksum = local.is_bake ? var.image_checksum : "sha256:${join("", [for _ in range(64) : "0"])}"
 
@@ -18,19 +18,19 @@ locals {
     [for disk in local.lab_disks : [
       "-blockdev", "driver=raw,node-name=lab${disk},cache.direct=off,discard=unmap,file.driver=file,file.filename=${local.work_dir}/lab${disk}.img"
     ]],
-    # Behind the system disk on the bus: the BIOS starts from the first disk that it finds.
+    # After the system disk on the bus: the BIOS starts from the first disk that it finds.
     [for number in range(1, var.lab_disk_count + 1) : [
       "-device", format("virtio-blk-pci,addr=0x%x,drive=lab%02d,serial=RAIDLAB-%02d", 11 + number, number, number)
     ]]
   )
 
-  # The payload is read from a disk: emulated, a copy by ssh takes a minute.
+  # The payload is read from a disk: under emulation, a copy by ssh takes a minute.
   payload_arguments = [
     ["-blockdev", "driver=raw,node-name=payload,read-only=on,file.driver=file,file.filename=${local.work_dir}/payload.tar"],
     ["-device", "virtio-blk-pci,addr=0x1c,drive=payload,serial=PAYLOAD"],
   ]
 
-  # Naming -device or -netdev replaces all that Packer would give, so its network card is named again; the forwarded port
+  # Giving -device or -netdev replaces all of Packer's own, so its network card is given again; the forwarded port
   # is bound to loopback, which Packer's own is not.
   qemu_arguments = concat(
     [

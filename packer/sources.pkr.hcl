@@ -21,7 +21,7 @@ source "qemu" "lab" {
   disable_vnc = true
   qemuargs    = local.qemu_arguments
 
-  # cloud-init reads user and key from a disc of this label; the key is made for one bake and leaves with it.
+  # cloud-init reads user and key from a disc with this label; the key is created for one bake and removed after it.
   cd_files = local.is_bake ? ["${local.work_dir}/seed/user-data", "${local.work_dir}/seed/meta-data"] : []
   cd_label = "cidata"
 

@@ -3,7 +3,7 @@
 
 variable "image_url" {
   type        = string
-  description = "A bootable qcow2 disk with cloud-init: https://, or file:// for one that bake.sh made."
+  description = "A bootable qcow2 disk with cloud-init: https://, or file:// for one that bake.sh created."
   default     = null
 
   validation {
@@ -14,7 +14,7 @@ variable "image_url" {
 
 variable "image_checksum" {
   type        = string
-  description = "Checksum of that disk: sha256:HEX, sha512:HEX, or file:URL of the list that its publisher keeps."
+  description = "Checksum of that disk: sha256:HEX, sha512:HEX, or file:URL of its publisher's list."
   default     = null
 
   validation {
@@ -25,7 +25,7 @@ variable "image_checksum" {
 
 variable "base_builder" {
   type        = string
-  description = "A script base/NAME.sh that makes the disk on the spot; null: image_url is downloaded."
+  description = "A script base/NAME.sh that creates the disk locally; null: image_url is downloaded."
   default     = null
 
   validation {
@@ -36,7 +36,7 @@ variable "base_builder" {
 
 variable "disk_size_gib" {
   type        = number
-  description = "Size of the system disk in GiB; takes up only what is written. Whole, because boxes state it so."
+  description = "Size of the system disk in GiB; only written data take up space. A whole number, because boxes require it."
   default     = 8
 
   validation {
@@ -47,7 +47,7 @@ variable "disk_size_gib" {
 
 variable "lab_disk_count" {
   type        = number
-  description = "Lab disks while baking; the finished box brings its own (provision/vagrant/lab-vm.yml)."
+  description = "Lab disks during the bake; the finished box has its own (provision/vagrant/lab-vm.yml)."
   default     = 9
 
   validation {
@@ -80,7 +80,7 @@ variable "memory_mib" {
 
 variable "accelerator" {
   type        = string
-  description = "How the machine runs: kvm, or tcg (emulation). bake.sh chooses by the processor's flags."
+  description = "How the machine runs: kvm, or tcg (emulation). bake.sh chooses according to the processor's flags."
   default     = "tcg"
 
   validation {
@@ -91,13 +91,13 @@ variable "accelerator" {
 
 variable "cpu_model" {
   type        = string
-  description = "QEMU's name of the processor; null: the computer's own with kvm, everything that can be emulated with tcg."
+  description = "QEMU's name of the processor; null: the computer's own with kvm, all features that can be emulated with tcg."
   default     = null
 }
 
 variable "boot_minutes" {
   type        = number
-  description = "How long the machine may take until it answers on ssh; cloud-init's first boot is slow in emulation."
+  description = "Time limit for the machine's first answer on ssh; cloud-init's first boot is slow under emulation."
   default     = 8
 
   validation {
@@ -108,7 +108,7 @@ variable "boot_minutes" {
 
 variable "work_dir" {
   type        = string
-  description = "Folder of this bake, made by bake.sh: key, seed, payload.tar, labNN.img. Null: for validation alone."
+  description = "Folder of this bake, created by bake.sh: key, seed, payload.tar, labNN.img. Null: only for validation."
   default     = null
 
   validation {

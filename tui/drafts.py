@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING
 from lab.arrays.array import ArrayKind
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.kinds import free_name, kind_of_level, kinds
-from lab.arrays.level_names import layout_words
-from lab.arrays.levels import Level, LevelName
-from lab.arrays.preview import Spec
-from lab.arrays.spec import Bitmap, ConsistencyPolicy, CreateOptions
+from lab.arrays.levels import Level, LevelName, layout_words
+from lab.arrays.spec import Bitmap, ConsistencyPolicy, CreateOptions, Spec
 from lab.units import KIB, MIB, human_bytes
 from tui.widgets.choices import ChoiceRow
 from tui.widgets.level_table import LevelRow
 
 if TYPE_CHECKING:
-    from lab.arrays.preview import ArrayPreview
+    from lab.arrays.spec import ArrayPreview
     from lab.disks import LabDisk
     from tui.state import LabState
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lab.arrays.level_names import parse_level
+from lab.arrays.levels import parse_level
 from lab.errors import LabError
 from lab.units import human_bytes
 from tui.drafts import title_of

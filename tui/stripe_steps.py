@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lab.microscope.crash import CrashState
-    from lab.microscope.finding import FoundPlace
+    from lab.microscope.array_map import FoundPlace
     from lab.microscope.picture import StripePicture
-    from lab.microscope.small_write import SmallWrite
+    from lab.microscope.small_write import CrashState, SmallWrite
     from lab.plans import Plan
     from lab.session.session import LabSession
 
@@ -34,22 +33,21 @@ def look(name: str, number: int, session: LabSession) -> StripePicture:
 
 def find(name: str, text: str, session: LabSession) -> FoundPlace:
     """The stripe and the member that hold a place; ``text`` is the place as the user typed it."""
-    from lab.microscope.finding import find_place
+    from lab.microscope.array_map import find_place
 
     return find_place(session, name, text)
 
 
 def flip(name: str, stripe: int, disk: str, byte: int, session: LabSession) -> Plan:
     """The plan that flips a byte of a stripe; the stripe is read first."""
-    from lab.microscope.damage import flip_plan
-    from lab.microscope.picture import look_at_stripe
+    from lab.microscope.picture import flip_plan, look_at_stripe
 
     return flip_plan(look_at_stripe(session, name, stripe), session.node(disk), byte)
 
 
 def stepped_write(name: str, sector: int, session: LabSession) -> Told:
     """The predicted I/O of a small write to a block."""
-    from lab.microscope.observed import picture_of_block
+    from lab.microscope.small_write import picture_of_block
     from lab.microscope.words import write_head, write_tail
 
     write, picture = picture_of_block(session, name, sector)
@@ -65,8 +63,7 @@ def stepped_write(name: str, sector: int, session: LabSession) -> Told:
 
 def stepped_crash(name: str, sector: int, session: LabSession) -> Told:
     """The states that a crash during such a write can leave."""
-    from lab.microscope.crash import crash_states
-    from lab.microscope.observed import new_content, picture_of_block
+    from lab.microscope.small_write import crash_states, new_content, picture_of_block
     from lab.microscope.words import crash_head, crash_words, slot_name
 
     write, picture = picture_of_block(session, name, sector)
@@ -77,7 +74,7 @@ def stepped_crash(name: str, sector: int, session: LabSession) -> Told:
 
 def really_written(name: str, sector: int, session: LabSession) -> Told:
     """Write the block, and compare md's I/O with the prediction."""
-    from lab.microscope.observed import write_really
+    from lab.microscope.small_write import write_really
     from lab.microscope.words import observed_words
 
     seen = write_really(session, name, sector)

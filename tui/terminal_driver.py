@@ -18,7 +18,7 @@ from textual.drivers.linux_driver import LinuxDriver
 
 from lab.host import signals
 from lab.host.clock import HostClock
-from lab.host.console import USUAL_MODES
+from lab.host.streams import USUAL_MODES
 from tui.input_gate import ESC, MOST_PASTED, InputGate, Pasted
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from lab.actions.action import Action, Choice
 from lab.actions.loads import Load
-from lab.arrays.preview import ArrayPreview
+from lab.arrays.spec import ArrayPreview
 from lab.drills.verbs import (
     VERBS,
     ClearDisks,
@@ -38,7 +38,7 @@ from lab.drills.verbs import (
     StartDrill,
 )
 from lab.errors import LabError
-from lab.gates.numbers import digits
+from lab.gates.decoding import digits
 from lab.host import signals
 from lab.plain_page import page_lines
 from lab.units import human_bytes

@@ -16,7 +16,7 @@ from tui.widgets.stripe_diagram import DiagramMember
 from tui.widgets.time_chart import Mark, Series
 
 if TYPE_CHECKING:
-    from lab.arrays.preview import ArrayPreview
+    from lab.arrays.spec import ArrayPreview
     from lab.arrays.status import ArrayStatus, MemberStatus
     from lab.disks import LabDisk
     from lab.session.events import Event

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args, g
 
 import msgspec
 
-from lab.gates.names import Name
+from lab.gates.text import Name
 
 if TYPE_CHECKING:
     from lab.actions.selection import Selection

@@ -24,8 +24,8 @@ from lab.actions.action import (
 from lab.actions.disk_words import bytes_or_none, disk_count, split_words
 from lab.arrays.spec import Bitmap
 from lab.errors import ArrayError, SpecError
-from lab.gates.names import Name, NameOrNone, Names
-from lab.gates.numbers import SpeedKibPerSecond, checked, parse_bytes, whole
+from lab.gates.decoding import SpeedKibPerSecond, checked, parse_bytes, whole
+from lab.gates.text import Name, NameOrNone, Names
 from lab.plans import Plan
 from lab.units import KIB
 
@@ -137,7 +137,7 @@ class BadBlock(MemberAction, frozen=True, kw_only=True, tag="disk.bad_block"):
         return whole(self.sector, "sector") if self.sector else None
 
     def plan(self, session: LabSession) -> Plan:
-        from lab.microscope.damage import bad_block
+        from lab.microscope.picture import bad_block
 
         return bad_block(session, self.array, self.disk, self._first)
 

@@ -18,11 +18,10 @@ from lab.actions.disk_words import (
 from lab.arrays.array import ArrayKind
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.kinds import free_name, kind_of_level
-from lab.arrays.preview import Spec
-from lab.arrays.spec import Bitmap, ConsistencyPolicy, CreateOptions
+from lab.arrays.spec import Bitmap, ConsistencyPolicy, CreateOptions, Spec
 from lab.disks import DiskKind, LabDisk
-from lab.gates.names import Name, NameOrNone, Names
-from lab.gates.numbers import DiskCount, Share, checked, real
+from lab.gates.decoding import DiskCount, Share, checked, real
+from lab.gates.text import Name, NameOrNone, Names
 from lab.units import GIB
 
 if TYPE_CHECKING:

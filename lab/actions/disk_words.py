@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from lab.disks import LabDisk
 from lab.disks.kinds import find_disk
 from lab.errors import ArrayError
-from lab.gates.numbers import SpareCount, checked, parse_bytes, whole
+from lab.gates.decoding import SpareCount, checked, parse_bytes, whole
 
 
 def disk_count(text: str | None) -> int | None:

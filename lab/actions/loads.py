@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from lab.actions.action import Action, Argument, Choice, Fills
-from lab.gates.names import Name
-from lab.gates.numbers import Seconds, parse_bytes
+from lab.gates.decoding import Seconds, parse_bytes
+from lab.gates.text import Name
 
 if TYPE_CHECKING:
     from lab.actions.selection import Selection

@@ -7,12 +7,12 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from lab.actions.disk_words import bytes_or_none, split_words
-from lab.arrays.preview import SystemPreview
+from lab.arrays.spec import SystemPreview
 from lab.cli.context import current
 from lab.cli.numbers import number
 from lab.cli.output import out, out_json, table
 from lab.cli.session import open_session
-from lab.gates.numbers import DiskCount
+from lab.gates.decoding import DiskCount
 from lab.units import human_bytes
 
 

@@ -18,14 +18,12 @@ from lab.adapt.spec import VolumeSpec
 from lab.adapt.stack import Stack, read_stack
 from lab.adapt.state import VolumeDisk, VolumeStatus, read_volume
 from lab.adapt.summary import VolumeArray, as_array
-from lab.arrays.array import Array, ArrayKind, ArrayText
+from lab.arrays.array import Array, ArrayKind, ArrayText, OpenArrays
 from lab.arrays.discovery import FoundArray
 from lab.arrays.levels import Level, Raid5
-from lab.arrays.open_arrays import OpenArrays
 from lab.arrays.operations import set_sync_speed
 from lab.arrays.spec import ConsistencyPolicy, CreateOptions
-from lab.arrays.state import read_arrays
-from lab.arrays.status import ArrayState, ArrayStatus
+from lab.arrays.status import ArrayState, ArrayStatus, read_arrays
 from lab.disks import LabDisk
 from lab.disks.inventory import DiskEnds
 from lab.errors import ArrayError, SpecError

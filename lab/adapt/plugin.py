@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.adapt.layout import AdaptLevel
-from lab.arrays.added_levels import AddedLevels
 from lab.arrays.extension import AddedKind
+from lab.arrays.levels import AddedLevels
 from lab.checks.extension import LessonReading
 from lab.cli.extension import Command
 from lab.plugins import Plugin

@@ -10,9 +10,9 @@ from lab.adapt.capacity import System, best_reference, small_writes
 from lab.adapt.layout import AdaptLevel, Composition, TierWindow, default_reference, level_out
 from lab.adapt.request import Geometry, VolumeRequest
 from lab.arrays.levels import Raid5, usable_bytes
-from lab.arrays.preview import ArrayPreview, SliceRow, SystemPreview
+from lab.arrays.spec import ArrayPreview, SliceRow, SystemPreview
 from lab.disks.kinds import DiskKind, LabDisk
-from lab.gates.numbers import parse_bytes
+from lab.gates.decoding import parse_bytes
 from lab.plans import Plan
 from lab.units import human_bytes
 

@@ -16,8 +16,7 @@ from lab.adapt.layout import (
     usable_lines,
 )
 from lab.adapt.names import names_volume, volume_device
-from lab.arrays.preview import Spec
-from lab.arrays.spec import MINIMUM_CHUNK_BYTES, Bitmap
+from lab.arrays.spec import MINIMUM_CHUNK_BYTES, Bitmap, Spec
 from lab.disks.kinds import LabDisk
 from lab.errors import SpecError
 from lab.units import KIB, MIB, human_bytes

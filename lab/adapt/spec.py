@@ -11,7 +11,7 @@ from lab.adapt.label import DiskLabel, Label, VolumeStage, checksum_of, new_uuid
 from lab.adapt.layout import COMFORTABLE_TARGETS, Composition, VolumeLayout, shortest_run
 from lab.adapt.request import SLICE_HEADER_BYTES, VolumeRequest
 from lab.arrays.filesystem import FileSystem, make
-from lab.arrays.preview import ArrayPreview
+from lab.arrays.spec import ArrayPreview
 from lab.disks.kinds import LabDisk
 from lab.plans import Plan
 from lab.units import human_bytes

@@ -12,7 +12,7 @@ from lab.adapt.names import volume_device
 from lab.adapt.stack import Stack
 from lab.arrays.status import ArrayStatus
 from lab.errors import ArrayError
-from lab.gates.numbers import read_count
+from lab.gates.decoding import read_count
 from lab.machine.api import Machine
 from lab.units import SECTOR_BYTES
 

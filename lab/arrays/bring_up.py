@@ -9,11 +9,11 @@ from pathlib import Path
 
 from lab.arrays.discovery import BroughtUp, FoundArray
 from lab.arrays.kinds import kinds
-from lab.arrays.state import read_arrays
+from lab.arrays.status import read_arrays
 from lab.disks import Lab, signatures
 from lab.disks.inventory import read_ends
 from lab.errors import LabError
-from lab.gates.own import read_own_json
+from lab.gates.files import read_own_json
 from lab.host.files import write_file
 from lab.machine import Target, TargetKind
 from lab.machine.state_folder import StateFolder

@@ -104,7 +104,7 @@ def free_bytes(machine: Machine, place: str) -> int:
     # stat(1): %a blocks free for non-root users, %S the size of such a block.
     words = machine.run(("stat", "-f", "-c", "%a %S", place)).stdout.split()
     if len(words) != 2 or not all(word.isdecimal() for word in words):
-        raise LabError(f"the room left under {place} could not be read", hint="see whether the file system is mounted")
+        raise LabError(f"the free space under {place} could not be read", hint="check that the file system is mounted")
     return int(words[0]) * int(words[1])
 
 

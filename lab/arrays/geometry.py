@@ -19,8 +19,7 @@ from enum import StrEnum
 from itertools import accumulate
 from typing import ClassVar
 
-from lab.arrays.level_names import ROTATION_NUMBERS, ROTATIONS
-from lab.arrays.levels import Level, LevelName, Raid10, Raid10Layout
+from lab.arrays.levels import ROTATION_NUMBERS, ROTATIONS, Level, LevelName, Raid10, Raid10Layout
 from lab.errors import ArrayError, SpecError
 from lab.units import KIB, SECTOR_BYTES
 

@@ -8,16 +8,12 @@ from typing import Any, ClassVar
 import msgspec
 
 from lab.arrays import operations
-from lab.arrays.array import SCRUB_ACTIONS, Array, ArrayKind, ArrayText
+from lab.arrays.array import SCRUB_ACTIONS, Array, ArrayKind, ArrayText, OpenArrays
 from lab.arrays.discovery import MD_HEAD_BYTES, FoundArray, arrays_in, superblocks_in
-from lab.arrays.level_names import parse_level
-from lab.arrays.levels import DEFAULT_CHUNK_BYTES, Level, LevelName
+from lab.arrays.levels import DEFAULT_CHUNK_BYTES, Level, LevelName, parse_level
 from lab.arrays.names import array_device, is_array_name
-from lab.arrays.open_arrays import OpenArrays
-from lab.arrays.preview import failures_words_now, penalty_words
-from lab.arrays.spec import ArraySpec, Bitmap, CreateOptions
-from lab.arrays.state import read_array, read_arrays, read_detail
-from lab.arrays.status import ArrayState, ArrayStatus
+from lab.arrays.spec import ArraySpec, Bitmap, CreateOptions, failures_words_now, penalty_words
+from lab.arrays.status import ArrayState, ArrayStatus, read_array, read_arrays, read_detail
 from lab.disks.inventory import DiskEnds
 from lab.errors import ArrayError, SpecError
 from lab.machine.api import Machine

@@ -16,12 +16,11 @@ import msgspec
 
 from lab.arrays.discovery import Superblock
 from lab.arrays.geometry import ArrayGeometry
-from lab.arrays.level_names import layout_name
-from lab.arrays.levels import LevelName
+from lab.arrays.levels import LevelName, layout_name
 from lab.arrays.status import ArrayStatus, MemberStatus
 from lab.checks.readings import LikelyMistake, Source
 from lab.checks.state import Check, CheckedState, CheckOutcome, Facts
-from lab.gates.numbers import parse_bytes
+from lab.gates.decoding import parse_bytes
 from lab.host.clock import moment
 from lab.microscope.array_map import BLOCK_SECTORS
 from lab.session.events import EventKind

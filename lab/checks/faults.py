@@ -13,7 +13,7 @@ from lab.errors import SpecError
 from lab.faults.crash_points import PointJudgement, StoredPoints, find_configuration, stored_points
 from lab.faults.scenario import find_scenario
 from lab.faults.scenario_run import FaultVerdict, load_run, stored_runs
-from lab.gates.numbers import PointCount, Seed
+from lab.gates.decoding import PointCount, Seed
 from lab.host.clock import moment
 from lab.machine import Host
 

@@ -18,7 +18,7 @@ from lab.arrays.status import ArrayStatus, MemberStatus
 from lab.disks.kinds import LabDisk
 from lab.faults.crash_points import StoredPoints
 from lab.faults.scenario_run import ScenarioOutcome
-from lab.gates.numbers import digits
+from lab.gates.decoding import digits
 from lab.gates.text import shortened, visible
 from lab.machine import Machine
 from lab.results.record import ResultRecord

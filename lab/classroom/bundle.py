@@ -32,12 +32,9 @@ import msgspec
 
 from lab import __version__
 from lab.errors import LabError, ResultError
-from lab.gates.decoding import decode_json
-from lab.gates.files import MOST_DOCUMENT_BYTES, MOST_RECORD_BYTES, open_plain
-from lab.gates.names import is_name
-from lab.gates.numbers import FormatVersion
-from lab.gates.own import MOST_OWN_BYTES
-from lab.gates.text import visible
+from lab.gates.decoding import FormatVersion, decode_json
+from lab.gates.files import MOST_DOCUMENT_BYTES, MOST_OWN_BYTES, MOST_RECORD_BYTES, open_plain
+from lab.gates.text import is_name, visible
 from lab.host.files import create_file, make_folder, storage_error, write_file
 from lab.results.elsewhere import files_of
 from lab.results.formats import refuse_newer

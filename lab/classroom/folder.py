@@ -26,7 +26,7 @@ from lab.classroom.prints import prints_of, record_digest
 from lab.compare.figures import HEALTHY, is_speed, singles
 from lab.drills.case import DrillOutcome
 from lab.errors import LabError, RequirementMissing, ResultError
-from lab.gates.own import make_own_folder, read_own_json
+from lab.gates.files import make_own_folder, read_own_json
 from lab.gates.text import visible, visible_name
 from lab.host.clock import HostClock
 from lab.host.files import ALONE, SHARED, locked, replace_file, storage_error

@@ -17,8 +17,7 @@ from lab.classroom.bundle import DRILLS, LESSONS, Bundle, read_practice
 from lab.drills.case import OUTCOME_VERSION, DrillOutcome, DrillStore
 from lab.drills.verdict import DrillVerdict
 from lab.errors import LabError, ResultError
-from lab.gates.names import is_name
-from lab.gates.text import shortened, visible
+from lab.gates.text import is_name, shortened, visible
 from lab.lessons.course import is_lesson_name
 from lab.lessons.engine import FORMAT_VERSION as PROGRESS_VERSION
 from lab.lessons.engine import Progress

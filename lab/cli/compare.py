@@ -17,7 +17,7 @@ from lab.compare.cells import CONDITIONS, Compared, Comparison, UnlikeRuns, requ
 from lab.compare.cells import compare as compare_cells
 from lab.compare.platforms import PlatformComparison, by_experiment, compare_platforms, platform_of
 from lab.errors import ResultError, SpecError
-from lab.gates.numbers import Margin
+from lab.gates.decoding import Margin
 from lab.lint.result_checks import shown_stamps, worked_out_stamps
 from lab.report.cells import TOO_FEW, platform_tables, transfer_counts
 from lab.results.elsewhere import find_results, is_file_name

@@ -13,7 +13,7 @@ import msgspec
 from cyclopts import App, Parameter
 
 from lab.actions.arrays import Slow
-from lab.arrays import faults
+from lab.arrays import operations
 from lab.arrays.discovery import superblocks_in
 from lab.cli.array_run import BreakArrayFlag, PlanFlag
 from lab.cli.context import Context, current, is_terminal
@@ -29,7 +29,7 @@ from lab.disks.kinds import DEFAULT_SIZE_BYTES
 from lab.disks.lab_files import LabFolder, lab_folder
 from lab.disks.signatures import FIRST_BYTES, RAID_MEMBER, signatures_in
 from lab.errors import DeviceRefused, LabError, SpecError
-from lab.gates.numbers import DiskCount, parse_bytes
+from lab.gates.decoding import DiskCount, parse_bytes
 from lab.measure.calibration import Calibration, calibrate, reader
 from lab.plans import Plan
 from lab.session import breaking
@@ -278,7 +278,7 @@ def plug_in(name: str, *, plan: PlanFlag = False) -> None:
 @app.command
 def power_cut(name: str, *, plan: PlanFlag = False) -> None:
     """Cut a spindle's power for an instant: what only its write cache held is lost."""
-    _act(current(), lambda session: faults.cut_power(session.lab.disk(name)), "power cut", name, plan=plan)
+    _act(current(), lambda session: operations.cut_power(session.lab.disk(name)), "power cut", name, plan=plan)
 
 
 def _act(context: Context, make: Callable[[LabSession], Plan], what: str, name: str, *, plan: bool) -> None:

@@ -33,7 +33,7 @@ from lab.faults.scenario_run import (
     step_lines,
     variant_title,
 )
-from lab.gates.numbers import Seed
+from lab.gates.decoding import Seed
 from lab.store.runs import LATEST
 
 app = App(

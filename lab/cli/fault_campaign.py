@@ -35,7 +35,7 @@ from lab.faults.campaign import (
 )
 from lab.faults.history import Bounds, FaultHistory, FindingId, parse_id
 from lab.faults.place import with_own_kernel
-from lab.gates.numbers import PointCount, Seconds, Seed
+from lab.gates.decoding import PointCount, Seconds, Seed
 from lab.host.files import make_folder, write_file
 from lab.machine import parse_target
 

@@ -31,7 +31,7 @@ from lab.faults.crash_points import (
 )
 from lab.faults.guest.ledger import cut_of
 from lab.faults.place import open_place
-from lab.gates.numbers import PointCount
+from lab.gates.decoding import PointCount
 
 POINTS = 100
 _HEADINGS = ("configuration", "points", *(word.value for word in PointJudgement), "refused", "")

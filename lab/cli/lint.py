@@ -13,8 +13,8 @@ from lab.cli.output import out, out_json, table
 from lab.errors import ExitCode, LabError, SpecError
 from lab.experiments.linting import lint_experiment
 from lab.experiments.schema import built_in_names, find_experiment
+from lab.gates.decoding import parse_toml
 from lab.gates.files import MOST_RECORD_BYTES, read_text
-from lab.gates.toml import parse_toml
 from lab.lint.extension import FileLint, PublicationLint
 from lab.lint.fio_checks import lint_fio, lint_job_file
 from lab.lint.result_checks import lint_result

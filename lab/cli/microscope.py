@@ -14,16 +14,32 @@ from lab.cli.context import Context, current
 from lab.cli.output import out, out_json, table
 from lab.cli.session import open_session, plan_value, show_plan
 from lab.errors import SpecError
-from lab.gates.numbers import whole
-from lab.microscope.array_map import BLOCK_SECTORS, LocatedBlock, LocatedPlace, LocatedSector, locate
+from lab.gates.decoding import whole
+from lab.microscope.array_map import (
+    BLOCK_SECTORS,
+    LocatedBlock,
+    LocatedFile,
+    LocatedPlace,
+    LocatedSector,
+    locate,
+    locate_file,
+    sector_of_member,
+)
 from lab.microscope.comparison import SeenCell
-from lab.microscope.crash import CrashState, crash_states
-from lab.microscope.damage import flip_plan, parse_place
-from lab.microscope.finding import LocatedFile, locate_file, sector_of_member
-from lab.microscope.observed import ObservedWrite, check_bare, new_content, picture_of_block, write_plan, write_really
-from lab.microscope.picture import StripePicture, look_at_stripe
+from lab.microscope.picture import StripePicture, flip_plan, look_at_stripe, parse_place
 from lab.microscope.reading import MappedArray, read_shape
-from lab.microscope.small_write import MemberIo, SmallWrite
+from lab.microscope.small_write import (
+    CrashState,
+    MemberIo,
+    ObservedWrite,
+    SmallWrite,
+    check_bare,
+    crash_states,
+    new_content,
+    picture_of_block,
+    write_plan,
+    write_really,
+)
 from lab.microscope.words import (
     crash_head,
     crash_words,

@@ -8,11 +8,11 @@ from typing import Any
 from cyclopts import Parameter, Token
 
 from lab.errors import SpecError
-from lab.gates.numbers import checked, real, whole
+from lab.gates.decoding import checked, real, whole
 
 
 def number(kind: Any, **more: Any) -> Parameter:
-    """Restrict an option's value to one of the types of ``lab.gates.numbers``.
+    """Restrict an option's value to one of the types of ``lab.gates.decoding``.
 
     1.5 is not a whole number, but cyclopts by itself would round it.
     """

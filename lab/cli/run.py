@@ -20,8 +20,8 @@ from lab.experiments.published import find_published, study_names
 from lab.experiments.schedule import cells, estimated_seconds, rebuild_cells
 from lab.experiments.schema import Experiment, built_in_names, find_experiment, seeded
 from lab.experiments.service import RunRequest, resume_experiment, run_experiment
+from lab.gates.decoding import Seed
 from lab.gates.files import FileKind
-from lab.gates.numbers import Seed
 from lab.host.files import HostFiles, write_file
 from lab.measure.samples import TICKS_PER_SECOND
 from lab.report.findings import findings_table

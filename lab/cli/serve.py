@@ -9,7 +9,7 @@ from lab.cli.numbers import number
 from lab.cli.output import err, out
 from lab.errors import ToolMissing
 from lab.frontend import AppFrontend
-from lab.gates.numbers import PortOrAny
+from lab.gates.decoding import PortOrAny
 from lab.plugins import extension
 
 

@@ -16,7 +16,7 @@ from lab.cli.output import err, out_json
 from lab.cli.session import open_session
 from lab.errors import LabError, SpecError
 from lab.gates.text import visible
-from lab.host.console import Console, raw_console
+from lab.host.streams import Console, raw_console
 from lab.machine import Terminal
 from lab.session.session import LabSession
 from lab.session.shell import Shell

@@ -15,7 +15,7 @@ from lab.cli.context import Context, current
 from lab.cli.numbers import number
 from lab.cli.output import out, out_json_line, table
 from lab.cli.session import open_session
-from lab.gates.numbers import LookCount
+from lab.gates.decoding import LookCount
 from lab.measure.samples import rates_between
 from lab.session.monitor import Snapshot, recent, sync_pace, take_snapshot
 from lab.session.session import LabSession

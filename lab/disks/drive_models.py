@@ -17,12 +17,10 @@ import msgspec
 import platformdirs
 
 from lab.errors import CommandFailed, LabError, SpecError, ToolMissing
-from lab.gates.decoding import convert
-from lab.gates.numbers import Milliseconds, PartCount, QueueDepth, Rate, Share, SizeBytes
+from lab.gates.decoding import Milliseconds, PartCount, QueueDepth, Rate, Share, SizeBytes, convert
 from lab.host.files import make_folder, replace_file, storage_error
 from lab.machine import Machine
-from lab.old_names import OLD_DRIVES_FOLDER
-from lab.tomlfile import read_toml, unknown_word
+from lab.tomlfile import OLD_DRIVES_FOLDER, read_toml, unknown_word
 from lab.units import SECTOR_BYTES
 
 # Time that nbdkit, the socket and the kernel's nbd driver add to each request: a median of 0.38 to 0.45 ms on the

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lab.disks import head_program
 from lab.errors import LabError
-from lab.gates.numbers import read_count
+from lab.gates.decoding import read_count
 from lab.machine import GuestProgram, Machine
 from lab.units import SECTOR_BYTES
 

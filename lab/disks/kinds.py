@@ -10,9 +10,8 @@ import msgspec
 
 from lab.disks.drive_models import find_drive_model
 from lab.errors import SpecError
-from lab.gates.names import checked_name
-from lab.gates.numbers import MOST_DISK_BYTES, MOST_DISKS, DiskCount, SizeBytes, checked, shown
-from lab.gates.text import shortened
+from lab.gates.decoding import MOST_DISK_BYTES, MOST_DISKS, DiskCount, SizeBytes, checked, shown
+from lab.gates.text import checked_name, shortened
 from lab.tomlfile import unknown_word
 from lab.units import KIB, MIB, SECTOR_BYTES, format_bytes
 

@@ -32,7 +32,7 @@ from lab.disks.inventory import absent, read_devices, resolve_node
 from lab.disks.kinds import DiskKind, DiskSpec, LabDisk, check_specs, find_disk
 from lab.disks.lab_files import LabFolder, virtio_disks
 from lab.errors import CommandFailed, DeviceRefused, LabError, ModuleMissing, SpecError
-from lab.gates.numbers import digits
+from lab.gates.decoding import digits
 from lab.machine import Host, Machine
 from lab.machine.programs import program_files
 from lab.plans import Plan, Step

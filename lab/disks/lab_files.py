@@ -26,12 +26,11 @@ from lab.disks.kinds import (
     specs,
 )
 from lab.errors import LabError, SpecError
-from lab.gates.files import open_plain
-from lab.gates.own import check_own_folder, decoded_json, make_own_folder, read_own_json
+from lab.gates.files import check_own_folder, decoded_json, make_own_folder, open_plain, read_own_json
 from lab.host.files import storage_error, write_file
 from lab.machine import RUN_FOLDER, Machine, UbdDisk
 from lab.machine.state_folder import FolderLock, StateFolder
-from lab.old_names import with_new_keys
+from lab.tomlfile import with_new_keys
 from lab.units import human_bytes
 
 _SUFFIX = ".img"

@@ -6,9 +6,19 @@ import re
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from lab.doctor.checks import make_report
-from lab.doctor.programs import EVERY_TARGET, PROGRAMS, Distribution, parse_distribution, program_check, version_in
-from lab.doctor.report import Check, DoctorReport, Outcome, Subject
+from lab.doctor.checks import (
+    EVERY_TARGET,
+    PROGRAMS,
+    Check,
+    Distribution,
+    DoctorReport,
+    Outcome,
+    Subject,
+    make_report,
+    parse_distribution,
+    program_check,
+    version_in,
+)
 from lab.machine.api import Machine
 
 _NOT_FOUND = "-"
@@ -143,7 +153,7 @@ def _driver(driver: Driver, loadable: set[str]) -> Check:
 def _feature(feature: Feature, functions: AbstractSet[str]) -> Check:
     outcome, detail = Outcome.OK, feature.brings
     if feature.function not in functions:
-        outcome, detail = Outcome.MISSING, f"the machine's kernel has none: {feature.brings}"
+        outcome, detail = Outcome.MISSING, f"the machine's kernel does not support this: {feature.brings}"
     if _ALWAYS[feature.module] not in functions:
         outcome, detail = (
             Outcome.LIMITED,
@@ -164,7 +174,7 @@ def _atomic_writes(machine: Machine, lines: list[str]) -> Check:
     units = [int(line.removeprefix("atomic ")) for line in lines if re.fullmatch(r"atomic \d+", line)]
     version = tuple(map(int, re.findall(r"\d+", machine.facts.kernel_release)[:2]))
     is_there = bool(units) and version >= _ATOMIC_WRITES
-    brings = "RAID 0, 1 and 10 that take a write whole or not at all, on disks that do"
+    brings = "RAID 0, 1 and 10 with atomic writes, on disks that support them"
     disks = sum(unit > 0 for unit in units)
     return Check(
         name="md-atomic-writes",
@@ -172,7 +182,7 @@ def _atomic_writes(machine: Machine, lines: list[str]) -> Check:
         outcome=Outcome.OK if is_there else Outcome.MISSING,
         detail=f"{brings}; of its disks {disks} of {len(units)} can. Judged by the kernel's version"
         if is_there
-        else f"the machine's kernel has none: {brings}",
+        else f"the machine's kernel does not support this: {brings}",
         fix="" if is_there else "boot Linux {}.{} or later".format(*_ATOMIC_WRITES),
         useful_for=(brings,),
     )

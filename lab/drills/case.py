@@ -24,13 +24,11 @@ from lab.checks.state import MemberPicture
 from lab.drills.exam import NO_HINTS, ExamEnd, ExamTerms
 from lab.drills.schema import ReadyDrill, find_drill, read_drill, ready
 from lab.errors import DrillError, LabError, ResultError
-from lab.gates.numbers import FormatVersion
-from lab.gates.own import read_own_json
+from lab.gates.decoding import FormatVersion
+from lab.gates.files import read_own_json
 from lab.host.files import write_file
 from lab.machine import Host
-from lab.store.files import RecordFiles
-from lab.store.journal import Journal
-from lab.store.runs import stem
+from lab.store.runs import Journal, RecordFiles, stem
 
 FORMAT_VERSION = 1
 OUTCOME_VERSION = 2

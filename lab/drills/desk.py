@@ -16,7 +16,7 @@ from lab.drills.exam import ExamTerms, require_practice, require_time
 from lab.drills.making import DisasterMaker, guest_files
 from lab.drills.schema import ReadyDrill, file_digest
 from lab.drills.truth import DiskTruth, begin_truth, look_for_truth
-from lab.gates.numbers import digits
+from lab.gates.decoding import digits
 from lab.host.clock import utc_text
 from lab.session.session import Arrival, LabSession, Leftovers, arrive, keep_arrival, keep_leftovers
 from lab.session.versions import require_kernel, require_mdadm

@@ -17,7 +17,7 @@ import msgspec
 
 from lab.errors import DrillError
 from lab.host.clock import utc_second_text
-from lab.store.journal import Journal
+from lab.store.runs import Journal
 from lab.units import MIB, counted
 
 if TYPE_CHECKING:

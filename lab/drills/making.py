@@ -18,7 +18,7 @@ from lab.drills.schema import DataStep, DrillStep, ReadyDrill
 from lab.drills.truth import FileMap, map_files, note_truth
 from lab.errors import DrillError, LabError, SpecError
 from lab.faults.oracle import Oracle
-from lab.gates.numbers import digits
+from lab.gates.decoding import digits
 from lab.gates.text import visible
 from lab.host.files import write_file
 from lab.machine import RUN_FOLDER, Machine, TargetKind

@@ -19,9 +19,8 @@ import msgspec
 from lab.checks.catalogue import make_check
 from lab.checks.state import Check
 from lab.errors import DrillError, LabError, SpecError
-from lab.gates.decoding import convert
+from lab.gates.decoding import DiskCount, FormatVersion, convert, digits
 from lab.gates.files import FileKind, foreign_note
-from lab.gates.numbers import DiskCount, FormatVersion, digits
 from lab.gates.text import visible
 from lab.lessons.schema import Arguments, Value, Variable, draw, fill_tree
 from lab.machine import TargetKind

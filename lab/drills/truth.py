@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.arrays.geometry import Chunk, ChunkKind, period_rows, stripe_rows
-from lab.arrays.level_names import layout_name
-from lab.arrays.levels import Level, LevelName, Raid10, Raid10Layout
-from lab.arrays.state import read_array
-from lab.arrays.status import ArrayStatus
+from lab.arrays.levels import Level, LevelName, Raid10, Raid10Layout, layout_name
+from lab.arrays.status import ArrayStatus, read_array
 from lab.checks.state import MemberPicture, look_at_members
 from lab.disks.kinds import LabDisk
 from lab.drills import truth_program

@@ -22,7 +22,7 @@ from lab.drills.truth import DiskTruth
 from lab.errors import CommandFailed, DrillError, LabError
 from lab.faults.guest.ledger import ALLOWED
 from lab.faults.oracle import Oracle
-from lab.gates.numbers import digits
+from lab.gates.decoding import digits
 from lab.gates.text import shortened, visible
 from lab.host.clock import utc_text
 from lab.lessons.course import words_in

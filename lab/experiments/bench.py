@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import msgspec
 
 from lab.arrays import filesystem
+from lab.arrays.array import OpenArrays
 from lab.arrays.discovery import BroughtUp
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.kinds import kind_of_level, kinds
 from lab.arrays.names import md_path
-from lab.arrays.open_arrays import OpenArrays
-from lab.arrays.preview import Spec
-from lab.arrays.waits import wait_until_idle
+from lab.arrays.spec import Spec
+from lab.arrays.status import wait_until_idle
 from lab.disks import DiskKind, Lab, LabDisk, kernel_drives
 from lab.disks.inventory import read_ends
 from lab.errors import LabError, WorkloadError

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from lab.arrays.array import Array
 from lab.arrays.levels import LevelName
-from lab.arrays.preview import Spec
-from lab.arrays.spec import ArraySpec
+from lab.arrays.spec import ArraySpec, Spec
 from lab.disks import LabDisk
 from lab.experiments.schema import ArrayPlan
 from lab.measure.job import LoadTarget

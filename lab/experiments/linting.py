@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from lab.arrays.level_names import level_with_layout
-from lab.arrays.levels import LevelName
+from lab.arrays.levels import LevelName, level_with_layout
 from lab.disks import Lab
 from lab.disks.drive_models import find_drive_model
 from lab.disks.kinds import DiskKind

@@ -8,7 +8,7 @@ from functools import partial
 
 from lab.arrays import operations
 from lab.arrays.filesystem import FileSystem, mount_point
-from lab.arrays.state import read_array
+from lab.arrays.status import read_array
 from lab.experiments.bench import Bench, RunContext
 from lab.experiments.built_array import BuiltArray
 from lab.experiments.schedule import DEGRADED, HEALTHY, REBUILDING, RESTORED, RebuildCell, load_seconds, victim_slot

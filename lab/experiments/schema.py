@@ -14,13 +14,11 @@ import msgspec
 
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.kinds import kind_of_level, kinds
-from lab.arrays.level_names import level_with_layout
-from lab.arrays.preview import Spec
-from lab.arrays.spec import Bitmap, ConsistencyPolicy, CreateOptions
+from lab.arrays.levels import level_with_layout
+from lab.arrays.spec import Bitmap, ConsistencyPolicy, CreateOptions, Spec
 from lab.disks.kinds import DEFAULT_SIZE_BYTES, DiskKind, DiskSpec, LabDisk
 from lab.errors import SpecError
-from lab.gates.names import Name, NameOrNone
-from lab.gates.numbers import (
+from lab.gates.decoding import (
     MOST_DISKS,
     MOST_REPEATS,
     MOST_SECONDS,
@@ -41,6 +39,7 @@ from lab.gates.numbers import (
     SpareCount,
     SpeedKibPerSecond,
 )
+from lab.gates.text import Name, NameOrNone
 from lab.plugins import catalogue
 from lab.results.statistics import DEFAULT_REPEATS
 from lab.tomlfile import decode_toml, toml_text, unknown_word
@@ -179,7 +178,7 @@ class ArrayPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 FORMAT_VERSION = 2
 FORMAT_VERSIONS = range(1, FORMAT_VERSION + 1)
-"""Supported versions; lab.old_names lists the names that changed since the earlier ones."""
+"""Supported versions; lab.tomlfile lists the names that changed since the earlier ones."""
 MOST_MEASUREMENTS = 20_000
 """Some days of the shortest measurements."""
 BUILT_IN_FOLDER = Path(__file__).with_name("catalogue")

@@ -73,17 +73,15 @@ from lab.faults.history import (
 )
 from lab.faults.judge import HistoryDifference, HistoryJudge
 from lab.faults.place import CAMPAIGN, FaultPlace, SilenceWatchdog, open_place, run_program, with_own_kernel
-from lab.gates.decoding import convert, decode_json
-from lab.gates.names import Name, checked_name
-from lab.gates.numbers import FormatVersion, Seed
-from lab.gates.own import read_own_json
+from lab.gates.decoding import FormatVersion, Seed, convert, decode_json
+from lab.gates.files import read_own_json
+from lab.gates.text import Name, checked_name
 from lab.host.clock import utc_second_text
 from lab.machine import Host, Target, parse_target
 from lab.machine.kernel_image import built_part, find_kernel
 from lab.machine.programs import Change, unchanged
 from lab.measure.conditions import read_conditions
-from lab.store.journal import Journal
-from lab.store.runs import RunFolders
+from lab.store.runs import Journal, RunFolders
 from lab.tomlfile import read_toml, unknown_word
 from lab.units import MIB
 

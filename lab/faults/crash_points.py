@@ -29,18 +29,15 @@ import msgspec
 
 from lab import __version__
 from lab.arrays.geometry import stripe_rows
-from lab.arrays.level_names import level_with_layout
-from lab.arrays.levels import Level
+from lab.arrays.levels import Level, level_with_layout
 from lab.errors import LabError, MachineLost, SpecError
 from lab.faults.arrays import BLOCK_BYTES, DATA_OFFSET_BYTES, NODE, BlockMap, array_spec
 from lab.faults.guest.ledger import ALL, ALLOWED, EVERYTHING, FLUSHED, KINDS, Cut, Ledger, Record, chosen_cut, cut_of
 from lab.faults.place import PLAYER, FaultPlace, open_place, run_program
-from lab.gates.decoding import decode_json
-from lab.gates.names import Name
-from lab.gates.numbers import FormatVersion
+from lab.gates.decoding import FormatVersion, decode_json
+from lab.gates.text import Name
 from lab.machine import Host, Target, parse_target
-from lab.store.files import RecordFiles
-from lab.store.runs import stem
+from lab.store.runs import RecordFiles, stem
 from lab.tomlfile import read_toml, unknown_word
 from lab.units import KIB, MIB, SECTOR_BYTES
 

@@ -28,8 +28,7 @@ from typing import Any
 import msgspec
 
 from lab.arrays import operations
-from lab.arrays.level_names import level_with_layout
-from lab.arrays.levels import Level
+from lab.arrays.levels import Level, level_with_layout
 from lab.errors import SpecError
 from lab.faults.arrays import ARRAY, BLOCK_BYTES, MD, NODE, BlockMap, array_spec
 from lab.faults.guest.ledger import ALL, EVERYTHING, FLUSHED, PREFIX, SUBSET, TORN_WRITE

@@ -17,18 +17,16 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from lab.arrays.state import read_array
-from lab.arrays.status import ArrayStatus
+from lab.arrays.status import ArrayStatus, read_array
 from lab.disks import Lab
 from lab.errors import LabError
 from lab.faults.guest.file_ledger import BEGIN, FileLedger, FilePlan
 from lab.faults.guest.ledger import ACKNOWLEDGED, CORRUPT, FAILED, FLUSH, LOST, UNREADABLE, WRITE, Ledger
 from lab.faults.place import FILES, run_program
-from lab.gates.decoding import convert
-from lab.gates.numbers import FormatVersion, digits
+from lab.gates.decoding import FormatVersion, convert, digits
 from lab.host.files import write_file
 from lab.plans import Step
-from lab.store.journal import Journal
+from lab.store.runs import Journal
 from lab.units import KIB, MIB, SECTOR_BYTES
 
 BLOCK_BYTES = 4 * KIB

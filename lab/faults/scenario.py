@@ -62,18 +62,24 @@ from lab.actions.arrays import (
 )
 from lab.arrays import operations
 from lab.arrays.geometry import ChunkKind, stripe_rows
-from lab.arrays.level_names import level_with_layout
-from lab.arrays.levels import Level, LevelName
+from lab.arrays.levels import Level, LevelName, level_with_layout
 from lab.arrays.spec import Bitmap
 from lab.errors import LabError, SpecError
 from lab.faults.arrays import ARRAY, BLOCK_BYTES, DATA_OFFSET_BYTES, MD, NODE, POLICIES, BlockMap, array_spec
 from lab.faults.guest.ledger import ALLOWED, CORRUPT, INTACT, KINDS, LOST, NEW, OLD, TORN, UNREADABLE
-from lab.gates.names import Name
-from lab.gates.numbers import FormatVersion
-from lab.gates.text import shortened
-from lab.old_names import with_new_scenario_step
+from lab.gates.decoding import FormatVersion
+from lab.gates.text import Name, shortened
 from lab.plans import Plan
-from lab.tomlfile import convert_tree, fill_tree, kinds_by_tag, make_tagged, nearest, read_toml, unknown_word
+from lab.tomlfile import (
+    convert_tree,
+    fill_tree,
+    kinds_by_tag,
+    make_tagged,
+    nearest,
+    read_toml,
+    unknown_word,
+    with_new_scenario_step,
+)
 from lab.units import KIB, MIB
 
 if TYPE_CHECKING:
@@ -1319,7 +1325,7 @@ def losses_of(words: tuple[str, ...], stage: Stage) -> list[list[int]]:
 
 FORMAT_VERSION = 2
 FORMAT_VERSIONS = range(1, FORMAT_VERSION + 1)
-"""Formats that can be read; lab.old_names has the names that earlier ones used."""
+"""Formats that can be read; lab.tomlfile has the names that earlier ones used."""
 FOLDER = Path(__file__).with_name("scenarios")
 DRIVES = 8
 """Number of drives of the machine on which scenarios run."""

@@ -35,16 +35,14 @@ from lab.faults.scenario import (
     facts_of,
     judge,
 )
-from lab.gates.names import Name
-from lab.gates.numbers import FormatVersion
-from lab.gates.text import shortened
+from lab.gates.decoding import FormatVersion
+from lab.gates.text import Name, shortened
 from lab.host.clock import HostClock, utc_second_text
 from lab.host.signals import Interrupted
 from lab.machine import Host, parse_target
 from lab.machine.target import target_words
 from lab.plans import Plan, Step
-from lab.store.journal import Journal
-from lab.store.runs import LATEST, RunFolders
+from lab.store.runs import LATEST, Journal, RunFolders
 from lab.tables import Column, Table
 from lab.units import human_seconds
 

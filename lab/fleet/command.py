@@ -27,8 +27,8 @@ from lab.fleet.schema import (
     value_of,
     variants,
 )
+from lab.gates.decoding import JobCount, Seed
 from lab.gates.files import FileKind
-from lab.gates.numbers import JobCount, Seed
 from lab.host.pool import processors
 from lab.results.store import ResultStore
 from lab.theory.losses import Interval, LossFigures

@@ -11,14 +11,11 @@ from typing import Annotated, Any
 
 import msgspec
 
-from lab.arrays.level_names import parse_level
-from lab.arrays.levels import LevelName
+from lab.arrays.levels import LevelName, parse_level
 from lab.errors import SpecError
 from lab.fleet.model import HOURS_PER_YEAR, FleetModel, Scrubbing, ScrubKind, Spread
-from lab.gates.decoding import convert
-from lab.gates.names import Name
-from lab.gates.numbers import MOST_DISKS, Seed, Share, bounds, shown
-from lab.gates.toml import parse_toml
+from lab.gates.decoding import MOST_DISKS, Seed, Share, bounds, convert, parse_toml, shown
+from lab.gates.text import Name
 from lab.tomlfile import convert_tree, toml_text, unknown_word
 
 MOST_TRIALS = 10**9

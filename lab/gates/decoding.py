@@ -1,16 +1,34 @@
-"""Thread-safe typed decoding.
+"""Typed, bounded values from outside: numbers, JSON and TOML.
 
-msgspec analyses a Struct's fields at the first use of the type and publishes the result before it is complete. A second
-thread that decodes the same type at that moment reads uninitialised fields, and the process ends with a segmentation
-fault (seen with 0.22.0). Here a lock serialises the first use of each type.
+The guarantee: every number that the lab uses is finite and bounded, so the wait, loop, memory or device that it
+determines is bounded too, and any TOML text is read or rejected in a fraction of a second. Errors name the bound.
+
+The types are for fields of Structs and for command line options: msgspec checks them while decoding, and ``checked``
+checks them everywhere else. Decoding is thread-safe. msgspec analyses a Struct's fields at the first use of the type
+and publishes the result before it is complete. A second thread that decodes the same type at that moment reads
+uninitialised fields, and the process ends with a segmentation fault (seen with 0.22.0). Here a lock serialises the
+first use of each type.
+
+tomllib itself sets no bounds: it takes quadratic time in the dots of a key, raises RecursionError for nested brackets,
+and int() raises a ValueError of its own from 4,300 digits on. The number of entries is bounded too, so that the
+consumers of a file can process them all.
 """
 
 from __future__ import annotations
 
+import math
+import re
 import threading
-from typing import Any, TypeVar
+import tomllib
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import msgspec
+
+from lab.errors import LabError, SpecError
+from lab.gates.text import shortened
+from lab.units import KIB, human_bytes
 
 T = TypeVar("T")
 
@@ -37,3 +55,242 @@ def _know(kind: Any) -> None:
         # Creating a decoder analyses the type and all types inside it.
         msgspec.json.Decoder(kind)
         _known.add(kind)
+
+
+N = TypeVar("N", int, float)
+
+_TIB = 1024**4
+MOST_BYTES = 2**63 - 1
+"""The limit of the kernel's loff_t."""
+MOST_DISK_BYTES = 16 * _TIB
+"""The largest file of ext4 with blocks of 4 KiB (ext4(5)), and so the largest disk made from a file."""
+MOST_DISKS = 64
+"""The number of loop and nbd devices that the lab requests from their drivers."""
+MOST_REPEATS = 200
+"""More than a laboratory experiment needs, and few enough for exact tests."""
+MOST_SECONDS = 7 * 24 * 3600
+_MOST_DIGITS = 19
+_MAX_COUNT = 2**53
+"""The byte count of this many sectors still fits in 64 bits."""
+_WIDEST = 10**20
+_SUFFIXES = {"": 1, "B": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": _TIB}
+_SIZE = re.compile(r"([0-9]+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+
+FormatVersion = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
+"""Of a stored file; bounded so that messages that contain it stay short. 0: written before files had a version."""
+SizeBytes = Annotated[int, msgspec.Meta(ge=0, le=MOST_BYTES)]
+DiskBytes = Annotated[int, msgspec.Meta(ge=1024**2, le=MOST_DISK_BYTES)]
+BlockBytes = Annotated[int, msgspec.Meta(ge=512, le=256 * 1024**2, multiple_of=512)]
+"""Of one request of a load."""
+DiskCount = Annotated[int, msgspec.Meta(ge=1, le=MOST_DISKS)]
+SpareCount = Annotated[int, msgspec.Meta(ge=0, le=MOST_DISKS)]
+JobCount = Annotated[int, msgspec.Meta(ge=1, le=256)]
+QueueDepth = Annotated[int, msgspec.Meta(ge=1, le=4096)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=MOST_SECONDS)]
+SecondsOrZero = Annotated[float, msgspec.Meta(ge=0, le=MOST_SECONDS)]
+Hertz = Annotated[float, msgspec.Meta(ge=0.01, le=20)]
+SpeedKibPerSecond = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+"""The range of md's speed limits: md stores an int (drivers/md/md.c)."""
+Seed = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
+Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
+PortOrAny = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+ProcessId = Annotated[int, msgspec.Meta(ge=2, le=2**22)]
+"""Of a process to be killed: never 1 or less, which means init or a group of processes (kill(2)); pid_max (proc(5))."""
+RepeatCount = Annotated[int, msgspec.Meta(ge=1, le=MOST_REPEATS)]
+CacheEntries = Annotated[int, msgspec.Meta(ge=17, le=32768)]
+"""Of md's stripe cache, in pages for each member (raid5_set_cache_size in drivers/md/raid5.c)."""
+Milliseconds = Annotated[float, msgspec.Meta(ge=0, le=60_000)]
+"""Of one request, or of a part of it."""
+Rate = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
+PartCount = Annotated[int, msgspec.Meta(ge=1, le=10**7)]
+"""Of a drive's parts: cylinders, sectors of a track."""
+PointCount = Annotated[int, msgspec.Meta(ge=1, le=10**7)]
+"""Of crash points, and of the operations that they are chosen from."""
+ReadPercent = Annotated[int, msgspec.Meta(ge=1, le=99)]
+"""Of a mix, which contains both reads and writes."""
+LookCount = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
+Figure = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
+"""A figure reported by someone else, in any unit: ratios of two and sums of many stay finite."""
+RepeatNumber = Annotated[int, msgspec.Meta(ge=0, lt=1000)]
+"""Number of a repeat of a measurement; statistics on repeats (lab.results.statistics) take quadratic time."""
+Margin = Annotated[float, msgspec.Meta(ge=0, lt=1)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+def whole(text: str, what: str = "") -> int:
+    """Parse a whole number. Raises SpecError for other text, and for more than 19 digits.
+
+    Python itself rejects more than 4,300 digits with an error of its own (sys.set_int_max_str_digits).
+    """
+    if not re.fullmatch(r"[+-]?[0-9]+", text.strip()):
+        raise SpecError(
+            f"{what} '{shortened(text)}' is not a whole number".lstrip(), hint="write only digits, such as 4"
+        )
+    if len(text.strip()) > _MOST_DIGITS:
+        raise SpecError(
+            f"{what} '{shortened(text)}' is too large".lstrip(), hint=f"write at most {_MOST_DIGITS} digits"
+        )
+    return int(text)
+
+
+def read_count(text: str | None, what: str) -> int:
+    """A count in a machine's file, below 2**53; 0 if the file is missing or empty.
+
+    Raises LabError for any other content. The kernel of another computer, or a command in the embedded one, may have
+    replaced the content of sysfs.
+    """
+    return _number_in(text, what, int)
+
+
+def read_seconds(text: str | None, what: str) -> float:
+    """As ``read_count``, for a time."""
+    return _number_in(text, what, float)
+
+
+def _number_in(text: str | None, what: str, kind: Callable[[str], N]) -> N:
+    stripped = (text or "").strip()
+    with suppress(ValueError):
+        found = kind(stripped or "0")
+        if 0 <= found < _MAX_COUNT:
+            return found
+    raise LabError(
+        f"{what} on the machine says '{shortened(stripped)}', which is not a possible number",
+        hint="look at that file on the machine: something may be mounted over /sys or /proc",
+    )
+
+
+def digits(text: str) -> int | None:
+    """The value of a string of at most 19 decimal digits; None for any other text."""
+    return int(text) if re.fullmatch(f"[0-9]{{1,{_MOST_DIGITS}}}", text) else None
+
+
+def real(text: str, what: str = "") -> float:
+    """Parse a number with or without a decimal point, finite or not. Raises SpecError for other text."""
+    try:
+        # float() also accepts digits of other scripts, and 1_000.
+        return float(text if text.isascii() and "_" not in text else "")
+    except ValueError:
+        told = f"{what} '{shortened(text)}' is not a number".lstrip()
+        raise SpecError(told, hint="write digits and one dot, such as 1.5") from None
+
+
+def parse_bytes(text: str | int, *, what: str = "size") -> int:
+    """Parse ``500M``, ``64 KiB`` or a whole number of bytes; suffixes are powers of 1024, as in mdadm and fio.
+
+    Raises SpecError for anything else, and for more than ``MOST_BYTES``.
+    """
+    if isinstance(text, int):
+        return checked(text, SizeBytes, what)
+    match = _SIZE.fullmatch(text.strip())
+    if not match:
+        raise SpecError(
+            f"{what} '{shortened(text)}' is not a size", hint="write a whole number with K, M, G or T, such as 500M"
+        )
+    return checked(whole(match[1], what) * _SUFFIXES[match[2].upper()], SizeBytes, what)
+
+
+def checked(value: N, kind: Any, what: str) -> N:
+    """``value``, if it is valid for one of the types above. Raises SpecError with the bound."""
+    try:
+        return convert(value, kind)  # type: ignore[no-any-return]
+    except msgspec.ValidationError:
+        told = shown(value)
+        raise SpecError(f"{what} {told} is not possible", hint=f"write {_range(kind)}") from None
+
+
+def shown(value: float) -> str:
+    """A rejected number in printable form."""
+    if value != value or abs(value) < _WIDEST:
+        return f"{value:,}"
+    return "inf" if value in (math.inf, -math.inf) else "of this size"
+
+
+def bounds(kind: Any) -> str:
+    """The valid range of one of the types above, or of its union with None, in words; empty for another type."""
+    for each in (kind, *get_args(kind)):
+        if get_origin(each) is Annotated and get_args(each)[0] in (int, float):
+            return _range(each)
+    return ""
+
+
+def _range(kind: Any) -> str:
+    meta = kind.__metadata__[0]
+    low = f"{meta.ge:,} or more" if meta.ge is not None else f"more than {meta.gt:,}"
+    high = f"{meta.le:,} at most" if meta.le is not None else f"less than {meta.lt:,}"
+    unit = f", in steps of {meta.multiple_of:,}" if meta.multiple_of else ""
+    return f"{low}, {high}{unit}"
+
+
+MOST_TOML_BYTES = 256 * KIB
+"""More than ten times the longest lesson."""
+MOST_DEPTH = 32
+MOST_ENTRIES = 1000
+"""Of one table or list."""
+_LONGEST_WORD = 256
+# Strings and comments, as TOML 1.0 delimits them; an unterminated one extends to the end of its line, or of the text:
+# every alternative matches once it has begun, so no text is scanned twice.
+_UNSTRUCTURED = re.compile(
+    r'"{3}(?:[^"\\]|\\.|"{1,2}(?!"))*(?:"{3,5}|\\?\Z)'
+    r"|'{3}(?:[^']|'{1,2}(?!'))*(?:'{3,5}|\Z)"
+    r'|"(?:[^"\\\n]|\\[^\n])*(?:"|\\?(?=\n)|\\?\Z)'
+    r"|'[^'\n]*(?:'|(?=\n)|\Z)"
+    r"|\#[^\n]*",
+    re.DOTALL,
+)
+_BETWEEN_WORDS = re.compile(r"[=,\[\]{}\n]")
+
+
+def parse_toml(text: str, *, source: str = "TOML text") -> dict[str, Any]:
+    """The tables and values of ``text``; ``source`` names it in errors.
+
+    Raises SpecError for invalid TOML (with the line), and for any value beyond the bounds above.
+    """
+    if len(text) > MOST_TOML_BYTES:
+        raise _refused(source, f"is larger than {human_bytes(MOST_TOML_BYTES)}", "check that it is this file")
+    _require_shallow(_UNSTRUCTURED.sub('""', text), source)
+    try:
+        tree = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _refused(source, f"is not TOML: {shortened(str(error), 200)}", "fix the line named above") from None
+    _require_few(tree, source)
+    return tree
+
+
+def _require_shallow(structure: str, source: str) -> None:
+    depth = 0
+    for bracket in re.findall(r"[\[\]{}]", structure):
+        depth += 1 if bracket in "[{" else -1
+        if depth > MOST_DEPTH:
+            raise _too_deep(source)
+    for word in _BETWEEN_WORDS.split(structure):
+        if word.count(".") > MOST_DEPTH:
+            raise _too_deep(source)
+        if len(word.strip()) > _LONGEST_WORD:
+            told = f"has a word of {len(word.strip()):,} characters: {shortened(word.strip())}"
+            raise _refused(source, told, f"write numbers and keys of at most {_LONGEST_WORD} characters")
+
+
+def _require_few(tree: dict[str, Any], source: str) -> None:
+    level: list[Any] = [tree]
+    for _ in range(MOST_DEPTH + 1):
+        below: list[Any] = []
+        for node in level:
+            if len(node) > MOST_ENTRIES:
+                some = ", ".join(shortened(str(each)) for each in list(node)[:3])
+                told = f"has a table or list of {len(node):,} entries: {some} and so on"
+                raise _refused(source, told, f"write at most {MOST_ENTRIES:,}")
+            inner = node.values() if isinstance(node, dict) else node
+            below += [each for each in inner if isinstance(each, dict | list)]
+        level = below
+    if level:
+        raise _too_deep(source)
+
+
+def _too_deep(source: str) -> SpecError:
+    return _refused(
+        source, f"nests tables or lists more than {MOST_DEPTH} deep", "write fewer brackets, or dots in keys"
+    )
+
+
+def _refused(source: str, told: str, hint: str) -> SpecError:
+    return SpecError(f"'{shortened(source, 200)}' {told}", hint=hint)

@@ -1,8 +1,9 @@
-"""Files from outside, and files that are executed or loaded.
+"""Files from outside, files that are executed or loaded, and the lab's own files and folders.
 
-The lab's own files lie in folders in which other users may have written. Kernels, drivers, libraries and interpreters
-must belong to this user or to root. Files that are not shipped with raidlab are reported, with what they may do, before
-anything in them runs.
+Kernels, drivers, libraries and interpreters must belong to this user or to root. Files that are not shipped with
+raidlab are reported, with what they may do, before anything in them runs. Only this user writes the lab's own data: a
+folder in which another user can write is not used, no link leads out of the state folder, and a damaged, replaced or
+oversized file raises a single error.
 """
 
 from __future__ import annotations
@@ -13,14 +14,18 @@ import os
 import pwd
 import stat
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from enum import StrEnum
 from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
 
 from lab.errors import LabError, ResultError, SpecError
+from lab.gates.decoding import convert
 from lab.gates.text import shortened, visible
-from lab.units import KIB, MIB, human_bytes
+from lab.units import MIB, human_bytes
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -104,7 +109,7 @@ def _reason(place: Path, found: os.stat_result) -> str:
     if is_shared or stat.S_ISLNK(found.st_mode):
         return ""
     if found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and not _is_private_group(place, found)):
-        return f"other users may write in {place}"
+        return f"other users may write to {place}"
     return ""
 
 
@@ -155,8 +160,6 @@ def _below(folder: Path) -> Iterator[Path]:
         yield from (Path(inner, name) for name in (*folders, *files))
 
 
-MOST_TOML_BYTES = 256 * KIB
-"""More than ten times the longest lesson."""
 MOST_RECORD_BYTES = 16 * MIB
 """A cell takes about 2 KiB, and the largest experiment of the catalogue has 1,146 cells. A record of this size may take
 thirty times as much once decoded, half of the memory that a computer can be expected to have."""
@@ -218,10 +221,10 @@ def read_plain(
 _NO_TEXT = "save it as UTF-8, or check that it is this file"
 _NEXT = {
     errno.ENOENT: "check the name; a relative path starts here",
-    errno.EACCES: "let yourself read it: chmod u+r FILE, and u+x on its folders",
+    errno.EACCES: "give yourself read permission: chmod u+r FILE, and u+x on its folders",
     errno.ENAMETOOLONG: "shorten the name: at most 255 bytes, and 4,095 with its folders",
-    errno.ELOOP: "name the file itself: its links lead in a circle",
-    errno.ENOTDIR: "check the path: a part of it is a file and no folder",
+    errno.ELOOP: "name the file itself: its links form a loop",
+    errno.ENOTDIR: "check the path: a part of it is a file, not a folder",
 }
 
 
@@ -234,7 +237,7 @@ def read_text(path: Path, most_bytes: int, *, error: type[LabError] = SpecError,
     try:
         data = read_plain(path, most_bytes, error=error, hint=hint)
         if (zero := data.find(b"\0")) >= 0:
-            raise error(f"{told}: byte {zero + 1} is zero, so it is no text", hint=_NO_TEXT)
+            raise error(f"{told}: byte {zero + 1} is zero, so it is not text", hint=_NO_TEXT)
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as problem:
         raise error(f"{told}: byte {problem.start + 1} is not UTF-8", hint=_NO_TEXT) from None
@@ -245,7 +248,7 @@ def read_text(path: Path, most_bytes: int, *, error: type[LabError] = SpecError,
             told = f"{told}: {problem.strerror}"
         raise error(told, hint=_NEXT.get(problem.errno or 0, "check the path, and the disk that it is on")) from None
     except ValueError:
-        raise error(f"{told}: no name has a zero byte in it", hint="check the path") from None
+        raise error(f"{told}: a path cannot contain a zero byte", hint="check the path") from None
 
 
 def read_inside(folder: Path, name: str, most_bytes: int) -> bytes:
@@ -291,7 +294,7 @@ def _refuse(path: Path, found: os.stat_result, *, is_own: bool, error: type[LabE
         raise error(f"'{path}' is a link to another file", hint=remove)
     if not stat.S_ISREG(found.st_mode):
         raise error(
-            f"'{path}' is {kind_of(found.st_mode)} and no file", hint="name a plain file" if not is_own else remove
+            f"'{path}' is {kind_of(found.st_mode)}, not a file", hint="name a plain file" if not is_own else remove
         )
     if is_own and found.st_uid != os.geteuid():
         raise error(f"'{path}' belongs to another user (number {found.st_uid})", hint=remove)
@@ -303,3 +306,87 @@ def kind_of(mode: int) -> str:
     """The type of a file that is not a plain file, in words: ``a pipe``."""
     kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFLNK: "a link"}
     return kinds.get(stat.S_IFMT(mode), "a device")
+
+
+T = TypeVar("T")
+
+MOST_OWN_BYTES = 4 * MIB
+"""Of a list or a note of the lab; the largest known, the progress in a lesson, has a few KiB."""
+_ELSEWHERE = "choose another place with RAIDLAB_STATE=FOLDER"
+
+
+def check_own_folder(path: Path, what: str, *, may_be_link: bool = False) -> None:
+    """Raises LabError for a folder of another user, or one in which others may write; OSError as stat(2) does.
+
+    A missing folder passes, since it may be created. Folders of root are trusted, since root is unrestricted anyway.
+    ``may_be_link``: the user who configured the folder may have made a link to it; folders created by the lab are never
+    links.
+    """
+    try:
+        found = path.stat(follow_symlinks=may_be_link)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if stat.S_ISLNK(found.st_mode):
+        raise LabError(
+            f"{what} {path} is a link", hint=f"move the link away: the lab makes its own folders; or {_ELSEWHERE}"
+        )
+    if not stat.S_ISDIR(found.st_mode):
+        raise LabError(f"{what} {path} is not a folder", hint=f"move it away, or {_ELSEWHERE}")
+    if found.st_uid not in (os.geteuid(), 0):
+        raise LabError(
+            f"{what} {path} belongs to another user (number {found.st_uid})", hint=f"work as that user, or {_ELSEWHERE}"
+        )
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise LabError(
+            f"other users may write to {what} {path}",
+            hint=f"if everything in it is yours, remove their access: chmod -R go-w '{path}'; otherwise {_ELSEWHERE}",
+        )
+
+
+def make_own_folder(path: Path, what: str, *, root: Path | None = None) -> None:
+    """Create a folder for this user alone, with its parents, and check all from ``root`` down (else itself).
+
+    The XDG Base Directory Specification requires mode 0700, also for the parents. Raises LabError as
+    ``check_own_folder``, OSError.
+    """
+    root = root or path
+    if root.is_symlink() and not root.exists():
+        raise LabError(f"{what} {root} is a link to nothing", hint=f"make the folder that it leads to, or {_ELSEWHERE}")
+    for folder in reversed([each for each in (root, *root.parents) if not each.exists()]):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    check_own_folder(root, what, may_be_link=True)
+    folder = root
+    for name in path.relative_to(root).parts:
+        folder /= name
+        check_own_folder(folder, what)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def read_own_json(
+    path: Path,
+    kind: type[T],
+    *,
+    converted: Callable[[Any], Any] = lambda tree: tree,
+    error: type[LabError] = ResultError,
+) -> T:
+    """Read a JSON file of the lab; ``converted`` transforms its tree before it is decoded as ``kind``.
+
+    Raises ``error`` for a file that does not belong to the lab or is damaged, FileNotFoundError.
+    """
+    try:
+        data = read_plain(path, MOST_OWN_BYTES, is_own=True, error=error)
+        return decoded_json(data, kind, converted=converted)
+    except FileNotFoundError:
+        raise
+    except OSError as failure:
+        raise error(f"'{path}' cannot be read: {failure.strerror}", hint="make it readable for you") from None
+    except ValueError as failure:
+        raise error(f"'{path}' is damaged: {failure}", hint="move it away: the lab makes another") from None
+
+
+def decoded_json(data: bytes | str, kind: type[T], *, converted: Callable[[Any], Any] = lambda tree: tree) -> T:
+    """Decode JSON. Raises ValueError for invalid JSON, JSON of another type, or JSON nested too deeply."""
+    try:
+        return convert(converted(msgspec.json.decode(data)), kind)
+    except (msgspec.MsgspecError, RecursionError) as failure:
+        raise ValueError(str(failure)) from None

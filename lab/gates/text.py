@@ -1,6 +1,7 @@
-"""Text from outside that is displayed: on a terminal, in Markdown, in a table for a spreadsheet.
+"""Text from outside that is displayed, and names that become part of a path, of a command or of a device's name.
 
-The guarantee: displayed text has no side effects. It moves no cursor, forges no line, runs no script, is no formula.
+The guarantees: displayed text has no side effects. It moves no cursor, forges no line, runs no script, is no formula.
+A name never leads outside its folder, is hidden in it, is parsed as an option, or is too long for a file system.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable
+from typing import Annotated
 
-from lab.errors import SpecError
+import msgspec
+
+from lab.errors import LabError, SpecError
 
 _MARKDOWN = re.compile(r"([\\`*_|~]|\](?=[(\[:])|^[#+=-](?=[#+=-]*(?: |$)))")
 """Emphasis, code, borders of cells; the end of link text; markers of headings, lists and rules."""
@@ -80,3 +84,29 @@ def _escape(character: str) -> str:
     if code < 0x100:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+MOST_CHARACTERS = 128
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+
+Name = Annotated[str, msgspec.Meta(pattern=rf"^{_NAME.pattern}\Z", max_length=MOST_CHARACTERS)]
+"""For fields of files."""
+NameOrNone = Annotated[str, msgspec.Meta(pattern=rf"^({_NAME.pattern})?\Z", max_length=MOST_CHARACTERS)]
+"""Empty for none."""
+Names = Annotated[str, msgspec.Meta(pattern=rf"^({_NAME.pattern}(,{_NAME.pattern})*)?\Z", max_length=1000)]
+"""Names separated by commas, such as ``disk01,disk02``."""
+
+
+def is_name(text: str, most: int = MOST_CHARACTERS) -> bool:
+    """Letters, digits, '-', '_' and '.', the first one a letter, a digit or '_'; at most ``most`` characters."""
+    return len(text) <= most and _NAME.fullmatch(text) is not None
+
+
+def checked_name(
+    text: str, what: str, *, most: int = MOST_CHARACTERS, error: type[LabError] = SpecError, hint: str = ""
+) -> str:
+    """``text``, if it is a valid name. Raises ``error``; ``what`` is the named object in messages, such as ``disk``."""
+    if is_name(text, most):
+        return text
+    rule = f"use at most {most} letters, digits, '-', '_' and '.', and begin with a letter or a digit"
+    raise error(f"'{shortened(text)}' cannot be the name of a {what}", hint=hint or rule)

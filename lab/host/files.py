@@ -86,7 +86,7 @@ _HINTS = {
     errno.E2BIG: "the environment or the command is too long: unset large variables",
     errno.ENAMETOOLONG: "use a shorter name",
     errno.ENOLCK: "keep the lab on a local disk: RAIDLAB_STATE=FOLDER",
-    errno.EEXIST: "name a file that is not there yet",
+    errno.EEXIST: "name a file that does not exist yet",
 }
 _NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _LONGEST_BYTES = 200

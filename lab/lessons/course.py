@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from lab.errors import SpecError
-from lab.gates.numbers import digits
+from lab.gates.decoding import digits
 from lab.lessons.ready import ReadyLesson, make_ready
 from lab.lessons.schema import SOURCE_LANGUAGE, Lesson, Question, Translation
 from lab.plugins import catalogue

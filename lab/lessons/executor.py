@@ -19,7 +19,7 @@ from lab.checks.faults import APART_FROM_THE_LAB
 from lab.checks.readings import ResultCheck
 from lab.checks.state import Check, CheckedState, DeepState
 from lab.disks.inventory import read_ends, read_heads
-from lab.gates.numbers import digits
+from lab.gates.decoding import digits
 from lab.lessons.actions import ApartAction
 from lab.lessons.engine import StepView
 from lab.lessons.ready import ReadyLesson, ReadyStep

@@ -33,9 +33,8 @@ from lab.lessons.schema import (
     fill,
     fill_tree,
 )
-from lab.old_names import with_new_arguments
 from lab.session.versions import NeededMdadm
-from lab.tomlfile import decode_toml, kinds_by_tag, make_tagged, unknown_word
+from lab.tomlfile import decode_toml, kinds_by_tag, make_tagged, unknown_word, with_new_arguments
 
 T = TypeVar("T", bound=msgspec.Struct)
 

@@ -17,14 +17,14 @@ import msgspec
 
 from lab import tomlfile
 from lab.errors import SpecError
-from lab.gates.numbers import DiskCount, FormatVersion
+from lab.gates.decoding import DiskCount, FormatVersion
 from lab.gates.text import shortened
-from lab.old_names import DRAWN_AS
 from lab.session.versions import NeededMdadm
+from lab.tomlfile import DRAWN_AS
 
 FORMAT_VERSION = 2
 FORMAT_VERSIONS = range(1, FORMAT_VERSION + 1)
-"""Formats that can be read; lab.old_names has the names that earlier ones used."""
+"""Formats that can be read; lab.tomlfile has the names that earlier ones used."""
 _LONGEST_VALUE = 500
 HINTS = 3
 """From a nudge to the complete answer."""

@@ -26,8 +26,8 @@ from lab.faults.crash_points import MOST_DRIVES, StoredPoints, explore, find_con
 from lab.faults.place import open_place, with_own_kernel
 from lab.faults.scenario import DRIVES, find_scenario
 from lab.faults.scenario_run import ScenarioHooks, ScenarioRunner, begun_run
-from lab.gates.names import checked_name
-from lab.gates.own import read_own_json
+from lab.gates.files import read_own_json
+from lab.gates.text import checked_name
 from lab.host.clock import moment, utc_text
 from lab.host.files import write_file
 from lab.lessons import engine
@@ -39,7 +39,6 @@ from lab.lessons.schema import HINTS, SOURCE_LANGUAGE
 from lab.lessons.validation import check_file
 from lab.machine import Host, Target
 from lab.machine.state_folder import StateFolder
-from lab.old_names import ANSWERS, STEPS
 from lab.plans import Plan
 from lab.results.record import ResultRecord, RunStatus
 from lab.results.store import ResultStore
@@ -47,7 +46,7 @@ from lab.session.data_mark import last_verdicts, read_marks
 from lab.session.events import Event
 from lab.session.monitor import Snapshot
 from lab.session.session import LabSession, read_arrival
-from lab.tomlfile import as_meant, unknown_word
+from lab.tomlfile import ANSWERS, STEPS, as_meant, unknown_word
 
 T = TypeVar("T", bound=msgspec.Struct)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from lab.gates.numbers import FormatVersion
+from lab.gates.decoding import FormatVersion
 from lab.tomlfile import read_toml
 from lab.workloads import permitted
 

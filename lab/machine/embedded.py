@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import RUN_AGAIN, LabError, MachineLost, SpecError
-from lab.gates.numbers import parse_bytes
+from lab.gates.decoding import parse_bytes
 from lab.gates.text import shortened, visible
 from lab.host import signals
 from lab.host.files import HostFiles, create_file, open_to_append

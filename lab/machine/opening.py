@@ -11,8 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from lab.errors import LabError
-from lab.gates.decoding import convert
-from lab.gates.numbers import SizeBytes, parse_bytes
+from lab.gates.decoding import SizeBytes, convert, parse_bytes
 from lab.host.clock import Clock, HostClock
 from lab.host.files import HostFiles
 from lab.host.processes import HostProcesses, Processes

@@ -10,9 +10,8 @@ from enum import StrEnum
 from urllib.parse import unquote
 
 from lab.errors import SpecError
-from lab.gates.names import is_name
-from lab.gates.numbers import digits, parse_bytes
-from lab.gates.text import shortened
+from lab.gates.decoding import digits, parse_bytes
+from lab.gates.text import is_name, shortened
 
 
 class TargetKind(StrEnum):

@@ -15,7 +15,7 @@ from lab.cli.context import ON_VARIABLE, Context, current, options
 from lab.cli.numbers import number
 from lab.cli.output import ProgressBar, out, out_json
 from lab.errors import ExitCode, SpecError
-from lab.gates.numbers import Seconds
+from lab.gates.decoding import Seconds
 from lab.host.files import write_file
 from lab.machine import Target, parse_target
 from lab.md_tests.record import (

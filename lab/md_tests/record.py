@@ -12,16 +12,14 @@ from typing import Any
 import msgspec
 
 from lab.errors import SpecError
-from lab.gates.names import Name
-from lab.gates.numbers import FormatVersion
-from lab.gates.text import shortened
+from lab.gates.decoding import FormatVersion
+from lab.gates.text import Name, shortened
 from lab.host.clock import utc_second_text
 from lab.host.files import write_file
 from lab.machine import Host
 from lab.md_tests.judging import GOOD, SuiteOutcome
 from lab.md_tests.suite import Suite, copy_suite, digest_of
-from lab.store.journal import Journal
-from lab.store.runs import RunFolders
+from lab.store.runs import Journal, RunFolders
 from lab.tables import Column, Table, as_csv
 from lab.units import human_seconds
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lab.errors import RequirementMissing, SpecError, ToolMissing
 from lab.gates.files import read_plain
-from lab.gates.names import is_name
+from lab.gates.text import is_name
 from lab.host.files import HostFiles, write_file
 from lab.host.processes import Processes
 from lab.tomlfile import unknown_word
@@ -83,7 +83,7 @@ def find_suite(folder: Path) -> Suite:
     told = f"'{folder}'"
     if not folder.is_dir():
         raise SpecError(
-            f"{told} is no folder", hint="name one with mdadm's sources, such as a clone of its git repository"
+            f"{told} is not a folder", hint="name one with mdadm's sources, such as a clone of its git repository"
         )
     lacking = [name for name in (SCRIPT, FUNCTIONS, "mdadm.h") if not (folder / name).is_file()]
     if lacking:

@@ -16,7 +16,7 @@ from itertools import pairwise
 
 from lab.disks.drive_models import MAX_ZONES, DriveModel, Mechanics, Zone
 from lab.errors import CommandFailed, LabError, SpecError
-from lab.gates.numbers import read_seconds
+from lab.gates.decoding import read_seconds
 from lab.machine.api import Machine
 from lab.measure.programs import LONGEST_SECONDS, READ_PLACES
 from lab.units import KIB, MIB, SECTOR_BYTES, human_bytes

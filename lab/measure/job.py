@@ -18,7 +18,7 @@ from lab.arrays import filesystem
 from lab.arrays.filesystem import FileSystem
 from lab.disks import Lab
 from lab.errors import RunCancelled, WorkloadError
-from lab.gates.numbers import read_count
+from lab.gates.decoding import read_count
 from lab.host.clock import wait_for
 from lab.measure.fio_run import Finished, FioRun, longest_seconds
 from lab.measure.samples import DEFAULT_HERTZ, Recorder, Sample, cpu_figures

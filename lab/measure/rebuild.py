@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from lab.arrays import operations
-from lab.arrays.state import read_array
-from lab.arrays.status import SyncAction
-from lab.arrays.waits import wait_until_idle
+from lab.arrays.status import SyncAction, read_array, wait_until_idle
 from lab.disks import Lab
 from lab.errors import ArrayError
 from lab.measure.job import BackgroundLoad, Measured

@@ -9,10 +9,9 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from lab.arrays.names import md_path
-from lab.arrays.state import parse_count, parse_progress
-from lab.arrays.status import SyncProgress
+from lab.arrays.status import SyncProgress, parse_count, parse_progress
 from lab.errors import LabError
-from lab.gates.numbers import read_count
+from lab.gates.decoding import read_count
 from lab.machine.api import Machine, RawSample, SampleRequest
 from lab.results.record import CpuFigures
 from lab.units import GIB, SECTOR_BYTES

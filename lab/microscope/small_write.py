@@ -1,21 +1,32 @@
-"""A small write of one block as reads and writes of members, as md should perform them.
+"""A small write of one block: predicted, made and observed, and interrupted by a crash.
 
 For parity levels, handle_stripe_dirtying() in drivers/md/raid5.c chooses between the two methods, and need_this_block()
 determines additional reads with members missing. md submits several writes from the last slot down (ops_run_io()), and
-for mirrors from the first copy up.
+for mirrors from the first copy up. When the power fails, any subset of the writes to members may have completed; the
+subsets that are a prefix in md's order are marked. Recovery with a partial parity log: ppl_recover_entry() in
+drivers/md/raid5-ppl.c.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+import textwrap
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import combinations
 
-from lab.arrays.geometry import RESYNC_BLOCK_SECTORS, ChunkKind, MemberPlace, ParityGeometry
+from lab.arrays.geometry import RESYNC_BLOCK_SECTORS, ChunkKind, MemberPlace, ParityGeometry, ParityRow
+from lab.arrays.names import array_device, kernel_name, md_path
 from lab.errors import ArrayError
+from lab.measure.samples import DiskCounters, parse_diskstats
 from lab.microscope.array_map import BLOCK_BYTES, BLOCK_SECTORS
-from lab.microscope.reading import MappedArray
-from lab.units import SECTOR_BYTES
+from lab.microscope.comparison import added, differing, filled_in, parities_of
+from lab.microscope.picture import StripePicture, empty_stripes, look_at_stripe
+from lab.microscope.reading import MappedArray, read_shape
+from lab.plans import Danger, Plan, Step, write_file_step
+from lab.session.session import LabSession
+from lab.units import SECTOR_BYTES, human_bytes
 
 _DISABLED, _PREFERRED = 0, 2
 """rmw_level (Documentation/admin-guide/md.rst; PARITY_DISABLE_RMW, PARITY_PREFER_RMW in drivers/md/raid5.h)."""
@@ -234,3 +245,386 @@ def _further(shape: MappedArray) -> tuple[str, ...]:
     if policy == "journal":
         words.append("data and parity are written to the journal first; that is not counted here")
     return tuple(words)
+
+
+_AWAKE_SECONDS = "60"
+"""Delay before md marks the array clean meanwhile: longer than the whole observation."""
+_DISKSTATS = "/proc/diskstats"
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedIo:
+    """I/O and changes on one member during the write of the block."""
+
+    name: str
+    slot: int
+    reads: int
+    writes: int
+    read_bytes: int
+    written_bytes: int
+    changed_sectors: tuple[int, ...]
+    """Sectors of its chunk with changed content, from the beginning of its device."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedWrite:
+    """A small write as predicted and as observed."""
+
+    predicted: SmallWrite
+    members: tuple[ObservedIo, ...]
+    before: StripePicture
+    after: StripePicture
+
+    @property
+    def differences(self) -> tuple[str, ...]:
+        """Differences between md's I/O and the prediction; empty if there are none."""
+        found = []
+        wanted = {(io.slot, io.name): io for io in self.predicted.ios}
+        for seen in self.members:
+            io = wanted[seen.slot, seen.name]
+            # Compare bytes: a cache flush counts as a write of no bytes.
+            if (seen.read_bytes, seen.written_bytes) != (io.read_bytes, io.written_bytes):
+                seen_words = [human_bytes(each) for each in (seen.read_bytes, seen.written_bytes)]
+                wanted_words = [human_bytes(each) for each in (io.read_bytes, io.written_bytes)]
+                found.append(
+                    f"{seen.name}: read and wrote {' and '.join(seen_words)} instead of {' and '.join(wanted_words)}"
+                )
+            may_change = io.slot in self.predicted.written_slots
+            if seen.changed_sectors and not may_change:
+                found.append(f"{seen.name}: sectors changed that were not to be written")
+        return tuple(found)
+
+
+def picture_of_block(session: LabSession, name: str, sector: int) -> tuple[SmallWrite, StripePicture]:
+    """The predicted write of a block, and the content of the stripe at that block.
+
+    Raises ArrayError as ``small_write``.
+    """
+    write = small_write(read_shape(session, name), sector)
+    picture = look_at_stripe(session, name, write.stripe, skip_bytes=write.skip_bytes, length_bytes=BLOCK_BYTES)
+    return write, picture
+
+
+def new_content(picture: StripePicture, write: SmallWrite) -> bytes:
+    """The content to write: the block with all bits inverted, so that a second write restores it.
+
+    Raises ArrayError if the content cannot be determined, because too many members are missing.
+    """
+    for seen in picture.cells:
+        at = seen.cell.first_sector + picture.skip_bytes // SECTOR_BYTES
+        data = seen.computed if seen.data is None else seen.data
+        if not seen.cell.kind.is_parity and at == write.sector and data is not None:
+            return bytes(byte ^ 0xFF for byte in data)
+    raise ArrayError(f"the content of the block cannot be determined on {write.array}", hint="see the array's state")
+
+
+def write_plan(shape: MappedArray, sector: int, content: bytes) -> Plan:
+    """Write one block of a bare array, bypassing the page cache.
+
+    Steps before the write perform the I/O that would otherwise be counted with it.
+    """
+    device, block = array_device(shape.name), sector // BLOCK_SECTORS
+    delay = md_path(shape.name, "safe_mode_delay")
+    size = ("bs=4096", f"seek={block}", "count=1", "oflag=direct", "conv=notrunc", "status=none")
+    again = Step(
+        ("dd", f"if={device}", f"of={device}", f"skip={block}", "iflag=direct", *size),
+        "Writes the block unchanged: md marks the array as active in superblocks and bitmap before the measurement.",
+        writes_devices=(device,),
+    )
+    text = "\n".join(textwrap.wrap(base64.b64encode(content).decode(), 76)) + "\n"
+    line = f"base64 -d | dd of={device} {' '.join(size[:-4])} iflag=fullblock {' '.join(size[-3:])}"
+    write = Step(
+        ("sh", "-c", line),
+        "The small write itself: the block with all bits inverted; a second run restores it.",
+        danger=Danger.DATA,
+        writes_devices=(device,),
+        stdin_text=text,
+    )
+    awake = shape.files["safe_mode_delay"]
+    before = [write_file_step(delay, _AWAKE_SECONDS, "md must not mark the array clean during the measurement.")]
+    after = [write_file_step(delay, awake, "Restores the previous value.")]
+    if not awake:
+        before = after = []
+    return Plan.of(f"Write block {block} of {shape.name}", [*before, again, *empty_stripes(shape), write, *after])
+
+
+def write_really(session: LabSession, name: str, sector: int) -> ObservedWrite:
+    """Write the block, and return the effect on the members.
+
+    Raises ArrayError for an array that is mounted, in use by another device, or syncing.
+    """
+    write, before = picture_of_block(session, name, sector)
+    check_bare(session, before.shape)
+    plan = write_plan(before.shape, sector, new_content(before, write))
+    counters: list[Mapping[str, DiskCounters]] = []
+
+    def count(step: Step) -> None:
+        if counters or step.stdin_text:
+            counters.append(_counters(session))
+
+    try:
+        session.run(plan, before_step=count)
+    except BaseException:
+        if before.shape.files["safe_mode_delay"]:
+            session.machine.write(md_path(name, "safe_mode_delay"), before.shape.files["safe_mode_delay"])
+        raise
+    first, last = counters[0], counters[1] if len(counters) > 1 else _counters(session)
+    after = look_at_stripe(session, name, write.stripe, skip_bytes=write.skip_bytes, length_bytes=BLOCK_BYTES)
+    seen = tuple(
+        _observed(io.name, io.slot, kernel_name(io.device), first, last, _changed(before, after, io.slot))
+        for io in write.ios
+    )
+    return ObservedWrite(write, seen, before, after)
+
+
+def check_bare(session: LabSession, shape: MappedArray) -> None:
+    """Raises ArrayError for an array on which writing a block would do harm, or could not be counted."""
+    mounted = session.array(shape.name).mounted_on
+    holders = f"/sys/block/{shape.name}/holders"
+    above = session.machine.list_dirs([holders])[holders]
+    if mounted or above:
+        raise ArrayError(
+            f"{shape.name} is in use by {', '.join((*mounted, *above))}, and a block written past it would harm it",
+            hint=f"unmount it first: raidlab array stop {shape.name} does",
+        )
+    if shape.is_syncing:
+        raise ArrayError(
+            f"a {shape.files['sync_action']} runs on {shape.name}, whose reads and writes would be counted too",
+            hint=f"wait for its end: raidlab array wait {shape.name}",
+        )
+
+
+def _counters(session: LabSession) -> Mapping[str, DiskCounters]:
+    return parse_diskstats(session.machine.read([_DISKSTATS])[_DISKSTATS] or "")
+
+
+def _observed(
+    name: str,
+    slot: int,
+    block: str,
+    first: Mapping[str, DiskCounters],
+    last: Mapping[str, DiskCounters],
+    changed: tuple[int, ...],
+) -> ObservedIo:
+    before, after = first[block], last[block]
+    return ObservedIo(
+        name=name,
+        slot=slot,
+        reads=after.reads - before.reads,
+        writes=after.writes - before.writes,
+        read_bytes=after.read_bytes - before.read_bytes,
+        written_bytes=after.written_bytes - before.written_bytes,
+        changed_sectors=changed,
+    )
+
+
+def _changed(before: StripePicture, after: StripePicture, slot: int) -> tuple[int, ...]:
+    """Changed sectors of a slot's chunk, on its device."""
+    found: list[int] = []
+    for old, new in zip(before.cells, after.cells, strict=True):
+        start = before.device_sector(old.cell)
+        if old.cell.slot != slot or old.data is None or new.data is None or start is None:
+            continue
+        first = start + before.skip_bytes // SECTOR_BYTES
+        found += [first + byte // SECTOR_BYTES for byte in differing(old.data, new.data)]
+    return tuple(dict.fromkeys(found))
+
+
+_MOST_SUBSETS = 4
+"""For more writes than this, only prefixes are shown."""
+
+
+class CrashOutcome(StrEnum):
+    """The result of reads from one stripe after a crash."""
+
+    OLD = "old"
+    NEW = "new"
+    EITHER = "old or new"
+    """Copies differ: the result depends on the copy that is read, and may change from read to read."""
+    MIXED = "neither"
+    """The block that was being written has content that was never written."""
+    HOLE = "WRITE HOLE"
+    """A block that was not being written has content that was never written."""
+    LOST = "lost"
+    """Too many members are missing, and md returns an error."""
+
+    @property
+    def is_right(self) -> bool:
+        """Whether a disk may behave so: a write in flight may have completed or not."""
+        return self in (CrashOutcome.OLD, CrashOutcome.NEW, CrashOutcome.EITHER)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAfter:
+    """The result of a read with some members lost. ``target`` is the result for the block that was being written."""
+
+    lost: tuple[int, ...]
+    target: CrashOutcome
+    holes: tuple[int, ...] = ()
+    """Slots with wrong content of data that were not being written."""
+
+    @property
+    def outcome(self) -> CrashOutcome:
+        """The worst result."""
+        return CrashOutcome.HOLE if self.holes else self.target
+
+
+@dataclass(frozen=True, slots=True)
+class CrashState:
+    """The state after a crash, with some of the writes completed."""
+
+    written: tuple[int, ...]
+    """Slots that were written, in md's order."""
+    is_beginning: bool
+    """Whether these are the first ones that md submits."""
+    is_consistent: bool
+    """Whether parity or copies are consistent, before a log is replayed."""
+    reads: tuple[ReadAfter, ...]
+    """With all members first, then without each one, then for RAID 6 without each pair."""
+
+    def without(self, *slots: int) -> ReadAfter:
+        """The result of a read when exactly these slots are lost."""
+        return next(read for read in self.reads if read.lost == tuple(sorted(slots)))
+
+
+def crash_states(picture: StripePicture, write: SmallWrite, new: bytes) -> tuple[CrashState, ...]:
+    """All states that a crash can leave. ``picture`` has the content of each chunk at the block, and no more.
+
+    Raises ArrayError if the content of the members is unknown.
+    """
+    held = {seen.cell.slot: seen.data for seen in picture.cells if seen.data is not None}
+    if isinstance(picture.geometry, ParityGeometry):
+        return _parity_states(picture, picture.geometry.row(write.stripe), held, write, new)
+    length = picture.stripe.cell_sectors
+    copies = {
+        seen.cell.slot: seen.data
+        for seen in picture.cells
+        if seen.data is not None and seen.cell.first_sector <= write.sector < seen.cell.first_sector + length
+    }
+    old = next((copies[slot] for slot in write.target_slots if slot in copies), None)
+    if old is None:
+        raise ArrayError(f"no copy of the block can be read from {picture.shape.name}", hint="see the array's state")
+    return tuple(_copies_state(write, copies, written, old, new) for written in _subsets(write.written_slots))
+
+
+def _subsets(slots: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """All subsets by size, with the prefix in md's order first; for many writes only the prefixes."""
+    for count in range(len(slots) + 1):
+        beginning = slots[:count]
+        yield beginning
+        if len(slots) <= _MOST_SUBSETS:
+            yield from (each for each in combinations(slots, count) if each != beginning)
+
+
+def _copies_state(
+    write: SmallWrite, copies: Mapping[int, bytes], written: tuple[int, ...], old: bytes, new: bytes
+) -> CrashState:
+    after = {slot: new if slot in written else data for slot, data in copies.items()}
+
+    def read(lost: tuple[int, ...]) -> ReadAfter:
+        left = {data for slot, data in after.items() if slot not in lost}
+        return ReadAfter(lost, _of_copies(left, old, new))
+
+    losses: tuple[tuple[int, ...], ...] = ((), *((slot,) for slot in sorted(copies)))
+    return CrashState(
+        written=written,
+        is_beginning=written == write.written_slots[: len(written)],
+        is_consistent=len(set(after.values())) == 1,
+        reads=tuple(read(lost) for lost in losses),
+    )
+
+
+def _of_copies(left: set[bytes], old: bytes, new: bytes) -> CrashOutcome:
+    if not left:
+        return CrashOutcome.LOST
+    if left <= {old, new}:
+        return CrashOutcome.EITHER if len(left) > 1 else CrashOutcome.NEW if new in left else CrashOutcome.OLD
+    return CrashOutcome.MIXED
+
+
+def _parity_states(
+    picture: StripePicture, row: ParityRow, held: Mapping[int, bytes], write: SmallWrite, new: bytes
+) -> tuple[CrashState, ...]:
+    length = len(new)
+    data = filled_in(row, held, length)
+    if data is None:
+        raise ArrayError(
+            f"too much of stripe {write.stripe} is missing to determine what it holds", hint="see the array's state"
+        )
+    (target,) = write.target_slots
+    parity = parities_of(row, {**data, target: new}, length)
+    if write.way is WriteWay.READ_MODIFY:
+        # Read-modify-write applies the difference to the stored parity, correct or not; reconstruct-write computes
+        # parity anew.
+        before = parities_of(row, data, length)
+        parity = {slot: added((parity[slot], before[slot], held[slot]), length) for slot in parity if slot in held}
+    wanted = {target: new, **parity}
+    states = []
+    for written in _subsets(write.written_slots):
+        after = {slot: wanted[slot] if slot in written else part for slot, part in held.items()}
+        judge = _Reader(picture, row, data, target, new, after, {**held, **wanted})
+        states.append(
+            CrashState(
+                written=written,
+                is_beginning=written == write.written_slots[: len(written)],
+                is_consistent=judge.is_consistent,
+                reads=tuple(judge.read(lost) for lost in _losses(row, held)),
+            )
+        )
+    return tuple(states)
+
+
+def _losses(row: ParityRow, held: Mapping[int, bytes]) -> Iterator[tuple[int, ...]]:
+    slots = sorted(held)
+    yield ()
+    yield from ((slot,) for slot in slots)
+    if row.q_slot is not None:
+        yield from combinations(slots, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads a stripe of a parity array in the state after a crash, after md's recovery at the next start."""
+
+    picture: StripePicture
+    row: ParityRow
+    before: Mapping[int, bytes]
+    target: int
+    new: bytes
+    after: Mapping[int, bytes]
+    complete: Mapping[int, bytes]
+    """The content after all writes."""
+
+    @property
+    def is_consistent(self) -> bool:
+        """Whether parity matches the data; with data missing, whether the data computed from it are correct."""
+        if not set(self.row.data_slots) <= set(self.after):
+            return self.read(()).outcome.is_right
+        fitting = parities_of(self.row, {slot: self.after[slot] for slot in self.row.data_slots}, len(self.new))
+        return all(self.after[slot] == part for slot, part in fitting.items() if slot in self.after)
+
+    def read(self, lost: tuple[int, ...]) -> ReadAfter:
+        """The result of reading the data of the stripe."""
+        left = self._replayed({slot: part for slot, part in self.after.items() if slot not in lost})
+        data = filled_in(self.row, left, len(self.new))
+        if data is None:
+            there = left.get(self.target)
+            return ReadAfter(lost, CrashOutcome.LOST if there is None else self._judged(there))
+        holes = tuple(slot for slot in data if slot != self.target and data[slot] != self.before[slot])
+        return ReadAfter(lost, self._judged(data[self.target]), holes)
+
+    def _judged(self, found: bytes) -> CrashOutcome:
+        known = {self.before[self.target]: CrashOutcome.OLD, self.new: CrashOutcome.NEW}
+        return known.get(found, CrashOutcome.MIXED)
+
+    def _replayed(self, left: dict[int, bytes]) -> dict[int, bytes]:
+        policy = self.picture.shape.files["consistency_policy"]
+        if policy == "journal":
+            return {slot: self.complete[slot] for slot in left}
+        p = self.row.p_slot
+        if policy != "ppl" or p not in left or self.target not in left:
+            return left
+        # Partial parity is the parity of the data that were not being written; with the current data it gives P.
+        old_p = self.complete[p]
+        partial = added((old_p, self.new), len(self.new))
+        return left | {p: added((partial, left[self.target]), len(self.new))}

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 
 from lab.microscope.array_map import BLOCK_SECTORS
 from lab.microscope.comparison import StripeVerdict
-from lab.microscope.crash import CrashState
-from lab.microscope.observed import ObservedWrite
 from lab.microscope.picture import StripePicture
 from lab.microscope.reading import MappedArray
-from lab.microscope.small_write import SmallWrite
+from lab.microscope.small_write import CrashState, ObservedWrite, SmallWrite
 from lab.units import SECTOR_BYTES, human_bytes
 
 _COPIED = ("raid1", "raid10")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from lab.gates.numbers import FormatVersion
+from lab.gates.decoding import FormatVersion
 from lab.gates.text import shortened
 from lab.publications.shell import Word
 from lab.tomlfile import read_toml

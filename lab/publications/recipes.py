@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import PurePosixPath
 
 from lab.errors import SpecError
-from lab.gates.numbers import digits, parse_bytes
+from lab.gates.decoding import digits, parse_bytes
 from lab.gates.text import shortened
 from lab.lint.fio_checks import lint_job
 from lab.lint.fio_jobs import FioJob, FioSection, read_command, read_job

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lab.arrays.level_names import level_with_layout
-from lab.arrays.levels import DEFAULT_CHUNK_BYTES
+from lab.arrays.levels import DEFAULT_CHUNK_BYTES, level_with_layout
 from lab.compare.figures import is_speed
 from lab.errors import LabError, SpecError
 from lab.experiments.published import Basis, Published, PublishedFinding, Quantity, Relation

@@ -6,8 +6,7 @@ import msgspec
 
 from lab.errors import SpecError
 from lab.experiments.published import find_published
-from lab.gates.decoding import convert
-from lab.gates.toml import parse_toml
+from lab.gates.decoding import convert, parse_toml
 from lab.lint.result_checks import shown_stamps
 from lab.lint.theory_checks import processor_bound
 from lab.machine.target import target_words

@@ -16,8 +16,7 @@ from lab.host.files import write_file
 from lab.results.formats import decode_visible
 from lab.results.record import CellRecord, RebuildRecord, ResultRecord, RunStatus, Timings, encode_record
 from lab.results.timeline import Timeline, encode_timeline
-from lab.store.journal import Journal
-from lab.store.runs import RunFolders
+from lab.store.runs import Journal, RunFolders
 
 RECORD_NAME, DRAFT_NAME, JOURNAL_NAME = "record.json", "draft.json", "cells.jsonl"
 Entry = CellRecord | RebuildRecord

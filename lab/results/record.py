@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from lab.gates.numbers import Figure, FormatVersion, PartCount, RepeatNumber, SizeBytes
+from lab.gates.decoding import Figure, FormatVersion, PartCount, RepeatNumber, SizeBytes
 from lab.workloads.fio_output import JobFigures
 
 KIND = "raidlab-result"

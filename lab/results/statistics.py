@@ -20,9 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from lab.errors import SpecError
-from lab.gates.decoding import convert
-from lab.gates.numbers import MOST_REPEATS
-from lab.gates.toml import parse_toml
+from lab.gates.decoding import MOST_REPEATS, convert, parse_toml
 
 if TYPE_CHECKING:
     from lab.results.record import ResultRecord

@@ -13,19 +13,17 @@ from pathlib import Path
 import msgspec
 
 from lab.errors import ResultError
-from lab.gates.decoding import decode_json
+from lab.gates.decoding import FormatVersion, decode_json
 from lab.gates.files import MOST_DOCUMENT_BYTES, MOST_RECORD_BYTES, gunzip, read_inside
-from lab.gates.names import checked_name
-from lab.gates.numbers import FormatVersion
-from lab.gates.text import visible
+from lab.gates.text import checked_name, visible
 from lab.host.files import storage_error, sync_folder, write_file
-from lab.old_names import with_new_keys
 from lab.plugins import extensions
 from lab.results.formats import decode_visible, refuse_newer
 from lab.results.journal import DRAFT_NAME, RECORD_NAME, RunJournal, journal_of, with_entries
 from lab.results.record import KIND, SCHEMA_VERSION, ResultRecord, RunStatus, encode_record
 from lab.results.suffix import ResultSuffix
 from lab.store.runs import LATEST, RunFolders, id_word, is_there
+from lab.tomlfile import with_new_keys
 
 
 @dataclass(frozen=True, slots=True)

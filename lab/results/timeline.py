@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from lab.errors import ResultError
-from lab.gates.numbers import MOST_DISKS, Figure, FormatVersion
+from lab.gates.decoding import MOST_DISKS, Figure, FormatVersion
 from lab.results.formats import decode_visible, refuse_newer
 from lab.results.record import Word
 

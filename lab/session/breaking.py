@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.arrays import faults
+from lab.arrays import operations
 from lab.arrays.levels import LevelName
 from lab.arrays.md import cannot_do_without
 from lab.arrays.status import ArrayStatus, MemberStatus
@@ -29,7 +29,7 @@ def pull(session: LabSession, disk: str, *, breaks_array: bool = False) -> Plan:
     # Arrays inside another array consist of slices; they detect the loss by themselves too.
     holders = [status for status in everything if not status.inner]
     # An array that cannot do without the disk rejects ``mdadm --incremental --fail``, and detects the loss by itself.
-    plan = faults.pull(found, arrays=[status.name for status in holders if status not in broken])
+    plan = operations.pull(found, arrays=[status.name for status in holders if status not in broken])
     if broken and not breaks_array:
         raise cannot_do_without(broken, disk, forced="pulls")
     return plan
@@ -47,7 +47,7 @@ def plug_in(session: LabSession, disk: str) -> Plan:
                 f"{status.name} holds on to {disk}, as if it were there",
                 hint=f"stop the array first: raidlab array stop {status.name}",
             )
-    return faults.plug_in(found, arrays=[status.name for status in holders])
+    return operations.plug_in(found, arrays=[status.name for status in holders])
 
 
 def is_pulled(session: LabSession, disk: LabDisk) -> bool:
@@ -63,7 +63,7 @@ def is_pulled(session: LabSession, disk: LabDisk) -> bool:
 
 def slow(session: LabSession, disk: str, model: str) -> Plan:
     """Run a spindle at the pace of a slower drive model; its own model, or an empty string, restores its pace."""
-    return faults.slow(session.lab.disk(disk), model)
+    return operations.slow(session.lab.disk(disk), model)
 
 
 def paces(session: LabSession) -> dict[str, str]:
@@ -88,7 +88,7 @@ def corrupt(session: LabSession, name: str, disk: str, *, length_bytes: int = CO
     if status.reshape_position_sectors is not None:
         raise ArrayError(f"{name} is being reshaped", hint="wait until that is over")
     start, length, kind = _region(session, status, member, length_bytes)
-    plan = faults.corrupt(
+    plan = operations.corrupt(
         member.device,
         data_offset_bytes=member.data_offset_sectors * SECTOR_BYTES,
         data_bytes=_used_bytes(status, member),
@@ -100,7 +100,7 @@ def corrupt(session: LabSession, name: str, disk: str, *, length_bytes: int = CO
 
 def _region(session: LabSession, status: ArrayStatus, member: MemberStatus, wanted: int) -> tuple[int, int, str]:
     """Start and length of the region on the member's data, and the kind of its content."""
-    block = faults.CORRUPTION_BLOCK_BYTES
+    block = operations.CORRUPTION_BLOCK_BYTES
     wanted = max(block, wanted - wanted % block)
     used = _used_bytes(status, member)
     mark = mark_of(session, status.name)

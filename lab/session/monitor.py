@@ -16,11 +16,10 @@ from dataclasses import dataclass, field, replace
 
 from lab.arrays.discovery import BroughtUp
 from lab.arrays.names import kernel_name
-from lab.arrays.state import MDSTAT, parse_mdstat
-from lab.arrays.status import ArrayStatus
+from lab.arrays.status import MDSTAT, ArrayStatus, parse_mdstat
 from lab.disks.inventory import absent
 from lab.errors import LabError, MachineLost
-from lab.gates.numbers import read_seconds
+from lab.gates.decoding import read_seconds
 from lab.machine import RawSample, SampleRequest
 from lab.machine.api import SampleStream
 from lab.measure.samples import CpuTicks, DiskCounters, ThreadTicks, parse_cpu, parse_diskstats

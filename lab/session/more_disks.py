@@ -11,7 +11,7 @@ from lab.disks.kinds import check_specs
 from lab.disks.lab_files import LabFolder
 from lab.disks.opening import embedded_memory_bytes
 from lab.errors import SpecError
-from lab.gates.numbers import DiskCount, checked
+from lab.gates.decoding import DiskCount, checked
 from lab.machine.embedded import MAX_UBD_DISKS
 from lab.machine.state_folder import memory_room_bytes
 from lab.units import MIB, human_bytes

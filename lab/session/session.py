@@ -14,15 +14,15 @@ from pathlib import Path
 
 import msgspec
 
+from lab.arrays.array import OpenArrays
 from lab.arrays.bring_up import StoppedArrays, bring_up, start_array, stopped_arrays
 from lab.arrays.discovery import BroughtUp, plain_uuid
 from lab.arrays.kinds import kinds
-from lab.arrays.open_arrays import OpenArrays
 from lab.arrays.status import ArrayStatus
 from lab.disks import Lab, Opener, open_lab
 from lab.disks.inventory import mapped_devices
 from lab.errors import DeviceRefused, DrillError, LabError, MachineLost
-from lab.gates.own import read_own_json
+from lab.gates.files import read_own_json
 from lab.host.files import write_file
 from lab.machine import Host, Machine, Target, TargetKind
 from lab.plans import Plan, Step

@@ -1,16 +1,11 @@
-"""Run folders: one folder per run, named by its id.
+"""Records on disk: run folders, journals and single files. This module does not depend on the content of the records.
 
-::
+A package that stores records defines its own ``msgspec.Struct`` types and uses
 
-    <root>/<id>/<header>   the request, written first and replaced as a whole
-    <root>/<id>/*.jsonl    the results so far (lab.store.journal)
-    <root>/<id>/lock       locked by the process that writes the run
-
-The lock is an flock(2): it ends with its holder, so a run with a free lock is not being written. An id begins with the
-UTC start time of the run, such as ``20261121T100129Z``, so ids sort by age.
-
-A command that adds a run to the store or removes one holds ``<root>/.changing`` shared; a command that removes
-leftovers holds it exclusively. So an unfinished entry found under the exclusive lock was left by a killed command.
+* ``RunFolders`` for runs: a folder for each, with a header file, journals and a lock. It grows entry by entry or
+  appears at once; a later command removes the leftovers of an interrupted one;
+* ``Journal`` for entries that are added one at a time, each durable before the next;
+* ``RecordFiles`` for records that are complete when they are written, one file each.
 """
 
 from __future__ import annotations
@@ -25,18 +20,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from lab.errors import LabError, MachineBusy, ResultError
 from lab.gates.decoding import decode_json
-from lab.gates.files import read_plain
-from lab.gates.names import checked_name, is_name
-from lab.gates.own import MOST_OWN_BYTES, make_own_folder
-from lab.gates.text import shortened
+from lab.gates.files import MOST_OWN_BYTES, MOST_RECORD_BYTES, make_own_folder, read_own_json, read_plain
+from lab.gates.text import checked_name, is_name, shortened
 from lab.host.clock import Clock, HostClock, polls
-from lab.host.files import ALONE, SHARED, locked, storage_error, sync_folder, take, write_file
+from lab.host.files import ALONE, SHARED, append_file, create_file, locked, storage_error, sync_folder, take, write_file
 
 T = TypeVar("T")
 
@@ -48,7 +41,7 @@ _COMMANDS = {"importing": "import", "deleting": "delete", "replacing": "replace"
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]+\.tmp")
 _TIME = re.compile(r"[0-9]{8}T[0-9]{6}Z(-|\Z)")
 _MOST_WORD = 80
-"""Maximum length of the words in an id: with time and number the id remains a valid name (lab.gates.names)."""
+"""Maximum length of the words in an id: with time and number the id remains a valid name (lab.gates.text)."""
 _LOOK_SECONDS = 1.0
 """``is_held`` takes the lock briefly; a process that opens the run retries for this long."""
 
@@ -278,12 +271,12 @@ class RunFolders:
     def _leftovers(self) -> Iterator[tuple[Path, str]]:
         for entry in sorted(os.scandir(self.root), key=lambda entry: entry.name):
             if found := _PARTIAL.fullmatch(entry.name):
-                yield Path(entry), f"removed what a killed {_COMMANDS[found[1]]} of {self.noun} '{found[2]}' left"
+                yield Path(entry), f"removed the remains of a killed {_COMMANDS[found[1]]} of {self.noun} '{found[2]}'"
             elif not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
                 with suppress(OSError):
                     yield from self._leftovers_in(Path(entry))
         for path in (each for folder in self.beside for each in _temporary_files(folder)):
-            yield path, f"removed '{path.name}', which a killed command left"
+            yield path, f"removed '{path.name}', left by a killed command"
 
     def _leftovers_in(self, folder: Path) -> Iterator[tuple[Path, str]]:
         there = [name for name in self.header_names if (folder / name).exists()]
@@ -298,7 +291,7 @@ class RunFolders:
                 yield folder, f"removed the empty beginning of {self.noun} '{folder.name}'"
         elif temporary and not self.is_held(folder.name):
             for path in temporary:
-                yield path, f"removed '{path.name}', which a killed run left in {self.noun} '{folder.name}'"
+                yield path, f"removed '{path.name}', left by a killed run in {self.noun} '{folder.name}'"
 
 
 def is_there(path: Path) -> bool:
@@ -363,3 +356,125 @@ def _remove(path: Path) -> bool:
             shutil.rmtree(path)
         return True
     return False
+
+
+Entry = TypeVar("Entry")
+
+
+@dataclass(frozen=True)
+class Journal(Generic[Entry]):
+    """One JSON document of type ``kind`` per line; a line is valid once its line end is written.
+
+    Several processes may read at any time. Only the holder of the folder's lock may append. It calls ``repair`` before
+    its first ``append`` to a file that another process may have started.
+    """
+
+    path: Path
+    kind: Any
+    """The type of an entry, which may be a union."""
+    hint: str = "restore it from a copy, or remove the line"
+    """The hint for a damaged line."""
+    skips_damaged: bool = False
+    """Skip damaged lines. For entries that are recreated if missing."""
+    is_own: bool = True
+    """The file must belong to this user and have no other hard link."""
+    is_durable: bool = True
+    """An entry survives a power failure as soon as ``append`` returns."""
+    most_bytes: int = MOST_RECORD_BYTES
+    decode: Callable[[bytes, Any], Any] = decode_json
+    error: type[LabError] = ResultError
+
+    def read(self) -> list[Entry]:
+        """All complete lines; empty if there is no file. An incomplete last line, torn by a crash, is ignored.
+
+        Raises ``error`` for a damaged line, or a file that does not belong to this user or is larger than
+        ``most_bytes``.
+        """
+        data = self._data()
+        found: list[Entry] = []
+        for number, line in enumerate(data[: data.rfind(b"\n") + 1].split(b"\n")[:-1], start=1):
+            try:
+                found.append(self.decode(line, self.kind))
+            except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+                if not self.skips_damaged:
+                    raise self.error(f"'{self.path}', line {number} is damaged: {error}", hint=self.hint) from None
+        return found
+
+    def repair(self) -> None:
+        """Truncate an incomplete last line. Raises ``error`` as ``read``, or if the file cannot be changed."""
+        data = self._data()
+        whole = data.rfind(b"\n") + 1
+        if whole < len(data):
+            try:
+                os.truncate(self.path, whole)
+            except OSError as error:
+                raise self._refused(f"'{self.path}' cannot be repaired", error) from error
+
+    def append(self, entry: Entry) -> None:
+        """Append one entry.
+
+        Raises ``error``; the file is then unchanged, except for a possible incomplete last line.
+        """
+        try:
+            line = msgspec.json.encode(entry) + b"\n"
+        except (msgspec.MsgspecError, UnicodeError, ValueError) as error:
+            raise self.error(f"an entry of '{self.path}' has a value that cannot be stored: {error}") from None
+        try:
+            append_file(self.path, line, is_durable=self.is_durable)
+        except OSError as error:
+            raise self._refused(f"no entry can be stored in '{self.path}'", error) from error
+
+    def remove(self) -> None:
+        """Remove the file, if there is one. Raises OSError."""
+        with suppress(FileNotFoundError):
+            self.path.unlink()
+
+    def _data(self) -> bytes:
+        try:
+            return read_plain(self.path, self.most_bytes, is_own=self.is_own, error=self.error)
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise self._refused(f"'{self.path}' cannot be read", error) from error
+
+    def _refused(self, what: str, error: OSError) -> LabError:
+        found = storage_error(what, error)
+        return self.error(found.message, hint=found.hint)
+
+
+Record = TypeVar("Record", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True)
+class RecordFiles(Generic[Record]):
+    """The records of one kind below ``root``, which is created with the first; ``noun`` is their name in messages."""
+
+    root: Path
+    noun: str
+    kind: type[Record]
+    state_root: Path | None = None
+    """The state folder, if ``root`` is inside it: all folders below it must belong to this user."""
+
+    def add(self, first: str, make: Callable[[str], Record], *, folder: str = "") -> Record:
+        """Store the record that ``make`` returns for its id: ``first``, or ``first-2`` and so on if that id is taken.
+
+        ``folder`` is a folder below ``root``. Two concurrent processes get different ids. Raises ResultError if the
+        record cannot be stored, LabError for a folder that does not belong to this user.
+        """
+        place = self.root / checked_name(folder, self.noun) if folder else self.root
+        try:
+            make_own_folder(place, f"the folder for {self.noun}s", root=self.state_root)
+            for name in numbered(checked_name(first, self.noun)):
+                record = make(name)
+                data = msgspec.json.format(msgspec.json.encode(record), indent=1)
+                if create_file(place / f"{name}.json", data):
+                    return record
+        except OSError as error:
+            raise storage_error(f"no {self.noun} can be stored in '{place}'", error) from error
+        raise AssertionError("numbers do not end")
+
+    def read(self, pattern: str = "*") -> Iterator[tuple[str, Record]]:
+        """Id and record of every readable file below ``root``, sorted by path."""
+        for path in sorted(self.root.glob(f"{pattern}.json")):
+            with suppress(ResultError, OSError):
+                yield path.stem, read_own_json(path, self.kind)

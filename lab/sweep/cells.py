@@ -26,8 +26,7 @@ from lab.errors import ResultError
 from lab.experiments.schedule import HEALTHY
 from lab.experiments.schema import FORMAT_VERSION, ArrayPlan, DiskPlan, Experiment, JobPlan
 from lab.gates.decoding import decode_json
-from lab.gates.files import MOST_RECORD_BYTES, gunzip, read_plain
-from lab.gates.own import make_own_folder
+from lab.gates.files import MOST_RECORD_BYTES, gunzip, make_own_folder, read_plain
 from lab.host.files import write_file
 from lab.results.record import CellRecord, ResultRecord, encode_record
 from lab.results.sameness import digest

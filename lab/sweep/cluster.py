@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 
 from lab.errors import SpecError
-from lab.gates.numbers import whole
+from lab.gates.decoding import whole
 from lab.gates.text import shortened
 from lab.results.record import Word
 

@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from lab.arrays.filesystem import FileSystem
-from lab.arrays.level_names import parse_level
+from lab.arrays.levels import parse_level
 from lab.arrays.spec import Bitmap, ConsistencyPolicy
 from lab.disks.kinds import DiskKind
 from lab.errors import SpecError, WorkloadError
 from lab.experiments.schedule import load_seconds
 from lab.experiments.schema import FORMAT_VERSION, ArrayPlan, DiskPlan, Experiment, JobPlan, check
-from lab.gates.numbers import parse_bytes
+from lab.gates.decoding import parse_bytes
 from lab.machine.embedded import DEFAULT_MEMORY_BYTES, MAX_UBD_DISKS
 from lab.sweep.schema import INSTALLED, Sweep
 from lab.units import KIB, human_bytes

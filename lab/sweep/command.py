@@ -13,8 +13,8 @@ from lab.cli.context import Context, current
 from lab.cli.output import ProgressBar, err, out, out_json, table
 from lab.errors import ExitCode, SpecError
 from lab.experiments.sweeps import SweepProgress
+from lab.gates.decoding import digits
 from lab.gates.files import FileKind
-from lab.gates.numbers import digits
 from lab.host.clock import Clock
 from lab.store.runs import LATEST
 from lab.sweep.cluster import parse_cluster

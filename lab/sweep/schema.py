@@ -16,14 +16,13 @@ from typing import Annotated, Any
 import msgspec
 
 from lab.arrays.filesystem import FileSystem
-from lab.arrays.level_names import parse_level
+from lab.arrays.levels import parse_level
 from lab.arrays.spec import Bitmap, ConsistencyPolicy
 from lab.disks.drive_models import find_drive_model
 from lab.disks.kinds import DEFAULT_SIZE_BYTES, DiskKind
 from lab.errors import SpecError
 from lab.experiments.schema import FORMAT_VERSION, Cache, JobPlan
-from lab.gates.names import Name
-from lab.gates.numbers import (
+from lab.gates.decoding import (
     MOST_REPEATS,
     BlockBytes,
     CacheEntries,
@@ -39,7 +38,7 @@ from lab.gates.numbers import (
     checked,
     parse_bytes,
 )
-from lab.gates.text import shortened
+from lab.gates.text import Name, shortened
 from lab.plugins import catalogue
 from lab.results.record import Word
 from lab.sweep.cluster import ClusterTables

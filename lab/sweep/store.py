@@ -21,13 +21,11 @@ import msgspec
 
 from lab.errors import ResultError, SpecError
 from lab.experiments.sweeps import SweepProgress as SweepProgress
-from lab.gates.files import MOST_RECORD_BYTES
-from lab.gates.own import read_own_json
+from lab.gates.files import MOST_RECORD_BYTES, read_own_json
 from lab.host.clock import utc_second_text
 from lab.host.files import replace_file
 from lab.machine import Host, Target, TargetKind
-from lab.store.journal import Journal
-from lab.store.runs import RunFolders, id_word
+from lab.store.runs import Journal, RunFolders, id_word
 from lab.sweep.cells import CELL_KEY, CellStore
 from lab.sweep.grid import FailedCell, SweepResult
 from lab.sweep.measure import cell_store, sweeps_folder

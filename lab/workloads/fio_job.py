@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lab.errors import SpecError, WorkloadError
-from lab.gates.numbers import Seconds, SecondsOrZero, checked
+from lab.gates.decoding import Seconds, SecondsOrZero, checked
 from lab.gates.text import shortened
 from lab.plans import Danger, Step
 from lab.units import MIB, human_bytes

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from lab.errors import MeasurementDisturbed, WorkloadError
-from lab.gates.decoding import decode_json
-from lab.gates.numbers import Figure, SizeBytes
+from lab.gates.decoding import Figure, SizeBytes, decode_json
 
 INTERRUPTED_STATUS = 128
 """fio's exit status after SIGINT or SIGTERM."""

@@ -15,9 +15,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import cache
 
 from lab.errors import SpecError
-from lab.gates.names import is_name
-from lab.gates.numbers import MOST_SECONDS, BlockBytes, JobCount, QueueDepth, checked, parse_bytes
-from lab.gates.text import shortened
+from lab.gates.decoding import MOST_SECONDS, BlockBytes, JobCount, QueueDepth, checked, parse_bytes
+from lab.gates.text import is_name, shortened
 from lab.units import GIB, human_bytes
 
 RULE = "foreign-command"

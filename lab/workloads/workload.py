@@ -11,9 +11,7 @@ from pathlib import Path
 import msgspec
 
 from lab.errors import SpecError
-from lab.gates.decoding import convert
-from lab.gates.names import is_name
-from lab.gates.numbers import (
+from lab.gates.decoding import (
     BlockBytes,
     JobCount,
     QueueDepth,
@@ -22,8 +20,9 @@ from lab.gates.numbers import (
     SecondsOrZero,
     Seed,
     SizeBytes,
+    convert,
 )
-from lab.gates.text import shortened
+from lab.gates.text import is_name, shortened
 from lab.tomlfile import read_toml, unknown_word
 from lab.workloads import permitted
 from lab.workloads.permitted import SYNCHRONOUS_ENGINES

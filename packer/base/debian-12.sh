@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A bootable Debian 12 disk with cloud-init, from the package sources of this computer (which must be a Debian 12 itself).
-# Mounts live in a name space of their own, and loop devices let go by themselves: nothing is left if this is killed.
+# Mounts are in a namespace of their own, and loop devices detach automatically: nothing remains if this is killed.
 # Usage, as root: debian-12.sh OUTPUT.qcow2 GIB
 set -euo pipefail
 
@@ -19,9 +19,9 @@ names() { sed -e 's/#.*//' -e '/^\s*$/d' "$here/debian-12.txt" "$guest/packages/
 fill() {
   local tar="$1" options=() line
   while read -r line; do options+=("--aptopt=$line"); done < <(apt_access)
-  # The scripts that every image runs do two slow things already here, where nothing is emulated: the packages, and the first
-  # stage of booting without md. In the machine they find it done.
-  # Man pages stay; other documentation and translations are most of what a small system consists of.
+  # The scripts that every image runs do two slow things here, without emulation: the packages, and the first
+  # stage of booting without md. In the machine they find both done.
+  # Man pages remain; other documentation and translations are most of a small system.
   # shellcheck disable=SC2016
   debian_sources bookworm | mmdebstrap --quiet --variant=minbase --include="$(names | paste -sd,)" \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
@@ -38,7 +38,7 @@ fill() {
 make_bootable() {
   local mount="$1" disk="$2"
   mkdir -p "$mount/boot/syslinux"
-  # The links that each new kernel moves.
+  # The links that each new kernel updates.
   printf 'DEFAULT linux\nPROMPT 0\nTIMEOUT 1\nLABEL linux\n  LINUX /vmlinuz\n  INITRD /initrd.img\n  APPEND root=LABEL=root ro console=tty0 console=ttyS0,115200\n' \
     >"$mount/boot/syslinux/syslinux.cfg"
   extlinux --install "$mount/boot/syslinux" 2>/dev/null

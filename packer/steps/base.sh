@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The disk from which an image is baked, where it is made on the spot: WORK/base.qcow2 and WORK/base.sha256. Kept between
+# The disk from which an image is baked, if it is created locally: WORK/base.qcow2 and WORK/base.sha256. Kept between
 # bakes until what it is made from changes, and for 30 days, so that security updates get in. Usage: base.sh IMAGE WORK
 set -euo pipefail
 
@@ -21,7 +21,7 @@ main() {
     rm -f "$output/.base/$builder-"*
     as_root env TMPDIR="$work" "$packer_folder/base/$builder.sh" "$work/base.new" "${gib:-8}"
     sha256sum "$work/base.new" | cut -d ' ' -f 1 >"$kept.sha256"
-    # A power cut after the renaming must not leave a disk that its checksum never fits.
+    # A power cut after the rename must not leave a disk that never matches its checksum.
     sync "$work/base.new" "$kept.sha256"
     mv "$work/base.new" "$kept.qcow2"
   fi

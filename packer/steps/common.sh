@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the steps of a bake share. Sourced.
+# Functions shared by the steps of a bake. Sourced.
 
 packer_folder="$(cd -P "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 repository="$(dirname "$packer_folder")"
@@ -23,12 +23,12 @@ images() {
 # A string variable of an image's file; empty if it is not set there.
 image_variable() { sed -nE "s/^$2\s*=\s*\"(.*)\"\s*$/\1/p" "$(variables_of "$1")"; }
 
-# By the processor's flags: the device may be there, and even open, where a guest would hang.
+# Decided by the processor's flags: the device may exist, and even open, although a guest would hang.
 best_accelerator() {
   if grep -qwE 'vmx|svm' /proc/cpuinfo && [[ -r /dev/kvm && -w /dev/kvm ]]; then echo kvm; else echo tcg; fi
 }
 
-expected_time() { if [[ $1 == kvm ]]; then echo "some two minutes"; else echo "emulated, five to eight minutes on two CPUs"; fi; }
+expected_time() { if [[ $1 == kvm ]]; then echo "about two minutes"; else echo "emulated, five to eight minutes on two CPUs"; fi; }
 
 # Root for the one step that needs it.
 as_root() {
@@ -48,13 +48,13 @@ run_packer() {
   export CHECKPOINT_DISABLE=1 PACKER_CACHE_DIR="$output/.downloads" PACKER_NO_COLOR=1 TMPDIR="$work"
   ! needs_init || packer init "$packer_folder/plugins" >&2
   [[ ! -f $work/base.qcow2 ]] || arguments=(-var "image_url=file://$work/base.qcow2" -var "image_checksum=sha256:$(<"$work/base.sha256")")
-  # Packer ends its machine when it is asked to end, and it is asked to when this script is gone.
+  # Packer ends its machine when it receives a signal to end, which it does when this script has ended.
   setpriv --pdeathsig TERM packer build -color=false -timestamp-ui -var-file="$(variables_of "$image")" -var "work_dir=$work" \
     -var "accelerator=$accelerator" "${arguments[@]}" "$packer_folder" </dev/null 2>&1 | tee "$output/$image.log" >&2 || {
     [[ ! -s $work/console.log ]] || {
       say "the last lines of the machine's console:"
       tail -n 20 "$work/console.log" | tee -a "$output/$image.log" >&2
     }
-    fail "Packer could not bake $image; its reason stands above and in $output/$image.log"
+    fail "Packer could not bake $image; the reason is above and in $output/$image.log"
   }
 }

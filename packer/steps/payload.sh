@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a bake brings into its machine: a key and cloud-init's seed, the provisioning and raidlab's wheels, blank lab disks.
+# The input of a bake's machine: a key and cloud-init's seed, the provisioning and raidlab's wheels, blank lab disks.
 # Usage: payload.sh WORK
 set -euo pipefail
 
@@ -19,7 +19,7 @@ main() {
   seed "$work"
   "$repository/provision/host/wheelhouse.sh" "$work/wheelhouse"
   tar -cf "$work/payload.tar" -C "$repository" provision/guest -C "$work" wheelhouse
-  # Sixteen, the most that lab_disk_count allows: they take no room.
+  # Sixteen, the most that lab_disk_count allows: they take no space.
   for number in {01..16}; do
     truncate -s 500M "$work/lab$number.img"
   done

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Removes what unfinished bakes left: their machines, then their folders. Call it with the lock held: then no bake is running.
+# Removes the remains of unfinished bakes: their machines, then their folders. Call it with the lock held, so that no bake is running.
 set -euo pipefail
 
 # shellcheck source=packer/steps/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-# Programs that name a file of this folder on their command line, and are such as a bake starts.
+# Programs of a bake that name a file of this folder on their command line.
 orphans_of() {
   local folder="$1" process
   for process in /proc/[0-9]*; do
@@ -18,7 +18,7 @@ end_orphans() {
   local pids signal waited=0
   mapfile -t pids < <(orphans_of "$1")
   while ((${#pids[@]})); do
-    # Packer is given time to end its machine; a machine that hangs is not. Root is asked only for what is not one's own.
+    # Packer gets time to end its machine; a hung machine does not. Root is needed only for processes of other users.
     if ((waited < 50)); then signal=TERM; else signal=KILL; fi
     kill -s "$signal" "${pids[@]}" 2>/dev/null || as_root kill -s "$signal" "${pids[@]}" 2>/dev/null || true
     ((waited < 100)) || fail "processes of an unfinished bake do not end: ${pids[*]}; next: end them by hand"
@@ -37,7 +37,7 @@ main() {
   done
   for folder in "$output"/.old-*; do
     [[ -e $folder ]] || continue
-    # Cut off between its two renames: the old box is still the valid one.
+    # Interrupted between its two renames: the old box is still the valid one.
     if [[ -e $output/${folder##*/.old-} ]]; then rm -rf "$folder"; else mv -T "$folder" "$output/${folder##*/.old-}"; fi
   done
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Names everything that a bake lacks on this computer, at once. Usage: require.sh IMAGE. Exit 3: something is missing.
+# Lists everything that a bake needs and this computer lacks, at once. Usage: require.sh IMAGE. Exit 3: something is missing.
 set -euo pipefail
 
 # shellcheck source=packer/steps/common.sh
@@ -12,7 +12,7 @@ main() {
   for program in "${programs[@]}"; do
     command -v "$program" >/dev/null || missing+=("$program")
   done
-  # Either makes the disc with cloud-init's seed.
+  # Either program creates the disc with cloud-init's seed.
   command -v xorriso >/dev/null || command -v mkisofs >/dev/null || missing+=(xorriso)
   ((${#missing[@]} == 0)) || {
     say "baking needs programs that are missing here: ${missing[*]}"

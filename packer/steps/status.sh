@@ -9,7 +9,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 inputs() {
   local image="$1"
   cd "$repository"
-  # Other images' variables do not count, nor does what programs leave behind.
+  # Variables of other images and generated files do not count.
   {
     find packer provision/guest lab tui -type f \
       -not -path 'packer/output*' -not -path 'packer/images/*' -not -name '*.pyc' -not -name '.*' -print0

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs raidlab, or updates it, from a folder of wheels and without network: /opt/raidlab/venv and /usr/local/bin/raidlab.
-# The old version stays in use until the new one is complete. Usage, as root: install-raidlab.sh WHEELHOUSE
+# The old version remains in use until the new one is complete. Usage, as root: install-raidlab.sh WHEELHOUSE
 set -euo pipefail
 
 readonly home=/opt/raidlab
@@ -29,7 +29,7 @@ fingerprint() {
   sha256sum raidlab-*.whl | cut -c 1-12
 }
 
-# The distribution's own pip does it: a copy in each environment would take longer than all the rest.
+# The distribution's own pip does it: a copy in each environment would take longer than everything else.
 install_into() {
   local venv="$1" python="$2" wheelhouse="$3" alike pip code
   rm -rf "$venv"
@@ -48,12 +48,12 @@ install_into() {
     --disable-pip-version-check --no-warn-script-location --root-user-action=ignore --no-index --find-links "$wheelhouse" \
     --no-compile ${alike:+--force-reinstall} ${alike:+--no-deps} raidlab
   if [[ -n $alike ]]; then code=("$venv"/lib/python3*/site-packages/{lab,tui}); else code=("$venv/lib"); fi
-  # Here and not by pip, which uses one processor: emulated, this takes longest of all. Nobody imports the packages' tests;
-  # a file that does not compile is one that nobody imports either.
+  # Here and not by pip, which uses one processor: under emulation this takes longest. The packages' tests are not needed;
+  # nothing imports a file that does not compile.
   "$venv/bin/python" -I -m compileall -q -j 0 -x '/tests/' "${code[@]}" >/dev/null 2>&1 || true
-  # An incomplete environment must not pass for a finished one.
+  # An incomplete environment must not look complete.
   "$venv/bin/raidlab" --version >/dev/null
-  # On the disk before it counts: a power cut would leave empty files.
+  # On the disk before it is used: a power cut would leave empty files.
   sync -f "$venv"
   touch "$venv/complete"
 }
@@ -79,7 +79,7 @@ main() {
     say "installed $("$home/venv/bin/raidlab" --version)"
   fi
   ln -sfn "$home/venv/bin/raidlab" /usr/local/bin/raidlab
-  # The version before stays: somebody may have it open.
+  # The previous version remains, because it may be in use.
   find "$home" -mindepth 1 -maxdepth 1 -type d ! -name "$name" ! -name "${previous:-$name}" -exec rm -rf {} +
 }
 

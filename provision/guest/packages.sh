@@ -32,7 +32,7 @@ main() {
   mapfile -t names < <(missing)
   ((${#names[@]})) || return 0
   say "installing ${names[*]}"
-  "${apt[@]}" update || say "apt-get update failed; trying with the package lists that are here"
+  "${apt[@]}" update || say "apt-get update failed; trying with the existing package lists"
   "${apt[@]}" install --yes --no-install-recommends "${names[@]}" >/dev/null || {
     say "apt-get could not install them; next: look at the network, then run this again"
     return 3

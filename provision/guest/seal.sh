@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Last step of a bake: removes everything that belongs to one machine or to the bake, checks that nobody gets in but by
+# Last step of a bake: removes everything that belongs to one machine or to the bake, checks that the only access is by
 # Vagrant's key, and gives free space back. The machine is switched off afterwards.
 set -euo pipefail
 
@@ -15,7 +15,7 @@ fail() {
 check_listeners() {
   local others
   others="$(ss -Hlntup | awk '$5 ~ /:22$/ && $1 == "tcp" {next} $5 ~ /:(68|546)$/ && $1 == "udp" {next} {print}')"
-  [[ -z $others ]] || fail "something else than sshd listens:"$'\n'"$others"
+  [[ -z $others ]] || fail "something other than sshd listens:"$'\n'"$others"
 }
 
 check_logins() {
@@ -24,16 +24,16 @@ check_logins() {
     [[ $password == '!'* || $password == '*'* ]] || fail "$user has a password, or an empty one"
   done </etc/shadow
   effective="$(sshd -T)"
-  grep -qx 'passwordauthentication no' <<<"$effective" || fail "sshd lets passwords in"
-  grep -qx 'kbdinteractiveauthentication no' <<<"$effective" || fail "sshd lets typed passwords in"
-  grep -qx 'permitrootlogin no' <<<"$effective" || fail "sshd lets root in"
+  grep -qx 'passwordauthentication no' <<<"$effective" || fail "sshd accepts passwords"
+  grep -qx 'kbdinteractiveauthentication no' <<<"$effective" || fail "sshd accepts typed passwords"
+  grep -qx 'permitrootlogin no' <<<"$effective" || fail "sshd accepts root"
 }
 
 forget_the_bake() {
   rm -rf /etc/netplan/50-cloud-init.yaml /etc/network/interfaces.d/50-cloud-init /etc/systemd/network/10-cloud-init-*
   rm -rf /etc/apt/apt.conf.d/99mmdebstrap /etc/sudoers.d/90-cloud-init-users /etc/ssh/sshd_config.d/50-cloud-init.conf
   rm -rf /var/lib/cloud /run/cloud-init /etc/cloud/cloud.cfg.d/90-bake.cfg
-  # What cloud-init had to do is done; looking for its data source would hold up every start.
+  # cloud-init has done its work; looking for its data source would delay every start.
   mkdir -p /etc/cloud && touch /etc/cloud/cloud-init.disabled
   apt-get clean
   rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/debconf/*-old /var/cache/man ~root/.cache ~vagrant/.cache
@@ -46,13 +46,13 @@ become_nobody_yet() {
   rm -f /var/lib/dhcp/* /etc/hostid
   : >/etc/machine-id
   printf 'raidlab\n' >/etc/hostname
-  # Vagrant knows this key's other half, and replaces it when the machine starts for the first time.
+  # Vagrant has the private half of this key, and replaces it when the machine starts for the first time.
   install -d -m 700 -o vagrant -g vagrant ~vagrant/.ssh
   install -m 600 -o vagrant -g vagrant "$here/files/vagrant.pub" ~vagrant/.ssh/authorized_keys
 }
 
 main() {
-  # Read before /tmp, where this script lies, is emptied.
+  # Read before /tmp, which contains this script, is emptied.
   check_listeners
   check_logins
   become_nobody_yet

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced: where this computer gets its packages from, so that a system made here comes from the same place.
+# Sourced: the package sources of this computer, so that a system created here uses the same ones.
 
 # As lines of sources.list for a release of Debian: what apt knows here to be Debian's own, with that release's names.
 debian_sources() {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sees to it that libvirt's daemon answers this user: starts it where systemd can, and says what else is missing.
-# Exit 3: something is left to do by hand; the sentence says what.
+# Makes libvirt's daemon answer this user: starts it if systemd can, and reports what else is missing.
+# Exit 3: something must be done by hand; the message says what.
 set -euo pipefail
 
 readonly uri="${LIBVIRT_DEFAULT_URI:-qemu:///system}"
@@ -25,7 +25,7 @@ start() {
     say "starting its daemon: systemctl enable --now libvirtd.socket"
     as_root systemctl enable --quiet --now virtlogd.socket libvirtd.socket && return
   else
-    say "this computer has no systemd, so its daemons are yours to start"
+    say "this computer has no systemd, so start its daemons yourself"
   fi
   say "next, as root: dbus-daemon --system --fork; virtlogd --daemon; libvirtd --daemon; then again: make vm"
   return 3

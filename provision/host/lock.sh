@@ -8,7 +8,7 @@ scratch=""
 lock() {
   local target="$1"
   shift
-  # The header replaces uv's own: that one would carry this computer's paths.
+  # The header replaces uv's own, which would contain this computer's paths.
   {
     printf '# Written by "make lock" from pyproject.toml; installed with --require-hashes --only-binary=:all:\n'
     env -u UV_INDEX_URL -u UV_FIND_LINKS "$scratch/bin/uv" pip compile --quiet --universal --python-version 3.11 --upgrade \

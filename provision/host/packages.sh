@@ -6,7 +6,7 @@ set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 readonly here
 readonly policy=/usr/sbin/policy-rc.d
-# Services that these packages bring, and that would start with the computer.
+# Services of these packages, which would start with the computer.
 declare -rA services=(["openssh-server"]="ssh.service ssh.socket" ["munge"]=munge.service ["slurmctld"]=slurmctld.service ["slurmd"]=slurmd.service)
 
 say() { printf 'packages: %s\n' "$*" >&2; }
@@ -39,11 +39,11 @@ give_up() {
   exit 3
 }
 
-# Packages with a service would start it: raidlab wants the programs alone, so the installation is told not to.
+# Packages with a service would start it; raidlab needs only the programs, so a policy prevents that.
 install_quietly() {
   local name
   local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0)
-  as_root "${apt[@]}" update || say "apt-get update failed; trying with the package lists that are here"
+  as_root "${apt[@]}" update || say "apt-get update failed; trying with the existing package lists"
   if [[ ! -e $policy ]]; then
     trap 'as_root rm -f "$policy"' EXIT
     printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null

@@ -7,7 +7,7 @@ here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 readonly here
 readonly os_release="${RAIDLAB_OS_RELEASE:-/etc/os-release}" cpuinfo="${RAIDLAB_CPUINFO:-/proc/cpuinfo}"
 
-# Others never may write in what is made here: it is executed later.
+# Others must never be able to write here: the files are executed later.
 umask go-w
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -47,7 +47,7 @@ prepare_lab() {
   elif [[ $distro == debian ]]; then
     "$here/packages.sh" "${sets[@]}" lab-debian
   else
-    # Once built, the kernel needs no compiler: later runs ask for the lab's packages alone.
+    # Once built, the kernel needs no compiler: later runs need only the lab's packages.
     [[ -x ${XDG_CACHE_HOME:-$HOME/.cache}/raidlab/kernels/standard/linux ]] || sets+=(kernel)
     "$here/packages.sh" "${sets[@]}"
     "$here/../kernel/build-uml.sh" standard
@@ -78,7 +78,7 @@ main() {
     "$here/venv.sh" cluster
     ;;
   test)
-    # The only release with a package of Packer; elsewhere its checks are skipped.
+    # The only release with a package of Packer; on others its checks are skipped.
     if grep -qsxF VERSION_CODENAME=bookworm "$os_release"; then prepare_lab "$distro" test cluster test-debian-12; else prepare_lab "$distro" test cluster; fi
     "$here/venv.sh" dev
     ;;

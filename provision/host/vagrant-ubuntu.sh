@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Packer and Vagrant on Ubuntu 24.04 and later, which has neither: both have had a licence since 2023 that Ubuntu does not
-# ship. They come from their maker's package source, added only after a yes; Vagrant's driver for libvirt is built from RubyGems.
+# ship. They come from their publisher's package source, which is added only with consent; Vagrant's driver for libvirt is built from RubyGems.
 # Exit 3: not installed; the commands to type are printed.
 set -euo pipefail
 
@@ -17,7 +17,7 @@ release() { sed -nE 's/^VERSION_CODENAME=//p' "${RAIDLAB_OS_RELEASE:-/etc/os-rel
 
 explain() {
   say "Ubuntu has no package of Packer, of Vagrant's driver for libvirt, or of a current Vagrant"
-  say "their maker HashiCorp has a package source of its own, $source_url; its packages are not checked by Ubuntu"
+  say "their publisher HashiCorp has a package source of its own, $source_url; its packages are not checked by Ubuntu"
   say "its key has the fingerprint $fingerprint"
 }
 
@@ -40,7 +40,7 @@ add_source() {
   curl --fail --silent --show-error --output "$folder/key" "$source_url/gpg"
   gpg --homedir "$folder" --quiet --dearmor --output "$folder/key.gpg" "$folder/key"
   gpg --homedir "$folder" --quiet --show-keys --with-colons "$folder/key.gpg" | grep -q "^fpr:::::::::$fingerprint:" || {
-    say "the key at $source_url has another fingerprint than $fingerprint; nothing was added"
+    say "the key at $source_url does not have the fingerprint $fingerprint; nothing was added"
     return 3
   }
   as_root install -m 644 "$folder/key.gpg" "$keyring"

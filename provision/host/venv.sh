@@ -5,8 +5,8 @@ set -euo pipefail
 
 cd -P "$(dirname "${BASH_SOURCE[0]}")/../.."
 readonly venv=.venv
-# Others never may write in what is made here. What Python loads is not for variables of the environment to decide, nor for
-# the user's own packages, in the processes that pip starts either.
+# Others must never be able to write here. What Python loads must not depend on variables of the environment or on
+# the user's own packages, also in the processes that pip starts.
 umask go-w
 # shellcheck disable=SC2086
 unset ${!PYTHON@}
@@ -16,7 +16,7 @@ say() { printf 'python: %s\n' "$*" >&2; }
 
 is_new_enough() { "$1" -I -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 
-# The system's own first: a version manager's may lie in a folder that the embedded kernel's user cannot read.
+# The system's own first: that of a version manager may be in a folder that the embedded kernel's user cannot read.
 choose_python() {
   local candidate
   for candidate in /usr/bin/python3 python3 python3.13 python3.12 python3.11; do
@@ -52,7 +52,7 @@ make_venv() {
   local kind="$1" python
   python="$(choose_python)"
   say "setting up $venv ($kind) with $python"
-  # Marks go first: an interrupted set-up must not look like a finished one.
+  # The marks are removed first: an interrupted set-up must not look complete.
   rm -f "$venv"/ready-*
   if ! is_new_enough "$venv/bin/python" || ! "$venv/bin/python" -I -m pip --version 2>/dev/null | grep -qF "$PWD/$venv/"; then
     "$python" -I -m venv --clear "$venv"
@@ -70,7 +70,7 @@ main() {
   local kind="$1"
   # Two makes at once, one set-up: the lock is on the folder itself and goes with the process.
   exec 9<.
-  flock 9 || say "without a lock, since this file system has none: do not run two of these at once"
+  flock 9 || say "no lock, because this file system has none: do not run two of these at once"
   case $kind in
   runtime) is_ready runtime cluster dev || make_venv runtime ;;
   cluster) is_ready cluster dev || make_venv cluster ;;

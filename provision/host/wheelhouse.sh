@@ -17,7 +17,7 @@ export PYTHONNOUSERSITE=1
 
 pip() { .venv/bin/python -I -m pip --quiet --no-input --disable-pip-version-check "$@" >&2; }
 
-# Everything that the downloads follow from.
+# All inputs of the downloads.
 key() { cat requirements/runtime.txt provision/host/wheelhouse.sh | sha256sum | cut -c 1-16; }
 
 download() {

@@ -7,7 +7,7 @@
 # FLAVOUR-VERSION. modules is what the kernel looks for in /lib/modules/RELEASE. With virtual time there are quick_clock.so and
 # fio as well, by which fio starts sooner.
 set -euo pipefail
-# Others never may write in what is made here: it is executed later.
+# Others must never be able to write here: the files are executed later.
 umask go-w
 
 repository="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"

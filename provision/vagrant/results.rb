@@ -18,7 +18,7 @@ module RaidlabResults
     File.join(File.expand_path(state), "results")
   end
 
-  # Never in the way of a halt: what cannot be fetched is told.
+  # Never prevents a halt: reports results that cannot be fetched.
   def fetch(machine)
     return unless machine.id
 

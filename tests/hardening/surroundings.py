@@ -255,7 +255,7 @@ def _(bench: Bench) -> None:
         place.chmod(0o777)
         for target in ("uml:?time=virtual", f"uml:?time=virtual&kernel={chosen}"):
             done = bench.run("--on", target, "disks", environment=environment)
-            done.was_refused(because=f"other users may write in {place}")
+            done.was_refused(because=f"other users may write to {place}")
         if place != folder / "quick_clock.so":
             done = bench.run("--on", f"uml:?kernel={chosen}", "disks", environment=environment)
             done.was_refused(because="other users may write")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.arrays.filesystem import FileSystem
-from lab.arrays.level_names import level_with_layout
+from lab.arrays.levels import level_with_layout
 from lab.errors import LabError, SpecError
 from lab.faults.arrays import NODE, BlockMap, array_spec
 from lab.faults.guest.ledger import KINDS, Record, chosen_cut

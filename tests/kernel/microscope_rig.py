@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from lab.arrays.array import OpenArrays
 from lab.arrays.geometry import StripeCell
-from lab.arrays.open_arrays import OpenArrays
 from lab.disks import Lab
 from lab.machine import GuestProgram
 from lab.microscope.picture import StripePicture

@@ -46,7 +46,7 @@ from lab.faults.history import (
     node,
 )
 from lab.faults.place import run_program
-from lab.gates.numbers import FormatVersion
+from lab.gates.decoding import FormatVersion
 from lab.machine import GuestProgram
 from lab.machine.programs import Change, program_files
 from lab.tomlfile import read_toml, unknown_word

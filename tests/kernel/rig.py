@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from lab.arrays import operations
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.spec import ArraySpec
-from lab.arrays.state import read_array, read_arrays
-from lab.arrays.status import ArrayStatus
-from lab.arrays.waits import wait_until_idle
+from lab.arrays.status import ArrayStatus, read_array, read_arrays, wait_until_idle
 from lab.disks import DiskKind, DiskSpec, Lab, specs
 from lab.errors import WaitTimedOut
 from lab.host.clock import HostClock, wait_for

@@ -23,7 +23,7 @@ from lab.drills.telling import debriefing
 from lab.drills.verdict import DrillVerdict, NothingRuns, end_drill, judge
 from lab.drills.watch import open_desk
 from lab.errors import DrillError, LabError
-from lab.gates.own import read_own_json
+from lab.gates.files import read_own_json
 from lab.machine import Host, parse_target
 from lab.session.session import LabSession, open_session
 

@@ -17,7 +17,7 @@ from lab.adapt.spec import VolumeSpec
 from lab.arrays import filesystem
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.spec import ArraySpec
-from lab.arrays.waits import wait_until_idle
+from lab.arrays.status import wait_until_idle
 from lab.disks import DiskKind, DiskSpec, open_lab
 from lab.errors import LabError, MachineLost
 from lab.faults.guest.ledger import BLOCK_BYTES

@@ -9,7 +9,7 @@ import pytest
 from lab.arrays import filesystem
 from lab.arrays.filesystem import FileSystem, free_bytes, mount_point
 from lab.arrays.spec import ArraySpec
-from lab.arrays.state import read_arrays
+from lab.arrays.status import read_arrays
 from lab.errors import WorkloadError
 from lab.measure.job import BackgroundLoad, LoadTarget, Measured, MeasureOptions, run_workload
 from lab.measure.samples import FEWEST_TICKS, MAX_HERTZ, TICKS_PER_SECOND, Recorder

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lab.arrays import operations
-from lab.arrays.level_names import level_with_layout
+from lab.arrays.levels import level_with_layout
 from lab.arrays.status import SyncAction
 from lab.disks import DiskKind, specs
 from lab.measure.job import BackgroundLoad, MeasureOptions

@@ -11,7 +11,7 @@ import pytest
 from lab.arrays import operations
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.spec import ArraySpec
-from lab.arrays.waits import wait_until_idle
+from lab.arrays.status import wait_until_idle
 from lab.experiments.built_array import BuiltArray
 from lab.experiments.linting import lint_bench, lint_kernel, lint_measured
 from lab.experiments.schema import ArrayPlan

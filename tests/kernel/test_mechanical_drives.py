@@ -8,7 +8,7 @@ import statistics
 
 import pytest
 
-from lab.arrays import faults
+from lab.arrays import operations
 from lab.disks import DiskKind, DiskSpec, Lab, LabDisk
 from lab.errors import DeviceRefused, LabError
 from lab.measure.calibration import reader
@@ -107,8 +107,8 @@ def there(lab: Lab, how: str, count: int) -> int:
 def test_a_power_cut_loses_what_the_write_cache_held(lab: Lab) -> None:
     # More than reaches the medium while the computer lets nothing else run, and less than the cache holds.
     assert there(lab, "at once", 1200) < 1200
-    assert faults.cut_power(lab.disk("new")).lines() == ["pkill -USR1 -F /run/raidlab/new.pid"]
-    lab.execute(faults.cut_power(lab.disk("new")))
+    assert operations.cut_power(lab.disk("new")).lines() == ["pkill -USR1 -F /run/raidlab/new.pid"]
+    lab.execute(operations.cut_power(lab.disk("new")))
 
 
 def test_a_power_cut_takes_nothing_that_was_flushed(lab: Lab) -> None:
@@ -118,7 +118,7 @@ def test_a_power_cut_takes_nothing_that_was_flushed(lab: Lab) -> None:
 def test_a_drive_that_answers_from_the_medium_has_nothing_to_lose(lab: Lab) -> None:
     plain = LabDisk(name="x", kind=DiskKind.SPINDLE, node="/dev/nbd9", size_bytes=SIZE, model="hdd-7200")
     with pytest.raises(DeviceRefused, match="no volatile write cache") as caught:
-        faults.cut_power(plain)
+        operations.cut_power(plain)
     assert "sata-7200" in caught.value.hint
 
 

@@ -10,18 +10,17 @@ from collections.abc import Iterator
 
 import pytest
 
+from lab.arrays.array import OpenArrays
 from lab.arrays.geometry import ParityGeometry, Raid0Geometry
 from lab.arrays.kinds import kinds
 from lab.arrays.names import md_path
-from lab.arrays.open_arrays import OpenArrays
-from lab.arrays.waits import wait_until_idle
+from lab.arrays.status import wait_until_idle
 from lab.disks import DiskKind, DiskSpec, Lab, open_lab
 from lab.host.clock import wait_for
 from lab.machine import Host, parse_target
 from lab.microscope.array_map import LocatedPlace, areas_of, locate, on_member, superblock_sector
 from lab.microscope.comparison import parities_of
-from lab.microscope.members import BytesAt, read_moment
-from lab.microscope.reading import MappedArray, MappedMember, read_shape
+from lab.microscope.reading import BytesAt, MappedArray, MappedMember, read_moment, read_shape
 from lab.units import MIB
 from tests.kernel.microscope_rig import OFFSET_KIB, blank, create, fill
 from tests.kernel.numbers_program import MARK

@@ -9,17 +9,23 @@ from itertools import pairwise
 import pytest
 
 from lab.arrays import operations
+from lab.arrays.array import OpenArrays
 from lab.arrays.filesystem import FileSystem, make, mount, mount_point, unmount
 from lab.arrays.names import md_path
-from lab.arrays.open_arrays import OpenArrays
-from lab.arrays.waits import wait_until_idle
+from lab.arrays.status import wait_until_idle
 from lab.disks import Lab, open_lab
 from lab.errors import ArrayError, LabError
 from lab.machine import Host, parse_target
-from lab.microscope.array_map import BLOCK_BYTES, BLOCK_SECTORS, AreaKind, locate
-from lab.microscope.finding import find_place, locate_file, sector_of_member
-from lab.microscope.members import BytesAt, read_moment
-from lab.microscope.reading import read_shape
+from lab.microscope.array_map import (
+    BLOCK_BYTES,
+    BLOCK_SECTORS,
+    AreaKind,
+    find_place,
+    locate,
+    locate_file,
+    sector_of_member,
+)
+from lab.microscope.reading import BytesAt, read_moment, read_shape
 from lab.session.session import LabSession
 from lab.units import MIB
 from tests.kernel.rig import DEVICE, NAME, file_disks
@@ -96,7 +102,7 @@ def test_every_block_of_a_file_is_found_on_a_member(session: LabSession, kind: F
 
 def test_a_file_elsewhere_or_nowhere_is_refused(session: LabSession) -> None:
     build(session, "1", 2, "--bitmap=none")
-    with pytest.raises(ArrayError, match="carries no file system"):
+    with pytest.raises(ArrayError, match="has no file system"):
         locate_file(session, NAME, "data")
     with pytest.raises(LabError, match="No such file"):
         locate_file(session, NAME, "/no/such/file")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import pytest
 
 from lab.arrays import operations
-from lab.arrays.faults import corrupt
+from lab.arrays.operations import corrupt
 from lab.measure.programs import DataVerdict, verdict
 from lab.units import MIB
 from tests.kernel.rig import NAME, Rig, file_disks

@@ -147,7 +147,7 @@ def test_nobody_there_is_a_lost_machine(tmp_path: Path) -> None:
 
 LOCAL_CLIENT = """
 import fcntl, json, os
-from lab.arrays.state import read_arrays
+from lab.arrays.status import read_arrays
 from lab.machine import Host, open_machine, parse_target
 FOLDER, STOP_ARRAY = "/sys/block/md0/md", 0x932
 with open_machine(parse_target("local:"), Host.real()) as machine:

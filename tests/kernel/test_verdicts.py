@@ -13,7 +13,7 @@ from itertools import combinations
 import pytest
 
 from lab.arrays import operations
-from lab.arrays.level_names import level_with_layout
+from lab.arrays.levels import level_with_layout
 from lab.arrays.spec import ArraySpec
 from lab.arrays.status import ArrayStatus
 from lab.disks import DiskKind, DiskSpec

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.arrays.faults import slow
+from lab.arrays.operations import slow
 from lab.arrays.spec import ArraySpec, Bitmap
 from lab.disks import DiskKind, DiskSpec, Lab, open_lab, specs
 from lab.errors import SpecError

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from textual.pilot import Pilot
 
-from lab.arrays.state import read_array
-from lab.arrays.status import ArrayStatus
+from lab.arrays.status import ArrayStatus, read_array
 from lab.measure.job import Measured
 from lab.session.load import Forecast, LoadPhase
 from lab.session.monitor import Snapshot

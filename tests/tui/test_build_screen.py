@@ -8,8 +8,7 @@ import pytest
 from textual.message import Message
 from textual.pilot import Pilot
 
-from lab.arrays.preview import ArrayPreview
-from lab.arrays.spec import ArraySpec
+from lab.arrays.spec import ArrayPreview, ArraySpec
 from lab.plans import Plan
 from tests.tui.conftest import AppMaker, looked, running
 from tests.tui.fake_lab import FakeLab

@@ -15,8 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lab.errors import LabError, SpecError
-from lab.gates.files import MOST_TOML_BYTES
-from lab.gates.toml import parse_toml
+from lab.gates.decoding import MOST_TOML_BYTES, parse_toml
 from lab.tomlfile import decode_toml, nearest, read_toml, unknown_word
 
 
@@ -80,15 +79,15 @@ def test_whatever_keeps_a_file_from_being_read_is_named_with_what_to_do(tmp_path
     os.mkfifo(tmp_path / "pipe.toml")
     said = {
         "none.toml": "there is no file",
-        "": "is a folder and no file",
+        "": "is a folder, not a file",
         "bad.toml": "byte 1 is not UTF-8",
         "large.toml": "is larger than 256 KiB",
         "circle.toml": "cannot be read: Too many levels",
-        "endless.toml": "is a device and no file",
-        "pipe.toml": "is a pipe and no file",
+        "endless.toml": "is a device, not a file",
+        "pipe.toml": "is a pipe, not a file",
         "bad.toml/below": "cannot be read: Not a directory",
         "x" * 300: "cannot be read: File name too long",
-        "zero\0byte": "no name has a zero byte",
+        "zero\0byte": "a path cannot contain a zero byte",
     }
     for name, words in said.items():
         with pytest.raises(SpecError, match=words) as caught:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.errors import SpecError
-from lab.gates.numbers import MOST_BYTES, parse_bytes
+from lab.gates.decoding import MOST_BYTES, parse_bytes
 from lab.units import GIB, KIB, MIB, format_bytes, human_bytes, human_rate, human_seconds
 
 sizes = st.one_of(

@@ -10,9 +10,9 @@ from lab.actions.arrays import Grow, Replace, Scrub, ScrubAction, Wait
 from lab.actions.create import Create
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.kinds import kind_of_level, kinds
-from lab.arrays.level_names import parse_level
+from lab.arrays.levels import parse_level
 from lab.arrays.spec import ConsistencyPolicy
-from lab.gates.numbers import parse_bytes
+from lab.gates.decoding import parse_bytes
 from lab.lessons.actions import ApartAction, ShellLine
 from lab.units import human_bytes
 from tui.actions import KEY_ACTIONS

@@ -14,7 +14,7 @@ from textual.events import Resize
 from textual.markup import escape
 from textual.widgets import Static
 
-from lab.arrays.preview import ArrayPreview
+from lab.arrays.spec import ArrayPreview
 from lab.units import human_bytes
 from tui.drafts import (
     FIRST_MEMBERS,

@@ -115,7 +115,7 @@ class Details(Vertical):
             title.update("")
             diagram.clear("")
             return
-        from lab.arrays.level_names import layout_name
+        from lab.arrays.levels import layout_name
 
         number = status.layout_number
         layout = layout_name(level.name, number) if number is not None else None

@@ -26,7 +26,7 @@ from tui.widgets.words import ChangingText, entitle, titled
 
 if TYPE_CHECKING:
     from lab.errors import LabError
-    from lab.microscope.finding import FoundPlace
+    from lab.microscope.array_map import FoundPlace
     from lab.microscope.picture import StripePicture
     from lab.session.session import LabSession
 
@@ -352,7 +352,7 @@ class StripeScreen(ModeScreen):
 
         def give(text: str) -> str | None:
             from lab.errors import SpecError
-            from lab.microscope.damage import parse_place
+            from lab.microscope.picture import parse_place
 
             try:
                 disk, byte = parse_place(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lab.microscope.crash import CrashOutcome, CrashState
+from lab.microscope.small_write import CrashOutcome, CrashState
 from tui.tones import Tone
 from tui.widgets.lines import Line, RowsWidget, shorten
 from tui.widgets.stripe_diagram import fitting_names

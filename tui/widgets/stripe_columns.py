@@ -12,9 +12,8 @@ from tui.widgets.crash_table import CrashRow
 from tui.widgets.stripe_hex import HexColumn
 
 if TYPE_CHECKING:
-    from lab.microscope.crash import CrashState
     from lab.microscope.picture import StripePicture
-    from lab.microscope.small_write import SmallWrite
+    from lab.microscope.small_write import CrashState, SmallWrite
 
 _LOOKS = {ChunkKind.DATA: "data", ChunkKind.COPY: "copy", ChunkKind.P: "p", ChunkKind.Q: "q"}
 _VERDICTS = {

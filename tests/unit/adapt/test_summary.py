@@ -8,7 +8,7 @@ from lab.adapt.preview import slice_rows, unused_lines
 from lab.adapt.spec import VolumeSpec
 from lab.adapt.state import VolumeStatus
 from lab.adapt.summary import VolumeArray, as_array
-from lab.arrays.level_names import parse_level
+from lab.arrays.levels import parse_level
 from lab.arrays.status import ArrayState, SyncAction, SyncProgress
 from lab.disks import DiskKind
 from lab.errors import SpecError

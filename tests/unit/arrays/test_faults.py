@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.arrays import faults, operations
+from lab.arrays import operations
 from lab.disks import DiskKind, LabDisk
 from lab.errors import DeviceRefused, SpecError
 from lab.plans import Danger
@@ -31,17 +31,19 @@ def test_a_mapped_member_is_found_under_the_name_that_md_has_for_it() -> None:
 
 def test_a_scsi_disk_can_be_pulled_and_no_part_of_one() -> None:
     disk = LabDisk(name="sdc", kind=DiskKind.PHYSICAL, node="/dev/sdc", size_bytes=MIB)
-    (gone,) = faults.pull(disk).steps
+    (gone,) = operations.pull(disk).steps
     assert gone.shell_line() == "sh -c 'echo 1 > /sys/block/sdc/device/delete'"
     assert gone.writes_devices == ("/dev/sdc",)
-    assert faults.plug_in(disk, arrays=["md0"]).lines()[0] == "mdadm --manage /dev/md0 --remove /dev/sdc"
+    assert operations.plug_in(disk, arrays=["md0"]).lines()[0] == "mdadm --manage /dev/md0 --remove /dev/sdc"
     for other in (B, "/dev/vdb", "/dev/sdc1"):
         with pytest.raises(DeviceRefused, match="cannot be pulled"):
-            faults.pull(LabDisk(name="other", kind=DiskKind.PHYSICAL, node=other, size_bytes=MIB))
+            operations.pull(LabDisk(name="other", kind=DiskKind.PHYSICAL, node=other, size_bytes=MIB))
 
 
 def test_corruption_hits_the_data_and_nothing_before_it() -> None:
-    plan = faults.corrupt(B, data_offset_bytes=2 * MIB, data_bytes=100 * MIB, start_bytes=MIB, length_bytes=64 * KIB)
+    plan = operations.corrupt(
+        B, data_offset_bytes=2 * MIB, data_bytes=100 * MIB, start_bytes=MIB, length_bytes=64 * KIB
+    )
     assert plan.lines() == [
         "dd if=/dev/urandom of=/dev/ubdb bs=4096 seek=768 count=16 oflag=direct conv=notrunc,fsync status=none"
     ]
@@ -63,4 +65,4 @@ def test_corruption_hits_the_data_and_nothing_before_it() -> None:
 )
 def test_corruption_outside_the_data_is_refused(offset: int, start: int, length: int, problem: str) -> None:
     with pytest.raises(SpecError, match=problem):
-        faults.corrupt(B, data_offset_bytes=offset, data_bytes=MIB, start_bytes=start, length_bytes=length)
+        operations.corrupt(B, data_offset_bytes=offset, data_bytes=MIB, start_bytes=start, length_bytes=length)

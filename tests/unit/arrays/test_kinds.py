@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lab.arrays import kinds
-from lab.arrays.added_levels import AddedLevels
 from lab.arrays.array import Array, ArrayKind
+from lab.arrays.levels import AddedLevels
 from lab.errors import SpecError
 from lab.plugins import extensions
 

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
 from lab.errors import SpecError
+from lab.units import KIB, MIB
 
 A, B, C, D, E = (f"/dev/ubd{letter}" for letter in "abcde")
 JOURNAL, PPL = ConsistencyPolicy.JOURNAL, ConsistencyPolicy.PPL
@@ -47,7 +50,7 @@ def test_a_good_spec_has_no_problems(spec: ArraySpec) -> None:
         (ArraySpec("single", (A,), spares=(C,)), "single cannot use spares"),
         (ArraySpec("raid0", (A, B), bitmap=Bitmap.INTERNAL), "raid0 has no redundancy for a bitmap"),
         (ArraySpec("raid0", (A, B), assume_clean=True), "no first resync"),
-        (ArraySpec("raid5", (A, B, C), bitmap=Bitmap.INTERNAL, consistency_policy=PPL), "beside policy ppl"),
+        (ArraySpec("raid5", (A, B, C), bitmap=Bitmap.INTERNAL, consistency_policy=PPL), "with policy ppl"),
         (ArraySpec("raid6", (A, B, C, D), consistency_policy=PPL), "policy ppl works on raid5 only"),
         (ArraySpec("raid5", (A, B, C), consistency_policy=JOURNAL), "policy journal needs a journal device"),
         (ArraySpec("raid1", (A, B), consistency_policy=JOURNAL, journal_device=C), "raid4, raid5 and raid6, not raid1"),
@@ -79,7 +82,7 @@ def test_all_problems_come_at_once() -> None:
     with pytest.raises(SpecError) as caught:
         spec.validate()
     assert caught.value.message.startswith("array md0: 5 problems:")
-    for word in ("named twice", "also a member", "at least 3 members", "below 4 KiB", "beside policy ppl"):
+    for word in ("named twice", "also a member", "at least 3 members", "below 4 KiB", "with policy ppl"):
         assert word in caught.value.message
 
 
@@ -92,3 +95,40 @@ def test_the_chunk_falls_back_to_mdadms_default() -> None:
     assert ArraySpec("raid5", (A, B, C)).effective_chunk_bytes == 524288
     assert ArraySpec("raid1", (A, B)).effective_chunk_bytes is None
     assert ArraySpec("raid4", (A, B, C), spares=(D,)).devices == (A, B, C, D)
+
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+def test_no_other_module_writes_mdadm_create() -> None:
+    modules = [path for package in ("lab", "tui") for path in (REPOSITORY / package).rglob("*.py")]
+    found = {
+        path.relative_to(REPOSITORY).as_posix()
+        for path in modules
+        for line in path.read_text(encoding="utf-8").splitlines()
+        # Others look for it in a plan.
+        if '"--create"' in line and "==" not in line
+    }
+    assert found == {"lab/arrays/spec.py"}
+
+
+def test_every_field_of_an_array_is_in_its_command_line() -> None:
+    spec = ArraySpec(
+        "raid5",
+        ("/dev/a", "/dev/b", "/dev/c"),
+        "md7",
+        spares=("/dev/d",),
+        chunk_bytes=16 * KIB,
+        layout="right-symmetric",
+        assume_clean=True,
+        forces_resync=True,
+        size_bytes=5 * MIB,
+        data_offset_bytes=2 * MIB,
+        uuid="00000000:00000000:00000000:00000001",
+        options=("--write-mostly",),
+    )
+    assert " ".join(spec.create_argv) == (
+        "mdadm --create /dev/md7 --run --metadata=1.2 --homehost=any --uuid=00000000:00000000:00000000:00000001 "
+        "--level=raid5 --raid-devices=3 --chunk=16 --layout=right-symmetric --data-offset=2048 --size=5120 "
+        "--bitmap=none --assume-clean --force --spare-devices=1 --write-mostly /dev/a /dev/b /dev/c /dev/d"
+    )

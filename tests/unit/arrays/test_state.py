@@ -4,9 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.arrays import state
-from lab.arrays.state import parse_export, read_array, read_arrays, read_detail
-from lab.arrays.status import ArrayState, ArrayStatus, SyncAction, SyncProgress
+from lab.arrays.status import (
+    ArrayState,
+    ArrayStatus,
+    SyncAction,
+    SyncProgress,
+    parse_array,
+    parse_count,
+    parse_export,
+    parse_flags,
+    parse_progress,
+    read_array,
+    read_arrays,
+    read_detail,
+)
 from lab.errors import ArrayError
 from tests.unit.arrays.captures import labels, load, machine_with
 from tests.unit.fakes import FakeMachine
@@ -170,7 +181,7 @@ def test_new_words_of_a_newer_kernel_are_tolerated() -> None:
 
 def test_files_that_vanish_while_reading_are_tolerated() -> None:
     record = load("raid5")
-    status = state.parse_array("md0", record["entries"]["/sys/block/md0/md"], {})
+    status = parse_array("md0", record["entries"]["/sys/block/md0/md"], {})
     assert (status.raid_disks, status.degraded_count, status.size_bytes) == (0, 0, 0)
     assert {member.flags for member in status.members} == {frozenset()}
 
@@ -180,11 +191,11 @@ def test_files_that_vanish_while_reading_are_tolerated() -> None:
     [("none\n", None), ("delayed\n", None), ("", None), ("1024 / 4096\n", SyncProgress(1024, 4096)), ("x / y", None)],
 )
 def test_progress(text: str, progress: SyncProgress | None) -> None:
-    assert state.parse_progress(text) == progress
+    assert parse_progress(text) == progress
 
 
 def test_counts() -> None:
-    assert [state.parse_count(text) for text in ("3 (2)\n", "none", "", "-1", "18446744073709551615")] == [
+    assert [parse_count(text) for text in ("3 (2)\n", "none", "", "-1", "18446744073709551615")] == [
         3,
         None,
         None,
@@ -195,9 +206,9 @@ def test_counts() -> None:
 
 @given(st.text())
 def test_no_text_upsets_the_parsers(text: str) -> None:
-    state.parse_count(text)
-    state.parse_progress(text)
-    state.parse_flags(text)
+    parse_count(text)
+    parse_progress(text)
+    parse_flags(text)
     parse_export(text)
 
 

@@ -1,14 +1,22 @@
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.arrays.geometry import Chunk, ChunkKind, StripeRow, stripe_rows
-from lab.arrays.level_names import level_with_layout
-from lab.arrays.levels import Level, LevelName, Raid0, Raid1, Raid4, Raid5, Raid6, Raid10, Raid10Layout, Single
+from lab.arrays.geometry import Chunk, ChunkKind, StripeRow, level_geometry, stripe_rows
+from lab.arrays.levels import (
+    Level,
+    Raid0,
+    Raid1,
+    Raid4,
+    Raid5,
+    Raid6,
+    Raid10,
+    Raid10Layout,
+    Single,
+    level_with_layout,
+)
 from lab.errors import SpecError
 
 RAID5_LAYOUTS = (
@@ -66,50 +74,6 @@ def test_the_rows_are_md_s(level: str, layout: str | None, members: int, expecte
     assert picture(stripe_rows(raid, layout, members, rows)) == expected
 
 
-@given(PARITY, st.integers(4, 9), st.integers(1, 30))
-def test_a_parity_level_has_each_data_chunk_once_and_its_parity_in_every_row(
-    array: tuple[Level, str | None], members: int, rows: int
-) -> None:
-    level, layout = array
-    found = stripe_rows(level, layout, members, rows)
-    parities = 2 if level.name is LevelName.RAID6 else 1
-    data = [chunk.number for row in found for chunk in row.chunks if chunk.kind is ChunkKind.DATA]
-    assert sorted(data) == list(range(rows * (members - parities)))
-    for row in found:
-        kinds = Counter(chunk.kind for chunk in row.chunks)
-        assert len(row.chunks) == members
-        assert kinds[ChunkKind.P] == 1
-        assert kinds[ChunkKind.Q] == parities - 1
-        # A row's data are the row's own: that is what its parity protects.
-        assert {chunk.number // (members - parities) for chunk in row.chunks if not chunk.kind.is_parity} == {row.row}
-        assert all(chunk.number == row.row for chunk in row.chunks if chunk.kind.is_parity)
-
-
-@given(st.sampled_from(RAID5_LAYOUTS[:4]), st.sampled_from([Raid5(), Raid6()]), st.integers(4, 9))
-def test_rotating_parity_visits_every_member_equally_often(layout: str, level: Level, members: int) -> None:
-    found = stripe_rows(level, layout, members, members)
-    for kind in {ChunkKind.P} | ({ChunkKind.Q} if level.name is LevelName.RAID6 else set()):
-        slots = [slot for row in found for slot, chunk in enumerate(row.chunks) if chunk.kind is kind]
-        assert sorted(slots) == list(range(members))
-
-
-@given(raid10s(), st.integers(1, 12))
-def test_raid_10_has_each_chunk_as_often_as_it_has_copies_and_never_twice_on_a_member(
-    array: tuple[Raid10, int], stripes: int
-) -> None:
-    level, members = array
-    # So many rows that every chunk is there with all of its copies.
-    found = stripe_rows(level, None, members, stripes * level.copies)
-    places: dict[int, list[tuple[int, int]]] = {}
-    for row in found:
-        for slot, chunk in enumerate(row.chunks):
-            places.setdefault(chunk.number, []).append((chunk.copy, slot))
-    assert sorted(places) == list(range(len(places)))
-    for found_places in places.values():
-        assert sorted(copy for copy, _ in found_places) == list(range(level.copies))
-        assert len({slot for _, slot in found_places}) == level.copies
-
-
 @given(raid10s())
 def test_the_members_that_share_a_chunk_are_the_sets_that_survival_is_counted_by(array: tuple[Raid10, int]) -> None:
     level, members = array
@@ -152,3 +116,13 @@ def test_what_cannot_be_is_refused(level: Level, layout: str | None, members: in
 
 def test_a_single_disk_is_a_row_of_one() -> None:
     assert picture(stripe_rows(Single(), None, 1, 2)) == ["0", "1"]
+
+
+def test_a_parity_disk_has_the_parity_of_a_chunk() -> None:
+    found = level_geometry(level_with_layout("raid4", None), None, 4, 1, 60).place_on(3, 30)
+    assert found is not None
+    assert (found.kind, found.sector) == (ChunkKind.P, 10)
+
+
+def test_a_member_without_the_chunk_has_nothing() -> None:
+    assert level_geometry(level_with_layout("raid0", None), None, 3, 1, 60).place_on(0, 4) is None

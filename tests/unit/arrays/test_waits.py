@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.arrays.waits import CONTRADICTION_SECONDS, SETTLE_SECONDS, wait_until_idle
+from lab.arrays.status import CONTRADICTION_SECONDS, SETTLE_SECONDS, wait_until_idle
 from lab.errors import WaitTimedOut
 from tests.unit.arrays.captures import machine_with, show
 from tests.unit.fakes import FakeClock, Scripted

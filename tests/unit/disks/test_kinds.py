@@ -5,7 +5,7 @@ import pytest
 from lab.disks.drive_models import TRANSPORT_MILLISECONDS, all_drive_models, find_drive_model
 from lab.disks.kinds import DiskKind, DiskSpec, LabDisk, check_specs, serial_of, specs, with_full_names
 from lab.errors import SpecError
-from lab.gates.numbers import MOST_DISK_BYTES, MOST_DISKS
+from lab.gates.decoding import MOST_DISK_BYTES, MOST_DISKS
 from lab.tomlfile import known_word
 from lab.units import KIB, MIB
 

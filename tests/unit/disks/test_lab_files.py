@@ -18,7 +18,7 @@ from lab.disks.lab_files import (
     write_registry,
 )
 from lab.errors import LabError, MachineBusy, SpecError
-from lab.gates.numbers import MOST_DISK_BYTES
+from lab.gates.decoding import MOST_DISK_BYTES
 from lab.machine import parse_target
 from lab.machine.state_folder import StateFolder
 from lab.units import MIB

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from lab.doctor import Check, DoctorReport, Outcome, check_computer, check_machine, report_schema
-from lab.doctor.programs import PROGRAMS, parse_distribution, version_in
+from lab.doctor.checks import PROGRAMS, parse_distribution, version_in
 from lab.errors import ExitCode
 from lab.host.clock import HostClock
 from lab.host.files import HostFiles

@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 
 from lab.arrays.geometry import ChunkKind, StripeRow, period_rows, stripe_rows
-from lab.arrays.level_names import ROTATIONS, level_with_layout
-from lab.arrays.levels import Raid10, Raid10Layout
+from lab.arrays.levels import ROTATIONS, Raid10, Raid10Layout, level_with_layout
 from lab.drills import truth_program
 from lab.drills.truth import DiskTruth, geometry_of
 from lab.drills.truth_program import PAGE_BYTES
-from lab.microscope.galois import p_of, q_of
+from lab.microscope.comparison import p_of, q_of
 
 ROWS, CHUNK_PAGES, OFFSET_PAGES = 24, 2, 3
 ROW_PAGES = ROWS * CHUNK_PAGES

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.arrays.level_names import level_with_layout
-from lab.arrays.levels import Level
+from lab.arrays.levels import Level, level_with_layout
 from lab.faults.arrays import BlockMap
 from lab.units import KIB, MIB
 

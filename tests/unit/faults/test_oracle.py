@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from lab.arrays.state import parse_array
-from lab.arrays.status import ArrayStatus
+from lab.arrays.status import ArrayStatus, parse_array
 from lab.disks import Lab
 from lab.errors import DeviceRefused, LabError
 from lab.faults.guest.file_ledger import FileLedger, FilePlan

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.arrays.level_names import level_with_layout
+from lab.arrays.levels import level_with_layout
 from lab.errors import SpecError, ToolMissing
 from lab.faults.campaign import (
     PlantedBug,

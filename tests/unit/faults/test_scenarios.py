@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.arrays.level_names import level_with_layout
+from lab.arrays.levels import level_with_layout
 from lab.errors import SpecError
 from lab.faults.guest.arrays import exclusive_or, syndrome
 from lab.faults.guest.scenario import PointSummary, culprit_of, ranges

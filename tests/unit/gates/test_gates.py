@@ -11,10 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lab.errors import ResultError, SpecError
+from lab.gates.decoding import DiskCount, Hertz, Margin, Seconds, SizeBytes, checked, parse_bytes, whole
 from lab.gates.files import gunzip, open_plain, read_plain
-from lab.gates.names import checked_name, is_name
-from lab.gates.numbers import DiskCount, Hertz, Margin, Seconds, SizeBytes, checked, parse_bytes, whole
-from lab.gates.text import markdown, spreadsheet, visible, visible_json
+from lab.gates.text import checked_name, is_name, markdown, spreadsheet, visible, visible_json
 
 anything = st.text(st.characters(exclude_categories=[]))
 
@@ -144,7 +143,7 @@ def test_numbers_of_a_spreadsheet_stay(text: str) -> None:
 def test_only_a_plain_file_is_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
-        with pytest.raises(ResultError, match=r"is a .* and no file"):
+        with pytest.raises(ResultError, match=r"is a .*, not a file"):
             read_plain(path, 10)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabError, ResultError
-from lab.gates.own import MOST_OWN_BYTES, check_own_folder, make_own_folder, read_own_json
+from lab.gates.files import MOST_OWN_BYTES, check_own_folder, make_own_folder, read_own_json
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def test_a_folder_in_which_others_may_write_is_refused(tmp_path: Path, mode: int
     folder = tmp_path / "state" / "labs" / "default"
     make_own_folder(folder, "it", root=tmp_path / "state")
     (tmp_path / "state" / level).chmod(mode)
-    with pytest.raises(LabError, match="other users may write in it") as refused:
+    with pytest.raises(LabError, match="other users may write to it") as refused:
         make_own_folder(folder, "it", root=tmp_path / "state")
     assert f"chmod -R go-w '{tmp_path / 'state' / level}'" in refused.value.hint
     (tmp_path / "state" / level).chmod(0o755)

@@ -51,7 +51,7 @@ def test_what_only_this_user_and_root_can_write_is_trusted(program: Path) -> Non
 def test_a_file_and_all_folders_above_are_closed_to_others(program: Path, mode: int, level: str) -> None:
     place = program.parents[1] / level
     place.chmod(mode)
-    with pytest.raises(NotTrusted, match=f"other users may write in {place}\n") as refused:
+    with pytest.raises(NotTrusted, match=f"other users may write to {place}\n") as refused:
         require_trusted(program, "the program")
     assert f"chmod go-w '{place}'" in refused.value.hint
     place.chmod(0o755)
@@ -85,7 +85,7 @@ def test_links_on_the_way_are_looked_at_with_what_they_lead_to(program: Path, tm
     (tmp_path / "second").symlink_to(tmp_path / "open" / "kernels")
     require_trusted(program, "it")
     (tmp_path / "open").chmod(0o777)
-    with pytest.raises(NotTrusted, match=f"other users may write in {tmp_path}/open"):
+    with pytest.raises(NotTrusted, match=f"other users may write to {tmp_path}/open"):
         require_trusted(program, "it")
 
 
@@ -126,7 +126,7 @@ def test_the_group_of_a_users_own_name_may_write_while_nobody_else_is_in_it(
     if is_trusted:
         require_trusted(program, "it")
     else:
-        with pytest.raises(NotTrusted, match="other users may write in"):
+        with pytest.raises(NotTrusted, match="other users may write to"):
             require_trusted(program, "it")
     # Somebody else may be on its access list, which shows as the group's bits.
     monkeypatch.setattr(os, "getxattr", lambda *_, **__: b"list")

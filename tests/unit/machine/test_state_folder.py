@@ -211,7 +211,7 @@ def test_a_state_folder_in_which_others_may_write_is_refused_by_whatever_uses_it
     state.root.chmod(0o777)
     uses: list[Callable[[], object]] = [state.sweep, state.new_instance, lambda: state.results]
     for use in uses:
-        with pytest.raises(LabError, match="other users may write in the state folder"):
+        with pytest.raises(LabError, match="other users may write to the state folder"):
             use()
 
 

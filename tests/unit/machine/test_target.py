@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lab.errors import SpecError
-from lab.gates.names import is_name
+from lab.gates.text import is_name
 from lab.machine.target import TargetKind, parse_target, target_words
 
 

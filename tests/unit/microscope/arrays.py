@@ -7,9 +7,9 @@ import json
 import zlib
 from collections.abc import Mapping
 
+from lab.arrays.array import OpenArrays
 from lab.arrays.geometry import ParityGeometry
 from lab.arrays.kinds import kinds
-from lab.arrays.open_arrays import OpenArrays
 from lab.disks import DiskKind, Lab, LabDisk
 from lab.machine import Host
 from lab.microscope.comparison import parities_of

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.microscope.galois import (
+from lab.microscope.comparison import (
     POWERS,
     differing,
     inverse,

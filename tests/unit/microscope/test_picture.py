@@ -7,8 +7,7 @@ import pytest
 from lab.arrays.geometry import ParityGeometry
 from lab.errors import ArrayError, LabError
 from lab.microscope.comparison import StripeVerdict
-from lab.microscope.damage import flip_plan, parse_place
-from lab.microscope.picture import StripePicture, look_at_stripe
+from lab.microscope.picture import StripePicture, flip_plan, look_at_stripe, parse_place
 from lab.microscope.words import judged_words, repair_words
 from lab.plans import Danger
 from tests.unit.fakes import FakeMachine
@@ -154,7 +153,7 @@ def test_raid10_reads_the_copy_in_the_next_stripe_too() -> None:
     [
         ({"sync_action": "check"}, "a check runs"),
         ({"suspend_hi": "64"}, "another program suspends writes"),
-        ({"suspend_hi": ""}, "md holds no writes to a raid5 back"),
+        ({"suspend_hi": ""}, "md cannot suspend writes to a raid5"),
     ],
 )
 def test_where_md_works_by_itself_nothing_is_held(words: dict[str, str], why: str) -> None:

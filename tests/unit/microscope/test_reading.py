@@ -107,7 +107,7 @@ def test_during_a_reshape_two_shapes_hold() -> None:
 def test_a_reshape_that_runs_leaves_a_doubt_where_it_may_have_been() -> None:
     shape = growing()
     assert locate(shape, 56).doubt == ""
-    assert "md last noted sector 64" in locate(shape, 64).doubt
+    assert "md last recorded sector 64" in locate(shape, 64).doubt
 
 
 def test_what_a_reshape_left_behind_is_no_data() -> None:

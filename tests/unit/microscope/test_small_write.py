@@ -5,11 +5,20 @@ from __future__ import annotations
 import pytest
 
 from lab.errors import ArrayError
-from lab.microscope.crash import CrashOutcome, CrashState, crash_states
-from lab.microscope.observed import ObservedIo, ObservedWrite, new_content, write_plan
 from lab.microscope.picture import StripePicture, look_at_stripe
 from lab.microscope.reading import MappedArray, read_shape
-from lab.microscope.small_write import SmallWrite, WriteWay, small_write
+from lab.microscope.small_write import (
+    CrashOutcome,
+    CrashState,
+    ObservedIo,
+    ObservedWrite,
+    SmallWrite,
+    WriteWay,
+    crash_states,
+    new_content,
+    small_write,
+    write_plan,
+)
 from lab.microscope.words import crash_words, observed_words, write_head, write_tail
 from lab.plans import Danger
 from tests.unit.fakes import FakeMachine

@@ -104,7 +104,7 @@ def test_each_plot_is_also_told_in_words(antioquia: str) -> None:
 
 
 def test_findings_stand_with_published_theory_and_measured(antioquia: str) -> None:
-    assert "RAID 5 writes at a third of the pace of RAID 0" in antioquia
+    assert "RAID 5 writes at a third of the speed of RAID 0" in antioquia
     traces = {trace["name"]: trace for trace in figures_in(antioquia)[0]["traces"]}
     assert traces["published"]["x"] == [0.749, 0.54, 1.147, 0.326]
     assert len(traces["theory"]["x"]) >= 4

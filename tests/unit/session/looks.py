@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from lab.arrays.state import parse_array
-from lab.arrays.status import ArrayStatus
+from lab.arrays.status import ArrayStatus, parse_array
 from lab.measure.samples import CpuTicks, DiskCounters
 from lab.session.monitor import Snapshot
 from tests.unit.arrays.captures import load

@@ -8,8 +8,7 @@ import pytest
 
 from lab.adapt.summary import as_array
 from lab.arrays.discovery import BroughtUp
-from lab.arrays.state import parse_mdstat
-from lab.arrays.status import SyncProgress
+from lab.arrays.status import SyncProgress, parse_mdstat
 from lab.disks import DiskKind, Lab, LabDisk
 from lab.errors import LabError, MachineLost
 from lab.host.clock import HostClock, wait_for

@@ -66,7 +66,7 @@ def test_the_smallest_member_decides() -> None:
         (ArraySpec("raid5", NODES[:2]), FileSystem.RAW, "raid5 needs at least 3 members, not 2"),
         (ArraySpec("raid7", NODES[:4]), FileSystem.RAW, "unknown level 'raid7'"),
         (ArraySpec("raid0", ()), FileSystem.RAW, "needs at least 2 members"),
-        (ArraySpec("raid1", ("/dev/sda", "/dev/sdb")), FileSystem.RAW, "/dev/sda, /dev/sdb: no disk of this lab"),
+        (ArraySpec("raid1", ("/dev/sda", "/dev/sdb")), FileSystem.RAW, "/dev/sda, /dev/sdb: not a disk of this lab"),
         (ArraySpec("raid1", NODES[:2], chunk_bytes=65536), FileSystem.RAW, "raid1 has no chunk"),
         (ArraySpec("raid5", NODES[:3], chunk_bytes=1 << 30), FileSystem.RAW, "too small"),
         (ArraySpec("raid5", NODES[:3], layout="sideways"), FileSystem.RAW, "layout 'sideways'"),

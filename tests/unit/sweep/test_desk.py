@@ -236,7 +236,7 @@ def test_a_folder_in_which_nothing_can_be_locked_is_not_taken_for_a_running_swee
 def test_what_keeps_a_sweep_from_being_opened_is_told(host: Host) -> None:
     folder = begun(host)
     (folder.path / "lock").mkdir()
-    with pytest.raises(ResultError, match="lock' is a folder and no file"), folder.open():
+    with pytest.raises(ResultError, match="lock' is a folder, not a file"), folder.open():
         pass
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.arrays.level_names import parse_level
-from lab.arrays.levels import Level, Raid0, Raid1, Raid5, Raid6, Raid10, Single
+from lab.arrays.levels import Level, Raid0, Raid1, Raid5, Raid6, Raid10, Single, parse_level
 from lab.errors import SpecError
 from lab.theory.model import DiskRates, expected_busy_disks, predict_load
 from lab.theory.queueing import ArrayUnderLoad, LoadFigures, play

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lab.arrays.levels import Level, Raid0, Raid1, Raid4, Raid5, Raid6, Raid10, Raid10Layout, Single
-from lab.arrays.preview import penalty_words
+from lab.arrays.spec import penalty_words
 from lab.errors import SpecError
 from lab.theory.model import ceiling_iops, demand
 from lab.theory.requests import Requests, Server, Servers, requests_for

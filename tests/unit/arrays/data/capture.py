@@ -9,15 +9,13 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from lab.arrays import faults, state
 from lab.arrays import operations as ops
+from lab.arrays import status
 from lab.arrays.filesystem import FileSystem, check, free_bytes, make, mount, mount_point, unmount
 from lab.arrays.levels import usable_bytes
 from lab.arrays.names import md_path
 from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
-from lab.arrays.state import read_array, read_arrays, read_detail
-from lab.arrays.status import ArrayStatus
-from lab.arrays.waits import wait_until_idle
+from lab.arrays.status import ArrayStatus, read_array, read_arrays, read_detail, wait_until_idle
 from lab.errors import CommandFailed
 from lab.machine.api import CommandResult
 from lab.plans import Plan
@@ -79,7 +77,7 @@ def capture(label: str, name: str = "md0") -> None:
     """Everything that read_array would read, and mdadm's export, as one JSON line."""
     folders = (md_path(name), f"/sys/block/{name}/holders")
     entries = guest.list_dirs(folders)
-    files = guest.read(state.array_paths(name, entries[md_path(name)]))
+    files = guest.read(status.array_paths(name, entries[md_path(name)]))
     export = guest.run(("mdadm", "--detail", "--export", f"/dev/{name}"), check=False).stdout
     record = {"name": name, "entries": entries, "files": files, "export": export}
     tell(f"CAPTURE {label} {json.dumps(record)}")
@@ -273,7 +271,7 @@ def corruption(level: str, members: Sequence[str]) -> Callable[[], None]:
         guest.run(("dd", "if=/run/rnd", "of=/dev/md0", "bs=1M", "oflag=direct"))
         member = show().member(B)
         offset, size = (member.data_offset_sectors or 0) * 512, (member.data_size_kib or 0) * 1024
-        plan = faults.corrupt(B, data_offset_bytes=offset, data_bytes=size, start_bytes=0, length_bytes=1 << 20)
+        plan = ops.corrupt(B, data_offset_bytes=offset, data_bytes=size, start_bytes=0, length_bytes=1 << 20)
         run(plan)
         run(ops.scrub_check("md0"))
         say("   mismatch sectors", idle().mismatch_sectors)
