@@ -10,8 +10,8 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
+from lab.cli.arguments import number
 from lab.cli.context import current
-from lab.cli.numbers import number
 from lab.cli.output import fitted, out, out_json
 from lab.compare.cells import CONDITIONS, Compared, Comparison, UnlikeRuns, require_alike
 from lab.compare.cells import compare as compare_cells

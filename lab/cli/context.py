@@ -41,6 +41,7 @@ class Options:
     quiet: bool = False
     verbose: bool = False
     command: str = "raidlab"
+    text: bool = False
 
 
 class _Run:

@@ -10,8 +10,8 @@ import msgspec
 from cyclopts import App, Parameter
 
 from lab.cli import fault_campaign, fault_points
+from lab.cli.arguments import number
 from lab.cli.context import Context, current
-from lab.cli.numbers import number
 from lab.cli.output import out, out_json
 from lab.errors import ExitCode, SpecError
 from lab.faults.place import FaultPlace, open_place, with_own_kernel

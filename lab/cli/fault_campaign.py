@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
+from lab.cli.arguments import number
 from lab.cli.context import CLUSTER_HELP, Context, calls_on, current
 from lab.cli.extension import ClusterCalls
-from lab.cli.numbers import number
 from lab.cli.output import ProgressBar, out, out_json, pairs, table
 from lab.errors import ExitCode, SpecError
 from lab.faults.campaign import (

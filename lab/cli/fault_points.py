@@ -9,8 +9,8 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from lab.cli.arguments import number
 from lab.cli.context import CLUSTER_HELP, Context, calls_on, current
-from lab.cli.numbers import number
 from lab.cli.output import ProgressBar, err, out, out_json, table
 from lab.errors import ExitCode, LabError, MachineLost, SpecError
 from lab.faults.crash_points import (

@@ -9,17 +9,17 @@ from typing import Any
 import msgspec
 
 from lab.actions.loads import Load
+from lab.cli.arguments import command_of
 from lab.cli.context import Context, current
 from lab.cli.output import err, out, out_json, table
-from lab.cli.session import open_session
-from lab.cli.verbs import command_of
+from lab.cli.session import client_of
 from lab.errors import ExitCode
 from lab.gates.files import FileKind
 from lab.measure.job import Measured
 from lab.session import load as session_load
 from lab.session.history import LoadMeasure, load_value
 from lab.session.load import Forecast, beside_prediction, predict
-from lab.session.session import LabSession
+from lab.session.session import LabSession, open_session
 from lab.units import format_bytes, human_bytes, human_rate, human_seconds
 from lab.workloads.fio_output import DirectionFigures, LiveInterval
 from lab.workloads.workload import Workload, all_workloads
@@ -28,7 +28,7 @@ from lab.workloads.workload import Workload, all_workloads
 def _load(context: Context, action: Load) -> int:
     work = action.work
     context.announce_foreign(action.workload, FileKind.WORKLOAD)
-    with open_session(context) as session:
+    with open_session(client_of(context)) as session:
         is_array = any(status.name == action.array for status in session.statuses())
         forecast = predict(session, action.array, work) if is_array else None
         if forecast:

@@ -11,14 +11,14 @@ from lab.arrays.kinds import kind_of_name
 from lab.arrays.md import status_value
 from lab.arrays.names import kernel_name
 from lab.arrays.status import ArrayStatus
+from lab.cli.arguments import number
 from lab.cli.context import Context, current
-from lab.cli.numbers import number
 from lab.cli.output import out, out_json_line, table
-from lab.cli.session import open_session
+from lab.cli.session import client_of
 from lab.gates.numbers import LookCount
 from lab.measure.samples import rates_between
 from lab.session.monitor import Snapshot, recent, sync_pace, take_snapshot
-from lab.session.session import LabSession
+from lab.session.session import LabSession, open_session
 from lab.units import human_bytes, human_seconds
 
 TERMINAL_INTERVAL_SECONDS = 0.25
@@ -34,7 +34,7 @@ def watch(
     context = current()
     if name:
         kind_of_name(name)
-    with open_session(context) as session:
+    with open_session(client_of(context)) as session:
         _let_syncs_go_on(session)
         live = sys.stdout.isatty() and not context.json
         interval = TERMINAL_INTERVAL_SECONDS if live else LINE_INTERVAL_SECONDS

@@ -74,19 +74,16 @@ class Lab:
             if before_step:
                 before_step(step)
             self.guard.check(step)
-            self._install_programs(step)
+            # The lab's own programs, unless they are on the machine already.
+            for plugin in {DRIVE_PLUGIN, DRIVE_PLUGIN_EMBEDDED} & {*step.argv}:
+                install_drive(self.machine, plugin)
+            if program_files(PACE).start in step.argv:
+                self.machine.install(PACE)
             try:
                 argv, text = packed(step.argv, step.stdin_text)
                 self.machine.run(argv, timeout_seconds=step.timeout_seconds, stdin_text=text)
             except CommandFailed as error:
                 raise explain(error, self.machine.facts.target) from error
-
-    def _install_programs(self, step: Step) -> None:
-        """Install the lab's own programs that the step calls, unless they are on the machine already."""
-        for plugin in {DRIVE_PLUGIN, DRIVE_PLUGIN_EMBEDDED} & set(step.argv):
-            install_drive(self.machine, plugin)
-        if program_files(PACE).start in step.argv:
-            self.machine.install(PACE)
 
     def attach(self, specs: Sequence[DiskSpec]) -> tuple[LabDisk, ...]:
         """Attach more disks. After a failure, those already attached are detached again."""

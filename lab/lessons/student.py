@@ -21,7 +21,7 @@ from lab.checks.state import CheckedState, MarkSeen, PlayedFault
 from lab.disks import LabDisk
 from lab.errors import LessonError, ResultError, RunCancelled
 from lab.experiments.progress import RunProgress
-from lab.experiments.service import RunRequest, run_experiment
+from lab.experiments.run import RunRequest, run_experiment
 from lab.faults.crash_points import MOST_DRIVES, StoredPoints, explore, find_configuration, keep_points
 from lab.faults.place import open_place, with_own_kernel
 from lab.faults.scenario import DRIVES, find_scenario

@@ -1,21 +1,72 @@
-"""Commands generated from verbs (``lab.actions.action``): their arguments, options and help."""
+"""How the words of a command line become values: numbers, verbs (``lab.actions.action``), and hints on errors."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Parameter, Token
+from cyclopts.exceptions import UnknownCommandError, UnusedCliTokensError
 
 from lab.actions.action import Field, PlanAction, Verb, fields_of
 from lab.cli.context import current
-from lab.cli.numbers import number
-from lab.cli.usage import usage_words
 from lab.errors import SpecError
-from lab.tomlfile import known_word
+from lab.gates.numbers import checked, real, whole
+from lab.gates.text import shortened
+from lab.tomlfile import known_word, nearest
+
+
+def number(kind: Any, **more: Any) -> Parameter:
+    """Restrict an option's value to one of the types of ``lab.gates.numbers``.
+
+    1.5 is not a whole number, but cyclopts by itself would round it.
+    """
+    is_whole = kind.__origin__ is int
+
+    def convert(_: object, tokens: Sequence[Token]) -> float:
+        text = tokens[0].value
+        try:
+            return checked(whole(text) if is_whole else real(text), kind, "number")
+        except SpecError as error:
+            raise ValueError(f"{error.message}; {error.hint}") from None
+
+    return Parameter(converter=convert, **more)
+
+
+_LISTS = ("list", "ls", "all", "show")
+"""Words that users type after a command that lists by default."""
+_LONGEST_WORD = 64
+
+
+def usage_words(error: CycloptsError) -> tuple[str, str]:
+    """The error in a command line, and a suggestion."""
+    chain = " ".join(error.command_chain or ())
+    command = f"raidlab {chain}".rstrip()
+    see = f"'{command} --help' shows what can be written"
+    if not (error.unused_tokens and isinstance(error, UnknownCommandError | UnusedCliTokensError)):
+        return str(error).strip(), see
+    word = shortened(error.unused_tokens[0], _LONGEST_WORD)
+    known = _commands_of(error)
+    near = nearest(word, known)
+    if near:
+        return f"there is no command '{command} {word}'", f"did you mean '{command} {near}'? {see}"
+    if isinstance(error, UnknownCommandError):
+        return f"there is no command '{command} {word}'", f"known: {', '.join(known)}; {see}"
+    if word in _LISTS:
+        return f"{chain} needs no {word}", f"write: {command}"
+    words = ", ".join(f"'{shortened(each, _LONGEST_WORD)}'" for each in error.unused_tokens)
+    return f"'{command}' takes no {words}", f"leave that out; {see}"
+
+
+def _commands_of(error: CycloptsError) -> list[str]:
+    """The sub-commands of the intended command."""
+    names = error.app if error.app is not None else ()
+    return sorted(name for name in names if not name.startswith("-"))
+
 
 Runner = Callable[..., int | None]
 """Runs a verb: receives the context, the verb and, as ``plan`` and ``wait``, the additional options."""
@@ -32,21 +83,31 @@ def add_verbs(app: App, kinds: Iterable[type[Verb]], runners: Mapping[type[Verb]
             app.command(command_of(kind, runners.get(kind) or runners[Verb]), name=name)
 
 
-def command_of(kind: type[Verb], run: Runner) -> Callable[..., int | None]:
-    """The verb as a function for cyclopts."""
-    besides = ("plan", "wait") if issubclass(kind, PlanAction) else ()
-    signature = inspect.Signature([*_parameters(kind)])
+def command_of(kind: type[Verb], run: Runner) -> Callable[..., None]:
+    """A function with the verb's signature and help. cyclopts parses words for it; ``call_of`` takes its place."""
 
-    def command(*placed: Any, **named: Any) -> int | None:
-        given = signature.bind(*placed, **named).arguments
-        asked = {name: given.pop(name) for name in besides if name in given}
-        return run(current(), kind(**_values(kind, given)), **asked)
+    def form(*_placed: Any, **_named: Any) -> None:
+        raise AssertionError("verbs are run by their runners")
 
-    command.__signature__ = signature  # type: ignore[attr-defined] # cyclopts asks for it
-    command.__name__ = kind.words.rpartition(" ")[2].replace("-", "_")
-    command.__doc__ = kind.__doc__
-    command.verb = kind  # type: ignore[attr-defined] # for ``typed_verb``
-    return command
+    form.__signature__ = inspect.Signature([*_parameters(kind)])  # type: ignore[attr-defined] # cyclopts asks for it
+    form.__name__ = kind.words.rpartition(" ")[2].replace("-", "_")
+    form.__doc__ = kind.__doc__
+    form.verb, form.run = kind, run  # type: ignore[attr-defined] # for ``call_of`` and ``typed_verb``
+    return form
+
+
+def call_of(app: App, words: Sequence[str]) -> Callable[[], int | None]:
+    """The call for the words of a command: of its function, or of the runner of its verb.
+
+    Raises CycloptsError, and SpecError for invalid values of a verb.
+    """
+    command, bound, _ = app.parse_args(list(words), print_error=False, exit_on_error=False)
+    kind: type[Verb] | None = getattr(command, "verb", None)
+    if kind is None:
+        return partial(command, *bound.args, **bound.kwargs)
+    runner: Runner = command.run  # type: ignore[attr-defined] # ``command_of`` sets it beside ``verb``
+    options = {name: value for name, value in bound.arguments.items() if name in _besides(kind)}
+    return partial(runner, current(), kind(**_values(kind, bound.arguments)), **options)
 
 
 def typed_verb(app: App, words: list[str]) -> Verb | None:
@@ -61,11 +122,15 @@ def typed_verb(app: App, words: list[str]) -> Verb | None:
     except CycloptsError as error:
         message, hint = usage_words(error)
         raise SpecError(message, hint=hint) from None
-    kind = getattr(command, "verb", None)
-    if kind is None or (issubclass(kind, PlanAction) and any(name in bound.arguments for name in ("plan", "wait"))):
+    kind: type[Verb] | None = getattr(command, "verb", None)
+    if kind is None or any(name in bound.arguments for name in _besides(kind)):
         return None
-    made: Verb = kind(**_values(kind, bound.arguments))
-    return made
+    return kind(**_values(kind, bound.arguments))
+
+
+def _besides(kind: type[Verb]) -> tuple[str, ...]:
+    """Options of the command that are no fields of the verb."""
+    return ("plan", "wait") if issubclass(kind, PlanAction) else ()
 
 
 def _parameters(kind: type[Verb]) -> Iterator[inspect.Parameter]:
