@@ -9,7 +9,7 @@ from lab.gates.names import Name
 from lab.gates.numbers import Seconds, parse_bytes
 
 if TYPE_CHECKING:
-    from lab.actions.selection import Selection
+    from lab.actions.action import Selection
     from lab.session.session import LabSession
     from lab.workloads.workload import Workload
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from lab.actions.disk_words import bytes_or_none, split_words
+from lab.actions.arrays import bytes_or_none, split_words
 from lab.arrays.preview import SystemPreview
 from lab.cli.arguments import number
 from lab.cli.context import current

@@ -10,7 +10,8 @@ from pathlib import Path
 from lab.arrays.discovery import BroughtUp, FoundArray
 from lab.arrays.kinds import kinds
 from lab.arrays.state import read_arrays
-from lab.disks import Lab, signatures
+from lab.disks import Lab
+from lab.disks import inventory as signatures
 from lab.disks.inventory import read_ends
 from lab.errors import LabError
 from lab.gates.own import read_own_json

@@ -9,8 +9,7 @@ from cyclopts import App
 
 from lab.actions import ACTIONS
 from lab.actions.action import PlanAction, Verb
-from lab.actions.arrays import Assemble, Speed, VerifyMark, Wait, WriteMark
-from lab.actions.create import Create
+from lab.actions.arrays import Assemble, Create, Speed, VerifyMark, Wait, WriteMark
 from lab.arrays.discovery import FoundArray
 from lab.arrays.kinds import kind_of_name, kinds
 from lab.cli import microscope

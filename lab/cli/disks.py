@@ -22,10 +22,17 @@ from lab.cli.session import BreakArrayFlag, PlanFlag, client_of, show_plan
 from lab.disks import DiskKind, DiskSpec, Lab, LabDisk
 from lab.disks.attaching import require_time_of
 from lab.disks.drive_models import all_drive_models, require_free_name, save_drive_model
-from lab.disks.inventory import BlockDevice, ends_of_file, name_is_offer, read_devices
+from lab.disks.inventory import (
+    FIRST_BYTES,
+    RAID_MEMBER,
+    BlockDevice,
+    ends_of_file,
+    name_is_offer,
+    read_devices,
+    signatures_in,
+)
 from lab.disks.kinds import DEFAULT_SIZE_BYTES
 from lab.disks.lab_files import LabFolder, lab_folder
-from lab.disks.signatures import FIRST_BYTES, RAID_MEMBER, signatures_in
 from lab.errors import DeviceRefused, LabError, SpecError
 from lab.gates.numbers import DiskCount, parse_bytes
 from lab.measure.calibration import Calibration, calibrate, reader

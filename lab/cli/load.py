@@ -17,8 +17,8 @@ from lab.errors import ExitCode
 from lab.gates.files import FileKind
 from lab.measure.job import Measured
 from lab.session import load as session_load
-from lab.session.history import LoadMeasure, load_value
 from lab.session.load import Forecast, beside_prediction, predict
+from lab.session.monitor import LoadMeasure, load_value
 from lab.session.session import LabSession, open_session
 from lab.units import format_bytes, human_bytes, human_rate, human_seconds
 from lab.workloads.fio_output import DirectionFigures, LiveInterval

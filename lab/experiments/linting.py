@@ -25,8 +25,7 @@ from lab.measure.job import Measured
 from lab.plugins import extension
 from lab.results.record import CellRecord, Conditions
 from lab.theory.model import nominal_rates, random_read_iops, random_write_iops
-from lab.workloads.permitted import SYNCHRONOUS_ENGINES
-from lab.workloads.workload import AccessPattern, Direction, Workload
+from lab.workloads.workload import SYNCHRONOUS_ENGINES, AccessPattern, Direction, Workload
 
 _BLANK_AT_START = frozenset({DiskKind.FILE, DiskKind.SPINDLE, DiskKind.RAM, DiskKind.LOOP})
 

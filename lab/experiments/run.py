@@ -55,14 +55,17 @@ from lab.machine import Host, Machine, Target
 from lab.machine.state_folder import make_folder
 from lab.measure.conditions import make_cold, probe_disk, read_conditions
 from lab.measure.job import BackgroundLoad, Measured, MeasureOptions, run_workload
-from lab.measure.programs import DataSum, DataVerdict, sum_device, sum_files
 from lab.measure.rebuild import (
+    DataSum,
+    DataVerdict,
     Integrity,
     RebuildMeasured,
     Recording,
     fail_and_remove,
     measure_rebuild,
     predict_rebuild,
+    sum_device,
+    sum_files,
     timeline_of,
 )
 from lab.measure.samples import Recorder, idle_fraction

@@ -44,8 +44,7 @@ from lab.plans import Plan
 from lab.results.record import ResultRecord, RunStatus
 from lab.results.store import ResultStore
 from lab.session.data_mark import last_verdicts, read_marks
-from lab.session.events import Event
-from lab.session.monitor import Snapshot
+from lab.session.monitor import Event, Snapshot
 from lab.session.session import LabSession, read_arrival
 from lab.tomlfile import as_meant, unknown_word
 

@@ -18,7 +18,7 @@ from lab.disks.drive_models import MAX_ZONES, DriveModel, Mechanics, Zone
 from lab.errors import CommandFailed, LabError, SpecError
 from lab.gates.numbers import read_seconds
 from lab.machine.api import Machine
-from lab.measure.programs import LONGEST_SECONDS, READ_PLACES
+from lab.measure.rebuild import LONGEST_SECONDS, READ_PLACES
 from lab.units import KIB, MIB, SECTOR_BYTES, human_bytes
 
 PAGE = 4 * KIB

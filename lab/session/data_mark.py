@@ -21,7 +21,7 @@ from lab.gates.own import read_own_json
 from lab.host.clock import utc_text
 from lab.host.files import write_file
 from lab.measure.job import LoadTarget
-from lab.measure.programs import LONGEST_SECONDS, MARK_DATA, DataVerdict
+from lab.measure.rebuild import LONGEST_SECONDS, MARK_DATA, DataVerdict
 from lab.session.session import LabSession
 from lab.units import KIB, MIB, human_bytes
 

@@ -20,7 +20,7 @@ from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, DiskSpec, Lab, LabDisk
 from lab.errors import ArrayError, DeviceRefused
 from lab.machine import Host, parse_target
-from lab.measure.programs import DataSum, sum_device
+from lab.measure.rebuild import DataSum, sum_device
 from lab.plans import Plan, Step
 from lab.session.session import Client, LabSession, open_session
 from lab.units import KIB, MIB

@@ -9,11 +9,9 @@ import msgspec
 import pytest
 
 from lab.actions import ACTIONS
-from lab.actions.action import Action, Fills, PlanAction, Verb, fields_of
-from lab.actions.arrays import Fail, Grow, Scrub, ScrubAction, Slow, Speed
-from lab.actions.create import Create
+from lab.actions.action import Action, Fills, PlanAction, Selection, Verb, fields_of
+from lab.actions.arrays import Create, Fail, Grow, Scrub, ScrubAction, Slow, Speed
 from lab.actions.loads import Load
-from lab.actions.selection import Selection
 from lab.arrays.spec import Bitmap, ConsistencyPolicy
 from lab.cli.app import make_app
 from lab.cli.arguments import typed_verb
