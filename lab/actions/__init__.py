@@ -10,7 +10,6 @@ from lab.actions.action import Action
 
 
 def _declared_in(module: ModuleType) -> Iterator[type[Action]]:
-    """The actions of a module, in order."""
     for value in vars(module).values():
         if isinstance(value, type) and issubclass(value, Action) and value.__module__ == module.__name__:
             yield value

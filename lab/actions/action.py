@@ -58,7 +58,6 @@ class Selection:
 
     @property
     def working_member(self) -> MemberStatus | None:
-        """The member, unless it is faulty."""
         return self.member if self.member and not self.member.is_faulty else None
 
     @property
@@ -70,7 +69,6 @@ class Selection:
 
     @property
     def lack_of_disk(self) -> str:
-        """Why no disk is available; empty if one is."""
         return "" if self.disk else "no disk is selected"
 
     def filled(self, text: str) -> str:
@@ -129,7 +127,6 @@ class Field:
 
     @property
     def is_required(self) -> bool:
-        """Whether lesson files must set it."""
         return self.default is msgspec.NODEFAULT
 
     @property
@@ -139,7 +136,6 @@ class Field:
 
     @property
     def option(self) -> str:
-        """``--break-array``."""
         return self.argument.option or f"--{self.name.replace('_', '-')}"
 
 
@@ -153,7 +149,7 @@ FreeDiskName = Annotated[
 
 
 class Verb(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="act"):
-    """One thing that a user can ask for. The first line of a subclass's docstring is its help."""
+    """One thing that a user can request. The first line of a subclass's docstring is its help."""
 
     words: ClassVar[str] = ""
     """After ``raidlab``."""
@@ -173,7 +169,6 @@ class Verb(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @classmethod
     def summary(cls) -> str:
-        """A one-sentence description of the verb."""
         return (cls.__doc__ or "").strip().partition("\n")[0]
 
     def by_hand(self) -> str:
@@ -225,17 +220,14 @@ class Action(Verb, frozen=True, kw_only=True):
 
     @classmethod
     def choices(cls) -> list[Choice]:
-        """The values of the argument ``picks``."""
         return []
 
     @classmethod
     def chosen(cls, value: str) -> Mapping[str, Any]:
-        """The arguments for one of ``choices``."""
         return {cls.picks: value} if cls.picks else {}
 
     @classmethod
     def note(cls, it: Selection) -> str:
-        """Information for the user before the action."""
         return ""
 
     @classmethod

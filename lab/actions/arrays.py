@@ -61,7 +61,7 @@ def chosen_disks(text: str, disks: Sequence[LabDisk], free: Sequence[LabDisk]) -
         return named_disks(text, disks)
     if count > len(free):
         raise ArrayError(
-            f"{count} disks are wanted, and {len(free)} of {len(disks)} are free",
+            f"{count} disks were requested, but only {len(free)} of {len(disks)} are free",
             hint="'raidlab disks' shows what uses them, 'raidlab disks add' makes more",
         )
     return list(free[:count])
@@ -473,7 +473,6 @@ class Scrub(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.scrub
         return session.array(self.array).scrub(self.action)
 
     def perform(self, session: LabSession) -> object:
-        """Run the scrub and wait for its end."""
         session.run(self.plan(session))
         return session.array(self.array).wait() if self.waits_for else None
 
@@ -570,7 +569,7 @@ class BitmapAction(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="arra
 
     words = "array bitmap"
     bitmap: Annotated[Bitmap, Argument("internal or none.", also="--kind", is_placed=True, is_needed=True)]
-    chunk: Annotated[str, Argument("What one bit stands for, such as 64K; md's choice: 64M or more.")] = ""
+    chunk: Annotated[str, Argument("Bytes that one bit covers, such as 64K; md's default: 64M or more.")] = ""
 
     def __post_init__(self) -> None:
         if self.chunk and self.bitmap is Bitmap.NONE:
@@ -582,7 +581,7 @@ class BitmapAction(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="arra
 
 
 class Wait(ArrayAction, frozen=True, kw_only=True, tag="array.wait"):
-    """Wait until no resync, rebuild, check or reshape of the array goes on."""
+    """Wait for the end of any resync, rebuild, check or reshape of the array."""
 
     words = "array wait"
 
@@ -649,7 +648,7 @@ class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
     chunk: Annotated[str, Argument("Such as 64K; mdadm takes 512K if left out, adapt5 128K.")] = ""
     layout: Annotated[NameOrNone, Argument("Such as left-symmetric, or f2 for raid10.")] = ""
     bitmap: Annotated[Bitmap | None, Argument("none or internal.")] = None
-    bitmap_chunk: Annotated[str, Argument("What one bit stands for, such as 64K; md's choice: 64M or more.")] = ""
+    bitmap_chunk: Annotated[str, Argument("Bytes that one bit covers, such as 64K; md's default: 64M or more.")] = ""
     policy: Annotated[ConsistencyPolicy | None, Argument("resync, ppl or journal.")] = None
     journal: Annotated[NameOrNone, Argument("The disk for policy journal.")] = ""
     file_system: Annotated[FileSystem, Argument("File system to make: ext4, xfs or raw.", option="--fs")] = (
@@ -674,7 +673,6 @@ class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
 
     @property
     def kind(self) -> ArrayKind:
-        """The kind of array that has this level. Raises SpecError for an unknown level."""
         return kind_of_level(self.level)
 
     @property
@@ -707,7 +705,6 @@ class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
 
     @property
     def _without_disks(self) -> CreateOptions:
-        """All options except the disks."""
         policy = ConsistencyPolicy.JOURNAL if self.journal else ConsistencyPolicy.RESYNC
         return CreateOptions(
             level=self.level,

@@ -137,7 +137,7 @@ def _array() -> Loaded:
 
 
 def _watch() -> Loaded:
-    from lab.cli.watch import watch
+    from lab.cli.load import watch
 
     return watch
 
@@ -197,19 +197,19 @@ def _results() -> Loaded:
 
 
 def _lint() -> Loaded:
-    from lab.cli.lint import lint
+    from lab.cli.results import lint
 
     return lint
 
 
 def _compare() -> Loaded:
-    from lab.cli.compare import compare
+    from lab.cli.results import compare
 
     return compare
 
 
 def _report() -> Loaded:
-    from lab.cli.report import report
+    from lab.cli.results import report
 
     return report
 

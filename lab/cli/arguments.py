@@ -46,7 +46,7 @@ def usage_words(error: CycloptsError) -> tuple[str, str]:
     """The error in a command line, and a suggestion."""
     chain = " ".join(error.command_chain or ())
     command = f"raidlab {chain}".rstrip()
-    see = f"'{command} --help' shows what can be written"
+    see = f"'{command} --help' shows its arguments and options"
     if not (error.unused_tokens and isinstance(error, UnknownCommandError | UnusedCliTokensError)):
         return str(error).strip(), see
     word = shortened(error.unused_tokens[0], _LONGEST_WORD)
@@ -63,7 +63,6 @@ def usage_words(error: CycloptsError) -> tuple[str, str]:
 
 
 def _commands_of(error: CycloptsError) -> list[str]:
-    """The sub-commands of the intended command."""
     names = error.app if error.app is not None else ()
     return sorted(name for name in names if not name.startswith("-"))
 

@@ -29,7 +29,6 @@ app = App(name="array", help="Create, show, change, break and repair arrays.", h
 
 
 def _run(context: Context, action: Verb, *, plan: bool = False, wait: bool | None = None) -> None:
-    """One plan on one array."""
     assert isinstance(action, PlanAction)
     run_plan(context, action, str(getattr(action, "array", "")), plan_only=plan, wait=wait)
 

@@ -329,7 +329,7 @@ def _tell(context: Context, what: str, names: list[str]) -> None:
 def _confirm_physical(path: str, again: str | None) -> None:
     """Raises DeviceRefused if the user did not type the path of a physical disk twice."""
     if again is None and is_terminal():
-        err(f"raidlab: everything on {path} may be lost. Type its path again to go on:")
+        err(f"raidlab: everything on {path} may be lost. Type its path again to continue:")
         again = sys.stdin.readline().strip()
     if again != path:
         told = f"'{again}' is not '{path}'" if again else "it was typed once"

@@ -60,7 +60,7 @@ class CollectionReport(NamedTuple):
     """A report about something that is not a single result."""
 
     write: Callable[[Sequence[str], str, Path | None, str, Host, bool], str | None]
-    """Gets names, format, output file, title, host, and whether nothing else was asked for.
+    """Gets names, format, output file, title, host, and whether these names are all that was requested.
 
     Returns the text to print, or None if the names mean nothing to it.
     """
@@ -81,4 +81,4 @@ class Cluster(NamedTuple):
     """Access to clusters."""
 
     calls_on: Callable[[str, Host, Callable[[str], None]], AbstractContextManager[ClusterCalls]]
-    """Gets the cluster as ``--cluster`` names it, and who is told about troubles."""
+    """Gets the cluster as ``--cluster`` names it, and a function that reports problems."""

@@ -72,7 +72,6 @@ def _prepare_process() -> None:
 
 
 def _failure(error: BaseException) -> int:
-    """Report an error, and return the exit status."""
     if isinstance(error, LabError):
         return _report(error.message, error.hint, type(error).__name__, error.exit_code)
     if isinstance(error, signals.Interrupted):

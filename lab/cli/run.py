@@ -38,25 +38,23 @@ MOST_DIFFERENCES = 5
 
 def run(
     name: Annotated[
-        str | None, Parameter(help="An experiment, or the path of a .toml file; nothing: list them.")
+        str | None, Parameter(help="An experiment, or the path of a .toml file; default: list them.")
     ] = None,
     *,
     quick: Annotated[bool, Parameter(negative="", help="The experiment's short form.")] = False,
-    resume: Annotated[str | None, Parameter(help="Go on with an incomplete result: its id, or 'latest'.")] = None,
-    plan: Annotated[
-        bool, Parameter(negative="", help="Print what would be measured, in its order, and do nothing.")
-    ] = False,
+    resume: Annotated[str | None, Parameter(help="Resume an incomplete result: its id, or 'latest'.")] = None,
+    plan: Annotated[bool, Parameter(negative="", help="Print what would be measured, in order; do nothing.")] = False,
     csv: Annotated[Path | None, Parameter(help="Also write the figures to this file, in the study's columns.")] = None,
     seed: Annotated[
         int | None,
-        number(Seed, help="Other addresses and another order than the experiment's own; 0 or more."),
+        number(Seed, help="Seed of addresses and order, in place of the experiment's; 0 or more."),
     ] = None,
     verify_repeat: Annotated[
         bool,
-        Parameter(negative="", help="Run it twice, and fail unless both are the same to the last bit (virtual time)."),
+        Parameter(negative="", help="Run it twice, and fail unless both results are identical (virtual time)."),
     ] = False,
     allow: Annotated[
-        list[str] | None, Parameter(negative="", help="A rule of the lint that may be broken. May be repeated.")
+        list[str] | None, Parameter(negative="", help="A lint rule that may be violated. May be repeated.")
     ] = None,
 ) -> int:
     """Run an experiment on a lab of its own, store the result and print its tables.
@@ -190,7 +188,7 @@ def _run_seeds(context: Context, *, is_quick: bool, is_plan: bool) -> int:
             raise
         except LabError as error:
             failed[experiment.id] = error.message
-            context.narrator.notice(f"{experiment.id} failed: {error.message}; the others go on")
+            context.narrator.notice(f"{experiment.id} failed: {error.message}; the others continue")
         else:
             context.narrator.notice(f"stored as {records[-1].id}")
             if not context.json:

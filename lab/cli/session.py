@@ -26,9 +26,7 @@ _LOOK_SECONDS = 0.5
 PlanFlag = Annotated[
     bool, Parameter(negative="", show_default=False, help="Print the commands and what they are for; do nothing.")
 ]
-BreakArrayFlag = Annotated[
-    bool, Parameter(negative="", show_default=False, help="Even if an array loses its data by it.")
-]
+BreakArrayFlag = Annotated[bool, Parameter(negative="", show_default=False, help="Even if an array loses its data.")]
 
 
 def client_of(context: Context, *, watches: bool = True) -> Client:

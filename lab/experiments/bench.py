@@ -155,7 +155,6 @@ class Bench:
         return built
 
     def take_apart(self) -> None:
-        """Unmount and stop all arrays."""
         while self._built:
             _, built = self._built.popitem()
             self._stop(built)
@@ -215,7 +214,6 @@ class Bench:
         return steps
 
     def mark_used(self, disk: LabDisk) -> None:
-        """Mark a disk as no longer blank."""
         self._used.add(disk.name)
 
     def _target(self, device: str, array: str | None, disks: tuple[LabDisk, ...], size_bytes: int) -> LoadTarget:

@@ -205,7 +205,6 @@ def _require_same(before: Conditions, now: Conditions, result_id: str) -> None:
 
 
 def _require_room(results: Path) -> None:
-    """Check for free space before measuring. Raises ResultError if there is too little to store a result."""
     folder = make_folder(results, what="the folder for results")
     room = os.statvfs(folder)
     if room.f_bavail * room.f_frsize < RESULT_ROOM_BYTES:
@@ -217,10 +216,10 @@ def _require_room(results: Path) -> None:
 
 def _report_stored(error: BaseException, journal: RunJournal, on_notice: Callable[[str], None]) -> None:
     """Report the stored result: in the hint of a LabError, as a notice before any other error."""
-    resume = f"'raidlab run --resume {journal.record.id}' goes on"
+    resume = f"'raidlab run --resume {journal.record.id}' continues it"
     if not isinstance(error, LabError):
         if journal.record.cells:
-            on_notice(f"stored as incomplete; {resume} with it")
+            on_notice(f"stored as incomplete; {resume}")
         return
     hints = [error.hint] if error.hint else []
     if isinstance(error, ResultNotStored):
@@ -316,7 +315,6 @@ class ExperimentRunner:
         )
 
     def _measure_cell(self, cell: Cell) -> None:
-        """Measure one cell, again if it was disturbed, and store it."""
         built, workload = self.bench.array(cell.array), cell.workload
         is_cold = self._experiment.cache is Cache.COLD
         events: tuple[str, ...] = ()
@@ -550,7 +548,6 @@ class RebuildRunner:
     def _phase(
         self, cell: RebuildCell, built: BuiltArray, load: Workload, phase: str, recordings: list[Recording]
     ) -> PhaseRecord:
-        """Measure one phase; its samples are added to ``recordings``."""
         make_cold(self._lab, built.target.file_system, built.spec.device, built.disks, built.parity_arrays)
         label = f"{built.plan.label}, {phase}: {load.title}, repeat {cell.repeat + 1}"
         self._run.progress.doing(label, load_seconds(load) + 1.5)

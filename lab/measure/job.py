@@ -89,7 +89,6 @@ class FioRun:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether stop was requested."""
         return self._stop.is_set()
 
     def run(self, invocations: Iterable[Invocation]) -> tuple[Finished, ...]:
@@ -256,7 +255,6 @@ class LoadTarget:
         return self.file_system is FileSystem.RAW
 
     def job_target(self, *, repeat: int = 0, file_bytes: int | None = None, seed: int = 0) -> JobTarget:
-        """The target for fio jobs."""
         path = self.device if self.is_raw else filesystem.mount_point(self.device)
         kind = PathKind.DEVICE if self.is_raw else PathKind.DIRECTORY
         return JobTarget(path, kind, self.available_bytes, file_bytes, repeat, seed)
@@ -349,7 +347,6 @@ def run_workload(
     fio = FioRun(lab, workload, on_live)
 
     def hear(sample: Sample) -> None:
-        """Called on the recorder's thread."""
         if is_cancelled():
             fio.stop()
         on_sample(sample)

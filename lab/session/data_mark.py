@@ -123,7 +123,6 @@ class DataMark(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_raw(self) -> bool:
-        """Whether the mark lies on the bare array."""
         return self.path.startswith("/dev/")
 
 

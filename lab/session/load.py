@@ -91,7 +91,6 @@ class Load:
         self._thread = threading.Thread(target=self._run, name="raidlab-load", daemon=True)
 
     def start(self) -> None:
-        """Start the load on a thread of its own."""
         self._thread.start()
 
     @property
@@ -244,7 +243,6 @@ def _covered_bytes(work: Workload) -> int:
 
 
 def _writes_little(work: Workload) -> bool:
-    """Whether a load writes blocks that are usually smaller than a chunk."""
     return work.direction is not Direction.READ and work.block_bytes < DEFAULT_CHUNK_BYTES
 
 
@@ -260,7 +258,6 @@ def beside_prediction(predicted_iops: float, measured: Measured) -> str:
 
 
 def _rates(session: LabSession, nodes: list[str]) -> list[DiskRates] | None:
-    """Nominal rates of the members; None if any member has none."""
     by_node = {disk.node: disk for disk in session.disks}
     rates = []
     for node in nodes:

@@ -56,7 +56,6 @@ class EventKind(StrEnum):
 
     @property
     def weight(self) -> Weight:
-        """Whether the event is good, bad or neutral."""
         return _WEIGHTS.get(self, Weight.NEUTRAL)
 
 
@@ -206,7 +205,6 @@ class Snapshot:
     """Kernel names of lab disks that have disappeared."""
 
     def array(self, name: str) -> ArrayStatus | None:
-        """The array of this name."""
         return next((status for status in self.arrays if status.name == name), None)
 
 
@@ -255,7 +253,6 @@ class Monitor:
         self._thread = threading.Thread(target=self._run, name="raidlab-monitor", daemon=True)
 
     def start(self) -> None:
-        """Start the monitor; the first snapshot follows immediately."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -361,7 +358,6 @@ class SnapshotMaker:
         self._shown = None
 
     def request(self, interval_seconds: float) -> SampleRequest:
-        """The request for the agent."""
         self._asked = self._devices()
         prefixes = tuple(f"{name}_" for name in (*_WATCHED_ARRAYS, *self._inner_names()))
         return SampleRequest(
@@ -372,7 +368,6 @@ class SnapshotMaker:
         )
 
     def look(self, raw: RawSample) -> Snapshot:
-        """The snapshot at the time of a sample."""
         text = raw.files.get(MDSTAT) or ""
         stat = parse_mdstat(text)
         # Knowledge of arrays made of other arrays changes with ``found``.
@@ -515,7 +510,6 @@ class History:
 
     @property
     def newest(self) -> Snapshot | None:
-        """The latest snapshot."""
         return self._looks[-1] if self._looks else None
 
     @property
@@ -585,7 +579,6 @@ class History:
                 self._series[place].append(math.nan)
 
     def add_load(self, interval: LiveInterval, time_seconds: float) -> None:
-        """Record a load's interval that ended at ``time_seconds`` of the machine's clock."""
         self._load.append((time_seconds, interval))
 
     def rates(self, device: str, measure: Measure, *, seconds: float | None = None) -> list[Point]:
@@ -593,7 +586,6 @@ class History:
         return self._points(device, measure, seconds)
 
     def cpu(self, *, seconds: float | None = None) -> list[Point]:
-        """Busy fraction of the machine's total CPU time, 0 to 1."""
         return self._points("", "cpu", seconds)
 
     def md_cpu(self, name: str, *, seconds: float | None = None) -> list[Point]:
@@ -609,16 +601,13 @@ class History:
         return self._points(name, "sync_bytes_per_second", seconds)
 
     def pace(self, name: str) -> SyncPace | None:
-        """Speed and remaining time of the current sync."""
         return sync_pace(recent(tuple(self._looks)), name)
 
     def load(self, measure: LoadMeasure, *, seconds: float | None = None) -> list[Point]:
-        """One measure of the loads on the session's arrays."""
         start = self._start(seconds)
         return [(time, load_value(each, measure)) for time, each in self._load if time >= start]
 
     def now_rate(self, device: str, measure: Measure) -> float | None:
-        """The newest value of a device; None if the last snapshot did not include one."""
         ring = self._series.get((device, measure))
         return ring.last() if ring else None
 

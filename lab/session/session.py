@@ -193,7 +193,7 @@ class LabSession(OpenArrays):
         with self._rescanning:
             self.lab.guard.expect_data()
             self.found = bring_up(self.lab, before=self.found)
-            # The drill decides which arrays run on its disks: nobody has asked for them.
+            # The drill decides which arrays run on its disks: the user has not requested them.
             if self._stopped and not read_arrival(self.folder):
                 self._stopped.write(self.found)
         self._on_found(self)

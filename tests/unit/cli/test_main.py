@@ -51,7 +51,7 @@ def test_a_plan_loads_nothing_that_renders() -> None:
         "rich",
         "textual",
         "numpy",
-        "lab.cli.watch",
+        "lab.cli.load",
         "lab.cli.results",
         "lab.doctor",
         "tui.app",

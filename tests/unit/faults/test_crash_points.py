@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lab.cli.fault_points import chosen_configurations, exit_code
+from lab.cli.fault import chosen_configurations, exit_code
 from lab.errors import ExitCode, LabError, MachineLost, SpecError, ToolMissing
 from lab.faults import crash_points
 from lab.faults.crash_points import (
