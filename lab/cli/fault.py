@@ -503,7 +503,7 @@ def points_exit_code(found: Sequence[Explored]) -> int:
         return ExitCode.MACHINE_LOST
     if any(each.tally.broken for each in found):
         return ExitCode.FAILED
-    return errors[0].points_exit_code if errors else ExitCode.DONE
+    return errors[0].exit_code if errors else ExitCode.DONE
 
 
 def tell_broken(context: Context, explored: Explored) -> None:
