@@ -103,7 +103,7 @@ def without_command(app: App, run_line: RunLine) -> int:
 
 
 def _read_verb(words: list[str]) -> Verb | None:
-    from lab.cli.arguments import typed_verb
+    from lab.cli.verbs import typed_verb
 
     return typed_verb(make_app(words), words)
 

@@ -13,11 +13,11 @@ from lab.actions.arrays import Assemble, Create, Speed, VerifyMark, Wait, WriteM
 from lab.arrays.discovery import FoundArray
 from lab.arrays.kinds import kind_of_name, kinds
 from lab.cli import microscope
-from lab.cli.arguments import add_verbs
 from lab.cli.context import Context, current
 from lab.cli.extension import added_commands
 from lab.cli.output import out, out_json
 from lab.cli.session import array_text, client_of, run_plan, show_plan, tell, wait_with_bar
+from lab.cli.verbs import add_verbs
 from lab.disks import DiskKind, LabDisk
 from lab.disks.lab_files import lab_folder
 from lab.errors import ExitCode

@@ -15,10 +15,11 @@ from cyclopts import App, Parameter
 from lab.actions.arrays import Slow
 from lab.arrays import faults
 from lab.arrays.discovery import superblocks_in
-from lab.cli.arguments import add_verbs, number
+from lab.cli.arguments import number
 from lab.cli.context import Context, current, is_terminal
 from lab.cli.output import err, out, out_json, table
 from lab.cli.session import BreakArrayFlag, PlanFlag, client_of, show_plan
+from lab.cli.verbs import add_verbs
 from lab.disks import DiskKind, DiskSpec, Lab, LabDisk
 from lab.disks.attaching import require_time_of
 from lab.disks.drive_models import all_drive_models, require_free_name, save_drive_model

@@ -9,11 +9,11 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from lab.cli.arguments import add_verbs
 from lab.cli.context import CLUSTER_HELP, Context, current, require_shared
 from lab.cli.lesson import PASSED, say, tell_sound
 from lab.cli.output import out, out_json, pairs, table
 from lab.cli.session import client_of
+from lab.cli.verbs import add_verbs
 from lab.drills.case import DrillCase, DrillOutcome, DrillStore, best_of, forget_drill
 from lab.drills.desk import DrillDesk, close_case
 from lab.drills.disks import require_blank

@@ -16,10 +16,10 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from lab.checks.readings import Reading
-from lab.cli.arguments import add_verbs
 from lab.cli.context import CLUSTER_HELP, Context, current, require_shared
 from lab.cli.output import ProgressBar, out, out_json, table
 from lab.cli.session import client_of
+from lab.cli.verbs import add_verbs
 from lab.drills.schema import catalogue as drill_files
 from lab.drills.schema import read_drill, shell_lines
 from lab.errors import ExitCode, LessonError, SpecError

@@ -15,10 +15,11 @@ from lab.arrays.kinds import kind_of_name
 from lab.arrays.md import status_value
 from lab.arrays.names import kernel_name
 from lab.arrays.status import ArrayStatus
-from lab.cli.arguments import command_of, number
+from lab.cli.arguments import number
 from lab.cli.context import Context, current
 from lab.cli.output import err, out, out_json, out_json_line, table
 from lab.cli.session import client_of
+from lab.cli.verbs import command_of
 from lab.errors import ExitCode
 from lab.gates.files import FileKind
 from lab.gates.numbers import LookCount

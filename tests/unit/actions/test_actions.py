@@ -14,7 +14,7 @@ from lab.actions.arrays import Create, Fail, Grow, Scrub, ScrubAction, Slow, Spe
 from lab.actions.loads import Load
 from lab.arrays.spec import Bitmap, ConsistencyPolicy
 from lab.cli.app import make_app
-from lab.cli.arguments import typed_verb
+from lab.cli.verbs import typed_verb
 from lab.drills.verbs import VERBS as DRILL_VERBS
 from lab.drills.verbs import StartDrill
 from lab.errors import LabError, SpecError
