@@ -12,8 +12,8 @@ from typing import Annotated
 
 from benchmarks.support.report import asked, finish, private_state, say
 from benchmarks.two_platforms import Told
+from lab.experiments.run import RunRequest, run_experiment
 from lab.experiments.schema import Experiment
-from lab.experiments.service import RunRequest, run_experiment
 from lab.machine import Host, parse_target
 from lab.report.cells import rows
 from lab.results.record import ResultRecord

@@ -63,7 +63,7 @@ def bare_boot_seconds(folder: Path, kernel: str) -> float:
 def first_array_seconds(state: Path) -> float:
     """From starting the command until mdadm has made the array, in a new lab each time."""
     shutil.rmtree(state, ignore_errors=True)
-    argv = [*isolated_python("-c", "from lab.cli.main import main; main()"), "--on", "uml:"]
+    argv = [*isolated_python("-c", "import sys; from lab.cli.main import run; sys.exit(run())"), "--on", "uml:"]
     argv += ["array", "create", "--level", "5", "--disks", "3"]
     begin = time.monotonic()
     process = subprocess.Popen(

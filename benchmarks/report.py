@@ -50,7 +50,12 @@ def main() -> None:
             folder.mkdir(parents=True)
             (folder / RECORD_NAME).write_bytes(encode_record(msgspec.structs.replace(made, rebuilds=rebuilds)))
         page = state / "report.html"
-        argv = [*isolated_python("-c", "from lab.cli.main import main; main()"), "--json", "--quiet", "report"]
+        argv = [
+            *isolated_python("-c", "import sys; from lab.cli.main import run; sys.exit(run())"),
+            "--json",
+            "--quiet",
+            "report",
+        ]
         walls: list[float] = []
         cpus: list[float] = []
         printed = ""

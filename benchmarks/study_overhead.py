@@ -26,7 +26,7 @@ def main() -> None:
     """Run the study as a user does, and compare the outer wall time with the inner account."""
     options = asked(SMOKE)
     argv = [
-        *isolated_python("-c", "from lab.cli.main import main; main()"),
+        *isolated_python("-c", "import sys; from lab.cli.main import run; sys.exit(run())"),
         "--on",
         # In virtual time fio's seconds pass in a fraction of them, and all else would look large beside that.
         "uml:?time=real",

@@ -36,7 +36,7 @@ MOST_SHARE = 0.6
 """Of the time that one worker takes for as many cells."""
 CELLS_A_DEPTH = 500
 MOST_SECONDS, MOST_BYTES = 10.0, 500 << 20
-START = "from lab.cli.main import main; main()"
+START = "import sys; from lab.cli.main import run; sys.exit(run())"
 FILE = """\
 format_version = 2
 id = "bench-{name}"

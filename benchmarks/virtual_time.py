@@ -17,8 +17,8 @@ from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
 from lab.arrays.status import wait_until_idle
 from lab.disks import DiskKind, Lab, open_lab, specs
+from lab.experiments.run import RunRequest, run_experiment
 from lab.experiments.schema import find_experiment
-from lab.experiments.service import RunRequest, run_experiment
 from lab.machine import Host, Target, parse_target
 from lab.units import MIB
 

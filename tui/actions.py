@@ -8,11 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lab.actions import ACTIONS
-from lab.actions.action import Action, PlanAction
-from lab.actions.arrays import Assemble, Scrub, ScrubAction, VerifyMark, Wait, WriteMark
-from lab.actions.create import Create
+from lab.actions.action import Action, PlanAction, Selection
+from lab.actions.arrays import Assemble, Create, Scrub, ScrubAction, VerifyMark, Wait, WriteMark
 from lab.actions.loads import Load, StopLoad
-from lab.actions.selection import Selection
 from lab.arrays.spec import Bitmap
 from tui.drafts import FIRST_MEMBERS
 from tui.state import LabState

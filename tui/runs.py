@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from lab.experiments.progress import RunProgress
+    from lab.experiments.run import RunRequest
     from lab.experiments.schema import Experiment
-    from lab.experiments.service import RunRequest
     from lab.experiments.sweeps import SweepEntry
     from lab.measure.job import Measured
     from lab.results.record import ResultRecord
@@ -320,8 +320,8 @@ class Experiments:
 
         store = ResultStore(self._frontend.client.host.state.results)
         before = set(store.ids())
+        from lab.experiments.run import resume_experiment, run_experiment
         from lab.experiments.schema import find_experiment
-        from lab.experiments.service import resume_experiment, run_experiment
 
         request, released = request_of(self._frontend, progress, cancelled)
         try:
@@ -341,7 +341,7 @@ def request_of(
 
     ``progress`` is called with each ``RunProgress``.
     """
-    from lab.experiments.service import RunRequest
+    from lab.experiments.run import RunRequest
     from lab.machine import TargetKind, parse_target
 
     target = parse_target(frontend.lab.target or "uml:")

@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from lab.machine.api import MachineFacts
     from lab.measure.job import Measured
     from lab.session.data_mark import DataMark, MarkVerdict
-    from lab.session.events import Event
-    from lab.session.history import History
     from lab.session.load import Forecast
-    from lab.session.monitor import Snapshot
+    from lab.session.monitor import Event, History, Snapshot
     from lab.session.pace import Pace
     from lab.workloads.fio_output import LiveInterval
 

@@ -206,7 +206,7 @@ def load_line(state: LabState) -> str:
 
 
 def _rates(interval: LiveInterval) -> str:
-    from lab.session.history import LoadMeasure, load_value
+    from lab.session.monitor import LoadMeasure, load_value
 
     p99 = load_value(interval, LoadMeasure.P99_SECONDS)
     return (

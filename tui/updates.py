@@ -20,15 +20,14 @@ if TYPE_CHECKING:
 
     from lab.arrays.status import ArrayStatus
     from lab.session.data_mark import DataMark
-    from lab.session.events import Event
-    from lab.session.monitor import Snapshot
+    from lab.session.monitor import Event, Snapshot
 
 
 def update(state: LabState, message: happened.LabMessage) -> None:
     """Apply a message to the state."""
     match message:
         case happened.LabLooked(look=look):
-            from lab.session.events import events_between
+            from lab.session.monitor import events_between
 
             before, state.look = state.look, look
             is_quiet = before is not None and before.arrays == look.arrays and before.disks == look.disks
@@ -107,7 +106,7 @@ def _opened(state: LabState, message: happened.SessionOpened) -> None:
 
 def forget_past(state: LabState) -> None:
     """Delete the samples, the history, the events and the first syncs."""
-    from lab.session.history import History
+    from lab.session.monitor import History
 
     state.look, state.history = None, History()
     state.events.clear()

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from lab.arrays.spec import ArrayPreview
     from lab.arrays.status import ArrayStatus, MemberStatus
     from lab.disks import LabDisk
-    from lab.session.events import Event
-    from lab.session.history import Point
+    from lab.session.monitor import Event, Point
     from tui.state import LabState
 
 STOPPED = "stopped"
@@ -100,7 +99,7 @@ def member_state(member: MemberStatus) -> BayState:
 
 def _activity(state: LabState, device: str) -> tuple[float, float, float]:
     """(reads per second, writes per second, busy fraction) of a device."""
-    from lab.session.history import Measure
+    from lab.session.monitor import Measure
 
     if state.history is None:
         return 0.0, 0.0, 0.0
@@ -162,7 +161,7 @@ def tone_of(event: Event) -> Tone:
 
 def member_series(state: LabState, status: ArrayStatus, seconds: float) -> tuple[Series, ...]:
     """Bytes per second of every member, reads and writes together; six colours are used in turn."""
-    from lab.session.history import Measure
+    from lab.session.monitor import Measure
 
     history = state.history
     if history is None:

@@ -20,7 +20,7 @@ ROWS, COLUMNS = 40, 120
 DOWN, UP, ENTER, ESCAPE = b"\x1b[B", b"\x1b[A", b"\r", b"\x1b"
 PATIENCE_SECONDS = 90.0
 _TICKS = os.sysconf("SC_CLK_TCK")
-_COMMAND = "from lab.cli.main import main; main()"
+_COMMAND = "import sys; from lab.cli.main import run; sys.exit(run())"
 # The sign of the rack's cursor, styles, the disk that it stands on.
 _CURSOR = re.compile(rb"\xe2\x96\xb8(?:\x1b\[[0-9;]*m|[^\x1b]){0,12}?disk(\d\d)")
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from types import ModuleType
 
-from lab.actions import arrays, create, loads
+from lab.actions import arrays, loads
 from lab.actions.action import Action
 
 
 def _declared_in(module: ModuleType) -> Iterator[type[Action]]:
-    """The actions of a module, in order."""
     for value in vars(module).values():
         if isinstance(value, type) and issubclass(value, Action) and value.__module__ == module.__name__:
             yield value
 
 
-ACTIONS: tuple[type[Action], ...] = tuple(kind for module in (loads, arrays, create) for kind in _declared_in(module))
+ACTIONS: tuple[type[Action], ...] = tuple(kind for module in (loads, arrays) for kind in _declared_in(module))
 """In the order of the app's menus, which is the order of the classes."""

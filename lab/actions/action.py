@@ -1,4 +1,4 @@
-"""The definition of a verb: its arguments, its preconditions, and its plan or effect.
+"""One description for each verb: its arguments, its preconditions, and its plan or effect.
 
 Every interface to a verb is generated from its class: the command of ``raidlab`` with its options and help, the key,
 the menus and the palette of the app, the words of the text mode, and ``act`` in lesson files.
@@ -16,12 +16,65 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args, g
 
 import msgspec
 
+from lab.arrays.status import ArrayStatus, MemberStatus
+from lab.disks.kinds import LabDisk
 from lab.gates.text import Name
 
 if TYPE_CHECKING:
-    from lab.actions.selection import Selection
     from lab.plans import Plan
     from lab.session.session import LabSession
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """One disk and one array, in the state of the newest sample."""
+
+    is_open: bool
+    """Whether the machine is running."""
+    array: ArrayStatus | None = None
+    """The running array that contains the disk, otherwise the selected one."""
+    disk: LabDisk | None = None
+    member: MemberStatus | None = None
+    """The disk as a member of ``array``; None if it is not a member."""
+    free_disk: LabDisk | None = None
+    """The disk that would join the array; None if no free disk is suitable."""
+    is_pulled: bool = False
+    was_member: bool = False
+    """The disk has left ``array`` and still contains its metadata."""
+    has_known_data: bool = False
+    """Whether the array has known data."""
+    has_load: bool = False
+    """Whether a load is running, on any array."""
+    stopped_array: str = ""
+    """Name of an array on the disks that is not running; empty if there is none."""
+
+    @property
+    def array_name(self) -> str:
+        return self.array.name if self.array else ""
+
+    @property
+    def disk_name(self) -> str:
+        return self.disk.name if self.disk else ""
+
+    @property
+    def working_member(self) -> MemberStatus | None:
+        return self.member if self.member and not self.member.is_faulty else None
+
+    @property
+    def lack_of_array(self) -> str:
+        """Why no array is available; empty if one is."""
+        if self.array:
+            return ""
+        return f"{self.stopped_array} is stopped" if self.stopped_array else "there is no array yet"
+
+    @property
+    def lack_of_disk(self) -> str:
+        return "" if self.disk else "no disk is selected"
+
+    def filled(self, text: str) -> str:
+        """``text`` with names substituted for ``{array}``, ``{disk}`` and ``{new}``."""
+        new = self.free_disk.name if self.free_disk else ""
+        return text.format(array=self.array_name, disk=self.disk_name, new=new)
 
 
 class Fills(StrEnum):
@@ -74,7 +127,6 @@ class Field:
 
     @property
     def is_required(self) -> bool:
-        """Whether lesson files must set it."""
         return self.default is msgspec.NODEFAULT
 
     @property
@@ -84,7 +136,6 @@ class Field:
 
     @property
     def option(self) -> str:
-        """``--break-array``."""
         return self.argument.option or f"--{self.name.replace('_', '-')}"
 
 
@@ -98,7 +149,7 @@ FreeDiskName = Annotated[
 
 
 class Verb(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="act"):
-    """One thing that a user can ask for. The first line of a subclass's docstring is its help."""
+    """One thing that a user can request. The first line of a subclass's docstring is its help."""
 
     words: ClassVar[str] = ""
     """After ``raidlab``."""
@@ -118,7 +169,6 @@ class Verb(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @classmethod
     def summary(cls) -> str:
-        """A one-sentence description of the verb."""
         return (cls.__doc__ or "").strip().partition("\n")[0]
 
     def by_hand(self) -> str:
@@ -170,17 +220,14 @@ class Action(Verb, frozen=True, kw_only=True):
 
     @classmethod
     def choices(cls) -> list[Choice]:
-        """The values of the argument ``picks``."""
         return []
 
     @classmethod
     def chosen(cls, value: str) -> Mapping[str, Any]:
-        """The arguments for one of ``choices``."""
         return {cls.picks: value} if cls.picks else {}
 
     @classmethod
     def note(cls, it: Selection) -> str:
-        """Information for the user before the action."""
         return ""
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Operations on an array and its members, and on emulated drives.
+"""Operations on an array and its members, and on emulated drives; the words for disks and sizes that they take.
 
 The app imports this before its first screen: modules required only for execution are imported on demand.
 """
@@ -6,7 +6,8 @@ The app imports this before its first screen: modules required only for executio
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,18 +22,66 @@ from lab.actions.action import (
     MemberAction,
     PlanAction,
 )
-from lab.actions.disk_words import bytes_or_none, disk_count, split_words
-from lab.arrays.spec import Bitmap
+from lab.arrays.array import ArrayKind
+from lab.arrays.filesystem import FileSystem
+from lab.arrays.kinds import free_name, kind_of_level
+from lab.arrays.spec import Bitmap, ConsistencyPolicy, CreateOptions, Spec
+from lab.disks import DiskKind, LabDisk
+from lab.disks.kinds import find_disk
 from lab.errors import ArrayError, SpecError
-from lab.gates.decoding import SpeedKibPerSecond, checked, parse_bytes, whole
+from lab.gates.decoding import DiskCount, Share, SpareCount, SpeedKibPerSecond, checked, parse_bytes, real, whole
 from lab.gates.text import Name, NameOrNone, Names
 from lab.plans import Plan
-from lab.units import KIB
+from lab.units import GIB, KIB
 
 if TYPE_CHECKING:
-    from lab.actions.selection import Selection
+    from lab.actions.action import Selection
+    from lab.plans import Plan
     from lab.session.data_mark import DataMark, MarkVerdict
     from lab.session.session import LabSession
+
+
+def disk_count(text: str | None) -> int | None:
+    """The number of disks requested; None if they are named, or nothing was typed. Raises SpecError for too many."""
+    if text is None or not re.fullmatch(r"\s*[+-]?\d+\s*", text):
+        return None
+    return checked(whole(text, "number of disks"), SpareCount, "number of disks")
+
+
+def explicit_disks(text: str | None, disks: Sequence[LabDisk]) -> list[LabDisk]:
+    """The named disks; empty if only a number is requested."""
+    return [] if text is None or disk_count(text) is not None else named_disks(text, disks)
+
+
+def chosen_disks(text: str, disks: Sequence[LabDisk], free: Sequence[LabDisk]) -> list[LabDisk]:
+    """The named disks, or the requested number of free ones. Raises SpecError or ArrayError if they do not exist."""
+    count = disk_count(text)
+    if count is None:
+        return named_disks(text, disks)
+    if count > len(free):
+        raise ArrayError(
+            f"{count} disks were requested, but only {len(free)} of {len(disks)} are free",
+            hint="'raidlab disks' shows what uses them, 'raidlab disks add' makes more",
+        )
+    return list(free[:count])
+
+
+def split_words(text: str) -> list[str]:
+    """Words separated by commas and spaces. Raises SpecError for more than the maximum number of disks."""
+    words = [word for word in re.split(r"[,\s]+", text) if word]
+    checked(len(words), SpareCount, "number of disks")
+    return words
+
+
+def named_disks(text: str, disks: Sequence[LabDisk]) -> list[LabDisk]:
+    """The disks with these names, serials or nodes. Raises SpecError with the nearest name."""
+    return [find_disk(word, disks) for word in split_words(text)]
+
+
+def bytes_or_none(text: str | None, what: str) -> int | None:
+    """The size in an option, or None if omitted. Raises SpecError for an invalid size."""
+    return None if text is None else parse_bytes(text, what=what)
+
 
 _WAIT = "Wait for the end of what md does then; the default on uml:."
 BreakArray = Annotated[bool, Argument("Even if the array loses its data.")]
@@ -423,7 +472,6 @@ class Scrub(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.scrub
         return session.array(self.array).scrub(self.action)
 
     def perform(self, session: LabSession) -> object:
-        """Run the scrub and wait for its end."""
         session.run(self.plan(session))
         return session.array(self.array).wait() if self.waits_for else None
 
@@ -520,7 +568,7 @@ class BitmapAction(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="arra
 
     words = "array bitmap"
     bitmap: Annotated[Bitmap, Argument("internal or none.", also="--kind", is_placed=True, is_needed=True)]
-    chunk: Annotated[str, Argument("What one bit stands for, such as 64K; md's choice: 64M or more.")] = ""
+    chunk: Annotated[str, Argument("Bytes that one bit covers, such as 64K; md's default: 64M or more.")] = ""
 
     def __post_init__(self) -> None:
         if self.chunk and self.bitmap is Bitmap.NONE:
@@ -532,7 +580,7 @@ class BitmapAction(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="arra
 
 
 class Wait(ArrayAction, frozen=True, kw_only=True, tag="array.wait"):
-    """Wait until no resync, rebuild, check or reshape of the array goes on."""
+    """Wait for the end of any resync, rebuild, check or reshape of the array."""
 
     words = "array wait"
 
@@ -578,3 +626,123 @@ def _failing_note(it: Selection) -> str:
     if it.array is None or it.member is None:
         return "It belongs to no array; it just vanishes."
     return it.array.failing_note(it.member, it.disk_name)
+
+
+class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
+    """Create an array on blank lab disks."""
+
+    words = "array create"
+    wait_help, waits_on_uml = "Wait for the first resync.", False
+    array: Annotated[
+        NameOrNone,
+        Argument("md0 and so on; the first free one if left out.", also="--name", is_placed=True, left_out=""),
+    ] = "md0"
+    level: Annotated[
+        Name, Argument("raid0, raid1, raid4, raid5, raid6, raid10; adapt5 or shr for disks of different sizes.")
+    ]
+    disks: Annotated[
+        Names, Argument("disk01,disk02,… or how many free ones; the fewest that do if left out, for adapt5 all.")
+    ] = ""
+    spares: Annotated[Names, Argument("As --disks.")] = ""
+    chunk: Annotated[str, Argument("Such as 64K; mdadm takes 512K if left out, adapt5 128K.")] = ""
+    layout: Annotated[NameOrNone, Argument("Such as left-symmetric, or f2 for raid10.")] = ""
+    bitmap: Annotated[Bitmap | None, Argument("none or internal.")] = None
+    bitmap_chunk: Annotated[str, Argument("Bytes that one bit covers, such as 64K; md's default: 64M or more.")] = ""
+    policy: Annotated[ConsistencyPolicy | None, Argument("resync, ppl or journal.")] = None
+    journal: Annotated[NameOrNone, Argument("The disk for policy journal.")] = ""
+    file_system: Annotated[FileSystem, Argument("File system to make: ext4, xfs or raw.", option="--fs")] = (
+        FileSystem.RAW
+    )
+    assume_clean: Annotated[bool, Argument("No first resync: right only for blank disks.")] = False
+    reference: Annotated[
+        DiskCount | None,
+        Argument("adapt5: data chunks of the full stripe; one for each disk but one if left out."),
+    ] = None
+    utilisation: Annotated[
+        str, Argument("adapt5: how much of each disk to use, as 1,1,0.5; all of each if left out.")
+    ] = ""
+
+    def __post_init__(self) -> None:
+        """Raises SpecError for errors that do not depend on the disks."""
+        self.kind.spec(self._on_any_disks).validate()
+
+    @property
+    def waits_for(self) -> str:
+        return "first resync"
+
+    @property
+    def kind(self) -> ArrayKind:
+        return kind_of_level(self.level)
+
+    @property
+    def names_its_disks(self) -> bool:
+        """Whether the disks are known without access to the machine."""
+        return bool(self.disks) and disk_count(self.disks) is None and disk_count(self.spares) is None
+
+    def spec(self, disks: Sequence[LabDisk], free: Sequence[LabDisk], taken: Sequence[str] = ()) -> Spec:
+        """The array on these disks, of which ``free`` are unused; ``taken`` are names of arrays.
+
+        Raises SpecError or ArrayError if a disk is unknown, or too few are free.
+        """
+        journal = named_disks(self.journal, disks)
+        named = [*explicit_disks(self.disks, disks), *explicit_disks(self.spares, disks), *journal]
+        free = [disk for disk in free if disk not in named]
+        members = chosen_disks(self.disks or str(self.kind.member_count(self.level, len(free))), disks, free)
+        rest = [each for each in free if each not in members]
+        return self.kind.spec(
+            replace(
+                self._without_disks,
+                name=self.array or free_name(self.kind, taken),
+                members=tuple(members),
+                spares=tuple(chosen_disks(self.spares, disks, rest)) if self.spares else (),
+                journal=next(iter(journal), None),
+            )
+        )
+
+    def plan(self, session: LabSession) -> Plan:
+        return session.creation(self.spec(session.disks, session.free_disks(), session.names()), self.file_system)
+
+    @property
+    def _without_disks(self) -> CreateOptions:
+        policy = ConsistencyPolicy.JOURNAL if self.journal else ConsistencyPolicy.RESYNC
+        return CreateOptions(
+            level=self.level,
+            name=self.array or self.kind.name(0),
+            chunk_bytes=bytes_or_none(self.chunk or None, "chunk"),
+            layout=self.layout or None,
+            bitmap=self.bitmap or (Bitmap.INTERNAL if self.bitmap_chunk else Bitmap.NONE),
+            bitmap_chunk_bytes=bytes_or_none(self.bitmap_chunk or None, "bitmap chunk"),
+            policy=self.policy or policy,
+            assume_clean=self.assume_clean,
+            reference=self.reference,
+            utilisation=_shares(self.utilisation) if self.utilisation else None,
+        )
+
+    @property
+    def _on_any_disks(self) -> CreateOptions:
+        """Options with placeholder disks of ample size: errors then apply to any disks."""
+        options = self._without_disks
+        fewest = self.kind.member_count(self.level, len(options.utilisation or ()) or (self.reference or 0) + 2)
+        fewest = max(fewest, self.kind.raid(self.level).minimum_members)
+        return replace(
+            options,
+            members=_some_disks(self.disks, fewest, "disk"),
+            spares=_some_disks(self.spares, 0, "spare"),
+            journal=_some_disk("journal") if self.journal else None,
+        )
+
+
+def _some_disks(words: str, count: int, prefix: str) -> tuple[LabDisk, ...]:
+    """As many disks as ``words`` name or count; ``count`` if there are no words."""
+    if words:
+        wanted = disk_count(words)
+        count = len(split_words(words)) if wanted is None else wanted
+    return tuple(_some_disk(f"{prefix}{number}") for number in range(count))
+
+
+def _some_disk(name: str) -> LabDisk:
+    return LabDisk(name=name, kind=DiskKind.FILE, node=f"/dev/{name}", size_bytes=1024 * GIB)
+
+
+def _shares(text: str) -> tuple[float, ...]:
+    return tuple(checked(real(word, "utilisation"), Share, "utilisation") for word in split_words(text))

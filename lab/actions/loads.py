@@ -9,7 +9,7 @@ from lab.gates.decoding import Seconds, parse_bytes
 from lab.gates.text import Name
 
 if TYPE_CHECKING:
-    from lab.actions.selection import Selection
+    from lab.actions.action import Selection
     from lab.session.session import LabSession
     from lab.workloads.workload import Workload
 

@@ -6,13 +6,14 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from lab.actions.disk_words import bytes_or_none, split_words
+from lab.actions.arrays import bytes_or_none, split_words
 from lab.arrays.spec import SystemPreview
+from lab.cli.arguments import number
 from lab.cli.context import current
-from lab.cli.numbers import number
 from lab.cli.output import out, out_json, table
-from lab.cli.session import open_session
+from lab.cli.session import client_of
 from lab.gates.decoding import DiskCount
+from lab.session.session import open_session
 from lab.units import human_bytes
 
 
@@ -33,7 +34,7 @@ def capacity(
     if sizes:
         disks = disks_of_sizes([word for given in sizes for word in split_words(given)])
     else:
-        with open_session(context) as session:
+        with open_session(client_of(context)) as session:
             disks = session.free_disks()
     rows = compare_systems(VolumeSpec(disks, chunk_bytes=chunk_bytes or DEFAULT_CHUNK_BYTES, reference=reference))
     if context.json:

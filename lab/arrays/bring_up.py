@@ -10,8 +10,8 @@ from pathlib import Path
 from lab.arrays.discovery import BroughtUp, FoundArray
 from lab.arrays.kinds import kinds
 from lab.arrays.status import read_arrays
-from lab.disks import Lab, signatures
-from lab.disks.inventory import read_ends
+from lab.disks import Lab
+from lab.disks.inventory import FIRST_BYTES, read_ends, signatures_in
 from lab.errors import LabError
 from lab.gates.files import read_own_json
 from lab.host.files import write_file
@@ -74,7 +74,7 @@ def bring_up(
     started: list[FoundArray] = []
     rests: list[FoundArray] = []
     refused: list[FoundArray] = []
-    ends = read_ends(lab.machine, nodes, max(signatures.FIRST_BYTES, *(kind.head_bytes for kind in kinds())))
+    ends = read_ends(lab.machine, nodes, max(FIRST_BYTES, *(kind.head_bytes for kind in kinds())))
     for kind in kinds():
         found = kind.discover(ends, lab.machine.facts.host_name)
         running = kind.running(lab.machine, found) if found and not is_new else {}
@@ -93,7 +93,7 @@ def bring_up(
                 refused.append(replace(each, refusal=refusal, obstacle=each.obstacle or could_not))
             else:
                 (started if is_asked_for else rests).append(array)
-    carried = {node: types for node, each in ends.items() if (types := signatures.signatures_in(each))}
+    carried = {node: types for node, each in ends.items() if (types := signatures_in(each))}
     return BroughtUp(tuple(started), tuple(rests), tuple(refused), carried)
 
 

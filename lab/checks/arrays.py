@@ -23,7 +23,7 @@ from lab.checks.state import Check, CheckedState, CheckOutcome, Facts
 from lab.gates.decoding import parse_bytes
 from lab.host.clock import moment
 from lab.microscope.array_map import BLOCK_SECTORS
-from lab.session.events import EventKind
+from lab.session.monitor import EventKind
 from lab.units import SECTOR_BYTES, human_bytes
 
 
@@ -291,7 +291,7 @@ class MarkVerdictIs(Check, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class EventSeen(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="event.seen"):
-    """This event occurred on the array, and on ``disk`` if it is given, during this step (lab/session/events.py)."""
+    """This event occurred on the array, and on ``disk`` if it is given, during this step (lab/session/monitor.py)."""
 
     lasts = True
     event: EventKind

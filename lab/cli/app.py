@@ -1,19 +1,17 @@
-"""The sub-commands by name, and the global options."""
+"""The command with its sub-commands, whose modules are imported when they are used, and the global options."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from cyclopts import App, Parameter
 
 from lab import __version__
-from lab.cli.adding import add_command, added_commands
-from lab.cli.commands import COMMANDS
 from lab.cli.context import Options, options, use_options
-from lab.cli.extension import Command
+from lab.cli.extension import Command, added_commands
 from lab.cli.output import out
 from lab.errors import ExitCode
 from lab.frontend import AppFrontend
@@ -22,6 +20,7 @@ from lab.plugins import extension
 
 if TYPE_CHECKING:
     from lab.actions.action import Verb
+    from lab.cli.extension import Loaded
     from lab.frontend import RunLine
 
 TEXT_VARIABLE = "RAIDLAB_TEXT"
@@ -29,47 +28,64 @@ TEXT_VARIABLE = "RAIDLAB_TEXT"
 _HELP = "A laboratory for Linux software RAID: build, load, break and rebuild real md arrays."
 
 
-def make_app(words: Collection[str] | None = None, run_line: RunLine | None = None) -> App:
+class _Given(NamedTuple):
+    """The global options, and the words between them."""
+
+    options: Options
+    words: tuple[str, ...]
+
+
+def _global_options(
+    *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
+    on: Annotated[str | None, Parameter(help="Machine: uml:, local: or ssh:HOST [env: RAIDLAB_ON].")] = None,
+    json: Annotated[bool, Parameter(negative="", show_default=False, help="Print data as JSON.")] = False,
+    quiet: Annotated[
+        bool, Parameter(name=["--quiet", "-q"], negative="", show_default=False, help="No narration.")
+    ] = False,
+    verbose: Annotated[
+        bool, Parameter(name=["--verbose", "-v"], negative="", show_default=False, help="Narrate every command.")
+    ] = False,
+    text: Annotated[
+        bool, Parameter(negative="", show_default=False, help="The app in plain lines, for screen readers.")
+    ] = False,
+) -> _Given:
+    return _Given(Options(on, json, quiet, verbose, options().command, text), tokens)
+
+
+def read_options(app: App, arguments: Sequence[str]) -> tuple[str, ...] | None:
+    """Store the global options, and return the other words; None if only help was requested, which is printed.
+
+    Raises CycloptsError.
+    """
+    read, bound, _ = app.meta.parse_args(list(arguments), exit_on_error=False, print_error=False)
+    given = read(*bound.args, **bound.kwargs)
+    if not isinstance(given, _Given):
+        return None
+    use_options(given.options)
+    return given.words
+
+
+def make_app(words: Collection[str] | None = None) -> App:
     """The command with all its sub-commands.
 
     Args:
         words: of the command line: the modules of sub-commands that are not among them are not imported, and only
             their names and helps are there; None: all are imported.
-        run_line: runs another command line, for the app; None: the app is not opened.
     """
     app = App(name="raidlab", help=_HELP, version=__version__, help_format="plaintext")
     for each in _commands():
-        add_command(app, each, words)
-
-    @app.meta.default
-    def launch(
-        *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
-        on: Annotated[str | None, Parameter(help="Machine: uml:, local: or ssh:HOST [env: RAIDLAB_ON].")] = None,
-        json: Annotated[bool, Parameter(negative="", show_default=False, help="Print data as JSON.")] = False,
-        quiet: Annotated[
-            bool, Parameter(name=["--quiet", "-q"], negative="", show_default=False, help="No narration.")
-        ] = False,
-        verbose: Annotated[
-            bool, Parameter(name=["--verbose", "-v"], negative="", show_default=False, help="Narrate every command.")
-        ] = False,
-        text: Annotated[
-            bool, Parameter(negative="", show_default=False, help="The app in plain lines, for screen readers.")
-        ] = False,
-    ) -> Any:
-        use_options(Options(on, json, quiet, verbose, options().command))
-        if not tokens:
-            return _without_command(app, run_line, in_lines=text)
-        return app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
-
+        each.add_to(app, words)
+    app.meta.default(_global_options)
     return app
 
 
-def _without_command(app: App, run_line: RunLine | None, *, in_lines: bool) -> int:
+def without_command(app: App, run_line: RunLine) -> int:
     """Start the app, if it is installed and there is a terminal; otherwise print the help."""
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    in_lines = options().text
     wants_lines = in_lines or os.environ.get(TEXT_VARIABLE, "") not in ("", "0") or os.environ.get("TERM") == "dumb"
     frontend = extension(AppFrontend)
-    if frontend and run_line and (is_terminal or in_lines):
+    if frontend and (is_terminal or in_lines):
         # The app queries the size of the terminal and follows its changes: a variable would fix the size.
         for name in ("COLUMNS", "LINES"):
             os.environ.pop(name, None)
@@ -99,5 +115,135 @@ def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
 
 def _commands() -> Iterator[Command]:
     yield from COMMANDS
-    yield Command("completion", lambda: completion, "Print a completion script for a shell.")
     yield from added_commands()
+
+
+def _doctor() -> Loaded:
+    from lab.cli.doctor import doctor
+
+    return doctor
+
+
+def _disks() -> Loaded:
+    from lab.cli.disks import app
+
+    return app
+
+
+def _array() -> Loaded:
+    from lab.cli.array import app
+
+    return app
+
+
+def _watch() -> Loaded:
+    from lab.cli.load import watch
+
+    return watch
+
+
+def _load() -> Loaded:
+    from lab.cli.load import load
+
+    return load
+
+
+def _workloads() -> Loaded:
+    from lab.cli.load import workloads
+
+    return workloads
+
+
+def _exec() -> Loaded:
+    from lab.cli.shell import execute
+
+    return execute
+
+
+def _shell() -> Loaded:
+    from lab.cli.shell import shell
+
+    return shell
+
+
+def _run() -> Loaded:
+    from lab.cli.run import run
+
+    return run
+
+
+def _fault() -> Loaded:
+    from lab.cli.fault import app
+
+    return app
+
+
+def _drill() -> Loaded:
+    from lab.cli.drill import app
+
+    return app
+
+
+def _lesson() -> Loaded:
+    from lab.cli.lesson import app
+
+    return app
+
+
+def _results() -> Loaded:
+    from lab.cli.results import app
+
+    return app
+
+
+def _lint() -> Loaded:
+    from lab.cli.results import lint
+
+    return lint
+
+
+def _compare() -> Loaded:
+    from lab.cli.results import compare
+
+    return compare
+
+
+def _report() -> Loaded:
+    from lab.cli.results import report
+
+    return report
+
+
+def _export() -> Loaded:
+    from lab.cli.results import export
+
+    return export
+
+
+def _serve() -> Loaded:
+    from lab.cli.serve import serve
+
+    return serve
+
+
+COMMANDS = (
+    Command("doctor", _doctor, "What this computer can do, what is missing, and the command that fixes it."),
+    Command("disks", _disks, "Lab disks, and every refused disk with its reason."),
+    Command("array", _array, "Create, show, change, break and repair arrays."),
+    Command("watch", _watch, "Arrays, members and rebuilds, live."),
+    Command("load", _load, "Run one workload on one array, live."),
+    Command("workloads", _workloads, "The catalogue of workloads."),
+    Command("exec", _exec, "Run a command on the machine while the lab is open."),
+    Command("shell", _shell, "A terminal on the machine while the lab is open."),
+    Command("run", _run, "Run an experiment."),
+    Command("fault", _fault, "Faults that end in a verdict on the data: scenarios, power cuts, campaigns."),
+    Command("drill", _drill, "Disasters to practise on: an array in trouble, and a verdict on the data."),
+    Command("lesson", _lesson, "Guided lessons: read, predict, do, check, understand."),
+    Command("results", _results, "Stored results."),
+    Command("lint", _lint, "What makes a measurement untrustworthy, rule by rule."),
+    Command("compare", _compare, "Two results side by side: ratios, and which is faster."),
+    Command("report", _report, "Results as one document: HTML with plots, Markdown, CSV or text."),
+    Command("export", _export, "Results as one file that can be read back elsewhere."),
+    Command("serve", _serve, "The app in a browser, on loopback only."),
+    Command("completion", lambda: completion, "Print a completion script for a shell."),
+)

@@ -9,29 +9,26 @@ from cyclopts import App
 
 from lab.actions import ACTIONS
 from lab.actions.action import PlanAction, Verb
-from lab.actions.arrays import Assemble, Speed, VerifyMark, Wait, WriteMark
-from lab.actions.create import Create
+from lab.actions.arrays import Assemble, Create, Speed, VerifyMark, Wait, WriteMark
 from lab.arrays.discovery import FoundArray
 from lab.arrays.kinds import kind_of_name, kinds
 from lab.cli import microscope
-from lab.cli.adding import add_command, added_commands
-from lab.cli.array_run import array_text, run_plan, tell
 from lab.cli.context import Context, current
+from lab.cli.extension import added_commands
 from lab.cli.output import out, out_json
-from lab.cli.session import open_session, show_plan, wait_with_bar
+from lab.cli.session import array_text, client_of, run_plan, show_plan, tell, wait_with_bar
 from lab.cli.verbs import add_verbs
 from lab.disks import DiskKind, LabDisk
 from lab.disks.lab_files import lab_folder
 from lab.errors import ExitCode
 from lab.session.data_mark import require_mark, verify_mark
-from lab.session.session import LabSession
+from lab.session.session import LabSession, open_session
 from lab.units import human_bytes
 
 app = App(name="array", help="Create, show, change, break and repair arrays.", help_format="plaintext")
 
 
 def _run(context: Context, action: Verb, *, plan: bool = False, wait: bool | None = None) -> None:
-    """One plan on one array."""
     assert isinstance(action, PlanAction)
     run_plan(context, action, str(getattr(action, "array", "")), plan_only=plan, wait=wait)
 
@@ -46,7 +43,7 @@ def _create(context: Context, action: Create, *, plan: bool = False, wait: bool 
     if plan and action.names_its_disks and (known := _disks_without_booting(context)):
         show_plan(context, action.spec(known, known).creation(known, action.file_system))
         return
-    with open_session(context) as session:
+    with open_session(client_of(context)) as session:
         spec = action.spec(session.disks, session.free_disks(), session.names())
         made = session.creation(spec, action.file_system, checks_disks=not plan)
         if plan:
@@ -79,7 +76,7 @@ def _assemble(context: Context, action: Assemble, *, plan: bool = False) -> None
     if action.array:
         run_plan(context, action, action.array, plan_only=plan)
         return
-    with open_session(context) as session:
+    with open_session(client_of(context)) as session:
         if plan:
             show_plan(context, action.plan(session))
             return
@@ -106,7 +103,7 @@ def _assemble(context: Context, action: Assemble, *, plan: bool = False) -> None
 
 def _mark(context: Context, action: WriteMark) -> None:
     kind_of_name(action.array)
-    with open_session(context) as session:
+    with open_session(client_of(context)) as session:
         written = action.perform(session)
     if context.json:
         out_json(written)
@@ -117,7 +114,7 @@ def _mark(context: Context, action: WriteMark) -> None:
 
 def _verify(context: Context, action: VerifyMark) -> int:
     kind_of_name(action.array)
-    with open_session(context) as session:
+    with open_session(client_of(context)) as session:
         found = require_mark(session, action.array)
         verdict = verify_mark(session, found)
     if context.json:
@@ -129,7 +126,7 @@ def _verify(context: Context, action: VerifyMark) -> int:
 
 def _wait(context: Context, action: Wait) -> None:
     kind_of_name(action.array)
-    with open_session(context) as session:
+    with open_session(client_of(context)) as session:
         array = session.array(action.array)
         session.run(array.awake(array.status()))
         status = wait_with_bar(context, session, action.array, "wait")
@@ -153,7 +150,7 @@ add_verbs(
     },
 )
 for _command in added_commands("array"):
-    add_command(app, _command)
+    _command.add_to(app)
 microscope.add_to(app)
 
 
@@ -161,7 +158,7 @@ microscope.add_to(app)
 def show(name: str | None = None) -> None:
     """Show one array, or all, with members and the progress of a sync."""
     context = current()
-    with open_session(context) as session:
+    with open_session(client_of(context)) as session:
         shown = [session.array(name).status()] if name else list(session.statuses())
         arrays = [(session.array(status.name), status) for status in shown]
         resting = () if name else (*session.found.stopped, *session.found.refused)

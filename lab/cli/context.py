@@ -41,6 +41,7 @@ class Options:
     quiet: bool = False
     verbose: bool = False
     command: str = "raidlab"
+    text: bool = False
 
 
 class _Run:
@@ -91,18 +92,15 @@ class Narrator:
         self._runs: dict[tuple[str, ...], _Run] = {}
 
     def notice(self, text: str) -> None:
-        """Print one human-readable line."""
         if not self._quiet:
             err(f"raidlab: {text}")
 
     def announce(self, plan: Plan) -> None:
-        """Report the steps of this plan after they have run."""
         self._announced.update(step.argv for step in plan.steps)
         if not self._verbose:
             self._runs.update(_runs([step.argv for step in plan.steps]))
 
     def listen(self, machine: Machine) -> None:
-        """Subscribe to all commands that the machine runs."""
         machine.on_command(self._on_command)
 
     def _on_command(self, result: CommandResult) -> None:
@@ -141,7 +139,6 @@ class Context:
             err(f"raidlab: {note}")
 
     def open_lab(self) -> AbstractContextManager[Lab]:
-        """The persistent lab; its commands are reported."""
         from lab.disks import open_lab
 
         opener = self.opener or open_lab
@@ -186,7 +183,7 @@ def current() -> Context:
     return Context(parse_target(text), typed.json, typed.quiet, typed.verbose, host, narrator, _opener.get())
 
 
-CLUSTER_HELP = "Spread it: local[:N], ssh:HOST,HOST, or a scheduler's address. Nothing: as a part of this command."
+CLUSTER_HELP = "Spread it: local[:N], ssh:HOST,HOST, or a scheduler's address; default: in this process."
 
 
 def require_shared(files: Iterable[Path], known: Iterable[Path], *, is_proof: bool) -> None:
@@ -195,9 +192,7 @@ def require_shared(files: Iterable[Path], known: Iterable[Path], *, is_proof: bo
         raise SpecError("--cluster requires --prove", hint="add --prove, or omit --cluster")
     own = {path.resolve() for path in known}
     if strange := next((path for path in files if path.resolve() not in own), None):
-        raise SpecError(
-            f"the workers of a cluster do not have '{strange}'", hint="leave --cluster out to prove it here"
-        )
+        raise SpecError(f"the workers of a cluster do not have '{strange}'", hint="omit --cluster to prove it here")
 
 
 @contextmanager

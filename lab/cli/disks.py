@@ -15,26 +15,32 @@ from cyclopts import App, Parameter
 from lab.actions.arrays import Slow
 from lab.arrays import operations
 from lab.arrays.discovery import superblocks_in
-from lab.cli.array_run import BreakArrayFlag, PlanFlag
+from lab.cli.arguments import number
 from lab.cli.context import Context, current, is_terminal
-from lab.cli.numbers import number
 from lab.cli.output import err, out, out_json, table
-from lab.cli.session import open_session, show_plan
+from lab.cli.session import BreakArrayFlag, PlanFlag, client_of, show_plan
 from lab.cli.verbs import add_verbs
 from lab.disks import DiskKind, DiskSpec, Lab, LabDisk
 from lab.disks.attaching import require_time_of
 from lab.disks.drive_models import all_drive_models, require_free_name, save_drive_model
-from lab.disks.inventory import BlockDevice, ends_of_file, name_is_offer, read_devices
+from lab.disks.inventory import (
+    FIRST_BYTES,
+    RAID_MEMBER,
+    BlockDevice,
+    ends_of_file,
+    name_is_offer,
+    read_devices,
+    signatures_in,
+)
 from lab.disks.kinds import DEFAULT_SIZE_BYTES
 from lab.disks.lab_files import LabFolder, lab_folder
-from lab.disks.signatures import FIRST_BYTES, RAID_MEMBER, signatures_in
 from lab.errors import DeviceRefused, LabError, SpecError
 from lab.gates.decoding import DiskCount, parse_bytes
 from lab.measure.calibration import Calibration, calibrate, reader
 from lab.plans import Plan
 from lab.session import breaking
 from lab.session.more_disks import add_to_list, new_specs
-from lab.session.session import LabSession
+from lab.session.session import LabSession, open_session
 from lab.tomlfile import known_word, unknown_word
 from lab.units import format_bytes, human_bytes, human_seconds
 
@@ -116,7 +122,7 @@ add_to(app)
 def show() -> None:
     """List the lab's disks, and all others with the reasons why the lab does not write on them."""
     context = current()
-    with open_session(context) as session:
+    with open_session(client_of(context)) as session:
         lab = session.lab
         devices = read_devices(lab.machine)
         disk_names = {disk.kernel_name for disk in lab.disks}
@@ -245,7 +251,7 @@ def reset(
     if not all_disks:
         _require(names)
     context = current()
-    with open_session(context, start_arrays=not all_disks) as session:
+    with open_session(client_of(context), start_arrays=not all_disks) as session:
         chosen = [disk.name for disk in session.disks] if all_disks else [session.lab.disk(name).name for name in names]
         session.run(session.reset_all() if all_disks else session.reset(chosen))
     _tell(context, "blank", chosen)
@@ -282,7 +288,7 @@ def power_cut(name: str, *, plan: PlanFlag = False) -> None:
 
 
 def _act(context: Context, make: Callable[[LabSession], Plan], what: str, name: str, *, plan: bool) -> None:
-    with open_session(context) as session:
+    with open_session(client_of(context)) as session:
         made = make(session)
         if plan:
             show_plan(context, made)
@@ -324,7 +330,7 @@ def _tell(context: Context, what: str, names: list[str]) -> None:
 def _confirm_physical(path: str, again: str | None) -> None:
     """Raises DeviceRefused if the user did not type the path of a physical disk twice."""
     if again is None and is_terminal():
-        err(f"raidlab: everything on {path} may be lost. Type its path again to go on:")
+        err(f"raidlab: everything on {path} may be lost. Type its path again to continue:")
         again = sys.stdin.readline().strip()
     if again != path:
         told = f"'{again}' is not '{path}'" if again else "it was typed once"

@@ -12,7 +12,7 @@ from cyclopts import App, Parameter
 from lab.cli.context import CLUSTER_HELP, Context, current, require_shared
 from lab.cli.lesson import PASSED, say, tell_sound
 from lab.cli.output import out, out_json, pairs, table
-from lab.cli.session import open_session
+from lab.cli.session import client_of
 from lab.cli.verbs import add_verbs
 from lab.drills.case import DrillCase, DrillOutcome, DrillStore, best_of, forget_drill
 from lab.drills.desk import DrillDesk, close_case
@@ -46,7 +46,7 @@ from lab.errors import DrillError, ExitCode
 from lab.gates.files import FileKind
 from lab.host.clock import utc_text
 from lab.lessons.student import Student, blank_lab
-from lab.session.session import keep_arrival, keep_leftovers, read_arrival, read_leftovers
+from lab.session.session import keep_arrival, keep_leftovers, open_session, read_arrival, read_leftovers
 
 EACH_COMMAND = (
     "`raidlab shell` opens a terminal on the machine; `raidlab exec -- COMMAND` runs one command there. Each of them "
@@ -118,7 +118,7 @@ def _start(context: Context, verb: StartDrill) -> None:
     clears = verb.reset or case is not None
     try:
         # Arrays that are about to be erased are neither started nor reported.
-        with open_session(context, start_arrays=not clears, watches=False) as session:
+        with open_session(client_of(context, watches=False), start_arrays=not clears) as session:
             is_open = True
             if clears:
                 blank_lab(session)
@@ -223,7 +223,7 @@ def _clear(context: Context, _: ClearDisks) -> None:
     left = read_leftovers(folder)
     if left is None:
         raise DrillError("no drill has left anything on this lab's disks", hint="'raidlab disks' shows what is on them")
-    with open_session(context, watches=False) as session:
+    with open_session(client_of(context, watches=False)) as session:
         session.run(session.reset_all(only=left.disks))
     keep_leftovers(folder, None)
     if context.json:
@@ -287,7 +287,7 @@ def _require_case(context: Context) -> DrillCase:
 @contextmanager
 def _desk(context: Context) -> Iterator[DrillDesk]:
     case = _require_case(context)
-    with open_session(context, watches=False) as session:
+    with open_session(client_of(context, watches=False)) as session:
         yield DrillDesk(session, case)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
+
+from lab.plugins import extensions
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -26,6 +28,24 @@ class Command(NamedTuple):
     load: Callable[[], Loaded]
     help: str
 
+    def add_to(self, app: App, words: Collection[str] | None = None) -> None:
+        """Add it to a group; if ``words`` are given and it is not among them, only its name and help are there."""
+        from cyclopts import App
+
+        name = self.words.rpartition(" ")[2]
+        is_unused = words is not None and name not in words
+        loaded = App(name=name, help_flags=(), version_flags=()) if is_unused else self.load()
+        if isinstance(loaded, App):
+            loaded.help = self.help
+            app.command(loaded, name=name)
+        else:
+            app.command(loaded, name=name, help=self.help)
+
+
+def added_commands(above: str = "") -> Iterator[Command]:
+    """The commands that plugins add to ``raidlab``, or to one of its commands."""
+    return (each for each in extensions(Command) if each.words.rpartition(" ")[0] == above)
+
 
 class Exporter(NamedTuple):
     """A way to export results."""
@@ -40,7 +60,7 @@ class CollectionReport(NamedTuple):
     """A report about something that is not a single result."""
 
     write: Callable[[Sequence[str], str, Path | None, str, Host, bool], str | None]
-    """Gets names, format, output file, title, host, and whether nothing else was asked for.
+    """Gets names, format, output file, title, host, and whether these names are all that was requested.
 
     Returns the text to print, or None if the names mean nothing to it.
     """
@@ -61,4 +81,4 @@ class Cluster(NamedTuple):
     """Access to clusters."""
 
     calls_on: Callable[[str, Host, Callable[[str], None]], AbstractContextManager[ClusterCalls]]
-    """Gets the cluster as ``--cluster`` names it, and who is told about troubles."""
+    """Gets the cluster as ``--cluster`` names it, and a function that reports problems."""

@@ -1,19 +1,61 @@
-"""``raidlab fault``: fault scenarios on real arrays, each with a verdict and its evidence."""
+"""``raidlab fault``: scenarios, power cuts at crash points and campaigns, each with a verdict and its evidence."""
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import msgspec
 from cyclopts import App, Parameter
 
-from lab.cli import fault_campaign, fault_points
-from lab.cli.context import Context, current
-from lab.cli.numbers import number
-from lab.cli.output import out, out_json
-from lab.errors import ExitCode, SpecError
+from lab.cli.arguments import number
+from lab.cli.context import CLUSTER_HELP, Context, calls_on, current
+from lab.cli.extension import ClusterCalls
+from lab.cli.output import ProgressBar, err, out, out_json, pairs, table
+from lab.errors import ExitCode, LabError, MachineLost, SpecError
+from lab.faults.campaign import (
+    WORKERS,
+    Arena,
+    Campaign,
+    CampaignHooks,
+    CampaignJournal,
+    CampaignSummary,
+    FindingRecord,
+    FindingStore,
+    HistoryOutcome,
+    KeptFinding,
+    begun_campaign,
+    find_planted_bug,
+    gathered,
+    history_of,
+    planted_bugs,
+    record_of,
+    replayed,
+    resumed_campaign,
+    script_of,
+)
+from lab.faults.crash_points import (
+    MACHINES,
+    MOST_DRIVES,
+    CutConfiguration,
+    Exploration,
+    Explored,
+    Judge,
+    PointJudgement,
+    all_configurations,
+    explore_all,
+    find_configuration,
+    judge_points,
+    keep_points,
+    make_recording,
+    promises,
+)
+from lab.faults.guest.ledger import cut_of
+from lab.faults.history import Bounds, FaultHistory, FindingId, parse_id
 from lab.faults.place import FaultPlace, open_place, with_own_kernel
 from lab.faults.scenario import DRIVES, ReadyVariant, Scenario, all_scenarios, find_scenario
 from lab.faults.scenario_run import (
@@ -33,14 +75,14 @@ from lab.faults.scenario_run import (
     step_lines,
     variant_title,
 )
-from lab.gates.decoding import Seed
+from lab.gates.decoding import PointCount, Seconds, Seed
+from lab.host.files import make_folder, write_file
+from lab.machine import parse_target
 from lab.store.runs import LATEST
 
 app = App(
     name="fault", help="Faults on real arrays, each ending in a verdict with its evidence.", help_format="plaintext"
 )
-fault_campaign.add_to(app)
-fault_points.add_to(app)
 _MOST_NARRATED = 3
 """With more scenarios than this, each is reported in one line, unless details are requested (--verbose)."""
 
@@ -162,3 +204,410 @@ class _ScenarioNarrator:
         if self._is_detailed:
             for line in step_lines(step):
                 self._notice(f"    {line}")
+
+
+SEEDS = 1000
+ALL = "all"
+
+
+@app.command
+def campaign(
+    *,
+    seeds: Annotated[int | None, number(PointCount, help="Histories; 1000 unless minutes are given.")] = None,
+    minutes: Annotated[float | None, number(Seconds, help="Until so much time is over.")] = None,
+    first: Annotated[int, number(Seed, help="The first seed.")] = 1,
+    level: Annotated[str, Parameter(help="Only this level: 1, 4, 5, 6 or 10.")] = "",
+    policy: Annotated[
+        str, Parameter(help="Only this consistency policy: resync, bitmap, ppl, journal or write-back.")
+    ] = "",
+    planted: Annotated[
+        str, Parameter(help="With this planted bug of md, until it is found; 'all': one after the other.")
+    ] = "",
+    resume: Annotated[str | None, Parameter(help="Go on with a campaign: its id, or 'latest'.")] = None,
+    shrink: Annotated[bool, Parameter(help="Shrink what is found.")] = True,
+    cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
+) -> int:
+    """Play random histories of faults on tiny arrays, each from its seed, and judge them by the level arithmetic.
+
+    A violation is stored as a finding, with an id that replays it, shrunk to the fewest operations and writes.
+    """
+    context = current()
+    if resume is not None:
+        if seeds or minutes or level or policy or planted:
+            raise SpecError("--resume cannot be combined with other options", hint="give --resume alone")
+        with resumed_campaign(context.host, resume) as journal, calls_on(cluster, context) as calls:
+            return _told(context, [_run(context, journal, calls, shrinks=shrink)])
+    Bounds(level, policy)
+    bugs = planted_bugs() if planted == ALL else (find_planted_bug(planted),) if planted else (None,)
+    asked: dict[str, Any] = {"first": first, "seeds": seeds or 0, "seconds": (minutes or 0.0) * 60}
+    if not (seeds or minutes or planted):
+        asked["seeds"] = SEEDS
+    summaries = []
+    with calls_on(cluster, context) as calls:
+        for bug in bugs:
+            asked |= {"level": level, "policy": policy, "planted": bug.number if bug else 0}
+            with begun_campaign(context.host, str(context.target), **asked) as journal:
+                summaries.append(_run(context, journal, calls, shrinks=shrink))
+    return _told(context, summaries)
+
+
+def _run(context: Context, journal: CampaignJournal, calls: ClusterCalls | None, *, shrinks: bool) -> CampaignSummary:
+    run = journal.run
+    target = with_own_kernel(parse_target(run.target), context.host)
+    context.narrator.notice(f"campaign {run.id}; to continue it after an interruption: --resume {run.id}")
+    with ProgressBar(quiet=context.quiet) as bar:
+
+        def show(done: int, wanted: int) -> None:
+            bar.show("histories", done / wanted if wanted else 0.0)
+
+        hooks = CampaignHooks(context.narrator.notice, show)
+        arena = Arena(target, context.host, run.planted)
+        workers = calls.workers if calls else WORKERS
+        is_hunt = bool(run.planted)
+        return Campaign(journal, arena, hooks, workers, shrinks=shrinks, stops_at_first=is_hunt, calls=calls).run()
+
+
+def _told(context: Context, summaries: list[CampaignSummary]) -> int:
+    """The exit status: findings are a failure, except in a campaign with a planted bug, which is meant to find it."""
+    if context.json:
+        out_json(summaries if len(summaries) > 1 else summaries[0])
+    else:
+        for summary in summaries:
+            _tell(summary)
+    found = [record for summary in summaries for record in summary.findings]
+    is_planted = any(record.planted for record in found)
+    return ExitCode.FAILED if found and not is_planted else ExitCode.DONE
+
+
+def _tell(summary: CampaignSummary) -> None:
+    figures = {
+        "campaign": summary.run + ("" if summary.is_complete else " (not complete)"),
+        "histories": f"{summary.seeds}, {summary.histories_per_second} a second",
+        "findings": len(summary.findings),
+        **{f"explained: {word}": count for word, count in summary.explained.items()},
+    }
+    out(pairs(figures))
+    if summary.findings:
+        out()
+        out(_table(summary.findings))
+
+
+def _table(records: tuple[FindingRecord, ...]) -> str:
+    rows = [(each.id, each.kind, each.operations, each.writes, each.status, each.title) for each in records]
+    headings = ("finding", "kind", "operations", "writes", "status", "array")
+    return table(headings, rows, right=("operations", "writes"))
+
+
+@app.command
+def findings(
+    name: Annotated[str | None, Parameter(help="A finding; without it: list all that are stored.")] = None,
+    *,
+    forget: Annotated[bool, Parameter(negative="", help="Remove it.")] = False,
+) -> None:
+    """What campaigns have found."""
+    context = current()
+    store = FindingStore(context.host)
+    if name is None:
+        if forget:
+            raise SpecError("--forget needs a finding", hint="name one: raidlab fault findings ID --forget")
+        records = tuple(each.record for each in store.all(on_damage=context.narrator.notice))
+        if context.json:
+            out_json(records)
+        else:
+            out(_table(records) if records else "no findings are stored")
+        return
+    found = store.find(name)
+    if found is None:
+        raise SpecError(f"no finding '{name}' is stored", hint="'raidlab fault findings' lists them")
+    if forget:
+        store.forget(found)
+        context.narrator.notice(f"{found.folder.name} is forgotten")
+        if context.json:
+            out_json({"forgotten": found.folder.name})
+    elif context.json:
+        out_json({"finding": found.record, "history": found.history, "folder": str(found.folder)})
+    else:
+        out("\n".join(_lines_of(found.record, found.history)))
+        out(f"stored in {found.folder}: {', '.join(sorted(path.name for path in found.folder.iterdir()))}")
+
+
+def _lines_of(record: FindingRecord, history: FaultHistory) -> list[str]:
+    acts = [f"  {number}: {act.title()}" for number, act in enumerate(history.acts)]
+    seen = [f"  act {act}: {kind}: {text}" for kind, act, text in record.differences]
+    return [f"{record.id}: {history.shape.title()}", *acts, "seen:", *seen]
+
+
+@app.command
+def replay(
+    name: Annotated[str, Parameter(help="The id of a finding, or its folder.")],
+    *,
+    times: Annotated[int, number(PointCount, help="So many times, each on a machine of its own.")] = 1,
+    output: Annotated[
+        Path | None, Parameter(name=["--output", "-o"], help="Keep all evidence in this new folder too.")
+    ] = None,
+) -> int:
+    """Play a history again and judge it: in virtual time with the same verdict each time."""
+    context = current()
+    if output is not None and output.exists():
+        raise SpecError(f"'{output}' is there already", hint="name a folder that is not")
+    finding_id, history, earlier = _found(context, name)
+    arena = Arena(with_own_kernel(context.target, context.host), context.host, finding_id.planted)
+    outcomes = []
+    with ProgressBar(quiet=context.quiet) as bar:
+        for turn in range(times):
+            bar.show(f"replay {turn + 1} of {times}", turn / times)
+            outcomes.append(replayed(arena, history, earlier))
+    if output is not None:
+        _write_evidence(arena, finding_id, history, earlier, output)
+        context.narrator.notice(f"evidence is in {output}")
+    _tell_replays(context, finding_id, history, outcomes)
+    return ExitCode.FAILED if any(outcome.differences for outcome in outcomes) else ExitCode.DONE
+
+
+def _found(context: Context, name: str) -> tuple[FindingId, FaultHistory, list[FaultHistory]]:
+    """From the stored finding, whose history this version may not be able to generate; otherwise from the id."""
+    kept: KeptFinding | None = FindingStore(context.host).find(name)
+    if kept is None:
+        finding_id = parse_id(name)
+        return finding_id, *history_of(finding_id)
+    finding_id = parse_id(kept.record.id, is_any_version=True)
+    return finding_id, kept.history, history_of(finding_id)[1] if finding_id.before else []
+
+
+def _tell_replays(
+    context: Context, finding_id: FindingId, history: FaultHistory, outcomes: list[HistoryOutcome]
+) -> None:
+    verdicts = {tuple((each.kind, each.act, each.text) for each in outcome.differences) for outcome in outcomes}
+    if context.json:
+        out_json(
+            {
+                "id": str(finding_id),
+                "replays": len(outcomes),
+                "verdicts": len(verdicts),
+                "differences": outcomes[0].differences,
+                "explained": dict(outcomes[0].explained),
+            }
+        )
+        return
+    out(f"{finding_id}: {history.shape.title()}")
+    for place, act in enumerate(history.acts):
+        out(f"  {place}: {act.title()}")
+    for kind, act_number, text in next(iter(verdicts)):
+        out(f"act {act_number}: {kind}: {text}")
+    for word, count in outcomes[0].explained.items():
+        out(f"explained: {word}: {count}")
+    if not next(iter(verdicts)):
+        out("nothing else that should not be" if outcomes[0].explained else "nothing that should not be")
+    if len(outcomes) > 1:
+        same = "the same verdict each time" if len(verdicts) == 1 else f"{len(verdicts)} different verdicts"
+        out(f"{len(outcomes)} replays: {same}")
+
+
+def _write_evidence(
+    arena: Arena, finding_id: FindingId, history: FaultHistory, earlier: list[FaultHistory], folder: Path
+) -> None:
+    evidence = gathered(arena, history, earlier)
+    make_folder(folder)
+    for file, data in evidence.files.items():
+        write_file(folder / file, data)
+    if evidence.outcome.differences:
+        kind = evidence.outcome.differences[0].kind
+        record = record_of(finding_id, evidence.outcome, kind, arena, status="confirmed")
+        write_file(folder / "commands.sh", script_of(record, history))
+
+
+POINTS = 100
+_HEADINGS = ("configuration", "points", *(word.value for word in PointJudgement), "refused", "")
+
+
+@app.command
+def points(
+    *names: Annotated[str, Parameter(help="Configurations, such as raid5/ppl/idle/mixed, or the beginning of names.")],
+    count: Annotated[int, number(PointCount, help="Crash points of each configuration, chosen by the seed.")] = POINTS,
+    every: Annotated[
+        bool, Parameter(negative="", show_default=False, help="Every crash point of a short recording.")
+    ] = False,
+    operations: Annotated[
+        int | None,
+        number(PointCount, help="Operations of the load; without: as many as show something."),
+    ] = None,
+    seed: Annotated[str, Parameter(help="Of the load and of the choice.")] = "1",
+    cut: Annotated[
+        str | None, Parameter(help="One crash point again, by its word; the array is started by mdadm.")
+    ] = None,
+    listed: Annotated[
+        bool,
+        Parameter(name="--list", negative="", show_default=False, help="Only list what can be tried, and what cannot."),
+    ] = False,
+    cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
+) -> int | None:
+    """Cut the power at many moments of a load, each member for itself, and judge what is left by md's promises."""
+    context = current()
+    if listed:
+        show_list(context)
+        return None
+    chosen = chosen_configurations(names)
+    if cut is not None:
+        return one_cut(context, chosen[0].name if len(chosen) == 1 else "", seed, cut, operations)
+    return _tried(context, chosen, seed, None if every else count, operations, cluster)
+
+
+def _tried(
+    context: Context,
+    chosen: Sequence[CutConfiguration],
+    seed: str,
+    count: int | None,
+    operations: int | None,
+    cluster: str,
+) -> int:
+    found: list[Explored] = []
+    told: set[int] = set()
+    done, ended = Counter[str](), threading.Event()
+    with calls_on(cluster, context) as calls, ProgressBar(quiet=context.quiet) as bar:
+
+        def on_points(points: int) -> None:
+            done["points"] += points
+            bar.show("crash points", min(1.0, done["points"] / (len(chosen) * count)) if count else 0.0)
+
+        exploration = Exploration(
+            context.target,
+            context.host,
+            points=count,
+            operations=operations,
+            on_point=lambda _: on_points(1),
+            is_stopped=ended.is_set,
+            calls=calls,
+        )
+        machines = calls.workers if calls else MACHINES
+        try:
+            work = [(each, seed) for each in chosen]
+            for explored in explore_all(exploration, work, machines=machines, on_rest=found.append):
+                found.append(explored)
+                on_points(explored.tally.points if calls else 0)
+                keep_points(context.host, explored)
+                tell_broken(context, explored)
+                told.add(id(explored))
+        finally:
+            ended.set()
+            for explored in found:
+                if id(explored) not in told:
+                    tell_broken(context, explored)
+            show_outcome(context, found, seed)
+    return points_exit_code(found)
+
+
+def chosen_configurations(names: Sequence[str]) -> list[CutConfiguration]:
+    """Configurations with these name prefixes; all if there are none. Raises SpecError for a name without a match."""
+    known = all_configurations()
+    chosen = list(known) if not names else []
+    for name in names:
+        chosen += [each for each in known if each.name.startswith(name)] or [find_configuration(name)]
+    return list(dict.fromkeys(chosen))
+
+
+def points_exit_code(found: Sequence[Explored]) -> int:
+    """A lost machine takes precedence over a broken promise, and that over a point that could not be tried."""
+    errors = [each.error for each in found if each.error]
+    if any(isinstance(error, MachineLost) for error in errors):
+        return ExitCode.MACHINE_LOST
+    if any(each.tally.broken for each in found):
+        return ExitCode.FAILED
+    return errors[0].exit_code if errors else ExitCode.DONE
+
+
+def tell_broken(context: Context, explored: Explored) -> None:
+    """The broken promises, and the commands that reproduce them."""
+    name, seed = explored.configuration.name, explored.seed
+    if explored.error:
+        context.narrator.notice(f"{name}: {explored.error.message}")
+        if explored.last:
+            err(f"  next: raidlab fault points {name} --seed {seed} --cut {explored.last}")
+        elif explored.error.hint:
+            err(f"  next: {explored.error.hint}")
+    for verdict in explored.tally.broken:
+        context.narrator.notice(f"{name} {verdict.cut}: {'; '.join(verdict.reasons)}")
+        err(f"  next: raidlab fault points {name} --seed {seed} --cut {verdict.cut}")
+
+
+def show_outcome(context: Context, found: list[Explored], seed: str) -> None:
+    """The results table, even if only a part was tried."""
+    if context.json:
+        out_json(
+            [
+                {
+                    "configuration": each.configuration.name,
+                    "seed": each.seed,
+                    "fingerprint": each.fingerprint,
+                    "points": each.tally.points,
+                    "judgements": {word.value: each.tally.judgements[word] for word in PointJudgement},
+                    "refused": each.tally.refused,
+                    "seconds": round(each.seconds, 2),
+                    "broken": [{"cut": one.cut, "reasons": one.reasons} for one in each.tally.broken],
+                    "error": each.error.message if each.error else "",
+                    "last": each.last,
+                }
+                for each in found
+            ]
+        )
+        return
+    rows = [
+        (
+            each.configuration.name,
+            each.tally.points,
+            *(each.tally.judgements[word] or "" for word in PointJudgement),
+            each.tally.refused or "",
+            "" if not each.error else "not to its end" if each.tally.points else "could not be tried",
+        )
+        for each in sorted(found, key=lambda each: each.configuration.name)
+    ]
+    out(table(_HEADINGS, rows, right=_HEADINGS[1:-1]))
+    tried = sum(each.tally.points for each in found)
+    out(f"{tried} crash points of {len(found)} configurations, seed {seed}")
+
+
+def one_cut(context: Context, name: str, seed: str, word: str, operations: int | None) -> int:
+    """Record again, and judge one crash point with the array started by mdadm."""
+    if not name:
+        raise SpecError("a crash point belongs to one configuration", hint="name it in full, as 'points --list' does")
+    try:
+        cut = cut_of(word)
+    except ValueError:
+        raise SpecError(f"'{word[:60]}' is no crash point", hint="copy it as 'fault points' has printed it") from None
+    configuration = find_configuration(name)
+    with open_place(context.target, context.host, drives=MOST_DRIVES, on_notice=context.narrator.notice) as place:
+        recording = make_recording(place, configuration, seed, operations=operations)
+        recording.require(cut)
+        for seen in judge_points(place, recording, [cut], by_mdadm=True):
+            verdict = Judge(recording).verdict(seen)
+            if context.json:
+                out_json({"configuration": name, "judgement": verdict.judgement, "reasons": verdict.reasons, **seen})
+            else:
+                policy = configuration.policy
+                out(f"{name}, cut {word}: {verdict.judgement}")
+                out("\n".join(f"  {reason}" for reason in verdict.reasons))
+                for stage in ("refused", "dead", "started", "settled"):
+                    if stage in seen:
+                        out(f"  {stage}: {seen[stage]}")
+                out(f"  promised: {policy.degraded if cut.missing else policy.whole} ({policy.source})")
+            return 1 if verdict.judgement is PointJudgement.BROKEN else 0
+    raise LabError("the machine gave no answer about the crash point", hint="try it again")
+
+
+def show_list(context: Context) -> None:
+    """The available configurations, the promises, and the invalid combinations."""
+    known = promises()
+    if context.json:
+        out_json(known)
+        return
+    out(table(("configuration",), [(each.name,) for each in all_configurations()]))
+    out()
+    rows = [(each.title, each.whole, each.degraded, each.source) for each in known.policy]
+    for title, whole, degraded, source in rows:
+        out(f"{title}\n  all members there: {whole}\n  one lost: {degraded}\n  source: {source}")
+    out()
+    for each in known.impossible:
+        words = [" or ".join(part) for part in (each.levels, each.policies, each.moments) if part]
+        out(f"not possible: {', '.join(words)}: {each.why} ({each.source})")
+    for policy in known.policy:
+        if policy.needs:
+            out(f"not possible here: {policy.title}: needs {policy.needs}")

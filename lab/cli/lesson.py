@@ -18,7 +18,7 @@ from cyclopts import App, Parameter
 from lab.checks.readings import Reading
 from lab.cli.context import CLUSTER_HELP, Context, current, require_shared
 from lab.cli.output import ProgressBar, out, out_json, table
-from lab.cli.session import open_session
+from lab.cli.session import client_of
 from lab.cli.verbs import add_verbs
 from lab.drills.schema import catalogue as drill_files
 from lab.drills.schema import read_drill, shell_lines
@@ -45,7 +45,7 @@ from lab.lessons.verbs import (
     ShowLesson,
     StartLesson,
 )
-from lab.session.session import LabSession
+from lab.session.session import LabSession, open_session
 
 PASSED, OPEN = "✓", "✗"
 _PIPE_COLUMNS = 100
@@ -259,7 +259,7 @@ def _start(context: Context, verb: StartLesson) -> None:
         return
     _require_needs(desk, files, anyway=verb.anyway)
     chosen = desk.language_for(files, verb.language, _language_of_environment())
-    with open_session(context, watches=False) as session:
+    with open_session(client_of(context, watches=False)) as session:
         if verb.reset:
             blank_lab(session)
         require_disks(session, files.ready(desk.state.seed if verb.seed is None else verb.seed, chosen))
@@ -339,7 +339,7 @@ def _measure(context: Context, verb: Measure) -> int:
 
 def _reset(context: Context, _: ResetLesson) -> None:
     opened = Student(context.host).require_lesson()
-    with open_session(context, watches=False) as session:
+    with open_session(client_of(context, watches=False)) as session:
         blank_lab(session)
     opened.restart()
     _show(context, opened)
@@ -409,7 +409,7 @@ def verify(
 
 
 def _opener(context: Context) -> Callable[[], AbstractContextManager[LabSession]]:
-    return partial(open_session, context, watches=False)
+    return partial(open_session, client_of(context, watches=False))
 
 
 def _show(context: Context, opened: LessonSession) -> None:
@@ -435,12 +435,10 @@ def _tell(context: Context, opened: LessonSession, view: StepView | None) -> int
 
 
 def _do_apart(context: Context, opened: LessonSession, action: ApartAction) -> None:
-    from lab.experiments.service import RunRequest
+    from lab.cli.run import run_request
 
-    narrator = context.narrator
     with ProgressBar(quiet=context.quiet) as bar:
-        request = RunRequest(context.target, context.host, bar.show_run, narrator.notice, narrator.listen)
-        opened.do_apart(action, request)
+        opened.do_apart(action, run_request(context, bar))
 
 
 def _require_needs(desk: Student, files: LessonFiles, *, anyway: bool) -> None:

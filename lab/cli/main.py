@@ -1,4 +1,4 @@
-"""The ``raidlab`` command: global options, sub-commands loaded on demand, errors to exit statuses."""
+"""The ``raidlab`` command: one command line from its words to its exit status."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import atexit
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from lab import __version__
 from lab.cli.context import Options, options, use_options
@@ -22,75 +21,84 @@ _MAX_ERROR_CHARACTERS = 2000
 """Maximum length of an error: it may repeat user input of any length."""
 
 
-def main() -> None:
-    """Console entry point: process-wide setup, then the command line."""
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit status.
+
+    Args:
+        arguments: the words after ``raidlab``. None: those of this process, which is prepared for its one command.
+    """
+    is_process = arguments is None
+    if arguments is None:
+        _prepare_process()
+        arguments = sys.argv[1:]
+    # The command identifies the process that holds a lab: one line is enough.
+    command = shortened(visible(" ".join(("raidlab", *arguments))), _MAX_COMMAND_CHARACTERS)
+    use_options(Options(json="--json" in arguments, command=command))
+    status: int | None = ExitCode.DONE
+    try:
+        try:
+            if list(arguments) == ["--version"]:
+                # Before any import: scripts request the version frequently.
+                out(__version__)
+            else:
+                require_utf8(arguments)
+                from lab.cli.app import make_app, read_options, without_command
+
+                app = make_app(arguments)
+                use_width()
+                words = read_options(app, arguments)
+                if words:
+                    from lab.cli.arguments import call_of
+
+                    status = call_of(app, words)()
+                elif words is not None:
+                    status = without_command(app, run)
+            streams.finish()
+        finally:
+            # Everything is closed, and an exception while the interpreter exits would merely be printed.
+            if is_process:
+                signals.nothing_is_open()
+    except (Exception, signals.Interrupted) as error:
+        return _failure(error)
+    return status if isinstance(status, int) else ExitCode.DONE
+
+
+def _prepare_process() -> None:
     streams.prepare()
     signals.nothing_is_open()
     signals.install()
     # Registered first, so called last, after all threads have been joined.
     atexit.register(signals.ignore)
-    try:
-        status = run(sys.argv[1:])
-        # Only the interpreter's own exit remains, where an exception would merely be printed.
-        signals.nothing_is_open()
-    except signals.Interrupted as interrupted:
-        status = _closed(interrupted)
-    sys.exit(status)
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit status."""
-    # The command identifies the process that holds a lab: one line is enough.
-    command = shortened(visible(" ".join(("raidlab", *arguments))), _MAX_COMMAND_CHARACTERS)
-    use_options(Options(json="--json" in arguments, command=command))
-    try:
-        if list(arguments) == ["--version"]:
-            # Before any import: scripts request the version frequently.
-            out(__version__)
-            streams.finish()
-            return ExitCode.DONE
-        require_utf8(arguments)
-        status = _dispatch(arguments)
-        streams.finish()
-    except LabError as error:
-        status = _report(error.message, error.hint, type(error).__name__, error.exit_code)
-    except signals.Interrupted as interrupted:
-        status = _closed(interrupted)
-    except BrokenPipeError:
+def _failure(error: BaseException) -> int:
+    if isinstance(error, LabError):
+        return _report(error.message, error.hint, type(error).__name__, error.exit_code)
+    if isinstance(error, signals.Interrupted):
+        err("raidlab: interrupted; everything is closed")
+        return error.exit_status
+    if isinstance(error, BrokenPipeError):
         # The reader of standard output has closed it.
         streams.give_up(sys.stdout.fileno())
-        status = ExitCode.DONE
-    except OSError as error:
+        return ExitCode.DONE
+    if isinstance(error, OSError):
         about = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
         otherwise = "fix its rights, or choose another state folder with RAIDLAB_STATE=FOLDER"
-        status = _report(f"{about}{error.strerror or error}", advice(error, otherwise), "SystemError", ExitCode.FAILED)
-    except MemoryError:
+        return _report(f"{about}{error.strerror or error}", advice(error, otherwise), "SystemError", ExitCode.FAILED)
+    if isinstance(error, MemoryError):
         hint = "close other programs, or allow more memory (ulimit -v)"
-        status = _report("there is not enough memory", hint, "SystemError", ExitCode.FAILED)
-    except Exception as error:
-        status = _report_unexpected(error)
-    return status
+        return _report("there is not enough memory", hint, "SystemError", ExitCode.FAILED)
+    if "cyclopts" in sys.modules:
+        from cyclopts import CycloptsError
 
+        if isinstance(error, CycloptsError):
+            from lab.cli.arguments import usage_words
 
-def _closed(interrupted: signals.Interrupted) -> int:
-    err("raidlab: interrupted; everything is closed")
-    return interrupted.exit_status
+            return _report(*usage_words(error), "UsageError", ExitCode.USAGE)
+    from lab.host.bugs import bug_words, keep_traceback
 
-
-def _dispatch(arguments: Sequence[str]) -> int:
-    from cyclopts.exceptions import CycloptsError
-
-    from lab.cli.app import make_app
-
-    app = make_app(arguments, run)
-    use_width()
-    try:
-        result: Any = app.meta(list(arguments), exit_on_error=False, print_error=False, result_action="return_value")
-    except CycloptsError as error:
-        from lab.cli.usage import usage_words
-
-        return _report(*usage_words(error), "UsageError", ExitCode.USAGE)
-    return result if isinstance(result, int) else ExitCode.DONE
+    assert isinstance(error, Exception)
+    return _report(bug_words(error), keep_traceback(error), "Bug", ExitCode.FAILED)
 
 
 def _report(message: str, hint: str, kind: str, status: int) -> int:
@@ -99,9 +107,3 @@ def _report(message: str, hint: str, kind: str, status: int) -> int:
     if options().json:
         out_json_line({"error": {"kind": kind, "message": message, "hint": hint, "exit_status": int(status)}})
     return int(status)
-
-
-def _report_unexpected(error: Exception) -> int:
-    from lab.host.bugs import bug_words, keep_traceback
-
-    return _report(bug_words(error), keep_traceback(error), "Bug", ExitCode.FAILED)

@@ -9,10 +9,9 @@ import msgspec
 from cyclopts import App, Parameter
 
 from lab.arrays.kinds import kind_of_name
-from lab.cli.array_run import PlanFlag
 from lab.cli.context import Context, current
 from lab.cli.output import out, out_json, table
-from lab.cli.session import open_session, plan_value, show_plan
+from lab.cli.session import PlanFlag, client_of, plan_value, show_plan
 from lab.errors import SpecError
 from lab.gates.decoding import whole
 from lab.microscope.array_map import (
@@ -52,7 +51,7 @@ from lab.microscope.words import (
     write_head,
     write_tail,
 )
-from lab.session.session import LabSession
+from lab.session.session import LabSession, open_session
 from lab.units import SECTOR_BYTES, human_bytes
 
 LINE_BYTES = 16
@@ -262,7 +261,7 @@ def map_(
         )
     context = current()
     kind_of_name(name)
-    with open_session(context) as session:
+    with open_session(client_of(context)) as session:
         if file is not None:
             located = locate_file(session, name, file)
             told, value = file_text(read_shape(session, name), located), msgspec.to_builtins(located)
@@ -314,7 +313,7 @@ def inspect(
         raise SpecError("nothing would be changed, so there is no plan", hint="--plan belongs to --flip and --really")
     context = current()
     kind_of_name(name)
-    with open_session(context) as session:
+    with open_session(client_of(context)) as session:
         if step_write is not None:
             _step_write(context, session, name, _sector(step_write), really=really, plan=plan)
         elif step_crash is not None:

@@ -117,7 +117,6 @@ class ProgressBar:
             self._bar.stop()
 
     def show_run(self, progress: RunProgress) -> None:
-        """Show the progress of an experiment."""
         self.show(progress.label, progress.fraction, progress.left_seconds, progress.step_seconds)
 
     def show(self, label: str, fraction: float, left_seconds: float | None = None, step_seconds: float = 0.0) -> None:

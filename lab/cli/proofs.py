@@ -55,7 +55,6 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Its name in the report if there is no proof."""
         return f"{self.id} ('{self.word}')"
 
 

@@ -1,25 +1,48 @@
-"""``raidlab results``, stored results; and ``raidlab export``, results as one file, or fio's documents."""
+"""``raidlab results``, ``lint``, ``compare``, ``report`` and ``export``: stored results, trust in them, documents."""
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 from cyclopts import App, Parameter
 
-from lab.cli.context import current
-from lab.cli.extension import Exporter
-from lab.cli.output import out, out_json, table
-from lab.errors import RequirementMissing, ResultError
-from lab.lint.result_checks import as_shown
+from lab.cli.arguments import number
+from lab.cli.context import Context, current
+from lab.cli.extension import CollectionReport, Exporter
+from lab.cli.output import fitted, out, out_json, table
+from lab.compare.cells import CONDITIONS, Compared, Comparison, UnlikeRuns, require_alike
+from lab.compare.cells import compare as compare_cells
+from lab.compare.platforms import PlatformComparison, by_experiment, compare_platforms, platform_of
+from lab.errors import ExitCode, LabError, RequirementMissing, ResultError, SpecError
+from lab.experiments.linting import lint_experiment
+from lab.experiments.schema import built_in_names, find_experiment
+from lab.gates.decoding import Margin, parse_toml
+from lab.gates.files import MOST_RECORD_BYTES, read_text
+from lab.lint.extension import FileLint, PublicationLint
+from lab.lint.fio_checks import lint_fio, lint_job_file
+from lab.lint.result_checks import as_shown, lint_result, shown_stamps, worked_out_stamps
+from lab.lint.rules import Effect, LintFinding, LintRule, all_rules, distinct, find_rule
 from lab.machine.target import target_words
-from lab.plugins import extensions
+from lab.plugins import extension, extensions
+from lab.report.cells import TOO_FEW, platform_tables, transfer_counts
 from lab.report.tables import csv_of, render_result
-from lab.results.elsewhere import import_results
+from lab.results.elsewhere import find_results, import_results, is_file_name, read_files
 from lab.results.journal import RECORD_NAME
 from lab.results.record import RunStatus
-from lab.results.store import ResultStore
+from lab.results.statistics import DEFAULT_MARGIN, RatioOutcome
+from lab.results.store import ResultStore, decode_record
 from lab.store.runs import LATEST
+from lab.tables import Table
+from lab.tomlfile import toml_text
+from lab.units import KIB, counted
+from lab.workloads.workload import LoadProgram, find_workload
 
 app = App(name="results", help="Stored results.", help_format="plaintext")
 
@@ -138,3 +161,359 @@ def export(
         words = f"export {option}".rstrip()
         raise RequirementMissing(f"this raidlab has no plugin for '{words}'", hint="install the whole of it")
     exporter.write(names, to, practice)
+
+
+FIO_SUFFIXES = (".fio", ".job")
+_MOST_RECIPE_BYTES = 64 * KIB
+_AS_PUBLISHED = "-as-published"
+
+
+def lint(
+    name: Annotated[
+        str | None,
+        Parameter(
+            help="An experiment, a result, or a file: .toml experiment or workload, .fio job, .sh recipe, "
+            "record.json, .zip bundle; nothing: list the rules."
+        ),
+    ] = None,
+    *,
+    explain: Annotated[str | None, Parameter(help="Explain one rule: why it is there, what to do, its source.")] = None,
+) -> int:
+    """Name what makes a measurement untrustworthy, and what is not judged. Ends with 1 if a rule is broken."""
+    context = current()
+    if explain is not None:
+        _show_rule(find_rule(explain), context)
+        return ExitCode.DONE
+    if name is None:
+        _list_rules(context)
+        return ExitCode.DONE
+    found = distinct(findings_of(name, ResultStore(context.host.state.results)))
+    if context.json:
+        out_json([{**_plain(each), "effect": each.rule.effect.value, "remedy": each.rule.remedy} for each in found])
+    elif found:
+        out(_text(found))
+    else:
+        context.narrator.notice(f"{name}: no rule is broken")
+    return ExitCode.FAILED if any(not each.is_note for each in found) else ExitCode.DONE
+
+
+def findings_of(name: str, store: ResultStore) -> Iterable[LintFinding]:
+    """The findings for ``name``, of any kind. Raises LabError if its kind is unknown, or it is unreadable."""
+    path = Path(name)
+    lint_text = _lint_of(path.suffix)
+    if lint_text:
+        text = read_text(path, _MOST_RECIPE_BYTES)
+        try:
+            return tuple(lint_text(text))
+        except SpecError as error:
+            raise SpecError(f"'{path}': {error.message}", hint=error.hint) from None
+    if path.suffix == ".json":
+        return lint_result(decode_record(read_text(path, MOST_RECORD_BYTES).encode(), source=name))
+    if path.suffix and is_file_name(path.name):
+        files = read_files(path)
+        return [finding for result_id in files.ids for finding in lint_result(files.record(result_id))]
+    if path.suffix == ".toml" and _is_workload(path):
+        workload = find_workload(name)
+        return lint_fio(workload.recipe) if workload.program is LoadProgram.FIO else ()
+    if path.suffix == ".toml" or name in built_in_names():
+        return lint_experiment(find_experiment(name)[0])
+    publications = extension(PublicationLint)
+    studies = publications.names() if publications else ()
+    study = name.removesuffix(_AS_PUBLISHED)
+    if publications and study != name and study in studies:
+        return publications.lint(study)
+    try:
+        return lint_result(store.load(name))
+    except LabError as error:
+        known = ", ".join((*built_in_names(), *(f"{each}{_AS_PUBLISHED}" for each in studies)))
+        error.hint = f"{error.hint}; experiments: {known}"
+        raise
+
+
+def _lint_of(suffix: str) -> Callable[[str], Iterable[LintFinding]] | None:
+    """The lint of files with this suffix, from their text."""
+    added = {each.suffix: each.lint for each in extensions(FileLint)}
+    return lint_job_file if suffix in FIO_SUFFIXES else added.get(suffix)
+
+
+def _is_workload(path: Path) -> bool:
+    """Whether the file is a workload, not an experiment: it has a key that all workloads have, and no experiment."""
+    return "direction" in parse_toml(toml_text(path), source=str(path))
+
+
+def _plain(finding: LintFinding) -> dict[str, str]:
+    return {
+        "rule": finding.rule_id,
+        "subject": finding.subject,
+        "observed": finding.observed,
+        "required": finding.required,
+    }
+
+
+def _text(found: tuple[LintFinding, ...]) -> str:
+    rows = [(each.rule_id, each.rule.effect.value, each.subject, each.observed, each.required) for each in found]
+    lines = [table(("rule", "effect", "where", "found", "needed"), rows), ""]
+    lines += [f"{name}: {find_rule(name).remedy}" for name in dict.fromkeys(each.rule_id for each in found)]
+    return "\n".join(lines)
+
+
+def _list_rules(context: Context) -> None:
+    rules = all_rules().values()
+    if context.json:
+        out_json(tuple(rules))
+    else:
+        out(table(("rule", "effect", "what is wrong"), [(rule.id, rule.effect.value, rule.says) for rule in rules]))
+
+
+def _show_rule(rule: LintRule, context: Context) -> None:
+    if context.json:
+        out_json(rule)
+        return
+    effect = {
+        Effect.REFUSE: "the run is refused",
+        Effect.STAMP: "the result is stamped with it",
+        Effect.NOTE: "nothing is wrong: it is not judged",
+    }[rule.effect]
+    out(f"{rule.id}: {rule.says} ({effect})\n\nwhy:    {rule.why}\nremedy: {rule.remedy}\nsource: {rule.source}")
+
+
+_LETTERS = 26
+
+
+def compare(
+    *names: Annotated[
+        str,
+        Parameter(
+            help="Results (ids, beginnings of ids, 'latest'), bundles (.zip), or folders of bundles; two or more."
+        ),
+    ],
+    platforms: Annotated[
+        bool, Parameter(negative="", help="Compare machines, in ratios only; so are more than two, and bundles.")
+    ] = False,
+    allow: Annotated[
+        list[str] | None,
+        Parameter(negative="", help=f"A difference that may be: {', '.join(CONDITIONS)} or all. May be repeated."),
+    ] = None,
+    margin: Annotated[float, number(Margin, help="Ratios this near to 1 count as no difference.")] = DEFAULT_MARGIN,
+) -> None:
+    """Compare results: two of one machine cell by cell, those of several machines by what carries over.
+
+    For two results: by how much the second is faster or slower. For several machines raw figures are never compared,
+    but speed-up over each machine's own single disk, share of theory, order of the levels, CPU cost and rebuild rate;
+    and which conclusions of the first machine hold on the others, and which flip.
+    """
+    if platforms or len(names) != 2 or any(map(is_file_name, names)):
+        show_platforms(names, margin)
+    else:
+        _compare_two(names[0], names[1], allow or (), margin)
+
+
+def _compare_two(first: str, second: str, allow: Sequence[str], margin: float) -> None:
+    context = current()
+    store = ResultStore(context.host.state.results)
+    before, after = store.load(first), store.load(second)
+    try:
+        allowed = require_alike(before, after, allow)
+    except UnlikeRuns as error:
+        error.hint += f"; ratios alone: raidlab compare --platforms {first} {second}"
+        raise
+    found = compare_cells(before, after, margin=margin)
+    for each in allowed:
+        context.narrator.notice(f"allowed: {each.sentence}")
+    for name, only in ((before.id, found.only_first), (after.id, found.only_second)):
+        if only:
+            context.narrator.notice(f"only in {name}: {', '.join(only)}")
+    for record in (before, after):
+        for stamp in worked_out_stamps(record):
+            context.narrator.notice(f"{record.id}: {stamp}")
+    if context.json:
+        stamps = {record.id: shown_stamps(record) for record in (before, after)}
+        value = {"first": before.id, "second": after.id, "margin": margin, "allowed": allowed, "stamps": stamps}
+        out_json({**msgspec.to_builtins(value), **msgspec.to_builtins(found)})
+    else:
+        out(_compare_text(found))
+
+
+def _compare_text(found: Comparison) -> str:
+    headings = ("array", "workload", "phase", "figure", "first", "second", "ratio", "interval", "second is")
+    lines = [fitted(Table.listing(headings, map(_row, found.rows), right=("first", "second", "ratio")))]
+    reasons = Counter(each.reason for each in found.rows if each.reason)
+    return "\n".join([*lines, *(f"{RatioOutcome.CANNOT_TELL} ({count}): {why}" for why, count in reasons.items())])
+
+
+def _row(each: Compared) -> tuple[str, ...]:
+    ratio, interval = "", ""
+    if each.ratio:
+        ratio = f"{each.ratio.median:.2f}"
+        covered = f"{each.ratio.low:.2f} to {each.ratio.high:.2f} ({100 * each.ratio.coverage:.0f} %)"
+        interval = covered if each.ratio.has_enough else TOO_FEW
+    medians = (f"{each.first:.4g}", f"{each.second:.4g}")
+    return (each.array, each.workload, each.phase, each.figure, *medians, ratio, interval, str(each.outcome))
+
+
+def show_platforms(names: Sequence[str], margin: float) -> None:
+    """Compare the results of ``names``, experiment by experiment.
+
+    Raises ResultError if no results are comparable; problems are reported, and the other results are compared.
+    """
+    context = current()
+    named = list(find_results(names, ResultStore(context.host.state.results)))
+    platforms = [platform_of(each.record) for each in named if not isinstance(each, str)]
+    found: dict[str, PlatformComparison] = {}
+    told = [each for each in named if isinstance(each, str)]
+    for experiment, group in by_experiment(platforms).items():
+        if len(group) < 2:
+            told.append(f"arm-missing: {experiment} was measured on {group[0].name} only")
+            continue
+        try:
+            found[experiment] = compare_platforms(group, margin=margin)
+        except SpecError as error:
+            told.append(error.message)
+            continue
+        told += found[experiment].left_out
+        for each in found[experiment].platforms:
+            told += [f"{each.name}: {said}" for said in (*each.problems, *worked_out_stamps(each.record))]
+    for problem in told:
+        context.narrator.notice(problem)
+    if not found:
+        raise ResultError(
+            f"nothing can be compared: {'; '.join(told) or 'no result was named'}",
+            hint="name results of the same experiment on two or more machines",
+        )
+    if context.json:
+        out_json({"problems": told, "experiments": {name: _compare_plain(each) for name, each in found.items()}})
+    else:
+        out("\n\n".join(_platforms_text(name, each) for name, each in found.items()))
+
+
+def _compare_plain(found: PlatformComparison) -> dict[str, object]:
+    """Without the records themselves, which are in the bundles."""
+    names = [{"name": each.name, "result": each.record.id} for each in found.platforms]
+    value = {"rows": found.rows, "agreements": found.agreements, "conclusions": found.conclusions}
+    return {"platforms": names, **msgspec.to_builtins(value)}
+
+
+def _platforms_text(experiment: str, found: PlatformComparison) -> str:
+    """Machines are abbreviated to letters, to keep the tables narrow."""
+    letters = [chr(ord("A") + place) if place < _LETTERS else str(place + 1) for place in range(len(found.platforms))]
+    machines = [f"{letter}: {each.name}" for letter, each in zip(letters, found.platforms, strict=True)]
+    tables = [
+        "\n".join(
+            [
+                fitted(replace(each, title="", notes=())),
+                *(note for note in each.notes if note.startswith((str(RatioOutcome.CANNOT_TELL), TOO_FEW))),
+            ]
+        )
+        for each in platform_tables(experiment, found, letters)
+    ]
+    summaries = [
+        f"of {counted(len(found.conclusions), 'conclusion')} on A, on {name}: "
+        f"{transfer_counts(found, place) or 'none can be compared'}"
+        for place, name in enumerate(letters[1:])
+    ]
+    last = tables[-1:] if found.conclusions else []
+    others = tables[:-1] if found.conclusions else tables
+    heading = "\n".join([f"{experiment} on {len(machines)} machines", *machines])
+    return "\n\n".join([heading, *others, *summaries, *last])
+
+
+class Format(StrEnum):
+    """Output formats of a report."""
+
+    HTML = "html"
+    MARKDOWN = "markdown"
+    CSV = "csv"
+    TEXT = "text"
+
+
+_SUFFIXES = {".html": Format.HTML, ".htm": Format.HTML, ".md": Format.MARKDOWN, ".csv": Format.CSV, ".txt": Format.TEXT}
+
+
+def report(
+    *names: Annotated[
+        str,
+        Parameter(help="Results (ids, beginnings of ids, 'latest'), bundles (.zip), folders of either, or one sweep."),
+    ],
+    format: Annotated[  # noqa: A002 - the word for it on a command line
+        Format | None, Parameter(help="How to write it; without it, as the file's ending says, else as text.")
+    ] = None,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="The file to write.")] = None,
+    title: Annotated[str, Parameter(help="The report's title.")] = "",
+    faults: Annotated[
+        str | None, Parameter(help="Also the verdicts of a run of fault scenarios: its id, or 'latest'.")
+    ] = None,
+) -> None:
+    """Write a report: figures with intervals, theory and published numbers beside them, plots, conditions, cautions.
+
+    HTML is one file with everything in it, that opens without a network. Results that cannot be read are named in the
+    report, which covers the rest. More than twelve results become distributions.
+    """
+    from lab.faults.scenario_run import load_run, outcome_table
+    from lab.report.collected import collect, each_result
+    from lab.report.written import csv_report, html_report, text_report
+
+    context = current()
+    if _is_of_collection(names, format, output, title, context, has_faults=faults is not None):
+        return
+    chosen = format or _by_ending(output)
+    if chosen is Format.HTML and output is None and sys.stdout.isatty():
+        raise SpecError("an HTML report is for a browser, not for a terminal", hint="add --output report.html")
+    if faults and chosen is Format.CSV:
+        raise SpecError("verdicts on faults have no place in a CSV file", hint="use 'raidlab fault show --json'")
+    others = (outcome_table(load_run(context.host, faults)),) if faults else ()
+    wanted = names or (() if others else ("latest",))
+    found = collect(each_result(wanted, ResultStore(context.host.state.results)) if wanted else (), others=others)
+    for problem in found.problems:
+        context.narrator.notice(problem)
+    for each in found.detailed:
+        for problem in each.problems:
+            context.narrator.notice(f"{each.record.id}: {problem}")
+    match chosen:
+        case Format.HTML:
+            text = html_report(found, title)
+        case Format.CSV:
+            text = csv_report(found)
+        case _:
+            text = text_report(found, title, is_markdown=chosen is Format.MARKDOWN)
+    if output is None:
+        out(text.rstrip("\n"))
+        return
+    from lab.host.files import write_file
+
+    write_file(output, text.encode())
+    ids = [each.id for each in found.listed]
+    if context.json:
+        out_json({"file": str(output), "format": chosen, "results": ids, "problems": found.problems})
+    else:
+        out(f"{output}: {len(ids)} result{'s' if len(ids) != 1 else ''}, {len(text.encode()) / 1e6:.1f} MB")
+
+
+def _is_of_collection(
+    names: tuple[str, ...],
+    chosen: Format | None,
+    output: Path | None,
+    title: str,
+    context: Context,
+    *,
+    has_faults: bool,
+) -> bool:
+    """Whether this is the report of a collection, such as a sweep; if so, it is written."""
+    # Without an output file and a format it is the collection's own document, as for every command with --json.
+    kind = chosen or ("json" if context.json and output is None else "")
+    reports = (
+        each.write(names, kind, output, title, context.host, not has_faults) for each in extensions(CollectionReport)
+    )
+    told = next((told for told in reports if told is not None), None)
+    if told is not None:
+        out_json({"file": str(output), "told": told}) if context.json and output else out(told)
+    return told is not None
+
+
+def _by_ending(output: Path | None) -> Format:
+    """The format for the file's suffix. Raises SpecError for an unknown suffix."""
+    ending = output.suffix.lower() if output else ""
+    if ending and ending not in _SUFFIXES:
+        raise SpecError(
+            f"'{output}': a report cannot be a {ending} file", hint=f"use {', '.join(_SUFFIXES)}, or say --format"
+        )
+    return _SUFFIXES.get(ending, Format.TEXT)

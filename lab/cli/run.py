@@ -12,14 +12,14 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from lab.cli.arguments import number
 from lab.cli.context import Context, current
-from lab.cli.numbers import number
 from lab.cli.output import ProgressBar, err, out, out_json, table
 from lab.errors import ExitCode, ExperimentError, LabError, RunCancelled, SpecError
 from lab.experiments.published import find_published, study_names
+from lab.experiments.run import RunRequest, resume_experiment, run_experiment
 from lab.experiments.schedule import cells, estimated_seconds, rebuild_cells
 from lab.experiments.schema import Experiment, built_in_names, find_experiment, seeded
-from lab.experiments.service import RunRequest, resume_experiment, run_experiment
 from lab.gates.decoding import Seed
 from lab.gates.files import FileKind
 from lab.host.files import HostFiles, write_file
@@ -38,25 +38,23 @@ MOST_DIFFERENCES = 5
 
 def run(
     name: Annotated[
-        str | None, Parameter(help="An experiment, or the path of a .toml file; nothing: list them.")
+        str | None, Parameter(help="An experiment, or the path of a .toml file; default: list them.")
     ] = None,
     *,
     quick: Annotated[bool, Parameter(negative="", help="The experiment's short form.")] = False,
-    resume: Annotated[str | None, Parameter(help="Go on with an incomplete result: its id, or 'latest'.")] = None,
-    plan: Annotated[
-        bool, Parameter(negative="", help="Print what would be measured, in its order, and do nothing.")
-    ] = False,
+    resume: Annotated[str | None, Parameter(help="Resume an incomplete result: its id, or 'latest'.")] = None,
+    plan: Annotated[bool, Parameter(negative="", help="Print what would be measured, in order; do nothing.")] = False,
     csv: Annotated[Path | None, Parameter(help="Also write the figures to this file, in the study's columns.")] = None,
     seed: Annotated[
         int | None,
-        number(Seed, help="Other addresses and another order than the experiment's own; 0 or more."),
+        number(Seed, help="Seed of addresses and order, in place of the experiment's; 0 or more."),
     ] = None,
     verify_repeat: Annotated[
         bool,
-        Parameter(negative="", help="Run it twice, and fail unless both are the same to the last bit (virtual time)."),
+        Parameter(negative="", help="Run it twice, and fail unless both results are identical (virtual time)."),
     ] = False,
     allow: Annotated[
-        list[str] | None, Parameter(negative="", help="A rule of the lint that may be broken. May be repeated.")
+        list[str] | None, Parameter(negative="", help="A lint rule that may be violated. May be repeated.")
     ] = None,
 ) -> int:
     """Run an experiment on a lab of its own, store the result and print its tables.
@@ -65,22 +63,24 @@ def run(
     """
     context = current()
     if name == SEEDS:
-        if resume or csv or seed is not None:
-            raise SpecError(
-                "'seeds' stands for several experiments", hint="resume, seed, or write CSV of, one experiment at a time"
-            )
+        _require_no_choice(resume, csv, seed)
         return _run_seeds(context, is_quick=quick, is_plan=plan)
     name = f"{name}{QUICK}" if name and quick else name
-    _require_fitting(name, resume, seed, verify_repeat=verify_repeat)
+    _require_fitting(name, resume, seed, csv, verify_repeat=verify_repeat)
     if plan and name:
         _print_plan(seeded(find_experiment(name)[0], seed), context)
         return ExitCode.DONE
     if not name and not resume:
         _list(context)
         return ExitCode.DONE
-    if csv is not None and not csv.parent.is_dir():
-        raise SpecError(f"there is no folder '{csv.parent}' for the CSV file", hint="make it first")
-    record = _measured(context, name, resume, seed, frozenset(allow or ()), verify_repeat=verify_repeat)
+    chosen = find_experiment(name) if name else None
+    context.announce_foreign(name or "", FileKind.EXPERIMENT)
+    with ProgressBar(quiet=context.quiet) as bar:
+        request = replace(run_request(context, bar), allowed_rules=frozenset(allow or ()))
+        begun = replace(request, started_seconds=_process_started_seconds(context.host.files))
+        record = run_experiment(*chosen, begun, seed=seed) if chosen else resume_experiment(resume or "", begun)
+        if verify_repeat and chosen:
+            _verify_repeat(record, run_experiment(*chosen, request, seed=seed), context)
     if csv is not None:
         write_file(csv, csv_of(record).encode())
     if context.json:
@@ -91,27 +91,16 @@ def run(
     return ExitCode.DONE
 
 
-def _measured(
-    context: Context,
-    name: str | None,
-    resume: str | None,
-    seed: int | None,
-    rules: frozenset[str],
-    *,
-    verify_repeat: bool,
-) -> ResultRecord:
-    chosen = find_experiment(name) if name else None
-    context.announce_foreign(name or "", FileKind.EXPERIMENT)
-    with ProgressBar(quiet=context.quiet) as bar:
-        narrator = context.narrator
-        request = RunRequest(
-            context.target, context.host, bar.show_run, narrator.notice, narrator.listen, allowed_rules=rules
+def run_request(context: Context, bar: ProgressBar) -> RunRequest:
+    """A request of this command, whose progress the bar shows."""
+    return RunRequest(context.target, context.host, bar.show_run, context.narrator.notice, context.narrator.listen)
+
+
+def _require_no_choice(resume: str | None, csv: Path | None, seed: int | None) -> None:
+    if resume or csv or seed is not None:
+        raise SpecError(
+            "'seeds' stands for several experiments", hint="resume, seed, or write CSV of, one experiment at a time"
         )
-        begun = replace(request, started_seconds=_process_started_seconds(context.host.files))
-        record = run_experiment(*chosen, begun, seed=seed) if chosen else resume_experiment(resume or "", begun)
-        if verify_repeat and chosen:
-            _verify_repeat(record, run_experiment(*chosen, request, seed=seed), context)
-    return record
 
 
 def _verify_repeat(first: ResultRecord, second: ResultRecord, context: Context) -> None:
@@ -130,7 +119,9 @@ def _verify_repeat(first: ResultRecord, second: ResultRecord, context: Context) 
     )
 
 
-def _require_fitting(name: str | None, resume: str | None, seed: int | None, *, verify_repeat: bool) -> None:
+def _require_fitting(
+    name: str | None, resume: str | None, seed: int | None, csv: Path | None, *, verify_repeat: bool
+) -> None:
     if name and resume:
         raise SpecError(
             "an experiment cannot be given together with --resume",
@@ -142,6 +133,8 @@ def _require_fitting(name: str | None, resume: str | None, seed: int | None, *, 
         raise SpecError("--seed without an experiment", hint="name one: raidlab run NAME --seed 7")
     if resume and seed is not None:
         raise SpecError("--resume keeps the seed of the result", hint="leave --seed out")
+    if csv is not None and (name or resume) and not csv.parent.is_dir():
+        raise SpecError(f"there is no folder '{csv.parent}' for the CSV file", hint="make it first")
 
 
 def _process_started_seconds(files: HostFiles) -> float | None:
@@ -190,14 +183,12 @@ def _run_seeds(context: Context, *, is_quick: bool, is_plan: bool) -> int:
     for experiment, text in chosen:
         try:
             with ProgressBar(quiet=context.quiet) as bar:
-                narrator = context.narrator
-                request = RunRequest(context.target, context.host, bar.show_run, narrator.notice, narrator.listen)
-                records.append(run_experiment(experiment, text, request))
+                records.append(run_experiment(experiment, text, run_request(context, bar)))
         except RunCancelled:
             raise
         except LabError as error:
             failed[experiment.id] = error.message
-            context.narrator.notice(f"{experiment.id} failed: {error.message}; the others go on")
+            context.narrator.notice(f"{experiment.id} failed: {error.message}; the others continue")
         else:
             context.narrator.notice(f"stored as {records[-1].id}")
             if not context.json:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from lab.cli.arguments import number
 from lab.cli.context import current, options
-from lab.cli.numbers import number
 from lab.cli.output import err, out
 from lab.errors import ToolMissing
 from lab.frontend import AppFrontend

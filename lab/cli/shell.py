@@ -13,12 +13,12 @@ from cyclopts import Parameter
 
 from lab.cli.context import current
 from lab.cli.output import err, out_json
-from lab.cli.session import open_session
+from lab.cli.session import client_of
 from lab.errors import LabError, SpecError
 from lab.gates.text import visible
 from lab.host.streams import Console, raw_console
 from lab.machine import Terminal
-from lab.session.session import LabSession
+from lab.session.session import LabSession, open_session
 from lab.session.shell import Shell
 
 _LINE_ENDS = b"\r\n"
@@ -57,7 +57,7 @@ def shell() -> int:
             "there is no terminal to open a shell in", hint="for one command, or a script: raidlab exec -- COMMAND"
         )
     context = current()
-    with open_session(context) as session:
+    with open_session(client_of(context)) as session:
         if not context.quiet:
             err("raidlab: root on the lab's machine; 'exit' leaves, and where nothing answers: Enter ~ .")
         try:
@@ -110,7 +110,7 @@ def execute(
         raise SpecError("no command was given", hint="raidlab exec -- cat /proc/mdstat")
     context = current()
     line = words[0] if len(words) == 1 else shlex.join(words)
-    with open_session(context) as session:
+    with open_session(client_of(context)) as session:
         shell = Shell(session)
         result = shell.run(line, on_output=lambda text: None if context.json else _pass_on(text))
         session.rescan()

@@ -5,15 +5,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
+from functools import partial
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from cyclopts import App, CycloptsError, Parameter
 
 from lab.actions.action import Field, PlanAction, Verb, fields_of
+from lab.cli.arguments import number, usage_words
 from lab.cli.context import current
-from lab.cli.numbers import number
-from lab.cli.usage import usage_words
 from lab.errors import SpecError
 from lab.tomlfile import known_word
 
@@ -32,21 +32,22 @@ def add_verbs(app: App, kinds: Iterable[type[Verb]], runners: Mapping[type[Verb]
             app.command(command_of(kind, runners.get(kind) or runners[Verb]), name=name)
 
 
-def command_of(kind: type[Verb], run: Runner) -> Callable[..., int | None]:
-    """The verb as a function for cyclopts."""
-    besides = ("plan", "wait") if issubclass(kind, PlanAction) else ()
-    signature = inspect.Signature([*_parameters(kind)])
+def command_of(kind: type[Verb], run: Runner) -> Callable[..., None]:
+    """A function with the verb's signature and help, for cyclopts to parse; ``arguments.call_of`` runs the verb."""
 
-    def command(*placed: Any, **named: Any) -> int | None:
-        given = signature.bind(*placed, **named).arguments
-        asked = {name: given.pop(name) for name in besides if name in given}
-        return run(current(), kind(**_values(kind, given)), **asked)
+    def form(*_placed: Any, **_named: Any) -> None:
+        raise AssertionError("verbs are run by their runners")
 
-    command.__signature__ = signature  # type: ignore[attr-defined] # cyclopts asks for it
-    command.__name__ = kind.words.rpartition(" ")[2].replace("-", "_")
-    command.__doc__ = kind.__doc__
-    command.verb = kind  # type: ignore[attr-defined] # for ``typed_verb``
-    return command
+    form.__signature__ = inspect.Signature([*_parameters(kind)])  # type: ignore[attr-defined] # cyclopts asks for it
+    form.__name__ = kind.words.rpartition(" ")[2].replace("-", "_")
+    form.__doc__ = kind.__doc__
+    form.verb, form.call_of = kind, partial(_call_of, kind, run)  # type: ignore[attr-defined] # for call_of, typed_verb
+    return form
+
+
+def _call_of(kind: type[Verb], run: Runner, bound: inspect.BoundArguments) -> Callable[[], int | None]:
+    options = {name: value for name, value in bound.arguments.items() if name in _besides(kind)}
+    return partial(run, current(), kind(**_values(kind, bound.arguments)), **options)
 
 
 def typed_verb(app: App, words: list[str]) -> Verb | None:
@@ -61,11 +62,15 @@ def typed_verb(app: App, words: list[str]) -> Verb | None:
     except CycloptsError as error:
         message, hint = usage_words(error)
         raise SpecError(message, hint=hint) from None
-    kind = getattr(command, "verb", None)
-    if kind is None or (issubclass(kind, PlanAction) and any(name in bound.arguments for name in ("plan", "wait"))):
+    kind: type[Verb] | None = getattr(command, "verb", None)
+    if kind is None or any(name in bound.arguments for name in _besides(kind)):
         return None
-    made: Verb = kind(**_values(kind, bound.arguments))
-    return made
+    return kind(**_values(kind, bound.arguments))
+
+
+def _besides(kind: type[Verb]) -> tuple[str, ...]:
+    """Options of the command that are no fields of the verb."""
+    return ("plan", "wait") if issubclass(kind, PlanAction) else ()
 
 
 def _parameters(kind: type[Verb]) -> Iterator[inspect.Parameter]:

@@ -1,7 +1,6 @@
 """Lab disks: the only devices that the lab may write to."""
 
 from lab.disks.kinds import DiskKind, DiskSpec, LabDisk, specs
-from lab.disks.lab import Lab
-from lab.disks.opening import Opener, open_lab, with_fitting_time
+from lab.disks.lab import Lab, Opener, open_lab, with_fitting_time
 
 __all__ = ["DiskKind", "DiskSpec", "Lab", "LabDisk", "Opener", "open_lab", "specs", "with_fitting_time"]

@@ -185,7 +185,7 @@ def _spindle_detachment(name: str, node: str) -> Plan:
     return Plan(
         f"Detach {name}",
         (
-            Step(("nbd-client", "-d", node), "The block device lets go of the server."),
+            Step(("nbd-client", "-d", node), "The block device is disconnected from its server."),
             Step(
                 ("pkill", "-F", pid_file(name)),
                 "The server ends; a spindle in memory forgets its data.",

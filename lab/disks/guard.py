@@ -7,9 +7,17 @@ from dataclasses import dataclass
 
 import msgspec
 
-from lab.disks.inventory import MAPPER, BlockDevice, kernel_names, read_devices, read_ends
+from lab.disks.inventory import (
+    FIRST_BYTES,
+    MAPPER,
+    RAID_MEMBER,
+    BlockDevice,
+    kernel_names,
+    read_devices,
+    read_ends,
+    signatures_in,
+)
 from lab.disks.kinds import DiskKind, LabDisk
-from lab.disks.signatures import FIRST_BYTES, RAID_MEMBER, signatures_in
 from lab.errors import DeviceRefused, ToolMissing
 from lab.gates.decoding import decode_json
 from lab.machine import RUN_FOLDER, Machine

@@ -178,11 +178,9 @@ class LabFolder:
 
     @property
     def path(self) -> Path:
-        """The folder itself."""
         return self._lock.folder
 
     def image(self, spec: DiskSpec) -> Path:
-        """The image file of one disk."""
         return self.images.path(spec.name)
 
     def is_never_written(self, spec: DiskSpec) -> bool:

@@ -18,7 +18,7 @@ from lab.drills.schema import DrillWay, ReadyDrill
 from lab.drills.verdict import DrillVerdict, judge
 from lab.errors import CommandFailed, DrillError, LabError
 from lab.machine import Host, Target, TargetKind
-from lab.session.session import LabSession, open_session
+from lab.session.session import Client, LabSession, open_session
 from lab.units import MIB
 
 NOTHING_RUNS = "nothing-runs"
@@ -118,7 +118,7 @@ def prove(
     with _own_host(target, host) as own:
 
         def open_lab(stack: ExitStack) -> LabSession:
-            return stack.enter_context(open_session(target, own, start_arrays=False, on_notice=on_notice))
+            return stack.enter_context(open_session(Client(target, own, on_notice), start_arrays=False))
 
         with ExitStack() as stack:
             prover = DrillProver(drill, open_lab, stack)

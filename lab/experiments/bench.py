@@ -2,33 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from lab.arrays import filesystem
-from lab.arrays.array import OpenArrays
+from lab.arrays.array import Array, OpenArrays
 from lab.arrays.discovery import BroughtUp
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.kinds import kind_of_level, kinds
+from lab.arrays.levels import LevelName
 from lab.arrays.names import md_path
-from lab.arrays.spec import Spec
+from lab.arrays.spec import ArraySpec, Spec
 from lab.arrays.status import wait_until_idle
 from lab.disks import DiskKind, Lab, LabDisk, kernel_drives
 from lab.disks.inventory import read_ends
 from lab.errors import LabError, WorkloadError
-from lab.experiments.built_array import BuiltArray
-from lab.experiments.linting import lint_bench, require_sound
+from lab.experiments.linting import require_sound
 from lab.experiments.progress import ProgressMeter, Stopwatch
 from lab.experiments.schema import ArrayPlan, Experiment, Sharing
+from lab.lint.cell_checks import DeviceFacts, LintedMachine, lint_machine
 from lab.lint.rules import LintFinding
 from lab.measure.job import LoadTarget, prepare
 from lab.plans import Plan, Step, write_file_step
 from lab.results.journal import RunJournal
 from lab.results.record import ArrayRecord
+from lab.units import SECTOR_BYTES
 from lab.workloads.workload import Workload
 
+
+@dataclass(frozen=True, slots=True)
+class BuiltArray:
+    """An existing array: clean, with its file system mounted and its files written."""
+
+    plan: ArrayPlan
+    spec: Spec
+    disks: tuple[LabDisk, ...]
+    target: LoadTarget
+    record: ArrayRecord
+    array: Array | None = None
+    """None for a single disk."""
+    inner: tuple[str, ...] = ()
+    """Names of the md arrays of a volume; empty for a single array."""
+
+    @property
+    def md(self) -> ArraySpec:
+        """The spec of a single array; only these have rebuilds and predictions."""
+        assert isinstance(self.spec, ArraySpec)
+        return self.spec
+
+    @property
+    def parity_arrays(self) -> tuple[str, ...]:
+        """Names of the md arrays with parity, which are all arrays of a volume."""
+        if self.inner:
+            return self.inner
+        has_parity = self.md.raid.name in (LevelName.RAID4, LevelName.RAID5, LevelName.RAID6)
+        return (self.md.name,) if has_parity else ()
+
+
+_CONFIG = "zcat /proc/config.gz 2>/dev/null || cat /boot/config-$(uname -r) 2>/dev/null"
+
+
+_DEBUG_OPTIONS = ("PROVE_LOCKING", "KASAN", "DEBUG_KMEMLEAK", "DEBUG_PAGEALLOC", "KCSAN", "UBSAN_SANITIZE_ALL")
 STEP_SECONDS = 5.0
 """Estimated time to build an array, or to write its files."""
 _MEMORY = "memory"
@@ -36,8 +72,8 @@ _MEMORY = "memory"
 
 
 @dataclass(frozen=True, slots=True)
-class RunContext:
-    """Objects shared by all parts of a run."""
+class Run:
+    """One run of an experiment: what its bench, its cells and its rebuilds share."""
 
     lab: Lab
     experiment: Experiment
@@ -51,16 +87,14 @@ class RunContext:
 class Bench:
     """Builds on demand; with shared disks, one array at a time."""
 
-    def __init__(self, context: RunContext) -> None:
-        self.records = {array.name: array for array in context.journal.record.arrays}
+    def __init__(self, run: Run) -> None:
+        self.records = {array.name: array for array in run.journal.record.arrays}
         """Records of all arrays built so far, including those built before an interruption."""
         self.findings: list[LintFinding] = []
         """Lint findings on all arrays built so far."""
-        self._lab = context.lab
-        self._experiment = context.experiment
-        self._stopwatch = context.stopwatch
-        self._progress = context.progress
-        self._allowed_rules = context.allowed_rules
+        self._run = run
+        self._lab = run.lab
+        self._experiment = run.experiment
         self._built: dict[str, BuiltArray] = {}
         self._used: set[str] = set()
 
@@ -71,7 +105,7 @@ class Bench:
         if self._experiment.disks.sharing is Sharing.SHARED:
             self.take_apart()
         plan = self._experiment.array(array_id)
-        self._progress.doing(f"build {plan.label}", STEP_SECONDS)
+        self._run.progress.doing(f"build {plan.label}", STEP_SECONDS)
         disks, number = self._disks_for(plan)
         self._make_blank(disks)
         spec = plan.spec(disks, number)
@@ -115,11 +149,10 @@ class Bench:
         self._built[array_id], self.records[array_id] = built, record
         found = lint_bench(self._lab, [built])
         self.findings += found
-        require_sound(found, self._experiment, self._allowed_rules)
+        require_sound(found, self._experiment, self._run.allowed_rules)
         return built
 
     def take_apart(self) -> None:
-        """Unmount and stop all arrays."""
         while self._built:
             _, built = self._built.popitem()
             self._stop(built)
@@ -165,7 +198,7 @@ class Bench:
     def _wait_and_tune(self, plan: ArrayPlan, names: Iterable[str]) -> None:
         """Wait for the first resync of these md arrays, if there is one, and set their tunables."""
         if not plan.assume_clean:
-            with self._stopwatch.resync():
+            with self._run.stopwatch.resync():
                 for name in names:
                     wait_until_idle(self._lab.machine, name)
         self._lab.execute(tuned(plan, names))
@@ -179,7 +212,6 @@ class Bench:
         return steps
 
     def mark_used(self, disk: LabDisk) -> None:
-        """Mark a disk as no longer blank."""
         self._used.add(disk.name)
 
     def _target(self, device: str, array: str | None, disks: tuple[LabDisk, ...], size_bytes: int) -> LoadTarget:
@@ -199,10 +231,10 @@ class Bench:
         for workload in (*self._experiment.workloads_on(built.plan.id), *under):
             if not workload.recipe:
                 layouts.setdefault((workload.jobs, workload.file_bytes), workload)
-        self._progress.doing(f"write the files of {built.plan.label}", STEP_SECONDS)
+        self._run.progress.doing(f"write the files of {built.plan.label}", STEP_SECONDS)
         for workload in layouts.values():
             try:
-                with self._stopwatch.aside():
+                with self._run.stopwatch.aside():
                     prepare(self._lab, built.target, workload, workload.file_bytes)
             except WorkloadError:
                 if not self._experiment.keeps_going:
@@ -227,3 +259,47 @@ def tuned(plan: ArrayPlan, arrays: Iterable[str]) -> Plan:
     if pages is not None:
         steps = [write_file_step(md_path(name, "stripe_cache_size"), str(pages), why) for name in arrays]
     return Plan("Tune the arrays", tuple(steps))
+
+
+def lint_bench(lab: Lab, arrays: Sequence[BuiltArray]) -> tuple[LintFinding, ...]:
+    """Findings on the machine and the arrays immediately before the measurement."""
+    single = [built for built in arrays if not built.inner]
+    holders = {disk.kernel_name: built.md.name for built in single if built.md.is_array for disk in built.disks}
+    names = [*holders, *(built.md.name for built in single if built.md.is_array)]
+    names += [disk.kernel_name for built in single if not built.md.is_array for disk in built.disks]
+    # The disks of a volume are held by its slices; only the arrays on the slices can be checked.
+    names += [name for built in arrays for name in built.inner]
+    paths = {name: _paths(name) for name in names}
+    texts = lab.machine.read([path for each in paths.values() for path in each.values()])
+    held = lab.machine.list_dirs([f"/sys/block/{name}/holders" for name in names])
+
+    def text(name: str, what: str) -> str:
+        return (texts.get(paths[name][what]) or "").strip()
+
+    devices = tuple(
+        DeviceFacts(
+            name=name,
+            size_bytes=int(text(name, "size") or 0) * SECTOR_BYTES,
+            is_counted=text(name, "iostats") != "0",
+            loop_direct=text(name, "dio") == "1" if text(name, "dio") else None,
+            holders=held.get(f"/sys/block/{name}/holders", ()),
+            sync_action=text(name, "sync_action"),
+        )
+        for name in names
+    )
+    return tuple(lint_machine(LintedMachine(devices, (), holders)))
+
+
+def _paths(name: str) -> dict[str, str]:
+    block = f"/sys/block/{name}"
+    paths = {"size": f"{block}/size", "iostats": f"{block}/queue/iostats", "dio": f"{block}/loop/dio"}
+    return {**paths, "sync_action": f"{block}/md/sync_action"}
+
+
+def lint_kernel(lab: Lab) -> tuple[LintFinding, ...]:
+    """Findings on the running kernel; none if its configuration is not available."""
+    pattern = "|".join(_DEBUG_OPTIONS)
+    argv = ("sh", "-c", f"({_CONFIG}) | grep -E '^CONFIG_({pattern})=y'")
+    found = lab.machine.run(argv, check=False)
+    options = tuple(line.partition("=")[0].removeprefix("CONFIG_") for line in found.stdout.split())
+    return tuple(lint_machine(LintedMachine((), options)))

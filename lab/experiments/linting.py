@@ -10,14 +10,12 @@ from typing import NamedTuple
 import msgspec
 
 from lab.arrays.levels import LevelName, level_with_layout
-from lab.disks import Lab
 from lab.disks.drive_models import find_drive_model
 from lab.disks.kinds import DiskKind
 from lab.errors import ExperimentError, SpecError
-from lab.experiments.built_array import BuiltArray
 from lab.experiments.schema import ArrayPlan, Cache, DiskPlan, Experiment, Order
 from lab.gates.decoding import decode_json
-from lab.lint.cell_checks import CellFacts, DeviceFacts, LintedMachine, lint_cell, lint_machine
+from lab.lint.cell_checks import CellFacts, lint_cell
 from lab.lint.extension import PublicationLint
 from lab.lint.plan_checks import ArrayFacts, JobFacts, PlanFacts, lint_plan
 from lab.lint.result_checks import lint_conditions, stamped, steady_words, summarised
@@ -26,13 +24,9 @@ from lab.measure.job import Measured
 from lab.plugins import extension
 from lab.results.record import CellRecord, Conditions
 from lab.theory.model import nominal_rates, random_read_iops, random_write_iops
-from lab.units import SECTOR_BYTES
-from lab.workloads.permitted import SYNCHRONOUS_ENGINES
-from lab.workloads.workload import AccessPattern, Direction, Workload
+from lab.workloads.workload import SYNCHRONOUS_ENGINES, AccessPattern, Direction, Workload
 
 _BLANK_AT_START = frozenset({DiskKind.FILE, DiskKind.SPINDLE, DiskKind.RAM, DiskKind.LOOP})
-_DEBUG_OPTIONS = ("PROVE_LOCKING", "KASAN", "DEBUG_KMEMLEAK", "DEBUG_PAGEALLOC", "KCSAN", "UBSAN_SANITIZE_ALL")
-_CONFIG = "zcat /proc/config.gz 2>/dev/null || cat /boot/config-$(uname -r) 2>/dev/null"
 
 
 def lint_experiment(experiment: Experiment) -> tuple[LintFinding, ...]:
@@ -161,50 +155,6 @@ def _settled(model: str, word: str, layout: str | None, members: int, depth: int
         queue = 0.0 if is_even else depth / members
         return _Expected(depth / iops, queue / disk.concurrent_requests)
     return None
-
-
-def lint_bench(lab: Lab, arrays: Sequence[BuiltArray]) -> tuple[LintFinding, ...]:
-    """Findings on the machine and the arrays immediately before the measurement."""
-    single = [built for built in arrays if not built.inner]
-    holders = {disk.kernel_name: built.md.name for built in single if built.md.is_array for disk in built.disks}
-    names = [*holders, *(built.md.name for built in single if built.md.is_array)]
-    names += [disk.kernel_name for built in single if not built.md.is_array for disk in built.disks]
-    # The disks of a volume are held by its slices; only the arrays on the slices can be checked.
-    names += [name for built in arrays for name in built.inner]
-    paths = {name: _paths(name) for name in names}
-    texts = lab.machine.read([path for each in paths.values() for path in each.values()])
-    held = lab.machine.list_dirs([f"/sys/block/{name}/holders" for name in names])
-
-    def text(name: str, what: str) -> str:
-        return (texts.get(paths[name][what]) or "").strip()
-
-    devices = tuple(
-        DeviceFacts(
-            name=name,
-            size_bytes=int(text(name, "size") or 0) * SECTOR_BYTES,
-            is_counted=text(name, "iostats") != "0",
-            loop_direct=text(name, "dio") == "1" if text(name, "dio") else None,
-            holders=held.get(f"/sys/block/{name}/holders", ()),
-            sync_action=text(name, "sync_action"),
-        )
-        for name in names
-    )
-    return tuple(lint_machine(LintedMachine(devices, (), holders)))
-
-
-def _paths(name: str) -> dict[str, str]:
-    block = f"/sys/block/{name}"
-    paths = {"size": f"{block}/size", "iostats": f"{block}/queue/iostats", "dio": f"{block}/loop/dio"}
-    return {**paths, "sync_action": f"{block}/md/sync_action"}
-
-
-def lint_kernel(lab: Lab) -> tuple[LintFinding, ...]:
-    """Findings on the running kernel; none if its configuration is not available."""
-    pattern = "|".join(_DEBUG_OPTIONS)
-    argv = ("sh", "-c", f"({_CONFIG}) | grep -E '^CONFIG_({pattern})=y'")
-    found = lab.machine.run(argv, check=False)
-    options = tuple(line.partition("=")[0].removeprefix("CONFIG_") for line in found.stdout.split())
-    return tuple(lint_machine(LintedMachine((), options)))
 
 
 def lint_measured(

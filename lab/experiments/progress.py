@@ -69,7 +69,6 @@ class ProgressMeter:
         self._now = RunProgress(planned_count=len(planned_keys(experiment)), left_seconds=self._total_seconds)
 
     def watch(self, machine: Machine) -> None:
-        """Set the machine on which the remaining steps run."""
         if machine.facts.is_virtual_time:
             self._is_virtual, self._pace = True, None
 
@@ -89,7 +88,6 @@ class ProgressMeter:
         self._tell(replace(self._now, label=what, step_seconds=expected_seconds * (self._pace or 0.0), rates=None))
 
     def done(self, key: str) -> None:
-        """Count a finished measurement."""
         count = self._now.done_count + 1
         # Cells with a wide interval get more repeats than planned.
         planned = max(self._now.planned_count, count)
@@ -133,13 +131,11 @@ class Stopwatch:
         """Whether commands are not counted now, because they are accounted elsewhere."""
 
     def watch(self, machine: Machine) -> None:
-        """Account the commands of a machine."""
         machine.on_command(self.on_command)
         if machine.facts.is_virtual_time:
             self._machine_clock = machine.clock
 
     def on_command(self, result: CommandResult) -> None:
-        """Listener for a machine's commands."""
         program = result.argv[0].partition(".")[0]
         if program in self._seconds and not self._is_aside:
             self._seconds[program] += result.computer_seconds

@@ -40,7 +40,6 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """As in CellRecord.key."""
         return f"{self.array}/{self.workload.id}/{HEALTHY}/{self.repeat}"
 
 
@@ -54,7 +53,6 @@ class RebuildCell:
 
     @property
     def key(self) -> str:
-        """As in RebuildRecord.key."""
         return f"{self.array}/rebuild/{self.under.id if self.under else 'idle'}/{self.repeat}"
 
     @property

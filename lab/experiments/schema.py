@@ -78,7 +78,6 @@ class DiskPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     pools: tuple[DiskPool, ...] = ()
 
     def pool_specs(self) -> tuple[DiskSpec, ...]:
-        """All disks of all pools."""
         return tuple(
             DiskSpec(name=name, kind=self.kind, size_bytes=pool.size_bytes, model=pool.model)
             for pool in self.pools
@@ -120,12 +119,10 @@ class ArrayPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return sum(self.take.values()) if self.take else self.members
 
     def disk_names(self) -> tuple[str, ...]:
-        """Names of the disks that it takes from the pools."""
         return tuple(f"{pool}{number:02d}" for pool, count in self.take.items() for number in range(1, count + 1))
 
     @property
     def label(self) -> str:
-        """Its title, or its id."""
         return self.title or self.id
 
     def spec(self, disks: tuple[LabDisk, ...], number: int = 0) -> Spec:
@@ -215,7 +212,6 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Only on these arrays; empty: on all."""
 
     def build(self) -> Workload:
-        """The workload with its changes. Raises SpecError for an unknown one."""
         changes = {
             name: value
             for name in ("block_bytes", "queue_depth", "jobs", "runtime_seconds", "warmup_seconds", "file_bytes")
@@ -283,7 +279,6 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise ValueError(f"experiment '{self.id}': {complaint}")
 
     def workloads_on(self, array_id: str) -> tuple[Workload, ...]:
-        """The workloads of the jobs that run on an array."""
         return tuple(job.build() for job in self.jobs if not job.arrays or array_id in job.arrays)
 
     @property
@@ -301,7 +296,6 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def disk_count(self) -> int:
-        """Number of disks that the lab must have."""
         if self.disks.pools:
             return sum(pool.count for pool in self.disks.pools)
         members = [array.disk_count for array in self.arrays] or [0]
@@ -309,7 +303,6 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def disk_specs(self) -> tuple[DiskSpec, ...]:
-        """The disks that the lab must have."""
         if self.disks.pools:
             return self.disks.pool_specs()
         plan = self.disks

@@ -1,4 +1,4 @@
-"""Sweeps for whoever shows them: which there are, what one would do, how one stands, here or in another process.
+"""Sweeps as screens show them: what exists, what one would measure, and the status of one, here or in another process.
 
 A plugin has the sweeps themselves (``lab.experiments.extension``).
 """
@@ -75,7 +75,7 @@ class SweepWork:
 
 @dataclass(frozen=True, slots=True)
 class SweepStatus:
-    """How a sweep stands that was begun."""
+    """Status of a sweep that was begun."""
 
     progress: SweepProgress | None
     is_running: bool
@@ -86,7 +86,7 @@ class SweepStatus:
 
 @dataclass(frozen=True, slots=True)
 class SweepListener:
-    """Who is told of a sweep while it runs, and may end it."""
+    """Listener of a running sweep, which may end it."""
 
     on_progress: Callable[[SweepProgress], None]
     on_notice: Callable[[str], None]
@@ -114,7 +114,7 @@ class SweepDesk(ABC):
 
     @abstractmethod
     def stand(self, run_id: str) -> SweepStatus:
-        """How a run stands, with what it has found if nobody is at it. Raises ResultError if it is not there."""
+        """Status of a run, with its results unless it is running. Raises ResultError if it does not exist."""
 
     @abstractmethod
     def run(self, name: str, listener: SweepListener) -> object:

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from lab.cli.arguments import number
 from lab.cli.context import CLUSTER_HELP, calls_on, current
-from lab.cli.numbers import number
 from lab.cli.output import ProgressBar, out, out_json, table
 from lab.errors import SpecError
 from lab.fleet.estimate import MOST_YEARS, figures_of

@@ -25,8 +25,7 @@ from lab.lessons.engine import StepView
 from lab.lessons.ready import ReadyLesson, ReadyStep
 from lab.lessons.student import LessonSession, marks_of, require_no_drill
 from lab.session.data_mark import read_marks
-from lab.session.events import events_between
-from lab.session.monitor import Snapshot, take_snapshot
+from lab.session.monitor import Snapshot, events_between, take_snapshot
 from lab.session.session import LabSession
 from lab.session.versions import require_mdadm
 

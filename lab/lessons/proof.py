@@ -14,7 +14,7 @@ from lab.actions.action import Action
 from lab.checks.proof import Proof, Prover, Way, WayEnd
 from lab.checks.readings import NOT_COMPARED, Reading
 from lab.disks import DiskKind, open_lab, specs
-from lab.experiments.service import RunRequest
+from lab.experiments.run import RunRequest
 from lab.host.clock import utc_text
 from lab.lessons import engine
 from lab.lessons.actions import ApartAction
@@ -44,7 +44,7 @@ class LessonProver(Prover):
     """Works through one lesson in an open lab.
 
     Results of measurements are used as they are: disturbances are recognised during the measurement
-    (lab.experiments.runner), independent of what the lesson expects.
+    (lab.experiments.run), independent of what the lesson expects.
     """
 
     kind = "lesson"

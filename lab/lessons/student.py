@@ -21,7 +21,7 @@ from lab.checks.state import CheckedState, MarkSeen, PlayedFault
 from lab.disks import LabDisk
 from lab.errors import LessonError, ResultError, RunCancelled
 from lab.experiments.progress import RunProgress
-from lab.experiments.service import RunRequest, run_experiment
+from lab.experiments.run import RunRequest, run_experiment
 from lab.faults.crash_points import MOST_DRIVES, StoredPoints, explore, find_configuration, keep_points
 from lab.faults.place import open_place, with_own_kernel
 from lab.faults.scenario import DRIVES, find_scenario
@@ -43,8 +43,7 @@ from lab.plans import Plan
 from lab.results.record import ResultRecord, RunStatus
 from lab.results.store import ResultStore
 from lab.session.data_mark import last_verdicts, read_marks
-from lab.session.events import Event
-from lab.session.monitor import Snapshot
+from lab.session.monitor import Event, Snapshot
 from lab.session.session import LabSession, read_arrival
 from lab.tomlfile import ANSWERS, STEPS, as_meant, unknown_word
 

@@ -10,7 +10,7 @@ from lab.lint.fio_jobs import FioJob, FioSection, parse_fio, read_job
 from lab.lint.fio_options import FioGroup, group_of, is_variable, seconds_of, why_not_understood
 from lab.lint.rules import NOT_ANALYSED, NOT_PLAYED, Check, LintFinding, Seen, run_checks
 from lab.units import SECTOR_BYTES
-from lab.workloads.permitted import ENGINES, RULE, SYNCHRONOUS_ENGINES
+from lab.workloads.workload import ENGINES, RULE, SYNCHRONOUS_ENGINES
 
 _JOB_FORM = (
     "a job has its name in brackets, such as [random-reads], and fio's options below it, one a line; check that it is "

@@ -20,7 +20,7 @@ from lab.lint.fio_options import (
     sizes_of,
     spelled_out,
 )
-from lab.workloads.permitted import MOST_LINES
+from lab.workloads.workload import MOST_LINES
 
 DEFAULT_ENGINE = "psync"
 _READS, _WRITES = {"read", "randread"}, {"write", "randwrite", "trim", "randtrim", "trimwrite", "randtrimwrite"}

@@ -16,7 +16,7 @@ import msgspec
 
 from lab.gates.decoding import FormatVersion
 from lab.tomlfile import read_toml
-from lab.workloads import permitted
+from lab.workloads.workload import ENGINES, plays
 
 OPTIONS_FILE = Path(__file__).with_name("fio_options.toml")
 KIB_BASE = 1024
@@ -136,7 +136,7 @@ def group_of(name: str, value: str) -> tuple[FioGroup, str]:
 
 def _group_of_engine(value: str) -> tuple[FioGroup, str]:
     word = value.partition(":")[0]
-    if is_variable(value) or value in permitted.ENGINES:
+    if is_variable(value) or value in ENGINES:
         return FioGroup.PLAYED, ""
     entry = fio_table().engine_by_name.get(word)
     if entry is None or (word != value and word != "external"):
@@ -148,7 +148,7 @@ def _group_of_engine(value: str) -> tuple[FioGroup, str]:
 
 
 def _group_of_value(name: str, value: str) -> tuple[FioGroup, str]:
-    if name in fio_table().kind_by_name or permitted.plays(name, value):
+    if name in fio_table().kind_by_name or plays(name, value):
         return FioGroup.PLAYED, ""
     if name == "rw" and "trim" in value:
         return FioGroup.CHANGES, "discards blocks"

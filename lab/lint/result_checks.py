@@ -12,7 +12,7 @@ from lab.lint.rules import Check, LintFinding, Seen, all_rules, distinct, run_ch
 from lab.lint.theory_checks import is_without_service_time, off_theory, processor_bound
 from lab.results.record import CellRecord, Conditions, ResultRecord, RunStatus
 from lab.units import human_bytes
-from lab.workloads.traces import deaf_jobs, fingerprint
+from lab.workloads.fio_job import deaf_jobs, fingerprint
 
 IDLE_ENOUGH_FRACTION = 0.10
 _MOST_SHOWN = 3

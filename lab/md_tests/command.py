@@ -11,8 +11,8 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
+from lab.cli.arguments import number
 from lab.cli.context import ON_VARIABLE, Context, current, options
-from lab.cli.numbers import number
 from lab.cli.output import ProgressBar, out, out_json
 from lab.errors import ExitCode, SpecError
 from lab.gates.decoding import Seconds

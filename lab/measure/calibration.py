@@ -18,7 +18,7 @@ from lab.disks.drive_models import MAX_ZONES, DriveModel, Mechanics, Zone
 from lab.errors import CommandFailed, LabError, SpecError
 from lab.gates.decoding import read_seconds
 from lab.machine.api import Machine
-from lab.measure.programs import LONGEST_SECONDS, READ_PLACES
+from lab.measure.rebuild import LONGEST_SECONDS, READ_PLACES
 from lab.units import KIB, MIB, SECTOR_BYTES, human_bytes
 
 PAGE = 4 * KIB
@@ -73,7 +73,6 @@ class Stroke:
 
     @property
     def zones(self) -> list[tuple[float, float]]:
-        """Share of the stroke and rate of each zone."""
         widths = [end - begin for begin, end in pairwise(self.shares)]
         return list(zip(widths, self.rates, strict=True))
 
@@ -332,7 +331,6 @@ def _overhead(read: Read, size_bytes: int, turn: float, source: random.Random) -
 def _seeks(
     read: Read, stroke: Stroke, turn: float, overhead: float, source: random.Random, pairs: int
 ) -> list[tuple[float, float]]:
-    """Seek times: share of the stroke, seconds."""
     shortest = min(0.02, max(SHORTEST_SHARE, SHORTEST_TRACKS / stroke.tracks(turn)))
     growth = (LONGEST_SHARE / shortest) ** (1 / (SEEK_DISTANCES - 1))
     distances = [shortest * growth**index for index in range(SEEK_DISTANCES)]

@@ -135,7 +135,6 @@ def own_digest() -> str:
 
 
 def _digest(files: Iterable[Path]) -> str:
-    """SHA-256 of the files' names and contents."""
     found = sorted((path.name, hashlib.sha256(path.read_bytes()).digest()) for path in files)
     return hashlib.sha256(repr(found).encode()).hexdigest()
 
@@ -204,7 +203,6 @@ def probe_disk(lab: Lab, disk: LabDisk, workloads: Sequence[Workload], *, rebuil
 
 
 def _probe(lab: Lab, target: LoadTarget, name: str, options: MeasureOptions) -> DirectionFigures:
-    """Run one job, at queue depth 1 if it is random."""
     workload = changed(find_workload(name), jobs=1)
     if workload.pattern is AccessPattern.RANDOM:
         workload = changed(workload, queue_depth=1)
@@ -212,7 +210,6 @@ def _probe(lab: Lab, target: LoadTarget, name: str, options: MeasureOptions) -> 
 
 
 def _direction(measured: Measured) -> DirectionFigures:
-    """The figures of a load with one direction."""
     figures = measured.figures.reads or measured.figures.writes
     assert figures
     return figures

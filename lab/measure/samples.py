@@ -97,8 +97,6 @@ class SampleReader:
         self._threads = ThreadTicks()
 
     def read(self, raw: RawSample) -> Sample:
-        """Convert one sample. Unreadable files give empty values, since an array may have been stopped."""
-
         def text(path: str) -> str:
             return (raw.files.get(path) or "").strip()
 
@@ -234,7 +232,6 @@ class Recorder:
 
     @property
     def samples(self) -> tuple[Sample, ...]:
-        """All samples so far, oldest first."""
         return tuple(self._samples)
 
     def between(self, start_seconds: float, end_seconds: float) -> tuple[Sample, ...]:

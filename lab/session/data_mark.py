@@ -20,7 +20,7 @@ from lab.gates.files import read_own_json
 from lab.host.clock import utc_text
 from lab.host.files import write_file
 from lab.measure.job import LoadTarget
-from lab.measure.programs import LONGEST_SECONDS, MARK_DATA, DataVerdict
+from lab.measure.rebuild import LONGEST_SECONDS, MARK_DATA, DataVerdict
 from lab.session.session import LabSession
 from lab.units import KIB, MIB, human_bytes
 
@@ -122,7 +122,6 @@ class DataMark(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_raw(self) -> bool:
-        """Whether the mark lies on the bare array."""
         return self.path.startswith("/dev/")
 
 

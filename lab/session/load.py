@@ -12,8 +12,7 @@ from lab.arrays.levels import DEFAULT_CHUNK_BYTES
 from lab.disks.drive_models import find_drive_model
 from lab.errors import LabError, SpecError
 from lab.lint.theory_checks import AGREEMENT_FRACTION
-from lab.measure.fio_run import FioRun
-from lab.measure.job import LoadTarget, Measured, measured_by
+from lab.measure.job import FioRun, LoadTarget, Measured, measured_by
 from lab.session.data_mark import load_target, with_free_bytes
 from lab.session.session import LabSession
 from lab.theory.model import DiskRates, nominal_rates, small_write_cost, workload_iops
@@ -92,7 +91,6 @@ class Load:
         self._thread = threading.Thread(target=self._run, name="raidlab-load", daemon=True)
 
     def start(self) -> None:
-        """Start the load on a thread of its own."""
         self._thread.start()
 
     @property
@@ -245,7 +243,6 @@ def _covered_bytes(work: Workload) -> int:
 
 
 def _writes_little(work: Workload) -> bool:
-    """Whether a load writes blocks that are usually smaller than a chunk."""
     return work.direction is not Direction.READ and work.block_bytes < DEFAULT_CHUNK_BYTES
 
 
@@ -261,7 +258,6 @@ def beside_prediction(predicted_iops: float, measured: Measured) -> str:
 
 
 def _rates(session: LabSession, nodes: list[str]) -> list[DiskRates] | None:
-    """Nominal rates of the members; None if any member has none."""
     by_node = {disk.node: disk for disk in session.disks}
     rates = []
     for node in nodes:

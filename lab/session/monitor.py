@@ -1,31 +1,182 @@
-"""Takes snapshots of all arrays and disks, several times a second, on the machine's own clock.
-
-If that clock does not advance between requests (virtual time), the monitor requests each snapshot individually.
-
-The agent samples a small set of files. The many files of the arrays' sysfs folders are read only when the structure of
-/proc/mdstat has changed, and every other second for values that mdstat does not show, less often while there is no I/O:
-on the embedded kernel each file costs about 0.1 ms.
-"""
+"""What is seen of an open lab: looks at all arrays and disks, the events between two looks, and their history."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from lab.arrays.discovery import BroughtUp
 from lab.arrays.names import kernel_name
-from lab.arrays.status import MDSTAT, ArrayStatus, parse_mdstat
+from lab.arrays.status import MDSTAT, ArrayStatus, MemberStatus, SyncAction, parse_mdstat
 from lab.disks.inventory import absent
 from lab.errors import LabError, MachineLost
 from lab.gates.decoding import read_seconds
 from lab.machine import RawSample, SampleRequest
 from lab.machine.api import SampleStream
-from lab.measure.samples import CpuTicks, DiskCounters, ThreadTicks, parse_cpu, parse_diskstats
+from lab.measure.samples import (
+    TICKS_PER_SECOND,
+    CpuTicks,
+    DiskCounters,
+    Rates,
+    ThreadTicks,
+    busy_fraction,
+    parse_cpu,
+    parse_diskstats,
+    rates_between,
+)
 from lab.session.session import LabSession
 from lab.units import SECTOR_BYTES
+from lab.workloads.fio_output import LiveDirection, LiveInterval
 
+
+class EventKind(StrEnum):
+    """Kinds of events."""
+
+    ARRAY_APPEARED = "array-appeared"
+    ARRAY_GONE = "array-gone"
+    ARRAY_BROKEN = "array-broken"
+    MEMBER_FAULTY = "member-faulty"
+    MEMBER_REMOVED = "member-removed"
+    MEMBER_ADDED = "member-added"
+    MEMBER_IN_SYNC = "member-in-sync"
+    DEGRADED = "degraded"
+    RESTORED = "restored"
+    SYNC_STARTED = "sync-started"
+    SYNC_FINISHED = "sync-finished"
+    MISMATCH = "mismatch"
+    DISK_VANISHED = "disk-vanished"
+    DISK_RETURNED = "disk-returned"
+
+    @property
+    def weight(self) -> Weight:
+        return _WEIGHTS.get(self, Weight.NEUTRAL)
+
+
+class Weight(StrEnum):
+    """The significance of an event."""
+
+    GOOD = "good"
+    BAD = "bad"
+    NEUTRAL = "neutral"
+
+
+_WEIGHTS = {
+    EventKind.ARRAY_BROKEN: Weight.BAD,
+    EventKind.MEMBER_FAULTY: Weight.BAD,
+    EventKind.DEGRADED: Weight.BAD,
+    EventKind.DISK_VANISHED: Weight.BAD,
+    EventKind.MISMATCH: Weight.BAD,
+    EventKind.MEMBER_IN_SYNC: Weight.GOOD,
+    EventKind.RESTORED: Weight.GOOD,
+    EventKind.DISK_RETURNED: Weight.GOOD,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event."""
+
+    time_seconds: float
+    """On the machine's monotonic clock: time of the snapshot that first showed the event."""
+    kind: EventKind
+    array: str
+    """Empty for events that concern only a disk."""
+    device: str
+    """Node of the disk; empty for events that concern a whole array."""
+    sentence: str
+
+
+NameOf = Callable[[str], str]
+
+
+def events_between(before: Snapshot, after: Snapshot, *, name_of: NameOf = lambda node: node) -> tuple[Event, ...]:
+    """Events from ``before`` to ``after``, causes before effects. ``name_of`` maps a node to the lab's name."""
+    return tuple(_events(before, after, name_of))
+
+
+def _events(before: Snapshot, after: Snapshot, name_of: NameOf) -> Iterator[Event]:
+    now = after.time_seconds
+    for kernel in sorted(after.vanished - before.vanished):
+        node = f"/dev/{kernel}"
+        yield Event(now, EventKind.DISK_VANISHED, "", node, f"{name_of(node)} has vanished")
+    for kernel in sorted(before.vanished - after.vanished):
+        node = f"/dev/{kernel}"
+        yield Event(now, EventKind.DISK_RETURNED, "", node, f"{name_of(node)} is back")
+    for status in before.arrays:
+        if after.array(status.name) is None:
+            yield Event(now, EventKind.ARRAY_GONE, status.name, "", f"{status.name} was stopped")
+    for status in after.arrays:
+        earlier = before.array(status.name)
+        if earlier is None:
+            words = f"{status.name} appeared: {status.level} of {status.raid_disks} {status.unit}s"
+            yield Event(now, EventKind.ARRAY_APPEARED, status.name, "", words)
+            earlier = _unborn(status)
+        yield from _array_events(earlier, status, now, name_of)
+
+
+def _unborn(status: ArrayStatus) -> ArrayStatus:
+    """The array without sync and degradation, so that these are reported as events of a new array."""
+    return replace(status, sync_action=SyncAction.IDLE, sync_progress=None, degraded_count=0, mismatch_sectors=0)
+
+
+def _array_events(before: ArrayStatus, after: ArrayStatus, now: float, name_of: NameOf) -> Iterator[Event]:
+    name = after.name
+    yield from _member_events(before, after, now, name_of)
+    if after.degraded_count > before.degraded_count:
+        yield Event(now, EventKind.DEGRADED, name, "", f"{name} is degraded: {_missing(after)}")
+    if after.state.is_broken and not before.state.is_broken:
+        loss = after.loss_words or "it has lost more than it survives"
+        yield Event(now, EventKind.ARRAY_BROKEN, name, "", f"{name} is broken: {loss}")
+    was, now_is = before.sync_action, after.sync_action
+    if was.is_busy and now_is is not was:
+        yield Event(now, EventKind.SYNC_FINISHED, name, "", f"the {was.noun} of {name} has ended")
+    if now_is.is_busy and now_is is not was:
+        yield Event(now, EventKind.SYNC_STARTED, name, "", f"a {now_is.noun} of {name} has begun")
+    if before.is_degraded and not after.is_degraded:
+        yield Event(now, EventKind.RESTORED, name, "", f"{name} is whole again")
+    elif 0 < after.degraded_count < before.degraded_count:
+        words = f"{name} is less degraded: {_missing(after)}"
+        yield Event(now, EventKind.RESTORED, name, "", words)
+    if (after.mismatch_sectors or 0) > (before.mismatch_sectors or 0):
+        words = f"{name}: copies or parity differ somewhere in {after.mismatch_sectors} sectors"
+        yield Event(now, EventKind.MISMATCH, name, "", words)
+
+
+def _member_events(before: ArrayStatus, after: ArrayStatus, now: float, name_of: NameOf) -> Iterator[Event]:
+    earlier = {member.device: member for member in before.members}
+    later = {member.device: member for member in after.members}
+    for device, member in later.items():
+        yield from _changes(earlier.get(device), member, after, now, name_of(device))
+    for device in earlier.keys() - later.keys():
+        words = f"{name_of(device)} has left {after.name}"
+        yield Event(now, EventKind.MEMBER_REMOVED, after.name, device, words)
+
+
+def _changes(
+    before: MemberStatus | None, after: MemberStatus, status: ArrayStatus, now: float, name: str
+) -> Iterator[Event]:
+    array, device = status.name, after.device
+    if before is None:
+        yield Event(now, EventKind.MEMBER_ADDED, array, device, f"{name} has joined {array}")
+    if after.is_faulty and not (before and before.is_faulty):
+        yield Event(now, EventKind.MEMBER_FAULTY, array, device, status.faulty_sentence(after, name))
+    if before and after.is_in_sync and not before.is_in_sync:
+        yield Event(now, EventKind.MEMBER_IN_SYNC, array, device, status.in_sync_sentence(after, name))
+
+
+def _missing(status: ArrayStatus) -> str:
+    count = status.degraded_count
+    return f"1 {status.unit} is missing" if count == 1 else f"{count} {status.unit}s are missing"
+
+
+Point = tuple[float, float | None]
+"""Time on the machine's clock in seconds, value; None if unknown at that time."""
 DEFAULT_HERTZ = 4.0
 SLOW_SECONDS = 2.0
 """Maximum age of values that /proc/mdstat does not show: error counts, mismatches, clean or active."""
@@ -53,7 +204,6 @@ class Snapshot:
     """Kernel names of lab disks that have disappeared."""
 
     def array(self, name: str) -> ArrayStatus | None:
-        """The array of this name."""
         return next((status for status in self.arrays if status.name == name), None)
 
 
@@ -102,7 +252,6 @@ class Monitor:
         self._thread = threading.Thread(target=self._run, name="raidlab-monitor", daemon=True)
 
     def start(self) -> None:
-        """Start the monitor; the first snapshot follows immediately."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -208,7 +357,6 @@ class SnapshotMaker:
         self._shown = None
 
     def request(self, interval_seconds: float) -> SampleRequest:
-        """The request for the agent."""
         self._asked = self._devices()
         prefixes = tuple(f"{name}_" for name in (*_WATCHED_ARRAYS, *self._inner_names()))
         return SampleRequest(
@@ -219,7 +367,6 @@ class SnapshotMaker:
         )
 
     def look(self, raw: RawSample) -> Snapshot:
-        """The snapshot at the time of a sample."""
         text = raw.files.get(MDSTAT) or ""
         stat = parse_mdstat(text)
         # Knowledge of arrays made of other arrays changes with ``found``.
@@ -316,3 +463,214 @@ def recent(looks: Sequence[Snapshot], seconds: float = RATE_SECONDS) -> list[Sna
     oldest = looks[-1].time_seconds - seconds if looks else 0.0
     few = len(looks) - _RATE_LOOKS
     return [look for number, look in enumerate(looks) if look.time_seconds >= oldest or number >= few]
+
+
+DEFAULT_SECONDS = 600.0
+
+
+class Measure(StrEnum):
+    """Values recorded for every device."""
+
+    READ_IOPS = "read_iops"
+    WRITE_IOPS = "write_iops"
+    READ_BYTES_PER_SECOND = "read_bytes_per_second"
+    WRITE_BYTES_PER_SECOND = "write_bytes_per_second"
+    UTILISATION = "utilisation"
+    """Fraction of the time in which the device was busy, 0 to 1."""
+    WAIT_SECONDS = "mean_wait_seconds"
+    """Mean time of an I/O in the device's queue and in the device."""
+
+
+class LoadMeasure(StrEnum):
+    """Values recorded for a load, reads and writes together."""
+
+    IOPS = "iops"
+    BYTES_PER_SECOND = "bytes_per_second"
+    P50_SECONDS = "p50_seconds"
+    P99_SECONDS = "p99_seconds"
+
+
+class History:
+    """Stores snapshots and intervals of loads, and returns series. Not thread-safe: use it from one thread.
+
+    Args:
+        seconds: length of the history.
+        hertz: snapshots per second.
+    """
+
+    def __init__(self, *, seconds: float = DEFAULT_SECONDS, hertz: float = DEFAULT_HERTZ) -> None:
+        self._size = max(2, round(seconds * hertz))
+        self._times = _Ring(self._size)
+        self._series: dict[tuple[str, str], _Ring] = {}
+        self._seen_last: dict[tuple[str, str], int] = {}
+        self._looks: deque[Snapshot] = deque(maxlen=max(2, round(6 * hertz)))
+        self._load: deque[tuple[float, LiveInterval]] = deque(maxlen=self._size)
+        self._count = 0
+
+    @property
+    def newest(self) -> Snapshot | None:
+        return self._looks[-1] if self._looks else None
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Kernel names of all devices with series."""
+        return tuple(sorted({key for key, name in self._series if name == Measure.READ_IOPS}))
+
+    def span_seconds(self, looks: int) -> float:
+        """The machine time covered by the newest ``looks`` snapshots."""
+        times = self._times.values()[-looks - 1 :]
+        return times[-1] - times[0] if times else 0.0
+
+    def add(self, look: Snapshot) -> None:
+        """Append a snapshot to the axis. Snapshots that are not later than the newest are ignored."""
+        before = self.newest
+        if before and look.time_seconds <= before.time_seconds:
+            return
+        self._looks.append(look)
+        self._times.append(look.time_seconds)
+        self._count += 1
+        if before:
+            self._add_rates(before, look)
+        for status in look.arrays:
+            if status.sync_progress:
+                self._put(status.name, "sync_fraction", status.sync_progress.fraction)
+                pace = sync_pace(recent(tuple(self._looks)), status.name)
+                if pace:
+                    self._put(status.name, "sync_bytes_per_second", pace.bytes_per_second)
+        self._fill_gaps()
+
+    def _add_rates(self, before: Snapshot, look: Snapshot) -> None:
+        for device in look.disks:
+            rates = rates_between(before, look, device)
+            if rates:
+                self._put_rates(device, rates)
+        busy = busy_fraction(before, look)
+        if busy is not None:
+            self._put("", "cpu", busy)
+        seconds = look.time_seconds - before.time_seconds
+        for name, ticks in look.md_thread_ticks.items():
+            more = ticks - before.md_thread_ticks.get(name, 0)
+            self._put(name, "md_cpu", max(0.0, more / TICKS_PER_SECOND / seconds))
+
+    def _put_rates(self, device: str, rates: Rates) -> None:
+        for measure in Measure:
+            value = getattr(rates, measure.value)
+            if value is not None:
+                self._put(device, measure, value)
+
+    def _put(self, key: str, name: str, value: float) -> None:
+        place = (key, name)
+        ring = self._series.get(place)
+        if ring is None:
+            ring = self._series[place] = _Ring(self._size)
+            ring.extend_with_gaps(min(self._count, self._size) - 1)
+        ring.append(value)
+        self._seen_last[place] = self._count
+
+    def _fill_gaps(self) -> None:
+        """Append a gap to every series without a value in this snapshot; drop a series that consists of gaps only."""
+        for place in list(self._series):
+            if self._seen_last[place] == self._count:
+                continue
+            if self._count - self._seen_last[place] >= self._size:
+                del self._series[place], self._seen_last[place]
+            else:
+                self._series[place].append(math.nan)
+
+    def add_load(self, interval: LiveInterval, time_seconds: float) -> None:
+        self._load.append((time_seconds, interval))
+
+    def rates(self, device: str, measure: Measure, *, seconds: float | None = None) -> list[Point]:
+        """One measure of one device (an array, a member, a disk) over the last ``seconds``."""
+        return self._points(device, measure, seconds)
+
+    def cpu(self, *, seconds: float | None = None) -> list[Point]:
+        return self._points("", "cpu", seconds)
+
+    def md_cpu(self, name: str, *, seconds: float | None = None) -> list[Point]:
+        """CPUs kept busy by an array's kernel threads: 1 is one whole CPU. The resolution of their clock is 10 ms."""
+        return self._points(name, "md_cpu", seconds)
+
+    def sync_fraction(self, name: str, *, seconds: float | None = None) -> list[Point]:
+        """Progress of an array's sync, 0 to 1."""
+        return self._points(name, "sync_fraction", seconds)
+
+    def sync_rate(self, name: str, *, seconds: float | None = None) -> list[Point]:
+        """Speed of a sync, in bytes per second of each member."""
+        return self._points(name, "sync_bytes_per_second", seconds)
+
+    def pace(self, name: str) -> SyncPace | None:
+        return sync_pace(recent(tuple(self._looks)), name)
+
+    def load(self, measure: LoadMeasure, *, seconds: float | None = None) -> list[Point]:
+        start = self._start(seconds)
+        return [(time, load_value(each, measure)) for time, each in self._load if time >= start]
+
+    def now_rate(self, device: str, measure: Measure) -> float | None:
+        ring = self._series.get((device, measure))
+        return ring.last() if ring else None
+
+    def _start(self, seconds: float | None) -> float:
+        newest = self.newest
+        return newest.time_seconds - seconds if newest and seconds is not None else -math.inf
+
+    def _points(self, key: str, name: str, seconds: float | None) -> list[Point]:
+        ring = self._series.get((key, name))
+        if ring is None:
+            return []
+        start = self._start(seconds)
+        times = self._times.values()
+        return [
+            (time, None if math.isnan(value) else value)
+            for time, value in zip(times, ring.values(len(times)), strict=True)
+            if time >= start
+        ]
+
+
+def load_value(interval: LiveInterval, measure: LoadMeasure) -> float | None:
+    """One measure of one interval, reads and writes together; for percentiles, the worse direction."""
+    parts = [part for part in (interval.reads, interval.writes) if part]
+    if not parts:
+        return None
+    match measure:
+        case LoadMeasure.IOPS:
+            return sum(part.iops for part in parts)
+        case LoadMeasure.BYTES_PER_SECOND:
+            return sum(part.bandwidth_bytes_per_second for part in parts)
+        case _:
+            return max(_known(parts, measure), default=None)
+
+
+def _known(parts: Iterable[LiveDirection], measure: LoadMeasure) -> list[float]:
+    name = measure.value
+    return [value for part in parts if (value := getattr(part, name)) is not None]
+
+
+class _Ring:
+    """The last ``size`` numbers, 8 bytes each."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._data = array("d")
+        self._start = 0
+
+    def append(self, value: float) -> None:
+        if len(self._data) < self._size:
+            self._data.append(value)
+        else:
+            self._data[self._start] = value
+            self._start = (self._start + 1) % self._size
+
+    def extend_with_gaps(self, count: int) -> None:
+        self._data.extend([math.nan] * count)
+
+    def values(self, count: int | None = None) -> list[float]:
+        """Oldest first; with ``count``, only the newest ``count`` values."""
+        ordered = [*self._data[self._start :], *self._data[: self._start]]
+        return ordered if count is None else ordered[-count:]
+
+    def last(self) -> float | None:
+        if not self._data:
+            return None
+        value = self._data[self._start - 1] if len(self._data) == self._size else self._data[-1]
+        return None if math.isnan(value) else value

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from lab.disks import DiskKind, DiskSpec, LabDisk
 from lab.disks.attaching import ram_attachments
 from lab.disks.kinds import check_specs
+from lab.disks.lab import embedded_memory_bytes
 from lab.disks.lab_files import LabFolder
-from lab.disks.opening import embedded_memory_bytes
 from lab.errors import SpecError
 from lab.gates.decoding import DiskCount, checked
 from lab.machine.embedded import MAX_UBD_DISKS

@@ -38,7 +38,6 @@ class Pace:
 
     @property
     def is_paused(self) -> bool:
-        """Whether time is paused."""
         return not self.speed
 
     @property
@@ -65,7 +64,6 @@ class Portions:
         return min(speed * min(since_seconds, 2 * TICK_SECONDS), self.most_seconds)
 
     def took(self, portion_seconds: float, seconds: float) -> None:
-        """Record that a portion took ``seconds`` of the computer's clock."""
         if seconds > TICK_SECONDS:
             self.most_seconds = max(_LEAST_SECONDS, portion_seconds / 2)
         elif seconds < TICK_SECONDS / 2 and portion_seconds >= self.most_seconds:
@@ -98,11 +96,9 @@ class Pacer:
 
     @property
     def pace(self) -> Pace:
-        """The current pace."""
         return self._pace
 
     def start(self) -> None:
-        """Start the thread."""
         self._on_pace(self._pace, "")
         self._thread.start()
 
@@ -152,7 +148,6 @@ class Pacer:
         return self._pace is pace and not self._stopping.is_set()
 
     def _go_on(self, pace: Pace) -> None:
-        """Advance time until another pace is chosen."""
         clock = self._session.host.clock
         since = TICK_SECONDS
         while self._is_still(pace):

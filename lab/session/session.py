@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -193,7 +193,7 @@ class LabSession(OpenArrays):
         with self._rescanning:
             self.lab.guard.expect_data()
             self.found = bring_up(self.lab, before=self.found)
-            # The drill decides which arrays run on its disks: nobody has asked for them.
+            # The drill decides which arrays run on its disks: the user has not requested them.
             if self._stopped and not read_arrival(self.folder):
                 self._stopped.write(self.found)
         self._on_found(self)
@@ -263,25 +263,31 @@ def _refusals(folder: Path, found: BroughtUp) -> Iterator[str]:
             yield f"array {array.name} ({array.uuid}) was not started: {array.refusal}"
 
 
-@contextmanager
-def open_session(
-    target: Target,
-    host: Host,
-    *,
-    start_arrays: bool = True,
-    on_notice: Callable[[str], None] = lambda _: None,
-    on_machine: Callable[[Machine], None] = lambda _: None,
-    on_plan: Callable[[Plan], None] = lambda _: None,
-    on_found: Callable[[LabSession], None] = lambda _: None,
-    opener: Opener | None = None,
-) -> Iterator[LabSession]:
-    """Open the persistent lab and, on the embedded kernel, start its arrays; the lab is always closed at the end.
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who opens a lab: on which machine, and what is called while it is open."""
 
-    ``on_notice`` is called with messages for the user, ``on_machine`` with the machine before its first command,
-    ``on_plan`` with every plan before it runs, and ``on_found`` with the session after each rescan of the disks, on
-    that thread.
-    """
-    with (opener or open_lab)(target, host, on_notice=on_notice, on_machine=on_machine) as lab:
+    target: Target
+    host: Host
+    on_notice: Callable[[str], None] = lambda _: None
+    """Called with messages for the user."""
+    on_machine: Callable[[Machine], None] = lambda _: None
+    """Called with the machine before its first command."""
+    on_plan: Callable[[Plan], None] = lambda _: None
+    """Called with every plan before it runs."""
+    on_found: Callable[[LabSession], None] = lambda _: None
+    """Called with the session after each rescan of the disks, on that thread."""
+    while_open: Callable[[LabSession], AbstractContextManager[object]] = nullcontext
+    """Entered when the arrays have been started, and left before anything is stopped."""
+    opener: Opener = open_lab
+    """Opens the lab; tests supply their own."""
+
+
+@contextmanager
+def open_session(client: Client, *, start_arrays: bool = True) -> Iterator[LabSession]:
+    """Open the persistent lab and, on the embedded kernel, start its arrays; the lab is always closed at the end."""
+    target, host, on_plan = client.target, client.host, client.on_plan
+    with client.opener(target, host, on_notice=client.on_notice, on_machine=client.on_machine) as lab:
         arrival = read_arrival(host.state.lab_folder(target.lab_name))
         stopped = stopped_arrays(target, host.state)
         if arrival:
@@ -291,7 +297,8 @@ def open_session(
                 arrive(lab.machine, arrival)
         found = bring_up(lab, stopped, on_plan=on_plan) if start_arrays else bring_up(lab) if arrival else BroughtUp()
         for line in () if arrival or not start_arrays else _refusals(host.state.lab_folder(target.lab_name), found):
-            on_notice(line)
-        session = LabSession(target, host, lab, found, stopped=stopped, on_plan=on_plan, on_found=on_found)
+            client.on_notice(line)
+        session = LabSession(target, host, lab, found, stopped=stopped, on_plan=on_plan, on_found=client.on_found)
         link_disks(session)
-        yield session
+        with client.while_open(session):
+            yield session

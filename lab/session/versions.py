@@ -33,7 +33,7 @@ class NeededKernel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """One sentence: the failure from this kernel on."""
 
 
-_HINT = "choose another machine with --on: 'raidlab doctor --machine' tells what it has"
+_HINT = "choose another machine with --on: 'raidlab doctor --machine' lists its versions"
 
 
 def require_mdadm(machine: Machine, needed: NeededMdadm | None, what: str) -> None:

@@ -25,8 +25,7 @@ from lab.gates.decoding import parse_bytes
 from lab.machine.embedded import DEFAULT_MEMORY_BYTES, MAX_UBD_DISKS
 from lab.sweep.schema import INSTALLED, Sweep
 from lab.units import KIB, human_bytes
-from lab.workloads.fio_job import JobTarget, PathKind, job_bytes
-from lab.workloads.traces import LEAST_SPACE_BYTES
+from lab.workloads.fio_job import LEAST_SPACE_BYTES, JobTarget, PathKind, job_bytes
 from lab.workloads.workload import AccessPattern, Workload
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from lab.errors import LabError, RunCancelled, ToolMissing
-from lab.experiments.service import RunRequest, run_experiment
+from lab.experiments.run import RunRequest, run_experiment
 from lab.gates.decoding import decode_json
 from lab.host.clock import utc_second_text
 from lab.host.files import ALONE, locked, open_lock, take_byte

@@ -14,7 +14,7 @@ from lab.disks import with_fitting_time
 from lab.disks.kinds import DiskKind
 from lab.errors import ExperimentError, LabError, ResultError, SpecError
 from lab.experiments.linting import lint_experiment, require_sound
-from lab.experiments.service import RESULT_ROOM_BYTES
+from lab.experiments.run import RESULT_ROOM_BYTES
 from lab.experiments.sweeps import LatestCell, SweepProgress
 from lab.gates.decoding import decode_json
 from lab.host.pool import processors

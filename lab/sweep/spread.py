@@ -18,7 +18,7 @@ import msgspec
 
 from lab.cli.extension import ClusterCalls
 from lab.errors import ExitCode, LabError, RunCancelled
-from lab.experiments.service import RESULT_ROOM_BYTES
+from lab.experiments.run import RESULT_ROOM_BYTES
 from lab.machine import Host
 from lab.machine.state_folder import default_state_root
 from lab.measure.conditions import own_digest

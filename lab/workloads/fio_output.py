@@ -124,12 +124,10 @@ class DocumentSplitter:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Lines outside documents so far."""
         return tuple(self._notes or ())
 
     @property
     def is_inside_document(self) -> bool:
-        """Whether a document is incomplete so far."""
         return self._document is not None
 
     def feed(self, chunk: str) -> Iterator[str]:

@@ -106,8 +106,8 @@ _CHILD = """
 import sys
 from tests.hardening.keys import report
 report(int(sys.argv.pop(1)))
-from lab.cli.main import main
-main()
+from lab.cli.main import run
+sys.exit(run())
 """
 
 

@@ -28,7 +28,7 @@ from lab.drills.schema import DrillStep, ReadyDrill, catalogue, find_drill, read
 from lab.drills.verdict import DrillVerdict, look_at_all, recognised
 from lab.errors import CommandFailed, DrillError
 from lab.machine import Host, parse_target
-from lab.session.session import LabSession, open_session
+from lab.session.session import Client, LabSession, open_session
 from tests.kernel.text_user import TextUser
 
 SEED = "ana"
@@ -118,20 +118,20 @@ def play_all(drill: ReadyDrill, *, places: tuple[str, ...] = ("CLI", "app"), onl
     target, host = parse_target("uml:"), Host.real("tests")
     with tempfile.TemporaryDirectory(prefix="raidlab-drill-") as folder:
         own = _own_lab(host, Path(folder))
-        with open_session(target, own, start_arrays=False) as session:
+        with open_session(Client(target, own), start_arrays=False) as session:
             DrillDesk.begin(session, drill)
         for history in histories(drill):
             if not history.id.startswith(only):
                 continue
             for place in places:
-                with open_session(target, own, start_arrays=False) as session:
+                with open_session(Client(target, own), start_arrays=False) as session:
                     desk = _desk(session)
                     desk.reset()
                     _take(desk, history)
                     if place == "app":
                         yield _ended(desk, history, place)
                 if place == "CLI":
-                    with open_session(target, own) as session:
+                    with open_session(Client(target, own)) as session:
                         yield _ended(_desk(session), history, place)
 
 

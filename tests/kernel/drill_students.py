@@ -13,7 +13,7 @@ from lab.drills.schema import find_drill, read_drill, ready
 from lab.drills.verdict import end_drill
 from lab.errors import CommandFailed
 from lab.machine import Host, parse_target
-from lab.session.session import open_session
+from lab.session.session import Client, open_session
 
 TARGET = parse_target("uml:")
 
@@ -29,7 +29,7 @@ def play(host: Host, word: str, way_id: str, *, seed: str, hints: int = 0) -> Dr
     path = find_drill(word)
     drill = ready(read_drill(path), path, seed)
     (way,) = [each for each in (*drill.drill.right, *drill.drill.wrong) if each.id == way_id]
-    with open_session(TARGET, host, start_arrays=False) as session:
+    with open_session(Client(TARGET, host), start_arrays=False) as session:
         desk = DrillDesk.begin(session, drill)
         for _ in range(hints):
             desk.case.hint()

@@ -15,7 +15,7 @@ from pathlib import Path
 from lab.host.processes import isolated_python
 from lab.machine.state_folder import KERNEL_RECORD, memory_folder
 
-COMMAND = isolated_python("-c", "from lab.cli.main import main; main()", "--on")
+COMMAND = isolated_python("-c", "import sys; from lab.cli.main import run; sys.exit(run())", "--on")
 PATIENCE_SECONDS = 120.0
 ENDING_SECONDS = 5.0
 # The lock of those who make machines' folders stays; everything else of these names is on its way in or out.

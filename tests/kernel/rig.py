@@ -13,7 +13,7 @@ from lab.disks import DiskKind, DiskSpec, Lab, specs
 from lab.errors import WaitTimedOut
 from lab.host.clock import HostClock, wait_for
 from lab.measure.job import LoadTarget
-from lab.measure.programs import DataSum, sum_device
+from lab.measure.rebuild import DataSum, sum_device
 from lab.measure.samples import Sample
 from lab.units import MIB
 

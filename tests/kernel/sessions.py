@@ -16,9 +16,7 @@ from lab.machine import parse_target
 from lab.plans import Plan
 from lab.session import breaking
 from lab.session.breaking import is_pulled
-from lab.session.events import Event, EventKind, events_between
-from lab.session.history import History
-from lab.session.monitor import Monitor, Snapshot
+from lab.session.monitor import Event, EventKind, History, Monitor, Snapshot, events_between
 from lab.session.session import LabSession
 from lab.units import KIB, MIB
 

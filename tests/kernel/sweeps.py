@@ -59,7 +59,7 @@ class Sweeps:
     patience_seconds: float
 
     def argv(self, *words: str) -> list[str]:
-        start = "from lab.cli.main import main; main()"
+        start = "import sys; from lab.cli.main import run; sys.exit(run())"
         return [sys.executable, "-c", start, "--json", "sweep", str(self.file), "--dashboard", "none", *words]
 
     def start(self, *words: str) -> subprocess.Popen[str]:

@@ -20,9 +20,9 @@ from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, DiskSpec, Lab, LabDisk
 from lab.errors import ArrayError, DeviceRefused
 from lab.machine import Host, parse_target
-from lab.measure.programs import DataSum, sum_device
+from lab.measure.rebuild import DataSum, sum_device
 from lab.plans import Plan, Step
-from lab.session.session import LabSession, open_session
+from lab.session.session import Client, LabSession, open_session
 from lab.units import KIB, MIB
 
 pytestmark = pytest.mark.kernel
@@ -285,19 +285,19 @@ def test_a_volume_comes_back_after_a_restart_of_the_machine_without_the_disk_tha
     folder = host.state.root / "labs" / "restart"
     folder.mkdir(parents=True)
     (folder / "lab.json").write_text(json.dumps(wanted))
-    with open_session(target, host) as session:
+    with open_session(Client(target, host)) as session:
         spec = VolumeSpec(session.disks[:4], assume_clean=True)
         run(session, session.creation(spec))
         written = fill(session, spec.device)
         run(session, session.array(NAME).fail("file02"))
-    with open_session(target, host) as session:
+    with open_session(Client(target, host)) as session:
         status = volume_now(session)
         assert [disk.state for disk in status.disks] == ["in sync", "faulty", "in sync", "in sync"]
         assert sum_device(session.machine, spec.device) == written
         run(session, session.array(NAME).add("file05"))
         assert sum_device(session.machine, spec.device) == written
         run(session, session.array(NAME).stop())
-    with open_session(target, host) as session:
+    with open_session(Client(target, host)) as session:
         assert [array.name for array in session.found.stopped] == [NAME]
         assert [status.name for status in session.start_all()] == [NAME]
         assert volume_now(session).state_words == "clean"

@@ -90,7 +90,7 @@ def terminal(tmp_path: Path) -> Iterator[Callable[[str], Terminal]]:
         each.close()
 
 
-RAIDLAB = "from lab.cli.main import main; main()"
+RAIDLAB = "import sys; from lab.cli.main import run; sys.exit(run())"
 
 
 WITH_A_BUG = f"""

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.kernel
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 120.0
-COMMAND = "from lab.cli.main import main; main()"
+COMMAND = "import sys; from lab.cli.main import run; sys.exit(run())"
 COLUMNS, ROWS = 80, 24
 DOWN, HOME, ESCAPE = b"\x1b[B", b"\x1b[H", b"\x1b"
 MEMBERS = 4

@@ -7,11 +7,11 @@ import pytest
 from lab.arrays import operations
 from lab.arrays.spec import Bitmap
 from lab.errors import ArrayError, CommandFailed, DeviceRefused, SpecError
-from lab.measure.programs import DataVerdict
+from lab.measure.rebuild import DataVerdict
 from lab.session import breaking
 from lab.session.breaking import is_pulled
 from lab.session.data_mark import mark_of, verify_mark, write_mark
-from lab.session.events import EventKind
+from lab.session.monitor import EventKind
 from lab.session.session import LabSession
 from lab.units import KIB
 from tests.kernel.sessions import DISKS, D, create, do, session, watching

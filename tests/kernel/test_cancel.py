@@ -10,8 +10,8 @@ import pytest
 
 from lab.errors import RunCancelled
 from lab.experiments.progress import RunProgress
+from lab.experiments.run import RunRequest, resume_experiment, run_experiment
 from lab.experiments.schema import Experiment, check
-from lab.experiments.service import RunRequest, resume_experiment, run_experiment
 from lab.machine import Host, parse_target
 from lab.results.record import RunStatus
 from lab.results.store import ResultStore

@@ -13,7 +13,7 @@ import pytest
 
 pytestmark = pytest.mark.kernel
 LAB = ["uml:?name=cli"]
-COMMAND = [sys.executable, "-c", "from lab.cli.main import main; main()", "--on", *LAB]
+COMMAND = [sys.executable, "-c", "import sys; from lab.cli.main import run; sys.exit(run())", "--on", *LAB]
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 

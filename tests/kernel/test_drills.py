@@ -25,7 +25,7 @@ from lab.drills.watch import open_desk
 from lab.errors import DrillError, LabError
 from lab.gates.files import read_own_json
 from lab.machine import Host, parse_target
-from lab.session.session import LabSession, open_session
+from lab.session.session import Client, LabSession, open_session
 
 pytestmark = pytest.mark.kernel
 TARGET = parse_target("uml:")
@@ -39,14 +39,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Host:
     """The first drill, made once."""
     host = Host.real("tests")
     own = Host(host.processes, host.files, host.clock, host.state.elsewhere(tmp_path_factory.mktemp("drill")))
-    with open_session(TARGET, own, start_arrays=False) as session:
+    with open_session(Client(TARGET, own), start_arrays=False) as session:
         DrillDesk.begin(session, DRILL)
     return own
 
 
 @contextmanager
 def working(host: Host, *, resets: bool = True) -> Iterator[tuple[LabSession, DrillDesk]]:
-    with open_session(TARGET, host) as session:
+    with open_session(Client(TARGET, host)) as session:
         desk = open_desk(session)
         assert desk is not None
         if resets:
@@ -364,7 +364,7 @@ def test_the_end_is_kept_with_all_that_was_typed(made: Host, monkeypatch: pytest
         *str(VALUES["members"]).split(",")
     }
     told: list[str] = []
-    with open_session(TARGET, made, on_notice=told.append) as session:
+    with open_session(Client(TARGET, made, on_notice=told.append)) as session:
         assert open_desk(session) is None
     assert [line for line in told if "drill" in line] == [
         "the drill 'Members dropped out, one after the other' left server:data on disk01 to disk06; "

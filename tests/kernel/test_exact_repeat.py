@@ -35,7 +35,7 @@ RECORD = "record.json"
 BURN = "import time; held = bytearray({bytes}); end = time.monotonic() + {seconds}\nwhile time.monotonic() < end: pass"
 MOST_BURNING = 2
 MOST_BYTES = 256 << 20
-START = "import os; {before}from lab.cli.main import main; main()"
+START = "import os, sys; {before}from lab.cli.main import run; sys.exit(run())"
 EXPERIMENT = """\
 format_version = 2
 id = "exact-repeat"

@@ -26,7 +26,7 @@ from lab.faults.place import FILES, run_program
 from lab.machine import Host, parse_target
 from lab.session.data_mark import load_target
 from lab.session.load import Load
-from lab.session.session import LabSession, open_session
+from lab.session.session import Client, LabSession, open_session
 from lab.units import KIB, MIB
 from tests.kernel.test_machine import host_at
 
@@ -47,7 +47,7 @@ DISKS = (
 
 
 def named(host: Host) -> AbstractContextManager[LabSession]:
-    return open_session(NAMED, host)
+    return open_session(Client(NAMED, host))
 
 
 def oracles(session: LabSession) -> tuple[Oracle, Oracle]:

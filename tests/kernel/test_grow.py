@@ -9,7 +9,7 @@ from lab.arrays.levels import level_with_layout
 from lab.arrays.status import SyncAction
 from lab.disks import DiskKind, specs
 from lab.measure.job import BackgroundLoad, MeasureOptions
-from lab.measure.programs import DataVerdict, sum_device, verdict
+from lab.measure.rebuild import DataVerdict, sum_device, verdict
 from lab.measure.samples import Recorder
 from lab.plans import Plan
 from lab.units import KIB, MIB

@@ -23,7 +23,7 @@ PATIENCE_SECONDS = 60.0
 IN_TERMINAL = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
 NO_SIGNAL = ""
 """Without a controlling terminal nobody is sent one; so it is below make, which catches it."""
-COMMAND = "from lab.cli.main import main; main()"
+COMMAND = "import sys; from lab.cli.main import run; sys.exit(run())"
 NOHUP = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
 
 

@@ -29,7 +29,8 @@ pytestmark = [pytest.mark.kernel, pytest.mark.wide]
 REPOSITORY = Path(__file__).resolve().parents[2]
 # Whoever starts the tests in the background may have ignored Ctrl-C, which a process hands on to its children.
 COMMAND = (
-    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from lab.cli.main import main; main()"
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from lab.cli.main import run; sys.exit(run())"
 )
 CHECKOUT_VARIABLE = "RAIDLAB_MDADM_CHECKOUT"
 PATIENCE_SECONDS = 60.0

@@ -23,8 +23,7 @@ from lab.host.files import HostFiles
 from lab.host.processes import HostProcesses
 from lab.machine import Host, RunningCommand, parse_target
 from lab.machine.state_folder import StateFolder
-from lab.measure.programs import DataVerdict, sum_device, verdict
-from lab.measure.rebuild import fail_and_remove, measure_rebuild
+from lab.measure.rebuild import DataVerdict, fail_and_remove, measure_rebuild, sum_device, verdict
 from lab.measure.samples import Recorder
 from lab.units import KIB, MIB
 from tests.kernel.rig import DEVICE, NAME, Rig, file_disks, run_lengths

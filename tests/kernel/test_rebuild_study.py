@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.support.rebuilds import limit_speed
+from lab.experiments.run import RunRequest, run_experiment
 from lab.experiments.schema import Experiment, check
-from lab.experiments.service import RunRequest, run_experiment
 from lab.machine import Host, parse_target
 from lab.tomlfile import decode_toml
 

@@ -12,7 +12,7 @@ import pytest
 
 from lab.arrays import operations
 from lab.arrays.operations import corrupt
-from lab.measure.programs import DataVerdict, verdict
+from lab.measure.rebuild import DataVerdict, verdict
 from lab.units import MIB
 from tests.kernel.rig import NAME, Rig, file_disks
 

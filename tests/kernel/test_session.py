@@ -13,13 +13,12 @@ from lab.errors import ArrayError, LabError, MachineLost
 from lab.host.clock import HostClock, wait_for
 from lab.machine import GuestProgram
 from lab.measure.job import Measured
-from lab.measure.programs import DataVerdict
+from lab.measure.rebuild import DataVerdict
 from lab.session import breaking
 from lab.session.breaking import paces
 from lab.session.data_mark import load_target, mark_of, verify_mark, write_mark
-from lab.session.events import EventKind
-from lab.session.history import Measure
 from lab.session.load import Load, LoadPhase, predict
+from lab.session.monitor import EventKind, Measure
 from lab.session.session import LabSession
 from lab.units import KIB, MIB
 from lab.workloads.fio_output import LiveInterval

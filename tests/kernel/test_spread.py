@@ -18,7 +18,14 @@ LESSON = REPOSITORY / "lab/lessons/course/01-what-a-disk-promises.toml"
 
 
 def raidlab(state: Path, *words: str) -> Any:
-    start = [sys.executable, "-c", "from lab.cli.main import main; main()", "--on", "uml:?time=virtual", "--json"]
+    start = [
+        sys.executable,
+        "-c",
+        "import sys; from lab.cli.main import run; sys.exit(run())",
+        "--on",
+        "uml:?time=virtual",
+        "--json",
+    ]
     environment = {**os.environ, "RAIDLAB_STATE": str(state)}
     ended = subprocess.run(
         [*start, *words], cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=280, check=False

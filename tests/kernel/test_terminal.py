@@ -206,8 +206,8 @@ def test_in_virtual_time_commands_take_theirs_and_waiting_for_a_key_takes_none()
 
 @contextmanager
 def shell_in_a_window(state: Path) -> Iterator[Window]:
-    script = f"import os, sys; os.environ['RAIDLAB_STATE'] = {str(state)!r}; from lab.cli.main import main; "
-    window = Window([sys.executable, "-c", script + "sys.argv[1:] = ['--on', 'uml:', 'shell']; main()"])
+    script = f"import os, sys; os.environ['RAIDLAB_STATE'] = {str(state)!r}; from lab.cli.main import run; "
+    window = Window([sys.executable, "-c", script + "sys.argv[1:] = ['--on', 'uml:', 'shell']; sys.exit(run())"])
     try:
         window.read_until(lambda output: b"# " in output, "a prompt")
         yield window

@@ -18,7 +18,7 @@ from lab.arrays.spec import ArraySpec
 from lab.arrays.status import ArrayStatus
 from lab.disks import DiskKind, DiskSpec
 from lab.errors import CommandFailed
-from lab.measure.programs import DataSum, DataVerdict, verdict
+from lab.measure.rebuild import DataSum, DataVerdict, verdict
 from lab.units import MIB
 from tests.kernel.rig import DEVICE, NAME, Rig, file_disks
 

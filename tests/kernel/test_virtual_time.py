@@ -14,8 +14,8 @@ from lab.arrays.operations import slow
 from lab.arrays.spec import ArraySpec, Bitmap
 from lab.disks import DiskKind, DiskSpec, Lab, open_lab, specs
 from lab.errors import SpecError
+from lab.experiments.run import RunRequest, run_experiment
 from lab.experiments.schema import find_experiment
-from lab.experiments.service import RunRequest, run_experiment
 from lab.machine import Host, parse_target
 from lab.measure.conditions import PROGRAMS
 from lab.measure.job import LoadTarget, Measured, MeasureOptions, run_workload

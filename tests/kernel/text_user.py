@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
-_COMMAND = "from lab.cli.main import main; main()"
+_COMMAND = "import sys; from lab.cli.main import run; sys.exit(run())"
 _LONGEST_LINE = 4095
 """Of a line with its newline that a terminal takes: termios(3), canonical mode."""
 _LEAVING_SECONDS = 60.0

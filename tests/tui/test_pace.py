@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.session.history import History
+from lab.session.monitor import History
 from lab.session.pace import PAUSED, STEP, Pace
 from tests.tui.conftest import AppMaker, AppPilot, looked, running, until
 from tests.tui.fake_lab import FakeLab

@@ -183,7 +183,7 @@ def test_what_is_wrong_with_such_a_command_is_said_at_once(talk: Talk, fake_lab:
     talk.type("array fail md0 disk09")
     talk.hear("problem: ")
     talk.type("array create md1")
-    talk.hear("'raidlab array create --help' shows what can be written")
+    talk.hear("'raidlab array create --help' shows its arguments and options")
     talk.type("array fial md0 disk01")
     talk.hear("did you mean 'raidlab array fail'?")
     assert fake_lab.opened == 1

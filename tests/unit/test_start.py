@@ -16,9 +16,7 @@ def loaded_by(code: str) -> set[str]:
 
 
 def test_the_command_starts_without_heavy_libraries() -> None:
-    everything = (
-        "import lab.cli.main, lab.cli.app, lab.cli.run, lab.cli.results, lab.cli.report; lab.cli.app.make_app()"
-    )
+    everything = "import lab.cli.main, lab.cli.app, lab.cli.run, lab.cli.results; lab.cli.app.make_app()"
     assert loaded_by(everything) <= {"rich"}
 
 

@@ -243,22 +243,25 @@ class LabClient:
 
     def _open(self, stack: ExitStack) -> LabSession:
         # Imported here, so that the first frame does not wait for these modules.
+        from lab.disks import open_lab
         from lab.machine import default_target, parse_target
         from lab.session.monitor import Monitor
-        from lab.session.session import open_session
+        from lab.session.session import Client, open_session
 
         host = self.host
         target = self.target = self.target or default_target(host)
         self._post(messages.MachineOpening(target))
         session = stack.enter_context(
             open_session(
-                parse_target(target),
-                host,
-                on_notice=lambda text: self._post(messages.NoticeGiven(text)),
-                on_machine=lambda machine: machine.on_command(self.log.on_command),
-                on_plan=self.log.announce,
-                on_found=self._tell_disks,
-                opener=self._opener,
+                Client(
+                    parse_target(target),
+                    host,
+                    on_notice=lambda text: self._post(messages.NoticeGiven(text)),
+                    on_machine=lambda machine: machine.on_command(self.log.on_command),
+                    on_plan=self.log.announce,
+                    on_found=self._tell_disks,
+                    opener=self._opener or open_lab,
+                )
             )
         )
         self._monitor = monitor = Monitor(

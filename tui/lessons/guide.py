@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from lab.lessons.engine import StepView
     from lab.lessons.student import LessonSession, Student
     from lab.plans import Plan
-    from lab.session.events import Event
-    from lab.session.monitor import Snapshot
+    from lab.session.monitor import Event, Snapshot
     from lab.session.session import LabSession
     from tui.frontend import Frontend
     from tui.services import Cancelled, Progress

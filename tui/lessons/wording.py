@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable
 
 from lab.actions.action import Action
-from lab.actions.arrays import Grow, Replace, Scrub, ScrubAction, Wait
-from lab.actions.create import Create
+from lab.actions.arrays import Create, Grow, Replace, Scrub, ScrubAction, Wait
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.kinds import kind_of_level, kinds
 from lab.arrays.levels import parse_level

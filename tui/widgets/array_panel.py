@@ -25,7 +25,7 @@ from tui.widgets.words import ChangingText, entitle
 
 if TYPE_CHECKING:
     from lab.arrays.status import ArrayStatus
-    from lab.session.history import History
+    from lab.session.monitor import History
 
 _BEYOND = 61 / 60
 """Factor of the window whose samples are drawn, so that lines start at the left edge and not at the first sample."""
@@ -155,7 +155,7 @@ class ArrayPanel(Vertical):
             banner.show(tone, f"DATA {view.verdict.verdict.upper()}", view.verdict.sentence)
 
     def _show_tiles(self, state: LabState, status: ArrayStatus, history: History) -> None:
-        from lab.session.history import LoadMeasure, Measure, load_value
+        from lab.session.monitor import LoadMeasure, Measure, load_value
 
         def now(*measures: Measure) -> float | None:
             values = [history.now_rate(status.name, measure) for measure in measures]
@@ -175,7 +175,7 @@ class ArrayPanel(Vertical):
         self.query_one("#tile-cpu", Tile).show(busy[-1][1] if busy else None, Unit.FRACTION)
 
     def _show_charts(self, state: LabState, status: ArrayStatus, history: History) -> None:
-        from lab.session.history import LoadMeasure, Measure
+        from lab.session.monitor import LoadMeasure, Measure
 
         shown = shown_seconds(state)
         window = shown * _BEYOND

@@ -151,7 +151,7 @@ class RunPanel(Vertical):
         return SyncView("runs", gone / load.runtime_seconds, eta_seconds=load.runtime_seconds - gone)
 
     def _show_load_charts(self, load: LoadView | None, state: LabState, predicted: float | None) -> None:
-        from lab.session.history import LoadMeasure
+        from lab.session.monitor import LoadMeasure
 
         chart, latency = self.query_one("#run-iops", TimeChart), self.query_one("#run-latency", TimeChart)
         chart.empty_text = "no figures yet"
@@ -193,7 +193,7 @@ class RunPanel(Vertical):
 
 def _first_counted(state: LabState) -> float | None:
     """The time of the newest interval of the load, on the machine's clock; None without an interval."""
-    from lab.session.history import LoadMeasure
+    from lab.session.monitor import LoadMeasure
 
     points = state.history.load(LoadMeasure.IOPS) if state.history else []
     return points[-1][0] if points else None

@@ -9,11 +9,9 @@ import msgspec
 import pytest
 
 from lab.actions import ACTIONS
-from lab.actions.action import Action, Fills, PlanAction, Verb, fields_of
-from lab.actions.arrays import Fail, Grow, Scrub, ScrubAction, Slow, Speed
-from lab.actions.create import Create
+from lab.actions.action import Action, Fills, PlanAction, Selection, Verb, fields_of
+from lab.actions.arrays import Create, Fail, Grow, Scrub, ScrubAction, Slow, Speed
 from lab.actions.loads import Load
-from lab.actions.selection import Selection
 from lab.arrays.spec import Bitmap, ConsistencyPolicy
 from lab.cli.app import make_app
 from lab.cli.verbs import typed_verb
@@ -109,7 +107,7 @@ def test_options_that_only_the_command_line_has_are_its_own() -> None:
         ("array assemble --force", "'raidlab array show' lists the arrays"),
         ("array create --level raid9", "raid"),
         ("array create --level raid5 --disks 2", ""),
-        ("array fail", "'raidlab array fail --help' shows what can be written"),
+        ("array fail", "'raidlab array fail --help' shows its arguments and options"),
         ("aray fail md0 disk01", "did you mean 'raidlab array'?"),
         ("array create md0", "--help"),
         ("array speed md0 --max 1X", ""),

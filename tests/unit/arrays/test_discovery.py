@@ -4,8 +4,7 @@ import pytest
 
 from lab.arrays.discovery import FoundArray, arrays_in, parse_superblock
 from lab.arrays.md import MD
-from lab.disks.inventory import LAST_BYTES, read_ends
-from lab.disks.signatures import FIRST_BYTES
+from lab.disks.inventory import FIRST_BYTES, LAST_BYTES, read_ends
 from tests.unit.cli.superblocks import READS, as_read, ends, superblock
 from tests.unit.fakes import FakeMachine, Scripted, as_machine
 

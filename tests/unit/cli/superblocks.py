@@ -9,8 +9,7 @@ import zlib
 from collections.abc import Sequence
 
 from lab.arrays.discovery import SUPERBLOCK_OFFSET
-from lab.disks.inventory import LAST_BYTES, DiskEnds
-from lab.disks.signatures import FIRST_BYTES
+from lab.disks.inventory import FIRST_BYTES, LAST_BYTES, DiskEnds
 
 UUID = "8289b1b6-da01-902e-5c34-d7ae6fb932ca"
 

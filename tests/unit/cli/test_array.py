@@ -79,7 +79,7 @@ def test_a_signed_disk_is_refused(machine: FakeMachine, capfd: pytest.CaptureFix
 
 def test_too_many_disks_are_not_free(capfd: pytest.CaptureFixture[str]) -> None:
     assert run([*CREATE, "--disks", "6"]) == 1
-    assert "6 disks are wanted, and 5 of 5 are free" in capfd.readouterr().err
+    assert "6 disks were requested, but only 5 of 5 are free" in capfd.readouterr().err
 
 
 def test_members_of_an_array_that_does_not_run_are_kept(

@@ -46,12 +46,12 @@ def test_version_loads_next_to_nothing(capfd: pytest.CaptureFixture[str]) -> Non
 
 def test_a_plan_loads_nothing_that_renders() -> None:
     loaded = loaded_by("array", "create", "--level", "raid5", "--disks", "disk01,disk02,disk03", "--plan")
-    assert "lab.actions.create" in loaded
+    assert "lab.actions.arrays" in loaded
     heavy = {
         "rich",
         "textual",
         "numpy",
-        "lab.cli.watch",
+        "lab.cli.load",
         "lab.cli.results",
         "lab.doctor",
         "tui.app",

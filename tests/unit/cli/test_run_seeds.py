@@ -10,8 +10,8 @@ import pytest
 
 from lab.cli.main import run
 from lab.errors import MachineLost
+from lab.experiments.run import RunRequest
 from lab.experiments.schema import Experiment
-from lab.experiments.service import RunRequest
 from lab.results.record import ResultRecord
 from tests.unit.report.records import load
 

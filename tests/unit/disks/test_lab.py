@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.disks.kinds import DiskKind, DiskSpec, specs
-from lab.disks.lab import Lab
-from lab.disks.opening import open_lab
+from lab.disks.lab import Lab, open_lab
 from lab.errors import CommandFailed, DeviceRefused, LabError, SpecError
 from lab.machine import parse_target
 from lab.plans import Plan, Step
@@ -171,7 +170,7 @@ def test_a_machine_just_started_gets_the_folder_of_the_disks_sockets_first(
     def opened(*_: object, **__: object) -> Iterator[FakeMachine]:
         yield machine
 
-    monkeypatch.setattr("lab.disks.opening.open_machine", opened)
+    monkeypatch.setattr("lab.disks.lab.open_machine", opened)
     with open_lab(parse_target("ssh:somewhere"), host_in(tmp_path)):
         pass
     assert machine.runs[0] == ("mkdir", "-p", "/run/raidlab")

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.disks.inventory import ends_of_file
-from lab.disks.signatures import FIRST_BYTES, signatures_in
+from lab.disks.inventory import FIRST_BYTES, ends_of_file, signatures_in
 from lab.units import MIB
 
 GPT_COPY = b"EFI PART"

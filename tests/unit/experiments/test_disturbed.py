@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import inspect
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from lab.errors import MeasurementDisturbed
-from lab.experiments import runner
-from lab.experiments.bench import RunContext
+from lab.experiments import run
+from lab.experiments.bench import Bench, Run
 from lab.experiments.schedule import MEASURED_AGAIN, SpareMeasurements, cells
+from lab.host.clock import HostClock
 from tests.unit.experiments.experiments import experiment
 
 
@@ -55,17 +56,21 @@ def test_a_resumed_run_has_what_its_first_part_left() -> None:
 
 
 def test_one_of_which_nothing_is_known_is_made_again_and_then_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stand_still(*_: object, **__: object) -> None:
+    tries = []
+
+    def hang(*_: object, **__: object) -> None:
+        tries.append(1)
         raise MeasurementDisturbed("fio reported nothing")
 
-    monkeypatch.setattr(runner, "run_workload", stand_still)
+    monkeypatch.setattr(run, "run_workload", hang)
+    monkeypatch.setattr(run, "make_cold", lambda *_: ())
+    built = SimpleNamespace(target=SimpleNamespace(file_system=None, device=""), disks=(), parity_arrays=())
+    monkeypatch.setattr(Bench, "array", lambda *_: built)
     planned = experiment()
     journal = SimpleNamespace(record=SimpleNamespace(cells=(), arrays=()))
-    anything: Any = SimpleNamespace(on_sample=None, is_cancelled=None, target=None)
-    context = SimpleNamespace(lab=None, experiment=planned, journal=journal, progress=anything)
-    context.stopwatch, context.allowed_rules = None, frozenset[str]()
-    running = runner.ExperimentRunner(cast("RunContext", context))
-    tries = [running._measured(anything, cells(planned)[0], times) for times in range(MEASURED_AGAIN)]
-    assert tries == [None] * MEASURED_AGAIN
+    progress = SimpleNamespace(doing=lambda *_: None, on_sample=None, is_cancelled=None)
+    lab = SimpleNamespace(host=SimpleNamespace(clock=HostClock()))
+    this_run = SimpleNamespace(lab=lab, experiment=planned, journal=journal, progress=progress)
     with pytest.raises(MeasurementDisturbed, match="reported nothing"):
-        running._measured(anything, cells(planned)[0], MEASURED_AGAIN)
+        run.ExperimentRunner(cast("Run", this_run))._measure_cell(cells(planned)[0])
+    assert len(tries) == MEASURED_AGAIN + 1

@@ -11,7 +11,7 @@ import pytest
 from lab.errors import ExperimentError, ResultError
 from lab.experiments.linting import stamps_of
 from lab.experiments.progress import Stopwatch
-from lab.experiments.service import _require_room, _require_same
+from lab.experiments.run import _require_room, _require_same
 from lab.machine.api import CommandResult
 from lab.results.record import Conditions, DiskRecord, Timings
 from lab.units import MIB

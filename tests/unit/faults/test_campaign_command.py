@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.cli import fault_campaign
+from lab.cli import fault as fault_commands
 from lab.cli.context import Options, use_options
 from lab.cli.main import run
 from lab.errors import ExitCode
@@ -34,7 +34,7 @@ RECORD = FindingRecord(
 def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path / "state"))
     monkeypatch.delenv("RAIDLAB_ON", raising=False)
-    monkeypatch.setattr(fault_campaign, "with_own_kernel", lambda target, _host: target)
+    monkeypatch.setattr(fault_commands, "with_own_kernel", lambda target, _host: target)
     use_options(Options())
 
 
@@ -93,7 +93,7 @@ def test_a_replay_is_of_the_history_that_the_id_tells(
         asked.append((history, before, arena.planted))
         return outcome_of(history, "unreadable" if len(asked) < 4 else "")
 
-    monkeypatch.setattr(fault_campaign, "replayed", replayed)
+    monkeypatch.setattr(fault_commands, "replayed", replayed)
     assert fault("replay", "c1-l5-ppl-p7-9-a2", "--times", "3") == ExitCode.FAILED
     bounds = Bounds("5", "ppl")
     assert asked == [(generated(9, bounds), [generated(7, bounds), generated(8, bounds)], 7)] * 3
@@ -110,7 +110,7 @@ def test_a_kept_finding_is_replayed_from_its_folder(tmp_path: Path, monkeypatch:
         asked.append(history)
         return outcome_of(history, "")
 
-    monkeypatch.setattr(fault_campaign, "replayed", replayed)
+    monkeypatch.setattr(fault_commands, "replayed", replayed)
     folder = FindingStore(Host.real("tests")).keep(RECORD, generated(8), {})
     for word in ("c1-7", str(folder)):
         fault("replay", word)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lab.cli.fault_points import chosen_configurations, exit_code
+from lab.cli.fault import chosen_configurations, points_exit_code
 from lab.errors import ExitCode, LabError, MachineLost, SpecError, ToolMissing
 from lab.faults import crash_points
 from lab.faults.crash_points import (
@@ -65,7 +65,7 @@ def test_a_lost_machine_is_told_with_the_point_at_which_it_died(exploration: Exp
     (found,) = explore_all(exploration, [(CONFIGURATION, "1")])
     assert (found.tally.points, found.last) == (3, "4")
     assert isinstance(found.error, MachineLost)
-    assert exit_code([found]) == ExitCode.MACHINE_LOST
+    assert points_exit_code([found]) == ExitCode.MACHINE_LOST
 
 
 def test_what_was_under_way_is_told_to_whoever_ends_it(exploration: Exploration) -> None:
@@ -96,10 +96,10 @@ def test_the_exit_status_says_what_outweighs() -> None:
 
     good, broken, lost = one(None), one(None, is_broken=True), one(MachineLost("x"))
     missing = one(ToolMissing("make", hint="make uml-kernel"))
-    assert exit_code([good]) == ExitCode.DONE
-    assert exit_code([good, broken]) == ExitCode.FAILED
-    assert exit_code([broken, lost, missing]) == ExitCode.MACHINE_LOST
-    assert exit_code([good, missing]) == ExitCode.MISSING
+    assert points_exit_code([good]) == ExitCode.DONE
+    assert points_exit_code([good, broken]) == ExitCode.FAILED
+    assert points_exit_code([broken, lost, missing]) == ExitCode.MACHINE_LOST
+    assert points_exit_code([good, missing]) == ExitCode.MISSING
 
 
 def test_each_name_must_fit_something() -> None:

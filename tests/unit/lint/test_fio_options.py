@@ -18,7 +18,7 @@ from lab.lint.fio_options import (
     sizes_of,
     spelled_out,
 )
-from lab.workloads import permitted
+from lab.workloads.workload import ENGINES, _options
 
 TIMED = "[a]\nfilename=/dev/md0\ndirect=1\ntime_based\nruntime=9\n"
 
@@ -38,7 +38,7 @@ def test_every_option_and_engine_of_this_computers_fio_has_its_group() -> None:
     table = fio_table()
     known = {*table.by_name, *table.aliases}
     engines = [line.strip() for line in asked("--enghelp") if line.startswith("\t")]
-    assert {*engines} - {*table.engine_by_name, *permitted.ENGINES} == set()
+    assert {*engines} - {*table.engine_by_name, *ENGINES} == set()
     told = asked("--cmdhelp=all")
     for engine in engines:
         told += asked(f"--enghelp={engine}")
@@ -59,7 +59,7 @@ def test_the_table_names_nothing_twice_and_only_what_is_there() -> None:
     assert all(each.group is FioGroup.REACHES or each.group is FioGroup.CHANGES for each in table.engines)
 
 
-@pytest.mark.parametrize("name", sorted(permitted._options()))
+@pytest.mark.parametrize("name", sorted(_options()))
 def test_what_raidlabs_own_loads_have_is_never_accused(name: str) -> None:
     name = fio_table().aliases.get(name, name)
     # A trace and an engine are named: the gate lets pass only its own.

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.errors import ArrayError
-from lab.measure.programs import DataSum, DataVerdict
-from lab.measure.rebuild import Integrity, mean_request_bytes, sync_seconds
+from lab.measure.rebuild import DataSum, DataVerdict, Integrity, mean_request_bytes, sync_seconds
 from lab.measure.samples import Sample
 from tests.unit.measure.samples_of import counters, sample
 

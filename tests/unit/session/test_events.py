@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lab.arrays.status import ArrayStatus, SyncAction
-from lab.session.events import EventKind, Weight, events_between
+from lab.session.monitor import EventKind, Weight, events_between
 from tests.unit.session.looks import captured, look
 
 

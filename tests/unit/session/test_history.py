@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from lab.arrays.status import SyncAction, SyncProgress
 from lab.measure.samples import CpuTicks, DiskCounters
-from lab.session.history import History, LoadMeasure, Measure
+from lab.session.monitor import History, LoadMeasure, Measure
 from lab.workloads.fio_output import LiveDirection, LiveInterval
 from tests.unit.session.looks import NOTHING, captured, look
 

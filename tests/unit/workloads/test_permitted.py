@@ -17,8 +17,7 @@ from lab.tomlfile import decode_toml
 from lab.units import MIB
 from lab.workloads.dd_job import dd_invocation
 from lab.workloads.fio_job import FioPhase, Invocation, JobTarget, PathKind, fio_invocations
-from lab.workloads.permitted import job_problems
-from lab.workloads.workload import LoadProgram, Workload, all_workloads, changed, find_workload
+from lab.workloads.workload import LoadProgram, Workload, all_workloads, changed, find_workload, job_problems
 
 DEVICE = JobTarget("/dev/md0", PathKind.DEVICE, 100 * MIB)
 FIO = find_workload("antioquia-literal")

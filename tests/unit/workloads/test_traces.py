@@ -10,10 +10,8 @@ import pytest
 
 from lab.errors import SpecError
 from lab.units import MIB
-from lab.workloads.fio_job import JobTarget, PathKind, fio_invocations
-from lab.workloads.permitted import TRACE_PATH
-from lab.workloads.traces import KINDS, LEAD_MILLISECONDS, trace_texts
-from lab.workloads.workload import find_workload
+from lab.workloads.fio_job import KINDS, LEAD_MILLISECONDS, JobTarget, PathKind, fio_invocations, trace_texts
+from lab.workloads.workload import TRACE_PATH, find_workload
 
 SPACE = 64 * MIB
 

@@ -1,0 +1,73 @@
+"""How the words of a command line become a call: numbers, and hints on errors."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from cyclopts import App, CycloptsError, Parameter, Token
+from cyclopts.exceptions import UnknownCommandError, UnusedCliTokensError
+
+from lab.errors import SpecError
+from lab.gates.decoding import checked, real, whole
+from lab.gates.text import shortened
+from lab.tomlfile import nearest
+
+
+def number(kind: Any, **more: Any) -> Parameter:
+    """Restrict an option's value to one of the types of ``lab.gates.decoding``.
+
+    1.5 is not a whole number, but cyclopts by itself would round it.
+    """
+    is_whole = kind.__origin__ is int
+
+    def convert(_: object, tokens: Sequence[Token]) -> float:
+        text = tokens[0].value
+        try:
+            return checked(whole(text) if is_whole else real(text), kind, "number")
+        except SpecError as error:
+            raise ValueError(f"{error.message}; {error.hint}") from None
+
+    return Parameter(converter=convert, **more)
+
+
+_LISTS = ("list", "ls", "all", "show")
+"""Words that users type after a command that lists by default."""
+_LONGEST_WORD = 64
+
+
+def usage_words(error: CycloptsError) -> tuple[str, str]:
+    """The error in a command line, and a suggestion."""
+    chain = " ".join(error.command_chain or ())
+    command = f"raidlab {chain}".rstrip()
+    see = f"'{command} --help' shows its arguments and options"
+    if not (error.unused_tokens and isinstance(error, UnknownCommandError | UnusedCliTokensError)):
+        return str(error).strip(), see
+    word = shortened(error.unused_tokens[0], _LONGEST_WORD)
+    known = _commands_of(error)
+    near = nearest(word, known)
+    if near:
+        return f"there is no command '{command} {word}'", f"did you mean '{command} {near}'? {see}"
+    if isinstance(error, UnknownCommandError):
+        return f"there is no command '{command} {word}'", f"known: {', '.join(known)}; {see}"
+    if word in _LISTS:
+        return f"{chain} needs no {word}", f"write: {command}"
+    words = ", ".join(f"'{shortened(each, _LONGEST_WORD)}'" for each in error.unused_tokens)
+    return f"'{command}' takes no {words}", f"leave that out; {see}"
+
+
+def _commands_of(error: CycloptsError) -> list[str]:
+    names = error.app if error.app is not None else ()
+    return sorted(name for name in names if not name.startswith("-"))
+
+
+def call_of(app: App, words: Sequence[str]) -> Callable[[], int | None]:
+    """The call for the words of a command: of its function, or of the runner of its verb (``lab.cli.verbs``).
+
+    Raises CycloptsError, and SpecError for invalid values of a verb.
+    """
+    command, bound, _ = app.parse_args(list(words), print_error=False, exit_on_error=False)
+    of_verb: Callable[[inspect.BoundArguments], Callable[[], int | None]] | None = getattr(command, "call_of", None)
+    return of_verb(bound) if of_verb else partial(command, *bound.args, **bound.kwargs)

@@ -1,0 +1,597 @@
+"""Run an experiment and store its result: every cell is stored before the next one starts.
+
+This is the only place where experiments are started and resumed; it opens the lab and the journal, and closes both.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from lab import __version__
+from lab.arrays import operations
+from lab.arrays.filesystem import FileSystem, mount_point
+from lab.arrays.status import read_array
+from lab.disks import open_lab, with_fitting_time
+from lab.errors import (
+    ExperimentError,
+    LabError,
+    MachineLost,
+    MeasurementDisturbed,
+    ResultError,
+    SpecError,
+    WorkloadError,
+)
+from lab.experiments.bench import Bench, BuiltArray, Run, lint_kernel
+from lab.experiments.linting import lint_experiment, lint_measured, require_sound, stamps_of
+from lab.experiments.progress import ProgressMeter, RunProgress, Stopwatch
+from lab.experiments.schedule import (
+    DEGRADED,
+    HEALTHY,
+    REBUILDING,
+    RESTORED,
+    Cell,
+    RebuildCell,
+    SpareMeasurements,
+    extra_cells,
+    load_seconds,
+    planned_keys,
+    remaining,
+    victim_slot,
+    wide_cells,
+    wide_notes,
+)
+from lab.experiments.schema import Cache, Experiment, Sharing, check, seeded
+from lab.host.clock import utc_second_text
+from lab.lint.result_checks import summarised
+from lab.lint.rules import LintFinding
+from lab.machine import Host, Machine, Target
+from lab.machine.state_folder import make_folder
+from lab.measure.conditions import make_cold, probe_disk, read_conditions
+from lab.measure.job import BackgroundLoad, Measured, MeasureOptions, run_workload
+from lab.measure.rebuild import (
+    DataSum,
+    DataVerdict,
+    Integrity,
+    RebuildMeasured,
+    Recording,
+    fail_and_remove,
+    measure_rebuild,
+    predict_rebuild,
+    sum_device,
+    sum_files,
+    timeline_of,
+)
+from lab.measure.samples import Recorder, idle_fraction
+from lab.results.journal import ResultNotStored, RunJournal
+from lab.results.record import CellRecord, Conditions, PhaseRecord, RebuildRecord, ResultRecord, RunStatus
+from lab.results.store import ResultStore
+from lab.results.timeline import Timeline
+from lab.theory.model import DiskRates, Prediction, workload_iops
+from lab.tomlfile import decode_toml
+from lab.units import MIB, human_bytes
+from lab.workloads.workload import Workload
+
+IDLE_SECONDS = 1.0
+LONGEST_REBUILD_SECONDS = 6 * 3600.0
+_WITNESS_BYTES = 32 * 1024 * 1024
+RESULT_ROOM_BYTES = 16 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """Where to run an experiment, and the callbacks."""
+
+    target: Target
+    host: Host
+    on_progress: Callable[[RunProgress], None] = lambda _: None
+    on_notice: Callable[[str], None] = lambda _: None
+    on_machine: Callable[[Machine], None] = lambda _: None
+    is_cancelled: Callable[[], bool] = lambda: False
+    """Called at every step and every sample; true ends the run, which can be resumed."""
+    allowed_rules: frozenset[str] = frozenset()
+    """Lint rules that may be violated although they would refuse the run."""
+    started_seconds: float | None = None
+    """Start of the user's command on the host's clock; None: now."""
+
+
+def resume_experiment(name: str, request: RunRequest) -> ResultRecord:
+    """Resume an incomplete result under equal conditions.
+
+    Raises ExperimentError if the machine has changed, ResultError if there is nothing to resume.
+    """
+    earlier = ResultStore(request.host.state.results).load(name)
+    experiment = decode_toml(earlier.experiment_toml, Experiment, source=f"{earlier.id}/experiment")
+    check(experiment)
+    return run_experiment(experiment, earlier.experiment_toml, request, seed=earlier.seed, earlier=earlier)
+
+
+def run_experiment(
+    experiment: Experiment,
+    text: str,
+    request: RunRequest,
+    *,
+    seed: int | None = None,
+    earlier: ResultRecord | None = None,
+) -> ResultRecord:
+    """Run an experiment from the start, or the missing cells of ``earlier``, an incomplete result of it.
+
+    ``text`` is the experiment's file, which is stored in the result; ``seed`` overrides the one in it.
+    Raises the error that stops the run; the cells measured until then are stored as an incomplete result.
+    """
+    experiment = seeded(experiment, seed)
+    store = ResultStore(request.host.state.results)
+    if earlier is None:
+        _tell_of_incomplete(store, experiment, request)
+    clock = request.host.clock
+    stopwatch = Stopwatch(clock, request.started_seconds)
+    findings = lint_experiment(experiment)
+    require_sound(findings, experiment, request.allowed_rules)
+    for stamp in summarised(findings):
+        request.on_notice(f"lint: {stamp}")
+    if experiment.why:
+        request.on_notice(experiment.why)
+    _require_room(store.root)
+    target = with_fitting_time(request.target, request.host, experiment.disk_specs, request.on_notice)
+    progress = ProgressMeter(experiment, clock, request.on_progress, request.is_cancelled)
+    progress.doing("start the machine", 3.0)
+
+    def listen(machine: Machine) -> None:
+        stopwatch.watch(machine)
+        progress.watch(machine)
+        request.on_machine(machine)
+
+    with open_lab(
+        target,
+        request.host,
+        wanted=experiment.disk_specs,
+        seed=experiment.seed,
+        on_notice=request.on_notice,
+        on_machine=listen,
+    ) as lab:
+        conditions = read_conditions(lab)
+        if earlier:
+            _require_same(earlier.conditions, conditions, earlier.id)
+            journal = store.resume(earlier.id)
+        else:
+            draft = _draft(store.new_id(experiment.id, clock.utc_now()), experiment, text, seed, conditions)
+            journal = store.begin(msgspec.structs.replace(draft, created_utc=utc_second_text(clock)))
+        run = Run(lab, experiment, journal, stopwatch, progress, request.allowed_rules)
+        with journal:
+            try:
+                return ExperimentRunner(run).run()
+            except BaseException as error:
+                _report_stored(error, journal, request.on_notice)
+                raise
+
+
+def _draft(result_id: str, experiment: Experiment, text: str, seed: int | None, conditions: Conditions) -> ResultRecord:
+    return ResultRecord(
+        id=result_id,
+        created_utc="",
+        raidlab_version=__version__,
+        experiment=experiment.id,
+        experiment_toml=text,
+        seed=seed,
+        conditions=conditions,
+        planned_cells=planned_keys(experiment),
+    )
+
+
+def _tell_of_incomplete(store: ResultStore, experiment: Experiment, request: RunRequest) -> None:
+    for summary in store.list():
+        if summary.experiment == experiment.id and summary.status is RunStatus.INCOMPLETE:
+            request.on_notice(f"result {summary.id} is incomplete; 'raidlab run --resume {summary.id}' continues it")
+
+
+def _require_same(before: Conditions, now: Conditions, result_id: str) -> None:
+    names = ("target", "host_name", "kernel_release", "cpu_count", "mdadm_version", "fio_version", "depends_on")
+    changed = [
+        f"{name} was {getattr(before, name)} and is {getattr(now, name)}"
+        for name in names
+        if getattr(before, name) != getattr(now, name)
+    ]
+    if changed:
+        raise ExperimentError(
+            f"result {result_id} cannot be resumed here: {'; '.join(changed)}",
+            hint="resume it where it was begun, or start anew",
+        )
+
+
+def _require_room(results: Path) -> None:
+    folder = make_folder(results, what="the folder for results")
+    room = os.statvfs(folder)
+    if room.f_bavail * room.f_frsize < RESULT_ROOM_BYTES:
+        raise ResultError(
+            f"{folder} has less than {human_bytes(RESULT_ROOM_BYTES)} left for results",
+            hint="free some room, or put the state folder elsewhere with RAIDLAB_STATE=FOLDER",
+        )
+
+
+def _report_stored(error: BaseException, journal: RunJournal, on_notice: Callable[[str], None]) -> None:
+    """Report the stored result: in the hint of a LabError, as a notice before any other error."""
+    resume = f"'raidlab run --resume {journal.record.id}' continues it"
+    if not isinstance(error, LabError):
+        if journal.record.cells:
+            on_notice(f"stored as incomplete; {resume}")
+        return
+    hints = [error.hint] if error.hint else []
+    if isinstance(error, ResultNotStored):
+        # A record that cannot be written to its folder is saved in the folder for temporary files.
+        with tempfile.NamedTemporaryFile("wb", prefix="raidlab-result-", suffix=".json", delete=False) as file:
+            file.write(error.payload)
+        hints.append(f"it is saved as {file.name}")
+    if journal.record.cells:
+        hints.append(f"{resume} where it stopped")
+    error.hint = "; ".join(hints)
+
+
+class ExperimentRunner:
+    """One run, or the rest of an interrupted one: cells in the journal are not measured again."""
+
+    def __init__(self, run: Run) -> None:
+        self.this_run = run
+        self._lab = run.lab
+        self._experiment = run.experiment
+        self._journal = run.journal
+        self._progress = run.progress
+        self._notes: list[str] = []
+        self._findings: list[LintFinding] = []
+        self.bench = Bench(run)
+        self.rates: DiskRates | None = None
+        self._spare = SpareMeasurements(
+            len(planned_keys(run.experiment)),
+            used=sum(cell.disturbed_before for cell in run.journal.record.cells),
+        )
+        self._idle_baseline = 0.0
+
+    def run(self) -> ResultRecord:
+        """Measure the missing cells and finish the record.
+
+        If an error ends the run, the record is first finished as incomplete, then the error is raised.
+        """
+        status = RunStatus.INCOMPLETE
+        try:
+            jobs, rebuilds = remaining(self._experiment, self._journal.record.done_keys)
+            if jobs or rebuilds or wide_cells(self._experiment, self._journal.record):
+                self._findings += lint_kernel(self._lab)
+                self._probe()
+                if self._experiment.disks.sharing is Sharing.SEPARATE:
+                    # All arrays exist at the same time, so measurements can alternate.
+                    for plan in self._experiment.arrays:
+                        self.bench.array(plan.id)
+                self._progress.doing("measure the idle machine", IDLE_SECONDS)
+                with Recorder(self._lab.machine, None, (), hertz=self._experiment.sampling_hertz) as recorder:
+                    self._lab.machine.clock.sleep(IDLE_SECONDS)
+                self._idle_baseline = idle_fraction(recorder.samples)
+                for cell in jobs:
+                    self._measure_cell(cell)
+                self._measure_until_narrow()
+                rebuild_runner = RebuildRunner(self)
+                for rebuild in rebuilds:
+                    rebuild_runner.measure(rebuild)
+                self.bench.take_apart()
+            status = RunStatus.COMPLETE
+        except MachineLost:
+            raise
+        except BaseException:
+            self.bench.abandon()
+            raise
+        finally:
+            record, arrays = self._journal.record, self.bench.records
+            built = [arrays[plan.id] for plan in self._experiment.arrays if plan.id in arrays]
+            findings = [*self._findings, *self.bench.findings]
+            found = stamps_of(self._experiment, record.conditions, findings, record.cells)
+            wide = wide_notes(self._experiment, record) if status is RunStatus.COMPLETE else ()
+            record = self._journal.finish(
+                status=status,
+                timings=self.this_run.stopwatch.timings(record.timings),
+                stamps=(*found, *wide, *self._notes),
+                changes=msgspec.structs.replace(record, arrays=tuple(built)),
+            )
+        return record
+
+    def _probe(self) -> None:
+        experiment = self._experiment
+        if experiment.rebuild or experiment.disks.model:
+            self._progress.doing("probe one disk", 9.0)
+            workloads = [job.build() for job in experiment.jobs]
+            with self.this_run.stopwatch.aside():
+                self.rates = probe_disk(self._lab, self._lab.disks[0], workloads, rebuilds=bool(experiment.rebuild))
+            self.bench.mark_used(self._lab.disks[0])
+
+    def options(self, workload: Workload) -> MeasureOptions:
+        return MeasureOptions(
+            file_bytes=workload.file_bytes,
+            seed=self._experiment.seed,
+            hertz=self._experiment.sampling_hertz,
+            idle_baseline=self._idle_baseline,
+        )
+
+    def _measure_cell(self, cell: Cell) -> None:
+        built, workload = self.bench.array(cell.array), cell.workload
+        is_cold = self._experiment.cache is Cache.COLD
+        events: tuple[str, ...] = ()
+        started, measured, disturbed_before = "", None, -1
+        try:
+            while measured is None:
+                disturbed_before += 1
+                if is_cold:
+                    target = built.target
+                    events = make_cold(self._lab, target.file_system, target.device, built.disks, built.parity_arrays)
+                self._progress.doing(self._label(cell, disturbed_before), load_seconds(workload) + 1.5)
+                started = utc_second_text(self._lab.host.clock)
+                try:
+                    measured = run_workload(
+                        self._lab,
+                        built.target,
+                        workload,
+                        self.options(workload),
+                        repeat=cell.repeat,
+                        on_sample=self._progress.on_sample,
+                        is_cancelled=self._progress.is_cancelled,
+                    )
+                except MeasurementDisturbed:
+                    if not self._spare.take(None, 0.0, disturbed_before):
+                        raise
+                else:
+                    if self._spare.take(measured.waited_fraction, measured.share_measured, disturbed_before):
+                        measured = None
+        except (WorkloadError, SpecError) as error:
+            if not self._experiment.keeps_going:
+                raise
+            self._notes.append(f"failed: {cell.key}: {error.message.splitlines()[0]}")
+        else:
+            record = self.cell_record(built, workload, measured, HEALTHY, cell.repeat, cell.order_index)
+            found = lint_measured(
+                record.key, record.phase, workload, measured, declared_cold=is_cold, is_cold=bool(events)
+            )
+            self._journal.add(
+                msgspec.structs.replace(
+                    record,
+                    started_utc=started,
+                    cache_events=events,
+                    disturbed_before=disturbed_before,
+                    stamps=tuple(finding.stamp for finding in found),
+                )
+            )
+        # A later cold start then does not wait for the writeback.
+        self._lab.start_writing_out(built.disks)
+        self._progress.done(cell.key)
+
+    def _label(self, cell: Cell, disturbed_before: int) -> str:
+        fewest, most = self._experiment.repeats, self._experiment.most_repeats
+        of = f"{fewest} to {most}" if most > fewest else str(fewest)
+        label = f"{self._experiment.array(cell.array).label}: {cell.workload.title}, repeat {cell.repeat + 1} of {of}"
+        return f"{label}{', again: disturbed' if disturbed_before else ''}"
+
+    def _measure_until_narrow(self) -> None:
+        """Repeat rounds over the cells with a wide interval, until none is wide or ``most_repeats`` is reached."""
+        for repeat in range(self._experiment.repeats, self._experiment.most_repeats):
+            record = self._journal.record
+            wide = wide_cells(self._experiment, record)
+            if not wide:
+                return
+            for cell in extra_cells(self._experiment, repeat, wide, len(record.cells)):
+                if cell.key not in record.done_keys:
+                    self._measure_cell(cell)
+
+    def cell_record(
+        self, built: BuiltArray, workload: Workload, measured: Measured, phase: str, repeat: int, order_index: int
+    ) -> CellRecord:
+        prediction = self._predict(built, workload, phase, repeat, measured.file_bytes)
+        return CellRecord(
+            array=built.plan.id,
+            workload=workload.id,
+            phase=phase,
+            repeat=repeat,
+            order_index=order_index,
+            started_utc=utc_second_text(self._lab.host.clock),
+            figures=measured.figures,
+            cpu=measured.cpu if self._journal.record.conditions.has_cpu_time else None,
+            steady=measured.steady,
+            job_text=measured.job_text,
+            file_bytes=measured.file_bytes,
+            addresses=measured.addresses,
+            waited_fraction=measured.waited_fraction,
+            predicted_iops=prediction.value if prediction else None,
+            prediction_reason=prediction.reason if prediction else "",
+        )
+
+    def _predict(
+        self, built: BuiltArray, workload: Workload, phase: str, repeat: int, file_bytes: int | None
+    ) -> Prediction | None:
+        """Predict only for disks with a known service time: other disks are memory, limited by the processor."""
+        if not self._experiment.disks.model or self.rates is None or phase == REBUILDING or built.inner:
+            return None
+        members = len(built.md.members)
+        failed = frozenset({victim_slot(repeat, members)} if phase == DEGRADED else ())
+        try:
+            return workload_iops(
+                built.md.raid,
+                [self.rates] * members,
+                workload,
+                failed=failed,
+                working_bytes=file_bytes * workload.jobs if file_bytes else None,
+                chunk_bytes=built.spec.effective_chunk_bytes,
+            )
+        except SpecError:
+            return None
+
+
+class RebuildRunner:
+    """Measures the rebuilds of a run, one after the other."""
+
+    def __init__(self, runner: ExperimentRunner) -> None:
+        self._runner = runner
+        self._run = runner.this_run
+        self._lab = self._run.lab
+        self._last_sums: dict[str, DataSum] = {}
+
+    def measure(self, cell: RebuildCell) -> None:
+        """One rebuild, with a checksum of the data before the fault, while degraded and afterwards."""
+        built = self._runner.bench.array(cell.array)
+        victim = built.md.members[victim_slot(cell.repeat, len(built.md.members))]
+        if cell.under is None:
+            self._alone(cell, built, victim)
+        else:
+            self._under_load(cell, built, victim, cell.under)
+
+    def _alone(self, cell: RebuildCell, built: BuiltArray, victim: str) -> None:
+        label = f"{built.plan.label}: rebuild {victim}, repeat {cell.repeat + 1}"
+        self._run.progress.doing(label, 10.0)
+        name = built.md.name
+        before = self._last_sums.get(built.plan.id) or self._sum(built)
+        predicted = predict_rebuild(self._lab, name, self._runner.rates)
+        fail_and_remove(self._lab, name, victim)
+        degraded = self._sum(built)
+        with self._run.stopwatch.resync():
+            measured = measure_rebuild(self._lab, name, victim, built.target.members)
+        after = self._last_sums[built.plan.id] = self._sum(built)
+        integrity = Integrity(before, degraded, after)
+        timeline = timeline_of([Recording(REBUILDING, measured.samples)], name, built.target.members)
+        reason = predicted.reason if predicted else ""
+        self._store(cell, measured, integrity, predicted.value if predicted else None, reason, timeline)
+
+    def _store(
+        self,
+        cell: RebuildCell,
+        measured: RebuildMeasured,
+        integrity: Integrity,
+        predicted_seconds: float | None,
+        reason: str,
+        timeline: Timeline | None,
+        phases: tuple[PhaseRecord, ...] = (),
+    ) -> None:
+        parts = (integrity.before, integrity.degraded, integrity.after)
+        stamps = tuple(f"unreadable: {part.error}" for part in parts if part.error)
+        is_checked = bool(integrity.before.digest)
+        self._run.journal.add(
+            RebuildRecord(
+                array=cell.array,
+                repeat=cell.repeat,
+                rebuild_seconds=measured.rebuild_seconds,
+                predicted_seconds=predicted_seconds,
+                prediction_reason=reason,
+                rebuilt_bytes=measured.rebuilt_bytes,
+                request_bytes=measured.request_bytes,
+                under_workload=cell.under.id if cell.under else "",
+                checksum_before=integrity.before.digest,
+                checksum_after=integrity.after.digest,
+                data_unchanged=integrity.verdict is DataVerdict.INTACT if is_checked else None,
+                phases=phases,
+                stamps=stamps,
+            ),
+            timeline=timeline,
+        )
+        self._run.progress.done(cell.key)
+
+    def _sum(self, built: BuiltArray) -> DataSum:
+        if built.target.file_system is FileSystem.RAW:
+            return sum_device(self._lab.machine, built.spec.device)
+        return sum_files(self._lab.machine, mount_point(built.spec.device))
+
+    def _under_load(self, cell: RebuildCell, built: BuiltArray, victim: str, load: Workload) -> None:
+        """Run the same load healthy, degraded, rebuilding and restored, beside witness data that it does not write."""
+        name = built.md.name
+        if built.target.file_system is FileSystem.RAW:
+            # On a bare device the load uses the start, and the witness data the end.
+            built = replace(built, target=replace(built.target, available_bytes=self._witness_place(built)[0]))
+        before = self._witness(built, write=True)
+        recordings: list[Recording] = []
+        phases = [self._phase(cell, built, load, HEALTHY, recordings)]
+        predicted = predict_rebuild(self._lab, name, self._runner.rates)
+        fail_and_remove(self._lab, name, victim)
+        degraded = self._witness(built)
+        phases.append(self._phase(cell, built, load, DEGRADED, recordings))
+        minimum = self._run.experiment.rebuild.minimum_speed_kib_per_second if self._run.experiment.rebuild else None
+        if minimum:
+            self._lab.execute(
+                operations.set_sync_speed(name, minimum_kib_per_second=minimum, maximum_kib_per_second=None)
+            )
+        self._run.progress.doing(f"{built.plan.label}: rebuild under {load.title}", 20.0)
+        start_load = partial(
+            BackgroundLoad,
+            self._lab,
+            built.target,
+            load,
+            self._runner.options(load),
+            longest_run_seconds=LONGEST_REBUILD_SECONDS,
+            repeat=cell.repeat,
+        )
+        measured = measure_rebuild(self._lab, name, victim, built.target.members, start_load=start_load)
+        if minimum:
+            self._lab.execute(operations.set_sync_speed(name, minimum_kib_per_second=None, maximum_kib_per_second=None))
+        phases.append(PhaseRecord(name=REBUILDING, seconds=measured.rebuild_seconds))
+        recordings.append(Recording(REBUILDING, measured.samples))
+        if measured.load:
+            self._add_cell(cell, built, load, measured.load, REBUILDING)
+        phases.append(self._phase(cell, built, load, RESTORED, recordings))
+        after = self._witness(built)
+        reason = f"{predicted.reason}, without load" if predicted else ""
+        self._store(
+            cell,
+            measured,
+            Integrity(before, degraded, after),
+            predicted.value if predicted else None,
+            reason,
+            timeline_of(recordings, name, built.target.members),
+            tuple(phases),
+        )
+
+    def _phase(
+        self, cell: RebuildCell, built: BuiltArray, load: Workload, phase: str, recordings: list[Recording]
+    ) -> PhaseRecord:
+        make_cold(self._lab, built.target.file_system, built.spec.device, built.disks, built.parity_arrays)
+        label = f"{built.plan.label}, {phase}: {load.title}, repeat {cell.repeat + 1}"
+        self._run.progress.doing(label, load_seconds(load) + 1.5)
+        measured = run_workload(
+            self._lab,
+            built.target,
+            load,
+            self._runner.options(load),
+            repeat=cell.repeat,
+            on_sample=self._run.progress.on_sample,
+            is_cancelled=self._run.progress.is_cancelled,
+        )
+        self._add_cell(cell, built, load, measured, phase)
+        recordings.append(Recording(phase, measured.samples))
+        return PhaseRecord(name=phase, seconds=load.runtime_seconds)
+
+    def _add_cell(self, cell: RebuildCell, built: BuiltArray, load: Workload, measured: Measured, phase: str) -> None:
+        record = self._runner.cell_record(
+            built, load, measured, phase, cell.repeat, len(self._run.journal.record.cells)
+        )
+        self._run.journal.add(record)
+        self._run.progress.done(record.key)
+
+    def _witness(self, built: BuiltArray, *, write: bool = False) -> DataSum:
+        """Checksum of data that the load does not write: a file beside the load's, or the end of the device."""
+        if built.target.file_system is FileSystem.RAW:
+            return self._witness_on_device(built, write=write)
+        folder = f"{mount_point(built.spec.device)}/witness"
+        if write:
+            copy = f"dd if=/dev/urandom of={folder}/data bs=1M count={_WITNESS_BYTES >> 20} oflag=direct status=none"
+            script = f"mkdir -p {folder} && {copy}"
+            self._lab.machine.run(("sh", "-c", script), timeout_seconds=600)
+        return sum_files(self._lab.machine, folder)
+
+    def _witness_place(self, built: BuiltArray) -> tuple[int, int]:
+        """Offset and length of the witness data on a bare device, in bytes."""
+        size = read_array(self._lab.machine, built.md.name).size_bytes
+        length = min(_WITNESS_BYTES, size // 4 >> 20 << 20)
+        return (size - length) >> 20 << 20, length
+
+    def _witness_on_device(self, built: BuiltArray, *, write: bool) -> DataSum:
+        begin, length = self._witness_place(built)
+        if write:
+            place = (f"of={built.spec.device}", f"seek={begin >> 20}", f"count={length >> 20}")
+            argv = ("dd", "if=/dev/urandom", *place, "bs=1M")
+            self._lab.machine.run((*argv, "oflag=direct", "status=none"), timeout_seconds=600)
+        return sum_device(self._lab.machine, built.spec.device, length, skip_bytes=begin)
