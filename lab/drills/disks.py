@@ -45,8 +45,8 @@ def require_blank(session: LabSession, drill: ReadyDrill) -> None:
     if busy or session.statuses():
         used = f"{', '.join(sorted(busy))} {'is' if len(busy) == 1 else 'are'} in use" if busy else "arrays are running"
         raise DrillError(
-            f"drill {drill.id} is made on blank disks, and {used}",
-            hint=f"'raidlab drill start {drill.id} --reset' makes all disks blank: their data are gone",
+            f"drill {drill.id} needs blank disks, and {used}",
+            hint=f"'raidlab drill start {drill.id} --reset' makes all disks blank, and deletes their data",
         )
 
 
@@ -115,7 +115,7 @@ def release(session: LabSession, disks: Iterable[LabDisk]) -> None:
     else:
         raise DrillError(
             f"{', '.join(held) or 'a mounted disk'} could not be stopped",
-            hint="end what uses it, or start the machine again",
+            hint="stop what uses it, or restart the machine",
         )
     flush(session, tuple(disks))
 

@@ -61,7 +61,7 @@ def require_attempt(host: Host, drill: str, *, minutes: float, again: bool) -> N
     if before and not again:
         raise DrillError(
             f"an exam in {drill} was begun at {before[0].began_utc}: the first attempt is the one that counts",
-            hint="without --exam it is practice; --again begins another attempt, and its outcome says so",
+            hint="start it without --exam to practise; --again begins another attempt, which its outcome shows",
         )
 
 
@@ -101,7 +101,7 @@ def require_time(terms: ExamTerms | None, began_utc: str, now_utc: str) -> None:
 def require_practice(terms: ExamTerms | None) -> None:
     """Raises DrillError in an exam, which cannot be given up."""
     if terms is not None:
-        raise DrillError("an exam is not given up", hint="'raidlab drill debrief --as-it-is' ends it")
+        raise DrillError("an exam cannot be given up", hint="'raidlab drill debrief --as-it-is' ends it")
 
 
 def ended(terms: ExamTerms | None, began_utc: str, now_utc: str) -> ExamEnd | None:

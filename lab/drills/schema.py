@@ -66,7 +66,7 @@ class DrillStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def __post_init__(self) -> None:
         if bool(self.run.strip()) + (self.data is not None) + self.commit != 1:
-            raise SpecError("a step has not just one of the keys run, data, commit", hint="make it several steps")
+            raise SpecError("a step must have exactly one of the keys run, data, commit", hint="split it into several steps")
 
 
 class DrillGoal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -252,7 +252,7 @@ def drill_problems(drill: Drill, stem: str) -> list[str]:
     problems += [f"two ways are called '{name}'" for name in sorted({each for each in ways if ways.count(each) > 1})]
     known = {mistake.id for mistake in (*drill.mistakes, *common_mistakes())}
     problems += [
-        f"wrong way {way.id}: no mistake '{way.mistake}' is told apart; known: {', '.join(sorted(known))}"
+        f"wrong way {way.id}: there is no mistake '{way.mistake}'; known: {', '.join(sorted(known))}"
         for way in drill.wrong
         if way.mistake not in known
     ]

@@ -21,17 +21,17 @@ _MUCH_SHARE = 0.25
 _MOST_LINES = 20
 """Maximum number of lines shown of one typed command."""
 _SAYS: dict[str, str] = {
-    DrillVerdict.SAVED: "Everything that could be saved is saved, in an array as it was asked for, and nothing was "
+    DrillVerdict.SAVED: "Everything that could be saved is saved, in an array as the task asked for, and nothing was "
     "written before you committed.",
-    DrillVerdict.RISKED: "The data are saved. But the disks themselves were written before you committed: a mistake "
-    "there could not have been taken back.",
-    DrillVerdict.UNFINISHED: "The data are there, but the array is not yet as it was asked for.",
+    DrillVerdict.RISKED: "The data are saved. But you wrote on the disks themselves before you committed: a mistake "
+    "there could not have been undone.",
+    DrillVerdict.UNFINISHED: "The data are there, but the array is not yet as the task asked for.",
     DrillVerdict.STOPPED: "Not all of the data that could be saved can be read now. But nothing is destroyed: the "
-    "disks still hold all of them, or what they can be computed from. The drill ended too early, or on a wrong way "
-    "that could be left again.",
+    "disks still hold all of them, or what they can be computed from. The drill ended too early, or after a wrong step "
+    "that can still be undone.",
     DrillVerdict.PARTLY: "Data that could have been saved are destroyed: the disks no longer hold them, nor anything "
-    "that they could be computed from.",
-    DrillVerdict.LOST: "All of the data are destroyed: no reading of the disks brings any of them back.",
+    "from which they could be computed.",
+    DrillVerdict.LOST: "All of the data are destroyed: nothing on the disks can bring any of them back.",
 }
 _SAID_BEFORE = {
     "partly lost": "Part of the data that could have been saved was not there at the end.",
@@ -41,20 +41,20 @@ _SAID_BEFORE = {
 RULES = """
 You are root on the machine, with mdadm, dmesg and everything else that is installed.
 
-- Until you say **commit**, the disks themselves should stay as they are. `overlays up DEVICE…` lays overlays over them
-  (`/dev/mapper/over-…`), on which anything may be tried; `overlays down` takes them away. An overlay that you make by
+- Until you **commit**, leave the disks themselves unchanged. `overlays up DEVICE…` puts overlays over them
+  (`/dev/mapper/over-…`), on which you may try anything; `overlays down` removes them. An overlay that you make by
   hand with `losetup` and `dmsetup` is as good.
-- **commit** says: from here on I write on the disks. **reset** makes them what they were, in seconds. **hint** costs
-  nothing, but is noted. **debrief** ends the drill with the verdict. At the machine's shell these are `drill commit`,
-  `drill reset`, `drill hint` and `drill debrief`.
+- **commit** says that you write on the disks from now on. **reset** restores them in seconds. **hint** costs
+  nothing, but is recorded. **debrief** ends the drill with the verdict. At the machine's shell these are
+  `drill commit`, `drill reset`, `drill hint` and `drill debrief`.
 """
 EXAM_RULES = (
-    "**This is an exam.** It has no hints and is not given up. Its time goes by the clock of this computer; when it is "
-    "over, only the debriefing is left."
+    "**This is an exam.** There are no hints, and you cannot give it up. This computer's clock measures the time; when it "
+    "is over, only the debriefing is left."
 )
 CLEARS = (
     "They are as you left them. `raidlab drill clear` makes the drill's disks blank, for the next drill or an array of "
-    "your own; in the app this is the key **b**, in text mode `drill clear`."
+    "your own; in the app press **b**, in text mode type `drill clear`."
 )
 PUT_BACK = "the disks are as they were when the drill began"
 
@@ -155,7 +155,7 @@ def _kept_lines(outcome: DrillOutcome) -> list[str]:
     if outcome.gone_names:
         blocks = counted(outcome.gone_names, "block")
         lines.append(
-            f"of the file system's own lists {blocks} destroyed: files named there can be found by content only"
+            f"{blocks} of the file system's metadata destroyed: files named there can be found by content only"
         )
     return lines
 
@@ -200,7 +200,7 @@ def member_words(picture: MemberPicture, freshest: int, uuid: str) -> str:
 def changes(outcome: DrillOutcome) -> str:
     """The changes of each disk: a strip from its beginning to its end, with a legend."""
     if not outcome.changed:
-        return "No disk is other than it was when the drill began."
+        return "No disk has changed since the drill began."
     lines = []
     sizes = {name: max(outcome.sizes.get(name, 0), ranges[-1][1]) for name, ranges in outcome.changed.items()}
     for name, ranges in outcome.changed.items():
@@ -212,11 +212,11 @@ def changes(outcome: DrillOutcome) -> str:
     cell = human_bytes(max(sizes.values()) / STRIP_CELLS)
     lines += [
         f"one sign: {cell if head else f'1/{STRIP_CELLS} of the disk'}",
-        f"{_UNTOUCHED} as it was  {_LITTLE} up to {human_bytes(_LITTLE_BYTES)} differ  {_SOME} more  "
+        f"{_UNTOUCHED} unchanged  {_LITTLE} up to {human_bytes(_LITTLE_BYTES)} differ  {_SOME} more  "
         f"{_MUCH} a quarter of it or more",
     ]
     # Fenced, because an indented block would continue the last item of the list before it.
-    return "Where the disks differ from the beginning of the drill:\n\n" + "\n".join(
+    return "Where the disks have changed since the beginning of the drill:\n\n" + "\n".join(
         ["```", *([head] if head else []), *lines, "```"]
     )
 

@@ -31,4 +31,4 @@ def last_look(desk: DrillDesk) -> None:
 
 def explained(error: LabError) -> str:
     """The message for a drill that cannot be read."""
-    return f"the drill cannot be followed: {error.message}"
+    return f"the drill cannot be read: {error.message}"

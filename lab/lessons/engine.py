@@ -120,7 +120,7 @@ def answer(lesson: ReadyLesson, progress: Progress, text: str) -> Progress:
     if step.ask is not None and text in step.ask.options:
         return _with_step(progress, step, answer=text)
     if step.ask is None and step.read is None:
-        raise LessonError(f"step '{step.id}' asks nothing", hint="'raidlab lesson show' shows what is to be done")
+        raise LessonError(f"step '{step.id}' asks nothing", hint="'raidlab lesson show' shows what to do")
     options = step.ask.options if step.ask else {}
     is_predicted = step.ask is None or bool(progress.in_step(step.id).answer)
     if step.read is None or not is_predicted or nearest(text, options):

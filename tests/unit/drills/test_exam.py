@@ -93,7 +93,7 @@ def test_it_has_no_hints_and_is_not_given_up(tmp_path: Path) -> None:
     with pytest.raises(DrillError, match="no hints"):
         case.hint()
     assert case.record.hints == 0
-    with pytest.raises(DrillError, match="not given up") as caught:
+    with pytest.raises(DrillError, match="cannot be given up") as caught:
         require_practice(case.record.exam)
     assert "debrief" in caught.value.hint
     require_practice(None)

@@ -118,7 +118,7 @@ ERRORS = [
         '[steps.read]\nquestion = "?"\nvalue = { get = "result.figure", measure = "x", of.array = "a" }\n[steps.ask]',
         "step build: there is no measurement 'x'",
     ),
-    ('mistake = "striped"', 'mistake = "stripes"', "no mistake 'stripes' is told apart: did you mean 'striped'?"),
+    ('mistake = "striped"', 'mistake = "stripes"', "there is no mistake 'stripes': did you mean 'striped'?"),
     ('step = "build"', 'step = "bild"', "wrong solution: there is no step 'bild': did you mean 'build'?"),
     ('hint = "That is a RAID 0."', 'hint = ""', "step build: mistake striped needs 'when' or 'types', and 'hint'"),
     ('{ that = "scrub.found" }', '{ that = "result.saved", measure = "speed" }', "there is no measurement 'speed'"),
@@ -240,7 +240,7 @@ def test_a_reading_that_is_not_translated_is_named(tmp_path: Path) -> None:
     assert problems == ("01-first.sv.toml: steps.build.read is missing: write what the lesson has",)
     translated = TRANSLATION.replace('explain = "Därför."', 'explain = "Därför."\nread = "?"')
     problems = lesson_problems(read_lesson(write(tmp_path, text, sv=translated)))
-    assert problems == ("01-first.sv.toml: steps.build.read lacks {seed.level}: use the same places in braces",)
+    assert problems == ("01-first.sv.toml: steps.build.read lacks {seed.level}: use the same placeholders in braces",)
 
 
 def test_needed_lessons_exist_and_come_before(tmp_path: Path) -> None:
