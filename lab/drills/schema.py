@@ -66,7 +66,9 @@ class DrillStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def __post_init__(self) -> None:
         if bool(self.run.strip()) + (self.data is not None) + self.commit != 1:
-            raise SpecError("a step must have exactly one of the keys run, data, commit", hint="split it into several steps")
+            raise SpecError(
+                "a step must have exactly one of the keys run, data, commit", hint="split it into several steps"
+            )
 
 
 class DrillGoal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

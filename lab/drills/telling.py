@@ -49,8 +49,8 @@ You are root on the machine, with mdadm, dmesg and everything else that is insta
   `drill commit`, `drill reset`, `drill hint` and `drill debrief`.
 """
 EXAM_RULES = (
-    "**This is an exam.** There are no hints, and you cannot give it up. This computer's clock measures the time; when it "
-    "is over, only the debriefing is left."
+    "**This is an exam.** There are no hints, and you cannot give it up. This computer's clock measures the time; when "
+    "it is over, only the debriefing is left."
 )
 CLEARS = (
     "They are as you left them. `raidlab drill clear` makes the drill's disks blank, for the next drill or an array of "

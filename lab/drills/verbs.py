@@ -22,9 +22,9 @@ class StartDrill(Verb, frozen=True, kw_only=True):
         str,
         Argument("Id, number or part of the id; or the path of a drill file.", is_placed=True, is_needed=True),
     ]
-    seed: Annotated[str | None, Argument("Your name, or a word from your teacher: each word gives another variant.")] = (
-        None
-    )
+    seed: Annotated[
+        str | None, Argument("Your name, or a word from your teacher: each word gives another variant.")
+    ] = None
     reset: Annotated[bool, Argument("Make all lab disks blank first; this deletes their data.")] = False
     again: Annotated[bool, Argument("Start over, even if it is open; your work is lost.")] = False
     exam: Annotated[

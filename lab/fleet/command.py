@@ -12,9 +12,16 @@ from lab.cli.numbers import number
 from lab.cli.output import ProgressBar, out, out_json, table
 from lab.errors import SpecError
 from lab.fleet.estimate import MOST_YEARS, figures_of
-from lab.fleet.measured import measured_in
 from lab.fleet.model import FleetModel
-from lab.fleet.run import Spreader, cluster_spreader, local_spreader, lost_in_drills, run_model, with_method
+from lab.fleet.run import (
+    Spreader,
+    cluster_spreader,
+    local_spreader,
+    lost_in_drills,
+    measured_in,
+    run_model,
+    with_method,
+)
 from lab.fleet.schema import (
     FleetSpec,
     Hours,

@@ -23,13 +23,13 @@ def _fleet() -> Loaded:
 
 
 def _reading() -> type[Source]:
-    from lab.fleet.reading import FleetReading
+    from lab.fleet.run import FleetReading
 
     return FleetReading
 
 
 def _what_if(**fleet: Any) -> LossFigures:
-    from lab.fleet.what_if import what_if
+    from lab.fleet.run import what_if
 
     return what_if(**fleet)
 

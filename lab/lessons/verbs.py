@@ -42,9 +42,7 @@ class Answer(Verb, frozen=True, kw_only=True):
     tooltip = "Type the number that this step asks for"
     text: Annotated[
         str,
-        Argument(
-            "One of the options of the step, or the number that it asks for.", is_placed=True, is_needed=True
-        ),
+        Argument("One of the options of the step, or the number that it asks for.", is_placed=True, is_needed=True),
     ]
 
 

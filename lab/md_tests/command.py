@@ -19,19 +19,23 @@ from lab.gates.numbers import Seconds
 from lab.host.files import write_file
 from lab.machine import Target, parse_target
 from lab.md_tests.record import (
+    Suite,
     SuiteJournal,
     SuiteResult,
     as_value,
+    chosen_tests,
     csv_text,
+    find_suite,
+    is_stale,
     list_table,
     new_run,
+    require_built,
+    require_tools,
     result_line,
     result_table,
     resumed_run,
 )
-from lab.md_tests.runner import REAL_LIMITS, VIRTUAL_LIMITS, SuiteHooks, run_tests, suite_target
-from lab.md_tests.suite import Suite, chosen_tests, find_suite, is_stale, require_built, require_tools
-from lab.md_tests.suite_machine import SuiteLimits
+from lab.md_tests.runner import REAL_LIMITS, VIRTUAL_LIMITS, SuiteHooks, SuiteLimits, run_tests, suite_target
 
 
 def md_tests(

@@ -16,10 +16,8 @@ from hypothesis import strategies as st
 
 from lab.cli.main import run
 from lab.errors import SpecError
-from lab.fleet.arrays import cumulative_hazard
-from lab.fleet.engine import simulate_block
+from lab.fleet.engine import cumulative_hazard, simulate_block, waiting_hours
 from lab.fleet.estimate import MOST_NINES, MOST_YEARS, BlockSums, Cause, Moments, figures_of, mean_of
-from lab.fleet.exposure import waiting_hours
 from lab.fleet.model import Block, Scrubbing, ScrubKind, Spread
 from lab.fleet.run import local_spreader, run_spec
 from lab.fleet.schema import FleetSpec, fleet_spec, fleet_tree

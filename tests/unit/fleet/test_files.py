@@ -11,11 +11,9 @@ import pytest
 
 from lab.cli.main import run
 from lab.errors import ResultError, SpecError
-from lab.fleet.measured import measured_in
 from lab.fleet.model import ScrubKind
-from lab.fleet.run import BLOCK_TRIALS, blocks_of, local_spreader, lost_in_drills, run_model
+from lab.fleet.run import BLOCK_TRIALS, blocks_of, local_spreader, lost_in_drills, measured_in, run_model, what_if
 from lab.fleet.schema import FleetSpec, changed, fleet_names, fleet_spec, fleet_tree, model_of, variants
-from lab.fleet.what_if import what_if
 from lab.results.journal import RECORD_NAME
 from lab.results.rebuild_rates import measured_rebuilds
 from lab.results.record import encode_record

@@ -15,9 +15,10 @@ from lab.cli.context import Options, use_options
 from lab.cli.main import run
 from lab.errors import SpecError
 from lab.machine import Host, parse_target
-from lab.md_tests.judging import LimitReached, SuiteOutcome
 from lab.md_tests.record import (
+    LimitReached,
     SuiteJournal,
+    SuiteOutcome,
     SuiteResult,
     SuiteRun,
     as_value,
@@ -26,8 +27,7 @@ from lab.md_tests.record import (
     result_table,
     suite_runs,
 )
-from lab.md_tests.runner import suite_target
-from lab.md_tests.suite_machine import MOST_LIVE_LOG_BYTES, ComputerLimit
+from lab.md_tests.runner import MOST_LIVE_LOG_BYTES, ComputerLimit, suite_target
 from tests.unit.disks.machines import host_in
 from tests.unit.fakes import FakeMachine, as_machine
 from tests.unit.md_tests.checkouts import PASSES, make_checkout

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from lab.md_tests.judging import (
+from lab.md_tests.record import (
     EndOfTest,
     LimitReached,
     SuiteOutcome,

@@ -12,9 +12,7 @@ from lab.errors import MachineBusy, ResultError, SpecError
 from lab.host.processes import HostProcesses
 from lab.machine import Host
 from lab.machine.state_folder import StateFolder
-from lab.md_tests.judging import SuiteOutcome
-from lab.md_tests.record import FOLDER, SuiteResult, new_run, resumed_run
-from lab.md_tests.suite import Suite, find_suite
+from lab.md_tests.record import FOLDER, Suite, SuiteOutcome, SuiteResult, find_suite, new_run, resumed_run
 from tests.unit.fakes import FakeClock
 from tests.unit.md_tests.checkouts import PASSES, make_checkout
 

@@ -24,8 +24,7 @@ from lab.faults.findings import FindingStore
 from lab.faults.history import generated
 from lab.faults.scenario_run import FaultVerdict, load_run, stored_runs
 from lab.machine import Host
-from lab.md_tests.judging import SuiteOutcome
-from lab.md_tests.record import SuiteJournal, SuiteRun, suite_runs
+from lab.md_tests.record import SuiteJournal, SuiteOutcome, SuiteRun, suite_runs
 from lab.results.record import RunStatus
 from lab.results.store import ResultStore
 from lab.store.runs import LATEST
