@@ -7,17 +7,22 @@ from typing import Any, ClassVar, cast
 
 import msgspec
 
-from lab.adapt import operations, tables
-from lab.adapt.discovery import FoundVolume, labels_in, volumes_in
-from lab.adapt.label import LABEL_AREA_BYTES
+from lab.adapt import operations
+from lab.adapt.label import LABEL_AREA_BYTES, layout_of, names_volume, volume_device
 from lab.adapt.layout import AdaptLevel
-from lab.adapt.names import names_volume, volume_device
-from lab.adapt.preview import are_equal
-from lab.adapt.request import DEFAULT_CHUNK_BYTES
-from lab.adapt.spec import VolumeSpec
-from lab.adapt.stack import Stack, read_stack
-from lab.adapt.state import VolumeDisk, VolumeStatus, read_volume
-from lab.adapt.summary import VolumeArray, as_array
+from lab.adapt.spec import DEFAULT_CHUNK_BYTES, VolumeSpec, are_equal
+from lab.adapt.state import (
+    FoundVolume,
+    Stack,
+    VolumeArray,
+    VolumeDisk,
+    VolumeStatus,
+    as_array,
+    labels_in,
+    read_stack,
+    read_volume,
+    volumes_in,
+)
 from lab.arrays.array import Array, ArrayKind, ArrayText
 from lab.arrays.discovery import FoundArray
 from lab.arrays.levels import Level, Raid5
@@ -244,7 +249,7 @@ class Volume(Array):
 
     def details(self) -> dict[str, str]:
         label = self._known.description
-        layout = tables.layout_of(label)
+        layout = layout_of(label)
         return {
             "reference_chunks": str(label.reference),
             "windows": str(len(layout.composition.windows)),

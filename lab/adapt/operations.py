@@ -9,9 +9,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from lab.adapt import tables
-from lab.adapt.label import LABEL_BYTES, Label, VolumeStage, copy_offset_bytes, encode, new_uuid
-from lab.adapt.names import slice_device, slice_name, volume_device
+from lab.adapt.label import (
+    LABEL_BYTES,
+    Label,
+    VolumeStage,
+    copy_offset_bytes,
+    encode,
+    layout_of,
+    new_uuid,
+    slice_bytes,
+    slice_device,
+    slice_name,
+    slice_tables,
+    slices_on,
+    volume_device,
+    volume_table,
+)
 from lab.arrays.names import array_device, md_path
 from lab.arrays.operations import ASSEMBLE_TIMEOUT_SECONDS, scrub_check, scrub_repair, scrub_stop
 from lab.arrays.operations import add as add_member
@@ -70,7 +83,7 @@ def assemble(label: Label, nodes: Mapping[int, str], arrays: Mapping[int, str]) 
     working = {disk: node for disk, node in nodes.items() if not label.disks[disk].is_failed}
     steps = [*_cut(label, working)]
     for number, name in arrays.items():
-        window = tables.layout_of(label).composition.windows[number]
+        window = layout_of(label).composition.windows[number]
         slices = [slice_device(label.name, disk, number) for disk in window.disks if disk in working]
         whole = assemble_array(name, slices).steps[0]
         # With --uuid, mdadm skips slices that have no superblock because their rebuild has not begun.
@@ -211,7 +224,7 @@ def _write_labels(label: Label, nodes: Mapping[int, str], why: str, danger: Dang
 def _cut(label: Label, nodes: Mapping[int, str]) -> Iterator[Step]:
     """Create the slices of these disks."""
     yield Step(("modprobe", "dm-mod"), "The device mapper makes devices of pieces of others.")
-    for made in tables.slice_tables(label, nodes):
+    for made in slice_tables(label, nodes):
         yield Step(
             # Without udev, dmsetup itself creates the nodes in /dev/mapper.
             ("dmsetup", "--verifyudev", "create", *made.arguments),
@@ -223,12 +236,12 @@ def _cut(label: Label, nodes: Mapping[int, str]) -> Iterator[Step]:
 
 
 def _remove_slices(label: Label, disks: Iterable[int]) -> tuple[Step, ...]:
-    slices = [slice_name(label.name, disk, window) for disk in disks for window in tables.slices_on(label, disk)]
+    slices = [slice_name(label.name, disk, window) for disk in disks for window in slices_on(label, disk)]
     return (Step(("dmsetup", "remove", *slices), "The slices go; what was written to them stays on the disks."),)
 
 
 def _create_window(label: Label, number: int, name: str, bitmap: Bitmap, assume_clean: bool) -> Step:
-    window = tables.layout_of(label).composition.windows[number]
+    window = layout_of(label).composition.windows[number]
     slices = tuple(slice_device(label.name, disk, number) for disk in window.disks)
     array = ArraySpec(
         "raid5",
@@ -237,7 +250,7 @@ def _create_window(label: Label, number: int, name: str, bitmap: Bitmap, assume_
         chunk_bytes=label.chunk_bytes,
         bitmap=bitmap,
         assume_clean=assume_clean,
-        size_bytes=tables.slice_bytes(label, number),
+        size_bytes=slice_bytes(label, number),
         data_offset_bytes=label.slice_header_bytes,
         uuid=label.window_uuid(number),
     )
@@ -252,7 +265,7 @@ def _map_volume(label: Label, arrays: Mapping[int, str]) -> Step:
         "One device over all arrays, in the order that keeps every aligned full stripe whole.",
         ("dmsetup", "remove", label.name),
         writes_devices=tuple(array_device(name) for name in arrays.values()),
-        stdin_text=tables.volume_table(label, arrays),
+        stdin_text=volume_table(label, arrays),
     )
 
 

@@ -3,10 +3,17 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from lab.adapt import tables
-from lab.adapt.label import LABEL_BYTES, LABEL_OFFSET_BYTES, copies_in, copy_offset_bytes, decode, encode, newest
-from lab.adapt.request import MAXIMUM_DISKS
-from lab.adapt.spec import VolumeSpec, new_label
+from lab.adapt.label import (
+    LABEL_BYTES,
+    LABEL_OFFSET_BYTES,
+    copies_in,
+    copy_offset_bytes,
+    decode,
+    encode,
+    layout_of,
+    newest,
+)
+from lab.adapt.spec import MAXIMUM_DISKS, VolumeSpec, new_label
 from lab.errors import ArrayError
 from tests.unit.adapt.volumes import disks_of, ready_label
 
@@ -55,7 +62,7 @@ def test_a_label_of_a_later_format_is_left_alone() -> None:
 
 def test_a_layout_that_would_come_out_differently_is_refused() -> None:
     with pytest.raises(ArrayError, match="another version of raidlab") as caught:
-        tables.layout_of(replace(LABEL, layout_checksum="0" * 64))
+        layout_of(replace(LABEL, layout_checksum="0" * 64))
     assert "nothing was touched" in caught.value.hint
 
 

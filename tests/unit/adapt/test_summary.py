@@ -4,10 +4,8 @@ import pytest
 
 from lab.adapt.kind import ADAPT
 from lab.adapt.layout import AdaptLevel
-from lab.adapt.preview import slice_rows, unused_lines
-from lab.adapt.spec import VolumeSpec
-from lab.adapt.state import VolumeStatus
-from lab.adapt.summary import VolumeArray, as_array
+from lab.adapt.spec import VolumeSpec, slice_rows, unused_lines
+from lab.adapt.state import VolumeArray, VolumeStatus, as_array
 from lab.arrays.level_names import parse_level
 from lab.arrays.status import ArrayState, SyncAction, SyncProgress
 from lab.disks import DiskKind

@@ -10,12 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from lab.adapt import operations, tables
-from lab.adapt.discovery import volumes_in, windows_named
-from lab.adapt.label import LABEL_AREA_BYTES, Label, VolumeStage
+from lab.adapt import operations
+from lab.adapt.label import (
+    LABEL_AREA_BYTES,
+    Label,
+    VolumeStage,
+    slice_table,
+    slice_tables,
+    slices_on,
+    volume_bytes,
+    volume_table,
+    windows_named,
+)
 from lab.adapt.layout import AdaptLevel, level_out
-from lab.adapt.preview import compare_systems
-from lab.adapt.spec import VolumeSpec, new_label
+from lab.adapt.spec import VolumeSpec, compare_systems, new_label
+from lab.adapt.state import volumes_in
 from lab.errors import SpecError
 from lab.plans import Danger, Plan
 from lab.units import KIB, MIB, SECTOR_BYTES
@@ -50,8 +59,8 @@ def test_slices_lie_on_their_disk_behind_the_label_and_never_on_each_other(
     for number, disk in enumerate(disks):
         pieces = sorted(
             (offset, length, device)
-            for window in tables.slices_on(label, number)
-            for _, length, device, offset in mapped(tables.slice_table(label, number, window, disk.node))
+            for window in slices_on(label, number)
+            for _, length, device, offset in mapped(slice_table(label, number, window, disk.node))
         )
         assert {device for *_, device in pieces} <= {disk.node}
         end = LABEL_AREA_BYTES // SECTOR_BYTES
@@ -60,19 +69,19 @@ def test_slices_lie_on_their_disk_behind_the_label_and_never_on_each_other(
             end = offset + length
         assert end * SECTOR_BYTES <= disk.size_bytes
     names = windows_named(label, ())
-    targets = mapped(tables.volume_table(label, names))
+    targets = mapped(volume_table(label, names))
     assert targets[0][0] == 0
     assert all(start + length == after for (start, length, *_), (after, *_) in pairwise(targets))
     assert (
         sum(length for _, length, *_ in targets) * SECTOR_BYTES
-        == tables.volume_bytes(label)
+        == volume_bytes(label)
         == spec.expected_bytes(spec.disks)
     )
 
 
 def all_plans(label: Label) -> dict[str, Plan]:
     nodes, arrays = dict(enumerate(EXAMPLE.devices)), windows_named(label, ("md100", "md102"))
-    of_one = {window: arrays[window] for window in tables.slices_on(label, 1)}
+    of_one = {window: arrays[window] for window in slices_on(label, 1)}
     return {
         "create": operations.create(
             new_label(EXAMPLE),
@@ -208,14 +217,14 @@ def test_no_text_is_longer_than_dmsetup_reads_and_none_cuts_a_slice(fast: int) -
     nodes = {disk: f"/dev/mapper/{disk:020d}" for disk in range(9)}
     for size in (24_000_000, 900):
         label = new_label(VolumeSpec(disks_of(*(size if disk < fast else size // 2 for disk in range(9)))))
-        made = tables.slice_tables(label, nodes)
+        made = slice_tables(label, nodes)
         several = [each for each in made if each.arguments == ("--concise",)]
         assert max(len(each.text) for each in several) < 65_536
         whole = [line for each in several for line in each.text.rstrip("\n").replace(";", "").splitlines()]
         assert [line.partition(",")[0] for line in whole] == [name for each in several for name in each.names]
         assert all(line.count(",rw,0 2048 linear") == 1 for line in whole)
         names = [name for each in made for name in each.names]
-        assert len(set(names)) == len(names) == sum(len(tables.slices_on(label, disk)) for disk in nodes)
+        assert len(set(names)) == len(names) == sum(len(slices_on(label, disk)) for disk in nodes)
         alone = [each for each in made if each not in several]
         assert all(each.arguments == (each.names[0], "--uuid", each.uuid) for each in alone)
         # The pattern line by line: slices on fast disks are too long to go with others.
