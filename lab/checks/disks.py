@@ -1,7 +1,7 @@
 """Checks and readings of data on the disks: superblocks, counters, file systems, files that programs wrote.
 
 These data need additional commands, so they are gathered only for lessons that use one of these checks or readings
-(``lab.lessons.executor``).
+(``lab.lessons.student``).
 """
 
 from __future__ import annotations

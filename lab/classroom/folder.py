@@ -31,8 +31,8 @@ from lab.gates.text import visible, visible_name
 from lab.host.clock import HostClock
 from lab.host.files import ALONE, SHARED, locked, replace_file, storage_error
 from lab.host.pool import processors, spread
+from lab.lessons.course import HINTS
 from lab.lessons.engine import Progress
-from lab.lessons.schema import HINTS
 from lab.results.record import ResultRecord
 from lab.units import MIB
 

@@ -17,8 +17,7 @@ from lab.cli.output import out, out_json
 from lab.errors import SpecError, ToolMissing
 from lab.frontend import AppFrontend
 from lab.host.files import write_file
-from lab.lessons.course import built_in_course
-from lab.lessons.ready import ReadyLesson, ReadyStep
+from lab.lessons.course import ReadyLesson, ReadyStep, built_in_course
 from lab.plugins import extension
 from lab.report.page.render import render_document, render_part
 

@@ -19,10 +19,9 @@ from lab.drills.verdict import DrillVerdict
 from lab.errors import LabError, ResultError
 from lab.gates.names import is_name
 from lab.gates.text import shortened, visible
-from lab.lessons.course import is_lesson_name
+from lab.lessons.course import HINTS, is_lesson_name
 from lab.lessons.engine import FORMAT_VERSION as PROGRESS_VERSION
 from lab.lessons.engine import Progress
-from lab.lessons.schema import HINTS
 from lab.lessons.student import LessonStore
 from lab.machine import Host
 from lab.results.formats import decode_visible, refuse_newer

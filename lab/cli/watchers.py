@@ -69,8 +69,7 @@ def watched(context: Context, session: LabSession) -> Iterator[None]:
         yield
         return
     from lab.lessons.engine import tell
-    from lab.lessons.executor import Watch
-    from lab.lessons.student import Student
+    from lab.lessons.student import Student, Watch
 
     try:
         opened = Student(context.host).open_lesson()

@@ -23,7 +23,7 @@ from lab.gates.decoding import convert
 from lab.gates.files import FileKind, foreign_note
 from lab.gates.numbers import DiskCount, FormatVersion, digits
 from lab.gates.text import visible
-from lab.lessons.schema import Arguments, Value, Variable, draw, fill_tree
+from lab.lessons.course import Arguments, Value, Variable, draw, fill_tree
 from lab.machine import TargetKind
 from lab.session.versions import NeededKernel, NeededMdadm
 from lab.tomlfile import read_toml, unknown_word

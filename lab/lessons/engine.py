@@ -13,9 +13,7 @@ import msgspec
 from lab.checks.state import CheckedState, CheckOutcome, all_hold
 from lab.errors import LessonError
 from lab.gates.numbers import FormatVersion
-from lab.lessons.course import LessonWords
-from lab.lessons.ready import ReadyLesson, ReadyMistake, ReadyStep
-from lab.lessons.schema import HINTS
+from lab.lessons.course import HINTS, LessonWords, ReadyLesson, ReadyMistake, ReadyStep
 from lab.tomlfile import nearest, unknown_word
 
 FORMAT_VERSION = 2

@@ -18,10 +18,9 @@ from lab.experiments.service import RunRequest
 from lab.host.clock import utc_text
 from lab.lessons import engine
 from lab.lessons.actions import ApartAction
+from lab.lessons.course import ReadyLesson, ReadyStep, ReadyWrong
 from lab.lessons.engine import StepView
-from lab.lessons.executor import Watch, carry_out, look_once_more
-from lab.lessons.ready import ReadyLesson, ReadyStep, ReadyWrong
-from lab.lessons.student import LessonSession
+from lab.lessons.student import LessonSession, Watch, carry_out, look_once_more
 from lab.machine import Host, Target, TargetKind, parse_target
 from lab.plans import Plan
 from lab.session.session import LabSession

@@ -15,18 +15,25 @@ from lab.checks.readings import ResultFigure, ResultRatio, Source
 from lab.checks.state import Check
 from lab.errors import LabError, SpecError
 from lab.lessons.course import (
+    FORMAT_VERSION,
+    FORMAT_VERSIONS,
+    HINTS,
     Course,
+    Lesson,
     LessonFiles,
+    LessonStep,
+    ReadyLesson,
+    StepText,
+    Translation,
     built_in_course,
     is_lesson_name,
+    make_ready,
     placeholders,
     read_lesson,
     word_languages,
     words_in,
 )
 from lab.lessons.engine import secret_key
-from lab.lessons.ready import ReadyLesson, make_ready
-from lab.lessons.schema import FORMAT_VERSION, FORMAT_VERSIONS, HINTS, Lesson, LessonStep, StepText, Translation
 from lab.tomlfile import nearest
 
 MOST_WITHIN_PERCENT = 10.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.lessons.ready import make_action
+from lab.lessons.course import make_action
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,7 @@ from lab.checks.state import CheckedState, DeepState, MarkSeen, PlayedFault
 from lab.faults.crash_points import PointJudgement, StoredPoints
 from lab.faults.scenario_run import FaultVerdict, ScenarioOutcome, StepOutcome, VariantOutcome
 from lab.faults.stage import FactCheck
-from lab.lessons.course import word_languages, words_in
-from lab.lessons.ready import ACTIONS
+from lab.lessons.course import ACTIONS, word_languages, words_in
 from lab.results.record import CellRecord, Conditions, RebuildRecord, ResultRecord
 from lab.workloads.fio_output import DirectionFigures, JobFigures
 from tests.unit.lessons.samples import array, lab_state, member

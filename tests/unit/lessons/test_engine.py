@@ -9,9 +9,8 @@ from lab.arrays.status import SyncAction, SyncProgress
 from lab.checks.state import CheckedState
 from lab.errors import LessonError, SpecError
 from lab.lessons import engine
+from lab.lessons.course import Lesson, ReadyLesson, make_ready
 from lab.lessons.engine import Progress
-from lab.lessons.ready import ReadyLesson, make_ready
-from lab.lessons.schema import Lesson
 from lab.tomlfile import decode_toml
 from tests.unit.lessons.samples import LESSON, array, lab_state, member
 

@@ -10,8 +10,7 @@ import pytest
 
 from lab.checks.catalogue import CHECKS, SOURCES
 from lab.cli.main import run
-from lab.lessons.course import built_in_course
-from lab.lessons.ready import ACTIONS
+from lab.lessons.course import ACTIONS, built_in_course
 
 DOCS = (Path(__file__).parents[3] / "docs" / "lessons.md").read_text(encoding="utf-8")
 
