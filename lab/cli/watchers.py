@@ -24,7 +24,7 @@ def drilled(context: Context, session: LabSession) -> Iterator[None]:
     if not (session.folder / "drill" / "case.json").exists():
         yield
         return
-    from lab.drills.watch import explained, last_look, open_desk
+    from lab.drills.desk import explained, last_look, open_desk
 
     try:
         desk = open_desk(session)
@@ -50,7 +50,7 @@ def drilled(context: Context, session: LabSession) -> Iterator[None]:
 
 def _follow(desk: DrillDesk, is_over: threading.Event) -> None:
     """Count, and answer requests from inside the machine, until the command has ended."""
-    from lab.drills.mailbox import answer_one
+    from lab.drills.debriefing import answer_one
 
     while not is_over.wait(_LOOK_SECONDS):
         try:

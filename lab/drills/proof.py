@@ -12,8 +12,7 @@ from lab.checks.proof import Proof, Prover, Way, WayEnd
 from lab.disks.kinds import DEFAULT_COUNT, DiskKind, specs
 from lab.disks.lab_files import lab_folder
 from lab.drills.case import DrillCase
-from lab.drills.desk import DrillDesk
-from lab.drills.disks import run_lines
+from lab.drills.desk import DrillDesk, run_lines
 from lab.drills.schema import DrillWay, ReadyDrill
 from lab.drills.verdict import DrillVerdict, judge
 from lab.errors import CommandFailed, DrillError, LabError

@@ -12,13 +12,9 @@ from enum import StrEnum
 
 from lab.arrays.status import ArrayStatus
 from lab.checks.state import CheckedState, DrillEnd, MemberPicture, all_hold, look_at_members
-from lab.drills.case import CHANGED_FILE, OUTCOME_VERSION, DrillOutcome, DrillStore, EndedMistake
-from lab.drills.desk import DrillDesk
-from lab.drills.disks import run_lines
-from lab.drills.exam import ended
-from lab.drills.making import PLACE
+from lab.drills.case import CHANGED_FILE, OUTCOME_VERSION, DrillOutcome, DrillStore, EndedMistake, ended
+from lab.drills.desk import PLACE, DiskTruth, DrillDesk, run_lines
 from lab.drills.schema import ReadyDrill, file_digest
-from lab.drills.truth import DiskTruth
 from lab.errors import CommandFailed, DrillError, LabError
 from lab.faults.guest.ledger import ALLOWED
 from lab.faults.oracle import Oracle

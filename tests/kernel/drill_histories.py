@@ -21,8 +21,7 @@ from lab.cli.output import out
 from lab.disks.kinds import DEFAULT_COUNT, DiskKind, specs
 from lab.disks.lab_files import lab_folder
 from lab.drills.case import DrillCase, DrillStore
-from lab.drills.desk import DrillDesk
-from lab.drills.disks import SETTLE, environment, run_lines
+from lab.drills.desk import SETTLE, DrillDesk, environment, run_lines
 from lab.drills.proof import DISK_BYTES, NOTHING_RUNS
 from lab.drills.schema import DrillStep, ReadyDrill, catalogue, find_drill, read_drill, ready
 from lab.drills.verdict import DrillVerdict, look_at_all, recognised

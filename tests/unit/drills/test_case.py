@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from lab.drills.case import CaseRecord, DrillCase, DrillOutcome, forget_drill
+from lab.drills.debriefing import debriefing
 from lab.drills.schema import find_drill, read_drill, ready
-from lab.drills.telling import debriefing
 from lab.errors import DrillError, SpecError
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.drills.making import moment_of
+from lab.drills.desk import moment_of
 from lab.drills.schema import catalogue, read_drill
 from lab.errors import SpecError
 

@@ -10,8 +10,9 @@ import pytest
 
 from lab.classroom.grading import BUILT_IN, CountedWork, chosen_try, drill_worth, read_scale
 from lab.classroom.standing import DrillTry
-from lab.drills.case import CaseRecord, DrillCase
-from lab.drills.exam import (
+from lab.drills.case import (
+    CaseRecord,
+    DrillCase,
     ExamTerms,
     begin_exam,
     ended,

@@ -16,7 +16,7 @@ from lab.arrays.geometry import ChunkKind, StripeRow, period_rows, stripe_rows
 from lab.arrays.level_names import ROTATIONS, level_with_layout
 from lab.arrays.levels import Raid10, Raid10Layout
 from lab.drills import truth_program
-from lab.drills.truth import DiskTruth, geometry_of
+from lab.drills.desk import DiskTruth, geometry_of
 from lab.drills.truth_program import PAGE_BYTES
 from lab.microscope.galois import p_of, q_of
 

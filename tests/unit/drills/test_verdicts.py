@@ -12,7 +12,7 @@ import pytest
 from lab.arrays.discovery import plain_uuid
 from lab.classroom.practice import decode_outcome
 from lab.drills.case import OUTCOME_VERSION, DrillCommand, DrillOutcome, DrillStore
-from lab.drills.telling import STRIP_CELLS, debriefing, strip
+from lab.drills.debriefing import STRIP_CELLS, debriefing, strip
 from lab.drills.verdict import DrillVerdict, lacking, verdict_of
 from lab.machine import Host
 from lab.session.session import Leftovers, keep_leftovers, left_words, read_leftovers, still_there

@@ -14,8 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab.drills.case import DrillCase, DrillStore
-from lab.drills.exam import begin_exam
+from lab.drills.case import DrillCase, DrillStore, begin_exam
 from lab.errors import DrillError
 from lab.faults import oracle
 from lab.faults.campaign import SeedDone, resumed_campaign
