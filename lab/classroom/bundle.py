@@ -174,7 +174,7 @@ class Bundle(ResultFiles):
 
     manifest: Manifest
     practice: tuple[str, ...]
-    """Paths of lessons and drills in the bundle, for lab.classroom.practice."""
+    """Paths of lessons and drills in the bundle, for lab.classroom.folder."""
 
     @property
     def key_fingerprint(self) -> str:

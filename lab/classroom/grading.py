@@ -17,9 +17,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from lab.classroom.bundle import SUFFIX
-from lab.classroom.standing import DrillTry, LessonTry, best_try
-from lab.classroom.telling import MOST_NAMES, file_words, listed
-from lab.classroom.view import ClassView
+from lab.classroom.view import MOST_NAMES, ClassView, DrillTry, LessonTry, best_try, file_words, listed
 from lab.drills.schema import catalogue
 from lab.drills.verdict import DrillVerdict
 from lab.errors import SpecError

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from lab.classroom.standing import ClassPractice, DrillStanding, Share
-from lab.classroom.telling import practice_tables
-from lab.classroom.view import ClassRow, ClassView
+from lab.classroom.view import ClassPractice, ClassRow, ClassView, DrillStanding, Share, practice_tables
 from lab.report.collected import RatioDistribution, distribution_table
 from lab.report.page.blocks import Block, Page, PageGroup, PageSection
 from lab.report.page.build import all_figures

@@ -26,7 +26,7 @@ def _class() -> Loaded:
 
 
 def _handout() -> Loaded:
-    from lab.classroom.handout import handout
+    from lab.classroom.command import handout
 
     return handout
 
@@ -50,7 +50,7 @@ def _write(store: ResultStore, names: Sequence[str], file: Path) -> object:
 
 
 def _share(folder: str) -> float:
-    from lab.classroom.losses import lost_in_drills
+    from lab.classroom.view import lost_in_drills
 
     return lost_in_drills(folder)
 

@@ -18,9 +18,7 @@ import pytest
 from lab.classroom.bundle import Bundle, write_bundle
 from lab.classroom.grading import grading_sheet
 from lab.classroom.page import class_page
-from lab.classroom.standing import DrillStanding, share
-from lab.classroom.telling import cautions
-from lab.classroom.view import ClassView, view_class
+from lab.classroom.view import ClassView, DrillStanding, cautions, share, view_class
 from lab.cli.main import run
 from lab.drills.schema import catalogue, file_digest
 from lab.errors import ExitCode

@@ -14,9 +14,7 @@ import pytest
 
 from lab.classroom.bundle import Bundle, load_signer, read_bundle, write_bundle
 from lab.classroom.command import box
-from lab.classroom.standing import CopiedWork
-from lab.classroom.telling import cautions
-from lab.classroom.view import ClassRow, view_class
+from lab.classroom.view import ClassRow, CopiedWork, cautions, view_class
 from lab.cli.main import run
 from lab.errors import ExitCode, RequirementMissing, ResultError
 from lab.results.record import ResultRecord, encode_record

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.classroom.grading import BUILT_IN, CountedWork, chosen_try, drill_worth, read_scale
-from lab.classroom.standing import DrillTry
+from lab.classroom.view import DrillTry
 from lab.drills.case import (
     CaseRecord,
     DrillCase,

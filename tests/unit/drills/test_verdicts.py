@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from lab.arrays.discovery import plain_uuid
-from lab.classroom.practice import decode_outcome
+from lab.classroom.folder import decode_outcome
 from lab.drills.case import OUTCOME_VERSION, DrillCommand, DrillOutcome, DrillStore
 from lab.drills.debriefing import STRIP_CELLS, debriefing, strip
 from lab.drills.verdict import DrillVerdict, lacking, verdict_of
