@@ -132,7 +132,6 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
         return uuid_from(f"{self.uuid} window {number}")
 
     def disk_of(self, own_uuid: str) -> int | None:
-        """The number of the disk with this UUID, or None."""
         return next((number for number, disk in enumerate(self.disks) if disk.uuid == own_uuid), None)
 
 
@@ -213,8 +212,8 @@ def layout_of(label: Label) -> VolumeLayout:
     volume = label.volume()
     if checksum_of(volume) != label.layout_checksum:
         raise ArrayError(
-            f"array {label.name} was laid out by another version of raidlab, and this one computes another layout",
-            hint="use the version that made it; nothing was touched",
+            f"another version of raidlab laid out array {label.name}, and this one computes another layout",
+            hint="use the version that created it; nothing was touched",
         )
     return volume
 

@@ -126,12 +126,10 @@ class TierWindow:
 
     @property
     def width(self) -> int:
-        """Data blocks of a stripe."""
         return len(self.disks) - 1
 
     @property
     def blocks(self) -> int:
-        """Data blocks of the array."""
         return self.width * self.lines
 
 
@@ -158,7 +156,6 @@ class Composition:
 
     @property
     def by_tier(self) -> tuple[tuple[TierWindow, ...], ...]:
-        """The windows of each tier that has any."""
         numbers = dict.fromkeys(window.tier for window in self.windows)
         return tuple(tuple(window for window in self.windows if window.tier == tier) for tier in numbers)
 
@@ -174,12 +171,10 @@ class Composition:
         return self.reference if self.rule is AdaptLevel.ADAPT5 else 1
 
     def windows_on(self, disk: int) -> tuple[TierWindow, ...]:
-        """The arrays with a slice on this disk."""
         return tuple(window for window in self.windows if disk in window.disks)
 
     @property
     def most_slices(self) -> int:
-        """The largest number of slices on one disk."""
         return max((len(self.windows_on(disk)) for disk in range(len(self.lines))), default=0)
 
     def lost_windows(self, failed: frozenset[int]) -> tuple[TierWindow, ...]:

@@ -67,8 +67,8 @@ class Geometry:
 
 
 @dataclass(frozen=True, slots=True)
-class VolumeRequest(Spec):
-    """The specification of one volume.
+class VolumeSpec(Spec):
+    """The specification of one volume, and how to create it.
 
     ``reference`` None is a stripe over all disks. ``utilisation`` None uses all disks in full. ``assume_clean`` skips
     the first resync, which is correct only for blank disks.
@@ -133,8 +133,26 @@ class VolumeRequest(Spec):
     def ideal_bytes(self, disks: Sequence[LabDisk]) -> float:
         return float(capacity(System(self.rule), [disk.size_bytes for disk in self.disks], self.reference))
 
+    def creation(self, disks: Sequence[LabDisk], file_system: FileSystem, taken: Collection[str] = ()) -> Plan:
+        label = new_label(self)
+        nodes, arrays = dict(enumerate(self.devices)), windows_named(label, taken)
+        plan = operations.create(label, nodes, arrays, bitmap=self.bitmap, assume_clean=self.assume_clean)
+        if file_system is FileSystem.RAW:
+            return plan
+        size, stripe = volume_bytes(label), self.full_stripe_bytes
+        return plan + make(
+            file_system, self.device, size_bytes=size, chunk_bytes=self.chunk_bytes, full_stripe_bytes=stripe
+        )
 
-def _problems(spec: VolumeRequest) -> Iterator[str]:
+    def shown(self, disks: Sequence[LabDisk], problems: tuple[str, ...], plan: Plan | None) -> ArrayPreview:
+        return ArrayPreview(problems) if problems else shown(self, self.geometry(), plan)
+
+    def note(self, disks: Sequence[LabDisk]) -> str:
+        better = better_reference(self)
+        return f"--reference {better[0]} would hold {human_bytes(better[1])} more on these disks" if better else ""
+
+
+def _problems(spec: VolumeSpec) -> Iterator[str]:
     if not names_volume(spec.name):
         yield f"name '{spec.name}' is not adapt and a number below 100, such as adapt0"
     count = len(spec.disks)
@@ -159,7 +177,7 @@ def _problems(spec: VolumeRequest) -> Iterator[str]:
     yield from _small_disks(spec)
 
 
-def _small_disks(spec: VolumeRequest) -> Iterator[str]:
+def _small_disks(spec: VolumeSpec) -> Iterator[str]:
     needed = MIB + SLICE_HEADER_BYTES + spec.chunk_bytes * 8
     for disk in spec.disks:
         if disk.size_bytes < needed:
@@ -170,7 +188,7 @@ _WORTH_A_WORD = 0.02
 """Share of the volume's capacity that another reference stripe must gain before it is suggested."""
 
 
-def shown(spec: VolumeRequest, geometry: Geometry, plan: Plan | None) -> ArrayPreview:
+def shown(spec: VolumeSpec, geometry: Geometry, plan: Plan | None) -> ArrayPreview:
     """The preview of ``spec``; ``plan`` creates it, if it can be created."""
     composition, chunk = geometry.composition, spec.chunk_bytes
     costs = sorted({Raid5().small_write_ios(window.width + 1) for window in composition.windows})
@@ -209,17 +227,16 @@ def _penalty_words(costs: Sequence[int]) -> str:
     return f"{ios} I/Os: {where}old data or the rest of the stripe are read, then data and parity are written"
 
 
-def _note(spec: VolumeRequest, geometry: Geometry) -> str:
-    """A note if the layout has no benefit, or if another reference stripe has a larger capacity."""
+def _note(spec: VolumeSpec, geometry: Geometry) -> str:
     if are_equal(spec.disks) and spec.utilisation is None:
         return (
-            f"These disks are of one size, so this is a plain RAID 5 of all {len(spec.disks)} with a table above it. "
-            "Its gain comes with disks of different sizes"
+            f"These disks have the same size, so this is a plain RAID 5 of all {len(spec.disks)} with a table "
+            "above it. It gains capacity only with disks of different sizes"
         )
     if len(geometry.composition.windows) == 1:
         return (
-            "One disk alone is larger: nothing can keep its further room redundant, so this is a plain RAID 5. "
-            "Two larger disks would give more"
+            "Only one disk is larger: nothing can make its extra capacity redundant, so this is a plain RAID 5. "
+            "Two larger disks would hold more"
         )
     if spec.rule is not AdaptLevel.ADAPT5 or spec.reference is not None:
         return ""
@@ -233,7 +250,7 @@ def _note(spec: VolumeRequest, geometry: Geometry) -> str:
     )
 
 
-def better_reference(spec: VolumeRequest) -> tuple[int, int] | None:
+def better_reference(spec: VolumeSpec) -> tuple[int, int] | None:
     """The reference stripe with the largest capacity, and its gain in bytes; None if it is already in use or given."""
     if spec.rule is not AdaptLevel.ADAPT5 or spec.reference is not None:
         return None
@@ -276,7 +293,7 @@ def disks_of_sizes(sizes: Sequence[str]) -> tuple[LabDisk, ...]:
     )
 
 
-def compare_systems(spec: VolumeRequest) -> tuple[SystemPreview, ...]:
+def compare_systems(spec: VolumeSpec) -> tuple[SystemPreview, ...]:
     """The capacity of the disks under each system, without metadata. Raises SpecError if no array is possible."""
     disks, chunk_bytes = spec.disks, spec.chunk_bytes
     composition = replace(spec, rule=AdaptLevel.ADAPT5, utilisation=None).geometry().composition
@@ -287,7 +304,7 @@ def compare_systems(spec: VolumeRequest) -> tuple[SystemPreview, ...]:
     return (
         _md(System.RAID5, f"RAID 5 on all {len(disks)}", len(disks), smallest, chunk_bytes, blocks),
         _md(System.ONLY_FAST, f"RAID 5 on the {fast} largest", fast, largest, chunk_bytes, blocks),
-        _composed(System.SHR, "SHR-like, tiers one behind the other", shr, chunk_bytes, blocks),
+        _composed(System.SHR, "SHR-like, tiers one after the other", shr, chunk_bytes, blocks),
         _composed(System.ADAPT5, f"adapt5, full stripe of {blocks} chunks", composition, chunk_bytes, blocks),
     )
 
@@ -313,29 +330,6 @@ _LINES_APART = 4096
 """Maximum length of a slice, in lines, up to which each line is placed separately, as in the paper's pattern."""
 _PIECES = 768
 """Number of pieces of a longer slice, so that data used together are within about a hundredth of each disk."""
-
-
-@dataclass(frozen=True, slots=True)
-class VolumeSpec(VolumeRequest):
-    """The specification of one volume, and how to create it."""
-
-    def creation(self, disks: Sequence[LabDisk], file_system: FileSystem, taken: Collection[str] = ()) -> Plan:
-        label = new_label(self)
-        nodes, arrays = dict(enumerate(self.devices)), windows_named(label, taken)
-        plan = operations.create(label, nodes, arrays, bitmap=self.bitmap, assume_clean=self.assume_clean)
-        if file_system is FileSystem.RAW:
-            return plan
-        size, stripe = volume_bytes(label), self.full_stripe_bytes
-        return plan + make(
-            file_system, self.device, size_bytes=size, chunk_bytes=self.chunk_bytes, full_stripe_bytes=stripe
-        )
-
-    def shown(self, disks: Sequence[LabDisk], problems: tuple[str, ...], plan: Plan | None) -> ArrayPreview:
-        return ArrayPreview(problems) if problems else shown(self, self.geometry(), plan)
-
-    def note(self, disks: Sequence[LabDisk]) -> str:
-        better = better_reference(self)
-        return f"--reference {better[0]} would hold {human_bytes(better[1])} more on these disks" if better else ""
 
 
 def new_label(spec: VolumeSpec) -> Label:

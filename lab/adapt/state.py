@@ -60,15 +60,12 @@ class Stack:
 
     @property
     def inner_arrays(self) -> frozenset[str]:
-        """The md names of arrays inside volumes."""
         return frozenset(name for own in self.arrays.values() for name in own.values())
 
     def disks_cut(self, volume: str) -> tuple[int, ...]:
-        """The numbers of the volume's disks that have slices."""
         return tuple(sorted({disk for name, disk, _ in self.slices if name == volume}))
 
     def has_any(self, volume: str) -> bool:
-        """Whether the volume is mapped or has slices."""
         return volume in self.volumes or bool(self.disks_cut(volume))
 
 
@@ -103,7 +100,6 @@ class FoundVolume(FoundArray):
 
     @property
     def description(self) -> Label:
-        """The label, which every volume found on disks has."""
         assert self.label is not None
         return self.label
 
@@ -234,7 +230,6 @@ class VolumeDisk:
 
     @property
     def state(self) -> str:
-        """The state for display, such as ``in sync in 2 of 5 arrays``."""
         if self.node is None and not self.working:
             return "missing"
         if len(self.working) == len(self.windows):
@@ -272,12 +267,10 @@ class VolumeStatus:
 
     @property
     def lost(self) -> tuple[WindowStatus, ...]:
-        """The arrays whose data cannot be read."""
         return tuple(window for window in self.windows if window.is_lost)
 
     @property
     def arrays(self) -> tuple[ArrayStatus, ...]:
-        """The running arrays."""
         return tuple(window.array for window in self.windows if window.array)
 
     @property
@@ -287,7 +280,6 @@ class VolumeStatus:
 
     @property
     def mismatch_sectors(self) -> int:
-        """The mismatches of the last scrub in all arrays, in sectors."""
         return sum(each.mismatch_sectors or 0 for each in self.arrays)
 
     @property
@@ -297,12 +289,10 @@ class VolumeStatus:
 
     @property
     def survives_words(self) -> str:
-        """The survivable failures for display, now and when no member is missing."""
-        return "1 failed disk" if self.failures_survived else "no failed disks now; 1 failed disk when whole"
+        return "1 failed disk" if self.failures_survived else "no failed disks now; 1 failed disk when complete"
 
     @property
     def loss_words(self) -> str:
-        """The extent of a data loss for display; empty if there is none."""
         return f"data lost in {len(self.lost)} of {len(self.windows)} arrays" if self.lost else ""
 
     @property
@@ -318,7 +308,7 @@ class VolumeStatus:
             if disk.node == node:
                 return disk
         nodes = ", ".join(disk.node for disk in self.disks if disk.node)
-        raise ArrayError(f"{node} is no disk of {self.name}", hint=f"its disks are {nodes}")
+        raise ArrayError(f"{node} is not a disk of {self.name}", hint=f"its disks are {nodes}")
 
     def broken_by(self, disk: VolumeDisk) -> tuple[int, ...]:
         """The windows that would lose data if this disk failed now."""
@@ -333,7 +323,7 @@ def read_volume(machine: Machine, found: FoundVolume, stack: Stack, arrays: Sequ
     """The state of one running volume; ``arrays`` are all md arrays. Raises ArrayError if it is not running."""
     if found.name not in stack.volumes:
         raise ArrayError(
-            f"array {found.name} does not run", hint=f"start it with 'raidlab array assemble {found.name}'"
+            f"array {found.name} is not running", hint=f"start it with 'raidlab array assemble {found.name}'"
         )
     block = stack.volumes[found.name]
     paths = [f"/sys/block/{block}/size", f"/sys/block/{block}/queue/optimal_io_size"]
@@ -361,7 +351,7 @@ def read_volume(machine: Machine, found: FoundVolume, stack: Stack, arrays: Sequ
 def _disks(
     found: FoundVolume, composition: Composition, windows: tuple[WindowStatus, ...], stack: Stack
 ) -> Iterable[VolumeDisk]:
-    label = found.description
+    label, former = found.description, dict(found.former_nodes)
     for number in range(len(label.disks)):
         own = tuple(window.number for window in composition.windows_on(number))
         members = {}
@@ -372,7 +362,7 @@ def _disks(
         yield VolumeDisk(
             number=number,
             # The slices are correct even while a disk is being replaced.
-            node=stack.nodes.get((found.name, number)) or _known_node(found, number),
+            node=stack.nodes.get((found.name, number)) or found.nodes_by_disk.get(number) or former.get(number),
             size_bytes=needed_bytes(label, number),
             windows=own,
             working=tuple(window for window, member in members.items() if member and member.is_in_sync),
@@ -380,10 +370,6 @@ def _disks(
             faulty=tuple(window for window, member in members.items() if member and member.is_faulty),
             is_failed=label.disks[number].is_failed,
         )
-
-
-def _known_node(found: FoundVolume, number: int) -> str | None:
-    return found.nodes_by_disk.get(number) or dict(found.former_nodes).get(number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,7 +411,6 @@ class VolumeArray(ArrayStatus):
 
     @property
     def whole(self) -> VolumeStatus:
-        """The state of the volume, which is always set."""
         assert self.volume is not None
         return self.volume
 
@@ -569,17 +554,17 @@ class VolumeArray(ArrayStatus):
             arrays = f"{len(lost)} of its {len(self.whole.windows)} arrays"
             return f"{self.name} cannot do without {disk}: after this the data of {arrays} are lost."
         return (
-            f"{disk} fails in the {len(own.windows)} arrays of {self.name} that it is in. {self.name} survives this: "
-            "it goes on degraded, and the other disks remember which one failed."
+            f"{disk} fails in its {len(own.windows)} arrays of {self.name}. {self.name} survives this: "
+            "it goes on degraded, and the other disks record which one failed."
         )
 
     @property
     def adding_note(self) -> str:
         if self.is_interrupted:
-            return "The rebuild goes on where it stopped, one array after another."
+            return "Resumes the rebuild where it stopped, one array after another."
         return (
-            "The disk takes the place of the one that is missing, in all of its arrays. md rebuilds one after another; "
-            "if that is interrupted, the same key goes on with it."
+            "The disk takes the place of the missing one in all of its arrays. md rebuilds one after another; "
+            "if that is interrupted, the same key resumes it."
         )
 
 
@@ -681,7 +666,6 @@ def sync_of(volume: VolumeStatus) -> VolumeSync | None:
 
 
 def _rebuilt_numbers(volume: VolumeStatus) -> frozenset[int] | None:
-    """The windows of the disks that are being rebuilt, or None."""
     numbers = frozenset(number for disk in volume.disks if disk.is_incomplete for number in disk.windows)
     return numbers or None
 

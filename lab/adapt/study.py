@@ -77,7 +77,6 @@ class Measurements:
         return self._rows.get((place, workload, way))
 
     def counts(self, system: System, workload: str) -> tuple[int, ...]:
-        """The numbers of fast disks for which there are figures."""
         return tuple(k for k in range(10) if self.row(Configuration(system, k), workload))
 
     def ratio(self, above: Configuration, below: Configuration, workload: str, direction: str = "") -> RatioTest | None:
@@ -187,7 +186,6 @@ class Claim:
 
     @property
     def p_values(self) -> PValues:
-        """The p-values for the claim and for its opposite."""
         from scipy import stats
 
         against = [finding.p_values.opposite for finding in self.findings]
@@ -247,7 +245,6 @@ def _compare(
 def _against(
     found: Measurements, other: System, counts: Iterable[int], workloads: Iterable[str], test: _Test = above
 ) -> tuple[ClaimedComparison, ...]:
-    """AdaptRaid5 against another system."""
     return tuple(
         finding
         for k in counts
@@ -288,17 +285,15 @@ def _depressed(found: Measurements, workloads: Iterable[str]) -> tuple[ClaimedCo
     return tuple(made)
 
 
-def _no_dip(test: RatioTest) -> PValues:
-    return above(test, 1 - DIP_MARGIN)
-
-
 def _smooth(found: Measurements, workloads: Iterable[str]) -> tuple[ClaimedComparison, ...]:
     made: list[ClaimedComparison] = []
     for workload in workloads:
         counts = found.counts(System.ADAPT5, workload)
         for before, k in itertools.pairwise(counts):
             first, second = Configuration(System.ADAPT5, k), Configuration(System.ADAPT5, before)
-            made += _compare(found, first, second, [workload], _no_dip, f"k={k} ÷ k={before}")
+            made += _compare(
+                found, first, second, [workload], lambda test: above(test, 1 - DIP_MARGIN), f"k={k} ÷ k={before}"
+            )
         if len(counts) > 2:
             first, second = Configuration(System.ADAPT5, counts[-1]), Configuration(System.ADAPT5, counts[0])
             made += _compare(found, first, second, [workload], above, f"k={counts[-1]} ÷ k={counts[0]}")
@@ -306,7 +301,6 @@ def _smooth(found: Measurements, workloads: Iterable[str]) -> tuple[ClaimedCompa
 
 
 def _capacities(found: Measurements) -> tuple[ClaimedComparison, ...]:
-    """The sizes of the created devices."""
     made = []
     for place, array in found.arrays.items():
         if place.system is not System.ADAPT5 or place.slow_percent is not None:

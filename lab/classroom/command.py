@@ -77,13 +77,13 @@ def handout(
     what: Annotated[Literal["keys", "lessons"], Parameter(help="A card of the app's keys, or sheets for lessons.")],
     *lessons: Annotated[str, Parameter(help="Lessons by number or id; none: all of them.")],
     to: Annotated[Path, Parameter(help="The .html file to write; print it from a browser.")],
-    seed: Annotated[str, Parameter(help="The word that varies the lessons, as in 'raidlab lesson start'.")] = "",
+    seed: Annotated[str, Parameter(help="The word that varies the lessons, as for 'raidlab lesson start'.")] = "",
     language: Annotated[str, Parameter(help="Language of the lessons, where there is a translation.")] = "en",
 ) -> None:
-    """Write a page to print: the app's keys on one page, or each lesson on a page of its own, without answers."""
+    """Write a page to print: the app's keys on one page, or one page per lesson, without answers."""
     context = current()
     if what == "keys" and (lessons or seed):
-        raise SpecError("the card of keys has no lessons and no seed", hint="raidlab handout keys --to keys.html")
+        raise SpecError("the card of keys takes no lessons and no seed", hint="raidlab handout keys --to keys.html")
     pages = 1 if what == "keys" else len(lessons or built_in_course().ids)
     write_file(to, (key_page() if what == "keys" else lesson_pages(lessons, seed=seed, language=language)).encode())
     if context.json:
@@ -158,10 +158,10 @@ def classroom(
     *,
     experiment: Annotated[str | None, Parameter(help="Only this experiment.")] = None,
     grades: Annotated[
-        Path | None, Parameter(help="Also write a sheet for grading, one line a bundle or student: a .csv file.")
+        Path | None, Parameter(help="Also write a sheet for grading, one line per bundle or student: a .csv file.")
     ] = None,
     roster: Annotated[
-        Path | None, Parameter(help="Names and ids of the students: a .csv file, also of Moodle or Canvas.")
+        Path | None, Parameter(help="Names and ids of the students: a .csv file, such as Moodle or Canvas export.")
     ] = None,
     points: Annotated[
         str | None, Parameter(help="Points by this scale: 'standard', or a .toml file (docs/instructor.md).")
@@ -169,19 +169,19 @@ def classroom(
     moodle: Annotated[Path | None, Parameter(help="Also write points for Moodle's grade import: a .csv file.")] = None,
     canvas: Annotated[Path | None, Parameter(help="Also write points for Canvas's gradebook: a .csv file.")] = None,
     page: Annotated[
-        Path | None, Parameter(help="Also write one page with pictures that names nobody: a .html file.")
+        Path | None, Parameter(help="Also write a page with plots that names nobody: a .html file.")
     ] = None,
     title: Annotated[str, Parameter(help="Title of that page.")] = "Class results",
 ) -> None:
     """Show what a class measured and practised, with intervals.
 
-    Of each level the speed-up over the student's own disk; of each drill who saved the data, where they erred and how
-    long it took; of each lesson who passed. Edited or damaged bundles are named and left out; named are copies, seeds
-    that several students share, and values far from the others.
+    For each level the speed-up over the student's own disk; for each drill how many saved the data, their mistakes and
+    how long it took; for each lesson how many passed. Edited or damaged bundles are reported and left out. Copies,
+    seeds that several students share, and values far from the others are reported too.
     """
     context = current()
     if (moodle or canvas) and not roster:
-        raise SpecError("--moodle and --canvas need to know who is who", hint="add --roster FILE.csv")
+        raise SpecError("--moodle and --canvas need the names of the students", hint="add --roster FILE.csv")
     if (roster or points) and not (grades or moodle or canvas):
         raise SpecError(
             "--roster and --points need a file to write", hint="add --grades, --moodle or --canvas FILE.csv"
@@ -207,7 +207,7 @@ def classroom(
         return
     if not (rows or left_out) and (experiment or not (found.practice.drills or found.practice.lessons)):
         raise ResultError(
-            f"no bundle of '{folder}' has two arrays of one experiment, or practice",
+            f"no bundle in '{folder}' has two arrays of one experiment, or any practice",
             hint="'raidlab export' makes bundles",
         )
     practised = [] if experiment else [table.as_text() for table in practice_tables(found.practice)]

@@ -446,7 +446,8 @@ class KeptClass:
     def add(self, rows: Rows) -> None:
         """Add a part with the rows of some bundles."""
         for table, found in rows.items():
-            self.database.execute(f"CREATE OR REPLACE TEMP TABLE new_{table} ({_declared(table)})")
+            columns = ", ".join(f"{column} {kind}" for column, kind in TABLES[table].items())
+            self.database.execute(f"CREATE OR REPLACE TEMP TABLE new_{table} ({columns})")
             self._append(f"new_{table}", TABLES[table], found)
         part = self._written(len(rows[FILES]), {table: f"FROM new_{table}" for table, found in rows.items() if found})
         self._replace((*self.parts, part))
@@ -524,10 +525,6 @@ class KeptClass:
         self.database.register("batch", batch)
         self.database.execute(f"INSERT INTO {table} SELECT * FROM batch")
         self.database.unregister("batch")
-
-
-def _declared(table: str) -> str:
-    return ", ".join(f"{column} {kind}" for column, kind in TABLES[table].items())
 
 
 def _quoted(path: Path | str) -> str:
@@ -623,7 +620,8 @@ def open_class(
                 kept.reload()
 
             hold(SHARED)
-            if _is_changed(_changes(folder, kept)):
+            changes = _changes(folder, kept)
+            if changes.gone or changes.new:
                 hold(ALONE)
                 # Compare again: the previous holder of the lock may have read the changes.
                 _bring_up_to_date(kept, _changes(folder, kept), tell, processes)
@@ -641,10 +639,6 @@ def _refusal(text: str) -> OSError | None:
     """The system error in a message of DuckDB, which has no error number; None if there is none."""
     numbers = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
     return next((OSError(each, os.strerror(each)) for each in numbers if os.strerror(each) in text), None)
-
-
-def _is_changed(changes: _Changes) -> bool:
-    return bool(changes.gone or changes.new)
 
 
 def _changes(folder: Path, kept: KeptClass) -> _Changes:

@@ -245,7 +245,7 @@ def read_roster(path: Path) -> tuple[Student, ...]:
     try:
         rows = list(csv.reader(lines, delimiter=_delimiter(lines[0] if lines else ""), strict=True))
     except csv.Error as error:
-        raise SpecError(f"'{path}' is no CSV file: {error}", hint="save it as CSV, UTF-8") from None
+        raise SpecError(f"'{path}' is not a CSV file: {error}", hint="save it as CSV, UTF-8") from None
     rows = [[cell.strip() for cell in row] for row in rows if any(cell.strip() for cell in row)]
     columns = _columns(rows[0], path) if rows else {}
     students = tuple(_students(rows[1:], columns))
@@ -337,7 +337,7 @@ def _problems(
 ) -> Iterator[str]:
     for file in keys:
         if file in several:
-            yield f"{file} may be that of {' or '.join(each.name for each in several[file])}: add a column file or key"
+            yield f"{file} may belong to {' or '.join(each.name for each in several[file])}: add a column file or key"
         elif file not in owners:
             yield f"{file} belongs to no student of the roster: add a column file or key"
     for of_key in by_key.values():
@@ -345,7 +345,7 @@ def _problems(
             yield f"one key signed bundles of {' and '.join(sorted(each.name for each in of_key))}"
     for file, student in owners.items():
         if student.key and keys[file] and student.key.casefold() != keys[file].casefold():
-            yield f"{file} is named as {student.name}'s, and signed with another key than the roster's"
+            yield f"{file} has {student.name}'s name, but another key than the roster's signed it"
 
 
 def _words_of(student: Student) -> list[list[list[str]]]:
@@ -531,13 +531,13 @@ def _grading_problems(found: ClassView, line: Line, assignment: Assignment | Non
     if not line.files:
         yield "nothing was handed in"
     if len(line.keys) > 1:
-        yield f"{len(line.keys)} keys: raidlab was set up anew, or another computer was used"
+        yield f"{len(line.keys)} keys: raidlab was reinstalled, or another computer was used"
     if line.student.seed:
         done = [(each.lesson, each.seed) for each in line.lessons.values()]
         done += [(each.drill, each.seed) for tries in line.tries.values() for each in tries]
         wrong = [name for name, seed in done if seed != line.student.seed]
         if wrong:
-            yield f"another seed than '{line.student.seed}': {listed(list(dict.fromkeys(wrong)))}"
+            yield f"a seed other than '{line.student.seed}': {listed(list(dict.fromkeys(wrong)))}"
 
 
 class _Notes:

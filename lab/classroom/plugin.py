@@ -57,7 +57,7 @@ def _share(folder: str) -> float:
 
 PLUGIN = Plugin(
     (
-        Command("class", _class, "A folder of bundles: what a class measured."),
+        Command("class", _class, "What a class measured and practised, from a folder of bundles."),
         Command("handout", _handout, "Pages to print: keys, lessons."),
         Exporter("", _export),
         ResultSuffix(_SUFFIX),

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lab.classroom.folder import TABLES, Tell, open_class, silent
+from lab.drills.case import attempt_rank
 from lab.drills.schema import catalogue, file_digest
 from lab.drills.verdict import DrillVerdict
 from lab.errors import ResultError
@@ -252,8 +253,8 @@ def drill_standings(tries: Iterable[DrillTry]) -> Iterable[DrillStanding]:
 
 
 def best_try(tries: Iterable[DrillTry]) -> DrillTry:
-    """The best try, by the rule of lab.drills.case.best_of."""
-    return max(tries, key=lambda each: (each.verdict == DrillVerdict.SAVED, each.saved_percent, -each.minutes))
+    """The best try by ``attempt_rank``."""
+    return max(tries, key=lambda each: attempt_rank(each.verdict, each.saved_percent, each.minutes))
 
 
 def _standing(tries: Sequence[DrillTry]) -> TryStanding:
@@ -360,7 +361,7 @@ class LeftOut:
     def words(self) -> str:
         return (
             f"left out: {self.workload}, {self.direction}, of {counted(self.results, 'result')}: not measured on "
-            f"{self.baseline}, so there is nothing to divide by"
+            f"{self.baseline}, so there is no ratio"
         )
 
 
@@ -489,15 +490,15 @@ def practice_tables(practice: ClassPractice) -> Iterator[Table]:
     )
     if mistakes:
         columns = (Column("drill", False), Column("mistake", False), Column("first try"), Column("any try"))
-        note = "numbers of students; what each mistake is, the debriefing tells"
+        note = "numbers of students; the debriefing explains each mistake"
         yield Table("Mistakes", (*columns, Column("of")), mistakes, (note,))
     if practice.lessons:
         body = tuple(
             (each.lesson, each.passed.text(), _counted(each.all_hints), _counted(each.by_lab))
             for each in practice.lessons
         )
-        words = ("lesson", "passed", "steps with every hint taken", "steps that the lab did")
-        note = "numbers of students in brackets; of a student's several bundles the one that is furthest counts"
+        words = ("lesson", "passed", "steps with every hint taken", "steps done by the lab")
+        note = "numbers of students in brackets; of a student's bundles the most advanced one counts"
         yield Table("Lessons", tuple(Column(word, False) for word in words), body, (SHARES, note))
 
 
@@ -518,7 +519,7 @@ def _drill_table(title: str, rows: Sequence[tuple[DrillStanding, TryStanding]]) 
     )
     notes = (
         SHARES,
-        "saved: the data, in the array that was asked for, and nothing written before commit; "
+        "saved: all data, in the required array, and nothing written before commit; "
         "have the data: also those who risked them, or did not finish",
         "data saved, minutes: medians; hints, resets: means; wrote first: students who wrote before commit",
     )
@@ -552,7 +553,7 @@ def cautions(found: ClassView) -> Iterator[str]:
         if file_words(work.drill, work.drill_file) == ANOTHER_FILE:
             others.setdefault(work.drill, set()).add(work.file)
     for drill, names in sorted(others.items()):
-        yield f"another file than this raidlab's was played as {drill}: {listed(sorted(names))}"
+        yield f"a file other than this raidlab's was played as {drill}: {listed(sorted(names))}"
     for files in found.keys.values():
         if len(files) > 1:
             yield f"one key signed: {listed(files)}"
@@ -575,5 +576,7 @@ def lost_in_drills(folder: str) -> float:
         found = view_class(Path(folder), Path(cache)).practice.drills
     tried = sum(each.first.saved.of for each in found)
     if not tried:
-        raise ResultError(f"no bundle of '{folder}' has a drill that was ended", hint="'raidlab export --practice'")
+        raise ResultError(
+            f"no bundle in '{folder}' has an ended drill", hint="students add theirs with 'raidlab export --practice'"
+        )
     return sum(each.first.verdicts.get(word, 0) for each in found for word in DESTROYED) / tried

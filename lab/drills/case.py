@@ -96,13 +96,11 @@ def begin_exam(host: Host, drill: str, *, seed: str, minutes: float, again: bool
 
 
 def _attempts(host: Host) -> Journal[_Begun]:
-    """The journal of all attempts; damaged lines are ignored."""
     path = host.state.root / "drills" / "exams.jsonl"
     return Journal(path, _Begun, skips_damaged=True, most_bytes=_MOST_BYTES)
 
 
 def _before(host: Host, drill: str) -> list[_Begun]:
-    """Earlier attempts at a drill, the oldest first."""
     return [each for each in _attempts(host).read() if each.drill == drill]
 
 
@@ -229,7 +227,6 @@ class DrillCase:
 
     @property
     def images(self) -> Path:
-        """The folder for copies of disks that are files on this computer."""
         return self.folder / "disks"
 
     @property
@@ -265,11 +262,9 @@ class DrillCase:
         self._commands.append(DrillCommand(text, round(seconds, 1)))
 
     def commands(self) -> tuple[DrillCommand, ...]:
-        """All typed commands, in order, without damaged lines."""
         return tuple(self._commands.read())
 
     def forget(self) -> None:
-        """Remove the drill from its lab; the disks are not changed."""
         forget_drill(self.folder.parent)
 
 
@@ -385,6 +380,11 @@ class DrillStore:
                 yield outcome
 
 
+def attempt_rank(verdict: str, saved_percent: float, minutes: float) -> tuple[bool, float, float]:
+    """Sort key of attempts: the best is a saved one, then that with the most data saved, then the shortest."""
+    return verdict == "saved", saved_percent, -minutes
+
+
 def best_of(outcomes: Sequence[DrillOutcome]) -> DrillOutcome | None:
-    """The best outcome: a saved one, then the most data saved, then the shortest time."""
-    return max(outcomes, key=lambda each: (each.verdict == "saved", each.saved_percent, -each.minutes), default=None)
+    """The best outcome by ``attempt_rank``."""
+    return max(outcomes, key=lambda each: attempt_rank(each.verdict, each.saved_percent, each.minutes), default=None)

@@ -147,7 +147,6 @@ def _figures(outcome: DrillOutcome) -> str:
 
 
 def _kept_lines(outcome: DrillOutcome) -> list[str]:
-    """Lines about the data that the disks still hold, readable or not."""
     if outcome.kept_percent is None:
         return []
     begun = 100.0 if outcome.begun_percent is None else outcome.begun_percent
@@ -248,7 +247,6 @@ def _code(line: str) -> str:
 
 
 def _typed(text: str) -> str:
-    """Typed text: one line, or several lines as a nested list."""
     first, *more = [line for line in text.split("\n") if line.strip()] or [""]
     if not more:
         return _code(first)

@@ -26,7 +26,7 @@ from uuid import uuid4
 from lab.arrays.discovery import plain_uuid
 from lab.arrays.geometry import Chunk, ChunkKind, period_rows, stripe_rows
 from lab.arrays.level_names import layout_name
-from lab.arrays.levels import Level, LevelName, Raid10, Raid10Layout
+from lab.arrays.levels import LevelName, Raid10, Raid10Layout
 from lab.arrays.state import read_array
 from lab.arrays.status import ArrayStatus
 from lab.checks.state import MemberPicture, look_at_members
@@ -339,13 +339,9 @@ def geometry_of(status: ArrayStatus, chunk_bytes: int) -> dict[str, Any]:
         "chunk": chunk_bytes // PAGE_BYTES,
         "member": used // PAGE_BYTES,
         "parts": level.copies if isinstance(level, Raid10) and level.layout is Raid10Layout.FAR else 1,
-        "parities": _parities(level),
+        "parities": {LevelName.RAID4: 1, LevelName.RAID5: 1, LevelName.RAID6: 2}.get(level.name, 0),
         "pattern": [[row.part, row.row, [_cell(chunk) for chunk in row.chunks]] for row in rows],
     }
-
-
-def _parities(level: Level) -> int:
-    return {LevelName.RAID4: 1, LevelName.RAID5: 1, LevelName.RAID6: 2}.get(level.name, 0)
 
 
 def _cell(chunk: Chunk) -> list[str | int]:
@@ -430,13 +426,11 @@ class DrillClock:
         self._set(moment_of(when, now, self._seed).timestamp())
 
     def put_right(self) -> None:
-        """Set the clock to the correct time. Raises CommandFailed."""
         if self._began is not None:
             self._set(self._now())
             self._began = None
 
     def _now(self) -> float:
-        """The time that an unchanged clock would show."""
         assert self._began is not None
         return self._began[0] + _clocks(self._machine)[1] - self._began[1]
 
@@ -445,7 +439,6 @@ class DrillClock:
 
 
 def _clocks(machine: Machine) -> tuple[float, float]:
-    """Seconds since 1970, and since the machine started."""
     shown = digits(machine.run(("date", "+%s")).stdout.strip()) or 0
     uptime = (machine.read(["/proc/uptime"])["/proc/uptime"] or "0").split()[0]
     return float(shown), float(uptime)
@@ -613,7 +606,6 @@ class DrillDesk:
 
     @property
     def minutes(self) -> float:
-        """How long the lab was open during this drill."""
         return (self.case.record.open_seconds + time.monotonic() - self._since) / 60
 
     def look(self, *, is_last: bool = False) -> None:
@@ -637,14 +629,12 @@ class DrillDesk:
 
     @property
     def now_utc(self) -> str:
-        """The time of this computer's clock, by which the time limit of an exam is measured."""
         return utc_text(self.session.host.clock)
 
     def _require_time(self) -> None:
         require_time(self.case.record.exam, self.case.record.began_utc, self.now_utc)
 
     def note_command(self, line: str) -> None:
-        """Store a typed command."""
         if not self.is_over:
             self.case.add_command(line, self.minutes * 60)
 
@@ -706,7 +696,6 @@ class DrillDesk:
         return look_for_truth(self.session, self.disks, self.case.folder)
 
     def environment(self) -> dict[str, str]:
-        """Variables for the drill's lines: devices by disk name, and the values of the seed."""
         return environment({disk.name: disk.node for disk in self.disks}, self.case.drill)
 
     def _arrive(self) -> None:

@@ -360,7 +360,6 @@ def _read_files(desk: DrillDesk, node: str) -> tuple[dict[str, int], str]:
 
 
 def _missing(desk: DrillDesk, status: ArrayStatus) -> list[str]:
-    """Checks of the goal that do not hold, as text."""
     words = words_in("en")
     session = desk.session
     state = CheckedState(
@@ -375,7 +374,6 @@ def _missing(desk: DrillDesk, status: ArrayStatus) -> list[str]:
 
 
 def _misnamed(desk: DrillDesk, members: Sequence[str]) -> list[str]:
-    """Requirements of the goal on superblocks that do not hold, as text."""
     goal = desk.case.drill.drill.goal
     if not goal.name and not goal.keep:
         return []

@@ -79,7 +79,6 @@ class Arrays:
     """(arrays,) Factor for the hazards of all members in groups with a failed member."""
 
     def take(self, columns: Any) -> Arrays:
-        """A copy of some arrays."""
         # take() and not an index, which would make the array axis outermost in memory and sums over members slower.
         values: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
         taken: dict[str, Any] = {
@@ -89,7 +88,6 @@ class Arrays:
 
     @property
     def count(self) -> int:
-        """Number of arrays."""
         return len(self.trial)
 
     def next_events(self) -> tuple[Floats, Columns]:
@@ -381,13 +379,11 @@ class _Walk:
         self.failures = 0
 
     def send_copies(self) -> None:
-        """Pass the pending episodes to ``send``."""
         if self._send is not None and self._episodes:
             self._send(self._episodes)
         self._episodes, self._held = [], 0
 
     def run(self) -> None:
-        """Simulate to the end of the mission."""
         import numpy
 
         while True:
@@ -430,7 +426,6 @@ class _Walk:
                 act(going[which], slots[which], now[which])
 
     def _of_group(self, values: Any, columns: Columns, groups: Columns) -> Any:
-        """The rows of the members of these groups."""
         if self._model.groups == 1:
             return values.take(columns, axis=-1)
         return values[groups * self._model.group_members + self._inside, columns]
@@ -523,7 +518,6 @@ class _Walk:
         self._renew(columns[which], slots, now[which])
 
     def _renew(self, columns: Columns, slots: Columns, now: Floats) -> None:
-        """Replace a member by a new drive."""
         import numpy
 
         model, arrays = self._model, self._arrays
@@ -615,14 +609,12 @@ class _Walk:
         self._lose(Cause.SECTORS, columns, -numpy.expm1(-mean), lost_bytes)
 
     def _start_rebuild(self, columns: Columns, slots: Columns, now: Floats) -> None:
-        """Begin a rebuild that shares the rate of its group."""
         groups = slots // self._model.group_members
         self._settle(columns, groups, now)
         self._arrays.state[slots, columns] = REBUILDING
         self._retime(columns, groups, now)
 
     def _rebuilt(self, columns: Columns, slots: Columns, now: Floats) -> None:
-        """Process the end of a rebuild: the member is in sync."""
         import numpy
 
         model, arrays = self._model, self._arrays
@@ -648,7 +640,6 @@ class _Walk:
             self._err(columns[replaced], groups[replaced], now[replaced])
 
     def _settle(self, columns: Columns, groups: Columns, now: Floats) -> None:
-        """Subtract the work done since the rate last changed."""
         import numpy
 
         arrays = self._arrays
@@ -661,7 +652,6 @@ class _Walk:
         arrays.seen[groups, columns] = now
 
     def _retime(self, columns: Columns, groups: Columns, now: Floats) -> None:
-        """Set the end of each running rebuild at its share of the rate."""
         import numpy
 
         arrays = self._arrays

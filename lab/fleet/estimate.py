@@ -51,7 +51,6 @@ class Chain:
         return total
 
     def loss_chance(self, hours: float) -> float:
-        """The probability of a loss within this number of hours."""
         states = len(self.failure_rates)
         back = (0.0, *self.repair_rates)
         pace = max(self.failure_rates[state] + back[state] for state in range(states))
@@ -187,7 +186,6 @@ class LossTally:
         self._squares += float((weights**2).sum())
 
     def sums(self, failures: int) -> BlockSums:
-        """The sums of all recorded losses."""
         return BlockSums(
             self._first.shape[1],
             failures,
@@ -298,7 +296,8 @@ def figures_of(model: FleetModel, sums: BlockSums, arrays: int) -> LossFigures:
     most = most_lost(model)
     chances = {cause: chance for cause, (chance, _) in most.items()}
     amounts = {cause: amount for cause, (_, amount) in most.items()}
-    in_mission = _within_one(mean_of_causes(sums.first, sums.cause_first, sums.trials, chances))
+    in_mission = mean_of_causes(sums.first, sums.cause_first, sums.trials, chances)
+    in_mission = _each(in_mission, lambda value: min(max(value, 0.0), 1.0))
     per_year = _each(in_mission, lambda chance: -math.expm1(math.log1p(-min(chance, 1 - 1e-15)) / years))
     losses = mean_of_causes(sums.losses, sums.cause_losses, sums.trials, chances).times(1 / years)
     lost_bytes = mean_of_causes(sums.lost_bytes, sums.cause_bytes, sums.trials, amounts)
@@ -395,10 +394,6 @@ def at_least_once(chance: float, of: int) -> float:
 
 def _each(interval: Interval, change: Callable[[float], float]) -> Interval:
     return Interval(change(interval.value), change(interval.low), change(interval.high))
-
-
-def _within_one(interval: Interval) -> Interval:
-    return _each(interval, lambda value: min(max(value, 0.0), 1.0))
 
 
 def _nines(chance: Interval) -> Interval:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -162,7 +162,6 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     wrong: tuple[Wrong, ...]
 
     def step(self, step_id: str) -> LessonStep | None:
-        """The step with this id; None if there is none."""
         return next((step for step in self.steps if step.id == step_id), None)
 
 
@@ -373,7 +372,6 @@ class ReadyStep:
 
     @property
     def hints_by_hand(self) -> tuple[str, ...]:
-        """The hints with shell commands."""
         commands = "\n".join(action.by_hand() for action in self.do)
         return tuple(hint.replace(BY_HAND, f"\n```\n{commands}\n```\n") for hint in self.hints)
 
@@ -418,7 +416,6 @@ class ReadyLesson:
 
     @property
     def check_count(self) -> int:
-        """Number of checks of all steps."""
         return sum(step.check_count for step in self.steps)
 
     def step(self, step_id: str) -> ReadyStep:
@@ -574,7 +571,6 @@ class LessonFiles:
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Languages of this lesson, English first."""
         return (SOURCE_LANGUAGE, *sorted(self.translations))
 
     @property
@@ -588,6 +584,17 @@ class LessonFiles:
         return make_ready(self.lesson, seed, self.translations.get(language))
 
 
+def find_id(what: str, word: str, ids: Collection[str]) -> str:
+    """The id that ``word`` means: an id, its number, or a unique part of it. Raises SpecError with the nearest id."""
+    number = digits(word)
+    near = [each for each in ids if (each.startswith(f"{number:02d}-") if number is not None else word in each)]
+    if word in ids or len(near) == 1:
+        return word if word in ids else near[0]
+    if near:
+        raise SpecError(f"'{word}' may be {' or '.join(near)}", hint="write more of the name")
+    raise unknown_word(what, word, ids)
+
+
 @dataclass(frozen=True, slots=True)
 class Course:
     """All lessons of a folder, in order."""
@@ -596,21 +603,10 @@ class Course:
 
     def find(self, word: str) -> LessonFiles:
         """Find a lesson by its id, its number, or a unique part of its id. Raises SpecError with the nearest id."""
-        ids = [files.lesson.id for files in self.lessons]
-        if word in ids:
-            return self.lessons[ids.index(word)]
-        count = digits(word)
-        number = "" if count is None else f"{count:02d}-"
-        near = [each for each in ids if (number and each.startswith(number)) or (not number and word in each)]
-        if len(near) == 1:
-            return self.lessons[ids.index(near[0])]
-        if len(near) > 1:
-            raise SpecError(f"'{word}' may be {' or '.join(near)}", hint="write more of the name")
-        raise unknown_word("lesson", word, ids)
+        return self.lessons[self.ids.index(find_id("lesson", word, self.ids))]
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Ids in the order of the course."""
         return tuple(files.lesson.id for files in self.lessons)
 
 
@@ -663,15 +659,12 @@ class LessonWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Headings and labels."""
 
     def want(self, key: str, facts: Mapping[str, object]) -> str:
-        """The requirement of a check."""
         return self.wanted[key].format_map(self._translated(facts))
 
     def find(self, key: str, facts: Mapping[str, object]) -> str:
-        """The finding of a check."""
         return self.found[key].format_map(self._translated(facts))
 
     def say(self, key: str, **facts: object) -> str:
-        """A heading or label."""
         return self.frame[key].format_map(facts)
 
     def predicted(self, ask: Question, chosen: str) -> str:

@@ -51,11 +51,9 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     steps: dict[str, StepProgress] = {}
 
     def in_step(self, step_id: str) -> StepProgress:
-        """The progress in one step; empty if the step has not begun."""
         return self.steps.get(step_id, StepProgress(began_utc=""))
 
     def is_done(self, step_id: str) -> bool:
-        """Whether a step is done."""
         return bool(self.in_step(step_id).done_utc)
 
 
@@ -80,7 +78,6 @@ class StepView:
 
     @property
     def passed_count(self) -> int:
-        """Number of checks that hold."""
         return sum(check.is_passed for check in self.checks)
 
 

@@ -207,7 +207,6 @@ def _stop_if_cancelled(request: RunRequest) -> None:
 
 
 def _meter(request: RunRequest, count: int) -> Callable[[str], None]:
-    """A function that reports the progress after each of ``count`` parts."""
     done = 0
 
     def advance(doing: str) -> None:
@@ -231,12 +230,10 @@ class CourseLine:
 
     @property
     def step_count(self) -> int:
-        """Number of steps of the lesson."""
         return len(self.files.lesson.steps)
 
     @property
     def is_done(self) -> bool:
-        """Whether all steps are done."""
         return self.done_steps == self.step_count
 
 
@@ -268,23 +265,19 @@ class LessonSession:
 
     @property
     def done_count(self) -> int:
-        """Number of steps that are done."""
         return engine.done_count(self.lesson, self.progress)
 
     @property
     def words(self) -> LessonWords:
-        """The sentences in the student's language."""
         return words_in(self.lesson.language)
 
     @property
     def hints_shown(self) -> tuple[str, ...]:
-        """The hints of the current step that the student has taken."""
         step = self.step
         return step.hints_by_hand[: self.progress.in_step(step.id).hints] if step else ()
 
     @property
     def results(self) -> dict[str, ResultRecord]:
-        """Name -> result, of the measurements of this lesson that were found."""
         return dict(self._found)
 
     @property
@@ -309,7 +302,6 @@ class LessonSession:
             self.hint()
 
     def note_help(self) -> None:
-        """Record that the lab does the current step."""
         self._keep(engine.note_help(self.lesson, self.progress))
 
     def look(self, lab: CheckedState) -> StepView | None:
@@ -320,7 +312,6 @@ class LessonSession:
         return view
 
     def restart(self) -> None:
-        """Begin the lesson again with the same seed."""
         fresh = engine.begin(self.lesson, target=self.progress.target, now_utc=self._now())
         self._found.clear()
         self._keep(fresh)
@@ -404,12 +395,10 @@ class Student:
 
     @property
     def course(self) -> Course:
-        """The lessons in order."""
         return self._course or built_in_course()
 
     @property
     def state(self) -> StudentState:
-        """The state common to all lessons."""
         return self._store.desk()
 
     def lines(self) -> tuple[CourseLine, ...]:
@@ -580,7 +569,6 @@ def marks_of(session: LabSession, arrays: Iterable[ArrayStatus]) -> dict[str, Ma
 
 
 def _written(names: Mapping[str, str], before: Snapshot | None, after: Snapshot) -> dict[str, int]:
-    """Bytes written to each disk between two snapshots."""
     if before is None:
         return {}
     earlier = {kernel: counters.written_bytes for kernel, counters in before.disks.items()}
@@ -635,7 +623,11 @@ def deep_state(lesson: ReadyLesson, session: LabSession, before: Snapshot, after
         read_bytes=_counted(names, before, after),
         waited_seconds={name: _waited(after, name) - _waited(before, name) for name in running},
         file_system_bytes={name: size for name, size in sizes.items() if size is not None},
-        minors={name: minor for name, path in numbers.items() if (minor := _minor(read[path])) is not None},
+        minors={
+            name: minor
+            for name, path in numbers.items()
+            if (minor := digits((read[path] or "").strip().partition(":")[2])) is not None
+        },
         texts={path: texts[path] for path in written},
     )
 
@@ -673,10 +665,6 @@ def _waited(look: Snapshot, array: str) -> float:
     return counters.read_wait_seconds + counters.write_wait_seconds if counters else 0.0
 
 
-def _minor(text: str | None) -> int | None:
-    return digits((text or "").strip().partition(":")[2])
-
-
 def _ext_bytes(head: bytes) -> int | None:
     """Size of an ext2, ext3 or ext4 file system in bytes, or None (Documentation/filesystems/ext4/super.rst)."""
     if len(head) < 2 * _EXT_SUPERBLOCK:
@@ -696,7 +684,6 @@ class Watch:
         self._before: Snapshot = take_snapshot(session)
 
     def checked_state(self) -> CheckedState:
-        """The current state, and the events since the lab was opened."""
         session, after = self._session, take_snapshot(self._session)
         events = events_between(self._before, after)
         state = self._opened.checked_state(
@@ -705,7 +692,6 @@ class Watch:
         return replace(state, deep=deep_state(self._opened.lesson, session, self._before, after))
 
     def look(self) -> StepView | None:
-        """Evaluate the current step on the current state."""
         return self._opened.look(self.checked_state())
 
 

@@ -133,7 +133,7 @@ def _outcome(test: str, end: EndOfTest) -> tuple[SuiteOutcome, str]:
     if end.limit:
         at = next(_commands(end.log), "")
         place = f", at: {at}" if at else ""
-        return SuiteOutcome.HUNG, f"not over after {end.limit_number:g} {end.limit}{place}"
+        return SuiteOutcome.HUNG, f"not finished after {end.limit_number:g} {end.limit}{place}"
     said = _COLOUR.sub("", end.said)
     _, has_begun, after = said.partition(f"/{test}... ")
     if not has_begun:
@@ -146,7 +146,7 @@ def _outcome(test: str, end: EndOfTest) -> tuple[SuiteOutcome, str]:
         return SuiteOutcome.SKIPPED, found[1] if found else ""
     if "succeeded" in after and end.status == 0:
         return _passed(end.log)
-    return SuiteOutcome.FAILED, f"the suite ended with status {end.status}, and did not say what became of the test"
+    return SuiteOutcome.FAILED, f"the suite ended with status {end.status}, and did not report the test"
 
 
 def _passed(log: str) -> tuple[SuiteOutcome, str]:
@@ -154,7 +154,7 @@ def _passed(log: str) -> tuple[SuiteOutcome, str]:
     if rest is None:
         return SuiteOutcome.PASSED, ""
     if re.search(r"^\+ mdadm ", log[: rest.start()], re.MULTILINE):
-        return SuiteOutcome.PASSED, "it left out a part of itself, which this kernel cannot do"
+        return SuiteOutcome.PASSED, "it skipped a part of itself, which this kernel cannot do"
     return SuiteOutcome.SKIPPED, "this kernel cannot do it"
 
 
@@ -192,7 +192,6 @@ def _is_message(line: str) -> bool:
 
 
 def _commands(log: str) -> Iterator[str]:
-    """The traced commands except for the ignored ones, last first."""
     for line in reversed(log.splitlines()):
         if _TRACE.match(line) and not _HOUSEKEEPING.match(line):
             yield _OWN_MDADM.sub("mdadm ", line.lstrip("+").strip())
@@ -254,7 +253,6 @@ class Suite:
 
     @property
     def missing_programs(self) -> tuple[str, ...]:
-        """The programs that must be built before the tests can run."""
         return tuple(name for name in PROGRAMS if not _is_program(self.folder / name))
 
 
@@ -263,18 +261,18 @@ def find_suite(folder: Path) -> Suite:
     told = f"'{folder}'"
     if not folder.is_dir():
         raise SpecError(
-            f"{told} is no folder", hint="name one with mdadm's sources, such as a clone of its git repository"
+            f"{told} is not a folder", hint="name one with mdadm's sources, such as a clone of its git repository"
         )
     lacking = [name for name in (SCRIPT, FUNCTIONS, "mdadm.h") if not (folder / name).is_file()]
     if lacking:
         raise SpecError(
-            f"{told} has no {lacking[0]}: it is no folder of mdadm's sources",
+            f"{told} has no {lacking[0]}: it is not a folder of mdadm's sources",
             hint="name the top folder of a clone of its git repository (github.com/md-raid-utilities/mdadm)",
         )
     names = sorted(path.name for path in (folder / "tests").iterdir())
     tests = tuple(name for name in names if is_test(name) and (folder / "tests" / name).is_file())
     if not tests:
-        raise SpecError(f"{told} has no test in 'tests'", hint="take a whole checkout of mdadm")
+        raise SpecError(f"{told} has no test in 'tests'", hint="use a complete checkout of mdadm")
     notes = {name: folder / "tests" / f"{name}.broken" for name in tests}
     broken = {name: _text(path, _MOST_NOTE_BYTES) for name, path in notes.items() if path.is_file()}
     return Suite(folder, tests, broken, _file_sizes(_text(folder / FUNCTIONS, _MOST_FILE_BYTES)))
@@ -446,25 +444,22 @@ class SuiteJournal:
 
     @property
     def left(self) -> tuple[str, ...]:
-        """The tests without a result, in the order of the suite."""
         done = {result.test for result in self.results}
         return tuple(test for test in self.run.tests if test not in done)
 
     @property
     def copy(self) -> Path:
-        """The folder with the copy of the suite that is run."""
         return self.folder / _SUITE
 
     @property
     def logs(self) -> Path:
-        """The folder of the logs."""
         return self.folder / _LOGS
 
     def note_machine(self, mdadm: str, kernel: str) -> None:
         """Store the versions of mdadm and the kernel. Raises SpecError if earlier results have others."""
         if self.results and (mdadm, kernel) != (self.run.mdadm, self.run.kernel):
             raise SpecError(
-                f"the results so far are of '{self.run.mdadm}' on Linux {self.run.kernel}, and this is '{mdadm}' on "
+                f"the results so far are from '{self.run.mdadm}' on Linux {self.run.kernel}, and this is '{mdadm}' on "
                 f"{kernel}",
                 hint="begin anew: the same without --resume",
             )
@@ -472,7 +467,6 @@ class SuiteJournal:
         self.save()
 
     def save(self) -> None:
-        """Write the header. Raises ResultError."""
         self._runs.write_header(self.run, self.run.id)
 
     def add(self, result: SuiteResult, logs: Mapping[str, str]) -> SuiteResult:
@@ -487,7 +481,6 @@ class SuiteJournal:
         return result
 
     def forget_copy(self) -> None:
-        """Remove the copy of the suite."""
         shutil.rmtree(self.copy, ignore_errors=True)
 
 
@@ -586,7 +579,7 @@ def notes_of(journal: SuiteJournal) -> tuple[str, ...]:
     """The number of tests by outcome, the tests not run, and the folder of the logs."""
     notes = [", ".join(f"{count} {name}" for name, count in counts(journal).items())]
     if surprises := [result.test for result in journal.results if is_surprise(result)]:
-        notes.append(f"passed, though upstream has seen them fail: {', '.join(surprises)}")
+        notes.append(f"passed, although upstream has seen them fail: {', '.join(surprises)}")
     if journal.left:
         notes.append(f"not run yet: {len(journal.left)} tests")
     if any(result.logs for result in journal.results):

@@ -77,7 +77,6 @@ class Witness:
 
     @property
     def console_bytes(self) -> int:
-        """Current size of the console log."""
         return self.console.stat().st_size
 
     def log_bytes(self, test: str) -> int:
@@ -295,7 +294,7 @@ def suite_target(target: Target, host: Host, *, is_chosen: bool) -> Target:
     if target.kind is not TargetKind.UML:
         if is_chosen:
             raise SpecError(
-                f"mdadm's tests do not run on {target}: they take every array and loop device of a machine",
+                f"mdadm's tests do not run on {target}: they use every array and loop device of a machine",
                 hint="run them in the embedded kernel: --on uml:",
             )
         target = Target(TargetKind.UML, text="uml:")

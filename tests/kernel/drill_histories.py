@@ -44,7 +44,7 @@ mdadm --grow /dev/md77 --raid-devices=9
 LOOKED = "mdadm --stop --scan; mdadm --examine $disk01 $disk02; cat /proc/mdstat"
 HARMLESS = frozenset({NOTHING_RUNS, "on-overlays"})
 """What may be said of somebody who has done nothing wrong."""
-_NOTHING_HAS_THEM = "problem: no array that runs has the drill's files"
+_NOTHING_HAS_THEM = "problem: no running array has the drill's files"
 _SAVED = frozenset({DrillVerdict.SAVED})
 _NOT_DONE = frozenset({DrillVerdict.STOPPED, DrillVerdict.UNFINISHED})
 

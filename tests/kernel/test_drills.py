@@ -241,7 +241,7 @@ def test_an_array_that_is_half_on_overlays_is_not_finished(made: Host) -> None:
         run_lines(session, f"set -e{_HALF}", desk.environment())
         outcome = judge(desk, outcome_id="x")
         assert (outcome.verdict, outcome.saved_percent) == ("saved, unfinished", 100)
-        assert "required: the array lies on the disks themselves; found: it lies on overlays" in outcome.missing
+        assert "required: the array is on the disks themselves; found: it is on overlays" in outcome.missing
         desk.reset()
 
 

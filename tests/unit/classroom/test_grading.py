@@ -98,7 +98,7 @@ def test_a_key_is_one_students_and_a_second_owner_is_named() -> None:
     found = assign((ANN, BO), {"10.zip": "k1", "x.zip": "k1", "12.zip": "k2", "10-2.zip": "k2"})
     assert found.owners == {"10.zip": ANN, "x.zip": ANN, "12.zip": BO, "10-2.zip": ANN}
     assert "one key signed bundles of Ann Lee and Bo Ek" in found.problems
-    assert "12.zip is named as Bo Ek's, and signed with another key than the roster's" in found.problems
+    assert "12.zip has Bo Ek's name, but another key than the roster's signed it" in found.problems
 
 
 def test_the_built_in_scale_knows_every_verdict() -> None:
@@ -223,7 +223,7 @@ def test_the_sheet_names_students_dates_and_points(
     assert (asa[f"{DRILL} tries"], asa["problems"]) == ("2", "")
     assert asa["copies"].startswith(f"{DRILL} as in")
     assert "bo.zip" in asa["copies"]
-    assert f"another seed than 'fox': {DRILL}" in bo["problems"]
+    assert f"a seed other than 'fox': {DRILL}" in bo["problems"]
     assert (bo[f"{DRILL} points"], bo["points"]) == ("1.5", "1.5")
     assert cy["problems"] == "nothing was handed in"
     moodle = rows(sheets["moodle"])

@@ -153,7 +153,7 @@ def test_a_measured_figure_is_told_only_after_the_number(tmp_path: Path) -> None
 
 def test_every_choice_between_levels_or_chunks_is_kept_back() -> None:
     """A step whose text leaves a choice open names it as secret."""
-    asks = re.compile(r"\b(Choose|the better of|which level|as much room as possible|so that it survives)\b")
+    asks = re.compile(r"\b(Choose|the better of|which level|as much capacity as possible|so that it survives)\b")
     for lesson_id, step_id in steps_of_the_course():
         step = files_of(lesson_id).ready("").step(step_id)
         makes = any(check.name in ("array.level", "array.chunk") for check in step.checks)

@@ -137,7 +137,7 @@ def test_the_table(journal: SuiteJournal) -> None:
     text = result_table(journal).as_text()
     assert text.startswith("mdadm - v4.6, its own tests on Linux 6.1.192 in virtual time\n")
     assert "2 passed, 1 failed, as upstream knows, 1 machine lost, 1 with complaints of the kernel" in text
-    assert "passed, though upstream has seen them fail: 00c" in text
+    assert "passed, although upstream has seen them fail: 00c" in text
     assert "not run yet: 1 test" in text
     (line,) = [line for line in text.splitlines() if line.startswith("00b")]
     assert line.split("  ")[-1] == "active raid5 not found; upstream: always fails"

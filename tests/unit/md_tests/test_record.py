@@ -114,7 +114,7 @@ def test_another_checkout_kernel_or_mdadm_is_another_run(host: Host, suite: Suit
     with resumed_run(host, suite) as journal:
         journal.note_machine("mdadm - v4.6", "6.1.192")
         for mdadm, kernel in (("mdadm - v4.7", "6.1.192"), ("mdadm - v4.6", "7.2")):
-            with pytest.raises(SpecError, match="the results so far are of"):
+            with pytest.raises(SpecError, match="the results so far are from"):
                 journal.note_machine(mdadm, kernel)
     (suite.folder / "tests/01c").write_text("false\n")
     with pytest.raises(SpecError, match="has changed since"), resumed_run(host, suite):

@@ -157,7 +157,7 @@ def test_an_edit_is_found_even_with_its_checksum_put_right(
     rewrite(file, RECORD, edited)
     sums[RECORD] = hashlib.sha256(edited).hexdigest()
     rewrite(file, "manifest.json", manifest_with(file, sha256=sums))
-    with pytest.raises(ResultError, match="was edited: its signature does not fit"):
+    with pytest.raises(ResultError, match="was edited: its signature does not match"):
         import_results(other, file)
 
 
