@@ -26,11 +26,10 @@ from lab.fleet.estimate import BlockSums, Cause, LossTally
 from lab.fleet.model import Block, FleetModel, Scrubbing, ScrubKind, Spread
 
 if TYPE_CHECKING:
-    import numpy
     from numpy.random import Generator
 
-    Floats = numpy.ndarray[tuple[int, ...], numpy.dtype[numpy.float64]]
-    Columns = numpy.ndarray[tuple[int, ...], numpy.dtype[numpy.intp]]
+    from lab.fleet.model import Columns, Floats
+
     Episodes = tuple["Arrays", Columns, Floats]
     """Arrays before a failure, the member that fails, when."""
 

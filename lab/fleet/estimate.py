@@ -25,7 +25,7 @@ from lab.fleet.model import HOURS_PER_YEAR, FleetModel
 from lab.theory.losses import Interval, LossFigures
 
 if TYPE_CHECKING:
-    from lab.fleet.engine import Columns, Floats
+    from lab.fleet.model import Columns, Floats
 
 
 @dataclass(frozen=True, slots=True)

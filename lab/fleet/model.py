@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 if TYPE_CHECKING:
+    import numpy
     from numpy.random import Generator
+
+    Floats = numpy.ndarray[tuple[int, ...], numpy.dtype[numpy.float64]]
+    Columns = numpy.ndarray[tuple[int, ...], numpy.dtype[numpy.intp]]
 
 HOURS_PER_YEAR = 365.25 * 24
 

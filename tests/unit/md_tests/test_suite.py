@@ -78,7 +78,7 @@ def test_a_folder_that_is_no_checkout(checkout: Path, gone: str) -> None:
 
 
 def test_a_folder_that_is_not_there_or_has_no_tests(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="is no folder"):
+    with pytest.raises(SpecError, match="is not a folder"):
         find_suite(tmp_path / "nowhere")
     with pytest.raises(SpecError, match="has no test in"):
         find_suite(make_checkout(tmp_path / "empty", {}))
