@@ -152,7 +152,7 @@ def _kept_lines(outcome: DrillOutcome) -> list[str]:
     begun = 100.0 if outcome.begun_percent is None else outcome.begun_percent
     before = f"; {100 - begun:.3g} % were gone when the drill began" if begun < 100 else ""
     lines = [
-        f"can still be had from the disks: **{outcome.kept_percent:g} %**",
+        f"can still be recovered from the disks: **{outcome.kept_percent:g} %**",
         f"destroyed since the drill began: **{max(0.0, begun - outcome.kept_percent):.3g} %**{before}",
     ]
     if outcome.gone_names:

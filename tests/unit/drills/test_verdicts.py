@@ -107,7 +107,7 @@ def test_the_page_tells_saved_from_what_can_be_had_and_what_is_destroyed() -> No
         msgspec.structs.replace(ENDED, verdict="partly lost", saved_percent=25.0, kept_percent=60.5), None
     )
     assert "data saved: **25 %** of 1 block of 4 KiB" in page
-    assert "can still be had from the disks: **60.5 %**" in page
+    assert "can still be recovered from the disks: **60.5 %**" in page
     assert "destroyed since the drill began: **39.5 %**" in page
     at_begin = debriefing(msgspec.structs.replace(ENDED, kept_percent=98.5, begun_percent=98.5), None)
     assert "destroyed since the drill began: **0 %**; 1.5 % were gone when the drill began" in at_begin
@@ -156,7 +156,7 @@ def test_an_outcome_of_the_first_format_is_read_and_claims_no_more_than_it_knew(
     outcome = decode_outcome(written.encode(), "04-superblocks-gone-20261126T203519Z", "a bundle")
     assert (outcome.format_version, outcome.kept_percent) == (1, None)
     assert says in debriefing(outcome, None)
-    assert "can still be had" not in debriefing(outcome, None)
+    assert "can still be recovered" not in debriefing(outcome, None)
     host = Host.real("tests")
     store = DrillStore(replace(host, state=host.state.elsewhere(tmp_path)))
     folder = store.root / outcome.drill

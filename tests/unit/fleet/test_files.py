@@ -73,11 +73,11 @@ def test_built_in_fleets_are_sound(name: str) -> None:
         ({"rebuild__constant_hours": 3.0}, "rebuild has constant_hours and hours"),
         ({"scrub__interval_hours": 10.0}, "longer than its interval"),
         ({"scrub__intervall_hours": 10.0}, "did you mean 'interval_hours'"),
-        ({"level": "raid10", "members": 5}, "made of pairs"),
+        ({"level": "raid10", "members": 5}, "consists of pairs"),
         ({"parities": 6}, "hold no data"),
         ({"people__wrong_disk": 1.5}, "write 0 or more, 1 at most"),
         ({"years": 0.0}, "years"),
-        ({"title__en": "x"}, "no key of a fleet"),
+        ({"title__en": "x"}, "not a key of a fleet"),
     ],
 )
 def test_what_is_no_fleet_is_refused_with_a_hint(changes: dict[str, Any], said: str) -> None:
