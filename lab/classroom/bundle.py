@@ -61,11 +61,9 @@ class Signer:
 
     @property
     def public_key(self) -> str:
-        """The public key, 32 bytes in hexadecimal digits."""
         return self._key.public_key().public_bytes_raw().hex()
 
     def sign(self, data: bytes) -> bytes:
-        """The signature of ``data``, 64 bytes; Ed25519 signatures are deterministic."""
         return self._key.sign(data)
 
 
@@ -178,7 +176,6 @@ class Bundle(ResultFiles):
 
     @property
     def key_fingerprint(self) -> str:
-        """The fingerprint of the key that signed the bundle."""
         return fingerprint(self.manifest.public_key)
 
     def records(self) -> Iterator[ResultRecord | LabError]:

@@ -424,7 +424,6 @@ class KeptClass:
                 path.unlink()
 
     def known(self) -> dict[str, tuple[int, int]]:
-        """Bundle -> size, and modification time in nanoseconds."""
         rows = self.database.execute(f"SELECT file, bytes, changed_ns FROM {self._from(FILES, self.parts)}").fetchall()
         return {name: (size, changed) for name, size, changed in rows}
 
@@ -444,7 +443,6 @@ class KeptClass:
         self._replace((*left, *changed))
 
     def add(self, rows: Rows) -> None:
-        """Add a part with the rows of some bundles."""
         for table, found in rows.items():
             columns = ", ".join(f"{column} {kind}" for column, kind in TABLES[table].items())
             self.database.execute(f"CREATE OR REPLACE TEMP TABLE new_{table} ({columns})")

@@ -401,7 +401,6 @@ class Line:
 
     @property
     def last_utc(self) -> str:
-        """The latest time at which work was finished, according to the bundles; empty if there is none."""
         done = [each.last_done_utc for each in self.lessons.values()]
         ended = [each.ended_utc for tries in self.tries.values() for each in tries]
         return max((*done, *ended, *self.measured_utc), default="")

@@ -61,7 +61,6 @@ class DrillTry:
 
     @property
     def what(self) -> str:
-        """The id of the drill."""
         return self.drill
 
     @property
@@ -91,7 +90,6 @@ class LessonTry:
 
     @property
     def what(self) -> str:
-        """The id of the lesson."""
         return self.lesson
 
     @property
@@ -283,7 +281,6 @@ def lesson_standings(progress: Iterable[LessonTry]) -> Iterable[LessonStanding]:
 
 
 def _by_student(work: Iterable[Work]) -> Iterator[tuple[str, list[list[Work]]]]:
-    """Id of each drill or lesson, sorted, with the work of each student."""
     for what, group in _grouped(_once(work), lambda each: each.what).items():
         yield what, list(_grouped(group, lambda each: each.key).values())
 
@@ -304,7 +301,6 @@ def _grouped(work: Iterable[Work], word: Callable[[Work], str]) -> dict[str, lis
 
 
 def _often(names: Iterable[str]) -> dict[str, int]:
-    """Name -> number of occurrences, in descending order."""
     return dict(sorted(Counter(names).items(), key=lambda each: (-each[1], each[0])))
 
 
