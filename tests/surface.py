@@ -103,7 +103,7 @@ def lesson_lines() -> Iterator[str]:
     """What files of lessons and drills may say, with its keys."""
     import msgspec
 
-    ready, checks = (importlib.import_module(name) for name in ("lab.lessons.ready", "lab.checks.catalogue"))
+    ready, checks = (importlib.import_module(name) for name in ("lab.lessons.course", "lab.checks.catalogue"))
     for catalogue in (checks.ALL_CHECKS, ready.ACTIONS, checks.SOURCES):
         for name, kind in catalogue.items():
             yield f"{name}: {', '.join(field.name for field in msgspec.structs.fields(kind))}"

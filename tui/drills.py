@@ -147,7 +147,7 @@ class Drills:
 
     def _find(self) -> None:
         def find(session: LabSession) -> DrillDesk | None:
-            from lab.drills.watch import open_desk
+            from lab.drills.desk import open_desk
 
             return open_desk(session)
 
@@ -178,7 +178,7 @@ class Drills:
         self._counted, self._is_counting = now, True
 
         def count(_: LabSession) -> bool:
-            from lab.drills.mailbox import answer_one
+            from lab.drills.debriefing import answer_one
 
             desk.look()
             return answer_one(desk)
@@ -201,7 +201,7 @@ class Drills:
         self._frontend.show_soon()
 
     def _make_view(self, desk: DrillDesk) -> DrillView:
-        from lab.drills.telling import RULES, briefing, hint_words, progress_lines
+        from lab.drills.debriefing import RULES, briefing, hint_words, progress_lines
 
         case = desk.case
         drill, record = case.drill.drill, case.record
@@ -246,7 +246,7 @@ class Drills:
         """Prepare a drill on blank disks. Other contents of the disks are erased, after a confirmation."""
 
         def check(session: LabSession) -> Plan | None:
-            from lab.drills.disks import needs_clearing
+            from lab.drills.desk import needs_clearing
 
             return (
                 session.reset_all(ends_drill=True) if needs_clearing(session, _ready(session, drill_id, seed)) else None
@@ -256,8 +256,7 @@ class Drills:
             before = self._desk
 
             def work(session: LabSession) -> DrillDesk | None:
-                from lab.drills.desk import DrillDesk
-                from lab.drills.watch import open_desk
+                from lab.drills.desk import DrillDesk, open_desk
 
                 if before is not None:
                     # Its last count may still be queued, and would be stored for the new drill.
@@ -318,7 +317,7 @@ class Drills:
         is_final, self._may_end = as_it_is or self._may_end, False
 
         def work(session: LabSession) -> tuple[DrillOutcome, str]:
-            from lab.drills.telling import debriefing
+            from lab.drills.debriefing import debriefing
             from lab.drills.verdict import end_drill
 
             outcome = end_drill(desk, array, is_final=is_final)

@@ -469,12 +469,12 @@ class TextDrills:
         return view.hints[-1] if view and view.hints else ""
 
     def _committed(self, touched_bytes: int) -> None:
-        from lab.drills.telling import committed_words
+        from lab.drills.debriefing import committed_words
 
         self._app.say(f"{committed_words(touched_bytes)}.")
 
     def _reset(self) -> None:
-        from lab.drills.telling import PUT_BACK
+        from lab.drills.debriefing import PUT_BACK
 
         self._app.say("The disks are being put back.")
         self._drills.reset(lambda _: self._app.say(f"{PUT_BACK}."))
@@ -502,7 +502,7 @@ class TextDrills:
 
         def read() -> str:
             from lab.drills.case import DrillStore
-            from lab.drills.telling import ended_page
+            from lab.drills.debriefing import ended_page
 
             return ended_page(DrillStore(host).newest(word))
 

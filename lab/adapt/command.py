@@ -25,10 +25,8 @@ def capacity(
     reference: Annotated[int | None, number(DiskCount, help="As for 'array create --level adapt5'.")] = None,
     chunk: Annotated[str | None, Parameter(help="Such as 64K; 128K if left out.")] = None,
 ) -> None:
-    """Show what disks of different sizes hold under each system; nothing is touched."""
-    from lab.adapt.preview import compare_systems, disks_of_sizes
-    from lab.adapt.request import DEFAULT_CHUNK_BYTES
-    from lab.adapt.spec import VolumeSpec
+    """Show the capacity of disks of different sizes under each system; nothing is touched."""
+    from lab.adapt.spec import DEFAULT_CHUNK_BYTES, VolumeSpec, compare_systems, disks_of_sizes
 
     context, chunk_bytes = current(), bytes_or_none(chunk, "chunk")
     if sizes:

@@ -7,17 +7,22 @@ from typing import Any, ClassVar, cast
 
 import msgspec
 
-from lab.adapt import operations, tables
-from lab.adapt.discovery import FoundVolume, labels_in, volumes_in
-from lab.adapt.label import LABEL_AREA_BYTES
+from lab.adapt import operations
+from lab.adapt.label import LABEL_AREA_BYTES, layout_of, names_volume, volume_device
 from lab.adapt.layout import AdaptLevel
-from lab.adapt.names import names_volume, volume_device
-from lab.adapt.preview import are_equal
-from lab.adapt.request import DEFAULT_CHUNK_BYTES
-from lab.adapt.spec import VolumeSpec
-from lab.adapt.stack import Stack, read_stack
-from lab.adapt.state import VolumeDisk, VolumeStatus, read_volume
-from lab.adapt.summary import VolumeArray, as_array
+from lab.adapt.spec import DEFAULT_CHUNK_BYTES, VolumeSpec, are_equal
+from lab.adapt.state import (
+    FoundVolume,
+    Stack,
+    VolumeArray,
+    VolumeDisk,
+    VolumeStatus,
+    as_array,
+    labels_in,
+    read_stack,
+    read_volume,
+    volumes_in,
+)
 from lab.arrays.array import Array, ArrayKind, ArrayText, OpenArrays
 from lab.arrays.discovery import FoundArray
 from lab.arrays.levels import Level, Raid5
@@ -70,7 +75,7 @@ class Volume(Array):
     def start(self, found: FoundArray, *, force: bool) -> Plan:
         if force:
             raise ArrayError(
-                f"array {self.name} is never started by force: disks out of date would give data of different times",
+                f"array {self.name} is never started by force: outdated disks would mix old and new data",
                 hint="attach the disks that are missing",
             )
         if found.refusal:
@@ -118,7 +123,7 @@ class Volume(Array):
                 f"{disk} is in use in {self.name}", hint=f"fail it first: raidlab array fail {self.name} {disk}"
             )
         if own.number not in self._stack.disks_cut(self.name):
-            return Plan(f"{disk} has left {self.name} already: a failed disk stays out")
+            return Plan(f"{disk} has already left {self.name}: a failed disk stays out")
         plan = operations.remove(self._known.description, own.number, _arrays(volume, own.faulty))
         return Plan(f"Remove {disk} from {self.name}", plan.steps)
 
@@ -147,7 +152,7 @@ class Volume(Array):
     def _go_on(self, volume: VolumeStatus, own: VolumeDisk, disk: str) -> Plan:
         missing = tuple(window for window in own.windows if window not in own.present)
         if not missing:
-            raise ArrayError(f"{disk} is already a disk of {self.name}", hint="choose a disk that is free")
+            raise ArrayError(f"{disk} is already a disk of {self.name}", hint="choose a free disk")
         if own.faulty:
             raise ArrayError(
                 f"{disk} has failed in {len(own.faulty)} arrays of {self.name}",
@@ -161,8 +166,8 @@ class Volume(Array):
         places = [each for each in volume.disks if not each.present]
         if not places:
             raise ArrayError(
-                f"no disk of {self.name} has failed, and a further one would change its whole layout",
-                hint="make a new array with all disks, and copy the data",
+                f"no disk of {self.name} has failed, and one more disk would change its whole layout",
+                hint="create a new array with all disks, and copy the data",
             )
         size = self.arrays.lab.disk(self.arrays.node(disk)).size_bytes
         fitting = [each for each in places if each.size_bytes <= size]
@@ -242,7 +247,7 @@ class Volume(Array):
 
     def details(self) -> dict[str, str]:
         label = self._known.description
-        layout = tables.layout_of(label)
+        layout = layout_of(label)
         return {
             "reference_chunks": str(label.reference),
             "windows": str(len(layout.composition.windows)),
@@ -252,11 +257,6 @@ class Volume(Array):
 
     def _disk_name(self, disk: VolumeDisk) -> str:
         return self.arrays.disk_name(disk.node) if disk.node else f"({disk.number})"
-
-
-def _volumes(arrays: OpenArrays) -> list[FoundVolume]:
-    """The volumes on the lab's disks."""
-    return [found for found in arrays.found.all if isinstance(found, FoundVolume)]
 
 
 def _arrays(volume: VolumeStatus, windows: Iterable[int]) -> dict[int, str]:
@@ -341,7 +341,7 @@ class AdaptKind(ArrayKind):
         if not any(member.device.startswith("/dev/dm-") for status in statuses for member in status.members):
             return statuses
         stack = read_stack(arrays.machine)
-        known = [found for found in _volumes(arrays) if found.name in stack.volumes]
+        known = [each for each in arrays.found.all if isinstance(each, FoundVolume) and each.name in stack.volumes]
         volumes = (as_array(read_volume(arrays.machine, found, stack, statuses)) for found in known)
         return (*(status for status in statuses if status.name not in stack.inner_arrays), *volumes)
 

@@ -4,20 +4,77 @@ Each disk has two copies, which are written alternately, so that an interrupted 
 A copy is valid only if its checksum is correct; of several valid ones, the highest sequence number counts. The label
 contains the parameters from which the layout is computed and a checksum of that layout, so that a change in the
 computation is detected.
+
+Names of volumes, slices and inner arrays, and the device-mapper tables that follow from a label
+(kernel: Documentation/admin-guide/device-mapper/linear.rst), are here too.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
+from itertools import islice
 
 import msgspec
 
 from lab.adapt.layout import AdaptLevel, Composition, VolumeLayout
+from lab.arrays.names import array_device
+from lab.disks.inventory import MAPPER
+from lab.errors import ArrayError, SpecError
 from lab.gates.decoding import decode_json
-from lab.units import KIB
+from lab.units import KIB, MIB, SECTOR_BYTES
+
+_VOLUME = re.compile(r"adapt(?:0|[1-9]\d?)")
+_SLICE = re.compile(r"(adapt\d+)-d(\d+)w(\d+)")
+FIRST_INNER_NUMBER = 100
+"""Arrays inside volumes are named md100 and up, so that md0 and up are free for the user's arrays."""
+
+
+def names_volume(name: str) -> bool:
+    """Whether this is a valid name of a volume, such as adapt0."""
+    return bool(_VOLUME.fullmatch(name))
+
+
+def require_volume_name(name: str) -> str:
+    """Returns ``name``. Raises SpecError unless it is a valid name of a volume."""
+    if not names_volume(name):
+        raise SpecError(f"'{name}' is not the name of a volume", hint="write adapt and a number below 100: adapt0")
+    return name
+
+
+def volume_device(name: str) -> str:
+    """The node of a volume: ``/dev/mapper/adapt0`` for ``adapt0``."""
+    return f"{MAPPER}{require_volume_name(name)}"
+
+
+def slice_name(name: str, disk: int, window: int) -> str:
+    """The name of the slice of ``disk`` in ``window``: ``adapt0-d03w01``."""
+    return f"{name}-d{disk:02d}w{window:02d}"
+
+
+def slice_device(name: str, disk: int, window: int) -> str:
+    """The node of a slice."""
+    return f"{MAPPER}{slice_name(name, disk, window)}"
+
+
+def parse_slice_name(text: str) -> tuple[str, int, int] | None:
+    """The volume, disk and window in the name of a slice; None for any other text."""
+    match = _SLICE.fullmatch(text)
+    return (match[1], int(match[2]), int(match[3])) if match else None
+
+
+def inner_names(taken: Collection[str]) -> Iterator[str]:
+    """Unused names for the arrays inside a volume. Raises SpecError if there are not enough."""
+    for number in range(FIRST_INNER_NUMBER, 1000):
+        if f"md{number}" not in taken:
+            yield f"md{number}"
+    raise SpecError("no md name is left for the arrays inside the volume", hint="stop other volumes first")
+
 
 LABEL_OFFSET_BYTES = 4 * KIB
 """The place of md's 1.2 superblock, so creating an array on the whole disk overwrites the label."""
@@ -75,7 +132,6 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
         return uuid_from(f"{self.uuid} window {number}")
 
     def disk_of(self, own_uuid: str) -> int | None:
-        """The number of the disk with this UUID, or None."""
         return next((number for number, disk in enumerate(self.disks) if disk.uuid == own_uuid), None)
 
 
@@ -145,3 +201,108 @@ def copies_in(area: bytes) -> tuple[Label | None, ...]:
 def copy_offset_bytes(sequence: int) -> int:
     """Offset on each disk of the copy with this sequence number."""
     return LABEL_OFFSET_BYTES + sequence % LABEL_COPIES * LABEL_BYTES
+
+
+CONCISE_BYTES = 60_000
+
+
+@lru_cache(maxsize=8)
+def layout_of(label: Label) -> VolumeLayout:
+    """The layout of a volume. Raises ArrayError if this version computes a layout other than the original one."""
+    volume = label.volume()
+    if checksum_of(volume) != label.layout_checksum:
+        raise ArrayError(
+            f"another version of raidlab laid out array {label.name}, and this one computes another layout",
+            hint="use the version that created it; nothing was touched",
+        )
+    return volume
+
+
+def slice_table(label: Label, disk: int, window: int, node: str) -> str:
+    """The table of one slice: its header, then its pieces, all on the disk at ``node``."""
+    layout = layout_of(label)
+    own = [each.number for each in layout.composition.windows_on(disk)]
+    chunk, header = label.chunk_bytes // SECTOR_BYTES, label.slice_header_bytes // SECTOR_BYTES
+    reserve = label.reserve_bytes // SECTOR_BYTES
+    rows = [(0, header, MIB // SECTOR_BYTES + own.index(window) * header)]
+    rows += [
+        (header + piece.slice_start * chunk, piece.lines * chunk, reserve + piece.disk_start * chunk)
+        for piece in layout.placement[disk, window]
+    ]
+    return "".join(f"{start} {length} linear {node} {offset}\n" for start, length, offset in rows)
+
+
+def slices_on(label: Label, disk: int) -> tuple[int, ...]:
+    """The windows with a slice on this disk."""
+    return tuple(window.number for window in layout_of(label).composition.windows_on(disk))
+
+
+@dataclass(frozen=True, slots=True)
+class SliceTables:
+    """Slices that one call of dmsetup creates: several in the concise format, or one with a plain table."""
+
+    names: tuple[str, ...]
+    uuid: str
+    """UUID of the slice with a plain table; in the concise format, each line has its own."""
+    text: str
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The arguments after ``dmsetup create``; ``text`` is its standard input (dmsetup(8))."""
+        return (self.names[0], "--uuid", self.uuid) if self.uuid else ("--concise",)
+
+
+def slice_tables(label: Label, nodes: Mapping[int, str]) -> tuple[SliceTables, ...]:
+    """The tables of all slices of some disks.
+
+    dmsetup (2.03.16) reads at most 64 KiB of the concise format and ignores the rest; plain tables have no such limit.
+    """
+    alone: list[SliceTables] = []
+    groups: list[dict[str, str]] = [{}]
+    for disk, node in nodes.items():
+        for window in slices_on(label, disk):
+            name, uuid = slice_name(label.name, disk, window), f"raidlab-{label.uuid}-d{disk:02d}w{window:02d}"
+            table = slice_table(label, disk, window, node)
+            one = f"{name},{uuid},,rw,{table.strip().replace(chr(10), ',')}"
+            if len(one) > CONCISE_BYTES:
+                alone.append(SliceTables((name,), uuid, table))
+                continue
+            if sum(len(other) + 2 for other in groups[-1].values()) + len(one) > CONCISE_BYTES:
+                groups.append({})
+            groups[-1][name] = one
+    made = (SliceTables(tuple(group), "", ";\n".join(group.values()) + "\n") for group in groups if group)
+    return (*made, *alone)
+
+
+def volume_table(label: Label, arrays: Mapping[int, str]) -> str:
+    """The table of the volume; ``arrays`` maps its windows to md names."""
+    chunk = label.chunk_bytes // SECTOR_BYTES
+    devices = {window: array_device(name) for window, name in arrays.items()}
+    rows: Iterable[str] = (
+        f"{segment.start * chunk} {segment.blocks * chunk} linear "
+        f"{devices[segment.window]} {segment.window_start * chunk}\n"
+        for segment in layout_of(label).segments
+    )
+    return "".join(rows)
+
+
+def slice_bytes(label: Label, window: int) -> int:
+    """Bytes of a slice after its header, which are the component size of the md array."""
+    return layout_of(label).composition.windows[window].lines * label.chunk_bytes
+
+
+def needed_bytes(label: Label, disk: int) -> int:
+    """Bytes that a disk must have to take this place."""
+    return label.reserve_bytes + label.disks[disk].lines * label.chunk_bytes
+
+
+def volume_bytes(label: Label) -> int:
+    """Capacity of the volume in bytes."""
+    return layout_of(label).composition.data_blocks * label.chunk_bytes
+
+
+def windows_named(label: Label, taken: Collection[str]) -> dict[int, str]:
+    """Window -> free md name, for a volume that is to be started."""
+    windows = layout_of(label).composition.windows
+    names = list(islice(inner_names(taken), len(windows)))
+    return {window.number: name for window, name in zip(windows, names, strict=True)}

@@ -9,9 +9,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from lab.adapt import tables
-from lab.adapt.label import LABEL_BYTES, Label, VolumeStage, copy_offset_bytes, encode, new_uuid
-from lab.adapt.names import slice_device, slice_name, volume_device
+from lab.adapt.label import (
+    LABEL_BYTES,
+    Label,
+    VolumeStage,
+    copy_offset_bytes,
+    encode,
+    layout_of,
+    new_uuid,
+    slice_bytes,
+    slice_device,
+    slice_name,
+    slice_tables,
+    slices_on,
+    volume_device,
+    volume_table,
+)
 from lab.arrays.names import array_device, md_path
 from lab.arrays.operations import ASSEMBLE_TIMEOUT_SECONDS, scrub_check, scrub_repair, scrub_stop
 from lab.arrays.operations import add as add_member
@@ -54,13 +67,13 @@ def create(
     ready = replace(label, sequence=label.sequence + 1, stage=VolumeStage.READY)
     steps = (
         _write_labels(
-            label, nodes, "Each disk is told what it is to be part of; from now on it is not blank.", Danger.DATA
+            label, nodes, "Records on each disk which volume it belongs to; it is no longer blank.", Danger.DATA
         ),
         *_cut(label, nodes),
         *(_create_window(label, number, name, bitmap, assume_clean) for number, name in arrays.items()),
         _mark_clean_later(arrays),
         _map_volume(label, arrays),
-        _write_labels(ready, nodes, "Each disk is told that all arrays are there."),
+        _write_labels(ready, nodes, "Records on each disk that all arrays exist."),
     )
     return Plan(f"Create {label.name} as {label.rule}", steps)
 
@@ -70,7 +83,7 @@ def assemble(label: Label, nodes: Mapping[int, str], arrays: Mapping[int, str]) 
     working = {disk: node for disk, node in nodes.items() if not label.disks[disk].is_failed}
     steps = [*_cut(label, working)]
     for number, name in arrays.items():
-        window = tables.layout_of(label).composition.windows[number]
+        window = layout_of(label).composition.windows[number]
         slices = [slice_device(label.name, disk, number) for disk in window.disks if disk in working]
         whole = assemble_array(name, slices).steps[0]
         # With --uuid, mdadm skips slices that have no superblock because their rebuild has not begun.
@@ -92,7 +105,7 @@ def _mark_clean_later(arrays: Mapping[int, str]) -> Step:
 def stop(label: Label, disks: Iterable[int], arrays: Mapping[int, str]) -> Plan:
     """Stop a volume: remove the mapping, stop its arrays, and remove the slices of ``disks``."""
     device = volume_device(label.name)
-    why = "Nothing reads or writes the volume any more; its arrays can be stopped."
+    why = "After this nothing reads or writes the volume, so its arrays can be stopped."
     first = Step(("dmsetup", "remove", label.name), why, writes_devices=(device,))
     slices = _remove_slices(label, disks)
     return Plan(f"Stop {label.name}", (first, *(stop_array(name).steps[0] for name in arrays.values()), *slices))
@@ -100,7 +113,7 @@ def stop(label: Label, disks: Iterable[int], arrays: Mapping[int, str]) -> Plan:
 
 def erase(label: Label, nodes: Sequence[str]) -> Plan:
     """Erase the labels and the superblocks of all slices of a stopped volume."""
-    why = "Label and superblocks at the beginning of {} are overwritten: it is no part of any volume."
+    why = "Overwrites label and superblocks at the beginning of {}: it is no longer part of any volume."
     return Plan.of(f"Remove {label.name}", (_erased(label, node, why.format(node)) for node in nodes))
 
 
@@ -127,7 +140,9 @@ def fail(
     return Plan(f"Fail disk {disk} of {label.name}", (*steps, _write_labels(without(label, disk), others, _WHY_FAILED)))
 
 
-_WHY_FAILED = "The other disks remember it: at the next start the failed disk is left out of every array at once."
+_WHY_FAILED = (
+    "Records the failure on the other disks, so that the next start leaves the failed disk out of every array."
+)
 
 
 def without(label: Label, disk: int) -> Label:
@@ -153,8 +168,8 @@ def add(label: Label, nodes: Mapping[int, str], disk: int, node: str, arrays: Ma
     identity = replace(label.disks[disk], uuid=new_uuid(), is_failed=False)
     changed = _changed(label, disk, identity)
     working = {number: own for number, own in nodes.items() if not label.disks[number].is_failed} | {disk: node}
-    why = f"{node} takes the place of the failed disk, and every disk knows it."
-    why_blank = "What an earlier array may have left where labels and superblocks go is erased."
+    why = f"Records on every disk that {node} takes the place of the failed one."
+    why_blank = "Erases what an earlier array may have left where labels and superblocks go."
     steps = (
         _erased(label, node, why_blank),
         _write_labels(changed, working, why),
@@ -209,13 +224,12 @@ def _write_labels(label: Label, nodes: Mapping[int, str], why: str, danger: Dang
 
 
 def _cut(label: Label, nodes: Mapping[int, str]) -> Iterator[Step]:
-    """Create the slices of these disks."""
     yield Step(("modprobe", "dm-mod"), "The device mapper makes devices of pieces of others.")
-    for made in tables.slice_tables(label, nodes):
+    for made in slice_tables(label, nodes):
         yield Step(
             # Without udev, dmsetup itself creates the nodes in /dev/mapper.
             ("dmsetup", "--verifyudev", "create", *made.arguments),
-            "Disks are cut into slices, one for each array that a disk is in; pieces used together lie together.",
+            "Cuts disks into slices, one for each array that a disk is in; pieces that are used together lie together.",
             ("dmsetup", "remove", *made.names),
             writes_devices=tuple(nodes.values()),
             stdin_text=made.text,
@@ -223,12 +237,12 @@ def _cut(label: Label, nodes: Mapping[int, str]) -> Iterator[Step]:
 
 
 def _remove_slices(label: Label, disks: Iterable[int]) -> tuple[Step, ...]:
-    slices = [slice_name(label.name, disk, window) for disk in disks for window in tables.slices_on(label, disk)]
-    return (Step(("dmsetup", "remove", *slices), "The slices go; what was written to them stays on the disks."),)
+    slices = [slice_name(label.name, disk, window) for disk in disks for window in slices_on(label, disk)]
+    return (Step(("dmsetup", "remove", *slices), "Removes the slices; what was written to them stays on the disks."),)
 
 
 def _create_window(label: Label, number: int, name: str, bitmap: Bitmap, assume_clean: bool) -> Step:
-    window = tables.layout_of(label).composition.windows[number]
+    window = layout_of(label).composition.windows[number]
     slices = tuple(slice_device(label.name, disk, number) for disk in window.disks)
     array = ArraySpec(
         "raid5",
@@ -237,7 +251,7 @@ def _create_window(label: Label, number: int, name: str, bitmap: Bitmap, assume_
         chunk_bytes=label.chunk_bytes,
         bitmap=bitmap,
         assume_clean=assume_clean,
-        size_bytes=tables.slice_bytes(label, number),
+        size_bytes=slice_bytes(label, number),
         data_offset_bytes=label.slice_header_bytes,
         uuid=label.window_uuid(number),
     )
@@ -252,7 +266,7 @@ def _map_volume(label: Label, arrays: Mapping[int, str]) -> Step:
         "One device over all arrays, in the order that keeps every aligned full stripe whole.",
         ("dmsetup", "remove", label.name),
         writes_devices=tuple(array_device(name) for name in arrays.values()),
-        stdin_text=tables.volume_table(label, arrays),
+        stdin_text=volume_table(label, arrays),
     )
 
 

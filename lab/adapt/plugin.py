@@ -42,13 +42,13 @@ def _reading() -> type[Source]:
 
 
 def _tables(record: ResultRecord, published: Published | None) -> tuple[Table, ...]:
-    from lab.adapt.study.tables import tables
+    from lab.adapt.study import tables
 
     return tables(record, published)
 
 
 def _plots(record: ResultRecord) -> PageGroup:
-    from lab.adapt.study.plots import by_fast_disks
+    from lab.adapt.study import by_fast_disks
 
     return by_fast_disks(record)
 

@@ -7,9 +7,8 @@ from enum import StrEnum
 
 import msgspec
 
-from lab.adapt.capacity import System
-from lab.adapt.preview import compare_systems, disks_of_sizes
-from lab.adapt.spec import VolumeSpec
+from lab.adapt.layout import System
+from lab.adapt.spec import VolumeSpec, compare_systems, disks_of_sizes
 from lab.checks.readings import LikelyMistake, Source
 from lab.checks.state import CheckedState
 from lab.disks import LabDisk

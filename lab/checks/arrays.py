@@ -2,7 +2,7 @@
 
 All values are those of the current state of the array, never the arguments with which it was created. Superblocks,
 counters, file systems and files that programs wrote need additional commands, so they are gathered only for lessons
-that use one of these checks or readings (``lab.lessons.executor``).
+that use one of these checks or readings (``lab.lessons.student``).
 """
 
 from __future__ import annotations

@@ -58,11 +58,9 @@ class Signer:
 
     @property
     def public_key(self) -> str:
-        """The public key, 32 bytes in hexadecimal digits."""
         return self._key.public_key().public_bytes_raw().hex()
 
     def sign(self, data: bytes) -> bytes:
-        """The signature of ``data``, 64 bytes; Ed25519 signatures are deterministic."""
         return self._key.sign(data)
 
 
@@ -125,7 +123,7 @@ def _private_key(data: bytes, path: Path) -> Ed25519PrivateKey:
     except (ValueError, TypeError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PrivateKey):
-        raise ResultError(f"'{path}' holds no key of raidlab", hint="delete it: a new one is made on the next export")
+        raise ResultError(f"'{path}' is not a key of raidlab", hint="delete it: the next export creates a new one")
     return key
 
 
@@ -171,11 +169,10 @@ class Bundle(ResultFiles):
 
     manifest: Manifest
     practice: tuple[str, ...]
-    """Paths of lessons and drills in the bundle, for lab.classroom.practice."""
+    """Paths of lessons and drills in the bundle, for lab.classroom.folder."""
 
     @property
     def key_fingerprint(self) -> str:
-        """The fingerprint of the key that signed the bundle."""
         return fingerprint(self.manifest.public_key)
 
     def records(self) -> Iterator[ResultRecord | LabError]:
@@ -271,7 +268,7 @@ def _open(file: Path) -> Iterator[zipfile.ZipFile]:
                 yield archive
     # zipfile raises RuntimeError for encrypted entries, NotImplementedError for unsupported compression.
     except (KeyError, zipfile.BadZipFile, EOFError, RuntimeError, zlib.error, ValueError, struct.error) as error:
-        raise ResultError(f"'{file}' is no export of raidlab, or is damaged: {error}", hint=_COPY_AGAIN) from None
+        raise ResultError(f"'{file}' is not an export of raidlab, or is damaged: {error}", hint=_COPY_AGAIN) from None
     except OSError as error:
         raise storage_error(f"'{file}' cannot be read", error) from error
 
@@ -334,9 +331,9 @@ def _refuse_strange(archive: zipfile.ZipFile, file: Path) -> None:
     if sum(entry.file_size for entry in entries) > MOST_BUNDLE_BYTES:
         raise ResultError(f"'{file}' is larger than any export", hint="check the path")
     if any(entry.flag_bits & _ENCRYPTED for entry in entries):
-        raise ResultError(f"'{file}' is encrypted, which no export is", hint="unpack it with its password first")
+        raise ResultError(f"'{file}' is encrypted, and exports are not", hint="unpack it with its password first")
     if any(entry.compress_type not in _METHODS for entry in entries):
-        raise ResultError(f"'{file}' is packed in another way than an export", hint=_COPY_AGAIN)
+        raise ResultError(f"'{file}' is not packed as an export is", hint=_COPY_AGAIN)
 
 
 def _refuse_edited(archive: zipfile.ZipFile, manifest: Manifest, file: Path) -> None:
@@ -378,15 +375,15 @@ def _manifest(archive: zipfile.ZipFile, file: Path) -> Manifest:
     try:
         header = decode_json(data, _Header)
         if header.kind != KIND:
-            raise ResultError(f"'{file}' is no export of raidlab", hint="check the path")
+            raise ResultError(f"'{file}' is not an export of raidlab", hint="check the path")
         refuse_newer(file, "export", header.format_version, FORMAT_VERSION)
         if header.format_version < RESULTS_VERSION:
             raise ResultError(f"'{file}' is not signed: an older raidlab made it", hint="export its results again")
         manifest = decode_json(data, Manifest)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise ResultError(f"'{file}' is no export of raidlab: {error}", hint="check the path") from None
+        raise ResultError(f"'{file}' is not an export of raidlab: {error}", hint="check the path") from None
     if SIGNATURE not in archive.namelist():
         raise ResultError(f"'{file}' was edited: its signature is gone", hint=_COPY_AGAIN)
     if not is_signed(manifest.public_key, _read_entry(archive, SIGNATURE, MIB), data):
-        raise ResultError(f"'{file}' was edited: its signature does not fit its contents", hint=_COPY_AGAIN)
+        raise ResultError(f"'{file}' was edited: its signature does not match its contents", hint=_COPY_AGAIN)
     return manifest

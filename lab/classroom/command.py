@@ -1,15 +1,21 @@
-"""``raidlab class``, which evaluates a folder of bundles, and ``raidlab export``, which creates bundles."""
+"""``raidlab class``, ``raidlab export`` and ``raidlab handout``: a folder of bundles, a bundle, and pages to print.
+
+A printed sheet of a lesson has the goal, the steps, the questions and space for answers; it omits hints, checks and
+explanations. Each is one A4 page.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 from cyclopts import Parameter
 
 from lab.classroom.bundle import DRILLS, LESSONS, export_results
+from lab.classroom.folder import practice_of
 from lab.classroom.grading import (
     BUILT_IN,
     assign,
@@ -20,16 +26,129 @@ from lab.classroom.grading import (
     read_roster,
     read_scale,
 )
-from lab.classroom.practice import practice_of
-from lab.classroom.telling import cautions, practice_tables
-from lab.classroom.view import ClassRow, ClassView, LeftOut, view_class
+from lab.classroom.view import ClassRow, ClassView, LeftOut, cautions, practice_tables, view_class
 from lab.cli.context import current
 from lab.cli.output import ProgressBar, out, out_json, table
-from lab.errors import ResultError, SpecError
+from lab.errors import ResultError, SpecError, ToolMissing
+from lab.frontend import AppFrontend
 from lab.gates.text import visible
 from lab.host.files import write_file
+from lab.lessons.course import ReadyLesson, ReadyStep, built_in_course
+from lab.plugins import extension
+from lab.report.page.render import render_document, render_part
 from lab.results.store import ResultStore
 from lab.units import counted
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+_PARTS = Path(__file__).with_name("parts")
+_MOST_POINTS, _LEAST_POINTS = 10.5, 6.5
+_PAGE_CHARACTERS = 2900
+"""Number of characters that fill a page at ``_MOST_POINTS``."""
+
+
+@dataclass(frozen=True, slots=True)
+class SheetStep:
+    """A step of a lesson sheet."""
+
+    text: Markup
+    question: str
+    options: tuple[str, ...]
+    reading: str
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class LessonSheet:
+    """The content of a lesson sheet."""
+
+    number: str
+    title: str
+    goal: str
+    minutes: int
+    disks: int
+    language: str
+    steps: tuple[SheetStep, ...]
+    font_points: float
+
+
+def handout(
+    what: Annotated[Literal["keys", "lessons"], Parameter(help="A card of the app's keys, or sheets for lessons.")],
+    *lessons: Annotated[str, Parameter(help="Lessons by number or id; none: all of them.")],
+    to: Annotated[Path, Parameter(help="The .html file to write; print it from a browser.")],
+    seed: Annotated[str, Parameter(help="The word that varies the lessons, as for 'raidlab lesson start'.")] = "",
+    language: Annotated[str, Parameter(help="Language of the lessons, where there is a translation.")] = "en",
+) -> None:
+    """Write a page to print: the app's keys on one page, or one page per lesson, without answers."""
+    context = current()
+    if what == "keys" and (lessons or seed):
+        raise SpecError("the card of keys takes no lessons and no seed", hint="raidlab handout keys --to keys.html")
+    pages = 1 if what == "keys" else len(lessons or built_in_course().ids)
+    write_file(to, (key_page() if what == "keys" else lesson_pages(lessons, seed=seed, language=language)).encode())
+    if context.json:
+        out_json({"file": str(to), "pages": pages})
+    else:
+        out(f"{to}: {pages} {'page' if pages == 1 else 'pages'}, A4; print it from a browser")
+
+
+def key_page() -> str:
+    """The card of keys as HTML. Raises ToolMissing without the app, RequirementMissing without jinja2."""
+    app = extension(AppFrontend)
+    if app is None:
+        raise ToolMissing("the app is not installed", hint="install raidlab with its package tui")
+    return _render("keys.html.jinja", "keys", "raidlab: keys", sections=app.key_card())
+
+
+def lesson_pages(names: Sequence[str], *, seed: str, language: str) -> str:
+    """The sheets of these lessons, or of all.
+
+    Raises LessonError for an unknown lesson, RequirementMissing without jinja2.
+    """
+    course = built_in_course()
+    sheets = [_sheet(course.find(name).ready(seed, language)) for name in names or course.ids]
+    return _render("lessons.html.jinja", "lessons", "raidlab: lessons", sheets=sheets, seed=seed)
+
+
+def _render(template: str, kind: str, title: str, **values: object) -> str:
+    style = (_PARTS / "handout.css").read_text(encoding="utf-8")
+    return render_document(render_part(template, _PARTS, **values), title=title, style=style, kind=kind)
+
+
+def _sheet(lesson: ReadyLesson) -> LessonSheet:
+    steps = tuple(map(_step, lesson.steps))
+    length = sum(len(each.say) + 90 for each in lesson.steps)
+    length += sum(len(" ".join(each.options)) + len(each.question) + len(each.reading) + 60 for each in steps)
+    points = _MOST_POINTS * min(1.0, (_PAGE_CHARACTERS / length) ** 0.5)
+    return LessonSheet(
+        number=lesson.id.split("-")[0].lstrip("0"),
+        title=lesson.title,
+        goal=lesson.goal,
+        minutes=lesson.minutes,
+        disks=lesson.disks,
+        language=lesson.language,
+        steps=steps,
+        font_points=round(max(_LEAST_POINTS, points), 1),
+    )
+
+
+def _step(step: ReadyStep) -> SheetStep:
+    return SheetStep(
+        text=_html(step.say),
+        question=step.ask.question if step.ask else "",
+        options=tuple(step.ask.options.values()) if step.ask else (),
+        reading=step.read.question if step.read else "",
+        unit=step.read.unit if step.read else "",
+    )
+
+
+def _html(markdown: str) -> Markup:
+    """Markdown as HTML; HTML in the Markdown is escaped."""
+    from markdown_it import MarkdownIt
+    from markupsafe import Markup
+
+    return Markup(MarkdownIt("commonmark", {"html": False}).enable("table").render(markdown))
+
 
 _PLOT_WIDTH = 40
 
@@ -39,10 +158,10 @@ def classroom(
     *,
     experiment: Annotated[str | None, Parameter(help="Only this experiment.")] = None,
     grades: Annotated[
-        Path | None, Parameter(help="Also write a sheet for grading, one line a bundle or student: a .csv file.")
+        Path | None, Parameter(help="Also write a sheet for grading, one line per bundle or student: a .csv file.")
     ] = None,
     roster: Annotated[
-        Path | None, Parameter(help="Names and ids of the students: a .csv file, also of Moodle or Canvas.")
+        Path | None, Parameter(help="Names and ids of the students: a .csv file, such as Moodle or Canvas export.")
     ] = None,
     points: Annotated[
         str | None, Parameter(help="Points by this scale: 'standard', or a .toml file (docs/instructor.md).")
@@ -50,19 +169,19 @@ def classroom(
     moodle: Annotated[Path | None, Parameter(help="Also write points for Moodle's grade import: a .csv file.")] = None,
     canvas: Annotated[Path | None, Parameter(help="Also write points for Canvas's gradebook: a .csv file.")] = None,
     page: Annotated[
-        Path | None, Parameter(help="Also write one page with pictures that names nobody: a .html file.")
+        Path | None, Parameter(help="Also write a page with plots that names nobody: a .html file.")
     ] = None,
     title: Annotated[str, Parameter(help="Title of that page.")] = "Class results",
 ) -> None:
     """Show what a class measured and practised, with intervals.
 
-    Of each level the speed-up over the student's own disk; of each drill who saved the data, where they erred and how
-    long it took; of each lesson who passed. Edited or damaged bundles are named and left out; named are copies, seeds
-    that several students share, and values far from the others.
+    For each level the speed-up over the student's own disk; for each drill how many saved the data, their mistakes and
+    how long it took; for each lesson how many passed. Edited or damaged bundles are reported and left out. Copies,
+    seeds that several students share, and values far from the others are reported too.
     """
     context = current()
     if (moodle or canvas) and not roster:
-        raise SpecError("--moodle and --canvas need to know who is who", hint="add --roster FILE.csv")
+        raise SpecError("--moodle and --canvas need the names of the students", hint="add --roster FILE.csv")
     if (roster or points) and not (grades or moodle or canvas):
         raise SpecError(
             "--roster and --points need a file to write", hint="add --grades, --moodle or --canvas FILE.csv"
@@ -88,7 +207,7 @@ def classroom(
         return
     if not (rows or left_out) and (experiment or not (found.practice.drills or found.practice.lessons)):
         raise ResultError(
-            f"no bundle of '{folder}' has two arrays of one experiment, or practice",
+            f"no bundle in '{folder}' has two arrays of one experiment, or any practice",
             hint="'raidlab export' makes bundles",
         )
     practised = [] if experiment else [table.as_text() for table in practice_tables(found.practice)]

@@ -1,12 +1,21 @@
-"""The bundles of a folder as database tables.
+"""The bundles of a folder as database tables, and the practice that a bundle has.
 
-The rows of each bundle are cached in Parquet files (duckdb), so that thousands of results are evaluated in one query.
-Only new or changed bundles are read again, in several processes.
+The content of a bundle is untrusted: it is decoded, its numbers are bounded, and its strings are made printable before
+any other code uses them. The rows of each bundle are cached in Parquet files (duckdb), so that thousands of results are
+evaluated in one query. Only new or changed bundles are read again, in several processes.
+
+Copied measurements are recognised by fingerprints: of the figures of some cells, of some of fio's documents, and of the
+times of a result. Two independent measurements have none in common: latencies are means of thousands of times in
+nanoseconds, and the times include the measured duration of the whole run. So results with a common fingerprint are one
+measurement, even if whitespace, names or all but one of the figures were changed. In virtual time, equal figures are
+expected; only the times count.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
+import math
 import os
 import re
 import shutil
@@ -14,30 +23,207 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from lab.classroom.bundle import SUFFIX, read_bundle
-from lab.classroom.practice import is_passed, read_all, work_digest
-from lab.classroom.prints import prints_of, record_digest
+from lab.classroom.bundle import DRILLS, LESSONS, SUFFIX, Bundle, read_bundle, read_practice
 from lab.compare.figures import HEALTHY, is_speed, singles
-from lab.drills.case import DrillOutcome
+from lab.drills.case import OUTCOME_VERSION, DrillOutcome, DrillStore
+from lab.drills.verdict import DrillVerdict
 from lab.errors import LabError, RequirementMissing, ResultError
 from lab.gates.files import make_own_folder, read_own_json
-from lab.gates.text import visible, visible_name
+from lab.gates.text import is_name, shortened, visible, visible_name
 from lab.host.clock import HostClock
 from lab.host.files import ALONE, SHARED, locked, replace_file, storage_error
 from lab.host.pool import processors, spread
+from lab.lessons.course import HINTS, is_lesson_name
+from lab.lessons.engine import FORMAT_VERSION as PROGRESS_VERSION
 from lab.lessons.engine import Progress
-from lab.lessons.schema import HINTS
-from lab.results.record import ResultRecord
+from lab.lessons.student import LessonStore
+from lab.machine import Host
+from lab.results.formats import decode_visible, refuse_newer
+from lab.results.record import CellRecord, ResultRecord
+from lab.results.store import ResultFiles
 from lab.units import MIB
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+_MOST_COUNT = 1_000_000
+"""Maximum number of hints, resets or minutes; a million minutes are almost two years."""
+_MOST_BYTES = 1 << 53
+_MOST_PARTS = 1000
+"""Maximum number of steps in a lesson, or mistakes in a drill."""
+_LONGEST_WORD = 200
+"""Maximum length of titles, seeds and times, which tables show."""
+_ASK = "ask for a new export"
+Kind = TypeVar("Kind", Progress, DrillOutcome)
+
+
+def practice_of(host: Host) -> dict[str, bytes]:
+    """All lessons and drills done on this computer: path in the bundle -> content.
+
+    Raises LessonError for damaged progress, ResultError if there is no practice.
+    """
+    store = LessonStore(host.state)
+    found: dict[str, bytes] = {}
+    for path in sorted((host.state.root / LESSONS).glob("*.json")):
+        progress = store.progress(path.stem) if is_lesson_name(path.stem) else None
+        if progress is not None:
+            found[f"{LESSONS}/{path.name}"] = _text(progress)
+    found |= {f"{DRILLS}/{outcome.id}.json": _text(outcome) for outcome in DrillStore(host).all()}
+    if not found:
+        raise ResultError("there is no practice to hand in yet", hint="begin with 'raidlab lesson' or 'raidlab drill'")
+    return found
+
+
+def _text(value: object) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=1)
+
+
+def read_all(bundle: Bundle) -> Iterator[Progress | DrillOutcome | str]:
+    """Each lesson and ended drill of a bundle, or an error message for one that cannot be read."""
+    for place, data in read_practice(bundle):
+        folder, _, name = place.partition("/")
+        stem = name.removesuffix(".json")
+        source = f"{bundle.source}/{place}"
+        try:
+            yield decode_outcome(data, stem, source) if folder == DRILLS else decode_progress(data, stem, source)
+        except LabError as error:
+            yield error.message
+
+
+def decode_outcome(data: bytes, outcome_id: str, source: str) -> DrillOutcome:
+    """An ended drill from a bundle. Raises ResultError for invalid values or a newer format."""
+    outcome = _decoded(data, DrillOutcome, source)
+    refuse_newer(source, "drill", outcome.format_version, OUTCOME_VERSION)
+    is_good = (
+        outcome.id == outcome_id
+        and is_name(outcome.drill)
+        and outcome.verdict in list(DrillVerdict)
+        and 0 <= outcome.saved_percent <= 100
+        and 0 <= (outcome.kept_percent or 0.0) <= 100
+        and _is_count(outcome.minutes, outcome.hints, outcome.resets, outcome.exam.attempt if outcome.exam else 0)
+        and all(0 <= count < _MOST_BYTES for count in (*_counts(outcome), *outcome.blocks.values()))
+        and len(outcome.mistakes) <= _MOST_PARTS
+        and _are_short(*(mistake.id for mistake in outcome.mistakes))
+        and _are_short(
+            outcome.title, outcome.drill_file, outcome.seed, outcome.target, outcome.began_utc, outcome.ended_utc
+        )
+    )
+    return _require(outcome, is_good, source)
+
+
+def _counts(outcome: DrillOutcome) -> tuple[int, ...]:
+    return (outcome.touched_bytes, outcome.changed_bytes, outcome.gone_names)
+
+
+def decode_progress(data: bytes, lesson_id: str, source: str) -> Progress:
+    """The progress in a lesson from a bundle. Raises ResultError for invalid values or a newer format."""
+    progress = _decoded(data, Progress, source)
+    refuse_newer(source, "lesson", progress.format_version, PROGRESS_VERSION)
+    is_good = (
+        progress.lesson == lesson_id
+        and is_lesson_name(lesson_id)
+        and len(progress.steps) <= _MOST_PARTS
+        and all(0 <= done.hints <= HINTS for done in progress.steps.values())
+        and _are_short(*progress.steps, progress.seed, progress.target, progress.began_utc, *_words(progress))
+    )
+    return _require(progress, is_good, source)
+
+
+def _words(progress: Progress) -> Iterator[str]:
+    for done in progress.steps.values():
+        yield from (done.began_utc, done.done_utc, done.answer, done.reading)
+
+
+def is_passed(progress: Progress) -> bool:
+    """Whether all steps are done; each step is added when the one before it is done (lab.lessons.engine)."""
+    return bool(progress.steps) and all(map(progress.is_done, progress.steps))
+
+
+def work_digest(work: Progress | DrillOutcome) -> str:
+    """A hash of what was done and when, the same for copies of the same work even if a copy's figures were changed.
+
+    It is distinctive: start and end are in seconds, commands in tenths of a second, and disks have random UUIDs.
+    """
+    if isinstance(work, Progress):
+        seen: Mapping[str, Any] = {"lesson": work.lesson, "began": work.began_utc, "steps": work.steps}
+    else:
+        names = ("drill", "began_utc", "ended_utc", "commands", "before", "after", "changed")
+        seen = {name: getattr(work, name) for name in names}
+    return hashlib.sha256(msgspec.json.encode(seen, order="deterministic")).hexdigest()
+
+
+def _decoded(data: bytes, kind: type[Kind], source: str) -> Kind:
+    try:
+        return decode_visible(data, kind)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ResultError(f"'{source}' is damaged: {visible(shortened(str(error), 200))}", hint=_ASK) from None
+
+
+def _require(value: Kind, is_good: bool, source: str) -> Kind:
+    if is_good:
+        return value
+    raise ResultError(f"'{source}' says what no raidlab writes", hint=_ASK)
+
+
+def _is_count(*numbers: float) -> bool:
+    return all(math.isfinite(number) and 0 <= number <= _MOST_COUNT for number in numbers)
+
+
+def _are_short(*words: str) -> bool:
+    return all(len(word) <= _LONGEST_WORD for word in words)
+
+
+_CELLS, _DOCUMENTS = 12, 4
+"""Number of cells and documents with a fingerprint in each result; a class has thousands of results."""
+_FEWEST_IOS = 100
+"""Minimum number of I/Os of a cell with a fingerprint: the mean of a few latencies may occur twice."""
+
+
+def record_digest(record: ResultRecord) -> str:
+    """A hash of the record's content, independent of its formatting."""
+    return _digest("record", record)
+
+
+def prints_of(record: ResultRecord, files: ResultFiles) -> Iterator[str]:
+    """The fingerprints of a result; ``files`` gives access to fio's documents. Unreadable documents are skipped."""
+    times = [cell.started_utc for cell in record.cells]
+    yield _digest("times", [record.created_utc, times, record.timings.total_seconds])
+    if record.conditions.is_virtual_time:
+        return
+    # Select cells by a hash of their names, so that a copy with changed figures has fingerprints of the same cells.
+    cells = sorted(record.cells, key=lambda cell: _digest("cell", [record.experiment, cell.key]))
+    for cell in islice(filter(_is_telling, cells), _CELLS):
+        figures = [cell.key, _figures(cell)]
+        yield _digest("figures", figures)
+    for cell in islice((cell for cell in cells if cell.raw_file), _DOCUMENTS):
+        with suppress(LabError, msgspec.MsgspecError, UnicodeError, RecursionError):
+            yield _digest("document", msgspec.json.decode(files.document(record.id, cell.raw_file)))
+
+
+def _is_telling(cell: CellRecord) -> bool:
+    sections = (cell.figures.reads, cell.figures.writes)
+    return sum(section.total_ios for section in sections if section is not None) >= _FEWEST_IOS
+
+
+def _figures(cell: CellRecord) -> list[Any]:
+    sections = (cell.figures.reads, cell.figures.writes)
+    return [
+        [section.iops, section.total_ios, section.mean_seconds, section.max_seconds, section.p99_seconds]
+        for section in sections
+        if section is not None
+    ]
+
+
+def _digest(what: str, value: Any) -> str:
+    return hashlib.sha256(msgspec.json.encode([what, value], order="deterministic")).hexdigest()[:32]
+
 
 TEXT, NUMBER, WHOLE, TRUTH = "VARCHAR", "DOUBLE", "BIGINT", "BOOLEAN"
 FILES = "files"
@@ -237,7 +423,6 @@ class KeptClass:
                 path.unlink()
 
     def known(self) -> dict[str, tuple[int, int]]:
-        """Bundle -> size, and modification time in nanoseconds."""
         rows = self.database.execute(f"SELECT file, bytes, changed_ns FROM {self._from(FILES, self.parts)}").fetchall()
         return {name: (size, changed) for name, size, changed in rows}
 
@@ -257,9 +442,9 @@ class KeptClass:
         self._replace((*left, *changed))
 
     def add(self, rows: Rows) -> None:
-        """Add a part with the rows of some bundles."""
         for table, found in rows.items():
-            self.database.execute(f"CREATE OR REPLACE TEMP TABLE new_{table} ({_declared(table)})")
+            columns = ", ".join(f"{column} {kind}" for column, kind in TABLES[table].items())
+            self.database.execute(f"CREATE OR REPLACE TEMP TABLE new_{table} ({columns})")
             self._append(f"new_{table}", TABLES[table], found)
         part = self._written(len(rows[FILES]), {table: f"FROM new_{table}" for table, found in rows.items() if found})
         self._replace((*self.parts, part))
@@ -337,10 +522,6 @@ class KeptClass:
         self.database.register("batch", batch)
         self.database.execute(f"INSERT INTO {table} SELECT * FROM batch")
         self.database.unregister("batch")
-
-
-def _declared(table: str) -> str:
-    return ", ".join(f"{column} {kind}" for column, kind in TABLES[table].items())
 
 
 def _quoted(path: Path | str) -> str:
@@ -436,7 +617,8 @@ def open_class(
                 kept.reload()
 
             hold(SHARED)
-            if _is_changed(_changes(folder, kept)):
+            changes = _changes(folder, kept)
+            if changes.gone or changes.new:
                 hold(ALONE)
                 # Compare again: the previous holder of the lock may have read the changes.
                 _bring_up_to_date(kept, _changes(folder, kept), tell, processes)
@@ -454,10 +636,6 @@ def _refusal(text: str) -> OSError | None:
     """The system error in a message of DuckDB, which has no error number; None if there is none."""
     numbers = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
     return next((OSError(each, os.strerror(each)) for each in numbers if os.strerror(each) in text), None)
-
-
-def _is_changed(changes: _Changes) -> bool:
-    return bool(changes.gone or changes.new)
 
 
 def _changes(folder: Path, kept: KeptClass) -> _Changes:

@@ -17,9 +17,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from lab.classroom.bundle import SUFFIX
-from lab.classroom.standing import DrillTry, LessonTry, best_try
-from lab.classroom.telling import MOST_NAMES, file_words, listed
-from lab.classroom.view import ClassView
+from lab.classroom.view import MOST_NAMES, ClassView, DrillTry, LessonTry, best_try, file_words, listed
 from lab.drills.schema import catalogue
 from lab.drills.verdict import DrillVerdict
 from lab.errors import SpecError
@@ -247,7 +245,7 @@ def read_roster(path: Path) -> tuple[Student, ...]:
     try:
         rows = list(csv.reader(lines, delimiter=_delimiter(lines[0] if lines else ""), strict=True))
     except csv.Error as error:
-        raise SpecError(f"'{path}' is no CSV file: {error}", hint="save it as CSV, UTF-8") from None
+        raise SpecError(f"'{path}' is not a CSV file: {error}", hint="save it as CSV, UTF-8") from None
     rows = [[cell.strip() for cell in row] for row in rows if any(cell.strip() for cell in row)]
     columns = _columns(rows[0], path) if rows else {}
     students = tuple(_students(rows[1:], columns))
@@ -339,7 +337,7 @@ def _problems(
 ) -> Iterator[str]:
     for file in keys:
         if file in several:
-            yield f"{file} may be that of {' or '.join(each.name for each in several[file])}: add a column file or key"
+            yield f"{file} may belong to {' or '.join(each.name for each in several[file])}: add a column file or key"
         elif file not in owners:
             yield f"{file} belongs to no student of the roster: add a column file or key"
     for of_key in by_key.values():
@@ -347,7 +345,7 @@ def _problems(
             yield f"one key signed bundles of {' and '.join(sorted(each.name for each in of_key))}"
     for file, student in owners.items():
         if student.key and keys[file] and student.key.casefold() != keys[file].casefold():
-            yield f"{file} is named as {student.name}'s, and signed with another key than the roster's"
+            yield f"{file} has {student.name}'s name, but another key than the roster's signed it"
 
 
 def _words_of(student: Student) -> list[list[list[str]]]:
@@ -403,7 +401,6 @@ class Line:
 
     @property
     def last_utc(self) -> str:
-        """The latest time at which work was finished, according to the bundles; empty if there is none."""
         done = [each.last_done_utc for each in self.lessons.values()]
         ended = [each.ended_utc for tries in self.tries.values() for each in tries]
         return max((*done, *ended, *self.measured_utc), default="")
@@ -533,13 +530,13 @@ def _grading_problems(found: ClassView, line: Line, assignment: Assignment | Non
     if not line.files:
         yield "nothing was handed in"
     if len(line.keys) > 1:
-        yield f"{len(line.keys)} keys: raidlab was set up anew, or another computer was used"
+        yield f"{len(line.keys)} keys: raidlab was reinstalled, or another computer was used"
     if line.student.seed:
         done = [(each.lesson, each.seed) for each in line.lessons.values()]
         done += [(each.drill, each.seed) for tries in line.tries.values() for each in tries]
         wrong = [name for name, seed in done if seed != line.student.seed]
         if wrong:
-            yield f"another seed than '{line.student.seed}': {listed(list(dict.fromkeys(wrong)))}"
+            yield f"a seed other than '{line.student.seed}': {listed(list(dict.fromkeys(wrong)))}"
 
 
 class _Notes:

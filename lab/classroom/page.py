@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from lab.classroom.standing import ClassPractice, DrillStanding, Share
-from lab.classroom.telling import practice_tables
-from lab.classroom.view import ClassRow, ClassView
+from lab.classroom.view import ClassPractice, ClassRow, ClassView, DrillStanding, Share, practice_tables
 from lab.report.collected import RatioDistribution, distribution_table
 from lab.report.page.blocks import Block, Page, PageGroup, PageSection
 from lab.report.page.build import all_figures
@@ -17,8 +15,8 @@ from lab.results.statistics import WANTED_COVERAGE, Estimate
 _BAR_PIXELS, _FRAME_PIXELS = 46, 110
 _LINE_CHARACTERS = 24
 FOOTER = (
-    "Lines through bars are intervals that cover the true figure with 95 %: Wilson's for shares, order statistics for "
-    "medians (from six students on). A student is a key; work that several handed in counts once."
+    "Lines through bars are 95 % confidence intervals: Wilson's for shares, order statistics for medians (from six "
+    "students on). A student is a key; work that several students handed in counts once."
 )
 
 
@@ -34,7 +32,7 @@ def class_page(found: ClassView, title: str) -> Page:
         sections.append(PageSection("drills", "Drills", lead, tuple(blocks)))
     if practice.lessons:
         bars = _share_bars("passed", {each.lesson: each.passed for each in practice.lessons}, 0)
-        plot = _percent_plot("Lessons passed", "Of the students who began each lesson.", [bars])
+        plot = _percent_plot("Lessons passed", "Of the students who began the lesson.", [bars])
         group = PageGroup("Who passed", plots=(plot,))
         sections.append(PageSection("lessons", "Lessons", blocks=(group, all_figures(tables[-1:], is_open=True))))
     measured = _by_experiment(found.rows)
@@ -44,7 +42,7 @@ def class_page(found: ClassView, title: str) -> Page:
     students = "1 student" if len(found.keys) == 1 else f"{len(found.keys)} students"
     lead = f"{found.files} bundles of {students}"
     if found.problems:
-        lead += f"; {len(found.problems)} cannot be used as a whole"
+        lead += f"; {len(found.problems)} cannot be used completely"
     return Page(title, f"{lead}.", tuple(sections), footer=FOOTER)
 
 
@@ -58,7 +56,7 @@ def _drill_groups(practice: ClassPractice) -> Iterator[PageGroup]:
         _share_bars("first try", {each.drill: each.first.have_data for each in drills}, 0),
         _share_bars("best try", {each.drill: each.best.have_data for each in drills}, 2),
     ]
-    words = "Nothing written before commit, and the array as it was asked for."
+    words = "Nothing written before commit, and the array as required."
     yield PageGroup(
         "Who saved the data",
         plots=(
@@ -69,7 +67,7 @@ def _drill_groups(practice: ClassPractice) -> Iterator[PageGroup]:
     yield PageGroup("How long it took", plots=(_minutes_plot(practice),))
     mistakes = tuple(_mistakes_plot(each) for each in drills if each.mistakes)
     if mistakes:
-        yield PageGroup("Where they erred", plots=mistakes)
+        yield PageGroup("Mistakes", plots=mistakes)
 
 
 def _name(word: str) -> str:
@@ -104,11 +102,11 @@ def _minutes_plot(practice: ClassPractice) -> Plot:
     bars = median_bars(names, found, [each.text(1) for each in found], "")
     points = [(_name(each.drill), minutes) for each in practice.drills for minutes in each.best.all_minutes]
     layout = {
-        "xaxis": {"title": {"text": "minutes that the lab was open"}, "rangemode": "tozero"},
+        "xaxis": {"title": {"text": "minutes with the lab open"}, "rangemode": "tozero"},
         "yaxis": categories(names),
     }
     words = ", ".join(f"{each.drill} {each.best.minutes.median:.1f}" for each in practice.drills)
-    summary = f"Of each student's best try; medians in minutes: {words}."
+    summary = f"Each student's best try; medians in minutes: {words}."
     traces = [
         bars | {"name": "median", "hovertemplate": hover},
         strokes("each student", points, "%{x:.4~g} minutes<extra>one student</extra>"),

@@ -26,7 +26,7 @@ def _class() -> Loaded:
 
 
 def _handout() -> Loaded:
-    from lab.classroom.handout import handout
+    from lab.classroom.command import handout
 
     return handout
 
@@ -50,14 +50,14 @@ def _write(store: ResultStore, names: Sequence[str], file: Path) -> object:
 
 
 def _share(folder: str) -> float:
-    from lab.classroom.losses import lost_in_drills
+    from lab.classroom.view import lost_in_drills
 
     return lost_in_drills(folder)
 
 
 PLUGIN = Plugin(
     (
-        Command("class", _class, "A folder of bundles: what a class measured."),
+        Command("class", _class, "What a class measured and practised, from a folder of bundles."),
         Command("handout", _handout, "Pages to print: keys, lessons."),
         Exporter("", _export),
         ResultSuffix(_SUFFIX),

@@ -14,12 +14,17 @@ from lab.cli.lesson import PASSED, say, tell_sound
 from lab.cli.output import out, out_json, pairs, table
 from lab.cli.session import client_of
 from lab.cli.verbs import add_verbs
-from lab.drills.case import DrillCase, DrillOutcome, DrillStore, best_of, forget_drill
-from lab.drills.desk import DrillDesk, close_case
-from lab.drills.disks import require_blank
-from lab.drills.exam import begin_exam, require_attempt, require_practice
-from lab.drills.schema import ReadyDrill, catalogue, find_playable, read_drill, ready, shell_lines
-from lab.drills.telling import (
+from lab.drills.case import (
+    DrillCase,
+    DrillOutcome,
+    DrillStore,
+    begin_exam,
+    best_of,
+    forget_drill,
+    require_attempt,
+    require_practice,
+)
+from lab.drills.debriefing import (
     EXAM_RULES,
     PUT_BACK,
     RULES,
@@ -29,6 +34,8 @@ from lab.drills.telling import (
     hint_words,
     progress_lines,
 )
+from lab.drills.desk import DrillDesk, close_case, require_blank
+from lab.drills.schema import ReadyDrill, catalogue, find_playable, read_drill, ready, shell_lines
 from lab.drills.verbs import (
     VERBS,
     ClearDisks,

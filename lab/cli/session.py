@@ -142,7 +142,7 @@ def _drilled(context: Context, session: LabSession) -> Iterator[None]:
     if not (session.folder / "drill" / "case.json").exists():
         yield
         return
-    from lab.drills.watch import explained, last_look, open_desk
+    from lab.drills.desk import explained, last_look, open_desk
 
     try:
         desk = open_desk(session)
@@ -168,7 +168,7 @@ def _drilled(context: Context, session: LabSession) -> Iterator[None]:
 
 def _follow(desk: DrillDesk, is_over: threading.Event) -> None:
     """Count, and answer requests from inside the machine, until the command has ended."""
-    from lab.drills.mailbox import answer_one
+    from lab.drills.debriefing import answer_one
 
     while not is_over.wait(_LOOK_SECONDS):
         try:
@@ -187,8 +187,7 @@ def _watched(context: Context, session: LabSession) -> Iterator[None]:
         yield
         return
     from lab.lessons.engine import tell
-    from lab.lessons.executor import Watch
-    from lab.lessons.student import Student
+    from lab.lessons.student import Student, Watch
 
     try:
         opened = Student(context.host).open_lesson()

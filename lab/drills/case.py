@@ -1,4 +1,4 @@
-"""A drill in progress, stored in the folder of the lab on which it is played.
+"""Drills in progress, stored in the folder of the lab on which they are played, and ended ones.
 
 ::
 
@@ -7,8 +7,13 @@
     STATE/labs/<lab>/drill/oracle-*.jsonl  the oracle's ledger of the files
     STATE/labs/<lab>/drill/disks/          copies of the disks when the drill began, if they are files
     STATE/drills/<id>/<time>.json          an ended drill with its verdict
+    STATE/drills/exams.jsonl               every attempt at an exam, one per line, written when it begins
 
 Every change is stored at once, so the next program finds the drill as it was, however the last one ended.
+
+An exam is a drill without hints, with a time limit by the clock, and numbered attempts, of which the first counts.
+Another attempt must be requested explicitly, and its outcome has its number. If a student deletes the state folder, the
+next one has another signing key, which ``raidlab class`` reports.
 """
 
 from __future__ import annotations
@@ -16,19 +21,129 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from lab.checks.state import MemberPicture
-from lab.drills.exam import NO_HINTS, ExamEnd, ExamTerms
 from lab.drills.schema import ReadyDrill, find_drill, read_drill, ready
 from lab.errors import DrillError, LabError, ResultError
 from lab.gates.decoding import FormatVersion
 from lab.gates.files import read_own_json
+from lab.host.clock import utc_second_text
 from lab.host.files import write_file
 from lab.machine import Host
 from lab.store.runs import Journal, RecordFiles, stem
+from lab.units import MIB, counted
+
+if TYPE_CHECKING:
+    from lab.machine import Host
+
+MOST_MINUTES = 24 * 60
+_MOST_BYTES = MIB
+NO_HINTS = "an exam has no hints"
+
+
+class ExamTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """Terms of an exam that has begun."""
+
+    minutes: Annotated[float, msgspec.Meta(gt=0, le=MOST_MINUTES)]
+    """The time limit."""
+    attempt: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1
+    """Number of the attempt, from 1."""
+    first_utc: str
+    """When the first attempt at this drill began."""
+
+
+class ExamEnd(ExamTerms, frozen=True, kw_only=True):
+    """Terms of an exam, and its end."""
+
+    over_minutes: Annotated[float, msgspec.Meta(ge=0, le=10_000_000)] = 0.0
+    """Time from the time limit to the end of the exam, by the clock; 0 if it ended in time."""
+
+
+class _Begun(msgspec.Struct, frozen=True, kw_only=True):
+    drill: str
+    seed: str = ""
+    minutes: float
+    began_utc: str
+
+
+def require_attempt(host: Host, drill: str, *, minutes: float, again: bool) -> None:
+    """Raises DrillError for an attempt after the first one without ``again``, and for an invalid time limit."""
+    if not 0 < minutes <= MOST_MINUTES:
+        raise DrillError(f"an exam of {minutes:g} minutes is not possible", hint=f"1 to {MOST_MINUTES} minutes")
+    before = _before(host, drill)
+    if before and not again:
+        raise DrillError(
+            f"an exam in {drill} was begun at {before[0].began_utc}: the first attempt is the one that counts",
+            hint="start it without --exam to practise; --again begins another attempt, which its outcome shows",
+        )
+
+
+def begin_exam(host: Host, drill: str, *, seed: str, minutes: float, again: bool) -> ExamTerms:
+    """Record an attempt. Raises DrillError as ``require_attempt``, ResultError if it cannot be stored."""
+    require_attempt(host, drill, minutes=minutes, again=again)
+    before, now = _before(host, drill), utc_second_text(host.clock)
+    host.state.make(host.state.root / "drills", what="the folder for drills")
+    _attempts(host).append(_Begun(drill=drill, seed=seed, minutes=minutes, began_utc=now))
+    first = before[0].began_utc if before else now
+    return ExamTerms(minutes=minutes, attempt=len(before) + 1, first_utc=first)
+
+
+def _attempts(host: Host) -> Journal[_Begun]:
+    path = host.state.root / "drills" / "exams.jsonl"
+    return Journal(path, _Begun, skips_damaged=True, most_bytes=_MOST_BYTES)
+
+
+def _before(host: Host, drill: str) -> list[_Begun]:
+    return [each for each in _attempts(host).read() if each.drill == drill]
+
+
+def minutes_left(terms: ExamTerms, began_utc: str, now_utc: str) -> float:
+    """Remaining minutes of the time limit, by the clock of this computer; negative after its end."""
+    passed = datetime.fromisoformat(now_utc) - datetime.fromisoformat(began_utc)
+    return terms.minutes - passed.total_seconds() / 60
+
+
+def require_time(terms: ExamTerms | None, began_utc: str, now_utc: str) -> None:
+    """Raises DrillError when the time of an exam is over."""
+    if terms is not None and minutes_left(terms, began_utc, now_utc) < 0:
+        raise DrillError("the time of this exam is over", hint="'raidlab drill debrief --as-it-is' ends it")
+
+
+def require_practice(terms: ExamTerms | None) -> None:
+    """Raises DrillError in an exam, which cannot be given up."""
+    if terms is not None:
+        raise DrillError("an exam cannot be given up", hint="'raidlab drill debrief --as-it-is' ends it")
+
+
+def ended(terms: ExamTerms | None, began_utc: str, now_utc: str) -> ExamEnd | None:
+    """The exam of an outcome; None for practice."""
+    if terms is None:
+        return None
+    over = max(0.0, -minutes_left(terms, began_utc, now_utc))
+    return ExamEnd(minutes=terms.minutes, attempt=terms.attempt, first_utc=terms.first_utc, over_minutes=round(over, 2))
+
+
+def exam_words(terms: ExamTerms, began_utc: str, now_utc: str) -> str:
+    """The state of an exam, such as ``attempt 1, 12 of 45 minutes left``."""
+    left = minutes_left(terms, began_utc, now_utc)
+    time = f"{left:.0f} of {terms.minutes:g} minutes left" if left >= 0 else "its time is over: debrief ends it"
+    return f"attempt {terms.attempt}, {time}"
+
+
+def ended_words(exam: ExamEnd) -> str:
+    """An ended exam: ``exam of 45 minutes, attempt 2 (the first began at …), ended 3 minutes after its time``."""
+    parts = [f"exam of {counted(round(exam.minutes), 'minute')}, attempt {exam.attempt}"]
+    if exam.attempt > 1:
+        parts[0] += f" (the first began at {exam.first_utc})"
+    if exam.over_minutes:
+        parts.append(f"ended {exam.over_minutes:.1f} minutes after its time")
+    return ", ".join(parts)
+
 
 FORMAT_VERSION = 1
 OUTCOME_VERSION = 2
@@ -110,7 +225,6 @@ class DrillCase:
 
     @property
     def images(self) -> Path:
-        """The folder for copies of disks that are files on this computer."""
         return self.folder / "disks"
 
     @property
@@ -146,11 +260,9 @@ class DrillCase:
         self._commands.append(DrillCommand(text, round(seconds, 1)))
 
     def commands(self) -> tuple[DrillCommand, ...]:
-        """All typed commands, in order, without damaged lines."""
         return tuple(self._commands.read())
 
     def forget(self) -> None:
-        """Remove the drill from its lab; the disks are not changed."""
         forget_drill(self.folder.parent)
 
 
@@ -266,6 +378,11 @@ class DrillStore:
                 yield outcome
 
 
+def attempt_rank(verdict: str, saved_percent: float, minutes: float) -> tuple[bool, float, float]:
+    """Sort key of attempts: the best is a saved one, then that with the most data saved, then the shortest."""
+    return verdict == "saved", saved_percent, -minutes
+
+
 def best_of(outcomes: Sequence[DrillOutcome]) -> DrillOutcome | None:
-    """The best outcome: a saved one, then the most data saved, then the shortest time."""
-    return max(outcomes, key=lambda each: (each.verdict == "saved", each.saved_percent, -each.minutes), default=None)
+    """The best outcome by ``attempt_rank``."""
+    return max(outcomes, key=lambda each: attempt_rank(each.verdict, each.saved_percent, each.minutes), default=None)

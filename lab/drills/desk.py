@@ -1,26 +1,547 @@
-"""A drill on an open lab: it is made, reset, committed and closed here, and the student's work is counted."""
+"""A drill on an open lab: it is made, reset, committed and closed here, and the student's work is counted.
+
+The disaster is made with the machine's clock at times in the past, so superblocks show when each member was last used.
+When the files of a drill are complete, the location and digest of each of their blocks are recorded, and those of the
+parity over them. When the drill is judged, the disks are searched for these blocks, whatever arrays run and superblocks
+say. A block that is found, or can be computed from found blocks, can be recovered. All other blocks are destroyed.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
+import shlex
 import shutil
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 from lab.arrays.discovery import plain_uuid
+from lab.arrays.geometry import Chunk, ChunkKind, period_rows, stripe_rows
+from lab.arrays.levels import LevelName, Raid10, Raid10Layout, layout_name
+from lab.arrays.status import ArrayStatus, read_array
 from lab.checks.state import MemberPicture, look_at_members
-from lab.drills.case import CaseRecord, DrillCase
-from lab.drills.disks import drill_disks, environment, flush, images_of, release
-from lab.drills.exam import ExamTerms, require_practice, require_time
-from lab.drills.making import DisasterMaker, guest_files
-from lab.drills.schema import ReadyDrill, file_digest
-from lab.drills.truth import DiskTruth, begin_truth, look_for_truth
+from lab.disks.guard import MOUNT_FOLDER
+from lab.disks.inventory import read_devices
+from lab.disks.kinds import DiskKind, LabDisk
+from lab.drills import images_program, truth_program
+from lab.drills.case import CaseRecord, DrillCase, ExamTerms, require_practice, require_time
+from lab.drills.schema import DataStep, DrillStep, ReadyDrill, file_digest
+from lab.drills.truth_program import PAGE_BYTES
+from lab.errors import CommandFailed, DrillError, LabError, MachineLost, SpecError
+from lab.faults.oracle import Oracle
 from lab.gates.decoding import digits
+from lab.gates.text import visible
 from lab.host.clock import utc_text
+from lab.host.files import write_file
+from lab.machine import RUN_FOLDER, GuestProgram, Machine, TargetKind
+from lab.plans import Danger, Step
 from lab.session.session import Arrival, LabSession, Leftovers, arrive, keep_arrival, keep_leftovers
 from lab.session.versions import require_kernel, require_mdadm
-from lab.units import SECTOR_BYTES
+from lab.units import KIB, SECTOR_BYTES
+
+MACHINE_FOLDER = "/var/lib/raidlab/drill"
+
+
+def are_own_files(session: LabSession, disks: Sequence[LabDisk]) -> bool:
+    """Whether all of these disks are files on this computer, which can be read and written here."""
+    return session.target.kind is TargetKind.UML and all(disk.kind is DiskKind.FILE for disk in disks)
+
+
+_IMAGES = GuestProgram(Path(images_program.__file__), "disk-images")
+_STEP_SECONDS = 300.0
+SETTLE = Path(__file__).with_name("settle.bash").read_text(encoding="utf-8")
+"""Functions that lines for bash may call, in addition to installed programs."""
+
+
+def needs_clearing(session: LabSession, drill: ReadyDrill) -> bool:
+    """Whether the lab's disks are in use. Raises DrillError if the drill's disks are missing."""
+    return bool(_busy(session, drill)) or bool(session.statuses())
+
+
+def _busy(session: LabSession, drill: ReadyDrill) -> set[str]:
+    needed = {disk.name for disk in drill_disks(session, drill)}
+    return needed - {disk.name for disk in session.free_disks()}
+
+
+def require_blank(session: LabSession, drill: ReadyDrill) -> None:
+    """Raises DrillError unless the lab has the drill's disks, all of them are free, and no array is running."""
+    busy = _busy(session, drill)
+    if busy or session.statuses():
+        used = f"{', '.join(sorted(busy))} {'is' if len(busy) == 1 else 'are'} in use" if busy else "arrays are running"
+        raise DrillError(
+            f"drill {drill.id} needs blank disks, and {used}",
+            hint=f"'raidlab drill start {drill.id} --reset' makes all disks blank, and deletes their data",
+        )
+
+
+def drill_disks(session: LabSession, drill: ReadyDrill) -> tuple[LabDisk, ...]:
+    """The lab's disks that the drill uses. Raises DrillError if some are missing."""
+    there = {disk.name: disk for disk in session.disks}
+    missing = [name for name in drill.disk_names if name not in there]
+    if missing:
+        raise DrillError(
+            f"drill {drill.id} uses {drill.disk_names[0]} to {drill.disk_names[-1]}, and the lab has no "
+            f"{', '.join(missing)}",
+            hint=f"add some: raidlab disks add --kind file --count {len(missing)}",
+        )
+    return tuple(there[name] for name in drill.disk_names)
+
+
+def environment(nodes: Mapping[str, str], drill: ReadyDrill) -> dict[str, str]:
+    """Variables for bash: ``$disk01`` is a device, a value that names disks is their devices, separated by spaces.
+
+    ``nodes``: disk name -> device.
+    """
+    found = dict(nodes)
+    for name, value in drill.values.items():
+        words = str(value).split(",")
+        is_disks = all(word in nodes for word in words)
+        found[name] = " ".join(nodes[word] for word in words) if is_disks else str(value)
+    return found
+
+
+def run_lines(session: LabSession, lines: str, values: dict[str, str]) -> str:
+    """Run lines for bash, with ``settle``, as root on the machine; returns the output.
+
+    Raises CommandFailed with the error message of the failed line.
+    """
+    words = [f"{name}={value}" for name, value in values.items()]
+    result = session.machine.run(
+        ("env", *words, "bash", "-c", SETTLE + lines), check=False, timeout_seconds=_STEP_SECONDS, stdin_text=""
+    )
+    if result.status:
+        said = (result.stderr or result.stdout).strip()[-1000:]
+        raise CommandFailed(("bash", lines.strip().splitlines()[-1][:100]), result.status, said)
+    return result.stdout
+
+
+def release(session: LabSession, disks: Iterable[LabDisk]) -> None:
+    """Unmount and stop everything that uses these disks: file systems, volumes, arrays, overlays.
+
+    Raises DrillError if something cannot be stopped.
+    """
+    machine = session.machine
+    roots = {disk.kernel_name for disk in disks}
+    held: list[str] = []
+    for _ in range(4):
+        devices = read_devices(machine)
+        held = _above(roots, {name: device.holders for name, device in devices.items()})
+        places = [place for name in (*held, *roots) if name in devices for place in devices[name].mounted_on]
+        if not held and not places:
+            break
+        for place in sorted(places, reverse=True):
+            machine.run(("umount", place), check=False, timeout_seconds=30)
+        for name in held:
+            if name.startswith("md"):
+                machine.run(("mdadm", "--stop", f"/dev/{name}"), check=False, timeout_seconds=30)
+            elif name.startswith("dm-") and name in devices:
+                machine.run(("dmsetup", "remove", "--retry", devices[name].mapped_name), check=False)
+    else:
+        raise DrillError(
+            f"{', '.join(held) or 'a mounted disk'} could not be stopped",
+            hint="stop what uses it, or restart the machine",
+        )
+    flush(session, tuple(disks))
+
+
+def _above(roots: Iterable[str], holders: dict[str, tuple[str, ...]]) -> list[str]:
+    """All devices stacked on these, the uppermost first."""
+    found: list[str] = []
+    edge = list(roots)
+    while edge:
+        edge = [holder for name in edge for holder in holders.get(name, ())]
+        found = [*edge, *(name for name in found if name not in edge)]
+    return list(dict.fromkeys(found))
+
+
+def flush(session: LabSession, disks: Sequence[LabDisk]) -> None:
+    """Write the machine's caches to the disks, and invalidate the caches of these disks."""
+    session.machine.call(_IMAGES, ["flush", json.dumps([disk.node for disk in disks])], timeout_seconds=60)
+
+
+def images_of(session: LabSession, own_folder: Path, disks: Sequence[LabDisk], work: str) -> list[list[list[int]]]:
+    """Do ``keep``, ``put_back`` or ``changed`` for all disks; on this computer if they are files of the lab's folder.
+
+    In that case the copies are in ``own_folder``. Returns a result for each disk. Raises DrillError, CommandFailed.
+    """
+    if work == "put_back":
+        why = "The disks as they were when the drill began."
+        session.lab.guard.check(Step(("true",), why, writes_devices=tuple(disk.node for disk in disks)))
+    is_own = are_own_files(session, disks)
+    folder = str(own_folder) if is_own else MACHINE_FOLDER
+    pairs = [[disk.backing if is_own else disk.node, f"{folder}/{disk.name}.img"] for disk in disks]
+    arguments = [work, json.dumps(pairs)]
+    try:
+        text = (
+            images_program.main(arguments, lambda: False)
+            if is_own
+            else session.machine.call(_IMAGES, arguments, timeout_seconds=600)
+        )
+    except OSError as error:
+        raise DrillError(f"the copies of the disks: {error}", hint="see the room on the disk that holds them") from None
+    found: list[list[list[int]]] = json.loads(text)
+    return found
+
+
+_PROGRAM = GuestProgram(Path(truth_program.__file__), "drill-truth")
+_FILE, _BEGUN = "truth.json", "truth-begun.json"
+_SECONDS = 300.0
+_LETTERS = {ChunkKind.DATA: "D", ChunkKind.COPY: "D", ChunkKind.P: "P", ChunkKind.Q: "Q"}
+
+
+@dataclass(frozen=True, slots=True)
+class DiskTruth:
+    """How much of a drill's data its disks hold."""
+
+    blocks: int
+    """Number of 4 KiB blocks in files."""
+    gone: int
+    """Number of those that are not on the disks and cannot be computed from the disks."""
+    gone_at_begin: int
+    """As ``gone``, when the drill began."""
+    meta_gone: int
+    """Number of metadata blocks that were destroyed since the drill began: files named there have lost their names."""
+    damaged_data: int
+    """Number of data blocks on members that were correct when the drill began and are wrong now."""
+    damaged_parity: int
+    """As ``damaged_data``, for parity blocks."""
+    uuid: str
+    """UUID of the array that had the data."""
+
+    @property
+    def kept_percent(self) -> float:
+        """Percentage of the files' blocks that can still be recovered, rounded down."""
+        return self._percent(self.gone)
+
+    @property
+    def begun_percent(self) -> float:
+        """As ``kept_percent``, when the drill began."""
+        return self._percent(self.gone_at_begin)
+
+    def _percent(self, gone: int) -> float:
+        return int(10_000 * (self.blocks - gone) / self.blocks) / 100 if self.blocks else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class FileMap:
+    """Location of the files in a file system: numbers of 4 KiB pages of its device."""
+
+    files: tuple[int, ...]
+    meta: tuple[int, ...]
+
+
+def map_files(session: LabSession, place: str, node: str, file_system: str) -> FileMap:
+    """Map the file system on ``node``, which is mounted on ``place`` and synced. Raises CommandFailed."""
+    answer = session.machine.call(_PROGRAM, ["mapped", json.dumps({"place": place})], timeout_seconds=_SECONDS)
+    found = json.loads(answer)
+    meta = [*found["folders"]]
+    if file_system == "ext4":
+        told = session.machine.run(("dumpe2fs", node), check=False).stdout
+        for first, last in re.findall(r"Inode table at ([0-9]+)-([0-9]+)", told):
+            meta += range(int(first), int(last) + 1)
+    return FileMap(tuple(found["files"]), tuple(meta))
+
+
+def note_truth(
+    session: LabSession,
+    disks: Sequence[LabDisk],
+    folder: Path,
+    node: str,
+    files: FileMap,
+    *,
+    next_chunk_bytes: int = 0,
+) -> None:
+    """Record in ``folder`` the location of the data of a complete and unmounted array.
+
+    ``next_chunk_bytes``: chunk size after a later reshape. Raises DrillError if it is not an md array with data at
+    multiples of 4 KiB.
+    """
+    name = node.removeprefix("/dev/")
+    status = read_array(session.machine, name)
+    chunks = [status.chunk_bytes or PAGE_BYTES, *([next_chunk_bytes] if next_chunk_bytes else [])]
+    asked = {
+        "node": node,
+        "files": files.files,
+        "meta": files.meta,
+        # Every repair and every writable mount writes the first block of a file system.
+        "also": [0],
+        "geometries": [geometry_of(status, chunk) for chunk in chunks],
+    }
+    noted = json.loads(session.machine.call(_PROGRAM, ["note", json.dumps(asked)], timeout_seconds=_SECONDS))
+    pictures = look_at_members(session.machine, disks)
+    noted["slots"] = _slots(disks, status, pictures)
+    noted["uuid"] = next((pictures[disk.name].uuid for disk in disks if disk.node in _members(status).values()), "")
+    text = json.dumps(noted)
+    write_file(folder / _FILE, text.encode())
+    if not are_own_files(session, disks):
+        session.machine.run(("mkdir", "-p", MACHINE_FOLDER))
+        session.machine.write(f"{MACHINE_FOLDER}/{_FILE}", text)
+
+
+def begin_truth(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> None:
+    """Record what the disks hold when the drill begins: data destroyed by then cannot be saved."""
+    if (folder / _FILE).exists():
+        write_file(folder / _BEGUN, json.dumps(_look(session, disks, folder)).encode())
+
+
+def look_for_truth(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> DiskTruth | None:
+    """What the disks hold now; None if the drill's data were not recorded. Caches must have been written before."""
+    if not (folder / _BEGUN).exists():
+        return None
+    noted = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+    begun = json.loads((folder / _BEGUN).read_text(encoding="utf-8"))
+    now = _look(session, disks, folder)
+    marks = list(zip(begun["cells"], now["cells"], strict=True))
+    return DiskTruth(
+        blocks=len(noted["files"]),
+        gone=len(now["files"]),
+        gone_at_begin=len(begun["files"]),
+        meta_gone=len({*now["meta"]} - {*begun["meta"]}),
+        damaged_data=sum(mark == "D" != after for mark, after in marks),
+        damaged_parity=sum(mark == "P" != after for mark, after in marks),
+        uuid=noted["uuid"],
+    )
+
+
+def _look(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> dict[str, Any]:
+    is_own = are_own_files(session, disks)
+    asked = {
+        "noted": str(folder / _FILE) if is_own else f"{MACHINE_FOLDER}/{_FILE}",
+        "disks": [disk.backing if is_own else disk.node for disk in disks],
+        "slots": json.loads((folder / _FILE).read_text(encoding="utf-8"))["slots"],
+    }
+    if is_own:
+        return truth_program.look(asked)
+    answer: dict[str, Any] = json.loads(
+        session.machine.call(_PROGRAM, ["look", json.dumps(asked)], timeout_seconds=_SECONDS)
+    )
+    return answer
+
+
+def geometry_of(status: ArrayStatus, chunk_bytes: int) -> dict[str, Any]:
+    """The layout of an array, as ``note`` takes it. ``chunk_bytes`` may be the chunk size after a later reshape."""
+    level, layout = status.raid, None
+    if level.name in (LevelName.RAID5, LevelName.RAID6) and status.layout_number is not None:
+        layout = layout_name(level.name, status.layout_number)
+    used = status.component_bytes or min((member.data_size_kib or 0) * KIB for member in status.members)
+    rows = stripe_rows(level, layout, status.raid_disks, period_rows(level, status.raid_disks))
+    return {
+        "chunk": chunk_bytes // PAGE_BYTES,
+        "member": used // PAGE_BYTES,
+        "parts": level.copies if isinstance(level, Raid10) and level.layout is Raid10Layout.FAR else 1,
+        "parities": {LevelName.RAID4: 1, LevelName.RAID5: 1, LevelName.RAID6: 2}.get(level.name, 0),
+        "pattern": [[row.part, row.row, [_cell(chunk) for chunk in row.chunks]] for row in rows],
+    }
+
+
+def _cell(chunk: Chunk) -> list[str | int]:
+    return [_LETTERS[chunk.kind], chunk.number]
+
+
+def _members(status: ArrayStatus) -> dict[int, str]:
+    """Slot -> device."""
+    return {member.slot: member.device for member in status.members if member.slot is not None}
+
+
+def _slots(
+    disks: Sequence[LabDisk], status: ArrayStatus, pictures: Mapping[str, MemberPicture]
+) -> list[list[list[int]]]:
+    """For each slot, the disks that may be its member: [index of the disk, first page of its data]."""
+    places = {disk.node: number for number, disk in enumerate(disks)}
+    offsets = {disk.node: pictures[disk.name].data_offset_sectors for disk in disks}
+    if any(sectors * SECTOR_BYTES % PAGE_BYTES for sectors in offsets.values()):
+        raise DrillError("data of a drill begin at a multiple of 8 sectors", hint="take another --data-offset")
+    members = _members(status)
+    uuids = {pictures[disk.name].uuid for disk in disks if disk.node in members.values()}
+    away = [disk.node for disk in disks if pictures[disk.name].uuid in uuids and disk.node not in members.values()]
+    found = []
+    for slot in range(status.raid_disks):
+        nodes = [members[slot]] if slot in members else away
+        found.append([[places[node], offsets[node] * SECTOR_BYTES // PAGE_BYTES] for node in nodes if node in places])
+    return found
+
+
+_UNITS = {"year": 365.0, "month": 30.0, "week": 7.0, "day": 1.0, "hour": 1 / 24}
+_MIDDLE_MONTH = {"spring": 4, "summer": 7}
+_LEAST_DAYS = 60
+"""A season of this year counts only if its date is at least this long ago; otherwise it is the season of last year."""
+_SETTLE_SECONDS = "0.6"
+"""Longer than md waits before it marks an array clean (md/safe_mode_delay, 0.2 s). The first write after the clock was
+set then marks the array dirty again, and md stores the new time in the superblocks.
+"""
+_FORM = re.compile(r"([1-9][0-9]?) (year|month|week|day|hour)s? ago")
+
+
+def moment_of(when: str, now: datetime, seed: str) -> datetime:
+    """The time that ``when`` means; it is before ``now``. Raises SpecError for any other text."""
+    share = int.from_bytes(hashlib.blake2b(f"{when}/{seed}".encode(), digest_size=4).digest(), "big") / (1 << 32)
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    if when in _MIDDLE_MONTH:
+        found = midnight.replace(month=_MIDDLE_MONTH[when], day=5) + timedelta(days=20 * share)
+        return found if found < now - timedelta(days=_LEAST_DAYS) else found.replace(year=found.year - 1)
+    if when == "yesterday":
+        return midnight - timedelta(hours=15 - 6 * share)
+    if when == "last night":
+        found = midnight + timedelta(hours=1 + 3 * share)
+        return found if found < now - timedelta(minutes=30) else found - timedelta(days=1)
+    match = _FORM.fullmatch(when)
+    if match is None:
+        raise SpecError(
+            f"'{visible(when)}' is no time of a drill",
+            hint="write 'spring', 'summer', 'yesterday', 'last night', or such as '2 weeks ago'",
+        )
+    # Add less than one unit, so that '2 weeks ago' is before '1 week ago'.
+    return now - timedelta(days=_UNITS[match[2]] * (int(match[1]) + 0.4 * share))
+
+
+class DrillClock:
+    """The clock of a lab's own machine: ``show`` sets it to a time, ``put_right`` restores it.
+
+    Other machines keep their clock, because other programs use it.
+    """
+
+    def __init__(self, session: LabSession, seed: str) -> None:
+        self._machine, self._seed = session.machine, seed
+        self._may_set = session.target.kind is TargetKind.UML
+        self._began: tuple[float, float] | None = None
+
+    def show(self, when: str) -> None:
+        """Set the clock to this time. Raises CommandFailed."""
+        if not when or not self._may_set:
+            return
+        if self._began is None:
+            self._began = _clocks(self._machine)
+        self._machine.run(("sleep", _SETTLE_SECONDS))
+        now = datetime.fromtimestamp(self._now(), UTC)
+        self._set(moment_of(when, now, self._seed).timestamp())
+
+    def put_right(self) -> None:
+        if self._began is not None:
+            self._set(self._now())
+            self._began = None
+
+    def _now(self) -> float:
+        assert self._began is not None
+        return self._began[0] + _clocks(self._machine)[1] - self._began[1]
+
+    def _set(self, seconds: float) -> None:
+        self._machine.run(("date", "-u", "-s", f"@{seconds:.0f}"))
+
+
+def _clocks(machine: Machine) -> tuple[float, float]:
+    shown = digits(machine.run(("date", "+%s")).stdout.strip()) or 0
+    uptime = (machine.read(["/proc/uptime"])["/proc/uptime"] or "0").split()[0]
+    return float(shown), float(uptime)
+
+
+PLACE = f"{MOUNT_FOLDER}/drill"
+"""Mount point of the file system while the drill is made and when it is judged."""
+GUEST_FOLDER = f"{RUN_FOLDER}/drill"
+SUMS = "SHA256SUMS"
+_HERE = Path(__file__).resolve().parent
+_STRICT = "set -euo pipefail\n"
+
+
+class DisasterMaker:
+    """Runs the steps that make the disaster: a file system with ``uuid``, whose files have ``blocks`` of 4 KiB."""
+
+    def __init__(self, session: LabSession, drill: ReadyDrill, folder: Path) -> None:
+        self.session, self.drill, self.folder = session, drill, folder
+        self.uuid, self.blocks = "", 0
+        self.clock = DrillClock(session, f"{drill.id}/{drill.seed}")
+        self.environment = environment({disk.name: disk.node for disk in drill_disks(session, drill)}, drill)
+
+    def do(self, step: DrillStep) -> None:
+        """Run one step, with the clock at its time. Raises DrillError with the failure."""
+        try:
+            self.clock.show(step.when)
+            if step.data is None:
+                run_lines(self.session, _STRICT + step.run, self.environment)
+            else:
+                self._data(step)
+        except LabError as error:
+            raise DrillError(f"drill {self.drill.id} could not be made: {error.message}", hint=error.hint) from error
+
+    def _data(self, step: DrillStep) -> None:
+        machine = self.session.machine
+        if step.data is DataStep.BEGIN:
+            self._format(step.on)
+            self._oracle().fill()
+        elif step.data is DataStep.MORE:
+            if machine.run(("mountpoint", "-q", PLACE), check=False).status != 0:
+                machine.run(("mount", "-t", self.drill.drill.file_system, step.on, PLACE))
+            self._oracle().advance(step.operations)
+        else:
+            machine.run(("sync",))
+            machine.run(("bash", "-c", "echo 3 > /proc/sys/vm/drop_caches"))
+            verdict = self._oracle().check()
+            if not verdict.is_intact:
+                raise DrillError(f"drill {self.drill.id} does not begin with its data intact: {verdict.sentence}")
+            self.blocks = sum(verdict.verdicts.values())
+            list_sums = 'cd "$1" && find . -type f -print0 | sort -z | xargs -0 sha256sum'
+            sums = machine.run(("bash", "-c", list_sums, "bash", PLACE)).stdout
+            write_file(self.folder / SUMS, sums.encode())
+            files = map_files(self.session, PLACE, step.on, self.drill.drill.file_system)
+            machine.run(("umount", PLACE))
+            self._note(step, files)
+
+    def _note(self, step: DrillStep, files: FileMap) -> None:
+        """Record the location of the data from here on; this is known for md arrays only."""
+        if step.on.removeprefix("/dev/") in {status.name for status in self.session.statuses()}:
+            chunk = (digits(step.next_chunk) or 0) * KIB
+            disks = drill_disks(self.session, self.drill)
+            note_truth(self.session, disks, self.folder, step.on, files, next_chunk_bytes=chunk)
+
+    def _format(self, node: str) -> None:
+        machine, kind = self.session.machine, self.drill.drill.file_system
+        self.uuid = str(uuid4())
+        make = {
+            "ext4": ("mkfs.ext4", "-F", "-q", "-b", "4096", "-U", self.uuid, node),
+            "xfs": ("mkfs.xfs", "-f", "-q", "-m", f"uuid={self.uuid}", node),
+        }[kind]
+        self.session.lab.guard.check(
+            Step(make, "The file system of the drill.", danger=Danger.DATA, writes_devices=(node,))
+        )
+        machine.run(make)
+        machine.run(("mkdir", "-p", PLACE))
+        machine.run(("mount", "-t", kind, node, PLACE))
+
+    def _oracle(self) -> Oracle:
+        names = self.drill.drill.names
+        return Oracle.open(self.session.lab, self.folder, PLACE, seed=self.drill.seed or "drill", mix={"names": names})
+
+
+def guest_files(folder: Path) -> str:
+    """Lines for bash that put the lab's programs and the checksums of the files on the machine."""
+    sums = (folder / SUMS).read_text(encoding="utf-8")
+    # Overlays made by hand need these modules; on other machines udev loads them on demand.
+    lines = [
+        "modprobe -qa loop dm-snapshot",
+        f"mkdir -p {GUEST_FOLDER} {RUN_FOLDER}/bin",
+        _put(f"{GUEST_FOLDER}/{SUMS}", sums),
+    ]
+    programs = {
+        f"{RUN_FOLDER}/bin/{path.stem}": path.read_text(encoding="utf-8") for path in sorted(_HERE.glob("guest/*.sh"))
+    }
+    lines += [_put(path, text) for path, text in programs.items()]
+    return "\n".join([*lines, f"chmod 755 {' '.join(programs)}", ""])
+
+
+def _put(path: str, text: str) -> str:
+    """A shell command that writes a file without another process.
+
+    It runs at each reset, and an embedded kernel starts processes slowly.
+    """
+    return f"printf %s {shlex.quote(text)} > {path}"
+
 
 RESET_LINE = "drill reset"
 """Entry in the list of commands for a reset of the disks."""
@@ -83,7 +604,6 @@ class DrillDesk:
 
     @property
     def minutes(self) -> float:
-        """How long the lab was open during this drill."""
         return (self.case.record.open_seconds + time.monotonic() - self._since) / 60
 
     def look(self, *, is_last: bool = False) -> None:
@@ -107,14 +627,12 @@ class DrillDesk:
 
     @property
     def now_utc(self) -> str:
-        """The time of this computer's clock, by which the time limit of an exam is measured."""
         return utc_text(self.session.host.clock)
 
     def _require_time(self) -> None:
         require_time(self.case.record.exam, self.case.record.began_utc, self.now_utc)
 
     def note_command(self, line: str) -> None:
-        """Store a typed command."""
         if not self.is_over:
             self.case.add_command(line, self.minutes * 60)
 
@@ -176,7 +694,6 @@ class DrillDesk:
         return look_for_truth(self.session, self.disks, self.case.folder)
 
     def environment(self) -> dict[str, str]:
-        """Variables for the drill's lines: devices by disk name, and the values of the seed."""
         return environment({disk.name: disk.node for disk in self.disks}, self.case.drill)
 
     def _arrive(self) -> None:
@@ -231,3 +748,27 @@ def _outside(first: int, end: int, own: Sequence[Sequence[int]]) -> int:
     """The number of bytes of [first, end) outside of these ranges, which do not overlap."""
     inside = sum(max(0, min(end, stop) - max(first, start)) for start, stop in own)
     return end - first - inside
+
+
+def open_desk(session: LabSession) -> DrillDesk | None:
+    """The open drill of this lab, which receives each typed command from now on; None if there is none.
+
+    Raises LabError for a drill that cannot be read.
+    """
+    case = DrillCase.find(session.folder)
+    if case is None:
+        return None
+    desk = DrillDesk(session, case)
+    session.on_typed = desk.note_command
+    return desk
+
+
+def last_look(desk: DrillDesk) -> None:
+    """Count once more before the lab closes. A lost machine cannot be read any more."""
+    with suppress(MachineLost):
+        desk.look(is_last=True)
+
+
+def explained(error: LabError) -> str:
+    """The message for a drill that cannot be read."""
+    return f"the drill cannot be read: {error.message}"

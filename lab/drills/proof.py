@@ -12,8 +12,7 @@ from lab.checks.proof import Proof, Prover, Way, WayEnd
 from lab.disks.kinds import DEFAULT_COUNT, DiskKind, specs
 from lab.disks.lab_files import lab_folder
 from lab.drills.case import DrillCase
-from lab.drills.desk import DrillDesk
-from lab.drills.disks import run_lines
+from lab.drills.desk import DrillDesk, run_lines
 from lab.drills.schema import DrillWay, ReadyDrill
 from lab.drills.verdict import DrillVerdict, judge
 from lab.errors import CommandFailed, DrillError, LabError
@@ -43,11 +42,9 @@ class DrillProver(Prover):
         self._ways = {way.id: way for way in (*drill.drill.right, *drill.drill.wrong)}
 
     def ways(self, only: Sequence[str] = ()) -> list[Way]:
-        """All ways of the file, or those with these ids."""
         return [Way(way.id, way.mistake) for way in self._ways.values() if not only or way.id in only]
 
     def count_fresh(self) -> int:
-        """See Prover."""
         fresh = judge(self._desk, outcome_id="fresh")
         if fresh.verdict in (DrillVerdict.SAVED, DrillVerdict.PARTLY, DrillVerdict.LOST):
             self.fail(f"it is {fresh.verdict} before anything is done")
@@ -56,7 +53,6 @@ class DrillProver(Prover):
         return int(fresh.verdict == DrillVerdict.SAVED)
 
     def take(self, way: Way) -> WayEnd:
-        """See Prover."""
         self._reset()
         steps = self._ways[way.id]
         said = self._carry_out(steps)

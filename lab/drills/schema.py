@@ -12,20 +12,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from lab.checks.catalogue import make_check
 from lab.checks.state import Check
 from lab.errors import DrillError, LabError, SpecError
-from lab.gates.decoding import DiskCount, FormatVersion, convert, digits
+from lab.gates.decoding import DiskCount, FormatVersion, convert
 from lab.gates.files import FileKind, foreign_note
 from lab.gates.text import visible
-from lab.lessons.schema import Arguments, Value, Variable, draw, fill_tree
+from lab.lessons.course import Arguments, Value, Variable, draw, fill_tree, find_id
 from lab.machine import TargetKind
 from lab.session.versions import NeededKernel, NeededMdadm
-from lab.tomlfile import read_toml, unknown_word
+from lab.tomlfile import read_toml
 
 CATALOGUE = Path(__file__).with_name("catalogue")
 FORMAT_VERSION = 1
@@ -33,6 +32,8 @@ LEAST_RIGHT, LEAST_WRONG = 2, 3
 HINTS = 3
 _DIGEST_LETTERS = 16
 _LONGEST_SEED = 100
+_FILLED = ("symptom", "setup", "arrive", "hints", "expert", "goal", "mistakes", "right", "wrong")
+"""The parts of a drill that may have placeholders for values of the seed."""
 
 
 class DataStep(StrEnum):
@@ -59,13 +60,15 @@ class DrillStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     next_chunk: str = ""
     """For ``rest``: chunk size in KiB after a later reshape; empty: there is none."""
     when: str = ""
-    """The time that the machine's clock shows from here on (``lab.drills.making``), as ``spring``; empty: unchanged."""
+    """The time that the machine's clock shows from here on (``lab.drills.desk``), as ``spring``; empty: unchanged."""
     commit: bool = False
     """The student's statement that the disks themselves may be written from now on."""
 
     def __post_init__(self) -> None:
         if bool(self.run.strip()) + (self.data is not None) + self.commit != 1:
-            raise SpecError("a step has not just one of the keys run, data, commit", hint="make it several steps")
+            raise SpecError(
+                "a step must have exactly one of the keys run, data, commit", hint="split it into several steps"
+            )
 
 
 class DrillGoal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -163,7 +166,6 @@ class ReadyDrill:
 
     @property
     def disk_names(self) -> tuple[str, ...]:
-        """Names of the lab disks that the drill uses."""
         return tuple(f"disk{number:02d}" for number in range(1, self.drill.disks + 1))
 
 
@@ -174,8 +176,8 @@ def ready(drill: Drill, path: Path, seed: str = "") -> ReadyDrill:
             f"'{visible(seed[:40])}' is no seed", hint=f"a word or some, of at most {_LONGEST_SEED} letters and signs"
         )
     values = draw(drill, seed)
-    tree = fill_tree(msgspec.to_builtins({name: getattr(drill, name) for name in _FILLED}), values)
-    filled = msgspec.structs.replace(drill, **convert(tree, _Filled).fields())
+    written = msgspec.to_builtins(drill)
+    filled = convert(written | fill_tree({name: written[name] for name in _FILLED}, values), Drill)
     checks = tuple(make_check(arguments, where=f"drill {drill.id}, goal") for arguments in filled.goal.check)
     mistakes = tuple(_mistake(drill.id, mistake) for mistake in (*filled.mistakes, *common_mistakes()))
     return ReadyDrill(filled, path, seed, values, checks, mistakes)
@@ -185,26 +187,6 @@ def _mistake(drill_id: str, mistake: DrillMistake) -> ReadyDrillMistake:
     where = f"drill {drill_id}, mistake {mistake.id}"
     when = tuple(make_check(arguments, where=where, in_drill=True) for arguments in mistake.when)
     return ReadyDrillMistake(mistake.id, when, mistake.explain.strip())
-
-
-class _Filled(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of a drill that may have placeholders for values of the seed."""
-
-    symptom: str
-    setup: tuple[DrillStep, ...]
-    arrive: str
-    hints: tuple[str, ...]
-    expert: str
-    goal: DrillGoal
-    mistakes: tuple[DrillMistake, ...]
-    right: tuple[DrillWay, ...]
-    wrong: tuple[DrillWay, ...]
-
-    def fields(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in _FILLED}
-
-
-_FILLED = _Filled.__struct_fields__
 
 
 def read_drill(path: Path) -> Drill:
@@ -251,7 +233,7 @@ def drill_problems(drill: Drill, stem: str) -> list[str]:
     problems += [f"two ways are called '{name}'" for name in sorted({each for each in ways if ways.count(each) > 1})]
     known = {mistake.id for mistake in (*drill.mistakes, *common_mistakes())}
     problems += [
-        f"wrong way {way.id}: no mistake '{way.mistake}' is told apart; known: {', '.join(sorted(known))}"
+        f"wrong way {way.id}: there is no mistake '{way.mistake}'; known: {', '.join(sorted(known))}"
         for way in drill.wrong
         if way.mistake not in known
     ]
@@ -286,15 +268,8 @@ def find_drill(word: str) -> Path:
     """The file of a drill by its id, number, unique part of the id, or path. Raises SpecError."""
     if word.endswith(".toml"):
         return Path(word)
-    known, number = catalogue(), digits(word)
-    if word in known:
-        return known[word]
-    near = [name for name in known if (name.startswith(f"{number:02d}-") if number is not None else word in name)]
-    if len(near) == 1:
-        return known[near[0]]
-    if len(near) > 1:
-        raise SpecError(f"'{word}' may be {' or '.join(near)}", hint="write more of the name")
-    raise unknown_word("drill", word, known)
+    known = catalogue()
+    return known[find_id("drill", word, known)]
 
 
 def find_playable(word: str, kind: TargetKind) -> Path:

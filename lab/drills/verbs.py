@@ -14,46 +14,46 @@ class ListDrills(Verb, frozen=True, kw_only=True):
 
 
 class StartDrill(Verb, frozen=True, kw_only=True):
-    """Make a disaster on the lab's disks, and say what an administrator would be told."""
+    """Make a disaster on the lab's disks, and show what an administrator would see."""
 
     words, key, label = "drill start", "v", "Variant"
-    tooltip = "Type a word, such as your name: it varies which disks, sizes and levels are concerned"
+    tooltip = "Type a word, such as your name: it varies the disks, sizes and levels"
     name: Annotated[
         str,
         Argument("Id, number or part of the id; or the path of a drill file.", is_placed=True, is_needed=True),
     ]
-    seed: Annotated[str | None, Argument("Your name, or a word from your teacher: each word makes another case.")] = (
-        None
-    )
-    reset: Annotated[bool, Argument("Make all lab disks blank first: their data are gone.")] = False
+    seed: Annotated[
+        str | None, Argument("Your name, or a word from your teacher: each word gives another variant.")
+    ] = None
+    reset: Annotated[bool, Argument("Make all lab disks blank first; this deletes their data.")] = False
     again: Annotated[bool, Argument("Start over, even if it is open; your work is lost.")] = False
     exam: Annotated[
-        float | None, Argument("As an exam of so many minutes: no hints, and the first attempt counts.")
+        float | None, Argument("As an exam with this time limit in minutes: no hints, and the first attempt counts.")
     ] = None
 
 
 class DrillStatus(Verb, frozen=True, kw_only=True):
-    """Show what the administrator was told, and the progress of the drill."""
+    """Show the task, and the progress of the drill."""
 
     words = "drill status"
 
 
 class DrillHint(Verb, frozen=True, kw_only=True):
-    """Show one more hint. It costs nothing, and is noted."""
+    """Show one more hint. It costs nothing, but is recorded."""
 
     words, key, label = "drill hint", "h", "Hint"
-    tooltip = "One more hint; it costs nothing, and is noted"
+    tooltip = "One more hint; it costs nothing, but is recorded"
 
 
 class Commit(Verb, frozen=True, kw_only=True):
-    """Say that you write on the disks themselves from now on."""
+    """Declare that you write on the disks themselves from now on."""
 
     words, key, label = "drill commit", "c", "Commit"
     tooltip = "From now on you write on the disks themselves"
 
 
 class ResetDrill(Verb, frozen=True, kw_only=True):
-    """Make the disks what they were when the drill began."""
+    """Restore the disks as they were when the drill began."""
 
     words, key, label = "drill reset", "z", "Reset"
     tooltip = "The disks as they were when the drill began"
@@ -65,9 +65,9 @@ class Debrief(Verb, frozen=True, kw_only=True):
     words, key, label = "drill debrief", "d", "Debrief"
     tooltip = "End the drill: the verdict on the data, and what an expert would have done"
     name: Annotated[
-        str | None, Argument("An ended drill, for its page once more; 'latest' is the newest.", is_placed=True)
+        str | None, Argument("An ended drill, to show its page again; 'latest' is the newest.", is_placed=True)
     ] = None
-    as_it_is: Annotated[bool, Argument("Even if no running array has the data, though one could be started.")] = False
+    as_it_is: Annotated[bool, Argument("Even if no running array has the data, although one could be started.")] = False
     array: Annotated[str, Argument("The array that has the data; without it, the one with the file system.")] = ""
 
 
@@ -79,7 +79,7 @@ class LeaveDrill(Verb, frozen=True, kw_only=True):
 
 
 class ClearDisks(Verb, frozen=True, kw_only=True):
-    """Make the disks blank that an ended drill used: what it left on them is gone."""
+    """Make the disks blank that an ended drill used; this deletes what is on them."""
 
     words, key, label = "drill clear", "b", "Clear disks"
     tooltip = "Make the disks blank that the last drill used"

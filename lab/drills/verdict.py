@@ -12,13 +12,9 @@ from enum import StrEnum
 
 from lab.arrays.status import ArrayStatus
 from lab.checks.state import CheckedState, DrillEnd, MemberPicture, all_hold, look_at_members
-from lab.drills.case import CHANGED_FILE, OUTCOME_VERSION, DrillOutcome, DrillStore, EndedMistake
-from lab.drills.desk import DrillDesk
-from lab.drills.disks import run_lines
-from lab.drills.exam import ended
-from lab.drills.making import PLACE
+from lab.drills.case import CHANGED_FILE, OUTCOME_VERSION, DrillOutcome, DrillStore, EndedMistake, ended
+from lab.drills.desk import PLACE, DiskTruth, DrillDesk, run_lines
 from lab.drills.schema import ReadyDrill, file_digest
-from lab.drills.truth import DiskTruth
 from lab.errors import CommandFailed, DrillError, LabError
 from lab.faults.guest.ledger import ALLOWED
 from lab.faults.oracle import Oracle
@@ -83,7 +79,7 @@ def _stop_inactive(session: LabSession) -> None:
         session.machine.run(("mdadm", "--stop", f"/dev/{name}"), check=False, timeout_seconds=_SECONDS)
 
 
-_NOTHING_RUNS = "no array that runs has the drill's files, and they can still be had"
+_NOTHING_RUNS = "no running array has the drill's files, and they can still be recovered"
 _START_FIRST = "start the array first; 'debrief --as-it-is' ends the drill without it"
 _LONGEST_FOUND = 200
 MISSING = "missing"
@@ -293,7 +289,7 @@ def _look_at_data(desk: DrillDesk, wanted: str) -> _Saved:
         found.append(_look_at_array(desk, now))
     if found:
         return max(found, key=lambda each: (each.percent, not each.is_on_overlays, -len(each.missing)))
-    asked = lacking(f"{wanted or 'an array that runs'} has the file system", "it has not" if wanted else "none has it")
+    asked = lacking(f"{wanted or 'a running array'} has the file system", "it does not" if wanted else "none has it")
     return _Saved(None, (), {MISSING: desk.case.record.blocks}, 0.0, (asked,))
 
 
@@ -311,7 +307,7 @@ def _look_at_array(desk: DrillDesk, status: ArrayStatus) -> _Saved:
     lacks = [why] if why else []
     is_on_overlays = not members or _has_overlays(desk.session, status)
     if is_on_overlays:
-        lacks.append(lacking("the array lies on the disks themselves", "it lies on overlays"))
+        lacks.append(lacking("the array is on the disks themselves", "it is on overlays"))
     lacks += [*_missing(desk, status), *_misnamed(desk, members), *_inconsistent(desk, status.name)]
     return _Saved(status, members, blocks, percent, tuple(lacks), is_on_overlays)
 
@@ -364,7 +360,6 @@ def _read_files(desk: DrillDesk, node: str) -> tuple[dict[str, int], str]:
 
 
 def _missing(desk: DrillDesk, status: ArrayStatus) -> list[str]:
-    """Checks of the goal that do not hold, as text."""
     words = words_in("en")
     session = desk.session
     state = CheckedState(
@@ -379,7 +374,6 @@ def _missing(desk: DrillDesk, status: ArrayStatus) -> list[str]:
 
 
 def _misnamed(desk: DrillDesk, members: Sequence[str]) -> list[str]:
-    """Requirements of the goal on superblocks that do not hold, as text."""
     goal = desk.case.drill.drill.goal
     if not goal.name and not goal.keep:
         return []
@@ -391,7 +385,7 @@ def _misnamed(desk: DrillDesk, members: Sequence[str]) -> list[str]:
         name: picture for name, picture in pictures.items() if (picture.name == goal.name) is not (name in members)
     }
     if goal.name and wrong:
-        asked = f"the members, and no other disks, are of an array with the name {goal.name}"
+        asked = f"the members, and no other disks, belong to an array with the name {goal.name}"
         lacks.append(lacking(asked, _names(wrong)))
     return lacks
 
@@ -408,7 +402,7 @@ def _inconsistent(desk: DrillDesk, name: str) -> list[str]:
     result = desk.session.machine.run(("bash", "-c", _SCRUB, "bash", name), check=False, timeout_seconds=120)
     found = digits(result.stdout.strip())
     if found is None:
-        return [lacking("a scrub can be run", result.stderr.strip() or "it did not end")]
+        return [lacking("a scrub can be run", result.stderr.strip() or "it did not finish")]
     return [lacking("a scrub finds no mismatches", f"it counted {found} sectors")] if found else []
 
 

@@ -12,9 +12,16 @@ from lab.cli.context import CLUSTER_HELP, calls_on, current
 from lab.cli.output import ProgressBar, out, out_json, table
 from lab.errors import SpecError
 from lab.fleet.estimate import MOST_YEARS, figures_of
-from lab.fleet.measured import measured_in
 from lab.fleet.model import FleetModel
-from lab.fleet.run import Spreader, cluster_spreader, local_spreader, lost_in_drills, run_model, with_method
+from lab.fleet.run import (
+    Spreader,
+    cluster_spreader,
+    local_spreader,
+    lost_in_drills,
+    measured_in,
+    run_model,
+    with_method,
+)
 from lab.fleet.schema import (
     FleetSpec,
     Hours,
@@ -41,7 +48,7 @@ _LONGEST_YEARS = 1e15
 
 _WHY_NOT_MTTDL = """\
 MTTDL is a mean over endless time in which nothing ages and drives only die: no latent defects, no people, no batches,
-repairs at a constant rate. An array is used for some years, and what counts in them are the figures above."""
+repairs at a constant rate. An array is used for some years, and for those the figures above count."""
 
 
 def fleet(
@@ -49,26 +56,28 @@ def fleet(
         str | None, Parameter(help="A built-in fleet, or the path of a .toml file; nothing: list them.")
     ] = None,
     *,
-    scrub: Annotated[float | None, number(Hours, help="Also as if it were scrubbed every so many hours.")] = None,
+    scrub: Annotated[float | None, number(Hours, help="Also compute it with a scrub every so many hours.")] = None,
     set_: Annotated[
         list[str] | None,
         Parameter(
-            name="--set", negative="", help="Also with a key changed, such as repair.spares=2. Several together."
+            name="--set",
+            negative="",
+            help="Also compute it with this key changed, such as repair.spares=2; repeatable.",
         ),
     ] = None,
     trials: Annotated[int | None, number(TrialCount, help="Arrays to simulate; more give narrower intervals.")] = None,
-    seed: Annotated[int | None, number(Seed, help="Of the random numbers; 0 or more.")] = None,
+    seed: Annotated[int | None, number(Seed, help="Seed of the random numbers; 0 or more.")] = None,
     workers: Annotated[int | None, number(JobCount, help="Processes; all processors if left out.")] = None,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> None:
-    """Show how often a fleet of arrays loses data over its years, how much, and by what.
+    """Show how often a fleet of arrays loses data over the years, how much, and why.
 
     Every figure has its 95 % interval. The figures follow from the file and the seed alone, not from the workers.
     """
     context = current()
     if file is None:
         if set_ or any(each is not None for each in (scrub, trials, seed, workers)):
-            raise SpecError("these options are of a fleet, and none is named", hint="write: raidlab fleet school …")
+            raise SpecError("these options need a fleet", hint="name one, such as: raidlab fleet school …")
         _list(is_json=context.json)
         return
     tree = changed(fleet_tree(file), _run_keys(trials, seed))
@@ -106,7 +115,6 @@ def _run_keys(trials: int | None, seed: int | None) -> dict[str, Any]:
 
 
 def _own_variant(tree: Mapping[str, Any], scrub: float | None, keys: Sequence[str]) -> list[tuple[str, FleetSpec]]:
-    """All changes from the command line as one variant."""
     changes: dict[str, Any] = {} if scrub is None else {"scrub.interval_hours": scrub}
     removed = ("scrub.weibull",) if scrub is not None else ()
     for each in keys:
@@ -196,10 +204,10 @@ def _shares(figures: LossFigures) -> list[str]:
 
 def _seldom(name: str, figures: LossFigures) -> list[str]:
     """Bounds for causes that were rarely or never seen. Without any loss, all figures are bounds already."""
-    more = "More --trials narrow that." if figures.is_biased else "More --trials, or run.method=biased, narrow that."
+    more = "More --trials narrow this." if figures.is_biased else "More --trials, or run.method=biased, narrow this."
     return [
         f"{name}: {'few losses' if bytes_lost.value else 'no loss'} by {cause} {'were' if bytes_lost.value else 'was'} "
-        f"seen; of a PB in a year at most {_bytes_text(bytes_lost.high)} are lost so. {more}"
+        f"seen; this loses at most {_bytes_text(bytes_lost.high)} of a PB in a year. {more}"
         for cause, bytes_lost in figures.seldom.items()
         if figures.has_losses
     ]

@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 if TYPE_CHECKING:
+    import numpy
     from numpy.random import Generator
+
+    Floats = numpy.ndarray[tuple[int, ...], numpy.dtype[numpy.float64]]
+    Columns = numpy.ndarray[tuple[int, ...], numpy.dtype[numpy.intp]]
 
 HOURS_PER_YEAR = 365.25 * 24
 
@@ -29,7 +33,6 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def mean_hours(self) -> float:
-        """The expected value."""
         if self.values_hours:
             return math.fsum(self.values_hours) / len(self.values_hours)
         return self.location_hours + self.scale_hours * math.gamma(1 + 1 / self.shape)
@@ -132,7 +135,6 @@ class FleetModel(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def members(self) -> int:
-        """Number of drives of one array."""
         return self.groups * self.group_members
 
     @property

@@ -23,20 +23,20 @@ def _fleet() -> Loaded:
 
 
 def _reading() -> type[Source]:
-    from lab.fleet.reading import FleetReading
+    from lab.fleet.run import FleetReading
 
     return FleetReading
 
 
 def _what_if(**fleet: Any) -> LossFigures:
-    from lab.fleet.what_if import what_if
+    from lab.fleet.run import what_if
 
     return what_if(**fleet)
 
 
 PLUGIN = Plugin(
     (
-        Command("fleet", _fleet, "How often a fleet of arrays loses data over years, and how much."),
+        Command("fleet", _fleet, "How often a fleet of arrays loses data over the years, and how much."),
         LessonReading(_reading),
         FleetLosses(_what_if),
     ),

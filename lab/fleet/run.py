@@ -1,26 +1,68 @@
-"""Computes the figures of a fleet from its file: blocks are distributed to processes, and added in their order."""
+"""Computes the figures of a fleet in parallel blocks: for the command, for a screen (what_if) and for lessons."""
 
 from __future__ import annotations
 
+import math
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import TYPE_CHECKING
+from enum import StrEnum
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from lab.checks.readings import LikelyMistake, Source
+from lab.checks.state import CheckedState
 from lab.drills.extension import DrillLosses
+from lab.errors import ResultError, SpecError
 from lab.fleet.engine import simulate_block
 from lab.fleet.estimate import BlockSums, figures_of, most_lost, summed
-from lab.fleet.model import Block, FleetModel
-from lab.fleet.schema import FleetSpec, Measured, Method, model_of
+from lab.fleet.model import HOURS_PER_YEAR, Block, FleetModel
+from lab.fleet.schema import (
+    Failures,
+    FleetSpec,
+    Measured,
+    Method,
+    Rebuild,
+    Repair,
+    Run,
+    Scrubs,
+    Sectors,
+    fleet_spec,
+    fleet_tree,
+    model_of,
+    variants,
+)
 from lab.host.pool import spread
 from lab.plugins import extension
+from lab.results.store import ResultStore
 from lab.theory.losses import LossFigures
+from lab.tomlfile import unknown_word
 
 if TYPE_CHECKING:
     from lab.cli.extension import ClusterCalls
+
+
+def measured_in(store: ResultStore) -> Measured:
+    """A function that looks up in this store the rebuilds of a result named in a fleet file."""
+
+    def rates(name: str, array: str | None) -> tuple[float, ...]:
+        """Bytes per second of each rebuild of an array. Raises ResultError if there is none."""
+        record = store.load(name)
+        found = tuple(
+            each.rebuilt_bytes / each.rebuild_seconds
+            for each in record.rebuilds
+            if array in (None, "", each.array) and each.rebuild_seconds > 0 and each.rebuilt_bytes > 0
+        )
+        if not found:
+            arrays = sorted({each.array for each in record.rebuilds})
+            hint = f"it has rebuilds of: {', '.join(arrays)}" if arrays else "measure one: raidlab run antioquia-quick"
+            raise ResultError(f"result '{record.id}' has no rebuild" + (f" of '{array}'" if array else ""), hint=hint)
+        return found
+
+    return rates
+
 
 BLOCK_TRIALS = 16_384
 """Some megabytes of columns: larger ones exceed the processor's caches, smaller ones have more call overhead."""
@@ -131,3 +173,132 @@ def lost_in_drills(folder: str) -> float:
     if found is None:
         raise SpecError("people.class_folder needs raidlab's classroom plugin", hint="write people.loses_data instead")
     return found.share(folder)
+
+
+MOST_TRIALS = 16_384
+_FAILURES = 30_000
+"""Number of drive failures in all simulated arrays: these determine the time, less than half a second."""
+DEFECTS_PER_HOUR = 1.5e-6
+"""For one drive: 3.45 % had a latent sector error within 32 months (docs/fleet.md, Parameters)."""
+
+
+def what_if(
+    *,
+    arrays: int,
+    level: str,
+    members: int,
+    disk_tb: float,
+    afr_percent: float,
+    rebuild_hours: float,
+    scrub_interval_hours: float | None,
+    spares: int = 0,
+    replenish_hours: float = 24.0,
+    years: float = 5.0,
+    defects_per_hour: float = DEFECTS_PER_HOUR,
+    seed: int = 1,
+) -> LossFigures:
+    """The losses of such a fleet, from one block of arrays: equal arguments give equal figures.
+
+    Args:
+        arrays: number of arrays of the fleet.
+        level: as in md, such as ``raid6``.
+        members: number of members of one array.
+        disk_tb: size of one drive, in 10^12 bytes.
+        afr_percent: share of drives that fail in a year.
+        rebuild_hours: rebuild time of one drive, under the load of the array.
+        scrub_interval_hours: None: no scrubs.
+        spares: number of spares for each array.
+        replenish_hours: until a used spare, or without spares the failed drive, is replaced.
+        years: how long the fleet is used.
+        defects_per_hour: rate of latent defects of one drive.
+        seed: of the random numbers.
+
+    Raises:
+        SpecError: for an invalid array.
+    """
+    failures = -math.log1p(-afr_percent / 100) * members * years
+    spec = FleetSpec(
+        format_version=2,
+        id="what-if",
+        title="what if",
+        arrays=arrays,
+        years=years,
+        level=level,
+        members=members,
+        disk_tb=disk_tb,
+        failures=Failures(afr_percent=afr_percent),
+        rebuild=Rebuild(constant_hours=rebuild_hours),
+        repair=Repair(spares=spares, replenish_hours=replenish_hours),
+        sectors=Sectors(defects_per_hour=defects_per_hour),
+        scrub=Scrubs(interval_hours=scrub_interval_hours),
+        run=Run(trials=max(100, min(MOST_TRIALS, int(_FAILURES / failures))), seed=seed),
+    )
+    return run_spec(spec, lambda _name, _array: (), local_spreader(1))[1]
+
+
+class FleetFigure(StrEnum):
+    """A figure that ``raidlab fleet`` prints."""
+
+    FLEET_LOSS = "fleet-loss"
+    """Probability that any array loses data within the years."""
+    ARRAY_YEAR_LOSS = "array-year-loss"
+    NINES = "nines"
+    MTTDL = "mttdl"
+    TO_MTTDL = "to-mttdl"
+    """Losses, divided by those expected from the MTTDL."""
+    FAILURES = "failures"
+    """Share of the losses that are caused by more failures than parities."""
+    SECTORS = "sectors"
+    PEOPLE = "people"
+
+
+class FleetReading(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fleet.figure"):
+    """A figure of ``raidlab fleet``, for one of the fleet's variants or for the fleet with the changes in ``set``."""
+
+    fleet: str
+    figure: FleetFigure
+    variant: str = ""
+    set: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _spec(self.fleet, self.variant, self.set)
+
+    def mistakes(self, lab: CheckedState) -> Iterator[LikelyMistake]:
+        for figure in FleetFigure:
+            other = msgspec.structs.replace(self, figure=figure).value(lab)
+            if figure is not self.figure and other is not None:
+                yield LikelyMistake(other, "reading-other-column", {})
+
+    def value(self, lab: CheckedState) -> float | None:
+        found = _figures(self.fleet, self.variant, msgspec.json.encode(self.set))
+        match self.figure:
+            case FleetFigure.FLEET_LOSS:
+                return found.fleet_loss_chance.value
+            case FleetFigure.ARRAY_YEAR_LOSS:
+                return found.loss_chance_per_array_year.value
+            case FleetFigure.NINES:
+                return found.nines_per_array_year.value
+            case FleetFigure.MTTDL:
+                return found.mttdl_years * HOURS_PER_YEAR * 3600
+            case FleetFigure.TO_MTTDL:
+                return found.losses_to_mttdl
+        return found.cause_losses[self.figure.value]
+
+
+@lru_cache(maxsize=16)
+def _figures(name: str, variant: str, changes: bytes) -> LossFigures:
+    spec = _spec(name, variant, msgspec.json.decode(changes))
+    return run_spec(spec, _no_results, local_spreader(1))[1]
+
+
+def _spec(name: str, variant: str, changes: Mapping[str, Any]) -> FleetSpec:
+    tree = fleet_tree(name)
+    spec = fleet_spec(tree, name, changes)
+    known = dict(variants(tree, spec))
+    if variant and variant not in known:
+        raise unknown_word(f"variant of {name}", variant, known)
+    return known[variant] if variant else spec
+
+
+def _no_results(name: str, _array: str | None) -> tuple[float, ...]:
+    raise SpecError(f"a lesson's fleet names the result '{name}'", hint="write rebuild.hours instead")

@@ -62,7 +62,7 @@ def within(value: float, kind: Any, what: str) -> float:
         return convert(value, kind)  # type: ignore[no-any-return]
     except msgspec.ValidationError:
         told = f"{what}: {shown(value)} is not possible: write {bounds(kind)}"
-        raise SpecError(told, hint="write what a drive can have") from None
+        raise SpecError(told, hint="write a value that a drive can have") from None
 
 
 FORMAT_VERSION = 2
@@ -78,7 +78,6 @@ class Weibull(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     location_hours: HoursOrZero = 0.0
 
     def spread(self) -> Spread:
-        """The distribution for the engine."""
         return Spread(shape=self.shape, scale_hours=self.scale_hours, location_hours=self.location_hours)
 
 
@@ -127,7 +126,7 @@ class Rebuild(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def __post_init__(self) -> None:
         ways = {"constant_hours": self.constant_hours, "exponential_hours": self.exponential_hours}
         if self.array and not self.result:
-            raise SpecError("rebuild.array needs rebuild.result beside it", hint="write rebuild.result, or no array")
+            raise SpecError("rebuild.array needs rebuild.result", hint="add rebuild.result, or remove array")
         _one_of("rebuild", **ways, weibull=self.weibull, hours=self.hours, result=self.result)
         for number, hours in enumerate(self.hours or ()):
             within(hours, Hours, f"rebuild.hours[{number}]")
@@ -182,14 +181,13 @@ class Scrubs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def __post_init__(self) -> None:
         if self.interval_hours and self.weibull:
-            raise SpecError("a scrub is either periodic or Weibull", hint="leave interval_hours or weibull out")
+            raise SpecError("a scrub is either periodic or Weibull", hint="remove interval_hours or weibull")
         if self.duration_hours and not self.interval_hours:
-            raise SpecError("scrub.duration_hours needs scrub.interval_hours beside it", hint="write how often")
+            raise SpecError("scrub.duration_hours needs scrub.interval_hours", hint="add the interval")
         if self.duration_hours > (self.interval_hours or MOST_HOURS):
             raise SpecError("a scrub lasts longer than its interval", hint="write a longer interval_hours")
 
     def scrub(self) -> Scrubbing:
-        """The scrubs for the engine."""
         if self.interval_hours:
             return Scrubbing(
                 kind=ScrubKind.PERIODIC, interval_hours=self.interval_hours, duration_hours=self.duration_hours
@@ -285,8 +283,8 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             (replaced * self.run.trials, MOST_FAILURES, f"{self.run.trials:,} arrays (run.trials)"),
         ):
             if count > most:
-                told = f"in {what} up to {count:,.0f} drives fail within the years: {most:,} at most are followed"
-                raise SpecError(f"{told}, so write fewer years or trials, or longer lives", hint="see [failures]")
+                told = f"in {what} up to {count:,.0f} drives fail within the years, and {most:,} is the maximum"
+                raise SpecError(told, hint="write fewer years or trials, or longer lives in [failures]")
 
     def layout(self) -> tuple[int, int, int, float]:
         """Groups, members per group, failures that a group tolerates, and number of data members in total.
@@ -300,7 +298,7 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             )
         if level.name is LevelName.RAID10 and self.parities is None:
             if self.members % 2:
-                raise SpecError("a fleet's RAID 10 is made of pairs", hint="write an even number of members")
+                raise SpecError("a fleet's RAID 10 consists of pairs", hint="write an even number of members")
             return self.members // 2, 2, 1, self.members / 2
         survived = level.minimum_failures_survived(self.members) if self.parities is None else self.parities
         if survived >= self.members:
@@ -415,7 +413,9 @@ def _require_there(tree: Mapping[str, Any], key: str, variant: str) -> None:
     here: Any = tree
     for word in key.split("."):
         if not isinstance(here, Mapping) or word not in here:
-            raise SpecError(f"variant '{variant}' removes '{key}', which the fleet has not", hint="correct its remove")
+            raise SpecError(
+                f"variant '{variant}' removes '{key}', which the fleet does not have", hint="correct its remove"
+            )
         here = here[word]
 
 
@@ -424,5 +424,5 @@ def _table_of(tree: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:
     for word in above:
         tree = tree.setdefault(word, {})
         if not isinstance(tree, dict):
-            raise SpecError(f"'{key}' is no key of a fleet", hint="write it with dots, such as scrub.interval_hours")
+            raise SpecError(f"'{key}' is not a key of a fleet", hint="write it with dots, such as scrub.interval_hours")
     return tree, last

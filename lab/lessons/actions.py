@@ -34,8 +34,8 @@ class ShellLine(Action, frozen=True, kw_only=True, tag="shell"):
         """
         if not session.is_embedded:
             raise LabError(
-                f"a line of a lesson is not run by the lab on {session.target}, where it could write on any disk",
-                hint=f"read it and type it yourself: {self.line}",
+                f"the lab does not run a lesson's shell lines on {session.target}, where they could write on any disk",
+                hint=f"read this line, and type it yourself: {self.line}",
             )
         link_disks(session)
         shell = Shell(session)

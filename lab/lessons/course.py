@@ -1,24 +1,559 @@
-"""The course: lesson files in the order of their names, their translations, and the sentences that lessons share.
+"""The course: lesson files and translations, a lesson for one student, and the sentences that lessons share.
 
-``05-mirroring.toml`` is a lesson in English, ``05-mirroring.es.toml`` its Spanish texts.
+A lesson is one TOML file, ``05-mirroring.toml``: its structure and its English text. A translation is another file with
+only the texts, ``05-mirroring.es.toml``. Both are read strictly; ``lab.lessons.validation`` checks the rest. Texts may
+have values of the student's seed: ``{seed.members}``.
+
+A value depends only on the lesson, the variable and the seed, by SHA-256. So it is the same on every computer and with
+every version of Python, and a new variable does not change the others.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from lab import tomlfile
+from lab.actions import ACTIONS as LAB_ACTIONS
+from lab.actions.action import Action
+from lab.checks.catalogue import make_check, make_source
+from lab.checks.readings import UNITS, Reading
+from lab.checks.state import Check
 from lab.errors import SpecError
-from lab.gates.decoding import digits
-from lab.lessons.ready import ReadyLesson, make_ready
-from lab.lessons.schema import SOURCE_LANGUAGE, Lesson, Question, Translation
+from lab.experiments import schema as experiments
+from lab.experiments.schema import Experiment
+from lab.gates.decoding import DiskCount, FormatVersion, digits
+from lab.gates.text import shortened
+from lab.lessons import actions
+from lab.lessons.actions import ApartAction, RunMeasurement
 from lab.plugins import catalogue
-from lab.tomlfile import read_toml, unknown_word
+from lab.session.versions import NeededMdadm
+from lab.tomlfile import DRAWN_AS, decode_toml, kinds_by_tag, make_tagged, read_toml, unknown_word, with_new_arguments
+
+FORMAT_VERSION = 2
+FORMAT_VERSIONS = range(1, FORMAT_VERSION + 1)
+"""Formats that can be read; lab.tomlfile has the names that earlier ones used."""
+_LONGEST_VALUE = 500
+HINTS = 3
+"""From a nudge to the complete answer."""
+
+SOURCE_LANGUAGE = "en"
+
+Arguments = dict[str, Any]
+"""A check or an action as in the file: its name under ``that`` or ``act``, and its arguments."""
+
+
+class Variable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A value that the student's seed selects, in one of five ways. Variables may use those above them.
+
+    Without a seed the first choice is used, so all students without one have the same lesson.
+    """
+
+    one_of: tuple[int | float | str, ...] = ()
+    """Choices, such as ``["64K", "128K"]``."""
+    disks: int | str = ""
+    """This number of neighbouring disks of the lab, as ``disk02,disk03,disk04``; or the name of a variable with the
+    number.
+    """
+    disk_from: str = ""
+    """One disk of this variable."""
+    disk_besides: tuple[str, ...] = ()
+    """One disk of the lab, or of ``disk_from``, that is in none of these variables."""
+    index: int | None = None
+    """Selects the disk at this index, from 0, instead of any."""
+    case: str = ""
+    """The name of a variable that determines this one: ``of`` has a value for each of its choices."""
+    of: dict[str, int | float | str] = {}
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A prediction, asked before the student acts. No answer counts as wrong: the measurement decides."""
+
+    question: str
+    options: dict[str, str]
+    """Key -> text for the student; the keys are the same in every language."""
+    answer: str = ""
+    """The key of the option that proves correct; empty: a matter of opinion."""
+
+
+class ReadingPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A number that the student reads and types; it is compared with the current value."""
+
+    question: str
+    value: Arguments
+    """The source of the correct number: its name under ``get`` (lab.checks.readings), and its arguments."""
+    unit: str = ""
+    """Such as ``ms``; empty: a number without unit."""
+    within_percent: float = 0.0
+    """Tolerance of a typed number: the effect of rounding in the displayed number."""
+
+
+class Mistake(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A common state after a mistake of the student, and a hint."""
+
+    id: str
+    when: tuple[Arguments, ...] = ()
+    """Checks that all hold in that state."""
+    types: Arguments = {}
+    """The source of the number that is typed by mistake, as in a reading; empty: the mistake concerns the lab only."""
+    times: float | str = 1.0
+    """Factor for the number of ``types``; a text may have placeholders of the seed."""
+    hint: str
+
+
+class LessonStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One step: say, ask, do, check, read, three hints, explain."""
+
+    id: str
+    say: str
+    """Markdown: what the student should do, and examine."""
+    ask: Question | None = None
+    do: tuple[Arguments, ...] = ()
+    """The step's own solution, which the app can run."""
+    check: tuple[Arguments, ...] = ()
+    """Checks on the real lab; a question and a reading count as additional checks."""
+    secret: tuple[str, ...] = ()
+    """Names of checks whose requirement would reveal the choice: it is shown only when they hold."""
+    read: ReadingPlan | None = None
+    """A number to read when the step's actions are done."""
+    hints: tuple[str, ...]
+    explain: str
+    """Markdown, shown after success: the explanation."""
+    mistakes: tuple[Mistake, ...] = ()
+
+
+class Wrong(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A recorded wrong solution: instead of the step's own it must not pass, and the mistake must be recognised."""
+
+    step: str
+    do: tuple[Arguments, ...] = ()
+    """Actions of the wrong solution; omitted if the step's own solution is followed by the mistake's number."""
+    mistake: str
+
+
+class Lesson(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One lesson with its English text."""
+
+    format_version: FormatVersion
+    id: str
+    """The name of the file; the digits at its beginning are the position in the course."""
+    title: str
+    goal: str
+    """One sentence: what the student can do or explain after the lesson."""
+    needs: tuple[str, ...] = ()
+    """Lessons that must precede this one."""
+    needs_mdadm: NeededMdadm | None = None
+    """Required version; None: any supported one."""
+    minutes: int
+    disks: DiskCount
+    """Number of lab disks that must exist; the seed selects from disk01 up to this number."""
+    seed: dict[str, Variable] = {}
+    measure: dict[str, str] = {}
+    """Name -> an experiment file (TOML text), run on separate disks; id and format_version are added."""
+    steps: tuple[LessonStep, ...]
+    wrong: tuple[Wrong, ...]
+
+    def step(self, step_id: str) -> LessonStep | None:
+        return next((step for step in self.steps if step.id == step_id), None)
+
+
+class QuestionText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A question in another language."""
+
+    question: str
+    options: dict[str, str]
+
+
+class StepText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The texts of a step in another language."""
+
+    say: str
+    ask: QuestionText | None = None
+    read: str = ""
+    """The question of the reading; empty: there is none."""
+    hints: tuple[str, ...]
+    explain: str
+    mistakes: dict[str, str] = {}
+
+
+class Translation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All texts of a lesson in another language."""
+
+    format_version: FormatVersion
+    id: str
+    language: str
+    title: str
+    goal: str
+    steps: dict[str, StepText]
+
+
+Value = int | float | str
+Values = dict[str, Value]
+
+
+class Varied(Protocol):
+    """What a seed applies to: a lesson or a drill."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def disks(self) -> int: ...
+    @property
+    def seed(self) -> Mapping[str, Variable]: ...
+
+
+SEED = "seed."
+"""Prefix of placeholders: ``{seed.disk}``."""
+
+
+def draw(varied: Varied, seed: str) -> Values:
+    """All values for this seed; for an empty seed, the first choices.
+
+    Raises SpecError for a variable that has no valid choice.
+    """
+    values: Values = {}
+    for name, variable in varied.seed.items():
+        values[name] = _draw_one(varied, name, variable, seed, values)
+        # A chain of variables, each made of two copies of the previous one, would grow exponentially.
+        if len(str(values[name])) > _LONGEST_VALUE:
+            raise SpecError(
+                f"{varied.id}: seed.{shortened(name)} is longer than {_LONGEST_VALUE} characters",
+                hint="make it of fewer others",
+            )
+    return values
+
+
+def fill(text: str, values: Mapping[str, Value]) -> str:
+    """The text with all ``{seed.…}`` filled in. Raises SpecError with the nearest name for an unknown one."""
+    return tomlfile.fill(text, values, SEED, "seed variable")
+
+
+def fill_tree(tree: Any, values: Mapping[str, Value]) -> Any:
+    """As ``fill``, for all texts in a tree. A text that is a single placeholder becomes the value, number or text."""
+    return tomlfile.fill_tree(tree, values, SEED, "seed variable")
+
+
+def _draw_one(varied: Varied, name: str, variable: Variable, seed: str, values: Values) -> Value:
+    choices = _choices(varied, name, variable, values)
+    if not choices:
+        raise SpecError(
+            f"{varied.id}: nothing can be drawn for seed.{name}",
+            hint="give it something to choose from",
+        )
+    return choices[_number(f"{varied.id}/{DRAWN_AS.get((varied.id, name), name)}/{seed}") % len(choices) if seed else 0]
+
+
+def _choices(varied: Varied, name: str, variable: Variable, values: Values) -> list[Value]:
+    ways = {
+        "one_of": bool(variable.one_of),
+        "disks": variable.disks != "",
+        "disk_from": bool(variable.disk_from),
+        "disk_besides": bool(variable.disk_besides) and not variable.disk_from,
+        "case": bool(variable.case),
+    }
+    if sum(ways.values()) != 1:
+        raise SpecError(
+            f"{varied.id}: seed.{name} has {sum(ways.values())} of the keys {', '.join(ways)}",
+            hint="give exactly one",
+        )
+    if variable.one_of:
+        return list(variable.one_of)
+    if variable.case:
+        return [_case(varied, name, variable, values)]
+    if variable.disk_from or variable.disk_besides:
+        given = variable.disk_from
+        disks = _disks_in(varied, name, given, values) if given else _lab_disks(varied.disks)
+        taken = {disk for other in variable.disk_besides for disk in _disks_in(varied, name, other, values)}
+        left = [disk for disk in disks if disk not in taken]
+        return list(left if variable.index is None else left[variable.index : variable.index + 1])
+    count = _count(varied, name, variable.disks, values)
+    disks = _lab_disks(varied.disks)
+    return [",".join(disks[first : first + count]) for first in range(varied.disks - count + 1)]
+
+
+def _case(varied: Varied, name: str, variable: Variable, values: Values) -> Value:
+    if variable.case not in values:
+        raise _not_drawn_yet(varied, name, variable.case)
+    key = str(values[variable.case])
+    if key not in variable.of:
+        raise SpecError(
+            f"{varied.id}: seed.{name} has no value for {variable.case} = {key}", hint=f"write of.{key} = …"
+        )
+    value = variable.of[key]
+    return fill(value, values) if isinstance(value, str) else value
+
+
+def _count(varied: Varied, name: str, asked: int | str, values: Values) -> int:
+    count = asked if isinstance(asked, int) else values.get(asked)
+    if not isinstance(count, int) or not 1 <= count <= varied.disks:
+        raise SpecError(
+            f"{varied.id}: seed.{name} wants '{asked}' disks",
+            hint=f"write a number up to {varied.disks}, or the name of a number drawn above it",
+        )
+    return count
+
+
+def _disks_in(varied: Varied, name: str, other: str, values: Values) -> list[str]:
+    if other not in values:
+        raise _not_drawn_yet(varied, name, other)
+    return str(values[other]).split(",")
+
+
+def _not_drawn_yet(varied: Varied, name: str, other: str) -> SpecError:
+    return SpecError(
+        f"{varied.id}: seed.{name} builds on seed.{other}, which is not drawn before it",
+        hint=f"put {other} above {name}",
+    )
+
+
+def _lab_disks(count: int) -> list[str]:
+    return [f"disk{number:02d}" for number in range(1, count + 1)]
+
+
+def _number(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+ACTIONS: Mapping[str, type[Action]] = {
+    **{str(kind.__struct_config__.tag): kind for kind in LAB_ACTIONS if kind.in_lessons},
+    **kinds_by_tag("act", (actions,)),
+}
+
+
+def make_action(written: Mapping[str, Any], *, where: str) -> Action:
+    """Create an action from its TOML table. Raises SpecError with the nearest name for an unknown action or key."""
+    return make_tagged(with_new_arguments(written), ACTIONS, what="action", key="act", where=where)
+
+
+BY_HAND = "{by_hand}"
+"""Placeholder in a hint for the step's own solution, as shell commands or as keys of the app."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyMistake:
+    """A mistake whose checks can be evaluated."""
+
+    id: str
+    when: tuple[Check, ...]
+    typed: Reading | None
+    """The number that is typed by this mistake; None: the mistake concerns the lab only."""
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyStep:
+    """One step for the student."""
+
+    id: str
+    say: str
+    ask: Question | None
+    do: tuple[Action, ...]
+    checks: tuple[Check, ...]
+    secret: tuple[str, ...]
+    """Names of checks whose requirement is hidden until they hold."""
+    read: Reading | None
+    hints: tuple[str, ...]
+    """With ``BY_HAND`` not replaced: see ``hints_by_hand``."""
+    explain: str
+    mistakes: tuple[ReadyMistake, ...]
+    values: Values
+    """Values of the seed that are part of the step's texts."""
+
+    @property
+    def hints_by_hand(self) -> tuple[str, ...]:
+        commands = "\n".join(action.by_hand() for action in self.do)
+        return tuple(hint.replace(BY_HAND, f"\n```\n{commands}\n```\n") for hint in self.hints)
+
+    @property
+    def apart(self) -> tuple[ApartAction, ...]:
+        """Actions of the step that use a separate lab: measurements and faults."""
+        return tuple(action for action in self.do if isinstance(action, ApartAction))
+
+    @property
+    def check_count(self) -> int:
+        """Number of checks of the step, including its question and its reading."""
+        return len(self.checks) + (self.ask is not None) + (self.read is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyWrong:
+    """A recorded wrong solution."""
+
+    step: str
+    do: tuple[Action, ...]
+    mistake: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyLesson:
+    """One lesson for the student."""
+
+    id: str
+    title: str
+    goal: str
+    needs: tuple[str, ...]
+    needs_mdadm: NeededMdadm | None
+    minutes: int
+    disks: int
+    language: str
+    seed: str
+    values: Values
+    steps: tuple[ReadyStep, ...]
+    measures: Mapping[str, tuple[Experiment, str]]
+    """Name -> the experiment, and the text of its file."""
+    wrong: tuple[ReadyWrong, ...]
+
+    @property
+    def check_count(self) -> int:
+        return sum(step.check_count for step in self.steps)
+
+    def step(self, step_id: str) -> ReadyStep:
+        """Find a step by its id. Raises SpecError with the nearest one."""
+        for step in self.steps:
+            if step.id == step_id:
+                return step
+        raise unknown_word(f"step of lesson {self.id}", step_id, [step.id for step in self.steps])
+
+    @property
+    def disk_names(self) -> tuple[str, ...]:
+        """Names of the lab disks that this lesson may use."""
+        return tuple(f"disk{number:02d}" for number in range(1, self.disks + 1))
+
+
+def make_ready(lesson: Lesson, seed: str = "", translation: Translation | None = None) -> ReadyLesson:
+    """The lesson for this seed and language. Raises SpecError with the step and the remedy."""
+    values = draw(lesson, seed)
+    texts = translation.steps if translation else {}
+    measures = {name: _experiment(lesson, name, values) for name in lesson.measure}
+    steps = tuple(_step(lesson, step, texts.get(step.id), values) for step in lesson.steps)
+    wrong = tuple(_wrong(lesson, each, values) for each in lesson.wrong)
+    for action in (*(each for step in steps for each in step.do), *(each for one in wrong for each in one.do)):
+        if isinstance(action, RunMeasurement) and action.measure not in measures:
+            raise unknown_word(f"measurement of lesson {lesson.id}", action.measure, measures)
+    return ReadyLesson(
+        id=lesson.id,
+        title=fill(translation.title if translation else lesson.title, values),
+        goal=fill(translation.goal if translation else lesson.goal, values),
+        needs=lesson.needs,
+        needs_mdadm=lesson.needs_mdadm,
+        minutes=lesson.minutes,
+        disks=lesson.disks,
+        language=translation.language if translation else SOURCE_LANGUAGE,
+        seed=seed,
+        values=values,
+        steps=steps,
+        measures=measures,
+        wrong=wrong,
+    )
+
+
+def experiment_id(lesson_id: str, measure: str) -> str:
+    """The id under which the result of a lesson's measurement is stored."""
+    return f"lesson-{lesson_id}-{measure}"
+
+
+def _step(lesson: Lesson, step: LessonStep, text: StepText | None, values: Values) -> ReadyStep:
+    where = f"lesson {lesson.id}, step {step.id}"
+    do = tuple(make_action(each, where=where) for each in _filled(step.do, values))
+    hints = text.hints if text else step.hints
+    ask = step.ask
+    if ask and text and text.ask:
+        ask = Question(question=text.ask.question, options=text.ask.options, answer=ask.answer)
+    return ReadyStep(
+        id=step.id,
+        say=fill(text.say if text else step.say, values),
+        ask=_question(ask, values) if ask else None,
+        do=do,
+        checks=_checks(step.check, values, where),
+        secret=step.secret,
+        read=_reading(step, text, values, where),
+        hints=tuple(fill(hint, values) for hint in hints),
+        explain=fill(text.explain if text else step.explain, values),
+        mistakes=tuple(_mistake(step, each, text, values, where) for each in step.mistakes),
+        values={name: value for name, value in values.items() if f"{{seed.{name}}}" in _shown(step)},
+    )
+
+
+def _shown(step: LessonStep) -> str:
+    """All texts of a step that are visible from its beginning."""
+    asked = (step.ask.question, *step.ask.options.values()) if step.ask else ()
+    return "\n".join((step.say, *asked, step.read.question if step.read else ""))
+
+
+def _question(ask: Question, values: Values) -> Question:
+    options = {key: fill(option, values) for key, option in ask.options.items()}
+    return Question(question=fill(ask.question, values), options=options, answer=fill(ask.answer, values))
+
+
+def _reading(step: LessonStep, text: StepText | None, values: Values, where: str) -> Reading | None:
+    plan = step.read
+    if plan is None:
+        return None
+    if plan.unit not in UNITS and plan.value.get("get") != "number":
+        raise unknown_word(f"unit in {where}", plan.unit, UNITS)
+    return Reading(
+        question=fill((text.read if text else "") or plan.question, values),
+        unit=plan.unit,
+        source=make_source(fill_tree(plan.value, values), where=f"{where}, reading"),
+        within_percent=plan.within_percent,
+    )
+
+
+def _mistake(step: LessonStep, mistake: Mistake, text: StepText | None, values: Values, where: str) -> ReadyMistake:
+    hint = text.mistakes.get(mistake.id, mistake.hint) if text else mistake.hint
+    where = f"{where}, mistake {mistake.id}"
+    typed = None
+    if mistake.types and step.read is not None:
+        source = make_source(fill_tree(mistake.types, values), where=where)
+        times = _times(fill(str(mistake.times), values), where)
+        typed = Reading("", step.read.unit, source, step.read.within_percent, times)
+    return ReadyMistake(mistake.id, _checks(mistake.when, values, where), typed, fill(hint, values))
+
+
+def _times(text: str, where: str) -> float:
+    """Raises SpecError for text that is not a number."""
+    try:
+        return float(text)
+    except ValueError:
+        raise SpecError(f"{where}: times is '{text}'", hint="write a number, or a seed variable that is one") from None
+
+
+def _wrong(lesson: Lesson, wrong: Wrong, values: Values) -> ReadyWrong:
+    where = f"lesson {lesson.id}, wrong solution of step {wrong.step}"
+    return ReadyWrong(
+        wrong.step, tuple(make_action(each, where=where) for each in _filled(wrong.do, values)), wrong.mistake
+    )
+
+
+def _checks(written: Iterable[Arguments], values: Values, where: str) -> tuple[Check, ...]:
+    return tuple(make_check(each, where=where) for each in _filled(written, values))
+
+
+def _filled(written: Iterable[Arguments], values: Values) -> list[Arguments]:
+    return [fill_tree(each, values) for each in written]
+
+
+def _experiment(lesson: Lesson, name: str, values: Values) -> tuple[Experiment, str]:
+    where = f"lesson {lesson.id}, measure {name}"
+    head = f'format_version = {lesson.format_version}\nid = "{experiment_id(lesson.id, name)}"\n'
+    text = head + fill(lesson.measure[name].lstrip("\n"), values)
+    experiment = decode_toml(text, Experiment, source=where)
+    try:
+        experiments.check(experiment)
+    except SpecError as error:
+        raise SpecError(f"{where}: {error.message}", hint=error.hint) from None
+    return experiment, text
+
 
 COURSE_FOLDER = Path(__file__).with_name("course")
 _LESSON_FILE = re.compile(r"\d\d-[a-z0-9-]+")
@@ -35,7 +570,6 @@ class LessonFiles:
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Languages of this lesson, English first."""
         return (SOURCE_LANGUAGE, *sorted(self.translations))
 
     @property
@@ -49,6 +583,17 @@ class LessonFiles:
         return make_ready(self.lesson, seed, self.translations.get(language))
 
 
+def find_id(what: str, word: str, ids: Collection[str]) -> str:
+    """The id that ``word`` means: an id, its number, or a unique part of it. Raises SpecError with the nearest id."""
+    number = digits(word)
+    near = [each for each in ids if (each.startswith(f"{number:02d}-") if number is not None else word in each)]
+    if word in ids or len(near) == 1:
+        return word if word in ids else near[0]
+    if near:
+        raise SpecError(f"'{word}' may be {' or '.join(near)}", hint="write more of the name")
+    raise unknown_word(what, word, ids)
+
+
 @dataclass(frozen=True, slots=True)
 class Course:
     """All lessons of a folder, in order."""
@@ -57,21 +602,10 @@ class Course:
 
     def find(self, word: str) -> LessonFiles:
         """Find a lesson by its id, its number, or a unique part of its id. Raises SpecError with the nearest id."""
-        ids = [files.lesson.id for files in self.lessons]
-        if word in ids:
-            return self.lessons[ids.index(word)]
-        count = digits(word)
-        number = "" if count is None else f"{count:02d}-"
-        near = [each for each in ids if (number and each.startswith(number)) or (not number and word in each)]
-        if len(near) == 1:
-            return self.lessons[ids.index(near[0])]
-        if len(near) > 1:
-            raise SpecError(f"'{word}' may be {' or '.join(near)}", hint="write more of the name")
-        raise unknown_word("lesson", word, ids)
+        return self.lessons[self.ids.index(find_id("lesson", word, self.ids))]
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Ids in the order of the course."""
         return tuple(files.lesson.id for files in self.lessons)
 
 
@@ -124,15 +658,12 @@ class LessonWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Headings and labels."""
 
     def want(self, key: str, facts: Mapping[str, object]) -> str:
-        """The requirement of a check."""
         return self.wanted[key].format_map(self._translated(facts))
 
     def find(self, key: str, facts: Mapping[str, object]) -> str:
-        """The finding of a check."""
         return self.found[key].format_map(self._translated(facts))
 
     def say(self, key: str, **facts: object) -> str:
-        """A heading or label."""
         return self.frame[key].format_map(facts)
 
     def predicted(self, ask: Question, chosen: str) -> str:

@@ -13,9 +13,7 @@ import msgspec
 from lab.checks.state import CheckedState, CheckOutcome, all_hold
 from lab.errors import LessonError
 from lab.gates.decoding import FormatVersion
-from lab.lessons.course import LessonWords
-from lab.lessons.ready import ReadyLesson, ReadyMistake, ReadyStep
-from lab.lessons.schema import HINTS
+from lab.lessons.course import HINTS, LessonWords, ReadyLesson, ReadyMistake, ReadyStep
 from lab.tomlfile import nearest, unknown_word
 
 FORMAT_VERSION = 2
@@ -53,11 +51,9 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     steps: dict[str, StepProgress] = {}
 
     def in_step(self, step_id: str) -> StepProgress:
-        """The progress in one step; empty if the step has not begun."""
         return self.steps.get(step_id, StepProgress(began_utc=""))
 
     def is_done(self, step_id: str) -> bool:
-        """Whether a step is done."""
         return bool(self.in_step(step_id).done_utc)
 
 
@@ -82,7 +78,6 @@ class StepView:
 
     @property
     def passed_count(self) -> int:
-        """Number of checks that hold."""
         return sum(check.is_passed for check in self.checks)
 
 
@@ -120,7 +115,7 @@ def answer(lesson: ReadyLesson, progress: Progress, text: str) -> Progress:
     if step.ask is not None and text in step.ask.options:
         return _with_step(progress, step, answer=text)
     if step.ask is None and step.read is None:
-        raise LessonError(f"step '{step.id}' asks nothing", hint="'raidlab lesson show' shows what is to be done")
+        raise LessonError(f"step '{step.id}' asks nothing", hint="'raidlab lesson show' shows what to do")
     options = step.ask.options if step.ask else {}
     is_predicted = step.ask is None or bool(progress.in_step(step.id).answer)
     if step.read is None or not is_predicted or nearest(text, options):

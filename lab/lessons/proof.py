@@ -18,10 +18,9 @@ from lab.experiments.run import RunRequest
 from lab.host.clock import utc_text
 from lab.lessons import engine
 from lab.lessons.actions import ApartAction
+from lab.lessons.course import ReadyLesson, ReadyStep, ReadyWrong
 from lab.lessons.engine import StepView
-from lab.lessons.executor import Watch, carry_out, look_once_more
-from lab.lessons.ready import ReadyLesson, ReadyStep, ReadyWrong
-from lab.lessons.student import LessonSession
+from lab.lessons.student import LessonSession, Watch, carry_out, look_once_more
 from lab.machine import Host, Target, TargetKind, parse_target
 from lab.plans import Plan
 from lab.session.session import LabSession
@@ -61,11 +60,9 @@ class LessonProver(Prover):
         self._wrong_ways = {Way(f"{each.step}: {each.mistake}", each.mistake): each for each in lesson.wrong}
 
     def ways(self, *, with_wrong: bool) -> list[Way]:
-        """The lesson's own solution, and the recorded wrong ones."""
         return [_SOLUTION, *(self._wrong_ways if with_wrong else ())]
 
     def take(self, way: Way) -> WayEnd:
-        """See Prover."""
         opened = self._opened()
         return self._take_wrong(opened, self._wrong_ways[way]) if way.mistake else self._solve(opened)
 
@@ -93,7 +90,6 @@ class LessonProver(Prover):
         )
 
     def count_fresh(self) -> int:
-        """See Prover."""
         lab = Watch(self._opened(), self._session).checked_state()
         passed = 0
         for step in self._lesson.steps:
@@ -104,7 +100,6 @@ class LessonProver(Prover):
         return passed
 
     def _solve(self, opened: LessonSession) -> WayEnd:
-        """Carry out each step."""
         for step in self._lesson.steps:
             before = len(self.failures)
             view = self._do_step(opened, step, is_first_time=True)
@@ -165,7 +160,6 @@ class LessonProver(Prover):
         return WayEnd(view is None or view.is_done, mistakes, self._missing(opened, view).lstrip("; "))
 
     def _type(self, opened: LessonSession, typed: Reading) -> StepView | None:
-        """Enter the number of a mistake."""
         with self._opener() as session:
             number = typed.expected(Watch(opened, session).checked_state())
         if number is not None:

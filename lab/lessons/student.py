@@ -1,24 +1,32 @@
 """A student: opens lessons, evaluates steps and makes progress. The command line and the app both use this module.
 
-Measurements, fault scenarios and power cuts of a lesson use a separate lab.
-
-State between commands: the open lesson, the student's seed and language, and the progress in every lesson.
+The actions of a step run in order, in one open lab if they need one. Measurements, fault scenarios and power cuts of a
+lesson use a separate lab. State between commands: the open lesson, the student's seed and language, and the progress in
+every lesson.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
+from lab.actions.action import Action
+from lab.arrays.discovery import MD_HEAD_BYTES, superblocks_in
 from lab.arrays.names import kernel_name
 from lab.arrays.status import ArrayStatus
-from lab.checks.faults import played_since, points_since
-from lab.checks.state import CheckedState, MarkSeen, PlayedFault
+from lab.checks.arrays import DEEP_CHECKS, DeepSource, FileSays, FileSystemFills
+from lab.checks.faults import APART_FROM_THE_LAB, played_since, points_since
+from lab.checks.readings import ResultCheck
+from lab.checks.state import Check, CheckedState, DeepState, MarkSeen, PlayedFault
 from lab.disks import LabDisk
+from lab.disks.inventory import read_ends, read_heads
 from lab.errors import LessonError, ResultError, RunCancelled
 from lab.experiments.progress import RunProgress
 from lab.experiments.run import RunRequest, run_experiment
@@ -26,16 +34,27 @@ from lab.faults.crash_points import MOST_DRIVES, StoredPoints, explore, find_con
 from lab.faults.place import open_place, with_own_kernel
 from lab.faults.scenario import DRIVES, find_scenario
 from lab.faults.scenario_run import ScenarioHooks, ScenarioRunner, begun_run
+from lab.gates.decoding import digits
 from lab.gates.files import read_own_json
 from lab.gates.text import checked_name
 from lab.host.clock import moment, utc_text
 from lab.host.files import write_file
 from lab.lessons import engine
 from lab.lessons.actions import ApartAction, PlayScenario, RunMeasurement, TryPoints
-from lab.lessons.course import Course, LessonFiles, LessonWords, built_in_course, word_languages, words_in
+from lab.lessons.course import (
+    HINTS,
+    SOURCE_LANGUAGE,
+    Course,
+    LessonFiles,
+    LessonWords,
+    ReadyLesson,
+    ReadyStep,
+    built_in_course,
+    experiment_id,
+    word_languages,
+    words_in,
+)
 from lab.lessons.engine import FORMAT_VERSION, Progress, StepView
-from lab.lessons.ready import ReadyLesson, ReadyStep, experiment_id
-from lab.lessons.schema import HINTS, SOURCE_LANGUAGE
 from lab.lessons.validation import check_file
 from lab.machine import Host, Target
 from lab.machine.state_folder import StateFolder
@@ -43,8 +62,9 @@ from lab.plans import Plan
 from lab.results.record import ResultRecord, RunStatus
 from lab.results.store import ResultStore
 from lab.session.data_mark import last_verdicts, read_marks
-from lab.session.monitor import Event, Snapshot
+from lab.session.monitor import Event, Snapshot, events_between, take_snapshot
 from lab.session.session import LabSession, read_arrival
+from lab.session.versions import require_mdadm
 from lab.tomlfile import ANSWERS, STEPS, as_meant, unknown_word
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -185,7 +205,6 @@ def _stop_if_cancelled(request: RunRequest) -> None:
 
 
 def _meter(request: RunRequest, count: int) -> Callable[[str], None]:
-    """A function that reports the progress after each of ``count`` parts."""
     done = 0
 
     def advance(doing: str) -> None:
@@ -209,12 +228,10 @@ class CourseLine:
 
     @property
     def step_count(self) -> int:
-        """Number of steps of the lesson."""
         return len(self.files.lesson.steps)
 
     @property
     def is_done(self) -> bool:
-        """Whether all steps are done."""
         return self.done_steps == self.step_count
 
 
@@ -246,23 +263,19 @@ class LessonSession:
 
     @property
     def done_count(self) -> int:
-        """Number of steps that are done."""
         return engine.done_count(self.lesson, self.progress)
 
     @property
     def words(self) -> LessonWords:
-        """The sentences in the student's language."""
         return words_in(self.lesson.language)
 
     @property
     def hints_shown(self) -> tuple[str, ...]:
-        """The hints of the current step that the student has taken."""
         step = self.step
         return step.hints_by_hand[: self.progress.in_step(step.id).hints] if step else ()
 
     @property
     def results(self) -> dict[str, ResultRecord]:
-        """Name -> result, of the measurements of this lesson that were found."""
         return dict(self._found)
 
     @property
@@ -287,7 +300,6 @@ class LessonSession:
             self.hint()
 
     def note_help(self) -> None:
-        """Record that the lab does the current step."""
         self._keep(engine.note_help(self.lesson, self.progress))
 
     def look(self, lab: CheckedState) -> StepView | None:
@@ -298,7 +310,6 @@ class LessonSession:
         return view
 
     def restart(self) -> None:
-        """Begin the lesson again with the same seed."""
         fresh = engine.begin(self.lesson, target=self.progress.target, now_utc=self._now())
         self._found.clear()
         self._keep(fresh)
@@ -382,12 +393,10 @@ class Student:
 
     @property
     def course(self) -> Course:
-        """The lessons in order."""
         return self._course or built_in_course()
 
     @property
     def state(self) -> StudentState:
-        """The state common to all lessons."""
         return self._store.desk()
 
     def lines(self) -> tuple[CourseLine, ...]:
@@ -558,7 +567,6 @@ def marks_of(session: LabSession, arrays: Iterable[ArrayStatus]) -> dict[str, Ma
 
 
 def _written(names: Mapping[str, str], before: Snapshot | None, after: Snapshot) -> dict[str, int]:
-    """Bytes written to each disk between two snapshots."""
     if before is None:
         return {}
     earlier = {kernel: counters.written_bytes for kernel, counters in before.disks.items()}
@@ -572,3 +580,168 @@ def _written(names: Mapping[str, str], before: Snapshot | None, after: Snapshot)
 
 def _done_steps(files: LessonFiles, progress: Progress | None) -> int:
     return sum(progress.is_done(step.id) for step in files.lesson.steps) if progress else 0
+
+
+_EXT_SUPERBLOCK = 1024
+_EXT_MAGIC = 0xEF53
+
+
+def asks_for_disks(lesson: ReadyLesson) -> bool:
+    """Whether a check or reading of the lesson needs the disks themselves."""
+    sources = (step.read.source for step in lesson.steps if step.read)
+    checks = (check for step in lesson.steps for check in _all_checks(step))
+    return any(isinstance(each, DeepSource) for each in sources) or any(
+        isinstance(each, DEEP_CHECKS) for each in checks
+    )
+
+
+def deep_state(lesson: ReadyLesson, session: LabSession, before: Snapshot, after: Snapshot) -> DeepState:
+    """Data on the disks now, and counters since ``before``; empty for lessons that do not need them."""
+    if not asks_for_disks(lesson):
+        return DeepState()
+    checks = [check for step in lesson.steps for check in _all_checks(step)]
+    names = {disk.node: disk.name for disk in session.disks}
+    ends = read_ends(session.machine, list(names), MD_HEAD_BYTES)
+    running = {status.name for status in after.arrays}
+    paths = {check.path for check in checks if isinstance(check, FileSays)}
+    numbers = {name: f"/sys/class/block/{kernel_name(node)}/dev" for node, name in names.items()}
+    read = session.machine.read([*paths, *numbers.values()])
+    texts = {path: text for path in paths if (text := read[path]) is not None}
+    # A read from an array with hanging members would block, so only lessons about file systems read arrays.
+    has_systems = any(isinstance(check, FileSystemFills) for check in checks)
+    nodes = [f"/dev/{name}" for name in sorted(running) if has_systems]
+    array_heads = read_heads(session.machine, nodes, 2 * _EXT_SUPERBLOCK)
+    sizes = {node.removeprefix("/dev/"): _ext_bytes(head) for node, head in array_heads.items()}
+    superblocks = {names[node]: found for node, found in superblocks_in(ends).items()}
+    written = _written_since(session, texts, (found.created_seconds for found in superblocks.values()))
+    return DeepState(
+        superblocks=superblocks,
+        resting=frozenset(array.name for array in session.found.all if array.name not in running),
+        marked_before=frozenset(mark.array for mark in read_marks(session).values()),
+        read_bytes=_counted(names, before, after),
+        waited_seconds={name: _waited(after, name) - _waited(before, name) for name in running},
+        file_system_bytes={name: size for name, size in sizes.items() if size is not None},
+        minors={
+            name: minor
+            for name, path in numbers.items()
+            if (minor := digits((read[path] or "").strip().partition(":")[2])) is not None
+        },
+        texts={path: texts[path] for path in written},
+    )
+
+
+def _written_since(session: LabSession, paths: Iterable[str], created_seconds: Iterable[int]) -> list[str]:
+    """Those of the files that were written since the newest array was created; none without an array.
+
+    An older file is from an earlier attempt at the lesson.
+    """
+    newest = max(created_seconds, default=None)
+    if newest is None or not (listed := sorted(paths)):
+        return []
+    times = session.machine.run(("stat", "-c", "%Y %n", "--", *listed), check=False).stdout
+    found = (line.partition(" ") for line in times.splitlines())
+    return [path for seconds, _, path in found if (digits(seconds) or 0) >= newest]
+
+
+def _all_checks(step: ReadyStep) -> Iterable[Check]:
+    yield from step.checks
+    for mistake in step.mistakes:
+        yield from mistake.when
+
+
+def _counted(names: Mapping[str, str], before: Snapshot, after: Snapshot) -> dict[str, int]:
+    kernel_names = {name: kernel_name(node) for node, name in names.items()}
+    return {
+        name: after.disks[kernel].read_bytes - (before.disks[kernel].read_bytes if kernel in before.disks else 0)
+        for name, kernel in kernel_names.items()
+        if kernel in after.disks
+    }
+
+
+def _waited(look: Snapshot, array: str) -> float:
+    counters = look.disks.get(array)
+    return counters.read_wait_seconds + counters.write_wait_seconds if counters else 0.0
+
+
+def _ext_bytes(head: bytes) -> int | None:
+    """Size of an ext2, ext3 or ext4 file system in bytes, or None (Documentation/filesystems/ext4/super.rst)."""
+    if len(head) < 2 * _EXT_SUPERBLOCK:
+        return None
+    (blocks,) = struct.unpack_from("<I", head, _EXT_SUPERBLOCK + 4)
+    (block_shift,) = struct.unpack_from("<I", head, _EXT_SUPERBLOCK + 24)
+    (magic,) = struct.unpack_from("<H", head, _EXT_SUPERBLOCK + 56)
+    return blocks << (10 + block_shift) if magic == _EXT_MAGIC and block_shift <= 6 else None
+
+
+class Watch:
+    """Records events while a lab is open, for the checks of the current step."""
+
+    def __init__(self, opened: LessonSession, session: LabSession) -> None:
+        self._opened = opened
+        self._session = session
+        self._before: Snapshot = take_snapshot(session)
+
+    def checked_state(self) -> CheckedState:
+        session, after = self._session, take_snapshot(self._session)
+        events = events_between(self._before, after)
+        state = self._opened.checked_state(
+            after, session.disks, marks=marks_of(session, after.arrays), events=events, since=self._before
+        )
+        return replace(state, deep=deep_state(self._opened.lesson, session, self._before, after))
+
+    def look(self) -> StepView | None:
+        return self._opened.look(self.checked_state())
+
+
+def carry_out(
+    actions: Sequence[Action],
+    opened: LessonSession,
+    *,
+    opener: Callable[[], AbstractContextManager[LabSession]],
+    run_apart: Callable[[ApartAction], None],
+    before_action: Callable[[Action], None] = lambda _: None,
+) -> StepView | None:
+    """Run all actions, and evaluate the step at the end, before the lab is closed if one was needed.
+
+    Some actions need a separate lab, which some machines provide only while this one is closed.
+    """
+    view = None
+    for is_apart, group in groupby(actions, key=lambda action: isinstance(action, ApartAction)):
+        if is_apart:
+            for action in group:
+                if isinstance(action, ApartAction):
+                    before_action(action)
+                    run_apart(action)
+            opened.find_results()
+            view = None
+            continue
+        with opener() as session:
+            require_no_drill(session, opened.lesson)
+            require_mdadm(session.machine, opened.lesson.needs_mdadm, f"lesson {opened.lesson.id}")
+            watch = Watch(opened, session)
+            for action in group:
+                before_action(action)
+                action.perform(session)
+            view = watch.look()
+    return view or look_once_more(opened, opener)
+
+
+def look_once_more(opened: LessonSession, opener: Callable[[], AbstractContextManager[LabSession]]) -> StepView | None:
+    """Evaluate the current step; the lab is opened only if a check needs it."""
+    step = opened.step
+    if step is None:
+        return None
+    if not needs_lab(step):
+        return opened.look(opened.state_apart)
+    with opener() as session:
+        require_no_drill(session, opened.lesson)
+        return Watch(opened, session).look()
+
+
+def needs_lab(step: ReadyStep) -> bool:
+    """Whether a check of the step, or its reading, needs arrays, disks or data."""
+    readings = (step.read, *(mistake.typed for mistake in step.mistakes))
+    if any(reading is not None and reading.source.needs_lab for reading in readings):
+        return True
+    checks = (*step.checks, *(check for mistake in step.mistakes for check in mistake.when))
+    return any(not isinstance(check, (ResultCheck, *APART_FROM_THE_LAB)) for check in checks)

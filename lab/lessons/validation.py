@@ -14,18 +14,25 @@ from lab.checks.readings import RatioWithin, RebuildIntact, ResultCheck, ResultF
 from lab.checks.state import Check
 from lab.errors import LabError, SpecError
 from lab.lessons.course import (
+    FORMAT_VERSION,
+    FORMAT_VERSIONS,
+    HINTS,
     Course,
+    Lesson,
     LessonFiles,
+    LessonStep,
+    ReadyLesson,
+    StepText,
+    Translation,
     built_in_course,
     is_lesson_name,
+    make_ready,
     placeholders,
     read_lesson,
     word_languages,
     words_in,
 )
 from lab.lessons.engine import secret_key
-from lab.lessons.ready import ReadyLesson, make_ready
-from lab.lessons.schema import FORMAT_VERSION, FORMAT_VERSIONS, HINTS, Lesson, LessonStep, StepText, Translation
 from lab.tomlfile import nearest
 
 MOST_WITHIN_PERCENT = 10.0
@@ -102,7 +109,7 @@ def _step_problems(lesson: Lesson) -> Iterator[str]:
         if step_found is None:
             yield f"wrong solution: there is no step '{wrong.step}': {_choose(wrong.step, ids)}"
         elif wrong.mistake not in (known := [mistake.id for mistake in step_found.mistakes]):
-            problem = f"no mistake '{wrong.mistake}' is told apart: {_choose(wrong.mistake, known)}"
+            problem = f"there is no mistake '{wrong.mistake}': {_choose(wrong.mistake, known)}"
             yield f"wrong solution of step {wrong.step}: {problem}"
 
 
@@ -144,7 +151,7 @@ def _secret_problems(step: LessonStep) -> Iterator[str]:
     names = [str(check.get("that", "")) for check in step.check]
     for name in step.secret:
         if name not in names:
-            yield f"secret names '{name}', which is no check of it: {_choose(name, names)}"
+            yield f"secret names '{name}', which is not one of its checks: {_choose(name, names)}"
             continue
         try:
             for language in word_languages():
@@ -267,7 +274,7 @@ def _same_places(where: str, original: str, translated: str) -> Iterator[str]:
     if missing or strange:
         words = [f"lacks {', '.join(missing)}"] if missing else []
         words += [f"has {', '.join(strange)}, which the lesson has not"] if strange else []
-        yield f"{where} {' and '.join(words)}: use the same places in braces"
+        yield f"{where} {' and '.join(words)}: use the same placeholders in braces"
 
 
 def _choose(word: str, known: Iterable[str]) -> str:

@@ -17,45 +17,43 @@ class StartLesson(Verb, frozen=True, kw_only=True):
     """Begin a lesson, or go on with it where you left it."""
 
     words, key, label = "lesson start", "v", "Variant"
-    tooltip = "Type a word, such as your name: it varies sizes, levels and which disk dies"
+    tooltip = "Type a word, such as your name: it varies the sizes, the levels and the disk that fails"
     name: Annotated[
         str,
         Argument("Id, number or part of the id; or the path of a lesson file.", is_placed=True, is_needed=True),
     ]
     seed: Annotated[str | None, Argument("Your name, or a word from your teacher: it varies the lesson.")] = None
     language: Annotated[str | None, Argument("Such as en, es or sv.")] = None
-    reset: Annotated[bool, Argument("Make all lab disks blank first: their data are gone.")] = False
+    reset: Annotated[bool, Argument("Make all lab disks blank first; this deletes their data.")] = False
     again: Annotated[bool, Argument("From the first step.")] = False
-    anyway: Annotated[bool, Argument("Even if lessons that come before are not done.")] = False
+    anyway: Annotated[bool, Argument("Even if earlier lessons are not finished.")] = False
 
 
 class ShowLesson(Verb, frozen=True, kw_only=True):
-    """Show why the last step came out as it did, and what is to be done now."""
+    """Show the explanation of the last step, and what to do now."""
 
     words = "lesson show"
 
 
 class Answer(Verb, frozen=True, kw_only=True):
-    """Predict, or type the number that this step has you read off."""
+    """Answer the question of this step, or type the number that it asks for."""
 
     words, key, label = "lesson answer", "t", "Type number"
-    tooltip = "Type the number that this step has you read off"
+    tooltip = "Type the number that this step asks for"
     text: Annotated[
         str,
-        Argument(
-            "One of the options as the step lists them, or the number it asks for.", is_placed=True, is_needed=True
-        ),
+        Argument("One of the options of the step, or the number that it asks for.", is_placed=True, is_needed=True),
     ]
 
 
 class CheckStep(Verb, frozen=True, kw_only=True):
-    """Check this step on the real lab. Exit status 1 while something is missing."""
+    """Check this step on the real lab. Exits with status 1 while something is missing."""
 
     words = "lesson check"
 
 
 class LessonHint(Verb, frozen=True, kw_only=True):
-    """Show one more hint for this step; the third is the whole answer."""
+    """Show one more hint for this step; the third is the complete answer."""
 
     words, key, label = "lesson hint", "h", "Hint"
     tooltip = "One more hint for this step; the third is the answer"
@@ -66,7 +64,7 @@ class DoStep(Verb, frozen=True, kw_only=True):
 
     words, key, label = "lesson do", "o", "Do it"
     tooltip = "Let the lab do this step, with the same commands"
-    plan: Annotated[bool, Argument("Print the commands of this step, which is its last hint.")] = False
+    plan: Annotated[bool, Argument("Print the commands of this step, as its last hint does.")] = False
 
 
 class Measure(Verb, frozen=True, kw_only=True):
@@ -80,8 +78,8 @@ class Measure(Verb, frozen=True, kw_only=True):
 class ResetLesson(Verb, frozen=True, kw_only=True):
     """Make all lab disks blank and begin the open lesson again, with the same seed."""
 
-    words, key, label = "lesson reset", "z", "Anew"
-    tooltip = "Blank disks, and the lesson from its first step"
+    words, key, label = "lesson reset", "z", "Restart"
+    tooltip = "Blank the disks, and start the lesson again"
 
 
 class LeaveLesson(Verb, frozen=True, kw_only=True):

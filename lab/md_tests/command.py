@@ -19,53 +19,57 @@ from lab.gates.decoding import Seconds
 from lab.host.files import write_file
 from lab.machine import Target, parse_target
 from lab.md_tests.record import (
+    Suite,
     SuiteJournal,
     SuiteResult,
     as_value,
+    chosen_tests,
     csv_text,
+    find_suite,
+    is_stale,
     list_table,
     new_run,
+    require_built,
+    require_tools,
     result_line,
     result_table,
     resumed_run,
 )
-from lab.md_tests.runner import REAL_LIMITS, VIRTUAL_LIMITS, SuiteHooks, run_tests, suite_target
-from lab.md_tests.suite import Suite, chosen_tests, find_suite, is_stale, require_built, require_tools
-from lab.md_tests.suite_machine import SuiteLimits
+from lab.md_tests.runner import REAL_LIMITS, VIRTUAL_LIMITS, SuiteHooks, SuiteLimits, run_tests, suite_target
 
 
 def md_tests(
     checkout: Annotated[Path, Parameter(help="The top folder of mdadm's sources, in which mdadm and mdmon are built.")],
     *tests: Annotated[str, Parameter(help="Tests, or patterns such as '00*'; nothing: all.")],
     list_tests: Annotated[
-        bool, Parameter(name="--list", negative="", help="Print the tests and what upstream says of them; run none.")
+        bool, Parameter(name="--list", negative="", help="Print the tests and upstream's notes on them; run none.")
     ] = False,
     keep_going: Annotated[
         bool,
-        Parameter(negative="--stop-at-failure", help="Go on after a test that failed and is not known to."),
+        Parameter(negative="--stop-at-failure", help="Go on after a test that failed without upstream knowing it."),
     ] = True,
     resume: Annotated[
-        bool, Parameter(negative="", help="Go on with the latest run of this checkout; if it is over, print it.")
+        bool, Parameter(negative="", help="Resume the latest run of this checkout; if it is finished, print it.")
     ] = False,
     machine_limit: Annotated[
-        float | None, number(Seconds, help="How long one test may take of the machine's time, in seconds.")
+        float | None, number(Seconds, help="Time limit of a test by the machine's clock, in seconds.")
     ] = None,
     computer_limit: Annotated[
-        float | None, number(Seconds, help="How long one test may take of this computer's time, in seconds.")
+        float | None, number(Seconds, help="Time limit of a test by this computer's clock, in seconds.")
     ] = None,
     output: Annotated[
         Path | None, Parameter(name=["--output", "-o"], help="Also write the table: .md, .csv, .json or .txt.")
     ] = None,
 ) -> int:
-    """Run mdadm's own tests and tell what became of each: passed, failed as upstream knows, failed, and why.
+    """Run mdadm's own tests and report each one: passed, failed as upstream knows, or failed, and why.
 
-    They run in the embedded kernel alone, in virtual time if it was built; the checkout is only read. Each result is
-    kept as soon as it is there. The exit status is 0 if each test passed, skipped itself or failed as upstream knows.
+    They run only in the embedded kernel, in virtual time if such a kernel was built; the checkout is only read. Each
+    result is stored at once. The exit status is 0 if each test passed, skipped itself or failed as upstream knows.
     """
     context = current()
     suite = find_suite(checkout)
     if resume and tests:
-        raise SpecError("--resume continues the tests of its own run", hint="name no tests beside it")
+        raise SpecError("--resume continues the tests of its own run", hint="name no tests with it")
     if output is not None and not output.parent.is_dir():
         raise SpecError(f"there is no folder '{output.parent}' for the table", hint="make it first")
     chosen = chosen_tests(suite, tests)
@@ -87,8 +91,8 @@ def md_tests(
             _run(context, suite, journal, target, limits, keeps_going=keep_going)
         finally:
             if journal.left and journal.results:
-                kept = f"{len(journal.results)} of {len(journal.run.tests)} tests have a result"
-                context.narrator.notice(f"{kept}; to go on: raidlab md-tests {checkout} --resume")
+                done = f"{len(journal.results)} of {len(journal.run.tests)} tests have a result"
+                context.narrator.notice(f"{done}; to go on: raidlab md-tests {checkout} --resume")
         _tell(context, journal, output)
         return ExitCode.DONE if all(result.is_good for result in journal.results) else ExitCode.FAILED
 

@@ -1,27 +1,385 @@
-"""The results of a run of mdadm's suite, stored after each test, so that a run can be resumed."""
+"""mdadm's own test suite: its tests in a source folder, the verdict on each, and the record of a run."""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from lab.errors import SpecError
+from lab.errors import RequirementMissing, SpecError, ToolMissing
 from lab.gates.decoding import FormatVersion
-from lab.gates.text import Name, shortened
+from lab.gates.files import read_plain
+from lab.gates.text import Name, is_name, shortened
 from lab.host.clock import utc_second_text
-from lab.host.files import write_file
+from lab.host.files import HostFiles, write_file
+from lab.host.processes import Processes
 from lab.machine import Host
-from lab.md_tests.judging import GOOD, SuiteOutcome
-from lab.md_tests.suite import Suite, copy_suite, digest_of
 from lab.store.runs import Journal, RunFolders
 from lab.tables import Column, Table, as_csv
-from lab.units import human_seconds
+from lab.tomlfile import unknown_word
+from lab.units import KIB, MIB, human_seconds
+
+MOST_WHY_CHARACTERS = 300
+_MOST_LINES = 15
+_MOST_COMPLAINTS = 8
+
+
+class SuiteOutcome(StrEnum):
+    """The outcome of a test."""
+
+    PASSED = "passed"
+    KNOWN = "failed, as upstream knows"
+    """The test has a ``.broken`` file: upstream knows the failure."""
+    FAILED = "failed"
+    SKIPPED = "skipped itself"
+    HUNG = "did not end"
+    """The test was stopped at a time limit, by the machine's or this computer's clock, or at the limit of its log."""
+    LOST = "machine lost"
+    """The kernel crashed or stopped responding."""
+    UNSTARTED = "not started"
+    """The suite exited before it started the test."""
+
+
+GOOD = frozenset({SuiteOutcome.PASSED, SuiteOutcome.KNOWN, SuiteOutcome.SKIPPED})
+
+
+class LimitReached(StrEnum):
+    """The limit at which a test was stopped; the values are the ends of messages, after a number."""
+
+    MACHINE = "s of the machine's time"
+    COMPUTER = "s of this computer's time"
+    LOG = "MiB of log"
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfTest:
+    """How the run of one test ended."""
+
+    status: int | None = None
+    """Exit status of the suite's script; None if it was stopped."""
+    said: str = ""
+    """The output of the script."""
+    log: str = ""
+    """The log of the test: the trace of bash (``set -x``) and the output of the commands."""
+    limit: LimitReached | None = None
+    limit_number: float = 0.0
+    loss: str = ""
+    """The reason why the machine was lost; else empty."""
+    console: str = ""
+    """Kernel messages during the test."""
+    machine_seconds: float | None = None
+    """Duration by the machine's clock; None if the machine was lost."""
+    computer_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """An outcome, its reason in one line, and kernel complaints (first lines of WARNING, BUG, Oops and so on)."""
+
+    outcome: SuiteOutcome
+    why: str
+    complaints: tuple[str, ...]
+    last_lines: tuple[str, ...]
+
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_SKIPS_REST = re.compile(r"^skipping\.\.\. ", re.MULTILINE)
+"""Printed by tests that exit successfully because the kernel lacks a feature, such as linear arrays."""
+_SKIP_REASON = re.compile(r"^\tSKIPPING, REASON: (.*?)\s*$", re.MULTILINE)
+_TRACE = re.compile(r"^\++ ")
+_ERROR = re.compile(r"^\s*(?:\*\*(?:Error|Fatal)\*\*\s*:?|(?:FATAL )?ERROR:)\s*(\S.*?)\s*$", re.MULTILINE)
+_SAVING = re.compile(r"^\++ save_log( fail)?$", re.MULTILINE)
+"""The trace line at which a failed test begins to save its log."""
+_HOUSEKEEPING = re.compile(r"^\++ (?:trap|exit|return|rv=|case |(?:cat|rm -f) \S*/stderr$)")
+"""Traced commands to ignore: the suite's function ``mdadm`` after the program has run, and the end of a test."""
+_OWN_MDADM = re.compile(r"^/\S+/mdadm ")
+_COMPLAINT = re.compile(
+    r"^(?:\[[ 0-9.]+\] )?("
+    r"WARNING: .*|BUG: .*|kernel BUG at .*|Kernel panic .*|Oops\b.*|Internal error: .*|general protection fault.*"
+    r"|Unable to handle kernel .*|INFO: task .* blocked for more than .*|INFO: possible recursive locking .*"
+    r"|INFO: rcu\w* .*(?:stall|detected).*|UBSAN: .*|refcount_t: .*|list_(?:add|del) corruption.*"
+    r"|watchdog: BUG: .*"
+    r")$",
+    re.MULTILINE,
+)
+
+
+def judged(test: str, end: EndOfTest, *, is_broken: bool) -> Judgement:
+    """The verdict on ``test``; ``is_broken`` says whether upstream knows that it fails."""
+    complaints = kernel_complaints(end.console)
+    outcome, why = _outcome(test, end)
+    lines = last_lines(end.log) if outcome not in (SuiteOutcome.PASSED, SuiteOutcome.SKIPPED) else ()
+    if outcome in (SuiteOutcome.FAILED, SuiteOutcome.HUNG) and is_broken:
+        outcome = SuiteOutcome.KNOWN
+    return Judgement(outcome, why[:MOST_WHY_CHARACTERS], complaints, lines)
+
+
+def _outcome(test: str, end: EndOfTest) -> tuple[SuiteOutcome, str]:
+    if end.loss:
+        return SuiteOutcome.LOST, end.loss
+    if end.limit:
+        at = next(_commands(end.log), "")
+        place = f", at: {at}" if at else ""
+        return SuiteOutcome.HUNG, f"not finished after {end.limit_number:g} {end.limit}{place}"
+    said = _COLOUR.sub("", end.said)
+    _, has_begun, after = said.partition(f"/{test}... ")
+    if not has_begun:
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        return SuiteOutcome.UNSTARTED, lines[-1] if lines else f"the suite ended with status {end.status}"
+    if "FAILED" in after:
+        return SuiteOutcome.FAILED, reason_of_failure(end.log)
+    if "skipping" in after:
+        found = _SKIP_REASON.search(end.log)
+        return SuiteOutcome.SKIPPED, found[1] if found else ""
+    if "succeeded" in after and end.status == 0:
+        return _passed(end.log)
+    return SuiteOutcome.FAILED, f"the suite ended with status {end.status}, and did not report the test"
+
+
+def _passed(log: str) -> tuple[SuiteOutcome, str]:
+    rest = _SKIPS_REST.search(log)
+    if rest is None:
+        return SuiteOutcome.PASSED, ""
+    if re.search(r"^\+ mdadm ", log[: rest.start()], re.MULTILINE):
+        return SuiteOutcome.PASSED, "it skipped a part of itself, which this kernel cannot do"
+    return SuiteOutcome.SKIPPED, "this kernel cannot do it"
+
+
+def reason_of_failure(log: str) -> str:
+    """The reason of a failure: the test's own error message, else the last message in the log and the last command."""
+    own = _without_saving(log)
+    if errors := _ERROR.findall(own):
+        return str(errors[-1])
+    command = next(_commands(own), "")
+    message = next((line.strip() for line in reversed(own.splitlines()) if _is_message(line)), "")
+    if message and command:
+        return f"{message} (after: {command})"
+    return message or command
+
+
+def last_lines(log: str) -> tuple[str, ...]:
+    """The end of a test's log, without the commands with which the suite saves the log of a failed test."""
+    lines = [line.rstrip() for line in _without_saving(log).splitlines() if line.strip()]
+    return tuple(line[:MOST_WHY_CHARACTERS] for line in lines[-_MOST_LINES:])
+
+
+def kernel_complaints(console: str) -> tuple[str, ...]:
+    """The distinct first lines of the kernel's complaints (WARNING, BUG, Oops, panic, hung tasks)."""
+    found = dict.fromkeys(match.strip()[:MOST_WHY_CHARACTERS] for match in _COMPLAINT.findall(console))
+    return tuple(found)[:_MOST_COMPLAINTS]
+
+
+def _without_saving(log: str) -> str:
+    saving = _SAVING.search(log)
+    return log[: saving.start()] if saving else log
+
+
+def _is_message(line: str) -> bool:
+    return bool(line.strip()) and not _TRACE.match(line) and not line.startswith("## ")
+
+
+def _commands(log: str) -> Iterator[str]:
+    for line in reversed(log.splitlines()):
+        if _TRACE.match(line) and not _HOUSEKEEPING.match(line):
+            yield _OWN_MDADM.sub("mdadm ", line.lstrip("+").strip())
+
+
+SCRIPT = "test"
+FUNCTIONS = "tests/func.sh"
+RULES_FOLDER = "udev-rules"
+"""In a copy of the suite: mdadm's udev rules, under the names with which its Makefile installs them."""
+PROGRAMS = ("mdadm", "mdmon")
+MORE_PROGRAMS = ("raid6check", "test_stripe", "swap_super")
+"""Programs of single tests. Without them, those tests skip themselves or fail."""
+_RULES = {
+    "01-md-raid-creating.rules": "udev-md-raid-creating.rules",
+    "63-md-raid-arrays.rules": "udev-md-raid-arrays.rules",
+    "64-md-raid-assembly.rules": "udev-md-raid-assembly.rules",
+}
+"""Name in /lib/udev/rules.d -> name in mdadm's sources (target install-udev of its Makefile)."""
+PROGRAMS_FOLDER = "/run/raidlab/bin"
+"""On the machine: the folder of mdadm and mdmon, first in the agent's PATH."""
+_TEST = re.compile(r"[0-9][0-9].+")
+_NO_TESTS = (".broken", ".inject_error", "~")
+"""Suffixes of other files beside tests: notes on failures, instructions for the suite, backups of editors."""
+_PATTERN = re.compile(r"[*?\[]")
+_SIZE = "^{name}=([0-9]{{1,9}})$"
+_MOST_FILE_BYTES = 32 * MIB
+_MOST_NOTE_BYTES = 64 * KIB
+_TOOLS = {
+    "bash": "bash",
+    "lsblk": "util-linux",
+    "df": "coreutils",
+    "udevadm": "udev",
+    "losetup": "mount",
+    "mkfs.ext3": "e2fsprogs",
+    "mkfs.ext4": "e2fsprogs",
+    "fsck": "util-linux",
+    "blockdev": "util-linux",
+    "dmesg": "util-linux",
+    "which": "debianutils",
+    "awk": "mawk",
+    "pgrep": "procps",
+    "hostname": "hostname",
+    "modprobe": "kmod",
+}
+"""Program -> package of Debian and Ubuntu, for programs that the suite checks (check_env in func.sh) or needs."""
+_UDEVD = ("/lib/systemd/systemd-udevd", "/usr/lib/systemd/systemd-udevd", "/sbin/udevd")
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A folder with mdadm's sources."""
+
+    folder: Path
+    tests: tuple[str, ...]
+    broken: Mapping[str, str]
+    """Test -> content of its ``.broken`` file, which says that the test fails sometimes or always."""
+    file_kib: tuple[int, int] | None
+    """Size of the files for the first eight loop devices, and for the others, in KiB; None if func.sh has none."""
+
+    @property
+    def missing_programs(self) -> tuple[str, ...]:
+        return tuple(name for name in PROGRAMS if not _is_program(self.folder / name))
+
+
+def find_suite(folder: Path) -> Suite:
+    """The suite in a source folder, built or not. Raises SpecError for a folder without the suite."""
+    told = f"'{folder}'"
+    if not folder.is_dir():
+        raise SpecError(
+            f"{told} is not a folder", hint="name one with mdadm's sources, such as a clone of its git repository"
+        )
+    lacking = [name for name in (SCRIPT, FUNCTIONS, "mdadm.h") if not (folder / name).is_file()]
+    if lacking:
+        raise SpecError(
+            f"{told} has no {lacking[0]}: it is not a folder of mdadm's sources",
+            hint="name the top folder of a clone of its git repository (github.com/md-raid-utilities/mdadm)",
+        )
+    names = sorted(path.name for path in (folder / "tests").iterdir())
+    tests = tuple(name for name in names if is_test(name) and (folder / "tests" / name).is_file())
+    if not tests:
+        raise SpecError(f"{told} has no test in 'tests'", hint="use a complete checkout of mdadm")
+    notes = {name: folder / "tests" / f"{name}.broken" for name in tests}
+    broken = {name: _text(path, _MOST_NOTE_BYTES) for name, path in notes.items() if path.is_file()}
+    return Suite(folder, tests, broken, _file_sizes(_text(folder / FUNCTIONS, _MOST_FILE_BYTES)))
+
+
+def is_test(name: str) -> bool:
+    """Whether a file in ``tests`` is a test, by the rules of the suite's loop over ``[0-9][0-9]*``."""
+    return is_name(name) and _TEST.fullmatch(name) is not None and not name.endswith(_NO_TESTS)
+
+
+def chosen_tests(suite: Suite, words: Sequence[str]) -> tuple[str, ...]:
+    """The tests that match ``words``, which are names or patterns such as ``'00*'``; all tests without words.
+
+    The order is that of the suite. Raises SpecError, with the nearest name, for a word that matches no test.
+    """
+    found: set[str] = set()
+    for word in words:
+        name = word.removeprefix("tests/")
+        hits = [test for test in suite.tests if fnmatchcase(test, name)] if _PATTERN.search(name) else [name]
+        if not hits or not set(hits) <= set(suite.tests):
+            raise unknown_word("test", word, suite.tests)
+        found.update(hits)
+    return tuple(test for test in suite.tests if not words or test in found)
+
+
+def require_built(suite: Suite) -> None:
+    """Raises RequirementMissing unless mdadm and mdmon have been built."""
+    if suite.missing_programs:
+        raise RequirementMissing(
+            f"{' and '.join(suite.missing_programs)} not built in '{suite.folder}'",
+            hint=f"make -C {suite.folder} {' '.join((*PROGRAMS, *MORE_PROGRAMS[:2]))}   "
+            "(needs the packages gcc, make, pkg-config and libudev-dev)",
+        )
+
+
+def is_stale(suite: Suite) -> bool:
+    """Whether a source file is newer than the built mdadm."""
+    built = (suite.folder / "mdadm").stat().st_mtime
+    return any(path.stat().st_mtime > built for path in suite.folder.glob("*.[ch]"))
+
+
+def require_tools(processes: Processes, files: HostFiles) -> str:
+    """The path of udev's daemon. Raises ToolMissing if a program that the suite needs is not installed."""
+    for tool, package in _TOOLS.items():
+        if processes.find(tool) is None:
+            raise ToolMissing(f"mdadm's tests call {tool}, which is not installed", hint=f"apt install {package}")
+    for path in _UDEVD:
+        if os.access(files.path(path), os.X_OK):
+            return path
+    raise ToolMissing(
+        "mdadm's tests need udev's daemon (systemd-udevd), which is not installed",
+        hint="apt install udev",
+    )
+
+
+def copy_suite(suite: Suite, destination: Path) -> str:
+    """Copy the files that the tests need to a new folder; returns the SHA-256 of all of them.
+
+    Later changes to the checkout do not affect the run. Raises SpecError for a file that is not a regular file.
+    """
+    sums = []
+    for name, data, is_program in _wanted(suite.folder):
+        path = destination / name
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_file(path, data, mode=0o700 if is_program else 0o600)
+        sums.append(f"{hashlib.sha256(data).hexdigest()} {name}\n")
+    return hashlib.sha256("".join(sums).encode()).hexdigest()
+
+
+def digest_of(suite: Suite) -> str:
+    """The digest that ``copy_suite`` returns for this suite."""
+    sums = [f"{hashlib.sha256(data).hexdigest()} {name}\n" for name, data, _ in _wanted(suite.folder)]
+    return hashlib.sha256("".join(sums).encode()).hexdigest()
+
+
+def _wanted(folder: Path) -> Iterator[tuple[str, bytes, bool]]:
+    """Name, content, and whether it is executable, of all files that the tests need, in a fixed order."""
+    yield SCRIPT, _data(folder / SCRIPT), True
+    for path in sorted((folder / "tests").rglob("*")):
+        # An editor's lock file, for example, is a dangling symbolic link.
+        if path.is_file():
+            yield path.relative_to(folder).as_posix(), _data(path), False
+    for name in (*PROGRAMS, *MORE_PROGRAMS):
+        if _is_program(folder / name):
+            yield name, _data(folder / name), True
+    for name, source in _RULES.items():
+        if (folder / source).is_file():
+            rules = _data(folder / source).replace(b"BINDIR", PROGRAMS_FOLDER.encode())
+            yield f"{RULES_FOLDER}/{name}", rules, False
+
+
+def _data(path: Path) -> bytes:
+    return read_plain(path, _MOST_FILE_BYTES, error=SpecError, hint="take a checkout of mdadm's sources")
+
+
+def _text(path: Path, most_bytes: int) -> str:
+    return read_plain(path, most_bytes, error=SpecError).decode("utf-8", "replace").strip()
+
+
+def _is_program(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)
+
+
+def _file_sizes(functions: str) -> tuple[int, int] | None:
+    """The values of ``size`` and ``ddfsize`` in func.sh, in KiB; None if either is missing."""
+    found = [re.search(_SIZE.format(name=name), functions, re.MULTILINE) for name in ("size", "ddfsize")]
+    sizes = [int(match[1]) for match in found if match]
+    return (sizes[0], sizes[1]) if len(sizes) == 2 else None
+
 
 FOLDER = "md-tests"
 FORMAT_VERSION = 1
@@ -84,25 +442,22 @@ class SuiteJournal:
 
     @property
     def left(self) -> tuple[str, ...]:
-        """The tests without a result, in the order of the suite."""
         done = {result.test for result in self.results}
         return tuple(test for test in self.run.tests if test not in done)
 
     @property
     def copy(self) -> Path:
-        """The folder with the copy of the suite that is run."""
         return self.folder / _SUITE
 
     @property
     def logs(self) -> Path:
-        """The folder of the logs."""
         return self.folder / _LOGS
 
     def note_machine(self, mdadm: str, kernel: str) -> None:
         """Store the versions of mdadm and the kernel. Raises SpecError if earlier results have others."""
         if self.results and (mdadm, kernel) != (self.run.mdadm, self.run.kernel):
             raise SpecError(
-                f"the results so far are of '{self.run.mdadm}' on Linux {self.run.kernel}, and this is '{mdadm}' on "
+                f"the results so far are from '{self.run.mdadm}' on Linux {self.run.kernel}, and this is '{mdadm}' on "
                 f"{kernel}",
                 hint="begin anew: the same without --resume",
             )
@@ -110,7 +465,6 @@ class SuiteJournal:
         self.save()
 
     def save(self) -> None:
-        """Write the header. Raises ResultError."""
         self._runs.write_header(self.run, self.run.id)
 
     def add(self, result: SuiteResult, logs: Mapping[str, str]) -> SuiteResult:
@@ -125,7 +479,6 @@ class SuiteJournal:
         return result
 
     def forget_copy(self) -> None:
-        """Remove the copy of the suite."""
         shutil.rmtree(self.copy, ignore_errors=True)
 
 
@@ -224,7 +577,7 @@ def notes_of(journal: SuiteJournal) -> tuple[str, ...]:
     """The number of tests by outcome, the tests not run, and the folder of the logs."""
     notes = [", ".join(f"{count} {name}" for name, count in counts(journal).items())]
     if surprises := [result.test for result in journal.results if is_surprise(result)]:
-        notes.append(f"passed, though upstream has seen them fail: {', '.join(surprises)}")
+        notes.append(f"passed, although upstream has seen them fail: {', '.join(surprises)}")
     if journal.left:
         notes.append(f"not run yet: {len(journal.left)} tests")
     if any(result.logs for result in journal.results):

@@ -1,17 +1,273 @@
-"""Runs tests of mdadm's suite one after another, and starts a new machine after each test that did not simply pass."""
+"""Runs tests of mdadm's suite in embedded machines, with a new machine after each test that did not simply pass."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
-from lab.errors import LabError, SpecError
-from lab.machine import Host, Machine, Target, TargetKind
+from lab.disks import DiskKind, DiskSpec, Lab, LabDisk, open_lab
+from lab.errors import CommandTimedOut, LabError, MachineLost, SpecError
+from lab.gates.files import open_plain
+from lab.machine import GuestProgram, Host, Machine, Target, TargetKind
+from lab.machine.embedded import CONSOLE_LOG
 from lab.machine.kernel_image import quickest
-from lab.md_tests.judging import EndOfTest, SuiteOutcome, judged
-from lab.md_tests.record import SuiteJournal, SuiteResult
-from lab.md_tests.suite import Suite
-from lab.md_tests.suite_machine import SuiteLimits, SuiteLogs, SuiteMachine, open_suite_machine
+from lab.md_tests import prepare_program
+from lab.md_tests.record import EndOfTest, LimitReached, Suite, SuiteJournal, SuiteOutcome, SuiteResult, judged
+from lab.plans import Danger, Plan, Step
+from lab.units import GIB, MIB
+
+DATA_DISK_BYTES = 2 * GIB
+"""The suite's sparse files for loop devices take up to 544 MB of it."""
+MODULES = ("raid0", "raid1", "raid10", "raid456", "linear", "multipath")
+LOOP_DEVICES = 16
+_PREPARE = GuestProgram(Path(__file__).with_name("prepare_program.py"), "prepare-suite")
+_MOST_LOG_BYTES = MIB
+MOST_LIVE_LOG_BYTES = 64 * MIB
+"""Maximum size of a running test's log on this computer; normal logs have a few MiB, those of endless loops more."""
+_LOOK_AT_LOG_SECONDS = 0.5
+_START_UDEV_SECONDS = 30.0
+_LOOK_SECONDS = 30.0
+_SYSRQ = "/proc/sysrq-trigger"
+"""``w`` prints all uninterruptible tasks (Documentation/admin-guide/sysrq.rst)."""
+# IMSM, Intel's metadata, on disks without an Intel controller; env-imsm-template sets the same variables, but later.
+_SCRIPT = """
+cd "$1" || exit 9
+test -z "$3" || truncate --size "$3K" "$4"/mdtest{0,1,2,3,4,5,6,7} || exit 9
+test -z "$5" || truncate --size "$5K" "$4"/mdtest{8,9,10,11,12,13} || exit 9
+ln -sfn "$7" "$4/log" || exit 9
+export IMSM_NO_PLATFORM=1 IMSM_DEVNAME_AS_SERIAL=1
+exec bash ./test --tests="$2" --save-logs --logdir="$6"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteLimits:
+    """The time limits of one test, in seconds of the machine's clock and of this computer's clock."""
+
+    machine_seconds: float
+    computer_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteLogs:
+    """The logs of a test that did not simply pass."""
+
+    test: str = ""
+    state: str = ""
+    """The log that the suite saves: kernel messages, /proc/mdstat, and details of the arrays."""
+    kernel: str = ""
+
+    def by_ending(self) -> dict[str, str]:
+        return {"log": self.test, "state.log": self.state, "kernel.log": self.kernel}
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """The console and the log of a running machine, as files on this computer; both are removed with the machine."""
+
+    console: Path
+    folder: Path
+    """The machine can write here, so the content is untrusted."""
+
+    @property
+    def console_bytes(self) -> int:
+        return self.console.stat().st_size
+
+    def log_bytes(self, test: str) -> int:
+        """Current size of the test's log; 0 if there is none."""
+        try:
+            return (self.folder / _log_name(test)).lstat().st_size
+        except OSError:
+            return 0
+
+    def words(self, test: str, console_start: int) -> tuple[str, str]:
+        """The console from an offset, and the test's log; both empty if the machine was closed."""
+        return _end_of(self.console, console_start), _end_of(self.folder / _log_name(test))
+
+
+class SuiteMachine:
+    """One machine; it must not be reused after a test that did not pass."""
+
+    def __init__(self, lab: Lab, witness: Witness, file_kib: tuple[int, int] | None) -> None:
+        self._lab = lab
+        self._witness = witness
+        self._file_kib = file_kib
+        self.kernel = lab.machine.facts.kernel_release
+        said = lab.machine.run((f"{prepare_program.BIN}/mdadm", "--version"))
+        self.mdadm = (said.stdout or said.stderr).strip()
+
+    def run(self, test: str, limits: SuiteLimits) -> tuple[EndOfTest, SuiteLogs]:
+        """Run one test until it ends, reaches a limit, or the machine is lost, which is reported and not raised."""
+        clock = self._lab.host.clock
+        begun, start = clock.monotonic_seconds(), self._witness.console_bytes
+        state = ""
+        words = partial(self._witness.words, test, start)
+        log_bytes = partial(self._witness.log_bytes, test)
+        limit = ComputerLimit(self._lab.machine, limits.computer_seconds, log_bytes=log_bytes, before=words)
+        try:
+            with limit:
+                end, state = self._run(test, limits)
+        except MachineLost as error:
+            end = EndOfTest(loss=error.message)
+            if limit.reached:
+                number = limits.computer_seconds
+                number = MOST_LIVE_LOG_BYTES / MIB if limit.reached is LimitReached.LOG else number
+                end = EndOfTest(limit=limit.reached, limit_number=number)
+        console, log = limit.seen or words()
+        end = replace(end, log=log, console=console, computer_seconds=clock.monotonic_seconds() - begun)
+        return end, SuiteLogs(log, state, console)
+
+    def _run(self, test: str, limits: SuiteLimits) -> tuple[EndOfTest, str]:
+        machine = self._lab.machine
+        small, large = map(str, self._file_kib or ("", ""))
+        arguments = (prepare_program.SUITE, test, small, prepare_program.DATA, large, prepare_program.LOGS)
+        log = f"{prepare_program.WITNESS}/{_log_name(test)}"
+        script = ("bash", "-c", _SCRIPT, "md-tests", *arguments, log)
+        try:
+            done = machine.run(script, timeout_seconds=limits.machine_seconds, check=False)
+        except CommandTimedOut:
+            seconds = limits.machine_seconds
+            end = EndOfTest(limit=LimitReached.MACHINE, limit_number=seconds, machine_seconds=seconds)
+            return end, self._state_of_stuck()
+        path = f"{prepare_program.LOGS}/fail{test}.log"
+        saved = machine.run(("tail", "-c", str(_MOST_LOG_BYTES), path), check=False).stdout if done.status else ""
+        return EndOfTest(done.status, done.stdout + done.stderr, machine_seconds=done.duration_seconds), saved
+
+    def _state_of_stuck(self) -> str:
+        """The content of /proc/mdstat; the kernel prints its blocked tasks to the console."""
+        machine = self._lab.machine
+        shown = ""
+        with suppress(CommandTimedOut):
+            machine.run(("sh", "-c", f"echo w > {_SYSRQ}"), check=False, timeout_seconds=_LOOK_SECONDS)
+            shown = machine.run(("cat", "/proc/mdstat"), check=False, timeout_seconds=_LOOK_SECONDS).stdout
+        return shown
+
+    def has_arrays(self) -> bool:
+        """Whether arrays are left, with which the suite refuses to run the next test; True also if this is unknown."""
+        try:
+            text = self._lab.machine.read(["/proc/mdstat"])["/proc/mdstat"] or ""
+        except LabError:
+            return True
+        return any(line.startswith("md") for line in text.splitlines())
+
+
+class ComputerLimit:
+    """Closes a machine whose test exceeds a limit of this computer; callers that wait for the machine get MachineLost.
+
+    In virtual time, the machine's clock stands still while a program computes, so a limit by that clock cannot end an
+    endless loop. ``before`` is called just before the machine is closed, and its result is stored in ``seen``, since
+    the files of the machine are removed with it.
+    """
+
+    def __init__(
+        self, machine: Machine, seconds: float, *, log_bytes: Callable[[], int], before: Callable[[], tuple[str, str]]
+    ) -> None:
+        self.reached: LimitReached | None = None
+        self.seen: tuple[str, str] | None = None
+        self._machine = machine
+        self._deadline = time.monotonic() + seconds
+        self._log_bytes = log_bytes
+        self._before = before
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="raidlab-suite-limit", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        left = _LOOK_AT_LOG_SECONDS
+        while left > 0 and self._log_bytes() <= MOST_LIVE_LOG_BYTES:
+            left = self._deadline - time.monotonic()
+            if self._is_over.wait(max(0.0, min(left, _LOOK_AT_LOG_SECONDS))):
+                return
+        self.seen = self._before()
+        self.reached = LimitReached.COMPUTER if left <= 0 else LimitReached.LOG
+        self._machine.close()
+
+
+@contextmanager
+def open_suite_machine(
+    target: Target,
+    host: Host,
+    copy: Path,
+    file_kib: tuple[int, int] | None,
+    udev_daemon: str,
+    *,
+    on_notice: Callable[[str], None],
+    on_machine: Callable[[Machine], None],
+) -> Iterator[SuiteMachine]:
+    """Start a machine with one disk, and prepare it for the suite."""
+    wanted = (DiskSpec(name="disk01", kind=DiskKind.FILE, size_bytes=DATA_DISK_BYTES),)
+    with (
+        open_lab(target, host, wanted=wanted, shown=(copy,), on_notice=on_notice, on_machine=on_machine) as lab,
+        # Close the machine before the lab stops arrays: its disk is discarded, and a hung array cannot be stopped.
+        closing(lab.machine) as machine,
+    ):
+        (disk,) = lab.disks
+        lab.execute(_format_plan(disk))
+        witness = _witness_of(machine)
+        machine.call(_PREPARE, (str(copy), disk.node, str(witness.folder)))
+        # Some of these are built in, and newer kernels have removed some; the suite detects which are available.
+        machine.run(("modprobe", "loop", f"max_loop={LOOP_DEVICES}"), check=False)
+        for module in MODULES:
+            machine.run(("modprobe", module), check=False)
+        machine.run((udev_daemon, "--daemon"), timeout_seconds=_START_UDEV_SECONDS)
+        _mount_debugfs(machine)
+        # Send all kernel messages to the console, which is a file on this computer and survives a crash of the machine.
+        machine.write("/proc/sys/kernel/printk", "8")
+        yield SuiteMachine(lab, witness, file_kib)
+
+
+def _format_plan(disk: LabDisk) -> Plan:
+    step = Step(
+        ("mkfs.ext4", "-q", "-F", "-O", "^has_journal", disk.node),
+        "The suite's files for loop devices, its logs and its backups of reshapes go there.",
+        danger=Danger.DATA,
+        writes_devices=(disk.node,),
+    )
+    return Plan("Make room for the suite's files", (step,))
+
+
+def _mount_debugfs(machine: Machine) -> None:
+    known = machine.read(["/proc/filesystems"])["/proc/filesystems"] or ""
+    if "debugfs" in known.split():
+        machine.run(("mount", "-t", "debugfs", "none", "/sys/kernel/debug"), check=False)
+
+
+def _witness_of(machine: Machine) -> Witness:
+    """The files of a machine, in the folder that its command line names (lab/machine/embedded.py)."""
+    words = (machine.read(["/proc/cmdline"])["/proc/cmdline"] or "").split()
+    writable = next((word.removeprefix("uml_dir=") for word in words if word.startswith("uml_dir=")), None)
+    if writable is None:
+        raise LabError("the embedded kernel does not say where its folder is", hint="use one without own uml_dir")
+    folder = Path(writable)
+    return Witness(folder.parent / CONSOLE_LOG, folder)
+
+
+def _log_name(test: str) -> str:
+    """The log's file name, different for each test: through hostfs, the machine cannot truncate a file by name."""
+    return f"{test}.log"
+
+
+def _end_of(path: Path, start: int = 0) -> str:
+    """The content of a regular file from ``start``, at most the last ``_MOST_LOG_BYTES``; empty if unavailable."""
+    try:
+        with open(open_plain(path, is_own=True, error=LabError), "rb") as file:
+            file.seek(max(start, os.fstat(file.fileno()).st_size - _MOST_LOG_BYTES))
+            return file.read(_MOST_LOG_BYTES).decode("utf-8", "replace")
+    except (OSError, LabError):
+        return ""
+
 
 VIRTUAL_LIMITS = SuiteLimits(machine_seconds=4 * 3600.0, computer_seconds=900.0)
 REAL_LIMITS = SuiteLimits(machine_seconds=3600.0, computer_seconds=3900.0)
@@ -38,7 +294,7 @@ def suite_target(target: Target, host: Host, *, is_chosen: bool) -> Target:
     if target.kind is not TargetKind.UML:
         if is_chosen:
             raise SpecError(
-                f"mdadm's tests do not run on {target}: they take every array and loop device of a machine",
+                f"mdadm's tests do not run on {target}: they use every array and loop device of a machine",
                 hint="run them in the embedded kernel: --on uml:",
             )
         target = Target(TargetKind.UML, text="uml:")

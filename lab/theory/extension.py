@@ -13,4 +13,4 @@ class FleetLosses(NamedTuple):
     """What small fleets of arrays lose, fast enough to be asked for while somebody chooses."""
 
     what_if: Callable[..., LossFigures]
-    """Gets the properties of the fleet by name (``lab.fleet.what_if``). Raises SpecError for what is no array."""
+    """Gets the properties of the fleet by name (``lab.fleet.run``). Raises SpecError for what is no array."""

@@ -21,8 +21,7 @@ from lab.cli.output import out
 from lab.disks.kinds import DEFAULT_COUNT, DiskKind, specs
 from lab.disks.lab_files import lab_folder
 from lab.drills.case import DrillCase, DrillStore
-from lab.drills.desk import DrillDesk
-from lab.drills.disks import SETTLE, environment, run_lines
+from lab.drills.desk import SETTLE, DrillDesk, environment, run_lines
 from lab.drills.proof import DISK_BYTES, NOTHING_RUNS
 from lab.drills.schema import DrillStep, ReadyDrill, catalogue, find_drill, read_drill, ready
 from lab.drills.verdict import DrillVerdict, look_at_all, recognised
@@ -45,7 +44,7 @@ mdadm --grow /dev/md77 --raid-devices=9
 LOOKED = "mdadm --stop --scan; mdadm --examine $disk01 $disk02; cat /proc/mdstat"
 HARMLESS = frozenset({NOTHING_RUNS, "on-overlays"})
 """What may be said of somebody who has done nothing wrong."""
-_NOTHING_HAS_THEM = "problem: no array that runs has the drill's files"
+_NOTHING_HAS_THEM = "problem: no running array has the drill's files"
 _SAVED = frozenset({DrillVerdict.SAVED})
 _NOT_DONE = frozenset({DrillVerdict.STOPPED, DrillVerdict.UNFINISHED})
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lab.drills.case import DrillOutcome
-from lab.drills.desk import DrillDesk
-from lab.drills.disks import run_lines
+from lab.drills.desk import DrillDesk, run_lines
 from lab.drills.schema import find_drill, read_drill, ready
 from lab.drills.verdict import end_drill
 from lab.errors import CommandFailed

@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 
 from lab.actions.action import Action
 from lab.disks import DiskKind, specs
-from lab.lessons.ready import make_action
+from lab.lessons.course import make_action
 from lab.machine import Host
 from lab.results.store import ResultStore
 from lab.session.session import LabSession

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.adapt.layout import AdaptLevel
-from lab.adapt.summary import VolumeArray
+from lab.adapt.state import VolumeArray
 from lab.disks import DiskKind, DiskSpec
 from lab.disks.lab_files import lab_folder
 from lab.machine import Host

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.classroom.bundle import export_results
-from lab.classroom.practice import practice_of
+from lab.classroom.folder import practice_of
 from lab.classroom.view import view_class
 from lab.results.store import ResultStore
 from tests.kernel.drill_students import play, student

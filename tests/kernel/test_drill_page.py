@@ -12,7 +12,7 @@ from lab.drills.proof import prove
 from lab.drills.schema import read_drill, ready
 from lab.errors import ExitCode
 from lab.machine import Host, parse_target
-from tests.unit.drills.test_drill_reference import example
+from tests.unit.drills.test_drill_files import example
 
 pytestmark = pytest.mark.kernel
 

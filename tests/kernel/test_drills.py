@@ -16,12 +16,10 @@ import pytest
 from lab.cli.context import Options, use_options
 from lab.cli.main import run
 from lab.drills.case import CHANGED_FILE, DrillCase, DrillStore
-from lab.drills.desk import DrillDesk
-from lab.drills.disks import run_lines
+from lab.drills.debriefing import debriefing
+from lab.drills.desk import DrillDesk, open_desk, run_lines
 from lab.drills.schema import file_digest, find_drill, read_drill, ready
-from lab.drills.telling import debriefing
 from lab.drills.verdict import DrillVerdict, NothingRuns, end_drill, judge
-from lab.drills.watch import open_desk
 from lab.errors import DrillError, LabError
 from lab.gates.files import read_own_json
 from lab.machine import Host, parse_target
@@ -243,7 +241,7 @@ def test_an_array_that_is_half_on_overlays_is_not_finished(made: Host) -> None:
         run_lines(session, f"set -e{_HALF}", desk.environment())
         outcome = judge(desk, outcome_id="x")
         assert (outcome.verdict, outcome.saved_percent) == ("saved, unfinished", 100)
-        assert "required: the array lies on the disks themselves; found: it lies on overlays" in outcome.missing
+        assert "required: the array is on the disks themselves; found: it is on overlays" in outcome.missing
         desk.reset()
 
 

@@ -138,7 +138,7 @@ def test_each_outcome_is_told_from_the_others(tmp_path: Path, state: Path, capfd
     assert found["03skips"]["why"] == "not here"
     assert (
         found["04hangs"]["why"]
-        == "not over after 3000 s of the machine's time, at: dd if=/dev/zero of=/dev/md0 oflag=direct count=8"
+        == "not finished after 3000 s of the machine's time, at: dd if=/dev/zero of=/dev/md0 oflag=direct count=8"
     )
     # The machine's clock jumps to its end.
     assert found["04hangs"]["computer_seconds"] < 300
@@ -147,7 +147,7 @@ def test_each_outcome_is_told_from_the_others(tmp_path: Path, state: Path, capfd
     assert found["06warns"]["kernel"] == ["WARNING: CPU: 0 PID: 7 at drivers/md/md.c:1 made_up+0x0/0x0"]
     assert all(found[name]["kernel"] == [] for name in found if name not in ("05crashes", "06warns"))
     assert found["09refused"]["why"] == "test: please run test suite without running RAIDs environment."
-    assert found["10floods"]["why"] == "not over after 64 MiB of log"
+    assert found["10floods"]["why"] == "not finished after 64 MiB of log"
     (kept,) = (state / "md-tests").iterdir()
     assert "sysrq: Trigger a crash" in (kept / "logs/05crashes.kernel.log").read_text()
     assert "+ dd if=/dev/zero" in (kept / "logs/04hangs.log").read_text()
@@ -200,7 +200,7 @@ def test_ctrl_c_loses_nothing_and_a_test_that_computes_without_end_is_ended(
     found = told(capfd)
     outcomes = {name: result["outcome"] for name, result in found.items()}
     assert outcomes == {"00passes": "passed", "01spins": "did not end", "02passes": "passed"}
-    assert found["01spins"]["why"].startswith("not over after 10 s of this computer's time, at: ")
+    assert found["01spins"]["why"].startswith("not finished after 10 s of this computer's time, at: ")
     assert "going round" in found["01spins"]["last_lines"]
     assert "| 01spins | did not end |" in table.read_text()
     assert machines(state) == []

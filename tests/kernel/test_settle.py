@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from lab.drills.disks import run_lines
+from lab.drills.desk import run_lines
 from lab.lessons.proof import open_proof_session
 from lab.machine import Host, parse_target
 from lab.session.session import LabSession

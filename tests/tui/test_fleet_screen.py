@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from lab.errors import SpecError
-from lab.fleet.what_if import what_if
+from lab.fleet.run import what_if
 from lab.results.store import ResultStore
 from lab.theory.losses import Interval
 from lab.theory.losses import LossFigures as Figures

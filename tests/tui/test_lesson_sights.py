@@ -9,9 +9,8 @@ import pytest
 
 from lab.checks.faults import FaultFigure, FaultRatio, PointsFigure
 from lab.checks.readings import CellChoice, Figure, RatioWithin, RebuildRate, ResultFigure, ResultRatio
-from lab.lessons.course import built_in_course
+from lab.lessons.course import ReadyLesson, ReadyStep, built_in_course, experiment_id
 from lab.lessons.engine import Progress, StepProgress
-from lab.lessons.ready import ReadyLesson, ReadyStep, experiment_id
 from lab.lessons.student import LessonStore, StudentState
 from lab.results.record import CellRecord, ResultRecord, RunStatus
 from lab.results.store import ResultStore

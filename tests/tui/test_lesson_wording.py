@@ -7,8 +7,7 @@ import re
 import pytest
 from textual.binding import Binding
 
-from lab.lessons.course import built_in_course
-from lab.lessons.ready import make_action
+from lab.lessons.course import built_in_course, make_action
 from tui.actions import KEY_ACTIONS
 from tui.lessons.wording import TYPED, in_app, key_for, steps_in_app
 from tui.modes import MAKERS

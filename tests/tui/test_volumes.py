@@ -136,7 +136,7 @@ async def test_the_build_screen_follows_unequal_disks(app_on: AppMaker, fake_lab
         assert isinstance(screen, BuildScreen)
         screen._take(Draft(AdaptLevel.ADAPT5, tuple(disk.name for disk in app.lab.disks[:4])))
         await idle(pilot, app)
-        assert "of one size, so this is a plain RAID 5" in " ".join(text_of(app).split())
+        assert "have the same size, so this is a plain RAID 5" in " ".join(text_of(app).split())
         assert "disks add --kind file --count 2 --size 1000M" in " ".join(text_of(app).replace("│", " ").split())
         # As somebody who has chosen them: the screen proposes none any longer.
         screen._has_chosen = True

@@ -10,8 +10,7 @@ import pytest
 
 from lab.disks.lab_files import lab_folder
 from lab.experiments.schema import Experiment
-from lab.lessons.course import built_in_course
-from lab.lessons.schema import draw
+from lab.lessons.course import built_in_course, draw
 from lab.lessons.student import LessonStore
 from lab.machine import Host
 from lab.results.record import encode_record

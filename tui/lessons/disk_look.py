@@ -35,7 +35,7 @@ class DiskLook:
     def state(self, seat: LessonSession, since: Snapshot, look: Snapshot) -> DeepState:
         """The data that were read last; if they are old and the lesson needs them, they are read again."""
         from lab.checks.state import DeepState
-        from lab.lessons.executor import asks_for_disks, deep_state
+        from lab.lessons.student import asks_for_disks, deep_state
 
         is_fresh = self._found and 0 <= look.time_seconds - self._found[0] < FRESH_SECONDS
         if not self._is_gathering and not is_fresh and asks_for_disks(seat.lesson):

@@ -322,7 +322,7 @@ class Guide:
 
     def _look_without_lab(self, seat: LessonSession) -> None:
         """Check a step that needs only results, which the answer can complete even if the lab is not open."""
-        from lab.lessons.executor import needs_lab
+        from lab.lessons.student import needs_lab
 
         if seat.step is not None and not needs_lab(seat.step):
             self._checked(seat.look(seat.state_apart))

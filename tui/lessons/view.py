@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lab.checks.readings import Source
+    from lab.lessons.course import ReadyStep
     from lab.lessons.engine import StepView
-    from lab.lessons.ready import ReadyStep
     from lab.lessons.student import CourseLine, LessonSession
 
 

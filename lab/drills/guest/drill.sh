@@ -1,7 +1,7 @@
 #!/bin/bash
-# The drill from inside the machine: what is asked here, raidlab outside answers.
+# The drill from inside the machine: raidlab, outside, answers what is typed here.
 # Usage: drill status|hint|commit|reset|debrief
-#        drill debrief --as-it-is   ends it also where no array runs that has the data
+#        drill debrief --as-it-is   ends it even if no running array has the data
 set -euo pipefail
 
 readonly folder=/run/raidlab/drill
@@ -26,10 +26,10 @@ main() {
       rm -f "$folder/answer.$id"
       return 0
     fi
-    # A debriefing takes its time; but whoever listens takes a request away at once.
+    # A debriefing takes a while, but a client that listens takes the request at once.
     if ((waited == 50)) && [[ -s $folder/request ]]; then
       rm -f "$folder/request"
-      say "nobody listens; type outside of this machine: raidlab drill ${*:-status}"
+      say "raidlab is not listening; type this outside of the machine: raidlab drill ${*:-status}"
       return 1
     fi
     sleep 0.1

@@ -1,8 +1,8 @@
 #!/bin/bash
-# Overlays over disks: whatever is tried on them, the disks stay as they are.
+# Overlays over disks: try anything on them, and the disks stay unchanged.
 # Usage: overlays up DEVICE...   makes /dev/mapper/over-NAME for each
-#        overlays list           what there is, and how full each is
-#        overlays down           takes all away; first stop the arrays on them
+#        overlays list           lists them, and how full each is
+#        overlays down           removes all; first stop the arrays on them
 # Each is a device-mapper snapshot (dmsetup(8), Documentation/admin-guide/device-mapper/snapshot.rst): reads come from the
 # disk, writes go to a file in memory.
 set -euo pipefail
@@ -11,7 +11,7 @@ readonly folder=/run/raidlab/overlays
 
 say() { printf 'overlays: %s\n' "$*" >&2; }
 
-# What holds a device, with the command that makes it let go: device mapper takes none that is in use.
+# What holds a device, with the command that releases it: device mapper accepts no device in use.
 in_use() {
   local name="$1" holder text="" state
   for holder in "/sys/class/block/$name/holders"/*; do

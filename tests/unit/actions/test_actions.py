@@ -18,7 +18,7 @@ from lab.cli.verbs import typed_verb
 from lab.drills.verbs import VERBS as DRILL_VERBS
 from lab.drills.verbs import StartDrill
 from lab.errors import LabError, SpecError
-from lab.lessons.ready import make_action
+from lab.lessons.course import make_action
 from lab.lessons.verbs import VERBS as LESSON_VERBS
 
 APP = make_app()

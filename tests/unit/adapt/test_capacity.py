@@ -6,8 +6,18 @@ from fractions import Fraction
 
 import pytest
 
-from lab.adapt.capacity import System, best_reference, capacity, small_writes
-from lab.adapt.layout import AdaptLevel, Composition, data_width, shortest_run, tiers, usable_lines
+from lab.adapt.layout import (
+    AdaptLevel,
+    Composition,
+    System,
+    best_reference,
+    capacity,
+    data_width,
+    shortest_run,
+    small_writes,
+    tiers,
+    usable_lines,
+)
 from lab.errors import SpecError
 from tests.unit.adapt.pattern import Pattern
 

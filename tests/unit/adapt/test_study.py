@@ -7,10 +7,17 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from lab.adapt.capacity import System
-from lab.adapt.study.claims import Claim, ClaimVerdict, claims
-from lab.adapt.study.figures import Configuration, Measurements
-from lab.adapt.study.tables import capacity_table, tables, trace_table
+from lab.adapt.layout import System
+from lab.adapt.study import (
+    Claim,
+    ClaimVerdict,
+    Configuration,
+    Measurements,
+    capacity_table,
+    claims,
+    tables,
+    trace_table,
+)
 from lab.experiments.published import find_published
 from lab.report.tables import tables_of
 from lab.results.record import ArrayRecord, CellRecord, DiskRecord, ResultRecord

@@ -4,10 +4,8 @@ import pytest
 
 from lab.adapt.kind import ADAPT
 from lab.adapt.layout import AdaptLevel
-from lab.adapt.preview import slice_rows, unused_lines
-from lab.adapt.spec import VolumeSpec
-from lab.adapt.state import VolumeStatus
-from lab.adapt.summary import VolumeArray, as_array
+from lab.adapt.spec import VolumeSpec, slice_rows, unused_lines
+from lab.adapt.state import VolumeArray, VolumeStatus, as_array
 from lab.arrays.levels import parse_level
 from lab.arrays.status import ArrayState, SyncAction, SyncProgress
 from lab.disks import DiskKind
@@ -161,7 +159,10 @@ def test_the_preview_of_unequal_disks_has_room_systems_and_a_plan() -> None:
 
 @pytest.mark.parametrize(
     ("sizes", "said"),
-    [((30, 30, 30), "of one size, so this is a plain RAID 5 of all 3"), ((30, 30, 60), "One disk alone is larger")],
+    [
+        ((30, 30, 30), "have the same size, so this is a plain RAID 5 of all 3"),
+        ((30, 30, 60), "Only one disk is larger"),
+    ],
 )
 def test_the_preview_says_where_it_gains_nothing(sizes: tuple[int, ...], said: str) -> None:
     shown = VolumeSpec(disks_of(*sizes)).preview(())

@@ -1,4 +1,4 @@
-"""From a spec to tables and plans: what goes where on each disk, and that nothing else is ever written."""
+"""Labels, tables and plans of a volume: what goes where on each disk, and that nothing else is ever written."""
 
 from __future__ import annotations
 
@@ -10,16 +10,87 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from lab.adapt import operations, tables
-from lab.adapt.discovery import volumes_in, windows_named
-from lab.adapt.label import LABEL_AREA_BYTES, Label, VolumeStage
+from lab.adapt import operations
+from lab.adapt.label import (
+    LABEL_AREA_BYTES,
+    LABEL_BYTES,
+    LABEL_OFFSET_BYTES,
+    Label,
+    VolumeStage,
+    copies_in,
+    copy_offset_bytes,
+    decode,
+    encode,
+    layout_of,
+    newest,
+    slice_table,
+    slice_tables,
+    slices_on,
+    volume_bytes,
+    volume_table,
+    windows_named,
+)
 from lab.adapt.layout import AdaptLevel, level_out
-from lab.adapt.preview import compare_systems
-from lab.adapt.spec import VolumeSpec, new_label
-from lab.errors import SpecError
+from lab.adapt.spec import MAXIMUM_DISKS, VolumeSpec, compare_systems, new_label
+from lab.adapt.state import volumes_in
+from lab.errors import ArrayError, SpecError
 from lab.plans import Danger, Plan
 from lab.units import KIB, MIB, SECTOR_BYTES
 from tests.unit.adapt.volumes import EXAMPLE, disks_of, labels_on, ready_label
+
+LABEL = ready_label()
+
+
+def area(first: bytes, second: bytes) -> bytes:
+    """The beginning of a disk with two copies, filled with zeros as the writer does."""
+    return bytes(LABEL_OFFSET_BYTES) + first.ljust(LABEL_BYTES, b"\0") + second.ljust(LABEL_BYTES, b"\0")
+
+
+def test_a_label_reads_back() -> None:
+    assert decode(encode(LABEL).encode()) == LABEL
+    assert encode(LABEL).count("\n") == 2
+
+
+def test_the_label_of_most_disks_fits_its_place() -> None:
+    label = new_label(VolumeSpec(disks_of(*[100 + number // 32 * 60 for number in range(MAXIMUM_DISKS)])))
+    assert len(encode(replace(label, sequence=10**9, own_uuid=label.uuid))) <= LABEL_BYTES
+
+
+@pytest.mark.parametrize("position", [0, 20, 90, 300])
+def test_one_wrong_byte_makes_a_copy_count_for_nothing(position: int) -> None:
+    data = bytearray(encode(LABEL).encode())
+    data[position] ^= 1
+    assert decode(bytes(data)) is None
+
+
+def test_a_write_cut_short_leaves_the_copy_before_it() -> None:
+    older, newer = LABEL, replace(LABEL, sequence=2, own_uuid="x")
+    whole = encode(newer).encode()
+    for cut in (0, 1, 512, len(whole) - 4):
+        torn = whole[:cut] + encode(replace(LABEL, sequence=0, own_uuid="y")).encode()[cut:]
+        assert newest(copies_in(area(torn, encode(older).encode()))) == older
+    assert newest(copies_in(area(whole, encode(older).encode()))) == newer
+
+
+def test_successive_labels_go_to_different_places() -> None:
+    assert copy_offset_bytes(4) != copy_offset_bytes(5)
+    assert copy_offset_bytes(4) == copy_offset_bytes(6) == LABEL_OFFSET_BYTES
+
+
+def test_a_label_of_a_later_format_is_left_alone() -> None:
+    assert decode(encode(replace(LABEL, format=2)).encode()) is None
+
+
+def test_a_layout_that_would_come_out_differently_is_refused() -> None:
+    with pytest.raises(ArrayError, match="another version of raidlab") as caught:
+        layout_of(replace(LABEL, layout_checksum="0" * 64))
+    assert "nothing was touched" in caught.value.hint
+
+
+def test_blank_disks_have_no_label() -> None:
+    assert copies_in(bytes(30_000)) == (None, None)
+    assert copies_in(b"") == (None, None)
+
 
 SIZES = st.lists(st.integers(16 * MIB, 80 * MIB).map(lambda size: size - size % SECTOR_BYTES), min_size=3, max_size=7)
 
@@ -50,8 +121,8 @@ def test_slices_lie_on_their_disk_behind_the_label_and_never_on_each_other(
     for number, disk in enumerate(disks):
         pieces = sorted(
             (offset, length, device)
-            for window in tables.slices_on(label, number)
-            for _, length, device, offset in mapped(tables.slice_table(label, number, window, disk.node))
+            for window in slices_on(label, number)
+            for _, length, device, offset in mapped(slice_table(label, number, window, disk.node))
         )
         assert {device for *_, device in pieces} <= {disk.node}
         end = LABEL_AREA_BYTES // SECTOR_BYTES
@@ -60,19 +131,19 @@ def test_slices_lie_on_their_disk_behind_the_label_and_never_on_each_other(
             end = offset + length
         assert end * SECTOR_BYTES <= disk.size_bytes
     names = windows_named(label, ())
-    targets = mapped(tables.volume_table(label, names))
+    targets = mapped(volume_table(label, names))
     assert targets[0][0] == 0
     assert all(start + length == after for (start, length, *_), (after, *_) in pairwise(targets))
     assert (
         sum(length for _, length, *_ in targets) * SECTOR_BYTES
-        == tables.volume_bytes(label)
+        == volume_bytes(label)
         == spec.expected_bytes(spec.disks)
     )
 
 
 def all_plans(label: Label) -> dict[str, Plan]:
     nodes, arrays = dict(enumerate(EXAMPLE.devices)), windows_named(label, ("md100", "md102"))
-    of_one = {window: arrays[window] for window in tables.slices_on(label, 1)}
+    of_one = {window: arrays[window] for window in slices_on(label, 1)}
     return {
         "create": operations.create(
             new_label(EXAMPLE),
@@ -208,14 +279,14 @@ def test_no_text_is_longer_than_dmsetup_reads_and_none_cuts_a_slice(fast: int) -
     nodes = {disk: f"/dev/mapper/{disk:020d}" for disk in range(9)}
     for size in (24_000_000, 900):
         label = new_label(VolumeSpec(disks_of(*(size if disk < fast else size // 2 for disk in range(9)))))
-        made = tables.slice_tables(label, nodes)
+        made = slice_tables(label, nodes)
         several = [each for each in made if each.arguments == ("--concise",)]
         assert max(len(each.text) for each in several) < 65_536
         whole = [line for each in several for line in each.text.rstrip("\n").replace(";", "").splitlines()]
         assert [line.partition(",")[0] for line in whole] == [name for each in several for name in each.names]
         assert all(line.count(",rw,0 2048 linear") == 1 for line in whole)
         names = [name for each in made for name in each.names]
-        assert len(set(names)) == len(names) == sum(len(tables.slices_on(label, disk)) for disk in nodes)
+        assert len(set(names)) == len(names) == sum(len(slices_on(label, disk)) for disk in nodes)
         alone = [each for each in made if each not in several]
         assert all(each.arguments == (each.names[0], "--uuid", each.uuid) for each in alone)
         # The pattern line by line: slices on fast disks are too long to go with others.

@@ -18,9 +18,7 @@ import pytest
 from lab.classroom.bundle import Bundle, write_bundle
 from lab.classroom.grading import grading_sheet
 from lab.classroom.page import class_page
-from lab.classroom.standing import DrillStanding, share
-from lab.classroom.telling import cautions
-from lab.classroom.view import ClassView, view_class
+from lab.classroom.view import ClassView, DrillStanding, cautions, share, view_class
 from lab.cli.main import run
 from lab.drills.schema import catalogue, file_digest
 from lab.errors import ExitCode
@@ -210,7 +208,7 @@ def test_a_drill_of_another_file_is_named(tmp_path: Path) -> None:
         work = {f"drills/{try_.id}.json": msgspec.json.encode(msgspec.structs.replace(try_, drill_file=digest))}
         (folder / f"{name}.zip").write_bytes(write_bundle({}, students.signer(number + 1), work))
     found = view_class(folder, tmp_path / "cache")
-    assert list(cautions(found)) == [f"another file than this raidlab's was played as {DRILL}: easier.zip"]
+    assert list(cautions(found)) == [f"a file other than this raidlab's was played as {DRILL}: easier.zip"]
     lines = {line["file"]: line for line in csv.DictReader(io.StringIO(grading_sheet(found)))}
     told = {name: lines[f"{name}.zip"][f"{DRILL} file"] for name in digests}
     assert told == {"built-in": "", "easier": "another file", "earlier": "not recorded"}

@@ -55,8 +55,8 @@ def test_lists_by_hand_and_of_platforms_are_read(tmp_path: Path, text: str) -> N
         ("name,id\n", "names no student"),
         ("who,what\nx,y\n", "no columns for names and ids"),
         ("name,id\na,1\nb,1\n", "has the id 1 twice"),
-        ('name,id\n"a,1\n', "no CSV file"),
-        ("\x00\x01", "is not text"),
+        ('name,id\n"a,1\n', "not a CSV file"),
+        ("\x00\x01", "is no text"),
     ],
 )
 def test_what_is_no_roster_is_refused(tmp_path: Path, text: str, because: str) -> None:
@@ -98,7 +98,7 @@ def test_a_key_is_one_students_and_a_second_owner_is_named() -> None:
     found = assign((ANN, BO), {"10.zip": "k1", "x.zip": "k1", "12.zip": "k2", "10-2.zip": "k2"})
     assert found.owners == {"10.zip": ANN, "x.zip": ANN, "12.zip": BO, "10-2.zip": ANN}
     assert "one key signed bundles of Ann Lee and Bo Ek" in found.problems
-    assert "12.zip is named as Bo Ek's, and signed with another key than the roster's" in found.problems
+    assert "12.zip has Bo Ek's name, but another key than the roster's signed it" in found.problems
 
 
 def test_the_built_in_scale_knows_every_verdict() -> None:
@@ -223,7 +223,7 @@ def test_the_sheet_names_students_dates_and_points(
     assert (asa[f"{DRILL} tries"], asa["problems"]) == ("2", "")
     assert asa["copies"].startswith(f"{DRILL} as in")
     assert "bo.zip" in asa["copies"]
-    assert f"another seed than 'fox': {DRILL}" in bo["problems"]
+    assert f"a seed other than 'fox': {DRILL}" in bo["problems"]
     assert (bo[f"{DRILL} points"], bo["points"]) == ("1.5", "1.5")
     assert cy["problems"] == "nothing was handed in"
     moodle = rows(sheets["moodle"])

@@ -27,8 +27,8 @@ from lab.classroom.bundle import (
     read_practice,
     write_bundle,
 )
+from lab.classroom.folder import decode_outcome, decode_progress, practice_of, read_all
 from lab.classroom.grading import grading_sheet
-from lab.classroom.practice import decode_outcome, decode_progress, practice_of, read_all
 from lab.classroom.view import view_class
 from lab.cli.main import run
 from lab.drills.case import DrillOutcome

@@ -102,7 +102,7 @@ def test_the_prediction_is_kept_and_checked(capfd: pytest.CaptureFixture[str]) -
     assert "✓ your prediction is given" in text
     assert "✗ theory and measurement agree on the IOPS: many-at-a-time against one-at-a-time" in text
     assert "between" not in text, "the bounds would give the prediction away"
-    assert "now: measurement depth has not been run to its end" in text
+    assert "now: measurement depth has not finished" in text
 
 
 def test_hints_are_graded(capfd: pytest.CaptureFixture[str]) -> None:

@@ -55,7 +55,7 @@ def test_a_plan_loads_nothing_that_renders() -> None:
         "lab.cli.results",
         "lab.doctor",
         "tui.app",
-        "lab.adapt.study.tables",
+        "lab.adapt.study",
         "lab.sweep.cluster",
     }
     assert not loaded & heavy

@@ -14,9 +14,7 @@ import pytest
 
 from lab.classroom.bundle import Bundle, load_signer, read_bundle, write_bundle
 from lab.classroom.command import box
-from lab.classroom.standing import CopiedWork
-from lab.classroom.telling import cautions
-from lab.classroom.view import ClassRow, view_class
+from lab.classroom.view import ClassRow, CopiedWork, cautions, view_class
 from lab.cli.main import run
 from lab.errors import ExitCode, RequirementMissing, ResultError
 from lab.results.record import ResultRecord, encode_record
@@ -94,7 +92,7 @@ def test_a_load_that_the_single_disk_lacks_is_said_to_be_left_out(
     for number in (0, 1):
         lacking = without_base(student(number, FACTORS[number]), "rand-write-4k")
         bundle(folder / f"s{number}.zip", lacking, tmp_path / f"key{number}.pem")
-    said = "left out: rand-write-4k, write, of 2 results: not measured on single, so there is nothing to divide by"
+    said = "left out: rand-write-4k, write, of 2 results: not measured on single, so there is no ratio"
     page = tmp_path / "class.html"
     assert run(["class", str(folder), "--page", str(page)]) == ExitCode.DONE
     assert f"\nx, {said}" in capsys.readouterr().out
@@ -174,7 +172,7 @@ def test_the_documents_of_fio_give_a_copy_away(tmp_path: Path) -> None:
         named = zip(record.cells, [*documents, *[""] * len(record.cells)], strict=False)
         cells = tuple(msgspec.structs.replace(each, raw_file=raw) for each, raw in named)
         files = {"record.json": encode_record(msgspec.structs.replace(record, cells=cells))}
-        # The thief's have other spaces, and are packed in another way.
+        # The thief's have other spaces, and are not packed as an export.
         gap = 3 if name == "thief" else 1
         for place, document in documents.items():
             text = msgspec.json.format(msgspec.json.encode(document), indent=gap)

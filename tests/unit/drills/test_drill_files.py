@@ -1,16 +1,24 @@
-"""Drills as files: those that come with raidlab are sound, and what is wrong with another is told."""
+"""Drills as files: the built-in ones are sound, their times are in order, and docs/drills.md has every key."""
 
 from __future__ import annotations
 
+import itertools
+import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from lab.checks.catalogue import make_check
+from lab.checks.drills import DrillCheck
+from lab.drills.desk import moment_of
 from lab.drills.schema import (
     LEAST_RIGHT,
     LEAST_WRONG,
+    DataStep,
+    Drill,
+    DrillGoal,
     DrillStep,
     catalogue,
     common_mistakes,
@@ -19,7 +27,72 @@ from lab.drills.schema import (
     read_drill,
     ready,
 )
+from lab.drills.verdict import DrillVerdict
 from lab.errors import SpecError
+from tests.unit.lessons.test_validation import row
+
+DAYS = [datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=day, hours=day % 24, minutes=7) for day in range(0, 366, 3)]
+
+
+@pytest.mark.parametrize("path", catalogue().values(), ids=catalogue())
+def test_a_drill_goes_forward_in_time_on_each_day_of_the_year(path: Path) -> None:
+    whens = [step.when for step in read_drill(path).setup if step.when]
+    assert whens, "its superblocks would all be of today"
+    for now, seed in itertools.product(DAYS, ("", "ana", "ben")):
+        moments = [moment_of(when, now, f"{path.stem}/{seed}") for when in whens]
+        assert moments == sorted(moments), (now, whens)
+        assert moments[-1] < now
+        # The first and the last are so far apart that a date tells them apart.
+        assert moments[-1] - moments[0] > timedelta(days=30)
+
+
+def test_a_season_is_over_and_less_than_two_years_ago() -> None:
+    for now in DAYS:
+        for when in ("spring", "summer"):
+            assert timedelta(days=59) < now - moment_of(when, now, "x") < timedelta(days=500)
+
+
+def test_a_word_means_one_moment_and_another_word_another() -> None:
+    now = DAYS[5]
+    assert moment_of("spring", now, "ana") == moment_of("spring", now, "ana")
+    assert moment_of("spring", now, "ana") != moment_of("spring", now, "ben")
+
+
+@pytest.mark.parametrize("when", ["soon", "0 days ago", "1000 days ago", "in spring", "3 days ago;reboot"])
+def test_what_is_no_time_is_refused_with_what_is(when: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        moment_of(when, DAYS[0], "x")
+    assert "2 weeks ago" in caught.value.hint
+
+
+DOCS = (Path(__file__).parents[3] / "docs" / "drills.md").read_text(encoding="utf-8")
+BEGINNINGS = {line.split(" | ")[0].strip("| ") for line in DOCS.splitlines() if line.startswith("| ")}
+
+
+def example(folder: Path) -> Path:
+    """The drill of the page as a file."""
+    found = re.search(r"^```toml\n(.*?)^```$", DOCS, flags=re.DOTALL | re.MULTILINE)
+    assert found
+    path = folder / "40-stale-mirror.toml"
+    path.write_text(found[1], encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("kind", DrillCheck.__subclasses__(), ids=lambda kind: kind.__name__)
+def test_every_sign_is_documented(kind: type[DrillCheck]) -> None:
+    assert row(str(kind.__struct_config__.tag), kind) in DOCS.splitlines()
+
+
+def test_every_key_is_documented() -> None:
+    keys = {field.name for kind in (Drill, DrillGoal) for field in msgspec.structs.fields(kind)}
+    assert {f"`{key}`" for key in keys} <= BEGINNINGS
+    assert {f'`data = "{step}"`' for step in DataStep} <= BEGINNINGS
+    assert set(DrillVerdict) <= BEGINNINGS
+
+
+def test_the_example_is_sound(tmp_path: Path) -> None:
+    assert read_drill(example(tmp_path)).id == "40-stale-mirror"
+
 
 FILES = sorted(catalogue().items())
 FIRST = read_drill(FILES[0][1])

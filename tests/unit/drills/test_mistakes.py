@@ -1,7 +1,4 @@
-"""Every mistake of every drill: recognised by all of its signs together, and in no history in which nobody made it.
-
-The ends of drills are made up here; tests/kernel/test_drill_histories.py takes the same histories on real arrays.
-"""
+"""Every mistake of drills is recognised by the checks that its file names, and by nothing else."""
 
 from __future__ import annotations
 
@@ -29,6 +26,146 @@ from lab.checks.drills import (
 from lab.checks.state import Check, CheckedState, DrillEnd, MemberPicture
 from lab.drills.schema import DrillMistake, ReadyDrill, catalogue, common_mistakes, read_drill, ready
 from lab.drills.verdict import recognised
+from lab.errors import SpecError
+
+SEEN = MemberPicture(
+    disk="disk01", uuid="a:b", created="Monday", events=10, data_offset_sectors=2048, device_uuid="of disk01"
+)
+BEFORE = {
+    "disk01": SEEN,
+    "disk02": msgspec.structs.replace(SEEN, disk="disk02", device_uuid="of disk02"),
+    "disk03": MemberPicture(disk="disk03"),
+}
+
+
+def evidence(**changes: Any) -> DrillEnd:
+    known: dict[str, Any] = {
+        "before": BEFORE,
+        "after": BEFORE,
+        "changed": {},
+        "saved_percent": 100.0,
+        "touched_bytes": 0,
+    }
+    return DrillEnd(**{**known, **changes})
+
+
+def holds(seen: DrillEnd, **written: Any) -> bool:
+    return make_check(written, where="test", in_drill=True).look(CheckedState(drill=seen)).is_passed
+
+
+def with_superblock(disk: str, picture: MemberPicture) -> DrillEnd:
+    return evidence(after={**BEFORE, disk: picture})
+
+
+def test_a_superblock_is_the_same_another_or_gone() -> None:
+    other = msgspec.structs.replace(SEEN, uuid="c:d")
+    anew = msgspec.structs.replace(SEEN, created="Tuesday")
+    gone = MemberPicture(disk="disk01")
+    for picture, became in ((SEEN, "same"), (other, "other"), (anew, "other"), (gone, "gone")):
+        seen = with_superblock("disk01", picture)
+        for word in ("same", "other", "gone"):
+            assert holds(seen, that="superblock", became=word, disks="disk01") is (word == became)
+    assert holds(with_superblock("disk01", other), that="superblock", became="other")
+    assert not holds(with_superblock("disk01", other), that="superblock", became="other", at_least=2)
+    # Whatever a disk of nobody's became: without names it is the members of the data's array that count.
+    assert not holds(with_superblock("disk03", other), that="superblock", became="other")
+    # A later state of the same superblock is the same one.
+    assert holds(with_superblock("disk01", msgspec.structs.replace(SEEN, events=90)), that="superblock", became="same")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, {"same", "untouched"}),
+        ({"events": 90}, {"same", "written", "used"}),
+        ({"device_uuid": "another"}, {"same", "new", "used"}),
+        ({"uuid": "c:d"}, {"other"}),
+        ({"created": "Tuesday"}, {"other"}),
+        ({"uuid": ""}, {"gone"}),
+        ({"device_uuid": "of disk02", "events": 11}, {"copy"}),
+    ],
+)
+def test_what_became_of_a_superblock(changes: dict[str, Any], said: set[str]) -> None:
+    seen = with_superblock("disk01", msgspec.structs.replace(SEEN, **changes))
+    assert {word for word in SuperblockIs if holds(seen, that="superblock", became=word, disks="disk01")} == said
+
+
+def test_a_blank_disk_that_got_a_superblock_is_of_another_array_or_a_copy() -> None:
+    made = with_superblock("disk03", msgspec.structs.replace(SEEN, disk="disk03", device_uuid="its own"))
+    assert holds(made, that="superblock", became="other", disks="disk03")
+    copied = with_superblock("disk03", msgspec.structs.replace(SEEN, disk="disk03"))
+    assert not holds(copied, that="superblock", became="other", disks="disk03")
+    assert holds(copied, that="superblock", became="copy", disks="disk03")
+    assert not holds(evidence(), that="superblock", became="gone", disks="disk03")
+    assert not holds(evidence(), that="superblock", became="other")
+
+
+def test_whose_members_are_looked_at_without_names() -> None:
+    gone = with_superblock("disk01", MemberPicture(disk="disk01"))
+    assert holds(gone, that="superblock", became="gone")
+    assert not holds(replace(gone, data_uuid="of another array"), that="superblock", became="gone")
+    assert holds(replace(gone, data_uuid="a:b"), that="superblock", became="gone")
+
+
+def test_a_spare_has_no_place_that_could_be_wrong() -> None:
+    def says(role: str) -> bool:
+        seen = with_superblock("disk01", msgspec.structs.replace(SEEN, role=role))
+        return holds(seen, that="superblock_says", disks="disk01", key="role", value="Active device 0", is_so=False)
+
+    assert says("Active device 1")
+    assert not says("Active device 0")
+    assert not says("spare")
+
+
+@pytest.mark.parametrize(
+    ("what", "data", "parity"), [("data", True, False), ("parity", False, True), ("any", True, True)]
+)
+def test_what_was_right_and_is_not(what: str, data: bool, parity: bool) -> None:
+    assert not holds(evidence(), that="damaged", what=what)
+    assert holds(evidence(), that="damaged", what=what, is_so=False)
+    assert holds(evidence(damaged_data=1), that="damaged", what=what) is data
+    assert holds(evidence(damaged_parity=1), that="damaged", what=what) is parity
+
+
+def test_bytes_of_the_data_area_alone_count() -> None:
+    first = 2048 * 512
+    seen = evidence(changed={"disk01": [[0, 4096], [first - 512, first + 1024]]})
+    assert holds(seen, that="rewritten", disk="disk01", at_least_bytes=1024)
+    assert not holds(seen, that="rewritten", disk="disk01", at_least_bytes=1025)
+    assert not holds(seen, that="rewritten", disk="disk02")
+    assert holds(seen, that="rewritten", disk="disk02", is_so=False)
+
+
+def test_what_is_in_the_array() -> None:
+    seen = evidence(has_array=True, members=("disk02",))
+    assert holds(seen, that="in_array", disks="disk01,disk02")
+    assert not holds(seen, that="in_array", disks="disk01,")
+    assert holds(seen, that="in_array", disks="disk01", is_in=False)
+    assert not holds(evidence(), that="in_array", disks="disk01", is_in=False)
+    assert holds(seen, that="runs")
+    assert holds(evidence(), that="runs", is_there=False)
+    assert not holds(seen, that="on_overlays")
+    assert holds(evidence(has_array=True, members=("disk02",), is_on_overlays=True), that="on_overlays")
+    assert not holds(evidence(), that="on_overlays")
+
+
+def test_figures() -> None:
+    seen = evidence(saved_percent=40.0, touched_bytes=512)
+    assert holds(seen, that="saved", at_most_percent=40)
+    assert not holds(seen, that="saved", at_most_percent=39.99)
+    assert holds(seen, that="touched")
+    assert not holds(evidence(), that="touched")
+
+
+def test_a_sign_that_is_none_is_told_with_the_nearest() -> None:
+    with pytest.raises(SpecError) as caught:
+        make_check({"that": "superblok"}, where="drill x", in_drill=True)
+    assert "superblock" in caught.value.hint
+    with pytest.raises(SpecError):
+        make_check({"that": "typed", "pattern": "mdadm"}, where="drill x", in_drill=True)
+    with pytest.raises(SpecError):
+        make_check({"that": "rewritten", "disk": "disk01", "at_leas_bytes": 3}, where="drill x", in_drill=True)
+
 
 HARMLESS = {"nothing-runs", "on-overlays", "wrote-first"}
 """What is said of a state, or of writing too early, and not of what was destroyed."""

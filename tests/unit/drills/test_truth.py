@@ -15,7 +15,7 @@ import pytest
 from lab.arrays.geometry import ChunkKind, StripeRow, period_rows, stripe_rows
 from lab.arrays.levels import ROTATIONS, Raid10, Raid10Layout, level_with_layout
 from lab.drills import truth_program
-from lab.drills.truth import DiskTruth, geometry_of
+from lab.drills.desk import DiskTruth, geometry_of
 from lab.drills.truth_program import PAGE_BYTES
 from lab.microscope.comparison import p_of, q_of
 

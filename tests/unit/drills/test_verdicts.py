@@ -1,4 +1,4 @@
-"""What is said of a drill's end, of its figures, and of what it left."""
+"""What is said of a drill's end, of its figures, and of what mdadm --examine says of its members."""
 
 from __future__ import annotations
 
@@ -10,13 +10,65 @@ import msgspec
 import pytest
 
 from lab.arrays.discovery import plain_uuid
-from lab.classroom.practice import decode_outcome
+from lab.checks.state import freshest_events, parse_examine
+from lab.classroom.folder import decode_outcome
 from lab.drills.case import OUTCOME_VERSION, DrillCommand, DrillOutcome, DrillStore
-from lab.drills.telling import STRIP_CELLS, debriefing, strip
+from lab.drills.debriefing import STRIP_CELLS, debriefing, strip
 from lab.drills.verdict import DrillVerdict, lacking, verdict_of
 from lab.machine import Host
 from lab.session.session import Leftovers, keep_leftovers, left_words, read_leftovers, still_there
 from lab.units import KIB, MIB
+
+CAPTURES = Path(__file__).with_name("captures")
+
+
+def captured(name: str) -> str:
+    return (CAPTURES / f"examine-{name}.txt").read_text(encoding="utf-8")
+
+
+def test_metadata_of_version_1_2() -> None:
+    picture = parse_examine("disk01", captured("1.2"))
+    assert picture.has_superblock
+    assert (picture.level, picture.devices, picture.role, picture.state) == ("raid5", 3, "Active device 0", "clean")
+    assert (picture.events, picture.data_offset_sectors) == (18, 2048)
+    assert (picture.chunk, picture.layout) == ("64K", "left-symmetric")
+    assert picture.uuid == "1114ddd0:c1cb7c90:3fd34e0c:1fe08cd6"
+    assert picture.created == "Tue Nov 24 17:35:57 2026"
+
+
+def test_metadata_of_version_0_90() -> None:
+    picture = parse_examine("disk04", captured("0.90"))
+    assert picture.uuid == "0feec018:cf4ba7c7:21d546d2:7da2707b"
+    assert (picture.level, picture.devices, picture.events) == ("raid1", 2, 7)
+
+
+def test_a_disk_without_a_superblock_says_so() -> None:
+    picture = parse_examine("disk06", "mdadm: No md superblock detected on /dev/ubdf.\n")
+    assert not picture.has_superblock
+    assert picture.note == "mdadm: No md superblock detected on /dev/ubdf."
+    assert parse_examine("disk06", "").note == "nothing"
+
+
+def test_what_is_no_answer_of_mdadm_is_made_harmless() -> None:
+    picture = parse_examine(
+        "disk01", "Array UUID : \x1b[31mred\nEvents : 99999999999999999999999999\nData Offset : x\n"
+    )
+    assert "\x1b" not in picture.uuid
+    assert picture.data_offset_sectors == 0
+
+
+def test_what_stands_in_a_name_forges_no_line_but_by_a_line_feed() -> None:
+    name = "\r     Raid Level : raid0\x0b     Events : 9\x85     Device Role : spare"
+    text = captured("1.2").replace("Name : ", f"Name : {name}")
+    picture = parse_examine("disk01", text)
+    assert (picture.level, picture.role, picture.events) == ("raid5", "Active device 0", 18)
+
+
+def test_the_freshest() -> None:
+    picture = parse_examine("disk01", captured("1.2"))
+    assert freshest_events({"disk01": picture, "disk02": parse_examine("disk02", "")}) == 18
+    assert freshest_events({}) == 0
+
 
 ENDED = DrillOutcome(
     format_version=OUTCOME_VERSION, id="x", drill="x", title="x", began_utc="", ended_utc="", verdict="not recovered",
@@ -55,7 +107,7 @@ def test_the_page_tells_saved_from_what_can_be_had_and_what_is_destroyed() -> No
         msgspec.structs.replace(ENDED, verdict="partly lost", saved_percent=25.0, kept_percent=60.5), None
     )
     assert "data saved: **25 %** of 1 block of 4 KiB" in page
-    assert "can still be had from the disks: **60.5 %**" in page
+    assert "can still be recovered from the disks: **60.5 %**" in page
     assert "destroyed since the drill began: **39.5 %**" in page
     at_begin = debriefing(msgspec.structs.replace(ENDED, kept_percent=98.5, begun_percent=98.5), None)
     assert "destroyed since the drill began: **0 %**; 1.5 % were gone when the drill began" in at_begin
@@ -104,7 +156,7 @@ def test_an_outcome_of_the_first_format_is_read_and_claims_no_more_than_it_knew(
     outcome = decode_outcome(written.encode(), "04-superblocks-gone-20261126T203519Z", "a bundle")
     assert (outcome.format_version, outcome.kept_percent) == (1, None)
     assert says in debriefing(outcome, None)
-    assert "can still be had" not in debriefing(outcome, None)
+    assert "can still be recovered" not in debriefing(outcome, None)
     host = Host.real("tests")
     store = DrillStore(replace(host, state=host.state.elsewhere(tmp_path)))
     folder = store.root / outcome.drill

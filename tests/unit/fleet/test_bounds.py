@@ -16,10 +16,8 @@ from hypothesis import strategies as st
 
 from lab.cli.main import run
 from lab.errors import SpecError
-from lab.fleet.arrays import cumulative_hazard
-from lab.fleet.engine import simulate_block
+from lab.fleet.engine import cumulative_hazard, simulate_block, waiting_hours
 from lab.fleet.estimate import MOST_NINES, MOST_YEARS, BlockSums, Cause, Moments, figures_of, mean_of
-from lab.fleet.exposure import waiting_hours
 from lab.fleet.model import Block, Scrubbing, ScrubKind, Spread
 from lab.fleet.run import local_spreader, run_spec
 from lab.fleet.schema import FleetSpec, fleet_spec, fleet_tree
@@ -78,9 +76,9 @@ def test_a_life_is_that_of_a_drive(value: float) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"years": 100.0, "failures__afr_percent": 99.0, "members": 24}, "1,000 at most are followed"),
-        ({"run__trials": 10**9, "failures__afr_percent": 90.0}, "10,000,000,000 at most are followed"),
-        ({"batches": {"bad_share": 1.0, "factor": 1000.0}, "failures__afr_percent": 50.0}, "1,000 at most"),
+        ({"years": 100.0, "failures__afr_percent": 99.0, "members": 24}, "and 1,000 is the maximum"),
+        ({"run__trials": 10**9, "failures__afr_percent": 90.0}, "and 10,000,000,000 is the maximum"),
+        ({"batches": {"bad_share": 1.0, "factor": 1000.0}, "failures__afr_percent": 50.0}, "1,000 is the maximum"),
         ({"compare": [{"id": "a", "set": {}}, {"id": "a", "set": {}}]}, "have the id 'a'"),
         ({"scrub": {"duration_hours": 10.0}}, "needs scrub.interval_hours"),
         ({"rebuild__array": "raid6"}, "needs rebuild.result"),
@@ -304,12 +302,12 @@ def test_a_remove_that_is_misspelt_is_told(tmp_path: Path, capfd: pytest.Capture
     text = (Path(__file__).parents[3] / "lab/fleet/catalogue/school.toml").read_text("utf-8")
     path.write_text(text.replace('remove = ["scrub"]', 'remove = ["scrubs"]'), encoding="utf-8")
     assert run(["-q", "fleet", str(path)]) == 2
-    assert "variant 'never-scrubbed' removes 'scrubs', which the fleet has not" in capfd.readouterr().err
+    assert "variant 'never-scrubbed' removes 'scrubs', which the fleet does not have" in capfd.readouterr().err
 
 
 def test_options_without_a_fleet_and_keys_set_twice_are_told(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["-q", "fleet", "--scrub", "168"]) == 2
-    assert "of a fleet, and none is named" in capfd.readouterr().err
+    assert "these options need a fleet" in capfd.readouterr().err
     assert run(["-q", "fleet", "school", "--scrub", "168", "--set", "scrub.interval_hours=24"]) == 2
     assert "'scrub.interval_hours' is set twice" in capfd.readouterr().err
 

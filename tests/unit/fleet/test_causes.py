@@ -96,7 +96,7 @@ def test_the_table_names_a_cause_that_was_not_seen(capfd: pytest.CaptureFixture[
     assert run([*words, "--set", "run.method=plain", "--set", "failures.afr_percent=0.5"]) == 0
     told = [line for line in capfd.readouterr().out.splitlines() if " was seen; " in line]
     assert len(told) == 1
-    assert "no loss by failures was seen; of a PB in a year at most 1.34 TiB are lost so." in told[0]
+    assert "no loss by failures was seen; this loses at most 1.34 TiB of a PB in a year." in told[0]
     assert "run.method=biased" in told[0]
 
 

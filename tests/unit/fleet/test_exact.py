@@ -7,9 +7,8 @@ import math
 import numpy
 import pytest
 
-from lab.fleet.estimate import Moments, rare_sum
-from lab.fleet.exposure import mean_waiting_hours, waiting_hours
-from lab.fleet.markov import Chain, array_chain
+from lab.fleet.engine import mean_waiting_hours, waiting_hours
+from lab.fleet.estimate import Chain, Moments, array_chain, rare_sum
 from lab.fleet.model import Scrubbing, ScrubKind, Spread
 from tests.unit.fleet.models import exponential
 

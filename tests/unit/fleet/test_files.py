@@ -11,11 +11,9 @@ import pytest
 
 from lab.cli.main import run
 from lab.errors import ResultError, SpecError
-from lab.fleet.measured import measured_in
 from lab.fleet.model import ScrubKind
-from lab.fleet.run import BLOCK_TRIALS, blocks_of, local_spreader, lost_in_drills, run_model
+from lab.fleet.run import BLOCK_TRIALS, blocks_of, local_spreader, lost_in_drills, measured_in, run_model, what_if
 from lab.fleet.schema import FleetSpec, changed, fleet_names, fleet_spec, fleet_tree, model_of, variants
-from lab.fleet.what_if import what_if
 from lab.results.journal import RECORD_NAME
 from lab.results.rebuild_rates import measured_rebuilds
 from lab.results.record import encode_record
@@ -75,11 +73,11 @@ def test_built_in_fleets_are_sound(name: str) -> None:
         ({"rebuild__constant_hours": 3.0}, "rebuild has constant_hours and hours"),
         ({"scrub__interval_hours": 10.0}, "longer than its interval"),
         ({"scrub__intervall_hours": 10.0}, "did you mean 'interval_hours'"),
-        ({"level": "raid10", "members": 5}, "made of pairs"),
+        ({"level": "raid10", "members": 5}, "consists of pairs"),
         ({"parities": 6}, "hold no data"),
         ({"people__wrong_disk": 1.5}, "write 0 or more, 1 at most"),
         ({"years": 0.0}, "years"),
-        ({"title__en": "x"}, "no key of a fleet"),
+        ({"title__en": "x"}, "not a key of a fleet"),
     ],
 )
 def test_what_is_no_fleet_is_refused_with_a_hint(changes: dict[str, Any], said: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 import pytest
 
-from lab.fleet.markov import array_chain
+from lab.fleet.estimate import array_chain
 from lab.fleet.model import HOURS_PER_YEAR
 from lab.fleet.run import local_spreader, run_spec
 from lab.fleet.schema import changed, fleet_spec, fleet_tree

@@ -5,13 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from lab.arrays.status import SyncAction, SyncProgress
 from lab.checks.state import CheckedState
 from lab.errors import LessonError, SpecError
 from lab.lessons import engine
+from lab.lessons.course import Lesson, ReadyLesson, make_ready
 from lab.lessons.engine import Progress
-from lab.lessons.ready import ReadyLesson, make_ready
-from lab.lessons.schema import Lesson
 from lab.tomlfile import decode_toml
 from tests.unit.lessons.samples import LESSON, array, lab_state, member
 
@@ -66,11 +64,6 @@ def test_a_step_needs_its_answer_and_all_its_checks(lesson: ReadyLesson, begun: 
     assert view.is_done
     assert done.in_step("build").done_utc == done.in_step("fail").began_utc == LATER
     assert engine.current_step(lesson, done) is lesson.steps[1]
-
-
-def test_a_prediction_may_be_wrong_and_may_change(lesson: ReadyLesson, begun: Progress) -> None:
-    twice = engine.answer(lesson, engine.answer(lesson, begun, "no"), "yes")
-    assert twice.in_step("build").answer == "yes"
 
 
 def test_an_unknown_answer_names_the_options(lesson: ReadyLesson, begun: Progress) -> None:
@@ -222,13 +215,3 @@ def test_at_the_end_there_is_nothing_to_look_at(lesson: ReadyLesson, begun: Prog
     assert engine.look(lesson, done, lab_state()) is None
     with pytest.raises(LessonError, match="is done"):
         engine.take_hint(lesson, done)
-
-
-def test_a_step_done_by_the_lab_is_remembered_as_such(lesson: ReadyLesson, begun: Progress) -> None:
-    assert engine.note_help(lesson, begun).in_step("build").by_lab
-
-
-def test_a_running_sync_is_not_yet_healthy(lesson: ReadyLesson, begun: Progress) -> None:
-    busy = array("raid1", action=SyncAction.RESYNC, progress=SyncProgress(1, 10))
-    view, _ = look(lesson, engine.answer(lesson, begun, "no"), lab_state(busy))
-    assert [check.is_passed for check in view.checks] == [True, True, False]

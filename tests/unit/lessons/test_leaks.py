@@ -9,9 +9,8 @@ import pytest
 
 from lab.checks.state import CheckedState
 from lab.lessons import engine
-from lab.lessons.course import word_languages, words_in
+from lab.lessons.course import ReadyStep, word_languages, words_in
 from lab.lessons.engine import tell
-from lab.lessons.ready import ReadyStep
 from lab.lessons.validation import TRIED_SEEDS
 from tests.unit.lessons.untold import files_of, in_app, measured_all, seat, shown_before, steps_of_the_course
 
@@ -154,7 +153,7 @@ def test_a_measured_figure_is_told_only_after_the_number(tmp_path: Path) -> None
 
 def test_every_choice_between_levels_or_chunks_is_kept_back() -> None:
     """A step whose text leaves a choice open names it as secret."""
-    asks = re.compile(r"\b(Choose|the better of|which level|as much room as possible|so that it survives)\b")
+    asks = re.compile(r"\b(Choose|the better of|which level|as much capacity as possible|so that it survives)\b")
     for lesson_id, step_id in steps_of_the_course():
         step = files_of(lesson_id).ready("").step(step_id)
         makes = any(check.name in ("array.level", "array.chunk") for check in step.checks)

@@ -16,9 +16,8 @@ from lab.faults.crash_points import PointJudgement, StoredPoints
 from lab.faults.scenario import FactCheck
 from lab.faults.scenario_run import FaultVerdict, ScenarioOutcome, StepOutcome, VariantOutcome
 from lab.lessons import engine
-from lab.lessons.course import built_in_course, words_in
+from lab.lessons.course import ReadyLesson, built_in_course, words_in
 from lab.lessons.engine import tell
-from lab.lessons.ready import ReadyLesson
 from tests.unit.lessons.samples import array, member
 from tests.unit.lessons.test_leaks import written
 from tests.unit.lessons.untold import files_of, in_app, iops_of, measured_all, seat

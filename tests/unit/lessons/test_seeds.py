@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lab.errors import SpecError
-from lab.lessons.course import built_in_course
-from lab.lessons.schema import Lesson, Values, draw, fill, fill_tree
+from lab.lessons.course import Lesson, Values, built_in_course, draw, fill, fill_tree
 from lab.tomlfile import decode_toml
 from tests.unit.lessons.samples import LESSON
 

@@ -1,18 +1,24 @@
-"""Every mistake that can be made in a lesson file is named with its file, its step and the remedy."""
+"""The names that a lesson may use are documented, known, and explained where they are wrong."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from lab.checks.catalogue import CHECKS, SOURCES
+from lab.cli.main import run
 from lab.errors import SpecError
 from lab.experiments.linting import lint_experiment
 from lab.lessons.course import (
+    ACTIONS,
     COURSE_FOLDER,
     WORDS_FOLDER,
     Course,
     built_in_course,
+    make_action,
     read_course,
     read_lesson,
     word_languages,
@@ -20,6 +26,73 @@ from lab.lessons.course import (
 )
 from lab.lessons.validation import check_file, course_problems, lesson_problems
 from tests.unit.lessons.samples import LESSON, TRANSLATION, write
+
+DOCS = (Path(__file__).parents[3] / "docs" / "lessons.md").read_text(encoding="utf-8")
+
+
+def row(name: str, kind: type[msgspec.Struct]) -> str:
+    """``| `array.level` | array?, level | The array is of this level. |``; a question mark: may be left out."""
+    fields = msgspec.structs.fields(kind)
+    keys = ", ".join(f"{field.name}{'' if field.required else '?'}" for field in fields)
+    said = (kind.__doc__ or "").strip().partition("\n")[0].replace("``", "`")
+    return f"| `{name}` | {keys} | {said} |"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [*CHECKS.items(), *ACTIONS.items(), *SOURCES.items()], ids=lambda each: str(each)
+)
+def test_every_name_that_a_lesson_may_use_is_documented(name: str, kind: type[msgspec.Struct]) -> None:
+    assert row(name, kind) in DOCS.splitlines()
+
+
+def test_the_lesson_in_the_documentation_is_sound(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    blocks = re.findall(r"^```toml\n(.*?)^```$", DOCS, flags=re.DOTALL | re.MULTILINE)
+    lesson, translation = blocks[0], blocks[-1]
+    (tmp_path / "20-my-mirror.toml").write_text(lesson, encoding="utf-8")
+    (tmp_path / "20-my-mirror.sv.toml").write_text(translation, encoding="utf-8")
+    assert run(["lesson", "verify", str(tmp_path / "20-my-mirror.toml")]) == 0
+    assert "20-my-mirror: sound" in capfd.readouterr().out
+
+
+def test_commands_in_lessons_are_quoted_so_that_the_app_can_tell_them_as_keys() -> None:
+    for files in built_in_course().lessons:
+        for language in files.languages:
+            for step in files.ready("", language).steps:
+                for text in (step.say, step.explain, *step.hints, *(mistake.hint for mistake in step.mistakes)):
+                    bare = re.sub(r"[`'][^`'\n]*raidlab [^`'\n]*[`']", "", text)
+                    assert "raidlab " not in bare, (files.lesson.id, language, step.id, text)
+
+
+@pytest.mark.parametrize(
+    ("written", "command"),
+    [
+        (
+            {
+                "act": "array.create",
+                "level": "raid1",
+                "disks": "disk01,disk02",
+                "bitmap": "internal",
+                "bitmap_chunk": "1M",
+            },
+            "raidlab array create md0 --level raid1 --disks disk01,disk02 --bitmap internal --bitmap-chunk 1M",
+        ),
+        (
+            {
+                "act": "array.create",
+                "level": "raid5",
+                "disks": "disk01,disk02,disk03",
+                "chunk": "64K",
+                "spares": "disk04",
+            },
+            "raidlab array create md0 --level raid5 --disks disk01,disk02,disk03 --spares disk04 --chunk 64K",
+        ),
+        ({"act": "array.fail", "disk": "disk02", "break_array": True}, "raidlab array fail md0 disk02 --break-array"),
+        ({"act": "array.scrub", "repair": True}, "raidlab array scrub md0 repair"),
+        ({"act": "measure", "measure": "depth"}, "raidlab lesson measure depth"),
+    ],
+)
+def test_an_action_knows_its_command(written: dict[str, object], command: str) -> None:
+    assert make_action(written, where="test").by_hand() == command
 
 
 def test_the_course_is_sound() -> None:
@@ -118,7 +191,7 @@ ERRORS = [
         '[steps.read]\nquestion = "?"\nvalue = { get = "result.figure", measure = "x", of.array = "a" }\n[steps.ask]',
         "step build: there is no measurement 'x'",
     ),
-    ('mistake = "striped"', 'mistake = "stripes"', "no mistake 'stripes' is told apart: did you mean 'striped'?"),
+    ('mistake = "striped"', 'mistake = "stripes"', "there is no mistake 'stripes': did you mean 'striped'?"),
     ('step = "build"', 'step = "bild"', "wrong solution: there is no step 'bild': did you mean 'build'?"),
     ('hint = "That is a RAID 0."', 'hint = ""', "step build: mistake striped needs 'when' or 'types', and 'hint'"),
     ('{ that = "scrub.found" }', '{ that = "result.saved", measure = "speed" }', "there is no measurement 'speed'"),
@@ -240,7 +313,7 @@ def test_a_reading_that_is_not_translated_is_named(tmp_path: Path) -> None:
     assert problems == ("01-first.sv.toml: steps.build.read is missing: write what the lesson has",)
     translated = TRANSLATION.replace('explain = "Därför."', 'explain = "Därför."\nread = "?"')
     problems = lesson_problems(read_lesson(write(tmp_path, text, sv=translated)))
-    assert problems == ("01-first.sv.toml: steps.build.read lacks {seed.level}: use the same places in braces",)
+    assert problems == ("01-first.sv.toml: steps.build.read lacks {seed.level}: use the same placeholders in braces",)
 
 
 def test_needed_lessons_exist_and_come_before(tmp_path: Path) -> None:

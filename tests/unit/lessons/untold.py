@@ -16,9 +16,8 @@ from lab.cli import lesson as lesson_text
 from lab.errors import LabError
 from lab.experiments.schema import Experiment
 from lab.lessons import engine
-from lab.lessons.course import LessonFiles, built_in_course
+from lab.lessons.course import LessonFiles, ReadyLesson, ReadyStep, built_in_course
 from lab.lessons.engine import Progress, StepProgress
-from lab.lessons.ready import ReadyLesson, ReadyStep
 from lab.lessons.student import LessonSession
 from lab.results.record import CellRecord, RebuildRecord, ResultRecord
 from tests.unit.lessons.test_checks import figures, record

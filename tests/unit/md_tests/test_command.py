@@ -15,9 +15,10 @@ from lab.cli.context import Options, use_options
 from lab.cli.main import run
 from lab.errors import SpecError
 from lab.machine import Host, parse_target
-from lab.md_tests.judging import LimitReached, SuiteOutcome
 from lab.md_tests.record import (
+    LimitReached,
     SuiteJournal,
+    SuiteOutcome,
     SuiteResult,
     SuiteRun,
     as_value,
@@ -26,8 +27,7 @@ from lab.md_tests.record import (
     result_table,
     suite_runs,
 )
-from lab.md_tests.runner import suite_target
-from lab.md_tests.suite_machine import MOST_LIVE_LOG_BYTES, ComputerLimit
+from lab.md_tests.runner import MOST_LIVE_LOG_BYTES, ComputerLimit, suite_target
 from tests.unit.disks.machines import host_in
 from tests.unit.fakes import FakeMachine, as_machine
 from tests.unit.md_tests.checkouts import PASSES, make_checkout
@@ -137,7 +137,7 @@ def test_the_table(journal: SuiteJournal) -> None:
     text = result_table(journal).as_text()
     assert text.startswith("mdadm - v4.6, its own tests on Linux 6.1.192 in virtual time\n")
     assert "2 passed, 1 failed, as upstream knows, 1 machine lost, 1 with complaints of the kernel" in text
-    assert "passed, though upstream has seen them fail: 00c" in text
+    assert "passed, although upstream has seen them fail: 00c" in text
     assert "not run yet: 1 test" in text
     (line,) = [line for line in text.splitlines() if line.startswith("00b")]
     assert line.split("  ")[-1] == "active raid5 not found; upstream: always fails"

@@ -12,9 +12,7 @@ from lab.errors import MachineBusy, ResultError, SpecError
 from lab.host.processes import HostProcesses
 from lab.machine import Host
 from lab.machine.state_folder import StateFolder
-from lab.md_tests.judging import SuiteOutcome
-from lab.md_tests.record import FOLDER, SuiteResult, new_run, resumed_run
-from lab.md_tests.suite import Suite, find_suite
+from lab.md_tests.record import FOLDER, Suite, SuiteOutcome, SuiteResult, find_suite, new_run, resumed_run
 from tests.unit.fakes import FakeClock
 from tests.unit.md_tests.checkouts import PASSES, make_checkout
 
@@ -116,7 +114,7 @@ def test_another_checkout_kernel_or_mdadm_is_another_run(host: Host, suite: Suit
     with resumed_run(host, suite) as journal:
         journal.note_machine("mdadm - v4.6", "6.1.192")
         for mdadm, kernel in (("mdadm - v4.7", "6.1.192"), ("mdadm - v4.6", "7.2")):
-            with pytest.raises(SpecError, match="the results so far are of"):
+            with pytest.raises(SpecError, match="the results so far are from"):
                 journal.note_machine(mdadm, kernel)
     (suite.folder / "tests/01c").write_text("false\n")
     with pytest.raises(SpecError, match="has changed since"), resumed_run(host, suite):

@@ -11,7 +11,7 @@ import pytest
 from lab.errors import RequirementMissing, SpecError, ToolMissing
 from lab.host.files import HostFiles
 from lab.host.processes import HostProcesses
-from lab.md_tests.suite import (
+from lab.md_tests.record import (
     chosen_tests,
     copy_suite,
     digest_of,

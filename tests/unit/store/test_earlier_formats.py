@@ -14,8 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab.drills.case import DrillCase, DrillStore
-from lab.drills.exam import begin_exam
+from lab.drills.case import DrillCase, DrillStore, begin_exam
 from lab.errors import DrillError
 from lab.faults import oracle
 from lab.faults.campaign import FindingStore, SeedDone, resumed_campaign
@@ -23,8 +22,7 @@ from lab.faults.crash_points import stored_points
 from lab.faults.history import generated
 from lab.faults.scenario_run import FaultVerdict, load_run, stored_runs
 from lab.machine import Host
-from lab.md_tests.judging import SuiteOutcome
-from lab.md_tests.record import SuiteJournal, SuiteRun, suite_runs
+from lab.md_tests.record import SuiteJournal, SuiteOutcome, SuiteRun, suite_runs
 from lab.results.record import RunStatus
 from lab.results.store import ResultStore
 from lab.store.runs import LATEST

@@ -1,16 +1,20 @@
-"""Texts of drills in Markdown: the briefing of the student, and the debriefing. No terminal codes."""
+"""Texts of drills in Markdown, and answers to ``drill hint`` and the like typed at the shell of the machine.
+
+The machine cannot call the client, so a program on the machine writes a file, and the client polls it.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from lab.checks.state import MemberPicture, freshest_events
-from lab.drills.case import OUTCOME_VERSION, DrillCase, DrillOutcome
-from lab.drills.exam import ended_words, exam_words
+from lab.drills.case import OUTCOME_VERSION, DrillCase, DrillOutcome, ended_words, exam_words
+from lab.drills.desk import GUEST_FOLDER, DrillDesk
 from lab.drills.schema import ReadyDrill, find_drill, read_drill, ready
-from lab.drills.verdict import DrillVerdict
-from lab.errors import LabError
+from lab.drills.verdict import DrillVerdict, end_drill
+from lab.errors import LabError, MachineLost
 from lab.gates.text import markdown, visible
 from lab.units import KIB, counted, human_bytes
 
@@ -21,17 +25,17 @@ _MUCH_SHARE = 0.25
 _MOST_LINES = 20
 """Maximum number of lines shown of one typed command."""
 _SAYS: dict[str, str] = {
-    DrillVerdict.SAVED: "Everything that could be saved is saved, in an array as it was asked for, and nothing was "
+    DrillVerdict.SAVED: "Everything that could be saved is saved, in an array as the task asked for, and nothing was "
     "written before you committed.",
-    DrillVerdict.RISKED: "The data are saved. But the disks themselves were written before you committed: a mistake "
-    "there could not have been taken back.",
-    DrillVerdict.UNFINISHED: "The data are there, but the array is not yet as it was asked for.",
+    DrillVerdict.RISKED: "The data are saved. But you wrote on the disks themselves before you committed: a mistake "
+    "there could not have been undone.",
+    DrillVerdict.UNFINISHED: "The data are there, but the array is not yet as the task asked for.",
     DrillVerdict.STOPPED: "Not all of the data that could be saved can be read now. But nothing is destroyed: the "
-    "disks still hold all of them, or what they can be computed from. The drill ended too early, or on a wrong way "
-    "that could be left again.",
+    "disks still hold all of them, or what they can be computed from. The drill ended too early, or after a wrong step "
+    "that can still be undone.",
     DrillVerdict.PARTLY: "Data that could have been saved are destroyed: the disks no longer hold them, nor anything "
-    "that they could be computed from.",
-    DrillVerdict.LOST: "All of the data are destroyed: no reading of the disks brings any of them back.",
+    "from which they could be computed.",
+    DrillVerdict.LOST: "All of the data are destroyed: nothing on the disks can bring any of them back.",
 }
 _SAID_BEFORE = {
     "partly lost": "Part of the data that could have been saved was not there at the end.",
@@ -41,20 +45,20 @@ _SAID_BEFORE = {
 RULES = """
 You are root on the machine, with mdadm, dmesg and everything else that is installed.
 
-- Until you say **commit**, the disks themselves should stay as they are. `overlays up DEVICE…` lays overlays over them
-  (`/dev/mapper/over-…`), on which anything may be tried; `overlays down` takes them away. An overlay that you make by
+- Until you **commit**, leave the disks themselves unchanged. `overlays up DEVICE…` puts overlays over them
+  (`/dev/mapper/over-…`), on which you may try anything; `overlays down` removes them. An overlay that you make by
   hand with `losetup` and `dmsetup` is as good.
-- **commit** says: from here on I write on the disks. **reset** makes them what they were, in seconds. **hint** costs
-  nothing, but is noted. **debrief** ends the drill with the verdict. At the machine's shell these are `drill commit`,
-  `drill reset`, `drill hint` and `drill debrief`.
+- **commit** says that you write on the disks from now on. **reset** restores them in seconds. **hint** costs
+  nothing, but is recorded. **debrief** ends the drill with the verdict. At the machine's shell these are
+  `drill commit`, `drill reset`, `drill hint` and `drill debrief`.
 """
 EXAM_RULES = (
-    "**This is an exam.** It has no hints and is not given up. Its time goes by the clock of this computer; when it is "
-    "over, only the debriefing is left."
+    "**This is an exam.** There are no hints, and you cannot give it up. This computer's clock measures the time; when "
+    "it is over, only the debriefing is left."
 )
 CLEARS = (
     "They are as you left them. `raidlab drill clear` makes the drill's disks blank, for the next drill or an array of "
-    "your own; in the app this is the key **b**, in text mode `drill clear`."
+    "your own; in the app press **b**, in text mode type `drill clear`."
 )
 PUT_BACK = "the disks are as they were when the drill began"
 
@@ -143,19 +147,18 @@ def _figures(outcome: DrillOutcome) -> str:
 
 
 def _kept_lines(outcome: DrillOutcome) -> list[str]:
-    """Lines about the data that the disks still hold, readable or not."""
     if outcome.kept_percent is None:
         return []
     begun = 100.0 if outcome.begun_percent is None else outcome.begun_percent
     before = f"; {100 - begun:.3g} % were gone when the drill began" if begun < 100 else ""
     lines = [
-        f"can still be had from the disks: **{outcome.kept_percent:g} %**",
+        f"can still be recovered from the disks: **{outcome.kept_percent:g} %**",
         f"destroyed since the drill began: **{max(0.0, begun - outcome.kept_percent):.3g} %**{before}",
     ]
     if outcome.gone_names:
         blocks = counted(outcome.gone_names, "block")
         lines.append(
-            f"of the file system's own lists {blocks} destroyed: files named there can be found by content only"
+            f"{blocks} of the file system's metadata destroyed: files named there can be found by content only"
         )
     return lines
 
@@ -200,7 +203,7 @@ def member_words(picture: MemberPicture, freshest: int, uuid: str) -> str:
 def changes(outcome: DrillOutcome) -> str:
     """The changes of each disk: a strip from its beginning to its end, with a legend."""
     if not outcome.changed:
-        return "No disk is other than it was when the drill began."
+        return "No disk has changed since the drill began."
     lines = []
     sizes = {name: max(outcome.sizes.get(name, 0), ranges[-1][1]) for name, ranges in outcome.changed.items()}
     for name, ranges in outcome.changed.items():
@@ -212,11 +215,11 @@ def changes(outcome: DrillOutcome) -> str:
     cell = human_bytes(max(sizes.values()) / STRIP_CELLS)
     lines += [
         f"one sign: {cell if head else f'1/{STRIP_CELLS} of the disk'}",
-        f"{_UNTOUCHED} as it was  {_LITTLE} up to {human_bytes(_LITTLE_BYTES)} differ  {_SOME} more  "
+        f"{_UNTOUCHED} unchanged  {_LITTLE} up to {human_bytes(_LITTLE_BYTES)} differ  {_SOME} more  "
         f"{_MUCH} a quarter of it or more",
     ]
     # Fenced, because an indented block would continue the last item of the list before it.
-    return "Where the disks differ from the beginning of the drill:\n\n" + "\n".join(
+    return "Where the disks have changed since the beginning of the drill:\n\n" + "\n".join(
         ["```", *([head] if head else []), *lines, "```"]
     )
 
@@ -244,7 +247,6 @@ def _code(line: str) -> str:
 
 
 def _typed(text: str) -> str:
-    """Typed text: one line, or several lines as a nested list."""
     first, *more = [line for line in text.split("\n") if line.strip()] or [""]
     if not more:
         return _code(first)
@@ -255,3 +257,57 @@ def _typed(text: str) -> str:
 
 def _list(lines: Iterable[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
+
+
+_REQUEST = f"{GUEST_FOLDER}/request"
+_FORM = re.compile(r"([0-9]{1,10}-[0-9]{1,6}) (status|hint|commit|reset|debrief|end)\s*")
+
+
+def answer_one(desk: DrillDesk) -> bool:
+    """Answer a pending request, if there is one; returns whether it ended the drill. Raises MachineLost."""
+    machine = desk.session.machine
+    found = _FORM.fullmatch(machine.read([_REQUEST])[_REQUEST] or "")
+    if not found:
+        return False
+    machine.write(_REQUEST, "")
+    number, word = found.groups()
+    try:
+        text = _ANSWERS[word](desk)
+    except MachineLost:
+        raise
+    except LabError as error:
+        text = f"{error.message}: {error.hint}" if error.hint else error.message
+    # Renamed when it is complete, because the reader waits for the name.
+    machine.write(f"{GUEST_FOLDER}/.{number}", f"{text.rstrip()}\n")
+    machine.run(("mv", f"{GUEST_FOLDER}/.{number}", f"{GUEST_FOLDER}/answer.{number}"), check=False)
+    return desk.is_over
+
+
+def _status(desk: DrillDesk) -> str:
+    lines = [f"{label:<22} {text}" for label, text in progress_lines(desk.case, desk.minutes, desk.now_utc).items()]
+    return "\n".join([briefing(desk.case.drill), *lines])
+
+
+def _hint(desk: DrillDesk) -> str:
+    number, text = desk.case.hint()
+    return f"hint {number} of {len(desk.case.drill.drill.hints)}: {text}"
+
+
+def _debrief(desk: DrillDesk, *, is_final: bool) -> str:
+    outcome = end_drill(desk, is_final=is_final)
+    return f"{outcome.verdict}: {outcome.saved_percent:g} % of the data. 'raidlab drill debrief latest' has the page."
+
+
+def _reset(desk: DrillDesk) -> str:
+    desk.reset()
+    return PUT_BACK
+
+
+_ANSWERS: dict[str, Callable[[DrillDesk], str]] = {
+    "status": _status,
+    "hint": _hint,
+    "commit": lambda desk: committed_words(desk.commit()),
+    "reset": _reset,
+    "debrief": partial(_debrief, is_final=False),
+    "end": partial(_debrief, is_final=True),
+}

@@ -9,16 +9,127 @@ all measured claims are one family of tests (lab.results.statistics).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from lab.adapt.capacity import System, capacity
-from lab.adapt.study.figures import SYSTEMS, Configuration, Measurements, coverage_note
-from lab.report.cells import READ, WRITE, ratio_text
-from lab.results.record import ResultRecord
-from lab.results.statistics import SIGNIFICANCE, PValues, RatioTest, Side, adjusted, repeats_needed
-from lab.tables import Column, Table
+from lab.adapt.layout import System, capacity
+from lab.experiments.published import Published
+from lab.report.cells import READ, WRITE, Row, interval_text, paired_note, ratio_text, rows
+from lab.report.page.blocks import PageGroup
+from lab.report.page.plot import DASHES, SYMBOLS, Plot, Trace, colour
+from lab.report.page.plot import number as short
+from lab.report.page.sweeps import line
+from lab.results.record import ArrayRecord, ResultRecord
+from lab.results.statistics import SIGNIFICANCE, Estimate, PValues, Ratio, RatioTest, Side, adjusted, repeats_needed
+from lab.tables import NOTHING, Column, Table
+from lab.units import human_bytes
+
+SYSTEMS = {System.RAID5: "RAID 5", System.ONLY_FAST: "OnlyFast", System.ADAPT5: "AdaptRaid5"}
+WORKLOADS = {
+    "w8": "W8: random writes of 8 KiB",
+    "w256": "W256: random writes of 256 KiB",
+    "w1024": "W1024: aligned random writes of 1 MiB, a whole stripe of eight chunks",
+    "w2048": "W2048: aligned random writes of 2 MiB",
+    "r8": "R8: random reads of 8 KiB",
+    "r2048": "R2048: random reads of 2 MiB",
+}
+TRACE = "trace"
+_ARRAY = re.compile(r"(raid5|onlyfast|adapt5)-k(\d)(?:-([sf])(\d+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """One array of the study: system, number of fast disks, and utilisation factor in hundredths."""
+
+    system: System
+    fast: int
+    slow_percent: int | None = None
+    """Utilisation of the slow disks relative to the fast ones in per cent; None for the full size."""
+
+    @classmethod
+    def of(cls, array: str) -> Configuration | None:
+        """The configuration in an array's id such as ``adapt5-k4`` or ``adapt5-k4-s30``; None for any other id."""
+        found = _ARRAY.fullmatch(array)
+        if not found:
+            return None
+        return cls(System(found[1]), int(found[2]), int(found[4]) if found[3] == "s" else None)
+
+
+class Measurements:
+    """The figures of a result by system, number of fast disks and workload."""
+
+    def __init__(self, record: ResultRecord) -> None:
+        self.record = record
+        self._rows: dict[tuple[Configuration, str, str], Row] = {}
+        for row in rows(record):
+            place = Configuration.of(row.array)
+            if place:
+                self._rows[place, row.workload, row.direction] = row
+        self.arrays: dict[Configuration, ArrayRecord] = {
+            place: array for array in record.arrays if (place := Configuration.of(array.name))
+        }
+
+    def row(self, place: Configuration, workload: str, direction: str = "") -> Row | None:
+        """The repeats of one cell, or None; the direction follows from the workload's name, except for traces."""
+        way = direction or (READ if workload.startswith("r") else WRITE)
+        return self._rows.get((place, workload, way))
+
+    def counts(self, system: System, workload: str) -> tuple[int, ...]:
+        return tuple(k for k in range(10) if self.row(Configuration(system, k), workload))
+
+    def ratio(self, above: Configuration, below: Configuration, workload: str, direction: str = "") -> RatioTest | None:
+        """The ratio of requests per second of two arrays; None if they have no repeat in common."""
+        first, second = self.row(above, workload, direction), self.row(below, workload, direction)
+        if first is None or second is None:
+            return None
+        return _paired(iops_of(first), iops_of(second))
+
+    def time_ratio(self, above: Configuration, below: Configuration, direction: str) -> RatioTest | None:
+        """The ratio of the mean latencies of two arrays in the trace; None if they have no repeat in common."""
+        first, second = self.row(above, TRACE, direction), self.row(below, TRACE, direction)
+        if first is None or second is None:
+            return None
+        return _paired(times_of(first), times_of(second))
+
+    def gap_ratio(self, ours: Configuration, other: Configuration, wide: str, narrow: str) -> RatioTest | None:
+        """The ratio of ``ours`` to ``other`` in workload ``wide``, divided by that in ``narrow``, paired by repeat."""
+        places = [(place, workload) for workload in (wide, narrow) for place in (ours, other)]
+        found = [self.row(*place) for place in places]
+        values = [iops_of(row) if row else {} for row in found]
+        shared = [n for n in values[0] if all(n in each for each in values)]
+        ratios = [{n: above[n] / below[n] for n in shared} for above, below in (values[:2], values[2:])]
+        return _paired(*ratios)
+
+    @property
+    def utilisations(self) -> tuple[Configuration, ...]:
+        """The arrays of the sweep over utilisation factors, by number of fast disks and factor."""
+        found = [place for place in self.arrays if place.slow_percent is not None]
+        return tuple(sorted(found, key=lambda place: (place.fast, place.slow_percent or 0)))
+
+
+def iops_of(row: Row) -> dict[int, float]:
+    """Repeat -> requests per second, without repeats that have none."""
+    return {n: value for n, value in row.by_repeat(lambda section: section.iops).items() if value > 0}
+
+
+def times_of(row: Row) -> dict[int, float]:
+    """Repeat -> mean latency in seconds."""
+    return {n: value for n, value in row.by_repeat(lambda section: section.mean_seconds).items() if value > 0}
+
+
+def _paired(above: dict[int, float], below: dict[int, float]) -> RatioTest | None:
+    return RatioTest.paired(above, below) if above.keys() & below.keys() else None
+
+
+def coverage_note(found: Measurements) -> str:
+    """The note on the coverage of the intervals."""
+    coverages = [row.iops.coverage for row in rows(found.record) if len(row.cells) > 1]
+    if not coverages:
+        return "one repeat: no interval can be given"
+    return f"median [interval of order statistics; covers the true median with at least {min(coverages):.1%}]"
+
 
 FLAT_MARGIN = 0.10
 """Relative difference up to which figures count as flat or equal."""
@@ -75,7 +186,6 @@ class Claim:
 
     @property
     def p_values(self) -> PValues:
-        """The p-values for the claim and for its opposite."""
         from scipy import stats
 
         against = [finding.p_values.opposite for finding in self.findings]
@@ -135,7 +245,6 @@ def _compare(
 def _against(
     found: Measurements, other: System, counts: Iterable[int], workloads: Iterable[str], test: _Test = above
 ) -> tuple[ClaimedComparison, ...]:
-    """AdaptRaid5 against another system."""
     return tuple(
         finding
         for k in counts
@@ -176,17 +285,15 @@ def _depressed(found: Measurements, workloads: Iterable[str]) -> tuple[ClaimedCo
     return tuple(made)
 
 
-def _no_dip(test: RatioTest) -> PValues:
-    return above(test, 1 - DIP_MARGIN)
-
-
 def _smooth(found: Measurements, workloads: Iterable[str]) -> tuple[ClaimedComparison, ...]:
     made: list[ClaimedComparison] = []
     for workload in workloads:
         counts = found.counts(System.ADAPT5, workload)
         for before, k in itertools.pairwise(counts):
             first, second = Configuration(System.ADAPT5, k), Configuration(System.ADAPT5, before)
-            made += _compare(found, first, second, [workload], _no_dip, f"k={k} ÷ k={before}")
+            made += _compare(
+                found, first, second, [workload], lambda test: above(test, 1 - DIP_MARGIN), f"k={k} ÷ k={before}"
+            )
         if len(counts) > 2:
             first, second = Configuration(System.ADAPT5, counts[-1]), Configuration(System.ADAPT5, counts[0])
             made += _compare(found, first, second, [workload], above, f"k={counts[-1]} ÷ k={counts[0]}")
@@ -194,7 +301,6 @@ def _smooth(found: Measurements, workloads: Iterable[str]) -> tuple[ClaimedCompa
 
 
 def _capacities(found: Measurements) -> tuple[ClaimedComparison, ...]:
-    """The sizes of the created devices."""
     made = []
     for place, array in found.arrays.items():
         if place.system is not System.ADAPT5 or place.slow_percent is not None:
@@ -337,3 +443,123 @@ def claims_table(found: Measurements, explanations: Mapping[str, str]) -> Table:
         *(f"{number}: why it may be different here: {explanations[number]}" for number in due),
     )
     return Table("The study's claims", columns, body, notes)
+
+
+def by_fast_disks(record: ResultRecord) -> PageGroup:
+    """The study's Figs 6 to 12: capacity, and requests per second of three systems."""
+    return PageGroup("By the number of fast disks", plots=tuple(_plots(record)))
+
+
+def _plots(record: ResultRecord) -> Iterator[Plot]:
+    found = Measurements(record)
+    capacities = [
+        (SYSTEMS[system], points)
+        for system in SYSTEMS
+        if (
+            points := [
+                (place.fast, array.size_bytes / 1e9)
+                for place, array in sorted(found.arrays.items(), key=lambda each: each[0].fast)
+                if place == Configuration(system, place.fast)
+            ]
+        )
+    ]
+    if any(len(points) > 1 for _, points in capacities):
+        traces = [_plain_line(name, points, place) for place, (name, points) in enumerate(capacities)]
+        yield Plot("Capacity", "Gigabytes by the number of fast disks.", traces, _axes("GB"))
+    for workload, title in WORKLOADS.items():
+        lines = []
+        for place, (system, name) in enumerate(SYSTEMS.items()):
+            counts = found.counts(system, workload)
+            rows = [row for k in counts if (row := found.row(Configuration(system, k), workload))]
+            if rows:
+                lines.append(line(name, [str(k) for k in counts], [row.iops for row in rows], place, 1))
+        if lines:
+            summary = "Requests per second of each system, by the number of fast disks among nine."
+            yield Plot(title, summary, lines, _axes("requests per second"))
+
+
+def _plain_line(name: str, points: Sequence[tuple[int, float]], place: int) -> Trace:
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": name,
+        "x": [str(k) for k, _ in points],
+        "y": [short(value) for _, value in points],
+        "line": {"color": colour(place), "width": 2, "dash": DASHES[place % len(DASHES)]},
+        "marker": {"color": colour(place), "symbol": SYMBOLS[place % len(SYMBOLS)], "size": 9},
+    }
+
+
+def _axes(unit: str) -> dict[str, object]:
+    return {
+        "xaxis": {
+            "type": "category",
+            "title": {"text": "fast disks"},
+            "categoryorder": "array",
+            "categoryarray": [str(k) for k in range(10)],
+        },
+        "yaxis": {"title": {"text": unit}, "rangemode": "tozero"},
+    }
+
+
+def capacity_table(found: Measurements) -> Table:
+    """Fig. 6, with the sizes of the created devices."""
+    columns = (Column("fast disks"), *(Column(title) for title in SYSTEMS.values()), Column("÷ RAID 5"))
+    body = []
+    for k in sorted({place.fast for place in found.arrays}):
+        sizes = {system: found.arrays.get(Configuration(system, k)) for system in SYSTEMS}
+        ours, theirs = sizes[System.ADAPT5], sizes[System.RAID5]
+        ratio = f"{ours.size_bytes / theirs.size_bytes:.2f}" if ours and theirs else NOTHING
+        body.append((str(k), *(human_bytes(array.size_bytes) if array else NOTHING for array in sizes.values()), ratio))
+    note = "sizes of the real devices, metadata taken off; AdaptRaid5 keeps a superblock for each slice of each disk"
+    return Table("Capacity (the study's Fig. 6)", columns, tuple(body), (note,))
+
+
+def workload_table(found: Measurements, workload: str) -> Table | None:
+    """One figure of the study: requests per second by number of fast disks; None without measurements."""
+    counts = sorted({k for system in SYSTEMS for k in found.counts(system, workload)})
+    if not counts:
+        return None
+    columns = (Column("fast disks"), *(Column(f"{title} /s") for title in SYSTEMS.values()))
+    columns += (Column("÷ RAID 5"), Column("÷ OnlyFast"))
+    body = []
+    shown: list[Ratio | None] = []
+    for k in counts:
+        cells = [found.row(Configuration(system, k), workload) for system in SYSTEMS]
+        ours = Configuration(System.ADAPT5, k)
+        ratios = [found.ratio(ours, Configuration(other, k), workload) for other in (System.RAID5, System.ONLY_FAST)]
+        rates = [interval_text(row.iops if row else None, digits=1) for row in cells]
+        known = [ratio.ratio if ratio else None for ratio in ratios]
+        shown += known
+        body.append((str(k), *rates, *map(ratio_text, known)))
+    return Table(WORKLOADS[workload], columns, tuple(body), (coverage_note(found), paired_note(shown)))
+
+
+def trace_table(found: Measurements) -> Table | None:
+    """Figs 13 to 15: mean latencies of a trace's reads and writes; None if no trace was replayed."""
+    body = []
+    for place, array in sorted(found.arrays.items(), key=lambda each: (each[0].fast, each[0].system, each[1].name)):
+        cells = [found.row(place, TRACE, way) for way in (READ, WRITE)]
+        if any(cells):
+            factor = "by size" if place.slow_percent is None else f"{place.slow_percent / 100:g}"
+            times = [interval_text(_milliseconds(row), digits=2) for row in cells]
+            factor = factor if place.system is System.ADAPT5 else NOTHING
+            body.append((str(place.fast), SYSTEMS[place.system], factor, human_bytes(array.size_bytes), *times))
+    if not body:
+        return None
+    columns = (Column("fast disks"), Column("system", False), Column("use of slow disks"), Column("capacity"))
+    note = "the trace is synthetic: made by a seeded program, not recorded; the study's HP99 is not available"
+    title = "A synthetic trace (in the place of the study's Figs 13 to 15)"
+    return Table(title, (*columns, Column("mean read ms"), Column("mean write ms")), tuple(body), (note,))
+
+
+def _milliseconds(row: Row | None) -> Estimate | None:
+    return row.estimate([1000 * value for value in times_of(row).values()]) if row else None
+
+
+def tables(record: ResultRecord, published: Published | None = None) -> tuple[Table, ...]:
+    """All tables of a result, in the order of the report; ``published`` has explanations for claims that fail."""
+    found = Measurements(record)
+    made = [capacity_table(found), *(workload_table(found, workload) for workload in WORKLOADS)]
+    made += [trace_table(found), claims_table(found, published.explanations if published else {})]
+    return tuple(table for table in made if table)

@@ -1,1 +1,0 @@
-"""Tables, plots and claims for results of the AdaptRaid study."""
