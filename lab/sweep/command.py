@@ -17,9 +17,8 @@ from lab.gates.files import FileKind
 from lab.gates.numbers import digits
 from lab.host.clock import Clock
 from lab.store.runs import LATEST
-from lab.sweep.cluster import parse_cluster
+from lab.sweep.cluster import PAGES, parse_cluster
 from lab.sweep.desk import plan_lines
-from lab.sweep.pool import PAGES
 from lab.sweep.schema import Sweep, built_in_names, decode_sweep, find_sweep
 from lab.sweep.service import SweepOutcome, SweepPlan, SweepRequest, plan_sweep, run_sweep
 from lab.sweep.store import SweepFolder, SweepStore

@@ -10,8 +10,7 @@ from importlib.util import find_spec
 from lab.errors import LabError
 from lab.experiments.sweeps import SweepDesk, SweepEntry, SweepListener, SweepStatus, SweepWork
 from lab.machine import Host, Target, TargetKind, parse_target
-from lab.sweep.cluster import ClusterKind, parse_cluster
-from lab.sweep.pool import INSTALL
+from lab.sweep.cluster import INSTALL, ClusterKind, parse_cluster
 from lab.sweep.schema import Sweep, built_in_names, decode_sweep, find_sweep
 from lab.sweep.service import SweepOutcome, SweepPlan, SweepRequest, plan_sweep, run_sweep, worker_count
 from lab.sweep.store import SweepFolder, SweepStore

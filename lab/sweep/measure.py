@@ -9,6 +9,7 @@ import os
 import secrets
 import shlex
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
@@ -30,9 +31,10 @@ from lab.measure.conditions import depends_on
 from lab.results.record import ResultRecord
 from lab.results.store import ResultStore
 from lab.sweep.cells import CellStore, CellTask, packed, toml_of
-from lab.sweep.node import ENDING
 
 COMMAND = "raidlab sweep"
+ENDING = threading.Event()
+"""Set when this process is to end; running work stops as soon as it can."""
 _FLAVOUR = "virtual-time"
 _CLAIMS, _MAKING = ".claims", ".making"
 _LOOK_SECONDS = 0.1

@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,14 +20,16 @@ from lab.gates.decoding import decode_json
 from lab.host.pool import processors
 from lab.machine import Host, Target, TargetKind
 from lab.sweep.cells import CellDone, CellTask, key_of, unpacked_cell
-from lab.sweep.cluster import ClusterKind, ClusterSpec
+from lab.sweep.cluster import ClusterKind, ClusterSpec, require_dask
 from lab.sweep.combinations import Combination, Combinations, combinations, load_seconds_of, watched
 from lab.sweep.grid import FailedCell, iops_text
 from lab.sweep.measure import MeasuredCell, cell_store, computer, differing, facts, measured, sweep_work
-from lab.sweep.pool import Pool, require_dask
 from lab.sweep.schema import Sweep
 from lab.sweep.spread import Answer, SpreadState, SpreadTask, TaskSpread
 from lab.sweep.store import PlannedCell, SweepFolder, SweepStore
+
+if TYPE_CHECKING:
+    from lab.sweep.pool import Pool
 
 CELL_BYTES = 8192
 """Estimated size of a cell in the store."""
@@ -187,6 +189,8 @@ class _Run:
         if not missing:
             return
         request = self._request
+        from lab.sweep.pool import Pool
+
         with Pool(
             request.cluster,
             self._plan.sweep.cluster,

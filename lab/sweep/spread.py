@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,9 +22,11 @@ from lab.experiments.service import RESULT_ROOM_BYTES
 from lab.machine import Host
 from lab.machine.state_folder import default_state_root
 from lab.measure.conditions import own_digest
-from lab.sweep.cluster import ClusterTables, parse_cluster
+from lab.sweep.cluster import ClusterLost, ClusterTables, parse_cluster, require_dask
 from lab.sweep.measure import computer, sweeps_folder
-from lab.sweep.pool import ClusterLost, Pool
+
+if TYPE_CHECKING:
+    from lab.sweep.pool import Pool
 
 _LOOK_SECONDS = 0.5
 _numbers = itertools.count()
@@ -80,6 +82,9 @@ def calls_on(cluster: str, host: Host, on_notice: Callable[[str], None]) -> Iter
     Raises SpecError, RequirementMissing without Dask, and LabError if a worker has a different version of raidlab.
     """
     spec = parse_cluster(cluster)
+    require_dask()
+    from lab.sweep.pool import Pool
+
     folder = host.state.make(sweeps_folder(host) / "calls", what="the folder for calls on clusters")
     with Pool(spec, ClusterTables(), host, folder, on_notice) as pool:
         client: Any = pool.client
