@@ -23,7 +23,7 @@ import msgspec
 from lab.classroom.bundle import SUFFIX, read_bundle
 from lab.classroom.practice import is_passed, read_all, work_digest
 from lab.classroom.prints import prints_of, record_digest
-from lab.compare.figures import HEALTHY, is_speed, singles
+from lab.compare.platforms import HEALTHY, is_speed, singles
 from lab.drills.case import DrillOutcome
 from lab.errors import LabError, RequirementMissing, ResultError
 from lab.gates.own import make_own_folder, read_own_json

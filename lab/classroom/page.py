@@ -8,10 +8,22 @@ from lab.classroom.standing import ClassPractice, DrillStanding, Share
 from lab.classroom.telling import practice_tables
 from lab.classroom.view import ClassRow, ClassView
 from lab.report.collected import RatioDistribution, distribution_table
-from lab.report.page.blocks import Block, Page, PageGroup, PageSection
+from lab.report.page.blocks import (
+    Block,
+    Page,
+    PageGroup,
+    PageSection,
+    Plot,
+    Trace,
+    categories,
+    colour,
+    median_bars,
+    number,
+    strokes,
+    wrapped,
+)
 from lab.report.page.build import all_figures
-from lab.report.page.plot import Plot, Trace, categories, colour, median_bars, number, strokes, wrapped
-from lab.report.page.ratios import distribution_plots
+from lab.report.page.plots import distribution_plots
 from lab.results.statistics import WANTED_COVERAGE, Estimate
 
 _BAR_PIXELS, _FRAME_PIXELS = 46, 110

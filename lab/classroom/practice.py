@@ -25,7 +25,7 @@ from lab.lessons.engine import Progress
 from lab.lessons.schema import HINTS
 from lab.lessons.student import LessonStore
 from lab.machine import Host
-from lab.results.formats import decode_visible, refuse_newer
+from lab.results.record import decode_visible, refuse_newer
 
 _MOST_COUNT = 1_000_000
 """Maximum number of hints, resets or minutes; a million minutes are almost two years."""

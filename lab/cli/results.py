@@ -16,9 +16,8 @@ from lab.machine.target import target_words
 from lab.plugins import extensions
 from lab.report.tables import csv_of, render_result
 from lab.results.elsewhere import import_results
-from lab.results.journal import RECORD_NAME
 from lab.results.record import RunStatus
-from lab.results.store import ResultStore
+from lab.results.store import RECORD_NAME, ResultStore
 from lab.store.runs import LATEST
 
 app = App(name="results", help="Stored results.", help_format="plaintext")

@@ -25,8 +25,8 @@ from lab.experiments.schema import ArrayPlan, Experiment, Sharing
 from lab.lint.rules import LintFinding
 from lab.measure.job import LoadTarget, prepare
 from lab.plans import Plan, Step, write_file_step
-from lab.results.journal import RunJournal
 from lab.results.record import ArrayRecord
+from lab.results.store import RunJournal
 from lab.workloads.workload import Workload
 
 STEP_SECONDS = 5.0

@@ -24,8 +24,7 @@ from lab.measure.rebuild import (
     predict_rebuild,
     timeline_of,
 )
-from lab.results.record import CellRecord, PhaseRecord, RebuildRecord
-from lab.results.timeline import Timeline
+from lab.results.record import CellRecord, PhaseRecord, RebuildRecord, Timeline
 from lab.theory.model import DiskRates
 from lab.workloads.workload import Workload
 

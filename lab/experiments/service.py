@@ -27,9 +27,8 @@ from lab.lint.result_checks import summarised
 from lab.machine import Host, Machine, Target
 from lab.machine.state_folder import make_folder
 from lab.measure.conditions import read_conditions
-from lab.results.journal import ResultNotStored, RunJournal
 from lab.results.record import Conditions, ResultRecord, RunStatus
-from lab.results.store import ResultStore
+from lab.results.store import ResultNotStored, ResultStore, RunJournal
 from lab.tomlfile import decode_toml
 from lab.units import MIB, human_bytes
 

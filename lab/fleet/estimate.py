@@ -17,7 +17,7 @@ import msgspec
 
 from lab.fleet.markov import array_chain
 from lab.fleet.model import HOURS_PER_YEAR, FleetModel
-from lab.theory.losses import Interval, LossFigures
+from lab.theory.extension import Interval, LossFigures
 
 if TYPE_CHECKING:
     from lab.fleet.arrays import Columns, Floats

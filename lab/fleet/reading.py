@@ -15,7 +15,7 @@ from lab.errors import SpecError
 from lab.fleet.model import HOURS_PER_YEAR
 from lab.fleet.run import local_spreader, run_spec
 from lab.fleet.schema import FleetSpec, fleet_spec, fleet_tree, variants
-from lab.theory.losses import LossFigures
+from lab.theory.extension import LossFigures
 from lab.tomlfile import unknown_word
 
 

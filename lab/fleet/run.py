@@ -17,7 +17,7 @@ from lab.fleet.model import Block, FleetModel
 from lab.fleet.schema import FleetSpec, Measured, Method, model_of
 from lab.host.pool import spread
 from lab.plugins import extension
-from lab.theory.losses import LossFigures
+from lab.theory.extension import LossFigures
 
 if TYPE_CHECKING:
     from lab.cli.extension import ClusterCalls

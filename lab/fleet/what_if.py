@@ -6,7 +6,7 @@ import math
 
 from lab.fleet.run import local_spreader, run_spec
 from lab.fleet.schema import Failures, FleetSpec, Rebuild, Repair, Run, Scrubs, Sectors
-from lab.theory.losses import LossFigures
+from lab.theory.extension import LossFigures
 
 MOST_TRIALS = 16_384
 _FAILURES = 30_000

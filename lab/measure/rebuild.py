@@ -19,7 +19,7 @@ from lab.errors import ArrayError
 from lab.measure.job import BackgroundLoad, Measured
 from lab.measure.programs import DataSum, DataVerdict, verdict
 from lab.measure.samples import Rates, Recorder, Sample, busy_fraction, rates_between
-from lab.results.timeline import MemberRates, Stretch, Timeline
+from lab.results.record import MemberRates, Stretch, Timeline
 from lab.theory.model import DiskRates, Prediction, rebuild_seconds
 from lab.units import KIB
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from lab.lint.experiment_checks import TRUSTWORTHY_REPEATS
 from lab.lint.fio_checks import lint_fio
-from lab.lint.plan_checks import TRUSTWORTHY_REPEATS
 from lab.lint.rules import Check, LintFinding, Seen, distinct, run_checks
 from lab.publications.recipes import dd_bytes, lint_shell, parse_recipe
 from lab.tomlfile import read_toml, unknown_word

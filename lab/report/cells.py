@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from lab.compare.platforms import Agreement, Conclusion, PlatformComparison, Transfer
 from lab.errors import LabError
 from lab.experiments.schema import Experiment
-from lab.lint.theory_checks import IDLE, BesideTheory, beside_theory, rebuilds_beside_theory
+from lab.lint.result_checks import IDLE, BesideTheory, beside_theory, rebuilds_beside_theory
 from lab.results.record import CellRecord, RebuildRecord, ResultRecord
 from lab.results.statistics import Estimate, InterimLook, RatioOutcome, estimate, looks_of, outliers
 from lab.tables import NOTHING, Column, Table, Value

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from lab.arrays.level_names import level_with_layout
 from lab.arrays.levels import DEFAULT_CHUNK_BYTES
-from lab.compare.figures import is_speed
+from lab.compare.platforms import is_speed
 from lab.errors import LabError, SpecError
 from lab.experiments.published import Basis, Published, PublishedFinding, Quantity, Relation
 from lab.experiments.schedule import HEALTHY

@@ -17,9 +17,8 @@ from lab.errors import LabError, ResultError
 from lab.gates.text import shortened
 from lab.plugins import extension, extensions
 from lab.results.extension import ResultFormat
-from lab.results.journal import RECORD_NAME
 from lab.results.record import ResultRecord, encode_record
-from lab.results.store import IMPORTED_NAME, ResultFiles, ResultStore, is_result, unpacked
+from lab.results.store import IMPORTED_NAME, RECORD_NAME, ResultFiles, ResultStore, is_result, unpacked
 from lab.store.runs import is_there
 
 

@@ -18,9 +18,8 @@ from lab.gates.numbers import digits
 from lab.host.clock import Clock
 from lab.store.runs import LATEST
 from lab.sweep.cluster import PAGES, parse_cluster
-from lab.sweep.desk import plan_lines
 from lab.sweep.schema import Sweep, built_in_names, decode_sweep, find_sweep
-from lab.sweep.service import SweepOutcome, SweepPlan, SweepRequest, plan_sweep, run_sweep
+from lab.sweep.service import SweepOutcome, SweepPlan, SweepRequest, plan_lines, plan_sweep, run_sweep
 from lab.sweep.store import SweepFolder, SweepStore
 
 NONE = "none"
@@ -192,7 +191,7 @@ def _show(folder: SweepFolder, context: Context) -> None:
     if context.json:
         out_json(_document(folder))
         return
-    from lab.sweep.tables import summary_text
+    from lab.sweep.grid import summary_text
 
     out(summary_text(folder.result(), is_running=folder.is_running))
 

@@ -30,7 +30,7 @@ from lab.machine.state_folder import FolderLock, Owner, start_ticks
 from lab.measure.conditions import depends_on
 from lab.results.record import ResultRecord
 from lab.results.store import ResultStore
-from lab.sweep.cells import CellStore, CellTask, packed, toml_of
+from lab.sweep.store import CellTask, cell_store, packed, sweeps_folder, toml_of
 
 COMMAND = "raidlab sweep"
 ENDING = threading.Event()
@@ -47,16 +47,6 @@ class MeasuredCell(msgspec.Struct, frozen=True):
     """The content of the cell's file."""
     was_there: bool
     """Whether the worker's store already had the cell, possibly added by another process after planning."""
-
-
-def sweeps_folder(host: Host) -> Path:
-    """The folder of all sweeps and their cells."""
-    return host.state.root / "sweeps"
-
-
-def cell_store(host: Host) -> CellStore:
-    """The store of measured cells of this computer."""
-    return CellStore(sweeps_folder(host) / "cells")
 
 
 @cache

@@ -11,6 +11,8 @@ from typing import Any
 from lab.gates.text import visible
 from lab.host.files import make_folder, write_file
 from lab.report.page.blocks import (
+    DASHES,
+    SYMBOLS,
     Block,
     Facts,
     Fold,
@@ -19,18 +21,23 @@ from lab.report.page.blocks import (
     OwnScripts,
     Page,
     PageSection,
+    Plot,
     Remark,
     ShownTable,
     Stamp,
     Stamps,
+    Trace,
     Verbatim,
     WarningBox,
+    colour,
+    number,
+    plain,
 )
 from lab.report.page.build import explained
-from lab.report.page.plot import DASHES, SYMBOLS, Plot, Trace, colour, number, plain
 from lab.report.page.render import render_page
 from lab.sweep.grid import (
     NOWHERE,
+    OFF_THEORY,
     WORKLOAD,
     Axis,
     CellRow,
@@ -39,11 +46,14 @@ from lab.sweep.grid import (
     SweepGrid,
     SweepResult,
     chosen_axes,
+    extreme_table,
     fixed_values,
+    is_off,
     ranked_axes,
     sensitivities,
+    sensitivity_table,
+    surprise_table,
 )
-from lab.sweep.tables import OFF_THEORY, extreme_table, is_off, sensitivity_table, surprise_table
 from lab.tables import Column, Table
 from lab.units import counted, human_seconds
 

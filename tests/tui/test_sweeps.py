@@ -40,7 +40,7 @@ class Desk:
 
     def entries(self) -> tuple[Any, ...]:
         from lab.machine import Host, parse_target
-        from lab.sweep.desk import LocalDesk
+        from lab.sweep.service import LocalDesk
 
         return LocalDesk(parse_target("uml:"), Host.real()).entries()
 

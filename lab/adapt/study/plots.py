@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from lab.adapt.study.figures import SYSTEMS, WORKLOADS, Configuration, Measurements
-from lab.report.page.blocks import PageGroup
-from lab.report.page.plot import DASHES, SYMBOLS, Plot, Trace, colour
-from lab.report.page.plot import number as short
-from lab.report.page.sweeps import line
+from lab.report.page.blocks import DASHES, SYMBOLS, PageGroup, Plot, Trace, colour
+from lab.report.page.blocks import number as short
+from lab.report.page.plots import line
 from lab.results.record import ResultRecord
 
 

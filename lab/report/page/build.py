@@ -9,8 +9,8 @@ from lab.compare.platforms import PlatformComparison
 from lab.errors import LabError
 from lab.experiments.published import Published, find_published
 from lab.experiments.schedule import HEALTHY
+from lab.lint.result_checks import BesideTheory, beside_theory, is_without_service_time, rebuilds_beside_theory
 from lab.lint.rules import all_rules
-from lab.lint.theory_checks import BesideTheory, beside_theory, is_without_service_time, rebuilds_beside_theory
 from lab.machine.target import target_words
 from lab.report.cells import OFF_THEORY, ResultLabels, labels_of, platform_tables, ratio_text, rows
 from lab.report.collected import Collected, Loaded, distribution_table
@@ -24,15 +24,22 @@ from lab.report.page.blocks import (
     Page,
     PageGroup,
     PageSection,
+    Plot,
     ShownTable,
     Stamp,
     Stamps,
 )
-from lab.report.page.levels import LevelPlots, Setting, settings
-from lab.report.page.plot import Plot
-from lab.report.page.ratios import distribution_plots, findings_plot, platform_plots
-from lab.report.page.rebuilds import timeline_plot, times_plot
-from lab.report.page.sweeps import chunk_plots
+from lab.report.page.plots import (
+    LevelPlots,
+    Setting,
+    chunk_plots,
+    distribution_plots,
+    findings_plot,
+    platform_plots,
+    settings,
+    timeline_plot,
+    times_plot,
+)
 from lab.report.tables import foremost, study_of, tables_of
 from lab.results.record import ResultRecord
 from lab.tables import Column, Table, Value
