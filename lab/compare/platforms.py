@@ -396,7 +396,7 @@ def _conclusions(figures: Sequence[Mapping[Key, Repeats]], margin: float) -> Ite
     ]
     if len(pairs) > MOST_PAIRS:
         raise SpecError(
-            f"{len(pairs):,} pairs of arrays are too many to be told apart together: {MOST_PAIRS:,} at most",
+            f"{len(pairs):,} pairs of arrays are too many to compare together: {MOST_PAIRS:,} at most",
             hint="leave that result out, or compare two of one machine cell by cell",
         )
     tests = {

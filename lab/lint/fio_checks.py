@@ -341,7 +341,6 @@ class FioJob:
     formats: tuple[str, ...] = ()
     """The value of ``--output-format``."""
     output: str = ""
-    has_unknown_words: bool = False
     has_jobs: bool = False
     """Whether there are any jobs, here or in an included file."""
 

@@ -126,7 +126,7 @@ def _promised_metric_missing(published: Publication) -> Iterator[Seen]:
 
 def _integrity_unchecked(published: Publication) -> Iterator[Seen]:
     if _INTEGRITY in published.promises and _INTEGRITY not in published.reports:
-        yield Seen(published.study, "data are said to be safe", "checksums before and after")
+        yield Seen(published.study, "the data are claimed to be safe", "checksums before and after")
 
 
 def _topology_mismatch(published: Publication) -> Iterator[Seen]:

@@ -197,7 +197,7 @@ def collect(
             detailed.append(each)
     if not listed and not failures and not others:
         raise ResultError(
-            f"there is nothing to report on: {'; '.join(problems) or 'no result was named'}",
+            f"nothing to report: {'; '.join(problems) or 'no result was named'}",
             hint="'raidlab results' lists what there is",
         )
     if len(listed) > MOST_DETAILED:

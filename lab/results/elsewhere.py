@@ -53,7 +53,7 @@ def read_files(file: Path) -> ResultFiles:
     # A file of any other name is read as well: who downloads a bundle may rename it.
     found = _format_of(file) or extension(ResultFormat)
     if found is None:
-        raise ResultError(f"'{file}' is no file of results", hint="name a result, a bundle, or a folder of either")
+        raise ResultError(f"'{file}' is not a file of results", hint="name a result, a bundle, or a folder of either")
     return found.read(file)
 
 

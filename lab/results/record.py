@@ -378,7 +378,7 @@ def decode_timeline(text: str, *, source: str) -> Timeline:
     try:
         found = decode_visible(text.encode(), Timeline)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise ResultError(f"'{source}' is no timeline: {error}", hint="restore it from a copy") from None
+        raise ResultError(f"'{source}' is not a timeline: {error}", hint="restore it from a copy") from None
     refuse_newer(source, "timeline", found.format_version, FORMAT_VERSION)
     return found
 

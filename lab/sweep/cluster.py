@@ -167,6 +167,6 @@ def parse_cluster(text: str) -> ClusterSpec:
     if text.strip() == ClusterKind.SLURM:
         return ClusterSpec(ClusterKind.SLURM, text=text.strip())
     raise SpecError(
-        f"'{shortened(text)}' is no cluster",
+        f"'{shortened(text)}' is not a cluster",
         hint="write local, local:4, ssh:HOST,HOST, slurm, or a scheduler's address such as tcp://HOST:8786",
     )

@@ -57,7 +57,7 @@ def sweep(
     store = SweepStore(context.host)
     if name is None and not resume:
         if plan:
-            raise SpecError("it is not said which sweep is to be planned", hint="raidlab sweep NAME --plan")
+            raise SpecError("--plan needs the name of a sweep", hint="raidlab sweep NAME --plan")
         _list(context, store)
         return ExitCode.DONE
     folder = _earlier(name, store, is_resumed=resume)
@@ -129,11 +129,11 @@ def _resumed(sweep: Sweep, text: str, store: SweepStore, context: Context) -> Sw
     """The newest sweep of a file, or None, after a notice that explains why a new sweep begins."""
     if folder := store.of_text(text, context.target.options.get("time")):
         return folder
-    told = "no sweep of this file was begun before, so there is none to go on with: this is a new one"
+    told = "there is no earlier sweep of this file: this is a new one"
     if newest := store.of_id(sweep.id):
         told = (
             f"{newest.id} was begun with another version of this file: this is a new sweep; "
-            f"'raidlab sweep {newest.id} --resume' goes on with that one"
+            f"'raidlab sweep {newest.id} --resume' continues that one"
         )
     context.narrator.notice(told)
     return None
@@ -143,7 +143,7 @@ def _checked_dashboard(text: str) -> str:
     host, colon, port = text.rpartition(":")
     number = digits(port)
     if not colon or not host or number is None or number > 65535:
-        raise SpecError(f"'{text}' is no place for a dashboard", hint=f"write HOST:PORT, such as {PAGES}, or none")
+        raise SpecError(f"'{text}' is not a dashboard address", hint=f"write HOST:PORT, such as {PAGES}, or none")
     return text
 
 

@@ -483,7 +483,7 @@ def _found_tables(grid: SweepGrid) -> tuple[Table, ...]:
 
 
 _FIGURES = (Column("IOPS"), Column("interval", False), Column("MB/s"), Column("p99"), Column("÷ theory"))
-_SPEEDS_NOTE = "interval: covers the true median; where there is one repeat, nothing is known of its spread"
+_SPEEDS_NOTE = "interval: covers the true median; one repeat gives none"
 
 
 def extreme_table(grid: SweepGrid, pair: Pair, most: int) -> Table:

@@ -138,8 +138,8 @@ def _measured_now(task: CellTask, host: Host) -> bytes:
             if not is_too_late():
                 raise
             raise LabError(
-                f"it was not done within {task.most_seconds:.0f} s, far more than it should take",
-                hint="look at what else that computer does",
+                f"not finished within {task.most_seconds:.0f} s, far more than it should take",
+                hint="check what else that computer is doing",
             ) from None
     moment = utc_second_text(clock)
     return packed(task, record, measured_utc=moment, computer=computer(), seconds=clock.monotonic_seconds() - begin)
@@ -157,7 +157,7 @@ def claimed(key: str, host: Host) -> Iterator[None]:
     try:
         while not take_byte(descriptor, int(key[:15], 16), folder / _CLAIMS):
             if ENDING.is_set():
-                raise RunCancelled("the work was ended before its time")
+                raise RunCancelled("the work was cancelled")
             host.clock.sleep(_LOOK_SECONDS)
         yield
     finally:

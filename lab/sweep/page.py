@@ -73,7 +73,7 @@ def sensitivity_plot(grid: SweepGrid) -> Plot:
         "barmode": "stack",
         "bargap": 0.3,
         "xaxis": {
-            "title": {"text": "per cent of the variance; what is missing to 100 are interactions and noise"},
+            "title": {"text": "percent of the variance; the rest up to 100 is interactions and noise"},
             "range": [0, number(1.02 * most) if most > _FULL else _FULL],
         },
         "legend": {
@@ -94,7 +94,7 @@ def sensitivity_plot(grid: SweepGrid) -> Plot:
     traces = [_axis_bars(axis, place, groups) for place, axis in enumerate(grid.axes)]
     title = "Share of the variance of log IOPS that each axis explains alone"
     height = _FRAME_PIXELS + _BAR_PIXELS * len(groups)
-    return Plot(title, "The same figures stand in the table below.", traces, layout, height)
+    return Plot(title, "The table below has the same figures.", traces, layout, height)
 
 
 def _axis_bars(axis: Axis, place: int, groups: Sequence[Sensitivity]) -> Trace:
@@ -160,7 +160,7 @@ def sweep_page(result: SweepResult) -> str:
         badges=tuple(_badges(grid)),
         problems=tuple(map(visible, (*_warnings(grid), *grid.problems))),
         footer=_FOOTER,
-        without_scripts="Charts and the table of all cells need JavaScript; the other tables stand without it.",
+        without_scripts="Charts and the table of all cells need JavaScript; the other tables do not.",
         own=OwnScripts(PARTS, _SCRIPTS, ("sweep.css",), page_data(grid), has_plots=bool(grid.axes)),
     )
     return render_page(page)
@@ -172,7 +172,7 @@ def _file(name: str) -> tuple[Fragment]:
 
 def _nowhere(grid: SweepGrid) -> str:
     names = [axis.title for axis in grid.settings if NOWHERE in axis.codes]
-    return f" What has no {' or '.join(names)} is drawn at each." if names else ""
+    return f" A cell without {' or '.join(names)} appears at every value." if names else ""
 
 
 def _multiples(grid: SweepGrid) -> Iterator[Block]:

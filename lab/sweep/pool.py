@@ -417,10 +417,10 @@ class Pool:
             if workers and (len(workers) >= wanted or passed > START_SECONDS):
                 return
             if not workers and passed > _QUIET_SECONDS and not is_reported:
-                self._on_notice(f"no worker is connected yet; it is waited for {self._patience_seconds:.0f} s")
+                self._on_notice(f"no worker is connected yet; waiting up to {self._patience_seconds:.0f} s")
                 is_reported = True
             if self._is_cancelled():
-                raise RunCancelled("the work was ended before its time", hint="nothing was begun yet")
+                raise RunCancelled("the work was cancelled", hint="nothing was measured yet")
             self._host.clock.sleep(_LOOK_SECONDS)
             self.tend()
 
@@ -443,7 +443,7 @@ class Pool:
             said = str(error).removeprefix("Cluster failed to start: ")
             raise ClusterLost(
                 f"the scheduler does not start{pages}: {type(error.__cause__ or error).__name__}: {said}",
-                hint="--dashboard none leaves the pages away" if pages else self._see_logs,
+                hint="use --dashboard none to run without pages" if pages else self._see_logs,
             ) from None
         if self._asked_dashboard:
             port = self._cluster.scheduler.http_server.port
@@ -493,7 +493,8 @@ class Pool:
             keys = (security.tls_client_cert, security.tls_client_key)
             options = {"keys": keys, "table": table, "folder": self._folder, "host": self._host}
             for host in self.spec.hosts:
-                for number in range(processors_of(host, table, self._host) if not table.workers else table.workers):
+                count = processors_of(host, table, self._host)
+                for number in range(table.workers or count):
                     yield f"{host}-{number}", {"cls": SshWorker, "options": {**options, "ssh_host": host}}
 
     def _slurm_cluster(self, security: Any, scheduler: Any, options: dict[str, Any]) -> Any:

@@ -442,13 +442,13 @@ def plan_lines(plan: SweepPlan, request: SweepRequest) -> Iterator[str]:
         on = f" on {workers} worker{'s' if workers != 1 else ''}" if workers else " on one worker"
         yield f"about {human_seconds(plan.seconds / max(1, workers))}{on}, and {human_bytes(plan.bytes)} of disk"
     for why, count in tuple(found.impossible.items())[:MOST_REASONS]:
-        yield f"left out, since it cannot be: {why} (combinations: {count:,})"
+        yield f"left out as impossible: {why} (combinations: {count:,})"
     if more := tuple(found.impossible.values())[MOST_REASONS:]:
         yield f"left out for {len(more):,} other reasons (combinations: {sum(more):,}); --json --plan has them all"
     if found.skipped or found.same:
-        yield f"combinations that are skipped: {found.skipped:,}; that are the same as another: {found.same:,}"
+        yield f"skipped combinations: {found.skipped:,}; duplicates: {found.same:,}"
     if not plan.is_virtual_time and workers > 1:
-        yield "real time: cells measured at once on one computer disturb each other; --cluster local:1 does not"
+        yield "real time: parallel cells on one computer disturb each other; --cluster local:1 avoids that"
 
 
 class LocalDesk(SweepDesk):

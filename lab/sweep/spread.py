@@ -242,7 +242,7 @@ class TaskSpread:
                 self._pool.tend()
                 self._require_fit()
                 if self._is_cancelled():
-                    raise RunCancelled("the work was ended before its time", hint="finished cells are stored")
+                    raise RunCancelled("the work was cancelled", hint="finished cells are stored")
                 yield from self._next()
         finally:
             for future in self._futures.values():
@@ -270,7 +270,7 @@ class TaskSpread:
         now = self._pool.now()
         if self._lacking_since is None:
             self._lacking_since = now
-            self._on_notice(f"no worker is left that can do the work; one is waited for {FIT_SECONDS:.0f} s")
+            self._on_notice(f"no worker is left that can do the work; waiting up to {FIT_SECONDS:.0f} s for one")
         elif now > self._lacking_since + FIT_SECONDS:
             raise ClusterLost("no worker is left that can do the work", hint="add one; --resume continues")
 

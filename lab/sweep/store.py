@@ -321,7 +321,7 @@ class SweepFolder:
         if asked:
             raise SpecError(
                 f"{self.id} was begun in {time} time, and {target} asks for {asked} time",
-                hint=f"go on with --on 'uml:?time={time}'; 'raidlab sweep FILE' without --resume begins a new one",
+                hint=f"continue with --on 'uml:?time={time}'; 'raidlab sweep FILE' without --resume begins a new one",
             )
         return target.with_option("time", time)
 

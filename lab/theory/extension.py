@@ -78,7 +78,7 @@ class LossFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FleetLosses(NamedTuple):
-    """What small fleets of arrays lose, fast enough to be asked for while somebody chooses."""
+    """The data loss of small fleets of arrays, computed fast enough for an interactive screen."""
 
     what_if: Callable[..., LossFigures]
     """Gets the properties of the fleet by name (``lab.fleet.what_if``). Raises SpecError for what is no array."""

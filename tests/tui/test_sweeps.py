@@ -65,7 +65,7 @@ class Desk:
         while not self.may_end.wait(0.01):
             if listener.is_cancelled():
                 self.there = 12
-                raise RunCancelled("the work was ended before its time")
+                raise RunCancelled("the work was cancelled")
         self.there = 48
 
 

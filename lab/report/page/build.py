@@ -129,7 +129,7 @@ def _comparison_section(experiment: str, comparison: PlatformComparison) -> Page
     return PageSection(
         _anchor(f"machines-{experiment}"),
         f"{experiment}: {'machines' if len(hosts) > 1 else 'runs'} side by side",
-        f"No IOPS of two machines stand side by side: what is compared has no unit. {names}.",
+        f"IOPS of different machines are not compared, only figures without a unit. {names}.",
         (
             *shown((PageGroup("Figures without a unit", plots=tuple(platform_plots(comparison))),)),
             all_figures(tuple(platform_tables(experiment, comparison)), is_open=True),
@@ -197,7 +197,7 @@ def _result_section(each: Loaded, title: str) -> PageSection:
         if published and published.findings and record.cells:
             groups.insert(0, _findings(record, published, labels))
     except LabError as error:
-        problems.append(f"not everything can be told of this result: {error.message}")
+        problems.append(f"this result can be shown only in part: {error.message}")
     blocks: list[Block] = [*shown(groups)]
     if record.stamps:
         blocks.append(Stamps(tuple(map(explained, record.stamps))))

@@ -575,7 +575,7 @@ def findings_plot(found: Sequence[ComparedFinding], labels: ResultLabels) -> Plo
         _points("theory", names, [each.theory for each in found], said, THEORY, "diamond-open"),
         _intervals("measured here [interval]", measured, MEASURED, "circle"),
     ]
-    summary = f"{len(found)} findings as ratios; each is told in the table below."
+    summary = f"{len(found)} findings as ratios; the table below describes each."
     layout = {
         "xaxis": ratio_axis("ratio, log scale; dotted: no difference", _of_findings(found)),
         "yaxis": categories(names),

@@ -171,7 +171,7 @@ def test_a_rebuild_is_drawn_on_a_time_axis() -> None:
 def test_a_timeline_that_is_none_is_told_and_the_rest_shown() -> None:
     stored = msgspec.structs.replace(rebuild("raid1", 0, 2.0), timeline_file="raw/0000.json.gz")
     page = page_of(record(rebuilds=(stored,)), files={"raw/0000.json.gz": "{"})
-    assert "is no timeline" in page
+    assert "is not a timeline" in page
     assert "Rebuild time" in page
 
 

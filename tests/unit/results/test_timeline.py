@@ -53,7 +53,7 @@ def test_a_bundle_carries_timelines(tmp_path: Path) -> None:
     ["", "{", '{"seconds": [0.0]}', encode_timeline(TIMELINE).replace("0.1", "0.1,0.2", 1), "[1]"],
 )
 def test_what_is_no_timeline_is_refused(text: str) -> None:
-    with pytest.raises(ResultError, match="'x' is no timeline"):
+    with pytest.raises(ResultError, match="'x' is not a timeline"):
         decode_timeline(text, source="x")
 
 

@@ -311,7 +311,7 @@ def test_without_a_suitable_worker_the_wait_is_reported_and_limited(
         spread._unfit.update(pool.workers())
         with pytest.raises(ClusterLost, match="no worker is left that can do the work"):
             list(spread.run([SpreadTask(key="t")]))
-    assert heard == ["no worker is left that can do the work; one is waited for 1 s"]
+    assert heard == ["no worker is left that can do the work; waiting up to 1 s for one"]
 
 
 def test_a_task_that_only_one_worker_could_do_goes_to_its_successor(tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ def test_resuming_what_was_never_begun_says_that_it_is_new(
         assert run(["sweep", str(path), *words, *usual]) == 0
         return capfd.readouterr().err
 
-    assert "so there is none to go on with: this is a new one" in said(FILE, "--resume")
+    assert "there is no earlier sweep of this file: this is a new one" in said(FILE, "--resume")
     newest = SweepStore(Host.real()).ids()[0]
     assert "this is a new" not in said(f"# a remark\n{FILE}", "--resume")
     changed = FILE.replace("[2, 4]", "[2, 3, 4]")
