@@ -368,19 +368,11 @@ def times_plot(record: ResultRecord, labels: ResultLabels) -> Plot:
     said = [f"{interval_words(each)}; data {verdict}" for each, verdict in zip(found, verdicts, strict=True)]
     measured = median_bars(names, found, said, "%{x:.3~g} s %{customdata}")
     predicted = [
-        (name, short(group[0].predicted_seconds))
+        (name, short(group[0].predicted_seconds), "")
         for name, group in zip(names, groups.values(), strict=True)
         if group[0].predicted_seconds
     ]
-    theory: Trace = {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "theory",
-        "y": [name for name, _ in predicted],
-        "x": [value for _, value in predicted],
-        "marker": {"symbol": "diamond-open", "size": 13, "color": THEORY, "line": {"width": 2.5, "color": THEORY}},
-        "hovertemplate": "<b>%{y}</b><br>%{x:.3~g} s<extra>theory</extra>",
-    }
+    theory = marks("theory", predicted, THEORY, "diamond-open", hover="<b>%{y}</b><br>%{x:.3~g} s")
     layout = {
         "xaxis": {"title": {"text": "seconds; less is better"}, "rangemode": "tozero"},
         "yaxis": categories(names),
