@@ -414,7 +414,9 @@ class Pool:
             workers = self.workers()
             wanted = 1 if comes_slowly else self._count - len(self._later)
             passed = self.now() - begin
-            if workers and (len(workers) >= wanted or passed > START_SECONDS):
+            # A worker may be connected before SpecCluster has noted its process.
+            is_settled = comes_slowly or not self._settling or self._settling.done()
+            if workers and ((len(workers) >= wanted and is_settled) or passed > START_SECONDS):
                 return
             if not workers and passed > _QUIET_SECONDS and not is_reported:
                 self._on_notice(f"no worker is connected yet; waiting up to {self._patience_seconds:.0f} s")
