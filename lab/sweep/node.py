@@ -23,6 +23,7 @@ from lab.gates.decoding import decode_json
 from lab.host.clock import HostClock, polls
 from lab.host.files import open_to_append
 from lab.host.pool import processors
+from lab.host.signals import ENDING as ENDING_SIGNALS
 from lab.sweep.cluster import configure_dask
 from lab.sweep.measure import ENDING
 
@@ -75,6 +76,7 @@ class QuietWorker(_NoPages, _Worker):  # type: ignore[misc] # it comes without t
         if threading.current_thread() is threading.main_thread():
             # Ctrl-C is for the client. SIG_IGN would be inherited by child processes, a handler is not.
             signal.signal(signal.SIGINT, lambda *_: None)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
         super().__init__(*arguments, **options)
 
     async def close(self, *arguments: Any, **options: Any) -> Any:

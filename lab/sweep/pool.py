@@ -37,7 +37,7 @@ import msgspec
 from lab.errors import LabError, RequirementMissing, RunCancelled
 from lab.host import signals
 from lab.host.files import open_to_append
-from lab.host.pool import processors
+from lab.host.pool import held_back, processors
 from lab.host.processes import RunningProcess, ended_how, isolated_python
 from lab.machine import Host
 from lab.sweep.cluster import LOOPBACK, ClusterKind, ClusterLost, ClusterSpec, ClusterTables, SshTable, require_dask
@@ -274,7 +274,8 @@ class Pool:
         for what in (client, self._cluster):
             if what is not None:
                 with suppress(Exception):  # the cluster may be gone
-                    what.close(timeout=END_SECONDS)
+                    # Workers that are being started are ended when they have started.
+                    what.close(timeout=START_SECONDS)
         self._cluster = None
         self._stack.close()
         shutil.rmtree(self._folder / _SCRATCH, ignore_errors=True)
@@ -436,7 +437,8 @@ class Pool:
         workers = dict(self._worker_specs(security))
         self._count = len(workers) or self.tables.slurm.workers
         try:
-            with warnings.catch_warnings():
+            # The thread of Dask's loop inherits the mask, and from it the workers, until QuietWorker handles signals.
+            with held_back(), warnings.catch_warnings():
                 # Dask takes another port for its pages if theirs is in use; ``dashboard`` has it.
                 warnings.simplefilter("ignore")
                 self._cluster = self._made(security)
