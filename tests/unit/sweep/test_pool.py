@@ -294,7 +294,7 @@ def test_a_task_that_kills_each_of_its_workers_is_reported(tmp_path: Path) -> No
         assert "ended meanwhile" in answer.failure
         ((_, after),) = TaskSpread(pool, tasks.echo).run([SpreadTask(key="more", payload=b"x")])
         assert after.data.startswith(b"x ")
-    assert len(heard) >= 3
+    assert sum("another one is started" in each for each in heard) >= 3
 
 
 def test_a_worker_that_hangs_is_replaced_and_its_task_done(tmp_path: Path) -> None:
@@ -303,10 +303,9 @@ def test_a_worker_that_hangs_is_replaced_and_its_task_done(tmp_path: Path) -> No
         os.kill(pool.process_ids["worker-0"], signal.SIGSTOP)
         work = [SpreadTask(key=f"t{number}", payload=b"%d" % number) for number in range(6)]
         found = list(TaskSpread(pool, tasks.echo).run(work))
-        while not heard:
+        while "worker-0 ended; another one is started" not in heard:
             pool.tend()
     assert sorted(task.key for task, _ in found) == [task.key for task in work]
-    assert heard == ["worker-0 ended; another one is started"]
 
 
 def test_without_a_suitable_worker_the_wait_is_reported_and_limited(
@@ -329,7 +328,7 @@ def test_a_task_that_only_one_worker_could_do_goes_to_its_successor(tmp_path: Pa
         spread.shut_out({address: "it is old" for address, name in pool.workers().items() if name == "worker-1"})
         ((_, answer),) = spread.run([SpreadTask(key="t", payload=str(tmp_path).encode())])
         assert answer.data == b"done"
-    assert heard[0] == "a worker gets no work: it is old"
+    assert "a worker gets no work: it is old" in heard
     assert "worker-0 ended; another one is started" in heard
 
 
