@@ -18,9 +18,8 @@ import msgspec
 from benchmarks.class_view import RECORDED, students_result
 from benchmarks.support.report import asked, finish, private_state, spread
 from lab.host.processes import isolated_python
-from lab.results.journal import RECORD_NAME
 from lab.results.record import RebuildRecord, encode_record
-from lab.results.store import decode_record
+from lab.results.store import RECORD_NAME, decode_record
 
 ROUNDS = 3
 BOUND_SECONDS, BOUND_MIB = 5.0, 300.0

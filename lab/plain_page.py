@@ -1,4 +1,4 @@
-"""A page of Markdown in words alone, for whoever reads lines: a pipe, a file, a screen reader."""
+"""Markdown as plain text, for pipes, files and screen readers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def page_lines(markdown: str, columns: int) -> Iterator[str]:
-    """A page of Markdown as lines of words: no frames and no marks, commands between quotes."""
+    """The lines of a Markdown page without frames and marks; commands are quoted."""
     from rich.console import Console
     from rich.markdown import Heading, Markdown
 

@@ -1,7 +1,4 @@
-"""A table as a value: what whoever has figures fills in, and its plain-text, Markdown and CSV forms.
-
-As HTML it is drawn by the page's own template (``lab.report.page``).
-"""
+"""A table as a value, and its plain-text, Markdown and CSV forms; ``lab.report.page`` has its HTML form."""
 
 from __future__ import annotations
 
@@ -16,27 +13,26 @@ from unicodedata import east_asian_width
 from lab.gates.text import markdown, spreadsheet, visible
 
 NOTHING = "–"
-"""Stands where there is no value."""
+"""Shown in place of a missing value."""
 Value = str | int | float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A heading, and how the values under it are written; numbers stand to the right."""
+    """A heading and the format of its values; numbers are right-aligned."""
 
     title: str
     is_number: bool = True
     unit: str = ""
     form: str = ""
-    """Of its numbers, as ``format`` takes it: ``.2f``."""
+    """Format specification of its numbers, such as ``.2f``."""
 
     @property
     def heading(self) -> str:
-        """Title and unit."""
         return f"{self.title} {self.unit}" if self.title and self.unit else self.title or self.unit
 
     def text(self, value: Value) -> str:
-        """A value as it stands in the table; text is shown as it is."""
+        """The text of a value."""
         if isinstance(value, str):
             return value
         return NOTHING if value is None else format(value, self.form)
@@ -44,29 +40,29 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of values under headings. ``notes`` explain what a reader must know to read it rightly."""
+    """Rows of values under headings; ``notes`` are shown below them."""
 
     title: str
-    """Without one it is a listing: as text, its headings have no rule under them."""
+    """Empty for a listing, whose text has no rule below the headings."""
     columns: tuple[Column, ...]
     rows: tuple[tuple[Value, ...], ...]
     notes: tuple[str, ...] = ()
 
     @classmethod
     def listing(cls, headings: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[str] = ()) -> Table:
-        """One without a title, of anything that can be written. ``right``: headings over numbers."""
+        """A table without a title, of the cells as text; ``right`` are the headings of right-aligned columns."""
         numbers = set(right)
         columns = tuple(Column(heading, heading in numbers) for heading in headings)
         return cls("", columns, tuple(tuple(map(str, row)) for row in rows))
 
     @property
     def texts(self) -> tuple[tuple[str, ...], ...]:
-        """The rows as they are shown."""
+        """The rows as text."""
         columns = self.columns
         return tuple(tuple(column.text(value) for column, value in zip(columns, row, strict=True)) for row in self.rows)
 
     def within(self, width: int) -> Table:
-        """The same in fewer columns if it is wider: first columns that are the same in every row become a note."""
+        """This table, or a narrower one in which leading columns with one value in all rows have become a note."""
         if not self.rows or max(map(_width, self.as_text().splitlines())) <= width:
             return self
         texts = self.texts
@@ -82,9 +78,9 @@ class Table:
         )
 
     def as_text(self, most_columns: int | None = None) -> str:
-        """For a terminal, aligned with spaces: readable, and parseable by tools.
+        """The table for a terminal, aligned with spaces.
 
-        Where it is wider than ``most_columns``, each row stands on lines of its own, its first cell first.
+        If it is wider than ``most_columns``, each row is shown on several lines, beginning with its first cell.
         """
         head = [visible(column.heading) for column in self.columns]
         body = [[visible(text) for text in row] for row in self.texts]
@@ -106,7 +102,6 @@ class Table:
         return "  ".join(cells).rstrip()
 
     def as_markdown(self) -> str:
-        """For documents."""
         title = [f"**{markdown(self.title)}**", ""] if self.title else []
         head = "| " + " | ".join(markdown(column.heading) for column in self.columns) + " |"
         rule = "|" + "|".join("---:" if column.is_number else "---" for column in self.columns) + "|"
@@ -116,12 +111,12 @@ class Table:
 
 
 def as_line(text: str, is_markdown: bool) -> str:
-    """One line of text, which may be a stranger's, for a document or for a terminal."""
+    """One line of untrusted text for a document or for a terminal."""
     return markdown(text) if is_markdown else visible(text)
 
 
 def as_csv(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Comma-separated values (RFC 4180) with a heading line. No text in it is a formula."""
+    """Comma-separated values (RFC 4180) with a heading line; no text in it is a formula."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(head)
@@ -130,7 +125,7 @@ def as_csv(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def _row_lines(head: Sequence[str], row: Sequence[str], width: int) -> list[str]:
-    """One row below its first cell, each of its other cells with its heading."""
+    """The first cell, then each other cell with its heading."""
     cells = [f"{heading}: {text}" for heading, text in zip(head[1:], row[1:], strict=True) if text]
     first = textwrap.wrap(row[0], width) or [""]
     return first + textwrap.wrap("; ".join(cells), width, initial_indent="  ", subsequent_indent="  ")

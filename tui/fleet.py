@@ -21,7 +21,7 @@ from tui.widgets.interval_charts import IntervalRow
 
 if TYPE_CHECKING:
     from lab.results.store import ResultStore
-    from lab.theory.losses import Interval, LossFigures
+    from lab.theory.extension import Interval, LossFigures
     from tui.frontend import Frontend
 
 TB = 1e12
@@ -489,7 +489,7 @@ def _result_store(frontend: Frontend) -> ResultStore:
 
 def _measured(store: ResultStore) -> tuple[ChosenRebuild, ...]:
     """The newest rebuild rate of each array, load and experiment."""
-    from lab.results.rebuild_rates import measured_rebuilds
+    from lab.results.store import measured_rebuilds
 
     found: dict[str, ChosenRebuild] = {}
     for each in measured_rebuilds(store):

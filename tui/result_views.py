@@ -49,7 +49,7 @@ def _short_date(created_utc: str) -> str:
 
 def iops_bars(record: ResultRecord) -> tuple[Bar, ...]:
     """The IOPS of every array, grouped by workload, with reads and writes side by side; then the rebuilds."""
-    from lab.lint.theory_checks import beside_theory, rebuilds_beside_theory
+    from lab.lint.result_checks import beside_theory, rebuilds_beside_theory
 
     found = sorted(rows(record), key=lambda row: row.workload)
     off = {(each.array, each.workload, each.phase) for each in beside_theory(record) if each.is_off}
@@ -75,7 +75,7 @@ def _bar(row: Row, all_rows: list[Row], *, is_off: bool) -> Bar:
 
 
 def _rebuild_bars(record: ResultRecord, off: Collection[tuple[str, str]]) -> Iterator[Bar]:
-    from lab.lint.theory_checks import IDLE
+    from lab.lint.result_checks import IDLE
     from lab.results.statistics import estimate
 
     groups = dict.fromkeys((each.array, each.under_workload) for each in record.rebuilds)

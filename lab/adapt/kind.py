@@ -34,6 +34,7 @@ from lab.disks.inventory import DiskEnds
 from lab.errors import ArrayError, SpecError
 from lab.machine.api import Machine
 from lab.plans import Plan, Step
+from lab.tables import Table
 from lab.units import human_bytes
 
 
@@ -223,8 +224,8 @@ class Volume(Array):
             if each.array and each.array in volume.busy:
                 state += f", {each.array.sync_words}"
             inner.append((each.array.name if each.array else "-", f"{each.window.width}+1", state, names))
-        headings = ("disk", "used", "arrays", "state"), ("array", "data+parity", "state", "disks")
-        return ArrayText(facts, ((headings[0], disks, ("used", "arrays")), (headings[1], inner, ())))
+        disk_table = Table.listing(("disk", "used", "arrays", "state"), disks, right=("used", "arrays"))
+        return ArrayText(facts, (disk_table, Table.listing(("array", "data+parity", "state", "disks"), inner)))
 
     def value(self, status: ArrayStatus) -> dict[str, Any]:
         volume = cast(VolumeArray, status).whole

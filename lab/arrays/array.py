@@ -23,6 +23,7 @@ from lab.errors import ArrayError, DeviceRefused, SpecError
 from lab.gates.text import shortened, visible
 from lab.machine import Machine
 from lab.plans import Plan, Step
+from lab.tables import Table
 
 SCRUB_ACTIONS = ("check", "repair", "stop")
 
@@ -98,10 +99,10 @@ def kind_among(kinds: Iterable[ArrayKind], name: str) -> ArrayKind:
 
 @dataclass(frozen=True, slots=True)
 class ArrayText:
-    """An array as text: ``name  value`` lines, then tables, each of headings, rows and right-aligned columns."""
+    """An array as text: ``name  value`` lines, then tables."""
 
     facts: Mapping[str, object]
-    tables: tuple[tuple[tuple[str, ...], Sequence[Sequence[object]], tuple[str, ...]], ...]
+    tables: tuple[Table, ...]
 
 
 class Array(ABC):

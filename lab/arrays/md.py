@@ -18,6 +18,7 @@ from lab.disks.inventory import DiskEnds
 from lab.errors import ArrayError, SpecError
 from lab.machine.api import Machine
 from lab.plans import Plan, Step
+from lab.tables import Table
 from lab.units import KIB, SECTOR_BYTES, human_bytes
 
 _WHOLE_ONLY = "; this holds for the complete array, not while a member is missing or rebuilding"
@@ -285,7 +286,7 @@ class MdArray(Array):
             (self.arrays.disk_name(each.device), each.device, each.slot if each.slot is not None else "-", each.role)
             for each in status.members
         ]
-        return ArrayText(facts, ((("disk", "device", "slot", "state"), rows, ("slot",)),))
+        return ArrayText(facts, (Table.listing(("disk", "device", "slot", "state"), rows, right=("slot",)),))
 
     def value(self, status: ArrayStatus) -> dict[str, Any]:
         return status_value(self.arrays, status)

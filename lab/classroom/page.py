@@ -6,10 +6,22 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from lab.classroom.view import ClassPractice, ClassRow, ClassView, DrillStanding, Share, practice_tables
 from lab.report.collected import RatioDistribution, distribution_table
-from lab.report.page.blocks import Block, Page, PageGroup, PageSection
+from lab.report.page.blocks import (
+    Block,
+    Page,
+    PageGroup,
+    PageSection,
+    Plot,
+    Trace,
+    categories,
+    colour,
+    median_bars,
+    number,
+    strokes,
+    wrapped,
+)
 from lab.report.page.build import all_figures
-from lab.report.page.plot import Plot, Trace, categories, colour, median_bars, number, strokes, wrapped
-from lab.report.page.ratios import distribution_plots
+from lab.report.page.plots import distribution_plots
 from lab.results.statistics import WANTED_COVERAGE, Estimate
 
 _BAR_PIXELS, _FRAME_PIXELS = 46, 110

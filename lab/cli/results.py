@@ -34,10 +34,9 @@ from lab.plugins import extension, extensions
 from lab.report.cells import TOO_FEW, platform_tables, transfer_counts
 from lab.report.tables import csv_of, render_result
 from lab.results.elsewhere import find_results, import_results, is_file_name, read_files
-from lab.results.journal import RECORD_NAME
 from lab.results.record import RunStatus
 from lab.results.statistics import DEFAULT_MARGIN, RatioOutcome
-from lab.results.store import ResultStore, decode_record
+from lab.results.store import RECORD_NAME, ResultStore, decode_record
 from lab.store.runs import LATEST
 from lab.tables import Table
 from lab.tomlfile import toml_text

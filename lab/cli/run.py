@@ -26,8 +26,7 @@ from lab.host.files import HostFiles, write_file
 from lab.measure.samples import TICKS_PER_SECOND
 from lab.report.findings import findings_table
 from lab.report.tables import csv_of, heading, render_result
-from lab.results.record import ResultRecord
-from lab.results.sameness import differences, digest
+from lab.results.record import ResultRecord, differences, digest
 from lab.results.store import ResultStore
 from lab.units import human_seconds
 

@@ -14,7 +14,7 @@ from lab.actions.action import PlanAction
 from lab.arrays.array import Array
 from lab.arrays.status import ArrayStatus
 from lab.cli.context import Context
-from lab.cli.output import ProgressBar, err, out, out_json, pairs, table
+from lab.cli.output import ProgressBar, err, out, out_json, pairs
 from lab.errors import LabError
 from lab.plans import Plan
 from lab.session.session import Client, LabSession, open_session, read_arrival
@@ -77,9 +77,7 @@ def tell(context: Context, array: Array, status: ArrayStatus | None, made: Plan,
 def array_text(array: Array, status: ArrayStatus) -> str:
     """All details of one array."""
     text = array.text(status)
-    return "\n\n".join(
-        [pairs(text.facts), *(table(headings, rows, right=right) for headings, rows, right in text.tables)]
-    )
+    return "\n\n".join([pairs(text.facts), *(table.as_text() for table in text.tables)])
 
 
 def wait_or_tell(context: Context, session: LabSession, name: str, what: str, *, wait: bool | None) -> None:

@@ -22,12 +22,12 @@ from lab.errors import LabError, WorkloadError
 from lab.experiments.linting import require_sound
 from lab.experiments.progress import ProgressMeter, Stopwatch
 from lab.experiments.schema import ArrayPlan, Experiment, Sharing
-from lab.lint.cell_checks import DeviceFacts, LintedMachine, lint_machine
+from lab.lint.experiment_checks import DeviceFacts, LintedMachine, lint_machine
 from lab.lint.rules import LintFinding
 from lab.measure.job import LoadTarget, prepare
 from lab.plans import Plan, Step, write_file_step
-from lab.results.journal import RunJournal
 from lab.results.record import ArrayRecord
+from lab.results.store import RunJournal
 from lab.units import SECTOR_BYTES
 from lab.workloads.workload import Workload
 

@@ -15,9 +15,8 @@ from lab.disks.kinds import DiskKind
 from lab.errors import ExperimentError, SpecError
 from lab.experiments.schema import ArrayPlan, Cache, DiskPlan, Experiment, Order
 from lab.gates.decoding import decode_json
-from lab.lint.cell_checks import CellFacts, lint_cell
+from lab.lint.experiment_checks import ArrayFacts, CellFacts, JobFacts, PlanFacts, lint_cell, lint_plan
 from lab.lint.extension import PublicationLint
-from lab.lint.plan_checks import ArrayFacts, JobFacts, PlanFacts, lint_plan
 from lab.lint.result_checks import lint_conditions, stamped, steady_words, summarised
 from lab.lint.rules import LintFinding, distinct, find_rule
 from lab.measure.job import Measured

@@ -69,10 +69,8 @@ from lab.measure.rebuild import (
     timeline_of,
 )
 from lab.measure.samples import Recorder, idle_fraction
-from lab.results.journal import ResultNotStored, RunJournal
-from lab.results.record import CellRecord, Conditions, PhaseRecord, RebuildRecord, ResultRecord, RunStatus
-from lab.results.store import ResultStore
-from lab.results.timeline import Timeline
+from lab.results.record import CellRecord, Conditions, PhaseRecord, RebuildRecord, ResultRecord, RunStatus, Timeline
+from lab.results.store import ResultNotStored, ResultStore, RunJournal
 from lab.theory.model import DiskRates, Prediction, workload_iops
 from lab.tomlfile import decode_toml
 from lab.units import MIB, human_bytes

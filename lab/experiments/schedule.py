@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from lab.experiments.schema import ArrayPlan, Experiment, Order, Sharing
-from lab.lint.cell_checks import LEAST_SHARE_MEASURED, MOST_WAITED_FRACTION
+from lab.lint.experiment_checks import LEAST_SHARE_MEASURED, MOST_WAITED_FRACTION
 from lab.results.record import ResultRecord
 from lab.results.statistics import Estimate, estimate, looks
 from lab.workloads.fio_output import window_for

@@ -38,7 +38,7 @@ from lab.gates.decoding import JobCount, Seed
 from lab.gates.files import FileKind
 from lab.host.pool import processors
 from lab.results.store import ResultStore
-from lab.theory.losses import Interval, LossFigures
+from lab.theory.extension import Interval, LossFigures
 from lab.units import human_bytes
 
 Figures = Mapping[str, tuple[FleetModel, LossFigures]]

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from lab.fleet.model import HOURS_PER_YEAR, FleetModel
-from lab.theory.losses import Interval, LossFigures
+from lab.theory.extension import Interval, LossFigures
 
 if TYPE_CHECKING:
     from lab.fleet.model import Columns, Floats

@@ -13,7 +13,7 @@ from lab.theory.extension import FleetLosses
 if TYPE_CHECKING:
     from lab.checks.readings import Source
     from lab.cli.extension import Loaded
-    from lab.theory.losses import LossFigures
+    from lab.theory.extension import LossFigures
 
 
 def _fleet() -> Loaded:

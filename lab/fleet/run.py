@@ -37,7 +37,7 @@ from lab.fleet.schema import (
 from lab.host.pool import spread
 from lab.plugins import extension
 from lab.results.store import ResultStore
-from lab.theory.losses import LossFigures
+from lab.theory.extension import LossFigures
 from lab.tomlfile import unknown_word
 
 if TYPE_CHECKING:

@@ -47,7 +47,7 @@ def spread(work: Callable[[Job], Answer], jobs: Iterable[Job], processes: int) -
         return
     workers: dict[Connection, SpawnProcess] = {}
     try:
-        with _held_back():
+        with held_back():
             for _ in range(processes):
                 _start(work, workers)
         yield _answers(workers, iter(jobs))
@@ -60,7 +60,7 @@ def spread(work: Callable[[Job], Answer], jobs: Iterable[Job], processes: int) -
 
 
 @contextmanager
-def _held_back() -> Iterator[None]:
+def held_back() -> Iterator[None]:
     """Block signals, a mask that workers inherit: a terminal's Ctrl-C reaches them all, only the parent handles it."""
     # The resource tracker, which multiprocessing starts with the first process, unblocks signals when it starts.
     resource_tracker.ensure_running()

@@ -1,16 +1,468 @@
-"""Defects of fio jobs, and the parts that are not checked. Pure."""
+"""Lint of fio jobs: facts, from job files as fio reads them (init.c) and from its command line; and defects. Pure.
+
+Sources: fio's HOWTO, "Job file format" and "Command line options". The table of options is data (fio_options.toml).
+Values are parsed as fio does (parse.c), checked with fio 3.33: ``4k`` and ``4ki`` are 4,096 bytes, ``4kib`` is 4,000
+unless ``kb_base=1000``, and of an expression only the first number counts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache, cached_property
+from pathlib import Path
+
+import msgspec
 
 from lab.errors import SpecError
+from lab.gates.decoding import FormatVersion
 from lab.gates.text import shortened
-from lab.lint.fio_jobs import FioJob, FioSection, parse_fio, read_job
-from lab.lint.fio_options import FioGroup, group_of, is_variable, seconds_of, why_not_understood
 from lab.lint.rules import NOT_ANALYSED, NOT_PLAYED, Check, LintFinding, Seen, run_checks
+from lab.tomlfile import read_toml
 from lab.units import SECTOR_BYTES
-from lab.workloads.workload import ENGINES, RULE, SYNCHRONOUS_ENGINES
+from lab.workloads.workload import ENGINES, MOST_LINES, RULE, SYNCHRONOUS_ENGINES, plays
+
+OPTIONS_FILE = Path(__file__).with_name("fio_options.toml")
+KIB_BASE = 1024
+_NUMBER = r"(?:0[xX][0-9a-fA-F]{1,16}|[0-9]{1,19})"
+_SIZE = re.compile(rf"({_NUMBER})([kmgtp]?)(i?)(b?)", re.IGNORECASE)
+_PERCENT = re.compile(r"[0-9]{1,3}%")
+_TIME = re.compile(rf"({_NUMBER})([a-z]*)", re.IGNORECASE)
+_SECONDS = {"us": 1e-6, "usec": 1e-6, "ms": 1e-3, "msec": 1e-3, "": 1, "s": 1, "sec": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+class FioGroup(StrEnum):
+    """The effect of a fio option."""
+
+    REACHES = "reaches"
+    """Runs a command, loads code, or opens something other than the job's own target."""
+    CHANGES = "changes"
+    """Changes the load, and raidlab's own loads have no such option."""
+    PLAYED = "played"
+    """raidlab's own loads support it too."""
+    SILENT = "silent"
+    """Has no effect on the load."""
+    UNKNOWN = "unknown"
+
+
+class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    group: FioGroup
+    why: str
+    names: tuple[str, ...]
+    off: tuple[str, ...] = ()
+    moves_data: bool = True
+
+
+class _Values(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    names: tuple[str, ...]
+    pattern: str
+    why: str
+
+
+class _CommandLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    without_value: tuple[str, ...]
+    silent: tuple[str, ...]
+    without_job: tuple[str, ...]
+    reaches: dict[str, str]
+
+
+class FioTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """The content of fio_options.toml."""
+
+    format_version: FormatVersion
+    options: tuple[_Entry, ...]
+    values: tuple[_Values, ...]
+    engines: tuple[_Entry, ...]
+    aliases: dict[str, str]
+    kinds: dict[str, tuple[str, ...]]
+    command_line: _CommandLine
+
+    @cached_property
+    def by_name(self) -> Mapping[str, _Entry]:
+        return {name: entry for entry in self.options for name in entry.names}
+
+    @cached_property
+    def engine_by_name(self) -> Mapping[str, _Entry]:
+        return {name: entry for entry in self.engines for name in entry.names}
+
+    @cached_property
+    def kind_by_name(self) -> Mapping[str, str]:
+        return {name: kind for kind, names in self.kinds.items() for name in names}
+
+    @cached_property
+    def patterns(self) -> tuple[tuple[frozenset[str], re.Pattern[str], str], ...]:
+        return tuple((frozenset(each.names), re.compile(each.pattern), each.why) for each in self.values)
+
+    @cached_property
+    def spellings(self) -> frozenset[str]:
+        """Every word that may follow ``--`` on a command line."""
+        own = self.command_line
+        return frozenset({*self.by_name, *self.aliases, *own.silent, *own.reaches} - {"include"})
+
+
+@cache
+def fio_table() -> FioTable:
+    """The whole table."""
+    return read_toml(OPTIONS_FILE, FioTable)
+
+
+def canonical(name: str) -> str:
+    """The canonical name of an option."""
+    return fio_table().aliases.get(name, name)
+
+
+def spelled_out(word: str) -> str | None:
+    """The option that getopt_long(3) selects for ``word``: itself, or the only one with that prefix; else None."""
+    spellings = fio_table().spellings
+    if word in spellings:
+        return word
+    found = {canonical(each) for each in spellings if each.startswith(word)}
+    return found.pop() if len(found) == 1 else None
+
+
+def group_of(name: str, value: str) -> tuple[FioGroup, str]:
+    """The effect of an option with that value, and the reason, as a clause. ``name`` is canonical."""
+    table = fio_table()
+    entry = table.by_name.get(name)
+    if entry is None:
+        return FioGroup.UNKNOWN, "is no option of fio 3.33 to 3.42"
+    for names, pattern, why in table.patterns:
+        if name in names and pattern.search(value):
+            return FioGroup.REACHES, why
+    if value in entry.off:
+        return FioGroup.SILENT, "is switched off"
+    if name == "ioengine":
+        return _group_of_engine(value)
+    if entry.group is FioGroup.PLAYED and not is_variable(value):
+        return _group_of_value(name, value)
+    return entry.group, entry.why
+
+
+def _group_of_engine(value: str) -> tuple[FioGroup, str]:
+    word = value.partition(":")[0]
+    if is_variable(value) or value in ENGINES:
+        return FioGroup.PLAYED, ""
+    entry = fio_table().engine_by_name.get(word)
+    if entry is None or (word != value and word != "external"):
+        return (
+            FioGroup.REACHES,
+            "loads code: fio has no engine of this name, and loads a library that it is the name of",
+        )
+    return entry.group, entry.why
+
+
+def _group_of_value(name: str, value: str) -> tuple[FioGroup, str]:
+    if name in fio_table().kind_by_name or plays(name, value):
+        return FioGroup.PLAYED, ""
+    if name == "rw" and "trim" in value:
+        return FioGroup.CHANGES, "discards blocks"
+    if name == "rw" and ":" in value:
+        return FioGroup.CHANGES, "leaves out or repeats addresses between requests"
+    if name == "verify" and value in ("0", "null"):
+        return FioGroup.SILENT, "verifies nothing"
+    return FioGroup.CHANGES, "is a value that raidlab's loads do not have"
+
+
+def moves_data(engine: str) -> bool:
+    """Whether an engine reads or writes at all."""
+    entry = fio_table().engine_by_name.get(engine.partition(":")[0])
+    return entry is None or entry.moves_data
+
+
+def is_variable(value: str) -> bool:
+    """Whether the value is known only at fio's run time."""
+    return "$" in value or "`" in value
+
+
+def why_not_understood(name: str, value: str) -> str:
+    """Why the value of an option cannot be checked, as a clause; empty if it can. ``name`` is canonical."""
+    if is_variable(value):
+        return "depends on a variable"
+    kind = fio_table().kind_by_name.get(name)
+    if kind is None or _READERS[kind](value):
+        return ""
+    return "is a calculation" if re.search(r"[(*+]", value) else f"is no {kind} that is known here"
+
+
+def bytes_of(text: str, kib_base: int = KIB_BASE) -> int | None:
+    """Parse a size as fio does; None if it is not a size, such as a percentage."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        return None
+    number, prefix, binary, unit = found.groups()
+    # "kib" has the opposite meaning of "k" and "kb"; "ki" does not.
+    base = {1024: 1000, 1000: 1024}.get(kib_base, kib_base) if binary and unit else kib_base
+    return (number_of(number) or 0) * int(base ** " kmgtp".index(prefix.lower() or " "))
+
+
+def sizes_of(text: str, kib_base: int = KIB_BASE) -> tuple[int, ...] | None:
+    """The sizes of ``4k``, ``128k,`` or ``4k-8k,16k``, for reads, writes and trims; None if one is not a size."""
+    words = [word for word in re.split(r"[,/:-]", text) if word.strip()]
+    found = [bytes_of(word, kib_base) for word in words]
+    return tuple(each for each in found if each is not None) if words and None not in found else None
+
+
+def seconds_of(text: str) -> float | None:
+    """Parse a time as fio does, in seconds if it has no unit; None if it is not a time."""
+    found = _TIME.fullmatch(text.strip())
+    if found is None or found[2].lower() not in _SECONDS:
+        return None
+    return (number_of(found[1]) or 0) * _SECONDS[found[2].lower()]
+
+
+def number_of(text: str) -> int | None:
+    """Parse a whole number, decimal or with ``0x``; None if it is not one."""
+    if not re.fullmatch(_NUMBER, text.strip()):
+        return None
+    return int(text, 16 if text.strip()[:2].lower() == "0x" else 10)
+
+
+def _are_numbers(text: str) -> bool:
+    return all(number_of(word) is not None for word in _parts(text))
+
+
+def _parts(text: str) -> Iterable[str]:
+    return [word for word in re.split(r"[,:]", text) if word] or [text]
+
+
+_READERS = {
+    "size": lambda text: bool(_PERCENT.fullmatch(text)) or sizes_of(text) is not None,
+    "time": lambda text: seconds_of(text) is not None,
+    "number": lambda text: _are_numbers(text) or all(map(bytes_of, _parts(text))),
+    "switch": lambda text: number_of(text) is not None or text.lower() in ("true", "false"),
+}
+
+
+DEFAULT_ENGINE = "psync"
+_READS, _WRITES = {"read", "randread"}, {"write", "randwrite", "trim", "randtrim", "trimwrite", "randtrimwrite"}
+_MIXES = {"rw", "readwrite", "randrw"}
+_LONGEST_LINE = 4095
+"""fio reads this many bytes at a time: the rest of a longer line, even of a comment, becomes a separate line."""
+_BLANK = "".join(map(chr, range(33))) + "\x7f"
+_STDIN = ("-", "/dev/stdin")
+
+
+@dataclass(frozen=True, slots=True)
+class FioSetting:
+    """One option of a job. ``name`` is fio's canonical name; ``value`` is ``1`` if none is given."""
+
+    name: str
+    value: str
+    where: str
+    written: str
+
+
+@dataclass(frozen=True)
+class FioSection:
+    """One job with [global] applied."""
+
+    name: str
+    options: Mapping[str, str]
+    after_wall: bool
+    """Starts only after the preceding sections have ended."""
+    where: str = ""
+    """Prefix of messages about the section, if several jobs are checked."""
+
+    @property
+    def subject(self) -> str:
+        return f"{self.where}[{self.name}]"
+
+    def value(self, name: str, default: str = "") -> str:
+        return self.options.get(name, default)
+
+    def is_on(self, name: str) -> bool | None:
+        """Whether a switch is on; None if this depends on a variable."""
+        value = self.value(name, "0")
+        return None if is_variable(value) else number_of(value) != 0
+
+    def number(self, name: str, default: int) -> int | None:
+        return number_of(self.value(name, str(default)))
+
+    @cached_property
+    def direction(self) -> str:
+        """``read``, ``write`` or ``mix``; empty if unknown."""
+        word = self.value("rw", "read").partition(":")[0]
+        return "read" if word in _READS else "write" if word in _WRITES else "mix" if word in _MIXES else ""
+
+    @property
+    def discards_only(self) -> bool:
+        return self.value("rw").partition(":")[0] in ("trim", "randtrim")
+
+    @property
+    def engine(self) -> str:
+        return self.value("ioengine", DEFAULT_ENGINE)
+
+    @property
+    def moves_data(self) -> bool:
+        return moves_data(self.engine)
+
+    @property
+    def block_sizes(self) -> tuple[int, ...] | None:
+        """Block sizes in bytes; None if unknown."""
+        base = self.number("kb_base", KIB_BASE) or KIB_BASE
+        return sizes_of(self.value("bsrange") or self.value("bs", "4k"), base)
+
+    @property
+    def flushes_each_write(self) -> bool:
+        """Each write is made durable before the next, like the log of a database."""
+        return any(self.number(name, 0) == 1 for name in ("fsync", "fdatasync")) or (
+            self.value("sync", "0") not in ("0", "none") and not is_variable(self.value("sync"))
+        )
+
+    @property
+    def verifies(self) -> bool:
+        """Written data are verified: the job ends when all of them are."""
+        return self.value("verify", "0") not in ("0", "null") or self.is_on("verify_only") is True
+
+    @property
+    def scans_a_surface(self) -> bool:
+        """Reads all of a device once, from one end to the other."""
+        is_whole = self.value("size", "100%") == "100%" and "number_ios" not in self.options
+        is_sequential = self.value("rw", "read") == "read"
+        has_device = self.value("filename").startswith("/dev/") or is_variable(self.value("filename"))
+        return is_whole and is_sequential and has_device and not {"runtime", "time_based"} & set(self.options)
+
+
+@dataclass
+class FioJob:
+    """A job file or a command line."""
+
+    settings: list[FioSetting] = field(default_factory=list)
+    sections: tuple[FioSection, ...] = ()
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+    """Parts that are not checked: location, and a sentence with the reason."""
+    reaches: list[tuple[str, str]] = field(default_factory=list)
+    """Accesses outside the job other than by a job's option: location and means."""
+    files: list[str] = field(default_factory=list)
+    """Job files named on a command line; ``-`` is standard input."""
+    formats: tuple[str, ...] = ()
+    """The value of ``--output-format``."""
+    output: str = ""
+    has_jobs: bool = False
+    """Whether there are any jobs, here or in an included file."""
+
+
+def parse_fio(text: str) -> tuple[FioSection, ...]:
+    """The jobs of a file, in order."""
+    return read_job(text).sections
+
+
+def read_job(text: str, where: str = "") -> FioJob:
+    """Parse a job file. ``where`` is the prefix of messages about its lines and sections."""
+    job, gathered = FioJob(), _Gathered(where)
+    for place, line in _lines(text, where):
+        if line[0] == "[":
+            gathered.begin(line[1:].partition("]")[0].strip(_BLANK))
+            continue
+        key, sign, value = (part.strip(_BLANK) for part in line.partition("="))
+        if not sign and key.startswith("include"):
+            key, value = "include", key.removeprefix("include").strip(_BLANK)
+        if not gathered.has_section:
+            job.skipped.append((place, f"not analysed: '{shortened(line, 60)}' stands before the first section"))
+        job.settings.append(gathered.take(key, value or "1", place, line))
+    job.sections = gathered.sections(job)
+    job.has_jobs = gathered.has_jobs or any(setting.name == "include" for setting in job.settings)
+    return job
+
+
+def _lines(text: str, where: str) -> Iterator[tuple[str, str]]:
+    """Each line that is not a comment, split as fio does, with its position."""
+    for number, whole in enumerate(text.split("\n"), 1):
+        data = whole.encode(errors="surrogateescape")
+        for start in range(0, max(1, len(data)), _LONGEST_LINE):
+            line = data[start : start + _LONGEST_LINE].decode(errors="replace").strip(_BLANK)
+            if line := line.partition(";")[0].partition("#")[0].strip(_BLANK):
+                yield f"{where}line {number}", line
+
+
+class _Gathered:
+    """Collects sections in order."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._shared: dict[str, str] = {}
+        self._found: list[tuple[str, dict[str, str]]] = []
+        self._target = self._shared
+        self.has_section = False
+
+    @property
+    def has_jobs(self) -> bool:
+        return bool(self._found)
+
+    def begin(self, name: str) -> None:
+        """Begin a section; fio treats every section whose name begins with "global" as the global one."""
+        self.has_section = True
+        if name.startswith("global"):
+            self._target = self._shared
+        else:
+            self._target = dict(self._shared)
+            self._found.append((name, self._target))
+
+    def take(self, key: str, value: str, place: str, written: str) -> FioSetting:
+        name = canonical(key)
+        self._target[name] = value
+        return FioSetting(name, value, place, written)
+
+    def sections(self, job: FioJob) -> tuple[FioSection, ...]:
+        # Each section is compared with all preceding ones.
+        if len(self._found) > MOST_LINES:
+            job.skipped.append((f"{self._where}the file", f"not analysed: it has more than {MOST_LINES} sections"))
+            return ()
+        return tuple(
+            FioSection(name, options, options.get("stonewall", "0") != "0" or "wait_for" in options, where=self._where)
+            for name, options in self._found
+        )
+
+
+def read_command(words: Sequence[str], where: str = "") -> FioJob:
+    """Parse the words after ``fio`` on a command line; ``where`` is a prefix such as ``line 7: ``."""
+    job, gathered, table = FioJob(), _Gathered(where), fio_table()
+    own = table.command_line
+    gathered.begin("")
+    options: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if not word.startswith("--") or word == "--":
+            if word in _STDIN or not word.startswith("-"):
+                job.files.append(word)
+            continue
+        key, sign, value = word[2:].partition("=")
+        name = spelled_out(key)
+        if name is None:
+            job.skipped.append((f"{where}--{shortened(key, 40)}", "not analysed: it is no option of fio 3.33 to 3.42"))
+            continue
+        if not sign and name not in own.without_value:
+            value = next(rest, "")
+        options.append(name)
+        if name in own.reaches:
+            job.reaches.append((f"{where}--{name}", own.reaches[name]))
+        elif name == "output-format":
+            job.formats = tuple(value.split(","))
+        elif name == "output":
+            job.output = value
+        elif name == "name":
+            gathered.begin(value)
+            gathered.take(name, value, where, word)
+        elif name not in own.silent:
+            written = f"{key}={value}" if value else key
+            job.settings.append(gathered.take(name, value or "1", f"{where}--{key}", written))
+    if not set(options) & set(own.without_job):
+        job.sections = _of_command(gathered.sections(job))
+    return job
+
+
+def _of_command(sections: tuple[FioSection, ...]) -> tuple[FioSection, ...]:
+    """Options before the first ``--name`` belong to that job."""
+    if len(sections) < 2:
+        return sections if sections and sections[0].options else ()
+    first, *others = sections
+    named, *later = others
+    joined = {**first.options, **named.options}
+    walled = named.after_wall or first.after_wall
+    return (FioSection(named.name, joined, walled, where=named.where), *later)
+
 
 _JOB_FORM = (
     "a job has its name in brackets, such as [random-reads], and fio's options below it, one a line; check that it is "

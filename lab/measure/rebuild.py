@@ -16,7 +16,7 @@ from lab.errors import ArrayError, CommandFailed
 from lab.machine import GuestProgram, Machine
 from lab.measure.job import BackgroundLoad, Measured
 from lab.measure.samples import Rates, Recorder, Sample, busy_fraction, rates_between
-from lab.results.timeline import MemberRates, Stretch, Timeline
+from lab.results.record import MemberRates, Stretch, Timeline
 from lab.theory.model import DiskRates, Prediction, rebuild_seconds
 from lab.units import KIB
 

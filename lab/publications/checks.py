@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from lab.lint.experiment_checks import TRUSTWORTHY_REPEATS
 from lab.lint.fio_checks import lint_fio
-from lab.lint.plan_checks import TRUSTWORTHY_REPEATS
 from lab.lint.rules import Check, LintFinding, Seen, distinct, run_checks
 from lab.publications.recipes import dd_bytes, lint_shell, parse_recipe
 from lab.tomlfile import read_toml, unknown_word
@@ -126,7 +126,7 @@ def _promised_metric_missing(published: Publication) -> Iterator[Seen]:
 
 def _integrity_unchecked(published: Publication) -> Iterator[Seen]:
     if _INTEGRITY in published.promises and _INTEGRITY not in published.reports:
-        yield Seen(published.study, "data are said to be safe", "checksums before and after")
+        yield Seen(published.study, "the data are claimed to be safe", "checksums before and after")
 
 
 def _topology_mismatch(published: Publication) -> Iterator[Seen]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from lab.compare.platforms import Agreement, Conclusion, PlatformComparison, Transfer
 from lab.errors import LabError
 from lab.experiments.schema import Experiment
-from lab.lint.theory_checks import IDLE, BesideTheory, beside_theory, rebuilds_beside_theory
+from lab.lint.result_checks import IDLE, BesideTheory, beside_theory, rebuilds_beside_theory
 from lab.results.record import CellRecord, RebuildRecord, ResultRecord
 from lab.results.statistics import Estimate, InterimLook, RatioOutcome, estimate, looks_of, outliers
 from lab.tables import NOTHING, Column, Table, Value
@@ -366,10 +366,10 @@ def platform_tables(experiment: str, found: PlatformComparison, names: Sequence[
         yield Table(f"{experiment} on {len(names)} machines", columns, body, told)
     if found.agreements:
         columns = (Column(f"same order as on {names[0]}", False), Column("of", False), Column("arrays"))
-        columns += (Column("Kendall's tau", form=".2f"), Column("pairs told"), Column("other way round"))
+        columns += (Column("Kendall's tau", form=".2f"), Column("pairs known"), Column("reversed"))
         short = dict(zip(whole, names, strict=True))
         agreements = tuple(_agreement_row(each, short) for each in found.agreements)
-        note = "tau: of the medians, without an interval; pairs told: those of which both machines can tell the order"
+        note = "tau: of the medians, without an interval; pairs known: those with a verdict on both machines"
         yield Table("Order of the arrays", columns, agreements, (note,))
     if found.conclusions:
         columns = (Column(f"conclusion on {names[0]}", False), Column("of", False))

@@ -9,15 +9,22 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from lab.compare.figures import bad_repeats, is_speed, singles
-from lab.compare.platforms import PlatformComparison, by_experiment, compare_platforms, platform_of, platform_words
+from lab.compare.platforms import (
+    PlatformComparison,
+    bad_repeats,
+    by_experiment,
+    compare_platforms,
+    is_speed,
+    platform_of,
+    platform_words,
+    singles,
+)
 from lab.errors import LabError, ResultError
 from lab.lint.result_checks import as_shown
 from lab.report.cells import rows
 from lab.results.elsewhere import FoundResult, find_results
-from lab.results.record import CellRecord, RebuildRecord, ResultRecord, RunStatus
+from lab.results.record import CellRecord, RebuildRecord, ResultRecord, RunStatus, Timeline, decode_timeline
 from lab.results.store import ResultStore
-from lab.results.timeline import Timeline, decode_timeline
 from lab.tables import Column, Table
 from lab.workloads.fio_output import DirectionFigures
 
@@ -190,7 +197,7 @@ def collect(
             detailed.append(each)
     if not listed and not failures and not others:
         raise ResultError(
-            f"there is nothing to report on: {'; '.join(problems) or 'no result was named'}",
+            f"nothing to report: {'; '.join(problems) or 'no result was named'}",
             hint="'raidlab results' lists what there is",
         )
     if len(listed) > MOST_DETAILED:

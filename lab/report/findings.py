@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lab.arrays.levels import DEFAULT_CHUNK_BYTES, level_with_layout
-from lab.compare.figures import is_speed
+from lab.compare.platforms import is_speed
 from lab.errors import LabError, SpecError
 from lab.experiments.published import Basis, Published, PublishedFinding, Quantity, Relation
 from lab.experiments.schedule import HEALTHY
@@ -34,7 +34,7 @@ from lab.tomlfile import decode_toml
 _UNIT_DISK = DiskRates(1.0, 1.0, 1.0, 1.0)
 """Rates of a disk in arbitrary units: ratios do not depend on the disks' speed if the disks are the limit."""
 
-NO_CPU_TIME = "CPU cost has no meaning in virtual time, whose clock stands still while the processor works"
+NO_CPU_TIME = "CPU cost is undefined in virtual time: the clock does not advance while the processor works"
 
 
 class Holds(StrEnum):
@@ -43,7 +43,7 @@ class Holds(StrEnum):
     YES = "holds"
     ORDER_ONLY = "the order holds"
     """The direction of the difference is confirmed; its size differs from the published one."""
-    ORDER_AT_LEAST = "the order holds; how near cannot be told"
+    ORDER_AT_LEAST = "the order holds; closeness unknown"
     """The direction is confirmed; the ratio is shown neither to be near the published one nor to differ from it."""
     NO = "does not hold"
     CANNOT_TELL = "cannot tell"

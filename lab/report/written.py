@@ -64,7 +64,7 @@ def text_report(found: Collected, title: str = "", *, is_markdown: bool = False)
         try:
             parts += [_form(table, is_markdown) for table in tables_of(each.record)]
         except LabError as error:
-            notes.append(f"not everything can be told of this result: {error.message}")
+            notes.append(f"this result can be shown only in part: {error.message}")
         notes += cautions(each.record)
         if notes:
             parts.append("\n".join(("Be careful:", "", *(f"{bullet}{line(note)}" for note in notes))))

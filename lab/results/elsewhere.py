@@ -17,9 +17,8 @@ from lab.errors import LabError, ResultError
 from lab.gates.text import shortened
 from lab.plugins import extension, extensions
 from lab.results.extension import ResultFormat
-from lab.results.journal import RECORD_NAME
 from lab.results.record import ResultRecord, encode_record
-from lab.results.store import IMPORTED_NAME, ResultFiles, ResultStore, is_result, unpacked
+from lab.results.store import IMPORTED_NAME, RECORD_NAME, ResultFiles, ResultStore, is_result, unpacked
 from lab.store.runs import is_there
 
 
@@ -54,7 +53,7 @@ def read_files(file: Path) -> ResultFiles:
     # A file of any other name is read as well: who downloads a bundle may rename it.
     found = _format_of(file) or extension(ResultFormat)
     if found is None:
-        raise ResultError(f"'{file}' is no file of results", hint="name a result, a bundle, or a folder of either")
+        raise ResultError(f"'{file}' is not a file of results", hint="name a result, a bundle, or a folder of either")
     return found.read(file)
 
 

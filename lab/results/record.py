@@ -1,16 +1,31 @@
-"""Record of one run of an experiment: conditions, every repeat of every cell, rebuilds, integrity, timings.
+"""Record of one run of an experiment: conditions, every repeat of every cell, rebuilds, integrity, timings; timelines.
 
 Records never change once written. A change of meaning increases ``SCHEMA_VERSION``; new fields with defaults do not.
+Two results of one experiment in virtual time have the same ``digest``.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from lab.gates.decoding import Figure, FormatVersion, PartCount, RepeatNumber, SizeBytes
+from lab.errors import ResultError
+from lab.gates.decoding import (
+    MOST_DISKS,
+    Figure,
+    FormatVersion,
+    PartCount,
+    RepeatNumber,
+    SizeBytes,
+    convert,
+    decode_json,
+)
+from lab.gates.text import visible
+from lab.units import MIB
 from lab.workloads.fio_output import JobFigures
 
 KIND = "raidlab-result"
@@ -181,7 +196,7 @@ class RebuildRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     phases: tuple[PhaseRecord, ...] = ()
     stamps: Lines = ()
     timeline_file: Word = ""
-    """Path of its timeline in the result's folder (lab.results.timeline); empty: none was stored."""
+    """Path of its timeline in the result's folder (lab.results.record); empty: none was stored."""
 
     @property
     def key(self) -> str:
@@ -256,3 +271,170 @@ class ResultRecord(msgspec.Struct, frozen=True, kw_only=True):
 def encode_record(record: ResultRecord) -> bytes:
     """A record as the bytes of its file, indented for readers."""
     return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
+
+
+_ESCAPES = (rb"\u", rb"\b", rb"\f", rb"\r", b"\x7f")
+_MOST_CHANGED_BYTES = 4 * MIB
+"""Limit for files of earlier versions: decoded to a tree they take fifty times as much memory."""
+_OF_MANY_LINES = frozenset({"experiment_toml", "job_text", "raw_json"})
+Kind = TypeVar("Kind")
+
+
+def refuse_newer(source: object, what: str, version: int, known: int) -> None:
+    """Raises ResultError if the format of a file is newer than ``known``, the newest that this raidlab supports."""
+    if version > known:
+        raise ResultError(
+            f"'{source}' has {what} format {version}; this raidlab reads up to {known}",
+            hint="read it with a newer raidlab",
+        )
+
+
+def decode_visible(data: bytes, kind: type[Kind], change: Callable[[Any], Any] | None = None) -> Kind:
+    """Decode JSON to ``kind`` with all text made visible (lab.gates.text), so that it can be printed without checks.
+
+    ``change`` is applied to the tree first. Raises the errors of msgspec.
+    """
+    if change is not None:
+        if len(data) > _MOST_CHANGED_BYTES:
+            raise msgspec.ValidationError("too large for its format")
+        return convert(change(_visible(msgspec.json.decode(data))), kind)
+    # Decode to the type first: unknown fields of any size are dropped.
+    found = decode_json(data, kind)
+    # Separate searches take a tenth of the time of one regular expression.
+    if data.isascii() and not any(escape in data for escape in _ESCAPES):
+        # The usual case: it cannot contain control characters other than line feeds and tabs.
+        return found
+    return convert(_visible(msgspec.to_builtins(found)), kind)
+
+
+def _visible(value: Any, *, lines: bool = False) -> Any:
+    if isinstance(value, str):
+        return visible(value, lines=lines)
+    if isinstance(value, list | tuple):
+        return [_visible(each) for each in value]
+    if isinstance(value, dict):
+        return {visible(key): _visible(each, lines=key in _OF_MANY_LINES) for key, each in value.items()}
+    return value
+
+
+FORMAT_VERSION = 1
+MOST_SAMPLES = 500_000
+"""A rebuild of two days, sampled three times a second."""
+Column = Annotated[tuple[Figure | None, ...], msgspec.Meta(max_length=MOST_SAMPLES)]
+
+
+class Stretch(msgspec.Struct, frozen=True, kw_only=True):
+    """A named interval of the time axis: healthy, degraded, rebuilding, restored."""
+
+    name: Word
+    start_seconds: Figure
+    end_seconds: Figure
+
+
+class MemberRates(msgspec.Struct, frozen=True, kw_only=True):
+    """Throughput of one member, one value per time."""
+
+    name: Word
+    read_bytes_per_second: Column
+    written_bytes_per_second: Column
+
+
+class Timeline(msgspec.Struct, frozen=True, kw_only=True):
+    """Each value is that of the interval that ends at its time; None at the start of a recording: no interval yet."""
+
+    format_version: FormatVersion = FORMAT_VERSION
+    seconds: Annotated[tuple[Figure, ...], msgspec.Meta(max_length=MOST_SAMPLES)]
+    """Seconds since the first sample."""
+    read_iops: Column
+    """IOPS at the array, as its users see them."""
+    write_iops: Column
+    wait_seconds: Column
+    """Mean time of the array's I/Os; None without I/O."""
+    rebuilt_fraction: Column
+    """None while md runs no rebuild."""
+    busy_fraction: Column
+    """Busy fraction of the machine's CPUs."""
+    members: Annotated[tuple[MemberRates, ...], msgspec.Meta(max_length=MOST_DISKS)] = ()
+    stretches: Annotated[tuple[Stretch, ...], msgspec.Meta(max_length=100)] = ()
+
+    def __post_init__(self) -> None:
+        columns = [self.read_iops, self.write_iops, self.wait_seconds, self.rebuilt_fraction, self.busy_fraction]
+        for member in self.members:
+            columns += [member.read_bytes_per_second, member.written_bytes_per_second]
+        if any(len(column) != len(self.seconds) for column in columns):
+            raise ValueError("columns of different lengths")
+
+
+def encode_timeline(timeline: Timeline) -> str:
+    """Encode for storage, rounded: the resolution of a sample's time is a thousandth."""
+    return msgspec.json.encode(_rounded(msgspec.to_builtins(timeline))).decode()
+
+
+def _rounded(value: object) -> object:
+    match value:
+        case dict():
+            return {key: _rounded(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_rounded(each) for each in value]
+        case float():
+            return round(value, 6 if abs(value) < 10 else 2)
+    return value
+
+
+def decode_timeline(text: str, *, source: str) -> Timeline:
+    """Raises ResultError if it is not a timeline, is damaged, or was written by a newer raidlab."""
+    try:
+        found = decode_visible(text.encode(), Timeline)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ResultError(f"'{source}' is not a timeline: {error}", hint="restore it from a copy") from None
+    refuse_newer(source, "timeline", found.format_version, FORMAT_VERSION)
+    return found
+
+
+_CHANCE = frozenset({"id", "created_utc", "started_utc", "cpu_model"})
+"""Names and dates of the run, and the computer's processor, which does not affect a machine in virtual time."""
+_COMPUTERS = frozenset(
+    {"fio_seconds", "mkfs_seconds", "mdadm_seconds", "resync_seconds", "other_seconds", "total_seconds"}
+)
+"""Fields of the timings that are the computer's time."""
+
+
+def measured_part(record: ResultRecord) -> dict[str, Any]:
+    """The reproducible part of a record: all but names, dates and the computer's own time."""
+    part: dict[str, Any] = _without(msgspec.to_builtins(record), _CHANCE)
+    part["timings"] = _without(part["timings"], _COMPUTERS)
+    return part
+
+
+def digest(record: ResultRecord) -> str:
+    """SHA-256 of the measured part, in hexadecimal digits."""
+    return hashlib.sha256(msgspec.json.encode(measured_part(record), order="deterministic")).hexdigest()
+
+
+def differences(first: ResultRecord, second: ResultRecord) -> Iterator[str]:
+    """One line for each value that differs: its place and both values."""
+    yield from _differences("", measured_part(first), measured_part(second))
+
+
+def _without(value: Any, names: frozenset[str]) -> Any:
+    if isinstance(value, dict):
+        return {name: _without(each, names) for name, each in value.items() if name not in names}
+    return [_without(each, names) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _differences(place: str, first: Any, second: Any) -> Iterator[str]:
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        for name in dict.fromkeys((*first, *second)):
+            yield from _differences(f"{place}.{name}" if place else name, first.get(name), second.get(name))
+    elif isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
+        for number, (one, other) in enumerate(zip(first, second, strict=True)):
+            yield from _differences(f"{place}[{number}]", one, other)
+    elif first != second:
+        yield f"{place}: {_short(first)} and {_short(second)}"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return f"{len(value)} entries"
+    text = "nothing" if value is None else str(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"

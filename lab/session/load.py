@@ -11,7 +11,7 @@ from enum import StrEnum
 from lab.arrays.levels import DEFAULT_CHUNK_BYTES
 from lab.disks.drive_models import find_drive_model
 from lab.errors import LabError, SpecError
-from lab.lint.theory_checks import AGREEMENT_FRACTION
+from lab.lint.result_checks import AGREEMENT_FRACTION
 from lab.measure.job import FioRun, LoadTarget, Measured, measured_by
 from lab.session.data_mark import load_target, with_free_bytes
 from lab.session.session import LabSession

@@ -1,18 +1,75 @@
-"""The cluster that measures a sweep's cells: the option ``--cluster`` and the tables ``[cluster.*]`` of a sweep."""
+"""The cluster that measures a sweep's cells: the option ``--cluster``, the tables ``[cluster.*]``, and Dask's settings.
+
+This module does not import Dask, which need not be installed.
+"""
 
 from __future__ import annotations
 
+import logging
+import os
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
-from lab.errors import SpecError
+from lab.errors import LabError, RequirementMissing, SpecError
 from lab.gates.decoding import whole
 from lab.gates.text import shortened
 from lab.results.record import Word
+
+INSTALL = "make cluster (in a clone), or pip install 'raidlab[cluster]'"
+LOOPBACK = "127.0.0.1"
+PAGES = f"{LOOPBACK}:8787"
+"""The usual address of Dask's dashboard, as an example in help texts."""
+_KEPT_VARIABLES = "DASK_DISTRIBUTED__COMM__"
+_LOGGERS = ("distributed", "distributed.client", "distributed.core", "tornado.application", "asyncio")
+CONFIGURATION: dict[str, Any] = {
+    # Programs that the user's configuration of Dask (~/.config/dask/*.yaml) loads in each process.
+    **{f"distributed.{role}.preload": [] for role in ("scheduler", "worker", "nanny")},
+    # A worker without a heartbeat for so long is stopped, and replaced; it sends one every half second.
+    "distributed.scheduler.worker-ttl": "60 seconds",
+    "distributed.scheduler.allowed-failures": 2,
+    # A worker has one task at a time, and gets the next when that is done.
+    "distributed.scheduler.worker-saturation": 1.0,
+    "distributed.scheduler.work-stealing": False,
+    "distributed.worker.memory.target": False,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": False,
+    "distributed.admin.tick.limit": "1 minute",
+    "logging": {"distributed": "error", "bokeh": "error"},
+}
+
+
+class ClusterLost(LabError):
+    """The scheduler does not answer, or no worker is left; cells measured so far are stored."""
+
+
+def configure_dask() -> None:
+    """Set Dask's configuration in this process; to be called before anything else imports Dask.
+
+    The environment variables of Dask that may name code to import (``DASK_CONFIG``, preloads, routes, plugins) are
+    removed. The variables for connections do not, and remain.
+    """
+    for name in [each for each in os.environ if each.startswith("DASK_") and not each.startswith(_KEPT_VARIABLES)]:
+        del os.environ[name]
+    import dask.config
+
+    # Dask reads the user's configuration when it is imported.
+    dask.config.set(CONFIGURATION)
+
+
+def require_dask() -> None:
+    """Prepare Dask. Raises RequirementMissing, with the command that installs it."""
+    try:
+        configure_dask()
+        import distributed  # noqa: F401
+    except ImportError:
+        raise RequirementMissing("a sweep is spread by Dask, which is not installed", hint=INSTALL) from None
+    # Dask's log messages are for its developers; raidlab reports errors itself.
+    for name in _LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 class SlurmTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -110,6 +167,6 @@ def parse_cluster(text: str) -> ClusterSpec:
     if text.strip() == ClusterKind.SLURM:
         return ClusterSpec(ClusterKind.SLURM, text=text.strip())
     raise SpecError(
-        f"'{shortened(text)}' is no cluster",
+        f"'{shortened(text)}' is not a cluster",
         hint="write local, local:4, ssh:HOST,HOST, slurm, or a scheduler's address such as tcp://HOST:8786",
     )

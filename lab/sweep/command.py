@@ -17,11 +17,9 @@ from lab.gates.decoding import digits
 from lab.gates.files import FileKind
 from lab.host.clock import Clock
 from lab.store.runs import LATEST
-from lab.sweep.cluster import parse_cluster
-from lab.sweep.desk import plan_lines
-from lab.sweep.pool import PAGES
+from lab.sweep.cluster import PAGES, parse_cluster
 from lab.sweep.schema import Sweep, built_in_names, decode_sweep, find_sweep
-from lab.sweep.service import SweepOutcome, SweepPlan, SweepRequest, plan_sweep, run_sweep
+from lab.sweep.service import SweepOutcome, SweepPlan, SweepRequest, plan_lines, plan_sweep, run_sweep
 from lab.sweep.store import SweepFolder, SweepStore
 
 NONE = "none"
@@ -59,7 +57,7 @@ def sweep(
     store = SweepStore(context.host)
     if name is None and not resume:
         if plan:
-            raise SpecError("it is not said which sweep is to be planned", hint="raidlab sweep NAME --plan")
+            raise SpecError("--plan needs the name of a sweep", hint="raidlab sweep NAME --plan")
         _list(context, store)
         return ExitCode.DONE
     folder = _earlier(name, store, is_resumed=resume)
@@ -131,11 +129,11 @@ def _resumed(sweep: Sweep, text: str, store: SweepStore, context: Context) -> Sw
     """The newest sweep of a file, or None, after a notice that explains why a new sweep begins."""
     if folder := store.of_text(text, context.target.options.get("time")):
         return folder
-    told = "no sweep of this file was begun before, so there is none to go on with: this is a new one"
+    told = "there is no earlier sweep of this file: this is a new one"
     if newest := store.of_id(sweep.id):
         told = (
             f"{newest.id} was begun with another version of this file: this is a new sweep; "
-            f"'raidlab sweep {newest.id} --resume' goes on with that one"
+            f"'raidlab sweep {newest.id} --resume' continues that one"
         )
     context.narrator.notice(told)
     return None
@@ -145,7 +143,7 @@ def _checked_dashboard(text: str) -> str:
     host, colon, port = text.rpartition(":")
     number = digits(port)
     if not colon or not host or number is None or number > 65535:
-        raise SpecError(f"'{text}' is no place for a dashboard", hint=f"write HOST:PORT, such as {PAGES}, or none")
+        raise SpecError(f"'{text}' is not a dashboard address", hint=f"write HOST:PORT, such as {PAGES}, or none")
     return text
 
 
@@ -193,7 +191,7 @@ def _show(folder: SweepFolder, context: Context) -> None:
     if context.json:
         out_json(_document(folder))
         return
-    from lab.sweep.tables import summary_text
+    from lab.sweep.grid import summary_text
 
     out(summary_text(folder.result(), is_running=folder.is_running))
 

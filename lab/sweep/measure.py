@@ -9,6 +9,7 @@ import os
 import secrets
 import shlex
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
@@ -29,10 +30,11 @@ from lab.machine.state_folder import FolderLock, Owner, start_ticks
 from lab.measure.conditions import depends_on
 from lab.results.record import ResultRecord
 from lab.results.store import ResultStore
-from lab.sweep.cells import CellStore, CellTask, packed, toml_of
-from lab.sweep.node import ENDING
+from lab.sweep.store import CellTask, cell_store, packed, sweeps_folder, toml_of
 
 COMMAND = "raidlab sweep"
+ENDING = threading.Event()
+"""Set when this process is to end; running work stops as soon as it can."""
 _FLAVOUR = "virtual-time"
 _CLAIMS, _MAKING = ".claims", ".making"
 _LOOK_SECONDS = 0.1
@@ -45,16 +47,6 @@ class MeasuredCell(msgspec.Struct, frozen=True):
     """The content of the cell's file."""
     was_there: bool
     """Whether the worker's store already had the cell, possibly added by another process after planning."""
-
-
-def sweeps_folder(host: Host) -> Path:
-    """The folder of all sweeps and their cells."""
-    return host.state.root / "sweeps"
-
-
-def cell_store(host: Host) -> CellStore:
-    """The store of measured cells of this computer."""
-    return CellStore(sweeps_folder(host) / "cells")
 
 
 @cache
@@ -146,8 +138,8 @@ def _measured_now(task: CellTask, host: Host) -> bytes:
             if not is_too_late():
                 raise
             raise LabError(
-                f"it was not done within {task.most_seconds:.0f} s, far more than it should take",
-                hint="look at what else that computer does",
+                f"not finished within {task.most_seconds:.0f} s, far more than it should take",
+                hint="check what else that computer is doing",
             ) from None
     moment = utc_second_text(clock)
     return packed(task, record, measured_utc=moment, computer=computer(), seconds=clock.monotonic_seconds() - begin)
@@ -165,7 +157,7 @@ def claimed(key: str, host: Host) -> Iterator[None]:
     try:
         while not take_byte(descriptor, int(key[:15], 16), folder / _CLAIMS):
             if ENDING.is_set():
-                raise RunCancelled("the work was ended before its time")
+                raise RunCancelled("the work was cancelled")
             host.clock.sleep(_LOOK_SECONDS)
         yield
     finally:

@@ -1,10 +1,10 @@
-"""The program of a cluster process: a scheduler or worker of Dask, started through lab.host.processes.
+"""What runs on a computer of a cluster: Dask's scheduler and worker, and the program of workers elsewhere.
 
-It reads its settings (NodeSettings) from the first line of standard input, so that the key does not appear in a command
-line that other users can read. It writes its address (NodeReady) as one line to standard output. It exits when standard
-input ends, which means that its parent has ended.
-
-With ``--processors`` it prints the number of processors of this computer and exits.
+The program is a worker over ssh. It reads its settings (NodeSettings) from the first line of standard input, so that
+the key does not appear in a command line that other users can read. It exits when standard input ends, which means that
+its client has ended. With arguments it is the worker of a Slurm job, and takes those of ``dask worker``; with
+``--processors`` it prints the number of processors of this computer and exits. The workers of this computer need no
+program: Dask's Nanny starts them.
 """
 
 from __future__ import annotations
@@ -14,114 +14,101 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from lab.gates.decoding import decode_json
 from lab.host.clock import HostClock, polls
+from lab.host.files import open_to_append
 from lab.host.pool import processors
+from lab.host.signals import ENDING as ENDING_SIGNALS
+from lab.sweep.cluster import configure_dask
+from lab.sweep.measure import ENDING
 
-SCHEDULER = "scheduler"
-JOINED = "raidlab-joined"
-"""Topic of scheduler events: the name of a worker, logged each time that one connects."""
+configure_dask()
+import distributed  # noqa: E402 # Dask reads its configuration when it is imported
+
 CLEARING_SECONDS = 10.0
 PROCESSORS = "--processors"
-ENDING = threading.Event()
-"""Set when this process is to end; running work stops as soon as it can."""
-NO_PRELOADS: dict[str, Any] = {f"distributed.{role}.preload": [] for role in ("scheduler", "worker")}
-"""Disable programs that the user's configuration of Dask (~/.config/dask/*.yaml, ``preload``) loads in each process."""
-_KEPT_VARIABLES = "DASK_DISTRIBUTED__COMM__"
-CONFIGURATION = {
-    **NO_PRELOADS,
-    # A computer under load may answer late without being dead.
-    "distributed.scheduler.worker-ttl": "10 minutes",
-    "distributed.scheduler.allowed-failures": 2,
-    # A worker has one task at a time, and gets the next when that is done.
-    "distributed.scheduler.worker-saturation": 1.0,
-    "distributed.scheduler.work-stealing": False,
-    "distributed.worker.memory.target": False,
-    "distributed.worker.memory.spill": False,
-    "distributed.worker.memory.pause": False,
-    "distributed.admin.tick.limit": "1 minute",
-    "logging": {"distributed": "error", "bokeh": "error"},
-}
-
-
-class Keys(msgspec.Struct, frozen=True, kw_only=True):
-    """The PEM certificate and key with which the processes of a cluster authenticate each other.
-
-    If they are empty, connections are not encrypted.
-    """
-
-    certificate: str = ""
-    key: str = ""
+_Scheduler: Any = distributed.Scheduler
+_Worker: Any = distributed.Worker
 
 
 class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a cluster process."""
+    """The settings of a worker over ssh."""
 
-    role: str
-    keys: Keys
+    certificate: str
+    """PEM certificate with which the processes of a cluster authenticate each other, and its key."""
+    key: str
     listen: str
-    """Address to listen on, such as ``tls://127.0.0.1:0``."""
-    contact: str = ""
-    """Worker: the address at which the scheduler reaches it, if it differs from ``listen``."""
-    scheduler: str = ""
-    """Worker: the address of the scheduler."""
-    name: str = ""
-    folder: str = ""
-    """Dask's folder for temporary files; empty for the system's default."""
-    dashboard: str = ""
-    """Scheduler: HOST:PORT of its web pages; empty for none."""
+    """Address to listen on, such as ``tls://127.0.0.1:20000``."""
+    contact: str
+    """The address at which the scheduler reaches this worker."""
+    scheduler: str
+    name: str
 
 
-class NodeReady(msgspec.Struct, frozen=True, kw_only=True):
-    """The line that a process writes when it is ready."""
+class _NoPages:
+    """Replaces the HTTP server of ``distributed.node.ServerNode``, which Dask starts even without web pages."""
 
-    address: str
-    dashboard: str = ""
-    process_id: int
+    http_server = None
 
-
-def drop_dask_variables() -> None:
-    """Remove the environment variables of Dask that may name code to import; to be called before Dask is imported.
-
-    ``DASK_CONFIG``, preloads, routes and plugins may name code. The variables for connections do not, and remain.
-    """
-    for name in [each for each in os.environ if each.startswith("DASK_") and not each.startswith(_KEPT_VARIABLES)]:
-        del os.environ[name]
+    def start_http_server(self, *_: object, **__: object) -> None:
+        """Do nothing: any user of the computer could read what the server shows."""
 
 
-def security_of(keys: Keys) -> Any:
-    """The keys as Dask's ``Security``, or None without keys."""
-    if not keys.certificate:
-        return None
-    from distributed import Security
-
-    make: Any = Security
-    roles = {f"tls_{role}_{what}": pem for role in ("client", "scheduler", "worker") for what, pem in _pems(keys)}
-    return make(tls_ca_file=keys.certificate, require_encryption=True, **roles)
+class QuietScheduler(_NoPages, _Scheduler):  # type: ignore[misc] # it comes without types
+    """A scheduler with one port, which requires a certificate."""
 
 
-def _pems(keys: Keys) -> tuple[tuple[str, str], ...]:
-    return (("cert", keys.certificate), ("key", keys.key))
+class QuietWorker(_NoPages, _Worker):  # type: ignore[misc] # it comes without types
+    """A worker with one port, which requires a certificate; a running measurement stops when the worker closes."""
+
+    def __init__(self, *arguments: Any, log: str = "", **options: Any) -> None:
+        """``log`` is the path of a file that receives all output of this process; empty for none."""
+        if log:
+            descriptor = open_to_append(Path(log))
+            for each in (1, 2):
+                os.dup2(descriptor, each)
+            os.close(descriptor)
+        if threading.current_thread() is threading.main_thread():
+            # Ctrl-C is for the client. SIG_IGN would be inherited by child processes, a handler is not.
+            signal.signal(signal.SIGINT, lambda *_: None)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
+        super().__init__(*arguments, **options)
+
+    async def close(self, *arguments: Any, **options: Any) -> Any:
+        """Stop the measurement that runs, and close."""
+        ENDING.set()
+        return await super().close(*arguments, **options)
+
+
+def security_of(certificate: str, key: str) -> Any:
+    """A certificate and its key, as PEM or as paths, for all roles in a cluster."""
+    make: Any = distributed.Security
+    roles = {
+        f"tls_{role}_{what}": pem
+        for role in ("client", "scheduler", "worker")
+        for what, pem in (("cert", certificate), ("key", key))
+    }
+    return make(tls_ca_file=certificate, require_encryption=True, **roles)
 
 
 async def _serve(settings: NodeSettings, serving: list[Any]) -> None:
-    server = _scheduler(settings) if settings.role == SCHEDULER else _worker(settings)
-    serving.append(server)
-    await server
-    pages = getattr(server, "http_server", None)
-    port = pages.port if pages is not None and settings.dashboard else 0
-    ready = NodeReady(
-        address=str(server.address),
-        dashboard=f"{settings.dashboard.rpartition(':')[0]}:{port}" if port else "",
-        process_id=os.getpid(),
+    worker = QuietWorker(
+        settings.scheduler,
+        host=settings.listen,
+        contact_address=settings.contact,
+        nthreads=1,
+        name=settings.name,
+        security=security_of(settings.certificate, settings.key),
+        memory_limit=0,
     )
-    sys.stdout.buffer.write(msgspec.json.encode(ready) + b"\n")
-    sys.stdout.buffer.flush()
-    await server.finished()
+    serving.append(worker)
+    await worker
+    await worker.finished()
     _leave(serving)
 
 
@@ -137,76 +124,28 @@ def _leave(serving: list[Any]) -> None:
     ENDING.set()
     # A running measurement stops at its next sample and then removes its machine.
     for _ in polls(HostClock(), CLEARING_SECONDS):
-        if not any(getattr(server, "active_threads", None) for server in serving):
+        if not any(getattr(worker, "active_threads", None) for worker in serving):
             break
     os._exit(0)
 
 
-def _scheduler(settings: NodeSettings) -> Any:
-    from distributed import Scheduler
-    from distributed.diagnostics.plugin import SchedulerPlugin
-
-    from lab.sweep.quiet import QuietScheduler
-
-    base: Any = SchedulerPlugin
-
-    class Joined(base):  # type: ignore[misc] # it comes without types
-        """Log the name of each worker before it gets a task, so a worker that dies of its first task is logged too."""
-
-        def add_worker(self, scheduler: Any, worker: str) -> None:
-            scheduler.log_event(JOINED, str(scheduler.workers[worker].name))
-
-    make: Any = Scheduler if settings.dashboard else QuietScheduler
-    return make(
-        plugins=[Joined()],
-        host=settings.listen,
-        security=security_of(settings.keys),
-        dashboard=bool(settings.dashboard),
-        dashboard_address=settings.dashboard or None,
-    )
-
-
-def _worker(settings: NodeSettings) -> Any:
-    from lab.sweep.quiet import QuietWorker
-
-    return QuietWorker(
-        settings.scheduler,
-        host=settings.listen,
-        contact_address=settings.contact or None,
-        nthreads=1,
-        name=settings.name,
-        security=security_of(settings.keys),
-        memory_limit=0,
-        local_directory=settings.folder,
-        dashboard=False,
-    )
-
-
 def main() -> None:
-    """Read the settings and serve until standard input ends."""
-    drop_dask_variables()
+    """Serve until the client is gone."""
     if sys.argv[1:] == [PROCESSORS]:
-        # Fail here if Dask is missing, since a worker needs it.
-        import distributed  # noqa: F401
-
         sys.stdout.write(f"processors {processors()}\n")
         return
-    # Only the end of standard input ends this process. SIG_IGN would be inherited by child processes, a handler is not.
-    signal.signal(signal.SIGINT, lambda *_: None)
+    if len(sys.argv) > 1:
+        from distributed.cli.dask_worker import main as serve
+
+        serve()
+        return
     commands = sys.stdin.buffer
     line = commands.readline()
     if not line:
         return
-    settings = decode_json(line, NodeSettings)
     serving: list[Any] = []
     threading.Thread(target=_watch, args=(commands.fileno(), serving), daemon=True).start()
-    import dask.config
-
-    # Dask reads the configuration when it is imported.
-    dask.config.set(CONFIGURATION)
-    if settings.folder:
-        dask.config.set({"temporary-directory": settings.folder})
-    asyncio.run(_serve(settings, serving))
+    asyncio.run(_serve(decode_json(line, NodeSettings), serving))
 
 
 if __name__ == "__main__":

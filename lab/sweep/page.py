@@ -11,6 +11,8 @@ from typing import Any
 from lab.gates.text import visible
 from lab.host.files import make_folder, write_file
 from lab.report.page.blocks import (
+    DASHES,
+    SYMBOLS,
     Block,
     Facts,
     Fold,
@@ -19,18 +21,23 @@ from lab.report.page.blocks import (
     OwnScripts,
     Page,
     PageSection,
+    Plot,
     Remark,
     ShownTable,
     Stamp,
     Stamps,
+    Trace,
     Verbatim,
     WarningBox,
+    colour,
+    number,
+    plain,
 )
 from lab.report.page.build import explained
-from lab.report.page.plot import DASHES, SYMBOLS, Plot, Trace, colour, number, plain
 from lab.report.page.render import render_page
 from lab.sweep.grid import (
     NOWHERE,
+    OFF_THEORY,
     WORKLOAD,
     Axis,
     CellRow,
@@ -39,11 +46,14 @@ from lab.sweep.grid import (
     SweepGrid,
     SweepResult,
     chosen_axes,
+    extreme_table,
     fixed_values,
+    is_off,
     ranked_axes,
     sensitivities,
+    sensitivity_table,
+    surprise_table,
 )
-from lab.sweep.tables import OFF_THEORY, extreme_table, is_off, sensitivity_table, surprise_table
 from lab.tables import Column, Table
 from lab.units import counted, human_seconds
 
@@ -63,7 +73,7 @@ def sensitivity_plot(grid: SweepGrid) -> Plot:
         "barmode": "stack",
         "bargap": 0.3,
         "xaxis": {
-            "title": {"text": "per cent of the variance; what is missing to 100 are interactions and noise"},
+            "title": {"text": "percent of the variance; the rest up to 100 is interactions and noise"},
             "range": [0, number(1.02 * most) if most > _FULL else _FULL],
         },
         "legend": {
@@ -84,7 +94,7 @@ def sensitivity_plot(grid: SweepGrid) -> Plot:
     traces = [_axis_bars(axis, place, groups) for place, axis in enumerate(grid.axes)]
     title = "Share of the variance of log IOPS that each axis explains alone"
     height = _FRAME_PIXELS + _BAR_PIXELS * len(groups)
-    return Plot(title, "The same figures stand in the table below.", traces, layout, height)
+    return Plot(title, "The table below has the same figures.", traces, layout, height)
 
 
 def _axis_bars(axis: Axis, place: int, groups: Sequence[Sensitivity]) -> Trace:
@@ -150,7 +160,7 @@ def sweep_page(result: SweepResult) -> str:
         badges=tuple(_badges(grid)),
         problems=tuple(map(visible, (*_warnings(grid), *grid.problems))),
         footer=_FOOTER,
-        without_scripts="Charts and the table of all cells need JavaScript; the other tables stand without it.",
+        without_scripts="Charts and the table of all cells need JavaScript; the other tables do not.",
         own=OwnScripts(PARTS, _SCRIPTS, ("sweep.css",), page_data(grid), has_plots=bool(grid.axes)),
     )
     return render_page(page)
@@ -162,7 +172,7 @@ def _file(name: str) -> tuple[Fragment]:
 
 def _nowhere(grid: SweepGrid) -> str:
     names = [axis.title for axis in grid.settings if NOWHERE in axis.codes]
-    return f" What has no {' or '.join(names)} is drawn at each." if names else ""
+    return f" A cell without {' or '.join(names)} appears at every value." if names else ""
 
 
 def _multiples(grid: SweepGrid) -> Iterator[Block]:

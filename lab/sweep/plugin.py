@@ -37,7 +37,7 @@ def _report(names: Sequence[str], kind: str, output: Path | None, title: str, ho
 
 
 def _desk(target: Target, host: Host) -> SweepDesk:
-    from lab.sweep.desk import LocalDesk
+    from lab.sweep.service import LocalDesk
 
     return LocalDesk(target, host)
 

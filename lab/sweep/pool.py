@@ -1,94 +1,222 @@
-"""A running cluster: its scheduler, its workers, and a client of both. Closing it ends all processes that it started.
+"""A running cluster and a client of it: Dask's own clusters, with the workers and settings that a sweep needs.
 
-The scheduler of a local cluster or of one over ssh listens only on loopback; traffic with other computers goes through
-ssh. The nodes of a Slurm cluster reach the scheduler over the network. In all three cases, connections are encrypted
-with a certificate made for this cluster.
+The scheduler runs in this process. On this computer Dask's Nanny starts the workers and starts them again; Slurm's jobs
+are those of dask-jobqueue. Whatever is missing afterwards, SpecCluster starts again when ``Pool.tend`` says so.
+
+Three things are raidlab's own, each with a test that shows why:
+
+- QuietScheduler, QuietWorker: Dask opens an HTTP server in each scheduler and worker; here each process has one port,
+  which requires a certificate (test_scheduler_nanny_and_worker_listen_on_one_port_of_loopback_each).
+- SshWorker: SSHCluster lets workers and scheduler listen on the network and does not read ssh_config(5); here ssh
+  carries all traffic, and processes listen on loopback (test_over_ssh_nothing_listens_on_the_network).
+- ``Pool.tend``: a worker that ends before it has connected is unknown to the scheduler, so that Dask never replaces it
+  (test_a_worker_that_ends_before_it_connects_is_started_again, and in tests/cluster
+  test_a_job_that_is_cancelled_before_it_starts_is_submitted_again).
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import math
 import os
+import queue
+import random
+import re
+import shlex
 import shutil
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import ExitStack, suppress
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any, Self
+
+import msgspec
 
 from lab.errors import LabError, RequirementMissing, RunCancelled
-from lab.gates.decoding import decode_json
 from lab.host import signals
-from lab.host.files import write_file
-from lab.host.pool import processors
+from lab.host.files import open_to_append
+from lab.host.pool import held_back, processors
+from lab.host.processes import RunningProcess, ended_how, isolated_python
 from lab.machine import Host
-from lab.sweep.cluster import ClusterKind, ClusterSpec, ClusterTables
-from lab.sweep.launch import LOOPBACK, Launcher, NodeProcess
-from lab.sweep.node import JOINED, Keys, NodeReady, drop_dask_variables, security_of
+from lab.sweep.cluster import LOOPBACK, ClusterKind, ClusterLost, ClusterSpec, ClusterTables, SshTable, require_dask
 
-if TYPE_CHECKING:
-    from distributed import Client
+require_dask()
+import dask.config  # noqa: E402 # Dask reads its configuration when it is imported
+import distributed  # noqa: E402
+from distributed.core import Status  # noqa: E402
+from distributed.deploy.spec import ProcessInterface, SpecCluster  # noqa: E402
+from distributed.diagnostics.plugin import SchedulerPlugin  # noqa: E402
 
-INSTALL = "make cluster (in a clone), or pip install 'raidlab[cluster]'"
-PAGES = f"{LOOPBACK}:8787"
-"""The usual address of Dask's dashboard, as an example in help texts."""
+from lab.sweep.node import PROCESSORS, NodeSettings, QuietScheduler, QuietWorker, security_of  # noqa: E402
+
 START_SECONDS = 60.0
-CONNECT_SECONDS = 20.0
-"""Time for the scheduler to answer at the address that it has written."""
 OTHERS_SECONDS = 10.0
 """Time for an existing scheduler to answer."""
 FIRST_WORKER_SECONDS = 300.0
 """Time for a Slurm queue to start the first worker."""
-MOST_RESTARTS, RESTARTS_SECONDS = 20, 600.0
-"""Maximum restarts of workers within this time, or ``MOST_STILLBORN`` per worker; above it, the sweep gives up."""
+MOST_LOSSES, LOSSES_SECONDS = 20, 600.0
+"""Maximum number of workers lost within this time, or three per worker; above it, the sweep gives up."""
 AGAIN_SECONDS = 30.0
-MOST_STILLBORN = 3
-"""Number of times in a row that a worker may exit before it connects; over ssh, a port may be in use."""
-SILENT_SECONDS, SUSPECTED_SECONDS = 90.0, 10.0
-"""A worker is replaced after this silence, and this further observation; it sends a heartbeat every second."""
+"""Time after which a worker that ended before it connected is started again; its computer may be back then."""
+END_SECONDS = 12.0
+"""Time for a process to exit after its input was closed."""
+DEATH_SECONDS = 60
+"""Time for which the worker of a Slurm job waits for a scheduler that is gone."""
 _TEND_SECONDS = 1.0
 _SEEN_SECONDS = 0.5
 _LOOK_SECONDS = 0.05
+_QUEUE_SECONDS = 10.0
 _QUIET_SECONDS = 5.0
 _SCRATCH = "dask-scratch-space"
 """Folder with temporary files of Dask's processes."""
-_LOGGERS = ("distributed", "distributed.client", "distributed.core", "tornado.application", "asyncio")
+_SSH_FAILED = 255
+"""ssh(1): exit status for an error of ssh itself."""
+_PORTS = range(20_000, 60_000)
+_NODE = ("-m", "lab.sweep.node")
+_ERROR = re.compile(r"([a-z_]+\.)*[A-Z][A-Za-z]*(Error|Exception): ")
+"""Matches the line of a traceback that names the exception."""
+_Client: Any = distributed.Client
+_Nanny: Any = distributed.Nanny
+_ProcessInterface: Any = ProcessInterface
+_SchedulerPlugin: Any = SchedulerPlugin
 
 
-class ClusterLost(LabError):
-    """The scheduler has exited, or no worker is left; cells measured so far are stored."""
+class _Watch(_SchedulerPlugin):  # type: ignore[misc] # it comes without types
+    """Notes each worker that leaves the scheduler; ``workers`` of the client may miss a short life."""
+
+    def __init__(self) -> None:
+        self.joined: dict[str, str] = {}
+        """Address -> name of the connected workers."""
+        self.lost: queue.SimpleQueue[str] = queue.SimpleQueue()
+        """Names of workers that have left."""
+
+    def add_worker(self, scheduler: Any, worker: str) -> None:
+        self.joined[worker] = str(scheduler.workers[worker].name)
+
+    def remove_worker(self, scheduler: Any, worker: str, **_: Any) -> None:
+        self.lost.put(self.joined.pop(worker, worker))
 
 
-class WorkerHandle(Protocol):
-    """A worker that this client started."""
+class SshWorker(_ProcessInterface):  # type: ignore[misc] # it comes without types
+    """A worker on another computer, started through ssh, whose connection carries all traffic."""
 
-    name: str
+    def __init__(
+        self,
+        scheduler: str,
+        *,
+        name: str,
+        ssh_host: str,
+        keys: tuple[str, str],
+        table: SshTable,
+        folder: Path,
+        host: Host,
+    ) -> None:
+        """``keys`` are certificate and key, as PEM; ``folder`` receives the log."""
+        super().__init__(scheduler=scheduler, name=name)
+        self.name, self._scheduler = name, scheduler
+        self._ssh_host, self._keys, self._table, self._host = ssh_host, keys, table, host
+        self._log = folder / f"{name.replace('/', '-')}.log"
+        self._log_begin = 0
+        self.process: RunningProcess | None = None
 
-    def end_of(self) -> str | None: ...
-    def tell_to_end(self) -> None: ...
-    def close(self) -> None: ...
+    async def start(self) -> None:
+        """Start ssh. If this client dies, the input of the worker ends, on which it exits."""
+        there, back, ours = (random.SystemRandom().choice(_PORTS) for _ in range(3))
+        forwards = (
+            f"-R{LOOPBACK}:{back}:{LOOPBACK}:{self._scheduler.rpartition(':')[2]}",
+            f"-L{LOOPBACK}:{ours}:{LOOPBACK}:{there}",
+        )
+        options = ("-o", "ExitOnForwardFailure=yes", "-o", "ServerAliveInterval=15", *forwards)
+        certificate, key = self._keys
+        settings = NodeSettings(
+            certificate=certificate,
+            key=key,
+            listen=f"tls://{LOOPBACK}:{there}",
+            contact=f"tls://{LOOPBACK}:{ours}",
+            scheduler=f"tls://{LOOPBACK}:{back}",
+            name=self.name,
+        )
+        descriptor = open_to_append(self._log)
+        try:
+            self._log_begin = os.fstat(descriptor).st_size
+            argv = (*ssh_argv(self._table, self._ssh_host, *options), remote_line(self._table, _NODE))
+            self.process = self._host.processes.start(argv, stderr_fd=descriptor)
+        finally:
+            os.close(descriptor)
+        assert self.process.stdin is not None
+        # If the process has already exited, ``end_of`` reports it.
+        with suppress(BrokenPipeError):
+            self.process.stdin.write(msgspec.json.encode(settings) + b"\n")
+        await super().start()
+
+    def end_of(self) -> str:
+        """The exit status and the last error message, or an empty string while the process runs."""
+        status = self.process.poll() if self.process else None
+        if status is None:
+            return ""
+        lines = self._log.read_bytes()[self._log_begin :].decode("utf-8", "replace").strip().splitlines()
+        errors = [line for line in lines if _ERROR.match(line)] or lines
+        return ": ".join([f"{self.name} ended ({ended_how(status)})", *errors[-1:]])
+
+    async def close(self) -> None:
+        """Close standard input and wait; kill the process if it does not exit within ``END_SECONDS``."""
+        if self.process:
+            await asyncio.to_thread(self._end, self.process)
+        await super().close()
+
+    @staticmethod
+    def _end(process: RunningProcess) -> None:
+        with suppress(OSError):
+            if process.stdin:
+                process.stdin.close()
+        try:
+            process.wait(timeout=END_SECONDS)
+        except Exception:  # for any reason
+            process.kill()
+            process.wait()
+        if process.stdout:
+            process.stdout.close()
 
 
-def require_dask() -> None:
-    """Raises RequirementMissing, with the command that installs Dask."""
-    drop_dask_variables()
-    try:
-        import distributed  # noqa: F401
-    except ImportError:
-        raise RequirementMissing("a sweep is spread by Dask, which is not installed", hint=INSTALL) from None
-    # Dask's log messages are for its developers; raidlab reports errors itself.
-    for name in _LOGGERS:
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+def ssh_argv(table: SshTable, host: str, *options: str) -> tuple[str, ...]:
+    """The command line of ssh up to the command for ``host``."""
+    config = ("-F", table.config) if table.config else ()
+    return ("ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", *config, *options, "--", host)
+
+
+def remote_line(table: SshTable, arguments: tuple[str, ...]) -> str:
+    """A shell command for another computer that runs Python, isolated from the user's settings, with ``arguments``."""
+    state = (f"RAIDLAB_STATE={table.state}",) if table.state else ()
+    return shlex.join(("exec", "env", *state, *isolated_python(*arguments, python=table.python)))
+
+
+def processors_of(ssh_host: str, table: SshTable, host: Host) -> int:
+    """The number of processors of a host. Raises LabError if ssh or raidlab fails there."""
+    found = host.processes.run(
+        (*ssh_argv(table, ssh_host), remote_line(table, (*_NODE, PROCESSORS))), timeout_seconds=60
+    )
+    word, _, count = found.stdout.strip().rpartition("processors ")
+    said = (found.stderr.strip() or word or f"status {found.status}").splitlines()[-1]
+    if found.status == _SSH_FAILED:
+        raise LabError(
+            f"{ssh_host} cannot be reached: {said}", hint=f"see that 'ssh {ssh_host} true' works without a password"
+        )
+    if found.status or not count.isdecimal():
+        raise LabError(
+            f"no worker can be started on {ssh_host}: {said}",
+            hint="install raidlab with its cluster extra there, and say where its Python is: [cluster.ssh] python",
+        )
+    return int(count)
 
 
 class Pool:
     """A cluster as a context manager; ``client`` is Dask's client inside the context."""
 
-    client: Client
+    client: distributed.Client
     dashboard: str = ""
-    _launcher: Launcher
+    """HOST:PORT of the scheduler's web pages; empty if there are none."""
 
     def __init__(
         self,
@@ -105,28 +233,21 @@ class Pool:
 
         ``is_cancelled`` is polled while the cluster starts; when it returns True, RunCancelled is raised.
         """
-        require_dask()
         self.spec, self.tables = spec, tables
         self._host, self._folder, self._on_notice = host, folder, on_notice
         self._asked_dashboard, self._is_cancelled = dashboard, is_cancelled
         self._stack = ExitStack()
-        self._keys = Keys()
-        self._scheduler: NodeProcess | None = None
-        self._handles: list[WorkerHandle] = []
-        self._makers: list[Callable[[], WorkerHandle]] = []
-        self._restarts: deque[float] = deque()
-        """Times of the restarts within the last ``RESTARTS_SECONDS``."""
-        self._not_before: dict[int, float] = {}
-        """Index of a worker -> the time before which it is not started again."""
-        self._stillborn: dict[int, int] = {}
-        """Index of a worker -> number of times in a row that it exited before it connected."""
-        self._joined: dict[str, int] = {}
-        """Name of a worker -> number of its connections when the last process of this name exited."""
-        self._heard: dict[str, float] = {}
-        """Name of a worker -> time of its last heartbeat, by the scheduler's clock."""
-        self._suspected: dict[str, float] = {}
-        """Name of a worker -> when its silence was first noticed, by this computer's monotonic clock."""
+        self._watch = _Watch()
+        self._cluster: Any = None
+        self._settling: Future[None] | None = None
+        self._count = 0
+        """Number of workers that this pool starts."""
+        self._later: dict[str, tuple[float, Any]] = {}
+        """Name of a worker -> when it is started again, and its specification for SpecCluster."""
+        self._losses: deque[float] = deque()
+        """Times of the losses within the last ``LOSSES_SECONDS``."""
         self._tended = 0.0
+        self._queue_seen_at = 0.0
         self._seen: dict[str, str] = {}
         self._seen_at = 0.0
         self._empty_since: float | None = None
@@ -134,8 +255,11 @@ class Pool:
     def __enter__(self) -> Self:
         # Finish the cleanup after signals, since Slurm would keep submitted jobs in its queue.
         self._stack.enter_context(signals.unhurried())
+        # In the sweep's folder, no other user can replace the scripts of jobs.
+        self._stack.enter_context(dask.config.set({"temporary-directory": str(self._folder)}))
         try:
             self._start()
+            self._wait_for_workers()
         except BaseException:
             self.close()
             raise
@@ -144,21 +268,39 @@ class Pool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def close(self) -> None:
+        """End all workers that were started, and the scheduler."""
+        client = getattr(self, "client", None)
+        for what in (client, self._cluster):
+            if what is not None:
+                with suppress(Exception):  # the cluster may be gone
+                    # Workers that are being started are ended when they have started.
+                    what.close(timeout=START_SECONDS)
+        self._cluster = None
+        self._stack.close()
+        shutil.rmtree(self._folder / _SCRATCH, ignore_errors=True)
+
     @property
     def process_ids(self) -> dict[str, int]:
-        """Name -> process id of the scheduler and the workers that run on this computer."""
-        nodes = [each for each in (self._scheduler, *self._handles) if isinstance(each, NodeProcess)]
-        return {each.name: each.process.pid for each in nodes}
+        """Name -> process id of the workers that run on this computer, and of ssh for those on others."""
+        found = {}
+        for name, worker in list(self._cluster.workers.items()) if self._cluster else ():
+            pid = (
+                worker.process.pid if isinstance(worker, SshWorker) and worker.process else getattr(worker, "pid", None)
+            )
+            if pid:
+                found[str(name)] = int(pid)
+        return found
 
     def workers(self) -> dict[str, str]:
         """Address -> name of all connected workers, at most half a second old."""
-        now = self._host.clock.monotonic_seconds()
+        now = self.now()
         if now > self._seen_at + _SEEN_SECONDS or not self._seen:
-            # If the scheduler is gone, ``tend`` raises the error.
-            with suppress(OSError):
+            try:
                 found = self.client.scheduler_info(n_workers=-1).get("workers", {})
                 self._seen = {str(address): str(each["name"]) for address, each in found.items()}
-                self._heard = {str(each["name"]): float(each["last_seen"]) for each in found.values()}
+            except OSError:
+                self._seen = {}
             self._seen_at = now
         return self._seen
 
@@ -167,18 +309,15 @@ class Pool:
         return self._host.clock.monotonic_seconds()
 
     def tend(self) -> None:
-        """Restart workers that have exited. Raises ClusterLost if the scheduler is gone or no worker is left."""
-        now = self._host.clock.monotonic_seconds()
-        if self._scheduler and (end := self._scheduler.end_of()):
-            raise ClusterLost(f"the cluster is lost: its {end}", hint="finished cells are stored: --resume continues")
+        """Start workers again that have ended. Raises ClusterLost if no worker is left, or if too many end."""
+        now = self.now()
         if now < self._tended + _TEND_SECONDS:
             return
         self._tended = now
-        workers = self.workers()
-        for number, handle in enumerate(self._handles):
-            if now >= self._not_before.get(number, 0.0) and (end := handle.end_of() or self._silence_of(handle.name)):
-                self._replace(number, handle, end)
-        if workers:
+        if self._cluster:
+            self._count_losses(now)
+            self._start_again(now)
+        if self.workers():
             self._empty_since = None
         elif self._empty_since is None:
             self._empty_since = now
@@ -187,60 +326,78 @@ class Pool:
                 f"no worker for {self._patience_seconds:.0f} s", hint="look at the cluster; --resume continues"
             )
 
-    def _silence_of(self, name: str) -> str | None:
-        """A message if a connected worker sends no heartbeat; the scheduler's clock is this computer's."""
-        silent_seconds = self._host.clock.utc_now().timestamp() - self._heard.get(name, math.inf)
-        if silent_seconds < SILENT_SECONDS:
-            self._suspected.pop(name, None)
-            return None
-        # After the computer was suspended, heartbeats arrive again within moments.
-        if self.now() < self._suspected.setdefault(name, self.now()) + SUSPECTED_SECONDS:
-            return None
-        # Do not report the new process before its first heartbeat.
-        del self._heard[name], self._suspected[name]
-        return f"{name} has given no sign of life for {silent_seconds:.0f} s"
+    def _count_losses(self, now: float) -> None:
+        """Report workers that were connected. Dask starts them again, so only a limit is checked."""
+        with suppress(queue.Empty):
+            while True:
+                name = self._watch.lost.get_nowait()
+                self._losses.append(now)
+                self._on_notice(f"{name} ended; another one is started")
+        # Jobs of a queue reach their time limit again and again during a long sweep, so only recent losses count.
+        while self._losses and self._losses[0] < now - LOSSES_SECONDS:
+            self._losses.popleft()
+        if len(self._losses) > max(MOST_LOSSES, 3 * self._count):
+            raise ClusterLost("workers end again and again", hint=self._see_logs)
+
+    def _start_again(self, now: float) -> None:
+        """Have SpecCluster start what is missing; a worker that ended before it connected waits ``AGAIN_SECONDS``."""
+        if self._settling and not self._settling.done():
+            return
+        failure = self._settling.exception() if self._settling else None
+        self._settling = None
+        ended = self._ended(now, failure)
+        for name, why in ended.items():
+            if name in self._watch.joined.values():
+                continue
+            if not self.workers() and len(self._later) + len(ended) >= self._count:
+                raise ClusterLost(f"no worker starts: {why}", hint=self._see_logs)
+            self._on_notice(f"{why}; it is started again in {AGAIN_SECONDS:.0f} s")
+            self._later[name] = (now + AGAIN_SECONDS, self._cluster.worker_spec.pop(name))
+        due = {name: spec for name, (at, spec) in self._later.items() if now >= at}
+        for name in due:
+            del self._later[name]
+        self._cluster.worker_spec.update(due)
+        if ended or due or set(self._cluster.worker_spec) - set(self._cluster.workers):
+            self._settle(tuple(ended))
+
+    def _ended(self, now: float, failure: BaseException | None) -> dict[str, str]:
+        """Name -> reason, for workers that have ended without ever being connected, which Dask does not notice."""
+        found = {}
+        connected = set(self._watch.joined.values())
+        for name, worker in self._cluster.workers.items():
+            if isinstance(worker, SshWorker) and (end := worker.end_of()):
+                found[name] = end
+            elif name not in connected and worker.status in (Status.created, Status.failed, Status.closed):
+                found[name] = f"{name}: {_root(failure)}"
+        if self.spec.kind is ClusterKind.SLURM and now > self._queue_seen_at + _QUEUE_SECONDS:
+            self._queue_seen_at = now
+            jobs = {n: w.job_id for n, w in self._cluster.workers.items() if n not in connected | found.keys()}
+            found.update(self._over(jobs))
+        return found
+
+    def _over(self, jobs: dict[str, str]) -> dict[str, str]:
+        """Name -> message, for the jobs that Slurm's queue does not have."""
+        if not jobs:
+            return {}
+        listed = self._host.processes.run(("squeue", "--noheader", "--format=%i", "--me"))
+        there = set(listed.stdout.split())
+        return {
+            name: f"{name} (job {job}) is over" for name, job in jobs.items() if not listed.status and job not in there
+        }
+
+    def _settle(self, ended: tuple[str, ...] = ()) -> None:
+        """Close the workers in ``ended``, and start those that are missing; ``_settling`` is the outcome."""
+
+        async def settle() -> None:
+            gone = [self._cluster.workers.pop(name) for name in ended if name in self._cluster.workers]
+            await asyncio.gather(*(worker.close() for worker in gone), return_exceptions=True)
+            await self._cluster
+
+        self._settling = asyncio.run_coroutine_threadsafe(settle(), self._cluster.loop.asyncio_loop)
 
     @property
     def _patience_seconds(self) -> float:
         return START_SECONDS if self.spec.kind is ClusterKind.LOCAL else FIRST_WORKER_SECONDS
-
-    def _replace(self, number: int, handle: WorkerHandle, end: str) -> None:
-        joined = self._joined_so_far(handle.name)
-        was_connected = joined > self._joined.get(handle.name, 0)
-        self._stillborn[number] = 0 if was_connected else self._stillborn.get(number, 0) + 1
-        self._joined[handle.name] = joined
-        now = self._host.clock.monotonic_seconds()
-        self._restarts.append(now)
-        # Jobs of a queue reach their time limit again and again during a long sweep, so only recent restarts count.
-        while self._restarts[0] < now - RESTARTS_SECONDS:
-            self._restarts.popleft()
-        if len(self._restarts) > max(MOST_RESTARTS, MOST_STILLBORN * len(self._handles)):
-            raise ClusterLost(f"workers end again and again, the last: {end}", hint=self._see_logs)
-        if self._stillborn[number] >= MOST_STILLBORN:
-            if not self.workers():
-                raise ClusterLost(f"no worker starts: {end}", hint=self._see_logs)
-            self._later(number, end)
-            return
-        self._on_notice(f"{end}; another one is started")
-        handle.close()
-        try:
-            self._handles[number] = self._makers[number]()
-        except LabError as error:
-            self._later(number, f"{handle.name} cannot be started: {error.message}")
-
-    def _joined_so_far(self, name: str) -> int:
-        """Number of connections of a worker; the scheduler logs them, since ``workers`` may miss a short one."""
-        # If the scheduler is gone, ``tend`` raises the error.
-        with suppress(OSError):
-            events = self.client.get_events(JOINED)
-            return sum(joined == name for _, joined in events)
-        return 0
-
-    def _later(self, number: int, why: str) -> None:
-        """Try this worker again after ``AGAIN_SECONDS``, when its computer may be back; the others continue."""
-        self._on_notice(f"{why}; it is tried again in {AGAIN_SECONDS:.0f} s")
-        self._stillborn[number] = 0
-        self._not_before[number] = self._host.clock.monotonic_seconds() + AGAIN_SECONDS
 
     @property
     def _see_logs(self) -> str:
@@ -251,138 +408,156 @@ class Pool:
 
         Raises ClusterLost if none connects, RunCancelled.
         """
-        clock = self._host.clock
-        begin = clock.monotonic_seconds()
+        begin = self.now()
         comes_slowly = self.spec.kind in (ClusterKind.ADDRESS, ClusterKind.SLURM)
-        is_told = False
+        is_reported = False
         while True:
             workers = self.workers()
-            wanted = 1 if comes_slowly else len(self._handles) - len(self._not_before)
-            passed = clock.monotonic_seconds() - begin
-            if workers and (len(workers) >= wanted or passed > START_SECONDS):
+            wanted = 1 if comes_slowly else self._count - len(self._later)
+            passed = self.now() - begin
+            # A worker may be connected before SpecCluster has noted its process.
+            is_settled = comes_slowly or not self._settling or self._settling.done()
+            if workers and ((len(workers) >= wanted and is_settled) or passed > START_SECONDS):
                 return
-            if not workers and passed > _QUIET_SECONDS and not is_told:
-                self._on_notice(f"no worker is connected yet; it is waited for {self._patience_seconds:.0f} s")
-                is_told = True
-            self._pause()
+            if not workers and passed > _QUIET_SECONDS and not is_reported:
+                self._on_notice(f"no worker is connected yet; waiting up to {self._patience_seconds:.0f} s")
+                is_reported = True
+            if self._is_cancelled():
+                raise RunCancelled("the work was cancelled", hint="nothing was measured yet")
+            self._host.clock.sleep(_LOOK_SECONDS)
             self.tend()
 
-    def _pause(self) -> None:
-        if self._is_cancelled():
-            raise RunCancelled("the work was ended before its time", hint="nothing was begun yet")
-        self._host.clock.sleep(_LOOK_SECONDS)
-
-    def close(self) -> None:
-        """End the scheduler and all workers that were started."""
-        client = getattr(self, "client", None)
-        if client is not None:
-            with suppress(Exception):  # the cluster may be gone
-                client.close(timeout=5)
-        for handle in self._handles:
-            handle.tell_to_end()
-        for handle in self._handles:
-            try:
-                handle.close()
-            except Exception as error:  # end the others in any case
-                self._on_notice(f"{handle.name} may go on: {error}")
-        self._handles.clear()
-        if self._scheduler:
-            self._scheduler.close()
-            self._scheduler = None
-        self._stack.close()
-        shutil.rmtree(self._folder / _SCRATCH, ignore_errors=True)
-
     def _start(self) -> None:
-        kind = self.spec.kind
-        if kind is ClusterKind.ADDRESS:
-            self.client = self._client_of_others()
-        else:
-            from distributed import Security  # which has no types
-
-            make_security: Any = Security
-            fresh = make_security.temporary()
-            self._keys = Keys(certificate=str(fresh.tls_ca_file), key=str(fresh.tls_client_key))
-            self._launcher = Launcher(self._host, self._folder, self._keys, self.tables.ssh)
-            ready = self._start_scheduler()
-            self.dashboard = ready.dashboard
-            try:
-                self.client = _client(ready.address, security_of(self._keys), CONNECT_SECONDS)
-            except Exception as error:
-                raise ClusterLost(f"the scheduler cannot be reached: {error}", hint=self._see_logs) from None
-            for make in self._worker_makers(ready.address):
-                self._makers.append(make)
-                self._handles.append(make())
-        self._wait_for_workers()
-
-    def _client_of_others(self) -> Client:
-        """A client of an existing scheduler, with the certificates named in the user's configuration of Dask."""
-        from distributed import Security
-
-        make_security: Any = Security
-        address = self.spec.address
-        security = make_security() if address.startswith("tls:") else None
-        if security is not None and not security.tls_ca_file:
-            raise ClusterLost(
-                f"no certificate for {address}",
-                hint="name its files in Dask's configuration: distributed.comm.tls in ~/.config/dask/*.yaml",
-            )
+        if self.spec.kind is ClusterKind.ADDRESS:
+            self.client = _client_of_others(self.spec.address)
+            return
+        make_security: Any = distributed.Security
+        fresh = make_security.temporary()
+        security = security_of(str(fresh.tls_ca_file), str(fresh.tls_client_key))
+        workers = dict(self._worker_specs(security))
+        self._count = len(workers) or self.tables.slurm.workers
         try:
-            return _client(address, security, OTHERS_SECONDS)
-        except Exception as error:  # any exception for an answer that is not Dask's
-            said = str(error).strip().splitlines() or [type(error).__name__]
+            # The thread of Dask's loop inherits the mask, and from it the workers, until QuietWorker handles signals.
+            with held_back(), warnings.catch_warnings():
+                # Dask takes another port for its pages if theirs is in use; ``dashboard`` has it.
+                warnings.simplefilter("ignore")
+                self._cluster = self._made(security)
+        except Exception as error:
+            pages = f", with its pages at {self._asked_dashboard}" if self._asked_dashboard else ""
+            said = str(error).removeprefix("Cluster failed to start: ")
             raise ClusterLost(
-                f"no scheduler of Dask answers at {address}: {said[0]}", hint="check the address, and that it runs"
+                f"the scheduler does not start{pages}: {type(error.__cause__ or error).__name__}: {said}",
+                hint="use --dashboard none to run without pages" if pages else self._see_logs,
             ) from None
+        if self._asked_dashboard:
+            port = self._cluster.scheduler.http_server.port
+            self.dashboard = f"{self._asked_dashboard.rpartition(':')[0]}:{port}"
+        self.client = _Client(self._cluster, set_as_default=False)
+        if self.spec.kind is ClusterKind.SLURM:
+            while len(self._cluster.worker_spec) < self._count:
+                self._cluster.worker_spec.update(self._cluster.new_worker_spec())
+        self._cluster.worker_spec.update(workers)
+        self._settle()
 
-    def _start_scheduler(self) -> NodeReady:
-        """Start the scheduler and wait for its address. Raises ClusterLost with its last error, RunCancelled."""
-        is_near = self.spec.kind is not ClusterKind.SLURM
-        host = LOOPBACK if is_near else self.tables.slurm.host or os.uname().nodename
-        node = self._scheduler = self._launcher.scheduler(host, self._asked_dashboard)
-        assert node.process.stdout is not None
-        os.set_blocking(node.process.stdout.fileno(), False)
-        line, until = b"", self._host.clock.monotonic_seconds() + START_SECONDS
-        while not line.endswith(b"\n"):
-            line += node.process.stdout.read(4096) or b""
-            end = node.end_of()
-            if end or self._host.clock.monotonic_seconds() > until:
-                pages = f", with its pages at {self._asked_dashboard}" if self._asked_dashboard else ""
-                raise ClusterLost(
-                    f"the scheduler does not start{pages}: {end or f'it has said nothing for {START_SECONDS:.0f} s'}",
-                    hint=f"{'--dashboard none leaves the pages away; ' if pages else ''}the whole is in {node.log}",
-                )
-            self._pause()
-        return decode_json(line, NodeReady)
+    def _made(self, security: Any) -> Any:
+        """The cluster, with a running scheduler and no workers."""
+        scheduler = distributed.Scheduler if self._asked_dashboard else QuietScheduler
+        is_far = self.spec.kind is ClusterKind.SLURM
+        options = {
+            "host": (self.tables.slurm.host or os.uname().nodename) if is_far else LOOPBACK,
+            "protocol": "tls://",
+            "security": security,
+            "dashboard": bool(self._asked_dashboard),
+            "dashboard_address": self._asked_dashboard or None,
+            "plugins": [self._watch],
+        }
+        if is_far:
+            return self._slurm_cluster(security, scheduler, options)
+        make: Any = SpecCluster
+        return make(workers={}, scheduler={"cls": scheduler, "options": options}, security=security)
 
-    def _worker_makers(self, address: str) -> Iterator[Callable[[], WorkerHandle]]:
-        match self.spec.kind:
-            case ClusterKind.LOCAL:
-                for number in range(self.spec.workers or processors()):
-                    yield partial(self._launcher.local_worker, f"worker-{number}", address)
-            case ClusterKind.SSH:
-                for host in self.spec.hosts:
-                    count = self._launcher.processors_of(host)
-                    for number in range(self.tables.ssh.workers or count):
-                        yield partial(self._launcher.ssh_worker, host, f"{host}-{number}", address)
-            case _:
-                from lab.sweep.slurm import SlurmWorkers
+    def _worker_specs(self, security: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Name and specification of each worker on this computer, or over ssh. Raises LabError as ``processors_of``."""
+        if self.spec.kind is ClusterKind.LOCAL:
+            options = {
+                "host": LOOPBACK,
+                "protocol": "tls://",
+                "security": security,
+                "nthreads": 1,
+                "memory_limit": 0,
+                "local_directory": str(self._folder),
+                "worker_class": QuietWorker,
+                "silence_logs": logging.CRITICAL,
+            }
+            for number in range(self.spec.workers or processors()):
+                name = f"worker-{number}"
+                yield name, {"cls": _Nanny, "options": {**options, "log": str(self._folder / f"{name}.log")}}
+        elif self.spec.kind is ClusterKind.SSH:
+            table = self.tables.ssh
+            keys = (security.tls_client_cert, security.tls_client_key)
+            options = {"keys": keys, "table": table, "folder": self._folder, "host": self._host}
+            for host in self.spec.hosts:
+                count = processors_of(host, table, self._host)
+                for number in range(table.workers or count):
+                    yield f"{host}-{number}", {"cls": SshWorker, "options": {**options, "ssh_host": host}}
 
-                slurm = SlurmWorkers(self.tables.slurm, address, self._written_keys(), self._folder, self._host)
-                for number in range(self.tables.slurm.workers):
-                    yield partial(slurm.submit, f"slurm-{number}")
+    def _slurm_cluster(self, security: Any, scheduler: Any, options: dict[str, Any]) -> Any:
+        table = self.tables.slurm
+        if not self._host.processes.find("sbatch"):
+            raise RequirementMissing(
+                "Slurm's programs are not installed here", hint="work on a computer of the cluster"
+            )
+        # dask_jobqueue installs handlers for SIGINT and SIGTERM on import; restore ours.
+        with signals.kept():
+            from dask_jobqueue.slurm import SLURMCluster
+        make: Any = SLURMCluster
+        return make(
+            name="slurm",
+            scheduler_cls=scheduler,
+            scheduler_options=options,
+            security=security,
+            protocol="tls://",
+            # Receives certificate and key while the cluster runs, for this user alone.
+            shared_temp_directory=str(self._folder),
+            job_name="raidlab",
+            queue=table.partition or None,
+            account=table.account or None,
+            walltime=table.walltime,
+            cores=1,
+            processes=1,
+            memory=f"{table.memory}iB",
+            death_timeout=DEATH_SECONDS,
+            # Shell words that precede "-m" and the command.
+            python=shlex.join(isolated_python(python=table.python)),
+            worker_command="lab.sweep.node",
+            local_directory=str(self._folder),
+            log_directory=str(self._folder),
+            # A requeued job would be a second worker of this name; SLURMCluster submits a new job instead.
+            job_extra_directives=["--no-requeue", *table.directives],
+            worker_extra_args=["--no-nanny", "--no-dashboard", "--worker-class", "lab.sweep.node.QuietWorker"],
+        )
 
-    def _written_keys(self) -> tuple[Path, Path]:
-        """Write certificate and key to files that only this user can read; they are removed when the pool closes."""
-        paths = (self._folder / "cluster.crt", self._folder / "cluster.key")
-        for path, text in zip(paths, (self._keys.certificate, self._keys.key), strict=True):
-            write_file(path, text.encode(), mode=0o600)
-            self._stack.callback(path.unlink, missing_ok=True)
-        return paths
+
+def _root(failure: BaseException | None) -> str:
+    """The last line of the first cause of an error."""
+    while failure and failure.__cause__:
+        failure = failure.__cause__
+    return (str(failure or "").strip().splitlines() or ["it has not started"])[-1]
 
 
-def _client(address: str, security: Any, timeout_seconds: float) -> Client:
-    from distributed import Client
-
-    make: Any = Client
-    found: Client = make(address, security=security, timeout=timeout_seconds, set_as_default=False)
-    return found
+def _client_of_others(address: str) -> Any:
+    """A client of an existing scheduler, with the certificates named in the user's configuration of Dask."""
+    make_security: Any = distributed.Security
+    security = make_security() if address.startswith("tls:") else None
+    if security is not None and not security.tls_ca_file:
+        raise ClusterLost(
+            f"no certificate for {address}",
+            hint="name its files in Dask's configuration: distributed.comm.tls in ~/.config/dask/*.yaml",
+        )
+    try:
+        return _Client(address, security=security, timeout=OTHERS_SECONDS, set_as_default=False)
+    except Exception as error:  # any exception for an answer that is not Dask's
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        raise ClusterLost(
+            f"no scheduler of Dask answers at {address}: {said[0]}", hint="check the address, and that it runs"
+        ) from None

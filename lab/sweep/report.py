@@ -150,7 +150,7 @@ def report_sweep(
         case "json":
             text = visible_json(msgspec.json.format(msgspec.json.encode(result), indent=2).decode())
         case _:
-            from lab.sweep.tables import summary_text
+            from lab.sweep.grid import summary_text
 
             is_running = folders[0].is_running
             text = f"{summary_text(result, is_markdown=kind == 'markdown', is_running=is_running)}\n"

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,12 +21,12 @@ from lab.experiments.run import RESULT_ROOM_BYTES
 from lab.machine import Host
 from lab.machine.state_folder import default_state_root
 from lab.measure.conditions import own_digest
-from lab.sweep.cluster import ClusterTables, parse_cluster
-from lab.sweep.measure import computer, sweeps_folder
-from lab.sweep.pool import ClusterLost, Pool
+from lab.sweep.cluster import ClusterLost, ClusterTables, parse_cluster, require_dask
+from lab.sweep.measure import computer
+from lab.sweep.store import sweeps_folder
 
-_LOOK_SECONDS = 0.5
-_numbers = itertools.count()
+if TYPE_CHECKING:
+    from lab.sweep.pool import Pool
 
 
 class Calls(ClusterCalls):
@@ -41,36 +40,30 @@ class Calls(ClusterCalls):
     def __call__(self, function: Callable[[bytes], bytes], payload: bytes) -> bytes:
         """Call ``function`` on a worker. Raises LabError as the function does, ClusterLost.
 
-        If the worker exits, the call is repeated on another one.
+        If the worker exits, Dask repeats the call on another one.
         """
         from distributed import TimeoutError as NotYet
 
         client: Any = self._pool.client
-        while True:
-            key = f"{function.__module__}.{function.__qualname__}-{next(_numbers)}"
-            future = client.submit(answered, function, payload, key=key, pure=False, retries=0)
-            try:
-                while True:
-                    with self._tending:
-                        self._pool.tend()
-                    try:
-                        answer: Answer = future.result(timeout=_LOOK_SECONDS)
-                        break
-                    except NotYet:
-                        continue
-            except LabError:
-                raise
-            except Exception as error:
-                if future.status in ("cancelled", "lost"):
-                    continue
-                raise LabError(f"a worker has failed: {error}", hint="look at the logs of the cluster") from None
-            finally:
-                future.cancel()
-            if answer.failure:
-                told = LabError(f"on {answer.computer}: {answer.failure}", hint=answer.hint)
-                told.console = answer.console
-                raise told
-            return answer.data
+        future = client.submit(answered, function, payload, pure=False, retries=0)
+        answer: Answer | None = None
+        try:
+            while answer is None:
+                with self._tending:
+                    self._pool.tend()
+                with suppress(NotYet):
+                    answer = future.result(timeout=LOOK_SECONDS)
+        except LabError:
+            raise
+        except Exception as error:
+            raise LabError(f"a worker has failed: {error}", hint="look at the logs of the cluster") from None
+        finally:
+            future.cancel()
+        if answer.failure:
+            failure = LabError(f"on {answer.computer}: {answer.failure}", hint=answer.hint)
+            failure.console = answer.console
+            raise failure
+        return answer.data
 
 
 @contextmanager
@@ -80,15 +73,18 @@ def calls_on(cluster: str, host: Host, on_notice: Callable[[str], None]) -> Iter
     Raises SpecError, RequirementMissing without Dask, and LabError if a worker has a different version of raidlab.
     """
     spec = parse_cluster(cluster)
+    require_dask()
+    from lab.sweep.pool import Pool
+
     folder = host.state.make(sweeps_folder(host) / "calls", what="the folder for calls on clusters")
     with Pool(spec, ClusterTables(), host, folder, on_notice) as pool:
         client: Any = pool.client
         own = own_digest()
-        for address, told in client.run(_who_and_what, on_error="return").items():
-            if isinstance(told, Exception):
-                raise LabError(f"the worker at {address} has no raidlab: {told!r}", hint="install the same there")
-            if told[1] != own:
-                raise LabError(f"{told[0]} has another raidlab", hint="install the same there")
+        for address, found in client.run(_who_and_what, on_error="return").items():
+            if isinstance(found, Exception):
+                raise LabError(f"the worker at {address} has no raidlab: {found!r}", hint="install this version there")
+            if found[1] != own:
+                raise LabError(f"{found[0]} has a different version of raidlab", hint="install this version there")
         yield Calls(pool)
 
 
@@ -210,7 +206,7 @@ class TaskSpread:
         if problems and not self._fit():
             first = next(iter(problems.values()))
             raise ClusterLost(
-                f"no worker can do the work: {first}", hint="mend that computer, or choose another cluster"
+                f"no worker can do the work: {first}", hint="repair that computer, or choose another cluster"
             )
 
     def run(self, tasks: Iterable[SpreadTask]) -> Iterator[tuple[SpreadTask, Answer]]:
@@ -236,7 +232,7 @@ class TaskSpread:
                 self._pool.tend()
                 self._require_fit()
                 if self._is_cancelled():
-                    raise RunCancelled("the work was ended before its time", hint="finished cells are stored")
+                    raise RunCancelled("the work was cancelled", hint="finished cells are stored")
                 yield from self._next()
         finally:
             for future in self._futures.values():
@@ -264,7 +260,7 @@ class TaskSpread:
         now = self._pool.now()
         if self._lacking_since is None:
             self._lacking_since = now
-            self._on_notice(f"no worker is left that can do the work; one is waited for {FIT_SECONDS:.0f} s")
+            self._on_notice(f"no worker is left that can do the work; waiting up to {FIT_SECONDS:.0f} s for one")
         elif now > self._lacking_since + FIT_SECONDS:
             raise ClusterLost("no worker is left that can do the work", hint="add one; --resume continues")
 

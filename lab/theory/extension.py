@@ -1,16 +1,84 @@
-"""What plugins can add to theory."""
+"""What plugins can add to theory: what a fleet of arrays loses over years, as figures with intervals.
+
+NOMDL, the normalised magnitude of data loss, is what Greenan, Plank and Wylie propose in MTTDL's place ("Mean time to
+meaningless", HotStorage 2010): bytes that are expected to be lost in the years asked about, for each usable byte.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from lab.theory.losses import LossFigures
+import msgspec
+
+
+class Interval(msgspec.Struct, frozen=True):
+    """An estimate and its 95 % interval. All three are finite and not negative."""
+
+    value: float
+    """0: nothing was seen, and only ``high`` is known."""
+    low: float
+    high: float
+
+    def times(self, factor: float) -> Interval:
+        """The interval in another unit."""
+        return Interval(self.value * factor, self.low * factor, self.high * factor)
+
+    def text(self, digits: int = 3) -> str:
+        """Such as ``7.6e-06 [7.5e-06–7.7e-06]``."""
+        value, low, high = (f"{each:.{digits}g}" for each in (self.value, self.low, self.high))
+        return f"{value} [{low}–{high}]"
+
+
+class LossFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """The data loss of a fleet."""
+
+    trials: int
+    array_years: float
+    """Simulated array-years."""
+    failures_per_array_year: float
+    losses_per_array_year: Interval
+    loss_chance_per_array_year: Interval
+    """Probability that one array loses data within a year."""
+    fleet_loss_chance: Interval
+    """Probability that any array of the fleet loses data within its years."""
+    nines_per_array_year: Interval
+    """-log10 of ``loss_chance_per_array_year``, 300 at most. ``low`` has the fewest nines, and is the ``value`` without
+    losses.
+    """
+    nines_per_fleet_year: Interval
+    lost_bytes_per_pb_year: Interval
+    """Per 10^15 usable bytes."""
+    nomdl_bytes_per_tb: Interval
+    """Expected number of bytes lost within the years, per 10^12 usable bytes."""
+    cause_losses: Mapping[str, float]
+    """Cause -> share of the losses."""
+    cause_bytes: Mapping[str, float]
+    """Cause -> share of the lost bytes."""
+    seldom: Mapping[str, Interval] = msgspec.field(default_factory=dict)
+    """Cause that can lose data and was rarely or never seen -> bytes lost by it per year and 10^15 usable bytes."""
+    mttdl_years: float
+    """At most 1e300."""
+    mttdl_by_hand: str = ""
+    """The formula of the MTTDL with its numbers."""
+    counted: str = ""
+    """The events between a failure and the end of its rebuild, and other possible errors, as a sentence."""
+    losses_to_mttdl: float
+    """Losses of an array, divided by those expected from the MTTDL."""
+    is_biased: bool
+    weight_mean: float
+    """Mean weight of importance sampling: 1 except for sampling error; exactly 1 without it."""
+    weight_error: float
+    """Standard error of ``weight_mean``."""
+
+    @property
+    def has_losses(self) -> bool:
+        """Whether any loss was seen. Otherwise only a bound of each figure is known: ``high``, for nines ``low``."""
+        return self.losses_per_array_year.value > 0
 
 
 class FleetLosses(NamedTuple):
-    """What small fleets of arrays lose, fast enough to be asked for while somebody chooses."""
+    """The data loss of small fleets of arrays, computed fast enough for an interactive screen."""
 
     what_if: Callable[..., LossFigures]
     """Gets the properties of the fleet by name (``lab.fleet.run``). Raises SpecError for what is no array."""

@@ -7,6 +7,9 @@ member needs for its share of one, and with few requests in flight at most ``dep
 I/Os in order of arrival, at a given queue depth. Both ignore the processor, the file system and merging.
 A measured figure far from a prediction has another limiter; finding it is the next step (Gregg's benchmarking
 checklist).
+
+In RAID 0 of unequal members all members are used up to the size of the smallest, from there to the next size only the
+larger ones, and so on; ``predict_zones`` has each member's share of a load, and the rate of one stream.
 """
 
 from __future__ import annotations
@@ -17,14 +20,57 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
+from lab.arrays.geometry import strip_zones
 from lab.arrays.levels import Level
 from lab.disks.drive_models import DriveModel
 from lab.errors import SpecError
 from lab.theory.queueing import ArrayUnderLoad, LoadFigures, play
 from lab.theory.requests import Requests, Server, Servers, requests_for
-from lab.theory.zones import mean_stream_members, member_shares, stripe_zones
 from lab.units import MIB, human_bytes
 from lab.workloads.workload import AccessPattern, Direction, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class StripeZone:
+    """One zone."""
+
+    size_bytes: int
+    """Size on the array."""
+    slots: tuple[int, ...]
+    """The members that it spans."""
+
+
+def stripe_zones(member_bytes: Sequence[int]) -> tuple[StripeZone, ...]:
+    """The zones of members with these sizes, in whole chunks; one zone if all are equal."""
+    return tuple(StripeZone(zone.size, zone.slots) for zone in strip_zones(member_bytes))
+
+
+def covered_zones(zones: Sequence[StripeZone], covered_bytes: int | None) -> tuple[StripeZone, ...]:
+    """The zones, or parts of zones, in the array's first ``covered_bytes``; None: all of it."""
+    found, left = [], sum(zone.size_bytes for zone in zones) if covered_bytes is None else covered_bytes
+    for zone in zones:
+        if left > 0:
+            found.append(StripeZone(min(left, zone.size_bytes), zone.slots))
+        left -= zone.size_bytes
+    return tuple(found)
+
+
+def member_shares(member_bytes: Sequence[int], covered_bytes: int | None = None) -> tuple[float, ...]:
+    """Each member's share, by slot, of random requests uniformly distributed over ``covered_bytes``."""
+    zones = covered_zones(stripe_zones(member_bytes), covered_bytes)
+    total = sum(zone.size_bytes for zone in zones)
+    return tuple(
+        sum(zone.size_bytes / len(zone.slots) for zone in zones if slot in zone.slots) / total
+        for slot in range(len(member_bytes))
+    )
+
+
+def mean_stream_members(member_bytes: Sequence[int], covered_bytes: int | None = None) -> float:
+    """Mean rate of one stream over ``covered_bytes``, in units of one member: bytes over the time for all zones."""
+    zones = covered_zones(stripe_zones(member_bytes), covered_bytes)
+    total = sum(zone.size_bytes for zone in zones)
+    return total / sum(zone.size_bytes / len(zone.slots) for zone in zones)
+
 
 _ROUNDING = 1e-9
 

@@ -334,7 +334,7 @@ def requests_for(
 
     ``stripes``: pages of the working set on each member; if given, hits in the stripe cache are included.
     ``chunks``: number of chunks of one request. ``shares``: each member's share of the requests of a RAID 0
-    (lab.theory.zones); empty: equal shares. Raises SpecError for a failed array, and for requests of several chunks
+    (lab.theory.model); empty: equal shares. Raises SpecError for a failed array, and for requests of several chunks
     that are neither on RAID 0 nor a full stripe of a healthy array with parity.
     """
     if failed and not level.survives(failed, members):

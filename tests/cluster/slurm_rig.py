@@ -59,7 +59,7 @@ MessageTimeout=5
 KillWait=2
 PartitionName={partition} Nodes={nodes} Default=YES MaxTime=60 State=UP
 """
-NODE = "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} RealMemory={memory_mb}\n"
+NODE = "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=2 RealMemory=4096\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +120,6 @@ class SlurmRig:
         argv = ["slurmd", "-D", "-N", name]
         self.node_pids[name] = self.keeper.start(argv, f"{name}.log", self.environment)
 
-    def kill_node(self, name: str) -> None:
-        """Kills the daemon of a node; the jobs that it has started go on, as on a computer of its own."""
-        os.kill(self.node_pids[name], signal.SIGKILL)
-
     def lose_node(self, name: str) -> None:
         """Kills all of a node at once, its jobs too: as if its computer had lost power."""
         steps = [pid for pid in children_of(self.keeper.pid) if pid not in self.node_pids.values()]
@@ -155,41 +151,34 @@ def _runs_on(node: str, pid: int) -> bool:
 
 
 @contextmanager
-def slurm_rig(*nodes: str, cpus: int = 2, memory_mb: int = 4096) -> Iterator[SlurmRig]:
-    """A cluster whose nodes are idle. When the block ends nothing of it is left, jobs neither.
-
-    Args:
-        nodes: Their names; left out: node1 and node2.
-        cpus: Of each node, whatever this computer has.
-        memory_mb: Of each node in MiB; promised, not enforced.
-    """
-    names = nodes or NODES
+def slurm_rig() -> Iterator[SlurmRig]:
+    """A cluster of two idle nodes. When the block ends nothing of it is left, jobs neither."""
     with Keeper("slurm") as keeper:
         folder = keeper.folder
-        _write_configuration(folder, names, cpus, memory_mb)
+        _write_configuration(folder)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "SBATCH_"))}
         environment = kept | {"SLURM_CONF": str(folder / "slurm.conf"), "PATH": SEARCH_PATH}
-        rig = SlurmRig(keeper, environment, names, {})
+        rig = SlurmRig(keeper, environment, NODES, {})
         _start_munge(keeper, environment)
         keeper.start(["slurmctld", "-D", "-i"], "slurmctld.log", environment)
-        for name in names:
+        for name in NODES:
             rig.start_node(name)
         rig.wait_for_nodes()
         yield rig
 
 
-def _write_configuration(folder: Path, nodes: tuple[str, ...], cpus: int, memory_mb: int) -> None:
-    host, ports = socket.gethostname().partition(".")[0], free_ports(1 + len(nodes))
+def _write_configuration(folder: Path) -> None:
+    host, ports = socket.gethostname().partition(".")[0], free_ports(1 + len(NODES))
     text = CONFIGURATION.format(
         host=host,
         port=ports[0],
         user=pwd.getpwuid(os.getuid()).pw_name,
         folder=folder,
         partition=PARTITION,
-        nodes=",".join(nodes),
+        nodes=",".join(NODES),
     )
-    for name, port in zip(nodes, ports[1:], strict=True):
-        text += NODE.format(name=name, host=host, port=port, cpus=cpus, memory_mb=memory_mb)
+    for name, port in zip(NODES, ports[1:], strict=True):
+        text += NODE.format(name=name, host=host, port=port)
         (folder / f"spool.{name}").mkdir()
     (folder / "slurm.conf").write_text(text)
     # None are used. Newer Slurm must be told so; 22.05 cannot be, and looks for the fewest with version 1.

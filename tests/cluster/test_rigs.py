@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.keeper import Keeper, children_of, descendants_of, free_ports, wait_until
+from tests.cluster.keeper import Keeper, children_of, descendants_of, wait_until
 from tests.cluster.slurm_rig import SlurmRig, slurm_rig
 from tests.cluster.ssh_rig import SshRig, ssh_rig
 
@@ -73,102 +72,6 @@ def test_two_jobs_run_at_once_on_both_nodes(slurm: SlurmRig, tmp_path: Path) -> 
     ran = [slurm.wait_for_job(job, "COMPLETED", "FAILED") for job in jobs]
     assert {job["JobState"] for job in ran} == {"COMPLETED"}
     assert {job["NodeList"] for job in ran} == {"node1", "node2"}
-
-
-def test_one_command_on_both_nodes(slurm: SlurmRig) -> None:
-    said = slurm.run("srun", "--nodes=2", "--ntasks-per-node=1", "printenv", "SLURMD_NODENAME")
-    assert sorted(said.split()) == ["node1", "node2"]
-
-
-def test_a_cancelled_job_ends_its_processes(slurm: SlurmRig, tmp_path: Path) -> None:
-    said = tmp_path / "pid"
-    job = slurm.submit(f"echo $$ >{said}.new; mv {said}.new {said}; exec sleep 600")
-    wait_until(said.exists, 20, slurm.tails)
-    pid = int(said.read_text())
-    assert alive([pid])
-    assert slurm.run("squeue", "--noheader", "--states=RUNNING", "--format=%i").split() == [str(job)]
-    slurm.run("scancel", str(job))
-    slurm.wait_for_job(job, "CANCELLED")
-    wait_until(lambda: not alive([pid]), 20, lambda: f"still there: {alive([pid])}")
-
-
-@pytest.mark.parametrize("kill", [SlurmRig.kill_node, SlurmRig.lose_node])
-def test_a_lost_node_loses_its_job_to_the_other(
-    slurm: SlurmRig, tmp_path: Path, kill: Callable[[SlurmRig, str], None]
-) -> None:
-    said = tmp_path / "pid"
-    job = slurm.submit(f"echo $$ >{said}.new; mv {said}.new {said}; exec sleep 600", "--requeue", "--nodelist=node1")
-    wait_until(said.exists, 20, slurm.tails)
-    pid = int(said.read_text())
-    kill(slurm, "node1")
-    # A daemon alone leaves its jobs running, though the controller gives them to another node.
-    wait_until(lambda: bool(alive([pid])) == (kill is SlurmRig.kill_node), 5, lambda: f"the job: {alive([pid])}")
-    again = slurm.wait_for_job(job, "PENDING", seconds=60)
-    assert again["Restarts"] == "1"
-    assert slurm.states()["node1"].startswith("down")
-    slurm.run("scontrol", "update", f"job={job}", "NodeList=node2")
-    assert slurm.wait_for_job(job, "RUNNING", seconds=60)["NodeList"] == "node2"
-    slurm.run("scancel", str(job))
-    slurm.start_node("node1")
-    slurm.wait_for_nodes()
-
-
-@pytest.mark.parametrize("name", ["node1", "node2"])
-def test_each_name_is_a_server(servers: SshRig, name: str) -> None:
-    said = subprocess.check_output(servers.command(name, 'echo "$RIG_NODE"'), timeout=20, text=True)
-    assert said.strip() == name
-
-
-@pytest.mark.parametrize("direction", ["-L", "-R"])
-@pytest.mark.parametrize("family", [socket.AF_UNIX, socket.AF_INET])
-def test_ssh_forwards(servers: SshRig, direction: str, family: socket.AddressFamily) -> None:
-    inlet, outlet = addresses(servers.folder / f"forward{direction}", family)
-    with socket.socket(family) as listener:
-        listener.bind(outlet)
-        listener.listen()
-        argv = [*servers.command("node1"), "-N", "-o", "ExitOnForwardFailure=yes"]
-        argv[1:1] = [direction, f"{spelled(inlet)}:{spelled(outlet)}"]
-        with subprocess.Popen(argv, stdin=subprocess.DEVNULL) as client:
-            try:
-                wait_until(lambda: takes(inlet, family), 20, lambda: f"no way in; ssh: {client.poll()}")
-                with socket.socket(family) as sender:
-                    sender.connect(inlet)
-                    sender.sendall(b"through")
-                    sender.shutdown(socket.SHUT_WR)
-                    assert received(listener) == b"through"
-            finally:
-                client.terminate()
-
-
-Address = str | tuple[str, int]
-
-
-def addresses(prefix: Path, family: socket.AddressFamily) -> list[Address]:
-    """Where a forwarded connection goes in and comes out."""
-    if family == socket.AF_UNIX:
-        return [f"{prefix}.in", f"{prefix}.out"]
-    return [("127.0.0.1", port) for port in free_ports(2)]
-
-
-def spelled(address: Address) -> str:
-    return address if isinstance(address, str) else f"{address[0]}:{address[1]}"
-
-
-def takes(address: Address, family: socket.AddressFamily) -> bool:
-    with socket.socket(family) as tried:
-        return tried.connect_ex(address) == 0
-
-
-def received(listener: socket.socket) -> bytes:
-    """What the first connection that says something has said; those that only tried come before it."""
-    listener.settimeout(20)
-    while True:
-        connection, _ = listener.accept()
-        with connection:
-            connection.settimeout(20)
-            text = b"".join(iter(lambda: connection.recv(4096), b""))  # noqa: B023
-        if text:
-            return text
 
 
 @RIGS

@@ -9,6 +9,7 @@ import pytest
 from tests.cluster.places import on_slurm, over_ssh
 from tests.cluster.slurm_rig import PARTITION, SlurmRig
 from tests.cluster.ssh_rig import SshRig
+from tests.cluster.test_rigs import listening
 from tests.kernel.sweeps import digests, sweeps_in
 
 pytestmark = [pytest.mark.cluster, pytest.mark.virtual_time, pytest.mark.timeout(600)]
@@ -34,16 +35,15 @@ def test_jobs_of_slurm_measure_the_same_and_are_gone_afterwards(
     assert not jobs.strip()
 
 
-@pytest.mark.parametrize("victim", ["scheduler", "client"])
-def test_on_slurm_a_sweep_goes_on_after_a_kill(
-    alone: dict[str, str], slurm: SlurmRig, tmp_path: Path, victim: str
+def test_on_slurm_a_sweep_goes_on_after_its_client_is_killed(
+    alone: dict[str, str], slurm: SlurmRig, tmp_path: Path
 ) -> None:
     sweeps = on_slurm(tmp_path, slurm)
     process = sweeps.start("--cluster", "slurm")
-    sweeps.until(lambda: len(sweeps.files()) >= 2 and sweeps.progress().get("processes"), process)
-    sweeps.kill(victim, process)
+    sweeps.until(lambda: len(sweeps.files()) >= 2, process)
+    sweeps.kill("client", process)
     process.communicate(timeout=120)
-    # Jobs whose scheduler is gone end by themselves; that they do is not waited for.
+    # Jobs whose scheduler is gone end by themselves; the test does not wait for that.
     slurm.run("scancel", "--partition", PARTITION)
     sweeps.until_gone()
     before = sweeps.files()
@@ -65,6 +65,38 @@ def test_a_node_that_is_lost_with_its_job_costs_no_cell(alone: dict[str, str], s
         slurm.start_node("node2")
         slurm.wait_for_nodes()
     assert digests(sweeps.run("--resume")) == alone
+
+
+def test_a_job_that_is_cancelled_before_it_starts_is_submitted_again(
+    alone: dict[str, str], slurm: SlurmRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dask does not miss a worker that was never connected."""
+    blockers = [slurm.submit("sleep 600", "--exclusive", f"--nodelist={node}") for node in slurm.nodes]
+    for blocker in blockers:
+        slurm.wait_for_job(blocker, "RUNNING")
+    sweeps = on_slurm(tmp_path, slurm)
+    process = sweeps.start("--cluster", "slurm")
+    pending = ("squeue", "--noheader", "--states=PENDING", "--format=%i")
+    sweeps.until(lambda: len(slurm.run(*pending).split()) == 2, process)
+    first = slurm.run(*pending).split()[0]
+    slurm.run("scancel", first, str(blockers[0]))
+    sweeps.until(
+        lambda: set(slurm.run(*pending).split()) - {first} and len(slurm.run("squeue", "-h").splitlines()) == 3, process
+    )
+    slurm.run("scancel", str(blockers[1]))
+    _, said = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    assert "is over; it is started again" in said
+    assert digests(sweeps.run("--resume")) == alone
+
+
+def test_over_ssh_nothing_listens_on_the_network(servers: SshRig, tmp_path: Path) -> None:
+    sweeps = over_ssh(tmp_path, servers)
+    process = sweeps.start("--cluster", "ssh:node1,node2")
+    sweeps.until(sweeps.files, process)
+    assert listening(sweeps.processes()) == {"0100007F"}
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said
 
 
 def test_over_ssh_it_is_the_same_and_cells_come_from_another_computers_folder(

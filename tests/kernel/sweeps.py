@@ -103,7 +103,7 @@ class Sweeps:
                 time.sleep(0.02)
 
     def kill(self, name: str, process: subprocess.Popen[str]) -> None:
-        """``client``, ``scheduler``, or a worker by its name: with SIGKILL."""
+        """``client``, or a worker by its name: with SIGKILL."""
         number = process.pid if name == "client" else int(self.progress()["processes"][name])
         os.kill(number, signal.SIGKILL)
 

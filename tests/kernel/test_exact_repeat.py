@@ -3,7 +3,7 @@
 Levels 0, 1, 5, 6 and 10 on drives with mechanics: reads, writes, and for those with redundancy a member that fails and
 is rebuilt, all of it under a load. Meanwhile other processes burn processor and memory at random moments. Some runs
 have one processor, longer paths, another home, or far more environment variables. Compared are the records (digest of
-lab/results/sameness.py), fio's documents and the timelines, and the checksums of all that the members hold at the end.
+lab/results/record.py), fio's documents and the timelines, and the checksums of all that the members hold at the end.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ import pytest
 
 from lab.host.processes import isolated_python
 from lab.machine.kernel_image import kernel_cache
-from lab.results.record import ResultRecord
-from lab.results.sameness import differences
+from lab.results.record import ResultRecord, differences
 from lab.results.store import ResultStore
 
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time, pytest.mark.timeout(1200)]

@@ -19,8 +19,7 @@ from lab.experiments.schema import find_experiment
 from lab.machine import Host, parse_target
 from lab.measure.conditions import PROGRAMS
 from lab.measure.job import LoadTarget, Measured, MeasureOptions, run_workload
-from lab.results.record import ResultRecord
-from lab.results.sameness import differences
+from lab.results.record import ResultRecord, differences
 from lab.session import breaking
 from lab.session.session import LabSession
 from lab.units import MIB

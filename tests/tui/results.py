@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lab.results.journal import RECORD_NAME
 from lab.results.record import ResultRecord, encode_record
-from lab.results.store import ResultStore
+from lab.results.store import RECORD_NAME, ResultStore
 from tests.unit.results.records import array, cell, record
 
 STEADY = (100.0, 101.0, 99.0, 100.5, 99.5, 100.2)

@@ -12,8 +12,8 @@ from textual.pilot import Pilot
 from lab.errors import SpecError
 from lab.fleet.run import what_if
 from lab.results.store import ResultStore
-from lab.theory.losses import Interval
-from lab.theory.losses import LossFigures as Figures
+from lab.theory.extension import Interval
+from lab.theory.extension import LossFigures as Figures
 from tests.tui.conftest import reached, until
 from tests.tui.results import keep, result
 from tests.tui.still import quiet, run_app, still_app, text_of

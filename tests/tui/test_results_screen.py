@@ -12,9 +12,8 @@ from textual.pilot import Pilot
 from textual.widgets import OptionList
 
 from lab.experiments.progress import RunProgress
-from lab.results.journal import RECORD_NAME
 from lab.results.record import RunStatus
-from lab.results.store import ResultStore, decode_record
+from lab.results.store import RECORD_NAME, ResultStore, decode_record
 from tests.tui.results import STEADY, keep, result
 from tests.tui.still import quiet, run_app, still_app, text_of
 from tests.unit.lint.test_theory_checks import FILES, cpu

@@ -40,7 +40,7 @@ class Desk:
 
     def entries(self) -> tuple[Any, ...]:
         from lab.machine import Host, parse_target
-        from lab.sweep.desk import LocalDesk
+        from lab.sweep.service import LocalDesk
 
         return LocalDesk(parse_target("uml:"), Host.real()).entries()
 
@@ -65,7 +65,7 @@ class Desk:
         while not self.may_end.wait(0.01):
             if listener.is_cancelled():
                 self.there = 12
-                raise RunCancelled("the work was ended before its time")
+                raise RunCancelled("the work was cancelled")
         self.there = 48
 
 

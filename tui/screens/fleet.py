@@ -32,7 +32,7 @@ from tui.widgets.tiles import VerdictBanner
 from tui.widgets.words import ChangingText, titled
 
 if TYPE_CHECKING:
-    from lab.theory.losses import LossFigures
+    from lab.theory.extension import LossFigures
     from tui.state import LabState
 
 _HIGH_ROWS = 34

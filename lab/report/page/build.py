@@ -9,8 +9,8 @@ from lab.compare.platforms import PlatformComparison
 from lab.errors import LabError
 from lab.experiments.published import Published, find_published
 from lab.experiments.schedule import HEALTHY
+from lab.lint.result_checks import BesideTheory, beside_theory, is_without_service_time, rebuilds_beside_theory
 from lab.lint.rules import all_rules
-from lab.lint.theory_checks import BesideTheory, beside_theory, is_without_service_time, rebuilds_beside_theory
 from lab.machine.target import target_words
 from lab.report.cells import OFF_THEORY, ResultLabels, labels_of, platform_tables, ratio_text, rows
 from lab.report.collected import Collected, Loaded, distribution_table
@@ -24,15 +24,22 @@ from lab.report.page.blocks import (
     Page,
     PageGroup,
     PageSection,
+    Plot,
     ShownTable,
     Stamp,
     Stamps,
 )
-from lab.report.page.levels import LevelPlots, Setting, settings
-from lab.report.page.plot import Plot
-from lab.report.page.ratios import distribution_plots, findings_plot, platform_plots
-from lab.report.page.rebuilds import timeline_plot, times_plot
-from lab.report.page.sweeps import chunk_plots
+from lab.report.page.plots import (
+    LevelPlots,
+    Setting,
+    chunk_plots,
+    distribution_plots,
+    findings_plot,
+    platform_plots,
+    settings,
+    timeline_plot,
+    times_plot,
+)
 from lab.report.tables import foremost, study_of, tables_of
 from lab.results.record import ResultRecord
 from lab.tables import Column, Table, Value
@@ -122,7 +129,7 @@ def _comparison_section(experiment: str, comparison: PlatformComparison) -> Page
     return PageSection(
         _anchor(f"machines-{experiment}"),
         f"{experiment}: {'machines' if len(hosts) > 1 else 'runs'} side by side",
-        f"No IOPS of two machines stand side by side: what is compared has no unit. {names}.",
+        f"IOPS of different machines are not compared, only figures without a unit. {names}.",
         (
             *shown((PageGroup("Figures without a unit", plots=tuple(platform_plots(comparison))),)),
             all_figures(tuple(platform_tables(experiment, comparison)), is_open=True),
@@ -190,7 +197,7 @@ def _result_section(each: Loaded, title: str) -> PageSection:
         if published and published.findings and record.cells:
             groups.insert(0, _findings(record, published, labels))
     except LabError as error:
-        problems.append(f"not everything can be told of this result: {error.message}")
+        problems.append(f"this result can be shown only in part: {error.message}")
     blocks: list[Block] = [*shown(groups)]
     if record.stamps:
         blocks.append(Stamps(tuple(map(explained, record.stamps))))

@@ -12,8 +12,7 @@ import msgspec
 
 from lab import __version__
 from lab.errors import RequirementMissing
-from lab.report.page.blocks import OwnScripts, Page
-from lab.report.page.plot import Plot
+from lab.report.page.blocks import OwnScripts, Page, Plot
 
 PARTS = Path(__file__).with_name("parts")
 

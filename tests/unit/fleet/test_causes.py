@@ -12,7 +12,7 @@ from lab.fleet.estimate import Cause, figures_of, most_lost
 from lab.fleet.model import FleetModel, Scrubbing, ScrubKind, Spread
 from lab.fleet.run import BLOCK_TRIALS, local_spreader, run_model, with_method
 from lab.fleet.schema import Method
-from lab.theory.losses import LossFigures
+from lab.theory.extension import LossFigures
 from tests.unit.fleet.models import exponential
 from tui.fleet import FleetChoice, figure_lines
 

@@ -14,10 +14,8 @@ from lab.errors import ResultError, SpecError
 from lab.fleet.model import ScrubKind
 from lab.fleet.run import BLOCK_TRIALS, blocks_of, local_spreader, lost_in_drills, measured_in, run_model, what_if
 from lab.fleet.schema import FleetSpec, changed, fleet_names, fleet_spec, fleet_tree, model_of, variants
-from lab.results.journal import RECORD_NAME
-from lab.results.rebuild_rates import measured_rebuilds
 from lab.results.record import encode_record
-from lab.results.store import ResultStore
+from lab.results.store import RECORD_NAME, ResultStore, measured_rebuilds
 from tests.unit.classroom.students import hand_in
 from tests.unit.results.records import rebuild
 from tests.unit.results.records import record as result

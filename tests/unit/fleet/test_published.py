@@ -14,7 +14,7 @@ from lab.fleet.estimate import array_chain
 from lab.fleet.model import HOURS_PER_YEAR
 from lab.fleet.run import local_spreader, run_spec
 from lab.fleet.schema import changed, fleet_spec, fleet_tree
-from lab.theory.losses import LossFigures
+from lab.theory.extension import LossFigures
 
 PUBLISHED = tomllib.loads(
     (Path(__file__).parents[3] / "lab/fleet/published.toml").read_text(encoding="utf-8"),

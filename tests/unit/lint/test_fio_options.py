@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from lab.lint.fio_checks import lint_fio, lint_job_file
-from lab.lint.fio_options import (
+from lab.lint.fio_checks import (
     FioGroup,
     bytes_of,
     fio_table,
     group_of,
+    lint_fio,
+    lint_job_file,
     number_of,
     seconds_of,
     sizes_of,

@@ -11,14 +11,10 @@ import pytest
 
 from lab.errors import SpecError
 from lab.experiments.linting import plan_facts
-from lab.lint import (
-    cell_checks,
-    fio_checks,
-    plan_checks,
-    result_checks,
-)
-from lab.lint.cell_checks import CellFacts, DeviceFacts, LintedMachine
-from lab.lint.plan_checks import PlanFacts
+from lab.lint import experiment_checks as cell_checks
+from lab.lint import experiment_checks as plan_checks
+from lab.lint import fio_checks, result_checks
+from lab.lint.experiment_checks import CellFacts, DeviceFacts, LintedMachine, PlanFacts
 from lab.lint.rules import LintFinding, LintStage, all_rules, find_rule
 from lab.publications import checks, recipes
 from lab.results.record import RunStatus, SteadyFigures

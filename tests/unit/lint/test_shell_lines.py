@@ -8,8 +8,7 @@ import pytest
 
 from lab.errors import SpecError
 from lab.lint.fio_checks import lint_job_file
-from lab.publications.mdadm_lines import parse_mdadm
-from lab.publications.recipes import lint_shell
+from lab.publications.recipes import lint_shell, parse_mdadm
 from lab.publications.shell import Word, read_script
 
 WRITER = "fio --name=x --filename=/dev/md0 --rw=randwrite --bs=4k --size=1G"

@@ -7,8 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab.lint.result_checks import as_shown, lint_result, shown_stamps
-from lab.lint.theory_checks import BesideTheory, beside_theory, busy_fraction, processor_bound, rebuilds_beside_theory
+from lab.lint.result_checks import (
+    BesideTheory,
+    as_shown,
+    beside_theory,
+    busy_fraction,
+    lint_result,
+    processor_bound,
+    rebuilds_beside_theory,
+    shown_stamps,
+)
 from lab.results.record import CellRecord, Conditions, CpuFigures, DiskRecord, ResultRecord
 from tests.unit.results.records import CONDITIONS, cell, rebuild, record
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from lab.experiments.published import Published, find_published
-from lab.report.antioquia import csv_text, details_table, performance_table, ratio_table, title_of
+from lab.report.tables import csv_text, details_table, performance_table, ratio_table, title_of
 from lab.tables import Table
 from tests.unit.report.records import load, repeated
 

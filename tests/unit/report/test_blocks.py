@@ -15,6 +15,7 @@ from lab.report.page.blocks import (
     Page,
     PageGroup,
     PageSection,
+    Plot,
     Remark,
     ShownTable,
     Stamp,
@@ -22,7 +23,6 @@ from lab.report.page.blocks import (
     Verbatim,
     WarningBox,
 )
-from lab.report.page.plot import Plot
 from lab.report.page.render import render_document, render_page
 from lab.tables import Column, Table
 from tests.unit.report.test_page import Reader

@@ -193,7 +193,7 @@ def test_the_order_may_be_known_and_nearness_not() -> None:
     assert "neither" in found.reason
     table = findings_table(noisy, study(Relation.LESS, 0.5))
     assert table
-    assert "the order holds; how near cannot be told" in table.rows[0]
+    assert "the order holds; closeness unknown" in table.rows[0]
     assert not any("Because" in note for note in table.notes)
 
 

@@ -14,11 +14,10 @@ import pytest
 
 from lab.experiments.schema import find_experiment
 from lab.report.collected import MOST_DETAILED, Collected, Loaded, collect, loaded
-from lab.report.page.ratios import ratio_axis
+from lab.report.page.plots import ratio_axis
 from lab.report.written import html_report
 from lab.results.elsewhere import FoundResult
-from lab.results.record import CellRecord, ResultRecord, RunStatus
-from lab.results.timeline import MemberRates, Stretch, Timeline, encode_timeline
+from lab.results.record import CellRecord, MemberRates, ResultRecord, RunStatus, Stretch, Timeline, encode_timeline
 from tests.unit.compare.platform_records import HDD, SSD, machine
 from tests.unit.report.records import load, repeated
 from tests.unit.results.records import array, cell, rebuild, record
@@ -172,7 +171,7 @@ def test_a_rebuild_is_drawn_on_a_time_axis() -> None:
 def test_a_timeline_that_is_none_is_told_and_the_rest_shown() -> None:
     stored = msgspec.structs.replace(rebuild("raid1", 0, 2.0), timeline_file="raw/0000.json.gz")
     page = page_of(record(rebuilds=(stored,)), files={"raw/0000.json.gz": "{"})
-    assert "is no timeline" in page
+    assert "is not a timeline" in page
     assert "Rebuild time" in page
 
 

@@ -21,9 +21,8 @@ from hypothesis import strategies as st
 
 from lab.errors import LabError, MachineBusy, ResultError
 from lab.host.files import write_file
-from lab.results.journal import ResultNotStored, journal_of
 from lab.results.record import CellRecord, Conditions, RebuildRecord, ResultRecord, RunStatus, Timings, encode_record
-from lab.results.store import ResultStore, decode_record
+from lab.results.store import ResultNotStored, ResultStore, decode_record, journal_of
 from lab.workloads.fio_output import parse_figures
 from tests.unit.results.records import cell as with_cpu
 from tests.unit.results.records import record

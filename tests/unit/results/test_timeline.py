@@ -9,8 +9,8 @@ import pytest
 from lab.classroom.bundle import export_results
 from lab.errors import ResultError
 from lab.results.elsewhere import import_results
+from lab.results.record import MemberRates, Timeline, decode_timeline, encode_timeline
 from lab.results.store import ResultStore
-from lab.results.timeline import MemberRates, Timeline, decode_timeline, encode_timeline
 from tests.unit.results.records import rebuild, record
 
 TIMELINE = Timeline(
@@ -53,7 +53,7 @@ def test_a_bundle_carries_timelines(tmp_path: Path) -> None:
     ["", "{", '{"seconds": [0.0]}', encode_timeline(TIMELINE).replace("0.1", "0.1,0.2", 1), "[1]"],
 )
 def test_what_is_no_timeline_is_refused(text: str) -> None:
-    with pytest.raises(ResultError, match="'x' is no timeline"):
+    with pytest.raises(ResultError, match="'x' is not a timeline"):
         decode_timeline(text, source="x")
 
 

@@ -47,3 +47,8 @@ def dies(_: bytes) -> bytes:
     """So is every one."""
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError
+
+
+def no_worker(*_: object, **__: object) -> None:
+    """In place of the class of a worker."""
+    raise OSError("no such thing")

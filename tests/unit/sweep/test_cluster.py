@@ -6,7 +6,7 @@ import pytest
 
 from lab.errors import SpecError
 from lab.sweep.cluster import ClusterKind, SshTable, parse_cluster
-from lab.sweep.launch import remote_line
+from lab.sweep.pool import remote_line
 
 
 @pytest.mark.parametrize(

@@ -19,13 +19,11 @@ from lab.host.files import HostFiles
 from lab.host.processes import HostProcesses
 from lab.machine import Host, parse_target
 from lab.machine.state_folder import StateFolder
-from lab.sweep.desk import LocalDesk
 from lab.sweep.grid import FailedCell
-from lab.sweep.measure import cell_store
 from lab.sweep.schema import built_in_names, find_sweep
-from lab.sweep.service import SweepRequest
+from lab.sweep.service import LocalDesk, SweepRequest
 from lab.sweep.spread import SpreadTask, TaskSpread
-from lab.sweep.store import PlannedCell, SweepStore
+from lab.sweep.store import PlannedCell, SweepStore, cell_store
 from tests.unit.fakes import FakeClock
 
 
@@ -78,7 +76,7 @@ def test_a_run_in_the_other_time_is_not_gone_on_with(host: Host, monkeypatch: py
         asked.append(request.target.is_virtual_time)
         raise RunCancelled("seen")
 
-    monkeypatch.setattr("lab.sweep.desk.plan_sweep", planned)
+    monkeypatch.setattr("lab.sweep.service.plan_sweep", planned)
     for text, name, found, is_virtual in (
         ("uml:", "chunks", folder.id, True),
         ("uml:?time=virtual", "chunks", folder.id, True),

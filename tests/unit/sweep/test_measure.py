@@ -20,6 +20,7 @@ from lab.sweep import measure
 from lab.sweep.cluster import parse_cluster
 from lab.sweep.schema import find_sweep
 from lab.sweep.service import SweepRequest, plan_sweep
+from lab.sweep.store import sweeps_folder
 
 KEY, OTHER = "ab" * 32, "cd" * 32
 HOLDER = """
@@ -110,7 +111,7 @@ for _ in range(60):
 def test_no_worker_takes_the_folder_of_another_for_one_that_was_left(host: Host) -> None:
     workers = [subprocess.Popen([sys.executable, "-c", WORKER], stderr=subprocess.PIPE, text=True) for _ in range(6)]
     assert [each.communicate()[1] for each in workers] == [""] * 6
-    assert not list((measure.sweeps_folder(host) / "work").iterdir())
+    assert not list((sweeps_folder(host) / "work").iterdir())
 
 
 @pytest.mark.parametrize("option", ["kernel=/tmp/linux", "mem=512M", "name=mine"])

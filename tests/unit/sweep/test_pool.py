@@ -1,24 +1,75 @@
-"""Real pools of Dask on this computer: what is tried again, shut out or replaced, and who may talk to them."""
+"""Real pools of Dask on this computer: how they start and end, what is repeated, and which ports they open."""
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
-import urllib.request
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import dask.config
 import pytest
 
-from lab.errors import LabError
-from lab.host.clock import HostClock, wait_for
+from lab.errors import LabError, RunCancelled
 from lab.machine import Host
-from lab.sweep.cluster import ClusterTables, parse_cluster
-from lab.sweep.pool import ClusterLost, Pool
+from lab.sweep import pool as pools
+from lab.sweep import spread as spreads
+from lab.sweep.cluster import ClusterLost, ClusterTables, parse_cluster
+from lab.sweep.pool import END_SECONDS, Pool
 from lab.sweep.spread import Calls, SpreadTask, TaskSpread
+from tests.unit.fakes import FakeClock
 from tests.unit.sweep import tasks
 
 pytestmark = pytest.mark.slow
+PATIENCE_SECONDS = 30.0
 _READINGS = 5
+
+
+def made(folder: Path, cluster: str = "local:2", **options: Any) -> Pool:
+    return Pool(parse_cluster(cluster), ClusterTables(), Host.real(), folder, **options)
+
+
+def task(name: str, payload: bytes) -> SpreadTask:
+    return SpreadTask(key=name, label=name, payload=payload)
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that any thread of ``pid`` has started, without that which multiprocessing starts for itself."""
+    found = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += [int(word) for word in path.read_text().split()]
+    return [each for each in found if b"resource_tracker" not in _command(each)]
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def is_there(pid: int) -> bool:
+    """Whether a process runs; one that has ended and waits for its parent does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def until_gone(pids: list[int]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while left := [pid for pid in pids if is_there(pid)]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")
@@ -28,17 +79,8 @@ def said() -> list[str]:
 
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory, said: list[str]) -> Iterator[Pool]:
-    folder = tmp_path_factory.mktemp("pool")
-    with Pool(
-        parse_cluster("local:2"), ClusterTables(), Host.real(), folder, said.append, dashboard="127.0.0.1:0"
-    ) as made:
-        while len(made.workers()) < 2:
-            made.tend()
-        yield made
-
-
-def task(name: str, payload: bytes) -> SpreadTask:
-    return SpreadTask(key=name, label=name, payload=payload)
+    with made(tmp_path_factory.mktemp("pool"), on_notice=said.append) as pool:
+        yield pool
 
 
 def test_every_task_has_its_answer_and_both_workers_their_share(pool: Pool) -> None:
@@ -50,7 +92,7 @@ def test_every_task_has_its_answer_and_both_workers_their_share(pool: Pool) -> N
     assert (spread.state.done, spread.state.failed) == (40, 0)
 
 
-def test_what_fails_is_tried_once_more_elsewhere_and_then_told(pool: Pool, tmp_path: Path) -> None:
+def test_what_fails_is_repeated_once_elsewhere_and_then_reported(pool: Pool, tmp_path: Path) -> None:
     spread = TaskSpread(pool, tasks.fails)
     ((_, answer),) = spread.run([task("bad", str(tmp_path).encode())])
     assert (answer.failure, answer.hint) == ("it cannot be done", "leave it")
@@ -68,7 +110,7 @@ def test_a_worker_that_lacks_something_gets_no_more_and_no_task_is_lost(pool: Po
     assert len(spread.state.unfit) == 1
 
 
-def test_where_no_worker_is_left_it_ends(pool: Pool) -> None:
+def test_without_a_suitable_worker_it_ends(pool: Pool) -> None:
     spread = TaskSpread(pool, tasks.echo)
     with pytest.raises(ClusterLost, match="no worker can do the work"):
         spread.shut_out(dict.fromkeys(pool.workers(), "no kernel"))
@@ -91,65 +133,244 @@ def test_calls_give_answers_and_errors(pool: Pool, tmp_path: Path) -> None:
         calls(tasks.fails, str(tmp_path).encode())
 
 
-def test_its_pages_are_on_loopback_and_nothing_of_it_listens_elsewhere(pool: Pool) -> None:
-    with urllib.request.urlopen(f"http://{pool.dashboard}/status", timeout=20) as page:
-        assert page.status == 200
-    # The scheduler's pages, and one port of each process, which wants a certificate.
-    assert _listening_once_all_are_up(pool, 1 + len(pool.process_ids)) == ["0100007F"] * (1 + len(pool.process_ids))
+@pytest.mark.parametrize(("pages", "ports"), [("", 3), ("127.0.0.1:0", 4)])
+def test_scheduler_nanny_and_worker_listen_on_one_port_of_loopback_each(tmp_path: Path, pages: str, ports: int) -> None:
+    before = listening_of(os.getpid())
+    with made(tmp_path, "local:1", dashboard=pages) as pool:
+        assert bool(pool.dashboard) == bool(pages)
+        found = listening_of(os.getpid(), *pool.process_ids.values()) - before
+        assert [address for address, _ in found] == ["0100007F"] * ports
 
 
-def test_without_pages_each_process_listens_on_one_port_of_loopback_and_says_nothing_without_a_certificate(
-    tmp_path: Path,
-) -> None:
-    with Pool(parse_cluster("local:1"), ClusterTables(), Host.real(), tmp_path) as pool:
-        assert not pool.dashboard
-        assert _listening_once_all_are_up(pool, 2) == ["0100007F"] * 2
-
-
-def _listening_once_all_are_up(pool: Pool, ports: int) -> list[str]:
-    """As ``_listening_of``: a worker that takes the place of another has no port for its first seconds."""
-    return wait_for(
-        lambda: _listening_of(pool),
-        lambda found: len(found) >= ports,
-        what="every process of the pool to listen",
-        timeout_seconds=60,
-        clock=HostClock(),
-    )
-
-
-def _listening_of(pool: Pool) -> list[str]:
-    """The address, as proc(5) writes it, of each TCP port on which a process of the pool listens."""
-    sockets = {target for pid in set(pool.process_ids.values()) for target in _sockets_of(pid)}
+def listening_of(*pids: int) -> set[tuple[str, str]]:
+    """The address, as proc(5) writes it, and the inode of each TCP port on which a process listens."""
+    sockets = {target for pid in pids for target in _sockets_of(pid)}
     # A list that others change while it is read may leave out a line, but not each time.
     listed = {
         tuple(line.split()[index] for index in (1, 3, 9))
         for name in ("tcp", "tcp6") * _READINGS
         for line in Path(f"/proc/net/{name}").read_text().splitlines()
     }
-    return [address.partition(":")[0] for address, state, inode in listed if state == "0A" and inode in sockets]
+    return {
+        (address.partition(":")[0], inode) for address, state, inode in listed if state == "0A" and inode in sockets
+    }
 
 
-def _sockets_of(pid: int) -> set[str]:
-    found = set()
+def _sockets_of(pid: int) -> Iterator[str]:
     for link in Path(f"/proc/{pid}/fd").iterdir():
-        try:
+        with suppress(OSError):
             name = str(link.readlink())
-        except OSError:
-            continue
-        if name.startswith("socket:["):
-            found.add(name[8:-1])
-    return found
+            if name.startswith("socket:["):
+                yield name[8:-1]
 
 
-def test_whoever_has_no_key_is_not_heard(pool: Pool) -> None:
+def test_without_a_certificate_the_scheduler_says_nothing(pool: Pool) -> None:
     host, _, port = str(pool.client.scheduler_info()["address"]).removeprefix("tls://").rpartition(":")
     with socket.create_connection((host, int(port)), timeout=10) as line:
         line.settimeout(10)
         line.sendall(b"\x80\x00\x00\x00\x00\x00\x00\x00" * 8)
         heard = b""
-        try:
+        with suppress(ConnectionError):
             while piece := line.recv(1000):
                 heard += piece
-        except ConnectionError:
-            pass
     assert b"op" not in heard
+
+
+@pytest.mark.parametrize("started", [0, 1, 2])
+def test_a_start_that_is_cancelled_leaves_nothing(tmp_path: Path, started: int) -> None:
+    before = set(children_of(os.getpid()))
+    seen: set[int] = set()
+
+    def is_cancelled() -> bool:
+        seen.update(set(children_of(os.getpid())) - before)
+        return len(seen) >= started
+
+    with pytest.raises(RunCancelled), made(tmp_path, is_cancelled=is_cancelled):
+        pass
+    assert len(seen) >= started
+    assert not [pid for pid in set(children_of(os.getpid())) - before if is_there(pid)]
+
+
+def test_a_worker_that_ends_before_it_connects_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "AGAIN_SECONDS", 0.0)
+    before = set(children_of(os.getpid()))
+    killed: list[int] = []
+    heard: list[str] = []
+
+    def kill_first() -> bool:
+        for pid in set(children_of(os.getpid())) - before if not killed else ():
+            killed.append(pid)
+            os.kill(pid, signal.SIGKILL)
+            break
+        return False
+
+    with made(tmp_path, is_cancelled=kill_first, on_notice=heard.append) as pool:
+        while sorted(pool.workers().values()) != ["worker-0", "worker-1"]:
+            pool.tend()
+    assert [each for each in heard if "it is started again" in each]
+
+
+def test_where_no_worker_starts_the_reason_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "QuietWorker", tasks.no_worker)
+    with pytest.raises(ClusterLost, match="no worker starts: worker-0: no such thing"), made(tmp_path, "local:1"):
+        pass
+
+
+def test_pages_that_cannot_be_served_are_named(tmp_path: Path) -> None:
+    # An address that no computer has: RFC 5737.
+    with (
+        pytest.raises(ClusterLost, match=r"pages at 192\.0\.2\.1:8787: OSError: .*assign") as caught,
+        made(tmp_path, dashboard="192.0.2.1:8787"),
+    ):
+        pass
+    assert "--dashboard none" in caught.value.hint
+
+
+@pytest.fixture
+def other_server() -> Iterator[int]:
+    """The port of one that speaks HTTP."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+
+        def serve() -> None:
+            while True:
+                try:
+                    line, _ = listening.accept()
+                except OSError:
+                    return
+                with line:
+                    line.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield listening.getsockname()[1]
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+def test_what_is_no_scheduler_is_named(
+    tmp_path: Path, other_server: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(pools, "OTHERS_SECONDS", 2.0)
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        for port in (other_server, bound.getsockname()[1]):
+            address = f"tcp://127.0.0.1:{port}"
+            with (
+                pytest.raises(ClusterLost, match=f"no scheduler of Dask answers at {address}"),
+                made(tmp_path, address),
+            ):
+                pass
+    with pytest.raises(ClusterLost, match="no certificate"), made(tmp_path, f"tls://127.0.0.1:{other_server}"):
+        pass
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_workers_ignore_ctrl_c_and_end_with_their_client(tmp_path: Path) -> None:
+    before = set(children_of(os.getpid()))
+
+    def interrupt() -> bool:
+        for pid in set(children_of(os.getpid())) - before:
+            os.kill(pid, signal.SIGINT)
+        return False
+
+    heard: list[str] = []
+    with made(tmp_path, is_cancelled=interrupt, on_notice=heard.append) as pool:
+        assert not [each for each in heard if "ended" in each]
+        pids = list(pool.process_ids.values())
+        for pid in pids:
+            os.kill(pid, signal.SIGINT)
+        spread = TaskSpread(pool, tasks.echo)
+        work = (SpreadTask(key=f"t{number}", payload=b"%d" % number) for number in range(8))
+        assert len({answer.data.split()[1] for _, answer in spread.run(work)}) == 2
+        begin = time.monotonic()
+    assert time.monotonic() - begin < END_SECONDS
+    assert not [pid for pid in pids if is_there(pid)]
+
+
+def test_a_task_that_kills_each_of_its_workers_is_reported(tmp_path: Path) -> None:
+    heard: list[str] = []
+    with made(tmp_path, on_notice=heard.append) as pool:
+        ((_, answer),) = TaskSpread(pool, tasks.dies).run([SpreadTask(key="dies")])
+        assert "ended meanwhile" in answer.failure
+        ((_, after),) = TaskSpread(pool, tasks.echo).run([SpreadTask(key="more", payload=b"x")])
+        assert after.data.startswith(b"x ")
+    assert sum("another one is started" in each for each in heard) >= 3
+
+
+def test_a_worker_that_hangs_is_replaced_and_its_task_done(tmp_path: Path) -> None:
+    heard: list[str] = []
+    with dask.config.set({"distributed.scheduler.worker-ttl": "2s"}), made(tmp_path, on_notice=heard.append) as pool:
+        os.kill(pool.process_ids["worker-0"], signal.SIGSTOP)
+        work = [SpreadTask(key=f"t{number}", payload=b"%d" % number) for number in range(6)]
+        found = list(TaskSpread(pool, tasks.echo).run(work))
+        while "worker-0 ended; another one is started" not in heard:
+            pool.tend()
+    assert sorted(task.key for task, _ in found) == [task.key for task in work]
+
+
+def test_without_a_suitable_worker_the_wait_is_reported_and_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spreads, "FIT_SECONDS", 1.0)
+    heard: list[str] = []
+    with made(tmp_path, "local:1") as pool:
+        spread = TaskSpread(pool, tasks.echo, on_notice=heard.append)
+        spread._unfit.update(pool.workers())
+        with pytest.raises(ClusterLost, match="no worker is left that can do the work"):
+            list(spread.run([SpreadTask(key="t")]))
+    assert heard == ["no worker is left that can do the work; waiting up to 1 s for one"]
+
+
+def test_a_task_that_only_one_worker_could_do_goes_to_its_successor(tmp_path: Path) -> None:
+    heard: list[str] = []
+    with made(tmp_path, on_notice=heard.append) as pool:
+        spread = TaskSpread(pool, tasks.dies_once, on_notice=heard.append)
+        spread.shut_out({address: "it is old" for address, name in pool.workers().items() if name == "worker-1"})
+        ((_, answer),) = spread.run([SpreadTask(key="t", payload=str(tmp_path).encode())])
+        assert answer.data == b"done"
+    assert "a worker gets no work: it is old" in heard
+    assert "worker-0 ended; another one is started" in heard
+
+
+CLIENT = """
+import sys
+from pathlib import Path
+from lab.machine import Host
+from lab.sweep.cluster import ClusterTables, parse_cluster
+from lab.sweep.pool import Pool
+with Pool(parse_cluster("local:3"), ClusterTables(), Host.real(), Path(sys.argv[1])):
+    input()
+"""
+
+
+@pytest.mark.parametrize("children", [1, 3])
+def test_of_a_client_that_is_killed_while_it_starts_nothing_is_left(tmp_path: Path, children: int) -> None:
+    client = subprocess.Popen([sys.executable, "-c", CLIENT, str(tmp_path)], stdin=subprocess.PIPE)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    found: list[int] = []
+    while len(found) < children:
+        assert time.monotonic() < deadline
+        found = children_of(client.pid)
+        time.sleep(0.001)
+    client.kill()
+    client.wait()
+    assert client.stdin
+    client.stdin.close()
+    until_gone(found)
+
+
+def test_jobs_that_end_with_their_time_are_replaced_for_ever_and_not_in_a_row(tmp_path: Path) -> None:
+    clock, heard = FakeClock(), list[str]()
+    host = replace(Host.real(), clock=clock)
+    pool = Pool(parse_cluster("slurm"), ClusterTables(), host, tmp_path, heard.append)
+
+    def ends(times: int, after_seconds: float) -> None:
+        for _ in range(times):
+            clock.sleep(after_seconds)
+            pool._watch.lost.put("slurm-0")
+            pool._count_losses(pool.now())
+
+    ends(3 * pools.MOST_LOSSES, 60.0)
+    assert len(heard) == 3 * pools.MOST_LOSSES
+    with pytest.raises(ClusterLost, match="again and again"):
+        ends(pools.MOST_LOSSES + 1, 2.0)

@@ -11,12 +11,10 @@ import pytest
 
 from lab.cli.main import run
 from lab.machine import Host
-from lab.sweep.cells import CellDone
 from lab.sweep.grid import CellRow, FailedCell, SweepResult
-from lab.sweep.measure import cell_store
 from lab.sweep.schema import decode_sweep
 from lab.sweep.service import SweepOutcome, SweepPlan, SweepRequest
-from lab.sweep.store import PlannedCell, SweepFolder, SweepStore
+from lab.sweep.store import CellDone, PlannedCell, SweepFolder, SweepStore, cell_store
 from tests.unit.sweep.made_sweeps import row
 from tests.unit.sweep.test_schema import FILE, HERE
 
@@ -156,7 +154,7 @@ def test_resuming_what_was_never_begun_says_that_it_is_new(
         assert run(["sweep", str(path), *words, *usual]) == 0
         return capfd.readouterr().err
 
-    assert "so there is none to go on with: this is a new one" in said(FILE, "--resume")
+    assert "there is no earlier sweep of this file: this is a new one" in said(FILE, "--resume")
     newest = SweepStore(Host.real()).ids()[0]
     assert "this is a new" not in said(f"# a remark\n{FILE}", "--resume")
     changed = FILE.replace("[2, 4]", "[2, 3, 4]")
@@ -166,7 +164,7 @@ def test_resuming_what_was_never_begun_says_that_it_is_new(
     assert [folder and folder.id for folder in resumed] == [None, newest, None, None]
 
 
-def test_it_is_gone_on_with_in_the_time_in_which_it_was_begun(
+def test_a_sweep_is_resumed_in_its_own_time(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lab.sweep.service.facts", lambda *_, **__: HERE)
@@ -199,7 +197,7 @@ def test_it_is_gone_on_with_in_the_time_in_which_it_was_begun(
     assert run(["sweep", first, "--resume", *virtual, *allow]) != 0
     said = capfd.readouterr().err
     assert f"{first} was begun in real time, and uml:?time=virtual asks for virtual time" in said
-    assert "go on with --on 'uml:?time=real'" in said
+    assert "continue with --on 'uml:?time=real'" in said
 
 
 def test_a_name_that_is_none_is_answered_with_the_nearest(capfd: pytest.CaptureFixture[str]) -> None:
@@ -208,9 +206,9 @@ def test_a_name_that_is_none_is_answered_with_the_nearest(capfd: pytest.CaptureF
     assert "did you mean 'levels'" in capfd.readouterr().err
 
 
-def test_what_is_to_be_planned_is_asked_for(capfd: pytest.CaptureFixture[str]) -> None:
+def test_plan_needs_a_name(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["sweep", "--plan"]) != 0
-    assert "which sweep is to be planned" in capfd.readouterr().err
+    assert "--plan needs the name of a sweep" in capfd.readouterr().err
 
 
 def test_a_sweep_that_was_run_is_planned_by_its_id(

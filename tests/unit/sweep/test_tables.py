@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lab.sweep.grid import FailedCell, SweepGrid
-from lab.sweep.tables import (
+from lab.sweep.grid import (
+    FailedCell,
+    SweepGrid,
     extreme_table,
     is_off,
     missing_sentence,

@@ -8,8 +8,16 @@ from hypothesis import strategies as some
 
 from lab.arrays.levels import Raid0
 from lab.errors import SpecError
-from lab.theory.model import DiskRates, predict_load, sequential_bytes_per_second
-from lab.theory.zones import StripeZone, covered_zones, mean_stream_members, member_shares, stripe_zones
+from lab.theory.model import (
+    DiskRates,
+    StripeZone,
+    covered_zones,
+    mean_stream_members,
+    member_shares,
+    predict_load,
+    sequential_bytes_per_second,
+    stripe_zones,
+)
 from lab.units import MIB
 from lab.workloads.workload import Direction, find_workload
 

@@ -1,0 +1,695 @@
+"""Plots of the report page: levels side by side, figures by chunk size, rebuilds, and ratios."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lab.compare.platforms import PlatformComparison, PlatformMeasure, PlatformRow
+from lab.experiments.published import Published, PublishedFinding, Quantity
+from lab.experiments.schedule import DEGRADED, HEALTHY, REBUILDING
+from lab.report.cells import ResultLabels, Row, integrity_text, is_large
+from lab.report.collected import RatioDistribution
+from lab.report.findings import ComparedFinding, Theory
+from lab.report.page.blocks import (
+    DASHES,
+    INK,
+    MEASURED,
+    PUBLISHED,
+    SYMBOLS,
+    THEORY,
+    Plot,
+    Trace,
+    categories,
+    colour,
+    interval_bars,
+    interval_words,
+    log_axis,
+    marks,
+    median_bars,
+    plain,
+    strokes,
+    wrapped,
+)
+from lab.report.page.blocks import number as short
+from lab.results.record import ArrayRecord, RebuildRecord, ResultRecord, Timeline
+from lab.results.statistics import Estimate, estimate
+from lab.units import human_bytes
+
+_PERCENTILES = (("p50", "p50_seconds"), ("p95", "p95_seconds"), ("p99", "p99_seconds"), ("p99.9", "p999_seconds"))
+_BAR_PIXELS, _FRAME_PIXELS = 34, 110
+
+
+@dataclass(frozen=True, slots=True)
+class Quantified:
+    """One bar: the repeats of a row, with the values of theory and of the study."""
+
+    row: Row
+    values: Sequence[float]
+    theory: float | None = None
+    published: tuple[float, str] | None = None
+    """The published ratio times the measured value of the other array, and the calculation in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The rows of one workload and direction, which a plot compares."""
+
+    workload: str
+    direction: str
+    rows: tuple[Row, ...]
+
+
+def settings(all_rows: Iterable[Row]) -> tuple[Setting, ...]:
+    """The rows grouped by workload and direction, in their order."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in all_rows:
+        found.setdefault((row.workload, row.direction), []).append(row)
+    return tuple(Setting(*key, tuple(rows)) for key, rows in found.items())
+
+
+class LevelPlots:
+    """The plots of one setting."""
+
+    def __init__(
+        self, setting: Setting, labels: ResultLabels, published: Published | None, theory: Theory | None
+    ) -> None:
+        self._setting = setting
+        self._labels = labels
+        self._theory = theory
+        findings = published.findings if published else ()
+        self._findings = [
+            finding
+            for finding in findings
+            if (finding.workload, finding.direction) == (setting.workload, setting.direction) and finding.ratio
+        ]
+        self._has_phases = len({row.phase for row in setting.rows}) > 1
+
+    def plots(self) -> Iterator[Plot]:
+        """The plots for which there are figures."""
+        yield self._speed()
+        yield self._mean_time()
+        yield from self._percentiles()
+        yield from self._cpu()
+
+    def name(self, row: Row) -> str:
+        """The label of a row's bar."""
+        label = self._labels.array(row.array)
+        return f"{label}, {row.phase}" if self._has_phases or row.phase != HEALTHY else label
+
+    def _speed(self) -> Plot:
+        rows = self._setting.rows
+        if is_large(rows[0]):
+            values = [row.values(lambda section: section.bandwidth_bytes_per_second / 1e6) for row in rows]
+            scales = [_block_bytes(row) / 1e6 for row in rows]
+            marks = self._published(Quantity.BANDWIDTH, rows, values) or self._published(Quantity.IOPS, rows, values)
+            unit, what = "MB/s", "Throughput"
+        else:
+            values = [row.values(lambda section: section.iops) for row in rows]
+            scales = [1.0] * len(rows)
+            marks = self._published(Quantity.IOPS, rows, values)
+            unit, what = "I/Os per second (IOPS)", "Speed"
+        theory = [
+            row.predicted_iops * scale if row.predicted_iops else None for row, scale in zip(rows, scales, strict=True)
+        ]
+        if not any(theory):
+            theory = self._relative_theory(rows, values)
+        return self._bars(what, unit, "more is better", _joined(rows, values, theory, marks))
+
+    def _relative_theory(self, rows: Sequence[Row], values: Sequence[Sequence[float]]) -> list[float | None]:
+        """Theory's ratios to the first array times the measured value of that array, if the disks' speed is unknown."""
+        if self._theory is None:
+            return [None] * len(rows)
+        says = [self._theory.relative_iops(row.array, row.workload) if row.phase == HEALTHY else None for row in rows]
+        first = says[0]
+        if not first or not values[0]:
+            return [None] * len(rows)
+        here = estimate(values[0]).median
+        return [None, *(said / first * here if said else None for said in says[1:])]
+
+    def _mean_time(self) -> Plot:
+        rows = self._setting.rows
+        values = [row.values(lambda section: section.mean_seconds * 1000) for row in rows]
+        in_flight = self._labels.in_flight(self._setting.workload)
+        # Little's law: I/Os in flight = IOPS × latency in seconds.
+        theory = [1000 * in_flight / row.predicted_iops if in_flight and row.predicted_iops else None for row in rows]
+        marks = self._published(Quantity.MEAN_LATENCY, rows, values)
+        return self._bars("Mean latency", "milliseconds", "less is better", _joined(rows, values, theory, marks))
+
+    def _cpu(self) -> Iterator[Plot]:
+        rows = self._setting.rows
+        by_gib = is_large(rows[0])
+        unit = "CPU seconds per GiB" if by_gib else "CPU µs per I/O"
+        found = []
+        for row in rows:
+            costs = [cell.cpu for cell in row.cells if cell.cpu]
+            picked = [each.cpu_seconds_per_gib if by_gib else each.cpu_microseconds_per_io for each in costs]
+            values = [value for value in picked if value is not None and value > 0]
+            if values:
+                found.append((row, values))
+        if not found:
+            return
+        kept, repeats = [row for row, _ in found], [values for _, values in found]
+        marks = self._published(Quantity.CPU_PER_GIB, kept, repeats)
+        yield self._bars(
+            "CPU cost", unit, "all CPUs and md's threads, less the idle machine", _joined(kept, repeats, [], marks)
+        )
+
+    def _bars(self, what: str, unit: str, note: str, shown: Sequence[Quantified]) -> Plot:
+        names = [wrapped(self.name(each.row), 20) for each in shown]
+        found = [each.row.estimate(each.values) for each in shown]
+        said = [interval_words(each, digits=4) for each in found]
+        traces = [median_bars(names, found, said, f"%{{x:.4~g}} {plain(unit)}<br>%{{customdata}}")]
+        if any(each.n > 1 for each in found):
+            traces.append(_repeats_trace(names, shown))
+        traces += _marks(names, [each.theory for each in shown], "theory", THEORY, "diamond-open")
+        published = [each.published[0] if each.published else None for each in shown]
+        reasons = [each.published[1] if each.published else "" for each in shown]
+        traces += _marks(names, published, "published ratio", PUBLISHED, "star-open", reasons)
+        layout = {
+            "xaxis": {"title": {"text": f"{unit}; {note}"}, "rangemode": "tozero"},
+            "yaxis": categories(names),
+            "bargap": 0.35,
+        }
+        return Plot(what, self._summary(what, unit, shown), traces, layout, _height(len(shown)))
+
+    def _summary(self, what: str, unit: str, shown: Sequence[Quantified]) -> str:
+        medians = [(self.name(each.row), estimate(each.values).median) for each in shown]
+        words = ", ".join(
+            f"{name} {median:,.0f}" if median >= 100 else f"{name} {median:.3g}" for name, median in medians
+        )
+        return f"{what}, {unit.removesuffix(' (IOPS)')}; medians: {words}."
+
+    def _published(
+        self, quantity: Quantity, rows: Sequence[Row], values: Sequence[Sequence[float]]
+    ) -> dict[str, tuple[float, str]]:
+        """Array -> published ratio times the measured value of the other array, and the calculation in words.
+
+        Published absolute figures are not shown, because they were measured on another machine.
+        """
+        medians = {row.array: estimate(found).median for row, found in zip(rows, values, strict=True) if found}
+        return {
+            finding.array: (finding.ratio * medians[finding.beside], self._reason(finding))
+            for finding in self._findings
+            if finding.quantity is quantity and finding.ratio and finding.beside in medians
+        }
+
+    def _reason(self, finding: PublishedFinding) -> str:
+        return f"{finding.ratio:g} × {self._labels.array(finding.beside)}, as measured here"
+
+    def _percentiles(self) -> Iterator[Plot]:
+        found = []
+        for row in self._setting.rows:
+            points = [(name, row.latency_seconds(field)) for name, field in _PERCENTILES]
+            points.append(("max", row.latency_seconds("max_seconds")))
+            usable = [(name, each) for name, each in points if each and each.median > 0]
+            if len(usable) > 1:
+                found.append((row, usable))
+        if not found:
+            return
+        shown = [each.median * 1000 for _, points in found for _, each in points]
+        traces = [_line(self.name(row), points, place) for place, (row, points) in enumerate(found)]
+        layout = {
+            "xaxis": {"type": "category", "title": {"text": "percentile of all I/Os of a repeat"}},
+            "yaxis": log_axis(shown, "milliseconds"),
+        }
+        words = ", ".join(
+            f"{self.name(row)} {dict(points)['p99'].median * 1000:,.4g}"
+            for row, points in found
+            if "p99" in dict(points)
+        )
+        summary = f"Latency percentiles, log scale; p99 in milliseconds: {words}."
+        yield Plot("Latency percentiles", summary, traces, layout, max(300, _height(len(found))))
+
+
+def _block_bytes(row: Row) -> float:
+    section = row.section(row.cells[0])
+    return section.io_bytes / section.total_ios
+
+
+def _joined(
+    rows: Sequence[Row],
+    values: Sequence[Sequence[float]],
+    theory: Sequence[float | None],
+    published: dict[str, tuple[float, str]],
+) -> list[Quantified]:
+    predicted = theory or [None] * len(rows)
+    return [
+        Quantified(row, found, said, published.get(row.array))
+        for row, found, said in zip(rows, values, predicted, strict=True)
+        if found
+    ]
+
+
+def _repeats_trace(names: Sequence[str], shown: Sequence[Quantified]) -> Trace:
+    points = [(name, value) for name, each in zip(names, shown, strict=True) for value in each.values]
+    return strokes("each repeat", points, "%{x:.4~g}<extra>one repeat</extra>")
+
+
+def _marks(
+    names: Sequence[str],
+    values: Sequence[float | None],
+    what: str,
+    role: str,
+    symbol: str,
+    reasons: Sequence[str] = (),
+) -> Iterator[Trace]:
+    points = [
+        (name, short(value), plain(reason))
+        for name, value, reason in zip(names, values, reasons or [""] * len(names), strict=True)
+        if value
+    ]
+    if points:
+        yield marks(what, points, role, symbol, hover="<b>%{y}</b><br>%{x:.4~g}<br>%{customdata}")
+
+
+def _line(name: str, points: Sequence[tuple[str, Estimate]], place: int) -> Trace:
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": plain(name),
+        "x": [label for label, _ in points],
+        "y": [short(each.median * 1000) for _, each in points],
+        "customdata": [interval_words(each, scale=1000) for _, each in points],
+        "marker": {"symbol": SYMBOLS[place % len(SYMBOLS)], "size": 9, "color": colour(place)},
+        "line": {"width": 2, "color": colour(place)},
+        "hovertemplate": "%{x}: %{y:.4~g} ms %{customdata}",
+    }
+
+
+def _height(count: int) -> int:
+    return _FRAME_PIXELS + _BAR_PIXELS * count
+
+
+_Sweep = list[tuple[int, Row]]
+
+
+def chunk_plots(record: ResultRecord, all_settings: Sequence[Setting], labels: ResultLabels) -> Iterator[Plot]:
+    """A plot for each workload that was measured on arrays which differ only in their chunk size."""
+    arrays = {array.name: array for array in record.arrays}
+    for setting in all_settings:
+        sweeps: dict[str, _Sweep] = {}
+        for row in setting.rows:
+            array = arrays.get(row.array)
+            if array and array.chunk_bytes and row.phase == "healthy":
+                sweeps.setdefault(_family(array), []).append((array.chunk_bytes, row))
+        swept = {name: sorted(sweep, key=lambda each: each[0]) for name, sweep in sweeps.items()}
+        swept = {name: sweep for name, sweep in swept.items() if len({chunk for chunk, _ in sweep}) > 1}
+        if swept:
+            yield _chunk_plot(setting, swept, labels)
+
+
+def _family(array: ArrayRecord) -> str:
+    return f"{array.level} of {len(array.members)}{f', {array.layout}' if array.layout else ''}"
+
+
+def _chunk_plot(setting: Setting, swept: dict[str, _Sweep], labels: ResultLabels) -> Plot:
+    in_megabytes = is_large(setting.rows[0])
+    traces, words = [], []
+    for place, (family, sweep) in enumerate(swept.items()):
+        chunks = [human_bytes(chunk) for chunk, _ in sweep]
+        found = [row.bytes_per_second if in_megabytes else row.iops for _, row in sweep]
+        traces.append(line(family, chunks, found, place, 1e6 if in_megabytes else 1))
+        words.append(f"{family}: {', '.join(chunks)}")
+        predicted = [row.predicted_iops for _, row in sweep]
+        if all(predicted) and not in_megabytes:
+            traces.append(
+                {
+                    "type": "scatter",
+                    "mode": "markers",
+                    "name": f"theory, {plain(family)}",
+                    "x": chunks,
+                    "y": [short(value) for value in predicted if value],
+                    "marker": {
+                        "symbol": "diamond-open",
+                        "size": 13,
+                        "color": THEORY,
+                        "line": {"width": 2.5, "color": THEORY},
+                    },
+                }
+            )
+    unit = "MB/s" if in_megabytes else "I/Os per second (IOPS)"
+    layout = {
+        "xaxis": {"type": "category", "title": {"text": "chunk size"}},
+        "yaxis": {"title": {"text": unit}, "rangemode": "tozero"},
+    }
+    title = f"{labels.workload(setting.workload)}: {setting.direction}s"
+    return Plot(title, f"By chunk size, in {unit}. {'; '.join(words)}.", traces, layout)
+
+
+def line(name: str, places: Sequence[str], found: Sequence[Estimate], place: int, scale: float) -> Trace:
+    """A line of medians with intervals; its index ``place`` selects colour, dash and symbol."""
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": plain(name),
+        "x": places,
+        "y": [short(each.median / scale) for each in found],
+        "error_y": interval_bars(found, scale=1 / scale, role=colour(place)),
+        "line": {"color": colour(place), "width": 2, "dash": DASHES[place % len(DASHES)]},
+        "marker": {"color": colour(place), "symbol": SYMBOLS[place % len(SYMBOLS)], "size": 9},
+        "hovertemplate": "%{x}: %{y:.4~g}",
+    }
+
+
+_LANE_PIXELS, _GAP = 120, 0.04
+
+
+def times_plot(record: ResultRecord, labels: ResultLabels) -> Plot:
+    """Rebuild times beside their predictions."""
+    groups: dict[tuple[str, str], list[RebuildRecord]] = {}
+    for rebuild in record.rebuilds:
+        groups.setdefault((rebuild.array, rebuild.under_workload), []).append(rebuild)
+    names = [wrapped(_what(labels, array, under), 20) for array, under in groups]
+    found = [estimate([rebuild.rebuild_seconds for rebuild in group]) for group in groups.values()]
+    verdicts = [plain(integrity_text(group)) for group in groups.values()]
+    said = [f"{interval_words(each)}; data {verdict}" for each, verdict in zip(found, verdicts, strict=True)]
+    measured = median_bars(names, found, said, "%{x:.3~g} s %{customdata}")
+    predicted = [
+        (name, short(group[0].predicted_seconds), "")
+        for name, group in zip(names, groups.values(), strict=True)
+        if group[0].predicted_seconds
+    ]
+    theory = marks("theory", predicted, THEORY, "diamond-open", hover="<b>%{y}</b><br>%{x:.3~g} s")
+    layout = {
+        "xaxis": {"title": {"text": "seconds; less is better"}, "rangemode": "tozero"},
+        "yaxis": categories(names),
+        "bargap": 0.35,
+    }
+    words = ", ".join(f"{_what(labels, *key)} {each.median:.3g}" for key, each in zip(groups, found, strict=True))
+    traces = [measured, theory] if predicted else [measured]
+    return Plot("Rebuild time", f"Seconds, medians: {words}.", traces, layout, 110 + 36 * len(names))
+
+
+def _what(labels: ResultLabels, array: str, under: str) -> str:
+    return f"{labels.array(array)}, under load" if under else labels.array(array)
+
+
+def timeline_plot(rebuild: RebuildRecord, found: Timeline, labels: ResultLabels) -> Plot:
+    """Array, members, rebuild and CPUs on one time axis, with the events."""
+    lanes = list(_lanes(found))
+    height = (1 - _GAP * (len(lanes) - 1)) / len(lanes)
+    layout: dict[str, Any] = {
+        "xaxis": {"title": {"text": "seconds on the machine's clock"}, "anchor": _axis(len(lanes) - 1)},
+        "shapes": [],
+        "annotations": [],
+        "hovermode": "x unified",
+    }
+    traces: list[Trace] = []
+    for place, (title, lines) in enumerate(lanes):
+        top = 1 - place * (height + _GAP)
+        end = str(place + 1) if place else ""
+        domain = [max(0.0, top - height), top]
+        layout[f"yaxis{end}"] = {"domain": domain, "title": {"text": title}, "rangemode": "tozero"}
+        layout[f"legend{end}"] = _legend(top)
+        traces += [{**line, "yaxis": _axis(place), "legend": f"legend{end}"} for line in lines]
+    for number, stretch in enumerate(found.stretches):
+        layout["shapes"].append(_band(stretch.start_seconds, stretch.end_seconds, number))
+        layout["annotations"].append(_name_of(stretch.start_seconds, stretch.name))
+    events = _events(found)
+    layout["shapes"] += [
+        {**_over_all(seconds, seconds), "type": "line", "line": {"color": INK, "width": 1, "dash": "dot"}}
+        for seconds, _ in events
+    ]
+    told = "; ".join(f"{what} at {seconds:.1f} s" for seconds, what in events)
+    return Plot(
+        f"{_what(labels, rebuild.array, rebuild.under_workload)}: a rebuild, second by second",
+        f"Repeat {rebuild.repeat + 1}, rebuilt in {rebuild.rebuild_seconds:.1f} s. {told[:1].upper()}{told[1:]}.",
+        traces,
+        layout,
+        110 + _LANE_PIXELS * len(lanes),
+        is_wide=True,
+    )
+
+
+def _axis(place: int) -> str:
+    return f"y{place + 1}" if place else "y"
+
+
+def _events(found: Timeline) -> list[tuple[float, str]]:
+    """The events of the rebuild, shown as dotted lines and in the caption."""
+    events = []
+    for stretch in found.stretches:
+        if stretch.name == DEGRADED:
+            events.append((stretch.start_seconds, "a member has been removed"))
+        if stretch.name == REBUILDING:
+            events += [(stretch.start_seconds, "a blank disk is added"), (stretch.end_seconds, "it is rebuilt")]
+    return events
+
+
+def _lanes(found: Timeline) -> Iterator[tuple[str, list[Trace]]]:
+    """Title and traces of each lane that has data."""
+    times = [round(value, 2) for value in found.seconds]
+    if any(value for value in (*found.read_iops, *found.write_iops) if value):
+        reads = _rebuilds_line("reads", times, found.read_iops, 0, "IOPS")
+        yield "array, IOPS", [reads, _rebuilds_line("writes", times, found.write_iops, 1, "IOPS", DASHES[1])]
+        waits = _scaled(found.wait_seconds, 1000)
+        if any(waits):
+            yield "latency, ms", [_rebuilds_line("mean latency", times, waits, 2, "ms")]
+    yield "rebuilt, %", [_rebuilds_line("rebuilt", times, _scaled(found.rebuilt_fraction, 100), 3, "%")]
+    for title, pick in (("read, MB/s", "read_bytes_per_second"), ("written, MB/s", "written_bytes_per_second")):
+        columns = [(member.name, _scaled(getattr(member, pick), 1e-6)) for member in found.members]
+        if any(any(column) for _, column in columns):
+            yield (
+                title,
+                [
+                    _rebuilds_line(name, times, column, place, "MB/s", DASHES[place % len(DASHES)])
+                    for place, (name, column) in enumerate(columns)
+                ],
+            )
+    busy = _scaled(found.busy_fraction, 100)
+    if any(busy):
+        yield "CPU busy, %", [_rebuilds_line("all CPUs", times, busy, 6, "%")]
+
+
+def _scaled(values: Sequence[float | None], factor: float) -> list[float | None]:
+    return [None if value is None else value * factor for value in values]
+
+
+def _rebuilds_line(
+    name: str, times: Sequence[float], values: Sequence[float | None], place: int, unit: str, dash: str = DASHES[0]
+) -> Trace:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": plain(name),
+        "x": times,
+        "y": [None if value is None else short(value) for value in values],
+        "line": {"color": colour(place), "width": 1.5, "dash": dash},
+        "hovertemplate": f"%{{y:.4~g}} {unit}",
+    }
+
+
+def _legend(top: float) -> dict[str, Any]:
+    """A legend within the lane, since the same colour has different meanings in different lanes."""
+    return {
+        "orientation": "h",
+        "x": 1,
+        "xanchor": "right",
+        "y": top,
+        "yanchor": "top",
+        "bgcolor": "@veil",
+        "font": {"size": 11},
+    }
+
+
+def _band(start: float, end: float, number: int) -> dict[str, Any]:
+    role = f"@band{number % 4 + 1}"
+    return {**_over_all(start, end), "type": "rect", "fillcolor": role, "line": {"width": 0}, "layer": "below"}
+
+
+def _over_all(start: float, end: float) -> dict[str, Any]:
+    return {"xref": "x", "yref": "paper", "x0": start, "x1": end, "y0": 0, "y1": 1}
+
+
+def _name_of(start: float, name: str) -> dict[str, Any]:
+    return {
+        "text": plain(name),
+        "xref": "x",
+        "yref": "paper",
+        "x": start,
+        "y": 1,
+        "xanchor": "left",
+        "yanchor": "bottom",
+        "showarrow": False,
+        "font": {"color": INK, "size": 12},
+    }
+
+
+_ROW_PIXELS, _LINE_PIXELS, _RATIO_FRAME_PIXELS = 40, 18, 120
+_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+_LEAST_SPAN = (0.5, 2.0)
+_EDGE = 1.08
+"""Factor by which the axis extends beyond the outermost ticks."""
+ONE = {
+    "type": "line",
+    "xref": "x",
+    "yref": "paper",
+    "x0": 1,
+    "x1": 1,
+    "y0": 0,
+    "y1": 1,
+    "line": {"color": INK, "width": 1, "dash": "dot"},
+}
+"""A vertical line at ratio 1."""
+
+
+def ratio_axis(title: str, values: Iterable[float]) -> dict[str, Any]:
+    """A logarithmic axis for ratios, on which half and double are equally far from 1.
+
+    It covers at least 0.5 to 2, so that it has three ticks and a difference of 5 % looks small.
+    """
+    shown = [value for value in values if value > 0 and math.isfinite(value)]
+    lowest, highest = min((_LEAST_SPAN[0], *shown)), max((_LEAST_SPAN[1], *shown))
+    low = max((tick for tick in _TICKS if tick <= lowest), default=lowest)
+    high = min((tick for tick in _TICKS if tick >= highest), default=highest)
+    return {
+        "type": "log",
+        "title": {"text": title},
+        "range": [round(math.log10(low / _EDGE), 4), round(math.log10(high * _EDGE), 4)],
+        "tickvals": list(_TICKS),
+        "ticktext": [f"{value:g}×" for value in _TICKS],
+    }
+
+
+def findings_plot(found: Sequence[ComparedFinding], labels: ResultLabels) -> Plot:
+    """Published, predicted and measured ratio of each finding on one axis."""
+    names = [
+        wrapped(f"{n}. {labels.array(each.finding.array)} ÷ {labels.array(each.finding.beside)}", 24)
+        for n, each in enumerate(found, 1)
+    ]
+    said = [plain(each.finding.says) for each in found]
+    measured = [(name, each.measured, text) for name, each, text in zip(names, found, said, strict=True)]
+    traces = [
+        _points("published", names, [each.finding.ratio for each in found], said, PUBLISHED, "star-open"),
+        _points("theory", names, [each.theory for each in found], said, THEORY, "diamond-open"),
+        _intervals("measured here [interval]", measured, MEASURED, "circle"),
+    ]
+    summary = f"{len(found)} findings as ratios; the table below describes each."
+    layout = {
+        "xaxis": ratio_axis("ratio, log scale; dotted: no difference", _of_findings(found)),
+        "yaxis": categories(names),
+        "shapes": [ONE],
+    }
+    return Plot(
+        "Published, theory, measured",
+        summary,
+        [trace for trace in traces if trace["x"]],
+        layout,
+        _RATIO_FRAME_PIXELS + sum(max(_ROW_PIXELS, 22 + _LINE_PIXELS * name.count("<br>")) for name in names),
+        is_wide=True,
+    )
+
+
+def _of_findings(found: Sequence[ComparedFinding]) -> Iterator[float]:
+    for each in found:
+        yield from (value for value in (each.finding.ratio, each.theory) if value)
+        yield from _ends([each.measured])
+
+
+def _ends(estimates: Iterable[Estimate | None]) -> Iterator[float]:
+    """The values that a plot of the estimates shows: medians and ends of intervals."""
+    for each in estimates:
+        if each:
+            yield from (each.low, each.median, each.high)
+
+
+def _points(
+    what: str, names: Sequence[str], values: Sequence[float | None], said: Sequence[str], role: str, symbol: str
+) -> Trace:
+    points = [(name, short(value), text) for name, value, text in zip(names, values, said, strict=True) if value]
+    return marks(what, points, role, symbol, hover="%{customdata}<br><b>%{x:.3~g}</b>")
+
+
+def _intervals(what: str, points: Sequence[tuple[str, Estimate | None, str]], role: str, symbol: str) -> Trace:
+    kept = [(name, each, text) for name, each, text in points if each and each.median > 0]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": plain(what),
+        "y": [name for name, _, _ in kept],
+        "x": [short(each.median) for _, each, _ in kept],
+        "customdata": [[text, interval_words(each)] for _, each, text in kept],
+        "error_x": interval_bars([each for _, each, _ in kept], role=role),
+        "marker": {"symbol": symbol, "size": 10, "color": role},
+        "hovertemplate": "%{customdata[0]}<br><b>%{x:.3~g}</b> %{customdata[1]}<extra>" + plain(what) + "</extra>",
+    }
+
+
+def platform_plots(found: PlatformComparison) -> Iterator[Plot]:
+    """One plot per dimensionless figure, with all machines."""
+    for measure in PlatformMeasure:
+        rows = [row for row in found.rows if row.measure is measure]
+        if rows:
+            yield _platform_plot(measure, rows, [platform.name for platform in found.platforms])
+
+
+def _platform_plot(measure: PlatformMeasure, rows: Sequence[PlatformRow], machines: Sequence[str]) -> Plot:
+    names = [wrapped(row.what, 24) for row in rows]
+    traces = []
+    for place, machine in enumerate(machines):
+        values = [_without_interval(row.values[place]) for row in rows]
+        points = [(name, value, plain(row.what)) for name, value, row in zip(names, values, rows, strict=True)]
+        traces.append(_intervals(machine, points, colour(place), SYMBOLS[place % len(SYMBOLS)]))
+    layout = {
+        "xaxis": ratio_axis(f"{measure.value}, log scale", _ends(value for row in rows for value in row.values)),
+        "yaxis": categories(names),
+        "shapes": [ONE],
+    }
+    summary = f"{measure.value[0].upper()}{measure.value[1:]}, for {len(machines)} machines: {'; '.join(machines)}."
+    return Plot(
+        f"{measure.value[0].upper()}{measure.value[1:]}",
+        summary,
+        traces,
+        layout,
+        _RATIO_FRAME_PIXELS + _ROW_PIXELS * len(rows),
+        is_wide=len(rows) > 8,
+    )
+
+
+def _without_interval(found: Estimate | None) -> Estimate | None:
+    """The estimate reduced to its median if it has too few repeats."""
+    return found if found is None or found.has_enough else replace(found, low=found.median, high=found.median)
+
+
+def distribution_plots(found: Sequence[RatioDistribution]) -> Iterator[Plot]:
+    """A box plot for each workload and direction; each box needs five numbers, regardless of the number of results."""
+    settings = dict.fromkeys((each.workload, each.direction) for each in found)
+    for workload, direction in settings:
+        group = [each for each in found if (each.workload, each.direction) == (workload, direction)]
+        yield Plot(
+            f"{workload}, {direction}s",
+            "Over all results; medians: " + ", ".join(f"{each.what} {each.quantile(0.5):.2f}" for each in group) + ".",
+            [_box(group)],
+            {
+                "xaxis": ratio_axis(
+                    "ratio within each result, log scale; box: middle half, lines: all",
+                    (each.quantile(part) for each in group for part in (0.0, 1.0)),
+                ),
+                "yaxis": categories([wrapped(each.what, 18) for each in group]),
+                "shapes": [ONE],
+                "showlegend": False,
+            },
+            _RATIO_FRAME_PIXELS + _ROW_PIXELS * len(group),
+        )
+
+
+def _box(group: Sequence[RatioDistribution]) -> Trace:
+    def each(fraction: float) -> list[float]:
+        return [short(one.quantile(fraction)) for one in group]
+
+    return {
+        "type": "box",
+        "orientation": "h",
+        "y": [wrapped(one.what, 18) for one in group],
+        "lowerfence": each(0),
+        "q1": each(0.25),
+        "median": each(0.5),
+        "q3": each(0.75),
+        "upperfence": each(1),
+        "line": {"color": MEASURED},
+        "fillcolor": "@soft",
+        "name": "results",
+    }
