@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,7 +19,7 @@ from textual.widgets import OptionList
 from lab.actions.action import Choice
 from lab.host import signals
 from tui.base_app import BaseApp
-from tui.frontend import ClientMaker, named
+from tui.frontend import ClientMaker, MakePlan
 from tui.glyphs import Glyphs
 from tui.input_gate import FEWEST_COLUMNS, FEWEST_ROWS, MOST_COLUMNS, MOST_ROWS
 from tui.keys import known_ids
@@ -38,10 +37,6 @@ if TYPE_CHECKING:
     from textual.dom import DOMNode
     from textual.driver import Driver
     from textual.message import Message
-
-    from lab.errors import LabError
-    from lab.plans import Plan
-    from lab.session.session import LabSession
 
 SHOW_SECONDS = 0.1
 """Minimum time between two updates of the screens."""
@@ -208,43 +203,14 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
     def show_now(self) -> None:
         """Update every screen on the screen stack."""
         self._is_show_due = False
-        if not self.is_running:
-            return
-        for screen in self.screen_stack:
-            show = getattr(screen, "update_from", None)
-            if show and screen.is_mounted:
-                show(self.lab)
+        if self.is_running:
+            self.changes += 1
 
-    def ask(
-        self, make: Callable[[LabSession], Plan | None], *, note: str = "", on_done: Callable[[], None] | None = None
-    ) -> None:
-        """As ``Frontend.ask``; until the plan is made, an empty dialog receives the keys."""
-        from tui.screens.plan import AwaitedPlan
-
-        awaited = AwaitedPlan()
-        self.push_screen(awaited)
-
-        def show(plan: Plan | None) -> None:
-            # Replace the empty dialog in one step: no key may reach the screen below in between.
-            awaited.dismiss()
-            if not awaited.is_wanted:
-                return
-            if plan is not None:
-                self.show_plan(plan, note=note, on_done=on_done)
-            elif on_done:
-                on_done()
-
-        def refuse(error: LabError) -> None:
-            awaited.dismiss()
-            self.show_error(error)
-
-        self.look_up(partial(named, make), on_done=show, on_error=refuse)
-
-    def show_plan(self, plan: Plan, *, note: str = "", on_done: Callable[[], None] | None = None) -> None:
+    def ask(self, make: MakePlan, *, note: str = "", on_done: Callable[[], object] | None = None) -> None:
         """Show the plan on a screen on which the user can run it, copy it or leave it."""
         from tui.screens.plan import PlanScreen
 
-        self.push_screen(PlanScreen(plan, note=note, on_done=on_done))
+        self.push_screen(PlanScreen(make, note=note, on_done=on_done))
 
     def pick(self, title: str, choices: Sequence[Choice], then: Callable[[str], None], *, intro: str = "") -> None:
         """Show the choices as a menu."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual.app import App
 from textual.binding import Binding
+from textual.reactive import reactive
 
 from lab.errors import RUN_AGAIN
 from tui.collector import settle_collector
@@ -36,6 +37,8 @@ class BaseApp(App[object], Frontend, inherit_bindings=False):
         make_client: creates another client, for tests.
         glyphs: the characters to draw with; None: the set that the terminal can display.
     """
+
+    changes = reactive(0, repaint=False, init=False)
 
     def __init__(self, target: str | None, make_client: ClientMaker | None, glyphs: Glyphs | None) -> None:
         super().__init__()

@@ -12,7 +12,7 @@ from tui.frontend import Frontend
 
 if TYPE_CHECKING:
     from lab.session.session import LabSession
-    from tui.client.client import LabClient
+    from tui.client import LabClient
     from tui.state import LabState
 
 Done = Callable[[tuple[str, ...]], None]

@@ -13,10 +13,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lab.errors import LabError
-from tui import messages as happened
-from tui.client.doing import do
-from tui.client.jobs import Job
-from tui.state import LoadView, MarkView
+from tui.state import (
+    LabLooked,
+    LabMessage,
+    LoadEnded,
+    LoadEntered,
+    LoadTicked,
+    LoadView,
+    MarkView,
+    SessionEnded,
+    ShellEnded,
+    ShellPrinted,
+)
 
 if TYPE_CHECKING:
     from lab.session.data_mark import DataMark, MarkVerdict
@@ -58,9 +66,9 @@ class Loads:
                 workload,
                 runtime_seconds=runtime_seconds,
                 is_aside=True,
-                on_live=lambda interval: post(happened.LoadTicked(interval, client.machine_seconds())),
-                on_phase=lambda phase: post(happened.LoadEntered(phase)),
-                on_end=lambda outcome: post(happened.LoadEnded(outcome)),
+                on_live=lambda interval: post(LoadTicked(interval, client.machine_seconds())),
+                on_phase=lambda phase: post(LoadEntered(phase)),
+                on_end=lambda outcome: post(LoadEnded(outcome)),
             )
         except LabError as error:
             frontend.show_error(error)
@@ -76,11 +84,11 @@ class Loads:
         if self._load is not None:
             self._load.stop()
 
-    def hear(self, message: happened.LabMessage) -> None:
+    def hear(self, message: LabMessage) -> None:
         """Forget the load when it or the session has ended, and show its error."""
-        if isinstance(message, happened.LoadEnded | happened.SessionEnded):
+        if isinstance(message, LoadEnded | SessionEnded):
             self._load = None
-        if isinstance(message, happened.LoadEnded) and isinstance(message.outcome, LabError):
+        if isinstance(message, LoadEnded) and isinstance(message.outcome, LabError):
             self._frontend.show_error(message.outcome)
 
     def _keep(self, forecast: Forecast) -> None:
@@ -123,9 +131,9 @@ class Marks:
 
         self._frontend.job(f"Verify {array}", work, on_done=partial(self._keep, array))
 
-    def hear(self, message: happened.LabMessage) -> None:
+    def hear(self, message: LabMessage) -> None:
         """Verify an array with known data automatically when it is complete again or its sync has finished."""
-        if not isinstance(message, happened.LabLooked):
+        if not isinstance(message, LabLooked):
             return
         lab = self._frontend.lab
         for name in dict.fromkeys(event.array for event in lab.new_events if event.kind.value in _ASKS_FOR_VERDICT):
@@ -259,14 +267,14 @@ class TypedShell:
         """Delete the stored output."""
         self.output = ""
 
-    def hear(self, message: happened.LabMessage) -> None:
+    def hear(self, message: LabMessage) -> None:
         """Store the output of the command, and handle its end."""
-        if isinstance(message, happened.ShellPrinted):
+        if isinstance(message, ShellPrinted):
             self._print(message.text)
-        if isinstance(message, happened.ShellEnded):
+        if isinstance(message, ShellEnded):
             self._end(message)
 
-    def _end(self, message: happened.ShellEnded) -> None:
+    def _end(self, message: ShellEnded) -> None:
         new_line = "" if self.output.endswith("\n") else "\n"
         status = f"(status {message.status})\n" if message.status else ""
         self._print(f"{new_line}{message.error}\n" if message.error else f"{new_line}{status}")
@@ -288,12 +296,12 @@ class TypedShell:
         forget = client.on_end(shell.interrupt)
         try:
             client.log.typed(line)
-            status = shell.run(line, on_output=lambda text: post(happened.ShellPrinted(text))).status
+            status = shell.run(line, on_output=lambda text: post(ShellPrinted(text))).status
         except LabError as error:
             failure = error
         finally:
             forget()
-            post(happened.ShellEnded(status, failure))
+            post(ShellEnded(status, failure))
 
 
 class Background:
@@ -301,8 +309,6 @@ class Background:
 
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
-        self._job: Job[Any] | None = None
-        self._on_progress: Progress | None = None
         self._cancelled = threading.Event()
         self._is_over = threading.Event()
         self._is_over.set()
@@ -320,27 +326,31 @@ class Background:
 
         ``work`` gets two functions: one that reports progress, one that returns whether it should stop.
         """
-        if self._job is not None:
+        frontend = self._frontend
+        if frontend.lab.background:
             return False
-        cancelled, post = threading.Event(), self._frontend.post_message
-        self._cancelled, self._on_progress = cancelled, on_progress
+        cancelled, is_over = threading.Event(), threading.Event()
+        self._cancelled, self._is_over = cancelled, is_over
 
-        def tell(progress: object) -> None:
-            post(happened.JobAdvanced(job, progress))
+        def report(progress: object) -> None:
+            if on_progress:
+                frontend.call(on_progress, progress)
 
-        job: Job[T] = Job(title, lambda _: work(tell, cancelled.is_set), on_done, on_error, is_shown=False)
-        self._job = job
-        self._frontend.lab.background = title
-        is_over = self._is_over = threading.Event()
-
-        def work_on() -> None:
+        def run() -> T:
             try:
-                do(job, None, post)
+                return work(report, cancelled.is_set)
             finally:
                 is_over.set()
 
-        threading.Thread(target=work_on, name=title, daemon=True).start()
-        self._frontend.show_soon()
+        def then(callback: Callable[[Any], None] | None, outcome: object) -> None:
+            frontend.lab.background = ""
+            if callback:
+                callback(outcome)
+
+        frontend.lab.background = title
+        failed = partial(then, on_error or frontend.show_error)
+        frontend.beside(title, run, on_done=partial(then, on_done), on_error=failed)
+        frontend.show_soon()
         return True
 
     def end(self) -> None:
@@ -351,14 +361,3 @@ class Background:
     def cancel(self) -> None:
         """Request that the job ends; what it has stored is kept."""
         self._cancelled.set()
-
-    def hear(self, message: happened.LabMessage) -> None:
-        """Pass on the progress of the job, and forget it when it has ended."""
-        match message:
-            case happened.JobAdvanced(job=job) if job is self._job and self._on_progress:
-                self._on_progress(message.progress)
-            case happened.JobFinished(job=job) | happened.JobFailed(job=job) if job is self._job:
-                self._job = None
-                self._frontend.lab.background = ""
-            case _:
-                pass

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from lab.arrays.status import ArrayState
 from tui.actions import joining_disk
-from tui.state import LabState, MachinePhase
-from tui.tones import Tone, condition
-from tui.updates import purpose
+from tui.state import LabState, MachinePhase, condition, purpose
+from tui.tones import Tone
 
 if TYPE_CHECKING:
     from lab.arrays.status import ArrayStatus

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lab.errors import LabError
-from tui import messages as happened
+from tui.state import LabMessage, TerminalCommandEnded, TerminalEnded
 
 if TYPE_CHECKING:
     from lab.machine import Terminal, TypedCommand
@@ -80,14 +80,14 @@ class TerminalSession:
             if self._terminal:
                 self._terminal.resize(columns, rows)
 
-    def hear(self, message: happened.LabMessage) -> None:
+    def hear(self, message: LabMessage) -> None:
         """Handle the end of a command line, or of the shell."""
         match message:
-            case happened.TerminalCommandEnded():
+            case TerminalCommandEnded():
                 # The command may have been an mdadm that creates or removes arrays.
                 if self._frontend.client.session is not None:
                     self._frontend.look_up(lambda session: session.rescan(), on_error=lambda _: None)
-            case happened.TerminalEnded(terminal=terminal) if terminal is self._terminal:
+            case TerminalEnded(terminal=terminal) if terminal is self._terminal:
                 self._terminal = None
                 lost = f"The machine is gone: {message.error.message}" if message.error else ""
                 self.ended = lost or f"The shell has ended with status {terminal.status}."
@@ -99,7 +99,7 @@ class TerminalSession:
         if self._session is not None:
             self._session.on_typed(command.line)
         self._frontend.client.log.ended_in_terminal(command)
-        self._frontend.post_message(happened.TerminalCommandEnded())
+        self._frontend.post_message(TerminalCommandEnded())
 
     def _follow(self, session: LabSession, screen: TerminalScreen) -> None:
         """Open the terminal and read its output, on a thread of its own. A program that prints faster must wait."""
@@ -130,4 +130,4 @@ class TerminalSession:
             failure = error
         finally:
             forget()
-            self._frontend.post_message(happened.TerminalEnded(terminal, failure))
+            self._frontend.post_message(TerminalEnded(terminal, failure))

@@ -42,19 +42,28 @@ from lab.gates.numbers import digits
 from lab.host import signals
 from lab.plain_page import page_lines
 from lab.units import human_bytes
-from tui import messages as happened
 from tui.actions import KEY_ACTIONS, applying, ask, build, carry_out, selected_disk, selection_of, start_array
 from tui.drafts import FIRST_MEMBERS, Draft, next_array_name, survives_words, system_rows
 from tui.drills import Drills
-from tui.frontend import ClientMaker, Frontend, named
+from tui.frontend import ClientMaker, Frontend, MakePlan, PlanRun, named
 from tui.more_disks import ask_for_larger
 from tui.plain import to_ascii
-from tui.plan_runs import PlanRun
 from tui.quantities import Unit, clock_words, format_value
 from tui.runs import figures_lines, measured_of
-from tui.state import LabState, MachinePhase
+from tui.state import (
+    LabLooked,
+    LabMessage,
+    LabState,
+    LoadEnded,
+    LoadTicked,
+    MachinePhase,
+    OperationChanged,
+    PaceChosen,
+    SessionEnded,
+    SessionOpened,
+    condition,
+)
 from tui.story import next_step
-from tui.tones import condition
 from tui.views import bays_of, inner_lines, sync_view
 
 if TYPE_CHECKING:
@@ -64,7 +73,6 @@ if TYPE_CHECKING:
     from lab.disks import LabDisk
     from lab.drills.case import DrillOutcome
     from lab.plans import Plan
-    from lab.session.session import LabSession
     from lab.workloads.fio_output import LiveInterval
     from tui.drills import DrillView
     from tui.widgets.choices import ChoiceRow
@@ -579,7 +587,7 @@ class TextApp(LineFrontend):
             if isinstance(item, str):
                 if not self._typed(item.strip()):
                     return 0
-            elif isinstance(item, happened.LabMessage):
+            elif isinstance(item, LabMessage):
                 self._heard(item)
 
     def end_by(self, number: int) -> None:
@@ -602,23 +610,23 @@ class TextApp(LineFrontend):
         self._inbox.put(message)
         return True
 
-    def _heard(self, message: happened.LabMessage) -> None:
+    def _heard(self, message: LabMessage) -> None:
         self.on_lab_message(message)
         match message:
-            case happened.StepStarted():
-                self._line(f"running: {message.line}")
-            case happened.LabLooked():
+            case OperationChanged(operation=operation) if operation and operation.line:
+                self._line(f"running: {operation.line}")
+            case LabLooked():
                 self._looked()
-            case happened.SessionOpened():
+            case SessionOpened():
                 self._line(f"The machine {self.lab.target} runs.")
                 self.is_first_look = True
-            case happened.SessionEnded():
+            case SessionEnded():
                 self._ended()
-            case happened.LoadTicked():
+            case LoadTicked():
                 self._load_ticked()
-            case happened.PaceChosen() if self.lab.look:
+            case PaceChosen() if self.lab.look:
                 self._line(clock_line(self.lab))
-            case happened.LoadEnded() if line := load_line(self.lab):
+            case LoadEnded() if line := load_line(self.lab):
                 self._line(line)
             case _:
                 pass
@@ -820,7 +828,7 @@ class TextApp(LineFrontend):
         for entry in list(self.lab.commands)[-_LOGGED:]:
             self._line(f"{entry.line}  (status {entry.status}, {entry.seconds:.2f} s)")
 
-    def show_plan(self, plan: Plan, *, note: str, on_done: Callable[[], None] | None) -> None:
+    def _show_plan(self, plan: Plan, note: str, on_done: Callable[[], object] | None) -> None:
         """Print the plan, and run it if the user types ``yes``."""
         self._line(f"{plan.title}. {note}")
         for step in plan.steps:
@@ -883,15 +891,13 @@ class TextApp(LineFrontend):
     def listen(self, answer: Callable[[str], None], explanation: str) -> None:
         self._answer, self._explanation = answer, explanation
 
-    def ask(
-        self, make: Callable[[LabSession], Plan | None], *, note: str = "", on_done: Callable[[], None] | None = None
-    ) -> None:
+    def ask(self, make: MakePlan, *, note: str = "", on_done: Callable[[], object] | None = None) -> None:
         """As ``Frontend.ask``; lines typed before the plan is shown answer the question about it."""
         self._is_awaited = True
 
         def show(plan: Plan | None) -> None:
             if plan is not None:
-                self.show_plan(plan, note=note, on_done=on_done)
+                self._show_plan(plan, note, on_done)
             elif on_done:
                 on_done()
             self._go_on()

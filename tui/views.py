@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from lab.arrays.status import SliceState, SyncAction
 from lab.units import human_bytes
-from tui.state import LabState
-from tui.tones import FIRST_SYNC, Tone
+from tui.state import FIRST_SYNC, LabState
+from tui.tones import Tone
 from tui.widgets.bars import SyncView
 from tui.widgets.rack import Bay, BayState
 from tui.widgets.slice_diagram import SliceCell, SliceLine, SlicePicture

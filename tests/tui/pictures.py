@@ -104,7 +104,7 @@ async def load_measured(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
     """A load that has ended, beside what theory said, and one before it."""
     from lab.session.load import Forecast
     from tests.tui.loads import measured, tell, with_load
-    from tui.messages import LoadEnded
+    from tui.state import LoadEnded
 
     await with_array("raid5", busy=False)(pilot, app, lab)
     for iops in (415.0, 470.0):

@@ -34,7 +34,7 @@ from lab.host import signals
 signals.install()
 import tui.app, tui.text
 from tests.tui.fake_lab import FakeLab
-from tui.client.client import LabClient
+from tui.client import LabClient
 from tui.settings import Settings, save_settings, state_file
 state, mode, trouble = sys.argv[1:]
 save_settings(state_file(), Settings(was_welcomed=True))

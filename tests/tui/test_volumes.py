@@ -17,7 +17,7 @@ from tests.unit.fakes import Scripted
 from tui.actions import applying, joining_disk
 from tui.app import RaidlabApp
 from tui.drafts import Draft, level_rows
-from tui.plan_runs import PlanRun
+from tui.frontend import PlanRun
 from tui.screens.build import BuildScreen
 from tui.settings import Settings
 from tui.story import next_step

@@ -16,7 +16,6 @@ PAIRS = {
     ("lab.arrays.array", "lab.arrays.open_arrays"): (
         "an array knows the lab that it lies in by type, and the lab makes its arrays"
     ),
-    ("tui.frontend", "tui.plan_runs"): "a frontend keeps the plans that run, and each tells its frontend how it ends",
     ("tui.frontend", "tui.services"): "a frontend makes its services, and each acts through its frontend",
     ("tui.frontend", "tui.terminal"): "as other services",
 }

@@ -15,8 +15,8 @@ from lab.errors import LabError
 from lab.machine.target import target_words
 from tui.lessons.disk_look import DiskLook
 from tui.lessons.view import CourseItem, FaultToRead, LessonView, StepCard
-from tui.messages import LabLooked, LabMessage
 from tui.runs import request_of
+from tui.state import LabLooked, LabMessage
 
 if TYPE_CHECKING:
     from lab.experiments.progress import RunProgress

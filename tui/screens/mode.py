@@ -161,6 +161,14 @@ class ModeScreen(Screen[None]):
         is_away = self.app.drills.view is not None or self.size.width < self.LESSON_FROM_CELLS
         return None if is_away else self.app.guide.view
 
+    def on_mount(self) -> None:
+        self.watch(self.app, "changes", self._lab_changed, init=False)
+
+    def _lab_changed(self) -> None:
+        # Screens of other modes are updated when they are resumed.
+        if self in self.app.screen_stack:
+            self.update_from(self.app.lab)
+
     def update_from(self, state: LabState) -> None:
         """Update the frame and the body."""
         from tui.story import next_step

@@ -12,15 +12,14 @@ from textual.content import Content
 from textual.widgets import Button, Static
 
 from tui.actions import first_array
+from tui.frontend import PlanRun
 from tui.keys import CommandKey
-from tui.plan_runs import PlanRun
 from tui.registry import SCREENS
 from tui.screens.modal import Modal
 
 if TYPE_CHECKING:
     from lab.errors import LabError
     from lab.plans import Plan
-    from tui.state import LabState
 
 _TEXT = """\
 [bold $accent]Welcome to raidlab[/]
@@ -95,11 +94,11 @@ class WelcomeScreen(Modal[None]):
 
     def on_mount(self) -> None:
         self.query_one("#welcome-build").focus()
-        self.update_from(self.app.lab)
+        self.watch(self.app, "changes", self._show_state)
 
-    def update_from(self, state: LabState) -> None:
+    def _show_state(self) -> None:
         """Show the state of the machine; when it runs, request the plan, so that its command is shown beforehand."""
-        line = self.query_one("#welcome-state", Static)
+        state, line = self.app.lab, self.query_one("#welcome-state", Static)
         if self._plan:
             return
         if state.problem and not state.is_open:

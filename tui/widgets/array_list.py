@@ -13,8 +13,7 @@ from textual.widgets.option_list import Option
 
 from lab.units import human_bytes
 from tui.glyphs import Glyphs, glyphs_of
-from tui.state import LabState
-from tui.tones import condition
+from tui.state import LabState, condition
 from tui.views import member_state, short_name
 from tui.widgets.rack import BayState
 

@@ -14,8 +14,8 @@ from textual.widgets import Static
 from lab.units import human_bytes
 from tui.glyphs import glyphs_of
 from tui.quantities import Unit, age_words
-from tui.state import LabState
-from tui.tones import Tone, condition
+from tui.state import LabState, condition
+from tui.tones import Tone
 from tui.views import added, marks_of, member_series, shown_seconds, sync_view, tone_of
 from tui.widgets.array_list import stripe
 from tui.widgets.bars import SyncBar

@@ -1,24 +1,33 @@
-"""The lab's side of the app: one thread holds the open session and runs one job at a time.
+"""The lab's side of the app: opens the lab on a thread of its own, and runs work on it, one piece at a time.
 
-The thread lives as long as the app. It does not use widgets; it posts messages. After the machine is lost it waits for
-``restart``; the state and the measurements of the app remain.
+The threads do not use widgets; they post messages. After the machine is lost, the client waits for ``restart``; the
+state and the measurements of the app remain.
 """
 
 from __future__ import annotations
 
-import queue
 import shlex
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lab.errors import LabError, MachineLost
-from tui import messages
-from tui.client.doing import do
-from tui.client.jobs import Job
-from tui.state import CommandEntry, Origin
+from tui.state import (
+    CommandEntry,
+    CommandRan,
+    DisksChanged,
+    LabLooked,
+    MachineOpening,
+    MarksRead,
+    NoticeGiven,
+    Origin,
+    PaceChosen,
+    SessionEnded,
+    SessionOpened,
+)
 
 if TYPE_CHECKING:
     from textual.message import Message
@@ -31,9 +40,10 @@ if TYPE_CHECKING:
     from lab.session.pace import Pacer
     from lab.session.session import LabSession
 
-
+T = TypeVar("T")
 OUTPUT_CHARACTERS = 4000
 _ANNOUNCED_PLANS = 50
+HERTZ = 4.0
 
 
 class CommandLog:
@@ -76,19 +86,20 @@ class CommandLog:
         )
 
 
-HERTZ = 4.0
+def run_safely(work: Callable[[], T]) -> T:
+    """Run work. Raises only LabError: an unexpected exception becomes one, for the app must not end."""
+    try:
+        return work()
+    except LabError:
+        raise
+    except Exception as error:
+        from lab.host.bugs import bug_words
 
-
-class Stop:
-    """Asks the thread to close the session; ``error`` is the reason, or None if the close was requested."""
-
-    def __init__(self, error: LabError | None = None, *, session: object = None) -> None:
-        self.error = error
-        self.session = session
+        raise LabError(bug_words(error), hint="try something else; Ctrl+R restarts a lost machine") from error
 
 
 class LabClient:
-    """Opens a lab and runs jobs on it.
+    """Opens a lab and runs work on it.
 
     Args:
         target: the machine, or None for the default machine of this computer.
@@ -111,7 +122,7 @@ class LabClient:
         self.session: LabSession | None = None
         self.pacer: Pacer | None = None
         """Advances the machine's clock; None unless time is virtual."""
-        self.log = CommandLog(lambda entry: self._post(messages.CommandRan(entry)), lambda: self.host.clock.utc_now())
+        self.log = CommandLog(lambda entry: self._post(CommandRan(entry)), lambda: self.host.clock.utc_now())
         self._post = post
         self._make_host = make_host
         self._opener = opener
@@ -119,12 +130,16 @@ class LabClient:
         self._host: Host | None = None
         self._making_host = threading.Lock()
         self._monitor: Monitor | None = None
-        self._queue: queue.SimpleQueue[Job[Any] | Stop] = queue.SimpleQueue()
-        self._at_the_door = threading.Lock()
-        """Held when a session ends or a job is submitted: no job may wait for the next session, of another machine."""
+        self._lane: ThreadPoolExecutor | None = None
+        """Runs the work on the open session, one piece at a time, in the order of ``submit``."""
+        self._lock = threading.Lock()
+        """Held when a session begins or ends, and in ``submit``: no work may run on the next session."""
+        self._is_over = threading.Event()
+        """The open session is to be closed, because of ``_loss`` or on request."""
+        self._loss: LabError | None = None
         self._wake = threading.Event()
         self._closing = threading.Event()
-        self._has_let_go = threading.Event()
+        self._released = threading.Event()
         """Set while no session is open or being opened."""
         self._is_settled = threading.Event()
         """Set while a session is open, or none is being opened."""
@@ -147,18 +162,32 @@ class LabClient:
         self.restart()
         self._thread.start()
 
-    def submit(self, job: Job[Any]) -> None:
-        """Queue a job. Without an open session it fails at once, with a ``JobFailed`` message."""
-        with self._at_the_door:
-            if self.session is not None:
-                self._queue.put(job)
-                return
+    def submit(self, work: Callable[[LabSession], T]) -> Future[T]:
+        """Run work on the open session after the work submitted before.
+
+        The future raises only LabError: at once MachineLost if no session is open, and the reason of the loss if the
+        machine is lost before the work begins.
+        """
+        with self._lock:
+            if (session := self.session) is not None and self._lane is not None:
+                return self._lane.submit(self._work, session, work)
         hint = "wait until it has started" if self._wake.is_set() else "start it again with Ctrl+R"
-        self._post(messages.JobFailed(job, MachineLost("the machine does not run", hint=hint)))
+        failed: Future[T] = Future()
+        failed.set_exception(MachineLost("the machine does not run", hint=hint))
+        return failed
+
+    def _work(self, session: LabSession, work: Callable[[LabSession], T]) -> T:
+        if self._loss:
+            raise self._loss
+        try:
+            return run_safely(lambda: work(session))
+        except MachineLost as error:
+            self._end(session, error)
+            raise
 
     def restart(self) -> None:
         """Open the lab again after it was lost or could not be opened. Does nothing while it is open."""
-        with self._at_the_door:
+        with self._lock:
             if self.session is None and not self._closing.is_set():
                 self._is_settled.clear()
                 self._wake.set()
@@ -174,8 +203,8 @@ class LabClient:
         if session is None:
             yield
             return
-        self._queue.put(Stop(session=session))
-        self._has_let_go.wait()
+        self._end(session, None)
+        self._released.wait()
         try:
             yield
         finally:
@@ -183,11 +212,11 @@ class LabClient:
 
     def close(self) -> None:
         """Close the lab and wait until it is closed. If the machine is starting, it finishes that first."""
-        with self._at_the_door:
+        with self._lock:
             self._closing.set()
             self._wake.set()
             self._is_settled.set()
-        self._queue.put(Stop())
+        self._is_over.set()
         self._stop_helpers()
         if self._thread.ident is not None:
             self._thread.join()
@@ -202,46 +231,54 @@ class LabClient:
         monitor = self._monitor
         return (monitor.machine_seconds() if monitor else None) or 0.0
 
-    def _tell_disks(self, session: LabSession) -> None:
-        with suppress(MachineLost):
-            self._post(messages.DisksChanged(session.disks, session.found))
-            self._tell_marks(session)
+    def _end(self, session: LabSession, loss: LabError | None) -> None:
+        """Close this session, if it is still the open one. Any thread may call this."""
+        with self._lock:
+            if session is self.session:
+                self._loss = self._loss or loss
+                self._is_over.set()
 
-    def _tell_marks(self, session: LabSession) -> None:
+    def _post_disks(self, session: LabSession) -> None:
+        with suppress(MachineLost):
+            self._post(DisksChanged(session.disks, session.found))
+            self._post_marks(session)
+
+    def _post_marks(self, session: LabSession) -> None:
         from lab.session.data_mark import read_marks
 
         marks, names = read_marks(session), {status.uuid: status.name for status in session.statuses()}
-        self._post(messages.MarksRead({names[uuid]: mark for uuid, mark in marks.items() if uuid in names}))
+        self._post(MarksRead({names[uuid]: mark for uuid, mark in marks.items() if uuid in names}))
 
     def _live(self) -> None:
         while not self._closing.is_set():
             self._wake.wait()
             if self._closing.is_set():
                 return
-            self._has_let_go.clear()
+            self._released.clear()
+            with self._lock:
+                self._loss = None
+                if not self._closing.is_set():
+                    self._is_over.clear()
             error = self._one_session()
-            with self._at_the_door:
+            with self._lock:
                 was_open, self.session = self.session is not None, None
-                self._wake.clear()
+                if not self._closing.is_set():
+                    self._wake.clear()
                 self._is_settled.set()
-            self._fail_waiting(error or MachineLost("the lab was closed"))
-            if self._closing.is_set():
-                self._wake.set()
-            self._post(messages.SessionEnded(error, was_open=was_open))
-            self._has_let_go.set()
+            self._post(SessionEnded(error, was_open=was_open))
+            self._released.set()
 
     def _one_session(self) -> LabError | None:
-        """Open, serve and close one session; returns why it ended, or None if that was requested."""
+        """Open and close one session; returns why it ended, or None if that was requested."""
         try:
             with ExitStack() as stack:
-                session = self._open(stack)
-                return self._serve(session)
+                run_safely(lambda: self._open(stack))
+                self._is_over.wait()
+            return self._loss
         except LabError as error:
             return error
-        except Exception as error:  # any exception: the app must be told that the machine is gone
-            return LabError(f"this should not happen: {type(error).__name__}: {error}", hint="restart the machine")
 
-    def _open(self, stack: ExitStack) -> LabSession:
+    def _open(self, stack: ExitStack) -> None:
         # Imported here, so that the first frame does not wait for these modules.
         from lab.machine import default_target, parse_target
         from lab.session.monitor import Monitor
@@ -249,43 +286,52 @@ class LabClient:
 
         host = self.host
         target = self.target = self.target or default_target(host)
-        self._post(messages.MachineOpening(target))
+        self._post(MachineOpening(target))
         session = stack.enter_context(
             open_session(
                 parse_target(target),
                 host,
-                on_notice=lambda text: self._post(messages.NoticeGiven(text)),
+                on_notice=lambda text: self._post(NoticeGiven(text)),
                 on_machine=lambda machine: machine.on_command(self.log.on_command),
                 on_plan=self.log.announce,
-                on_found=self._tell_disks,
+                on_found=self._post_disks,
                 opener=self._opener,
             )
         )
         self._monitor = monitor = Monitor(
             session,
             hertz=self._hertz,
-            on_look=lambda look: self._post(messages.LabLooked(look)),
-            on_end=lambda error: self._queue.put(Stop(error, session=session)) if error else None,
+            on_look=lambda look: self._post(LabLooked(look)),
+            on_end=lambda error: self._end(session, error) if error else None,
         )
         stack.callback(self._stop_helpers)
-        with self._at_the_door:
-            self.session = session
+        with self._lock:
+            self.session, self._lane = session, ThreadPoolExecutor(1, "lab work")
             self._is_settled.set()
-        self._post(messages.SessionOpened(session.lab.machine.facts, session.lab.disks, session.found))
-        self._tell_marks(session)
+        stack.callback(self._finish_work)
+        self._post(SessionOpened(session.lab.machine.facts, session.lab.disks, session.found))
+        self._post_marks(session)
         monitor.start()
         stack.callback(monitor.stop)
         if session.machine.facts.is_virtual_time:
             self._let_time_pass(session, stack)
-        return session
+        # Work that still runs needs the monitor and the clock.
+        stack.callback(self._finish_work)
+
+    def _finish_work(self) -> None:
+        """Accept no more work, and wait until the accepted work has run, or has failed because of the loss."""
+        with self._lock:
+            lane, self._lane = self._lane, None
+        if lane:
+            lane.shutdown()
 
     def _let_time_pass(self, session: LabSession, stack: ExitStack) -> None:
         from lab.session.pace import Pacer
 
         self.pacer = pacer = Pacer(
             session,
-            on_pace=lambda pace, note: self._post(messages.PaceChosen(pace, note)),
-            on_end=lambda error: self._queue.put(Stop(error, session=session)),
+            on_pace=lambda pace, note: self._post(PaceChosen(pace, note)),
+            on_end=lambda error: self._end(session, error),
         )
         pacer.start()
 
@@ -293,27 +339,6 @@ class LabClient:
         def stop() -> None:
             self.pacer = None
             pacer.stop()
-
-    def _serve(self, session: LabSession) -> LabError | None:
-        while True:
-            task = self._queue.get()
-            if isinstance(task, Stop):
-                if task.session not in (None, session):
-                    continue
-                return task.error
-            self._post(messages.JobStarted(task))
-            error = do(task, session, self._post)
-            if isinstance(error, MachineLost):
-                return error
-
-    def _fail_waiting(self, error: LabError) -> None:
-        while True:
-            try:
-                task = self._queue.get_nowait()
-            except queue.Empty:
-                return
-            if isinstance(task, Job):
-                self._post(messages.JobFailed(task, error))
 
     def _stop_helpers(self) -> None:
         for stop in list(self._helpers):
