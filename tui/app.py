@@ -1,16 +1,21 @@
-"""The app: modes on number keys that share one lab, and the frontend that uses screens and menus."""
+"""The app: modes on number keys that share one lab, the frontend that uses screens and menus, and input typed ahead."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual import events
 from textual.app import ScreenStackError, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.css.query import NoMatches
+from textual.errors import NoWidget
 from textual.events import Event, InputEvent, Paste, Resize
 from textual.geometry import Size
 from textual.screen import Screen
@@ -19,16 +24,14 @@ from textual.widgets import OptionList
 from lab.actions.action import Choice
 from lab.host import signals
 from tui.base_app import BaseApp
+from tui.dialogs import Modal
+from tui.driver import FEWEST_COLUMNS, FEWEST_ROWS, MOST_COLUMNS, MOST_ROWS
 from tui.frontend import ClientMaker, MakePlan
-from tui.glyphs import Glyphs
-from tui.input_gate import FEWEST_COLUMNS, FEWEST_ROWS, MOST_COLUMNS, MOST_ROWS
 from tui.keys import known_ids
-from tui.modes import MAKERS
+from tui.look import TERMINAL_DARK, TERMINAL_LIGHT, THEMES, Glyphs
 from tui.registry import SCREENS
 from tui.settings import Settings, keymap_file, load_keymap, load_settings, save_settings, state_file
-from tui.themes import TERMINAL_DARK, TERMINAL_LIGHT, THEMES
-from tui.typed_ahead import TypedAhead
-from tui.widgets.terminal import TerminalView
+from tui.terminal.commands import TerminalView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,7 +39,204 @@ if TYPE_CHECKING:
     from textual.actions import ActionParseResult
     from textual.dom import DOMNode
     from textual.driver import Driver
+    from textual.events import Event
     from textual.message import Message
+
+    from tui.base_app import BaseApp
+    from tui.mode import ModeScreen
+
+_LEAST_PASSES, _MOST_PASSES = 2, 20
+_VALVE_SECONDS = 0.5
+_MOST_VALVES = 10
+"""Maximum number of timeouts; then the next key is handled even if the screen has not appeared yet."""
+_HARMLESS = (events.MouseMove, events.MouseScrollDown, events.MouseScrollUp)
+"""Events that select nothing; the next event need not wait for them."""
+
+
+class TypedAhead:
+    """Passes on one key, click or paste at a time.
+
+    A message travels from the focused widget through its parents to the screen and the app. A callback that is sent
+    along the same path afterwards arrives when all of them have handled the message. Messages that a handler posts need
+    another pass.
+    """
+
+    def __init__(self, app: BaseApp, let_in: Callable[[Event], Awaitable[None]]) -> None:
+        """``let_in`` handles one event; it runs in the app's own task."""
+        self._app = app
+        self._let_in = let_in
+        self._held: deque[Event] = deque()
+        self._is_following = False
+        self._turn = 0
+        """Number of the current turn; callbacks of earlier turns are ignored."""
+        self._seen: Screen[object] | None = None
+        """The screen at the front before the current event; later, the newest screen that appeared."""
+        self._valve: asyncio.TimerHandle | None = None
+        self._valves = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether input, or a message caused by input, is still to be handled."""
+        return self._is_following or bool(self._held)
+
+    async def take(self, event: Event) -> None:
+        """Handle this event now, or after the events before it."""
+        if self._is_following:
+            self._held.append(event)
+            return
+        self._seen = screen = self._app.screen
+        if isinstance(event, events.Key) and isinstance(screen, Modal) and not screen.is_meant(event):
+            return
+        await self._let_in(event)
+        if not isinstance(event, _HARMLESS):
+            self._is_following, self._valves = True, 0
+            self._begin(event)
+
+    def _begin(self, event: Event | None = None) -> None:
+        self._turn += 1
+        self._set_valve()
+        self._follow(self._turn, self._way(event), 0, 1)
+
+    def _way(self, event: Event | None = None) -> list[DOMNode]:
+        """The path from the widget that receives the event to the app."""
+        screen = self._app.screen
+        target: DOMNode = screen.focused or screen
+        if isinstance(event, events.MouseEvent):
+            try:
+                target, _ = screen.get_widget_at(event.x, event.y)
+            except (NoWidget, NoMatches):
+                target = screen
+        return list(target.ancestors_with_self)
+
+    def _follow(self, turn: int, way: list[DOMNode], index: int, number: int) -> None:
+        """Send the callback along the path from ``way[index]``; nodes that have closed are skipped."""
+        if turn != self._turn or not self._is_following:
+            return
+        for at in range(index, len(way)):
+            if way[at].call_later(partial(self._follow, turn, way, at + 1, number)):
+                return
+        self._passed(turn, way, number)
+
+    def _passed(self, turn: int, way: list[DOMNode], number: int) -> None:
+        now, screen = self._way(), self._app.screen
+        is_quiet = way == now and not any(each.message_queue_size for each in now)
+        if number < _MOST_PASSES and (number < _LEAST_PASSES or not is_quiet):
+            self._follow(turn, now, 0, number + 1)
+        elif screen is not self._seen:
+            self._seen = screen
+            if self._held:
+                # Update the new screen before the next key, which was typed for the contents that it shows.
+                self._app.show_now()
+            self._follow(turn, now, 0, 1)
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        self._is_following = False
+        if self._valve:
+            self._valve.cancel()
+            self._valve = None
+        if self._held:
+            self._is_following = True
+            self._app.call_later(self._next)
+
+    async def _next(self) -> None:
+        event, self._is_following = self._held.popleft(), False
+        await self.take(event)
+        if self._held and not self._is_following:
+            self._is_following = True
+            self._app.call_later(self._next)
+
+    def _set_valve(self) -> None:
+        if self._valve:
+            self._valve.cancel()
+        self._valve = asyncio.get_running_loop().call_later(_VALVE_SECONDS, self._look_after)
+
+    def _look_after(self) -> None:
+        """Start another pass after a timeout: a callback is lost if its widget closes before it is called."""
+        if not self._app.is_running or not self._app.screen_stack:
+            return
+        self._valves += 1
+        if self._valves > _MOST_VALVES:
+            self._end()
+        else:
+            self._begin()
+
+
+def _lab() -> ModeScreen:
+    from tui.arrays.lab import LabScreen
+
+    return LabScreen()
+
+
+def _build() -> ModeScreen:
+    from tui.arrays.build import BuildScreen
+
+    return BuildScreen()
+
+
+def _run() -> ModeScreen:
+    from tui.run.screen import RunScreen
+
+    return RunScreen()
+
+
+def _results() -> ModeScreen:
+    from tui.screens.results import ResultsScreen
+
+    return ResultsScreen()
+
+
+def _commands() -> ModeScreen:
+    from tui.terminal.commands import CommandsScreen
+
+    return CommandsScreen()
+
+
+def _lessons() -> ModeScreen:
+    from tui.screens.lessons import LessonsScreen
+
+    return LessonsScreen()
+
+
+def _faults() -> ModeScreen:
+    from tui.screens.faults import FaultsScreen
+
+    return FaultsScreen()
+
+
+def _stripe() -> ModeScreen:
+    from tui.screens.stripe import StripeScreen
+
+    return StripeScreen()
+
+
+def _drills() -> ModeScreen:
+    from tui.screens.drills import DrillsScreen
+
+    return DrillsScreen()
+
+
+def _fleet() -> ModeScreen:
+    from tui.screens.fleet import FleetScreen
+
+    return FleetScreen()
+
+
+MAKERS: dict[str, Callable[[], ModeScreen]] = {
+    "lab": _lab,
+    "build": _build,
+    "run": _run,
+    "results": _results,
+    "commands": _commands,
+    "lessons": _lessons,
+    "faults": _faults,
+    "stripe": _stripe,
+    "drills": _drills,
+    "fleet": _fleet,
+}
+"""Mode -> function that creates its screen, for each of ``tui.registry.SCREENS``."""
+
 
 SHOW_SECONDS = 0.1
 """Minimum time between two updates of the screens."""
@@ -147,7 +347,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         for problem in problems:
             self.notify(problem, title="Keymap", severity="warning", markup=False)
         if not self.settings.was_welcomed:
-            from tui.screens.welcome import WelcomeScreen
+            from tui.help import WelcomeScreen
 
             self.push_screen(WelcomeScreen())
 
@@ -178,7 +378,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         usual = super().get_driver_class()
         if usual.__name__ != "LinuxDriver":
             return usual
-        from tui.terminal_driver import TerminalDriver
+        from tui.driver import TerminalDriver
 
         return TerminalDriver
 
@@ -208,13 +408,13 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
 
     def ask(self, make: MakePlan, *, note: str = "", on_done: Callable[[], object] | None = None) -> None:
         """Show the plan on a screen on which the user can run it, copy it or leave it."""
-        from tui.screens.plan import PlanScreen
+        from tui.arrays.plan import PlanScreen
 
         self.push_screen(PlanScreen(make, note=note, on_done=on_done))
 
     def pick(self, title: str, choices: Sequence[Choice], then: Callable[[str], None], *, intro: str = "") -> None:
         """Show the choices as a menu."""
-        from tui.screens.menu import MenuScreen
+        from tui.dialogs import MenuScreen
 
         self.push_screen(MenuScreen(title, choices, intro=intro), lambda chosen: then(chosen) if chosen else None)
 
@@ -234,7 +434,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         return super().check_action(action, parameters)
 
     def action_command_palette(self) -> None:
-        from tui.screens.palette import Palette
+        from tui.help import Palette
 
         if not Palette.is_open(self):
             self.push_screen(Palette(id="--command-palette"))
@@ -270,7 +470,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         self.switch_mode(mode)
 
     def action_help(self) -> None:
-        from tui.screens.help import HelpScreen
+        from tui.help import HelpScreen
 
         if isinstance(self.screen, HelpScreen):
             self.screen.dismiss()
@@ -289,7 +489,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The commands of the palette that apply now, as ``Area: Verb``."""
-        from tui.commands import palette_commands
+        from tui.help import palette_commands
 
         yield from palette_commands(self, screen)
 

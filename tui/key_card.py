@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from textual.binding import Binding
 from textual.keys import format_key
 
-from tui.app import RaidlabApp
-from tui.modes import MAKERS
+from tui.app import MAKERS, RaidlabApp
 from tui.registry import SCREENS
 
 EVERYWHERE = "Everywhere"

@@ -16,7 +16,7 @@ from lab.gates.own import make_own_folder, read_own_json
 from lab.gates.toml import parse_toml
 from lab.host.files import replace_file
 from lab.tomlfile import toml_text
-from tui.themes import DEFAULT
+from tui.look import DEFAULT
 
 STATE_VARIABLE = "RAIDLAB_STATE"
 CONFIG_VARIABLE = "RAIDLAB_CONFIG"

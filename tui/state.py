@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from textual.message import Message
 
 from lab.errors import LabError
-from tui.tones import Tone
+from tui.look import Tone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lab.arrays.status import ArrayState
-from tui.actions import joining_disk
+from tui.arrays.actions import joining_disk
+from tui.look import Tone
 from tui.state import LabState, MachinePhase, condition, purpose
-from tui.tones import Tone
 
 if TYPE_CHECKING:
     from lab.arrays.status import ArrayStatus

@@ -42,14 +42,23 @@ from lab.gates.numbers import digits
 from lab.host import signals
 from lab.plain_page import page_lines
 from lab.units import human_bytes
-from tui.actions import KEY_ACTIONS, applying, ask, build, carry_out, selected_disk, selection_of, start_array
-from tui.drafts import FIRST_MEMBERS, Draft, next_array_name, survives_words, system_rows
+from tui.arrays.actions import (
+    KEY_ACTIONS,
+    applying,
+    ask,
+    ask_for_larger,
+    build,
+    carry_out,
+    selected_disk,
+    selection_of,
+    start_array,
+)
+from tui.arrays.drafts import FIRST_MEMBERS, Draft, next_array_name, survives_words, system_rows
 from tui.drills import Drills
 from tui.frontend import ClientMaker, Frontend, MakePlan, PlanRun, named
-from tui.more_disks import ask_for_larger
-from tui.plain import to_ascii
+from tui.look import to_ascii
 from tui.quantities import Unit, clock_words, format_value
-from tui.runs import figures_lines, measured_of
+from tui.run.runs import figures_lines, measured_of
 from tui.state import (
     LabLooked,
     LabMessage,

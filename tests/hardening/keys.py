@@ -25,7 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tui.modes import MAKERS
+from tui.app import MAKERS
 from tui.settings import Settings, save_settings
 
 ANSWER_SECONDS = 300.0

@@ -94,7 +94,7 @@ RAIDLAB = "from lab.cli.main import main; main()"
 
 
 WITH_A_BUG = f"""
-from tui.screens.lab import LabScreen
+from tui.arrays.lab import LabScreen
 def show_state(self, state, shown=LabScreen.show_state):
     shown(self, state)
     if state.selected_disk == "disk03":

@@ -16,9 +16,9 @@ from textual.widgets import Markdown
 
 from tests.tui.fake_lab import FakeLab
 from tui.app import RaidlabApp
+from tui.arrays.plan import PlanScreen
 from tui.client import LabClient
-from tui.glyphs import UNICODE, Glyphs
-from tui.screens.plan import PlanScreen
+from tui.look import UNICODE, Glyphs
 from tui.settings import Settings, save_settings
 
 PATIENCE_SECONDS = 15.0

@@ -118,7 +118,7 @@ async def experiment_runs(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> Non
     from textual.widgets import OptionList
 
     from lab.experiments.progress import RunProgress
-    from tui.runs import ExperimentView
+    from tui.run.runs import ExperimentView
 
     await looked(pilot, app, lab)
     app.lab.background = "antioquia-quick"
@@ -197,8 +197,8 @@ def in_lesson(lesson: str, shown: str, *keys: str, label: str = "") -> Prepare:
 async def unequal_disks(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
     """AdaptRaid5 of a small and four large disks, on the Build screen."""
     from tests.tui.volumes import UNEQUAL
-    from tui.drafts import Draft
-    from tui.screens.build import BuildScreen
+    from tui.arrays.build import BuildScreen
+    from tui.arrays.drafts import Draft
 
     await looked(pilot, app, lab)
     app.lab.disks = UNEQUAL

@@ -17,7 +17,7 @@ from lab.machine.api import MachineFacts
 from lab.units import GIB, MIB
 from tui.app import RaidlabApp
 from tui.client import LabClient
-from tui.glyphs import UNICODE, Glyphs
+from tui.look import UNICODE, Glyphs
 from tui.settings import Settings, save_settings
 from tui.state import SessionOpened
 

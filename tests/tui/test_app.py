@@ -19,14 +19,13 @@ from tests.tui.still import text_of
 from tests.unit.cli.superblocks import READS, as_read, superblock
 from tests.unit.fakes import Scripted
 from tui.app import RaidlabApp
-from tui.glyphs import ASCII
-from tui.screens.help import HelpScreen
-from tui.screens.menu import MenuScreen
-from tui.screens.plan import PlanScreen
-from tui.screens.welcome import WelcomeScreen
+from tui.arrays.plan import PlanScreen
+from tui.dialogs import MenuScreen
+from tui.help import HelpScreen, WelcomeScreen
+from tui.look import ASCII
+from tui.mode import HintLine, ProblemBar
 from tui.settings import Settings
 from tui.state import MachinePhase, Origin
-from tui.widgets.frame import HintLine, ProblemBar
 
 
 async def test_the_first_start_welcomes_and_the_second_does_not(app_on: AppMaker) -> None:

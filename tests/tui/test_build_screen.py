@@ -15,12 +15,12 @@ from tests.tui.conftest import AppMaker, looked, running
 from tests.tui.fake_lab import FakeLab
 from tests.tui.still import StillClient, quiet, run_app, still_app, text_of
 from tui.app import RaidlabApp
-from tui.drafts import LEVELS, Draft, survives_words
-from tui.screens.build import BuildScreen
+from tui.arrays.build import BuildScreen
+from tui.arrays.drafts import LEVELS, Draft, survives_words
+from tui.arrays.plan import PlanView
+from tui.arrays.rack import Rack
+from tui.mode import HintLine
 from tui.widgets.choices import Choices
-from tui.widgets.frame import HintLine
-from tui.widgets.plan_view import PlanView
-from tui.widgets.rack import Rack
 
 pytestmark = pytest.mark.tui
 

@@ -16,11 +16,11 @@ from tests.tui.fake_lab import FakeLab
 from tests.tui.still import text_of
 from tests.unit.fakes import FakeTerminal
 from tui.app import RaidlabApp
-from tui.screens.help import HelpScreen
+from tui.help import HelpScreen
 from tui.settings import Settings
 from tui.state import MachinePhase, Origin
-from tui.widgets.terminal import TerminalView, pasted, typed
-from tui.widgets.terminal_screen import TerminalScreen
+from tui.terminal.commands import TerminalView, pasted, typed
+from tui.terminal.emulator import TerminalScreen
 
 SETTINGS = Settings(mode="commands", was_welcomed=True)
 

@@ -12,9 +12,8 @@ from textual.pilot import Pilot
 from tests.tui.still import quiet, run_app, still_app
 from tui.app import RaidlabApp
 from tui.drills import Drills, DrillView
+from tui.mode import HintLine, ModeScreen, TopBar
 from tui.registry import SCREENS
-from tui.screens.mode import ModeScreen
-from tui.widgets.frame import HintLine, TopBar
 
 pytestmark = pytest.mark.tui
 COLUMNS = 80

@@ -16,11 +16,11 @@ from tests.tui.standing import StandingLab
 from tests.tui.talk import Talk
 from tests.unit.session.looks import look
 from tui.app import RaidlabApp
-from tui.services import NO_PACE
+from tui.frontend import NO_PACE
+from tui.mode import TopBar
 from tui.settings import Settings
 from tui.state import LabLooked, LabState, update
 from tui.views import shown_seconds
-from tui.widgets.frame import TopBar
 
 
 @pytest.fixture

@@ -245,7 +245,7 @@ def test_a_reader_that_never_reads_holds_nothing_up(opened: Callable[..., Window
     assert ended_within(window, TERM_SECONDS)
 
 
-FEW_WAITING = "import tui.terminal_driver; tui.terminal_driver._MOST_WAITING_BYTES = 20_000"
+FEW_WAITING = "import tui.driver; tui.driver._MOST_WAITING_BYTES = 20_000"
 
 
 @pytest.mark.wide

@@ -9,7 +9,7 @@ import pytest
 from tests.tui.fake_lab import FakeLab
 from tests.tui.talk import Talk
 from tests.unit.fakes import Scripted
-from tui.actions import KEY_ACTIONS, selection_of
+from tui.arrays.actions import KEY_ACTIONS, selection_of
 
 
 @pytest.fixture

@@ -16,8 +16,6 @@ PAIRS = {
     ("lab.arrays.array", "lab.arrays.open_arrays"): (
         "an array knows the lab that it lies in by type, and the lab makes its arrays"
     ),
-    ("tui.frontend", "tui.services"): "a frontend makes its services, and each acts through its frontend",
-    ("tui.frontend", "tui.terminal"): "as other services",
 }
 """Modules that import each other, and why; one of the two imports is for types alone, or in a function."""
 BY_NAME = {

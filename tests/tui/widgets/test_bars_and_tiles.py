@@ -5,11 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tui.widgets.host import shown
-from tui.glyphs import ASCII, UNICODE
+from tui.look import ASCII, UNICODE, Tone
 from tui.quantities import Unit
-from tui.tones import Tone
-from tui.widgets.bars import SyncBar, SyncView, bar
-from tui.widgets.tiles import Tile, VerdictBanner
+from tui.widgets.tiles import SyncBar, SyncView, Tile, VerdictBanner, bar
 
 pytestmark = pytest.mark.tui
 

@@ -7,8 +7,8 @@ from textual.pilot import Pilot
 
 from lab.units import MIB
 from tests.tui.widgets.host import Act, messages_of, shown
-from tui.glyphs import ASCII, UNICODE
-from tui.widgets.rack import Bay, BayState, Rack
+from tui.arrays.rack import Bay, BayState, Rack
+from tui.look import ASCII, UNICODE
 
 pytestmark = pytest.mark.tui
 

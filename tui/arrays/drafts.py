@@ -1,10 +1,12 @@
-"""The array that the user composes on the Build screen: choices, rows of the form, specification. Does no I/O."""
+"""The array that the user composes on the Build screen: choices, form, specification and comparisons. Does no I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from rich.style import Style
 
 from lab.arrays.array import ArrayKind
 from lab.arrays.filesystem import FileSystem
@@ -15,12 +17,73 @@ from lab.arrays.preview import Spec
 from lab.arrays.spec import Bitmap, ConsistencyPolicy, CreateOptions
 from lab.units import KIB, MIB, human_bytes
 from tui.widgets.choices import ChoiceRow
-from tui.widgets.level_table import LevelRow
+from tui.widgets.lines import Line, RowsWidget
 
 if TYPE_CHECKING:
     from lab.arrays.preview import ArrayPreview
     from lab.disks import LabDisk
     from tui.state import LabState
+
+_TITLES = ("level", "usable", "survives", "small write")
+_NARROW_TITLES = ("level", "usable", "survives", "write")
+_GAP_CELLS, _NARROW_GAP_CELLS = 3, 1
+
+
+@dataclass(frozen=True, slots=True)
+class LevelRow:
+    """A row of the table, as text; dashes if the array cannot be built."""
+
+    level: str
+    usable: str
+    survives: str
+    small_write: str
+    is_current: bool = False
+
+
+class LevelTable(RowsWidget[LevelRow]):
+    """One level per line; a colour and a character mark the current one."""
+
+    PREFIX = "level-table"
+    HIDES_WHEN_EMPTY = False
+    DEFAULT_CSS = """
+    LevelTable {
+        height: auto;
+        & > .level-table--title { color: $foreground-muted; }
+        & > .level-table--row { color: $foreground; }
+        & > .level-table--current { color: $text-primary; text-style: bold; }
+    }
+    """
+
+    titles: tuple[str, str, str, str] = _TITLES
+    narrow_titles: tuple[str, str, str, str] = _NARROW_TITLES
+    """The titles of the columns; set both before ``show``."""
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        if not self._rows:
+            return []
+        cells = [(row.level, row.usable, row.survives, row.small_write) for row in self._rows]
+        titles, gap = self.titles, _GAP_CELLS
+        widths = _widths([titles, *cells])
+        if 2 + sum(widths) + gap * (len(titles) - 1) > width:
+            titles, gap = self.narrow_titles, _NARROW_GAP_CELLS
+            widths = _widths([titles, *cells])
+        lines = [self._line(width, " ", titles, widths, self.style("title"), gap)]
+        for row, words in zip(self._rows, cells, strict=True):
+            style = self.style("current" if row.is_current else "row")
+            sign = self.glyphs.cursor if row.is_current else " "
+            lines.append(self._line(width, sign, words, widths, style, gap))
+        return lines
+
+    def _line(self, width: int, sign: str, words: Sequence[str], widths: Sequence[int], style: Style, gap: int) -> Line:
+        """A line of the table, after ``sign``; the second column is right-aligned, the others are left-aligned."""
+        line = self.line(width).add(f"{sign} ", style)
+        for column, (text, cells) in enumerate(zip(words, widths, strict=True)):
+            line.add(text.rjust(cells) if column == 1 else text.ljust(cells), style).add(" " * gap)
+        return line
+
+
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(*rows, strict=True)]
 
 
 def level_rows(draft: Draft, disks: Sequence[LabDisk], *, has_current: bool = True) -> list[LevelRow]:
@@ -72,7 +135,7 @@ def survives_words(shown: ArrayPreview) -> str:
 
 
 LEVELS = tuple(level for kind in kinds() for level in kind.levels if level != LevelName.SINGLE)
-_TITLES = {
+_DRAFT_TITLES = {
     LevelName.RAID0: "RAID 0",
     LevelName.RAID1: "RAID 1",
     LevelName.RAID4: "RAID 4",
@@ -122,7 +185,7 @@ def inner_names(state: LabState) -> tuple[str, ...]:
 
 def title_of(level: str) -> str:
     """The title of a level, such as ``RAID 5``."""
-    return _TITLES.get(level, level)
+    return _DRAFT_TITLES.get(level, level)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from lab.results.store import ResultStore, ResultSummary
     from lab.workloads.fio_output import DirectionFigures, LiveInterval, MeasuredWindow
     from lab.workloads.workload import Workload
-    from tui.frontend import Frontend
-    from tui.services import Cancelled, Progress
+    from tui.frontend import Cancelled, Frontend, Progress
     from tui.state import LabState, LoadView, PastLoad
 
 KEPT_LINES = 5

@@ -16,31 +16,31 @@ from textual.widgets import Static
 
 from lab.arrays.preview import ArrayPreview
 from lab.units import human_bytes
-from tui.drafts import (
+from tui.arrays.actions import ask_for_larger, larger_command
+from tui.arrays.drafts import (
     FIRST_MEMBERS,
     NARROW_SYSTEM_TITLES,
     SYSTEM_TITLES,
     Draft,
+    LevelTable,
     inner_names,
     level_rows,
     next_array_name,
     survives_words,
     system_rows,
 )
+from tui.arrays.plan import PlanView
+from tui.arrays.rack import Bay, BayState, Rack
+from tui.arrays.slice_diagram import SliceDiagram
 from tui.keys import CommandKey
-from tui.more_disks import ask_for_larger, larger_command
-from tui.screens.mode import ModeScreen
+from tui.look import Tone
+from tui.mode import ModeScreen
 from tui.state import LabState
-from tui.tones import Tone
 from tui.views import bays_of, planned_picture
 from tui.widgets.choices import Choices, stepped
-from tui.widgets.level_table import LevelTable
-from tui.widgets.plan_view import PlanView
-from tui.widgets.rack import Bay, BayState, Rack
-from tui.widgets.slice_diagram import SliceDiagram
+from tui.widgets.lines import titled
 from tui.widgets.stripe_diagram import DiagramMember, StripeDiagram
 from tui.widgets.tiles import Tile, VerdictBanner
-from tui.widgets.words import titled
 
 _HIGH_ROWS = 34
 _DISK_NAMES = re.compile(r"\bdisk\d{2,3}\b")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lab.machine import Terminal, TypedCommand
     from lab.session.session import LabSession
     from tui.frontend import Frontend
-    from tui.widgets.terminal_screen import TerminalScreen
+    from tui.terminal.emulator import TerminalScreen
 
 
 class TerminalSession:
@@ -57,7 +57,7 @@ class TerminalSession:
         session = self._frontend.client.session
         if self.takes_keys or session is None:
             return
-        from tui.widgets.terminal_screen import TerminalScreen
+        from tui.terminal.emulator import TerminalScreen
 
         self._session, self._is_opening, self._early, self.ended = session, True, b"", ""
         self.screen = TerminalScreen(columns, rows, self.type)

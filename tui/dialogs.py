@@ -1,23 +1,80 @@
-"""Menus, such as the actions on a disk or an array, workloads or speed limits; and dialogs for typed input."""
+"""Dialogs: the base class of all modal screens, menus, and dialogs for typed input."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from textwrap import wrap
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.events import Key
+from textual.events import Event, Key
+from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from lab.actions.action import Choice
 from tui.lessons.view import ReadingCard
-from tui.screens.modal import Modal
-from tui.widgets.words import entitle
+from tui.widgets.lines import entitle
+
+if TYPE_CHECKING:
+    from textual import getters
+
+    from tui.base_app import BaseApp
+
+R = TypeVar("R")
+
+
+class Modal(ModalScreen[R]):
+    """A modal screen that can be dismissed at any time: more than once, or while another screen is above it.
+
+    Textual would end the app in the first case, and remove the other screen in the second.
+    """
+
+    if TYPE_CHECKING:
+        app = getters.app(BaseApp)
+
+    SEEN_FIRST: ClassVar[bool] = False
+    """Ignore keys typed before the screen was visible, except Escape: the user cannot confirm what is not visible."""
+
+    _shown_seconds = math.inf
+    _has_left = False
+    _answers: tuple[R | None, ...] = ()
+    """The result with which it is dismissed as soon as no screen is above it."""
+
+    def dismiss(self, result: R | None = None) -> AwaitComplete:
+        """Dismiss the screen with a result, once: now, or as soon as no screen is above it."""
+        if self._has_left:
+            return AwaitComplete()
+        if self.app.screen_stack[-1:] != [self]:
+            self._answers = (result,)
+            return AwaitComplete()
+        self._has_left = True
+        return super().dismiss(result)
+
+    def on_mount(self) -> None:
+        self.call_after_refresh(self._note_shown)
+
+    def _note_shown(self) -> None:
+        self._shown_seconds = Event().time
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the screen has been visible."""
+        return self._shown_seconds < math.inf
+
+    def is_meant(self, key: Key) -> bool:
+        """Whether the key may have been typed for this screen."""
+        return not self.SEEN_FIRST or key.key == "escape" or key.time >= self._shown_seconds
+
+    def on_screen_resume(self) -> None:
+        for result in self._answers:
+            self.dismiss(result)
+
 
 _MOST_OF_SCREEN = 0.92
 """Maximum share of the screen's width, as in menu.tcss."""
@@ -88,9 +145,11 @@ class MenuScreen(Modal[str | None]):
 
 
 class TypedScreen(Modal[None]):
-    """Passes typed input to ``give``; if that returns an error as a sentence, the dialog shows it and stays open."""
+    """Passes typed input to ``give``; if that returns an error as a sentence, the dialog shows it and stays open.
 
-    CSS_PATH = "typed.tcss"
+    Its style is in app.tcss: a ``CSS_PATH`` would be looked up in the folders of its subclasses.
+    """
+
     TITLES: ClassVar[tuple[str, str]]
     """The titles at the top and the bottom of the box."""
     PLACEHOLDER: ClassVar[str]
