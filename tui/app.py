@@ -25,7 +25,7 @@ from lab.actions.action import Choice
 from lab.host import signals
 from tui.base_app import BaseApp
 from tui.dialogs import Modal
-from tui.driver import FEWEST_COLUMNS, FEWEST_ROWS, MOST_COLUMNS, MOST_ROWS
+from tui.driver import FEWEST_COLUMNS, FEWEST_ROWS, MOST_COLUMNS, MOST_ROWS, TerminalDriver
 from tui.frontend import ClientMaker, MakePlan
 from tui.keys import known_ids
 from tui.look import TERMINAL_DARK, TERMINAL_LIGHT, THEMES, Glyphs
@@ -39,10 +39,8 @@ if TYPE_CHECKING:
     from textual.actions import ActionParseResult
     from textual.dom import DOMNode
     from textual.driver import Driver
-    from textual.events import Event
     from textual.message import Message
 
-    from tui.base_app import BaseApp
     from tui.mode import ModeScreen
 
 _LEAST_PASSES, _MOST_PASSES = 2, 20
@@ -163,79 +161,33 @@ class TypedAhead:
             self._begin()
 
 
-def _lab() -> ModeScreen:
-    from tui.arrays.lab import LabScreen
-
-    return LabScreen()
-
-
-def _build() -> ModeScreen:
-    from tui.arrays.build import BuildScreen
-
-    return BuildScreen()
-
-
-def _run() -> ModeScreen:
-    from tui.run.screen import RunScreen
-
-    return RunScreen()
-
-
-def _results() -> ModeScreen:
-    from tui.screens.results import ResultsScreen
-
-    return ResultsScreen()
-
-
-def _commands() -> ModeScreen:
-    from tui.terminal.commands import CommandsScreen
-
-    return CommandsScreen()
-
-
-def _lessons() -> ModeScreen:
-    from tui.screens.lessons import LessonsScreen
-
-    return LessonsScreen()
-
-
-def _faults() -> ModeScreen:
-    from tui.screens.faults import FaultsScreen
-
-    return FaultsScreen()
-
-
-def _stripe() -> ModeScreen:
-    from tui.screens.stripe import StripeScreen
-
-    return StripeScreen()
-
-
-def _drills() -> ModeScreen:
-    from tui.screens.drills import DrillsScreen
-
-    return DrillsScreen()
-
-
-def _fleet() -> ModeScreen:
-    from tui.screens.fleet import FleetScreen
-
-    return FleetScreen()
-
-
-MAKERS: dict[str, Callable[[], ModeScreen]] = {
-    "lab": _lab,
-    "build": _build,
-    "run": _run,
-    "results": _results,
-    "commands": _commands,
-    "lessons": _lessons,
-    "faults": _faults,
-    "stripe": _stripe,
-    "drills": _drills,
-    "fleet": _fleet,
-}
-"""Mode -> function that creates its screen, for each of ``tui.registry.SCREENS``."""
+def make_screen(mode: str) -> ModeScreen:
+    """The screen of a mode, imported when the mode is opened for the first time."""
+    kind: type[ModeScreen]
+    match mode:
+        case "lab":
+            from tui.arrays.lab import LabScreen as kind
+        case "build":
+            from tui.arrays.build import BuildScreen as kind
+        case "run":
+            from tui.run.screen import RunScreen as kind
+        case "results":
+            from tui.screens.results import ResultsScreen as kind
+        case "commands":
+            from tui.terminal.commands import CommandsScreen as kind
+        case "lessons":
+            from tui.screens.lessons import LessonsScreen as kind
+        case "faults":
+            from tui.screens.faults import FaultsScreen as kind
+        case "stripe":
+            from tui.screens.stripe import StripeScreen as kind
+        case "drills":
+            from tui.screens.drills import DrillsScreen as kind
+        case "fleet":
+            from tui.screens.fleet import FleetScreen as kind
+        case _:
+            raise AssertionError(f"there is no mode {mode}")
+    return kind()
 
 
 SHOW_SECONDS = 0.1
@@ -257,7 +209,9 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
     TITLE = "raidlab"
     CSS_PATH = "app.tcss"
     DEFAULT_MODE = "lab"
-    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {**MAKERS}
+    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
+        entry.mode: partial(make_screen, entry.mode) for entry in SCREENS
+    }
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
             Binding(
@@ -266,12 +220,12 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
                 entry.title,
                 show=False,
                 id=f"app.{entry.mode}",
-                tooltip=f"Go to the screen {entry.title}",
+                tooltip=f"Go to the {entry.title} screen",
             )
             for entry in SCREENS
         ),
         # Keys with priority also work while a dialog is open.
-        Binding("f1", "help", "Help", id="app.help", priority=True, tooltip="What this screen is for, and its keys"),
+        Binding("f1", "help", "Help", id="app.help", priority=True, tooltip="The purpose and the keys of this screen"),
         Binding("question_mark", "help", "Help", id="app.explain", tooltip="The same as F1", show=False),
         Binding(
             "ctrl+p", "command_palette", "Palette", id="app.palette", show=False, tooltip="Find any command by its name"
@@ -282,12 +236,12 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         ),
         Binding(
             "ctrl+r", "restart", "Restart", id="app.restart", show=False, priority=True,
-            tooltip="Start a machine that was lost again",
+            tooltip="Restart a lost machine",
         ),
         Binding(
-            "ctrl+q", "quit", "Quit", id="app.quit", show=False, priority=True, tooltip="Close the lab and leave"
+            "ctrl+q", "quit", "Quit", id="app.quit", show=False, priority=True, tooltip="Close the lab and quit"
         ),
-        Binding("q", "quit", "Quit", id="app.leave", show=False, tooltip="Close the lab and leave"),
+        Binding("q", "quit", "Quit", id="app.leave", show=False, tooltip="Close the lab and quit"),
     ]  # fmt: skip
 
     def __init__(
@@ -378,13 +332,10 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         usual = super().get_driver_class()
         if usual.__name__ != "LinuxDriver":
             return usual
-        from tui.driver import TerminalDriver
-
         return TerminalDriver
 
     @property
     def is_typing_on_machine(self) -> bool:
-        """Whether a program on the machine receives the keys. Any thread may read this."""
         try:
             return self.terminal.takes_keys and isinstance(self.focused, TerminalView)
         except ScreenStackError:
@@ -401,7 +352,6 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
             self.set_timer(SHOW_SECONDS, self.show_now)
 
     def show_now(self) -> None:
-        """Update every screen on the screen stack."""
         self._is_show_due = False
         if self.is_running:
             self.changes += 1
@@ -413,7 +363,6 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         self.push_screen(PlanScreen(make, note=note, on_done=on_done))
 
     def pick(self, title: str, choices: Sequence[Choice], then: Callable[[str], None], *, intro: str = "") -> None:
-        """Show the choices as a menu."""
         from tui.dialogs import MenuScreen
 
         self.push_screen(MenuScreen(title, choices, intro=intro), lambda chosen: then(chosen) if chosen else None)
@@ -494,7 +443,6 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         yield from palette_commands(self, screen)
 
     def keep_settings(self) -> None:
-        """Store the theme, the mode and the selection for the next start."""
         mode = self.current_mode if self.current_mode in self.MODES else Settings().mode
         kept = Settings(
             self.theme, mode, self.lab.selected_array or "", self.lab.selected_disk or "", was_welcomed=True

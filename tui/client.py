@@ -69,7 +69,6 @@ class CommandLog:
         self._on_entry(CommandEntry(command.line, command.status, command.seconds, Origin.SHELL, "", "", self._now()))
 
     def on_command(self, result: CommandResult) -> None:
-        """Record a command that ended."""
         typed = self._typed.__dict__.pop("line", None)
         why = next((plan[result.argv] for plan in reversed(self._plans) if result.argv in plan), None)
         origin = Origin.SHELL if typed is not None else Origin.PLAN if why is not None else Origin.LAB
@@ -158,7 +157,6 @@ class LabClient:
         return self._host
 
     def start(self) -> None:
-        """Start to open the lab, without waiting for it."""
         self.restart()
         self._thread.start()
 

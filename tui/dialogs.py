@@ -64,7 +64,6 @@ class Modal(ModalScreen[R]):
 
     @property
     def is_shown(self) -> bool:
-        """Whether the screen has been visible."""
         return self._shown_seconds < math.inf
 
     def is_meant(self, key: Key) -> bool:
@@ -94,9 +93,7 @@ class MenuScreen(Modal[str | None]):
 
     CSS_PATH = "menu.tcss"
     AREA = "Menu"
-    HELP = (
-        "Choose a line with the arrows and Enter, or press the key in front of it. Escape leaves everything as it is."
-    )
+    HELP = "Choose a line with the arrows and Enter, or press the key in front of it. Escape changes nothing."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "cancel", "Cancel", id="menu.cancel", tooltip="Close; nothing is changed"),
     ]
@@ -186,11 +183,11 @@ class NumberScreen(TypedScreen):
     """The dialog for a number; it is low, so that the screen with the number remains visible."""
 
     AREA = "Number"
-    HELP = "Type what you read, with a decimal point or comma. What is compared is your own result, or your own array."
+    HELP = "Type the value that you read, with a decimal point or comma. It is compared with your own result or array."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", "Cancel", id="number.cancel", tooltip="Close; nothing is changed"),
     ]
-    TITLES = ("Your number", "Enter takes it, Esc closes")
+    TITLES = ("Your number", "Enter confirms, Esc cancels")
     PLACEHOLDER = "a number"
     MOST_LETTERS = 24
 
@@ -207,10 +204,12 @@ class VariantScreen(TypedScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", "Cancel", id="variant.cancel", tooltip="Close; nothing is changed"),
     ]
-    TITLES = ("Your variant", "Enter begins it anew, Esc closes")
+    TITLES = ("Your variant", "Enter starts the lesson again, Esc cancels")
     PLACEHOLDER = "a word"
     MOST_LETTERS = 40
 
     def __init__(self, word: str, give: Callable[[str], str | None]) -> None:
-        intro = "Type your name, or the word that your teacher gave. It varies sizes, levels and which disk dies."
+        intro = (
+            "Type your name, or the word that your teacher gave you. It varies sizes, levels and the disk that fails."
+        )
         super().__init__(intro, word, give)

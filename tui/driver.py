@@ -433,6 +433,6 @@ class TerminalDriver(LinuxDriver):
         most = MOST_PASTED if self._app.is_typing_on_machine else _FEW_PASTED
         text = pasted.text[:most]
         if len(text) < len(pasted.text) or pasted.cut:
-            words = f"The paste was cut after {most // 1024} KiB. Larger texts belong into a file."
+            words = f"The paste was truncated to {most // 1024} KiB; use a file for larger texts."
             self._app.call_later(self._app.say, words)
         self.process_message(events.Paste(text))

@@ -56,7 +56,7 @@ KEPT_CHARACTERS = 200_000
 _END_SECONDS = 10.0
 _ASKS_FOR_VERDICT = ("restored", "sync-finished")
 # Escape sequences, such as colours, and control characters that would disturb the app's display.
-_ORDERS = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[@-Z\\-_])|[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f]")
+_CONTROL_CHARACTERS = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[@-Z\\-_])|[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 class Loads:
@@ -100,7 +100,6 @@ class Loads:
             self._load.stop()
 
     def hear(self, message: LabMessage) -> None:
-        """Forget the load when it or the session has ended, and show its error."""
         if isinstance(message, LoadEnded | SessionEnded):
             self._load = None
         if isinstance(message, LoadEnded) and isinstance(message.outcome, LabError):
@@ -120,7 +119,6 @@ class Marks:
         """Returns True to suppress automatic verification: in a lesson, verifying is a task of the student."""
 
     def write(self, array: str) -> None:
-        """Write known data on an array."""
 
         def work(session: LabSession) -> DataMark:
             from lab.session.data_mark import write_mark
@@ -129,9 +127,7 @@ class Marks:
 
         def done(mark: DataMark) -> None:
             self._frontend.lab.marks[array] = MarkView(mark)
-            self._frontend.say(
-                f"Known data are on {array}. Whatever you do to it, v then shows whether they are intact."
-            )
+            self._frontend.say(f"Known data were written to {array}; v shows later whether they are intact.")
 
         self._frontend.job(f"Write known data on {array}", work, on_done=done)
 
@@ -163,9 +159,7 @@ class Marks:
         self._frontend.say(verdict.sentence, title=f"{array}: data {verdict.verdict}", is_bad=not verdict.is_intact)
 
 
-NO_PACE = (
-    "This machine's clock goes like everybody's. One that can be paused and hurried: raidlab --on 'uml:?time=virtual'"
-)
+NO_PACE = "This machine's time is real. For a clock that you can pause and speed up: raidlab --on 'uml:?time=virtual'"
 
 
 class Pacing:
@@ -199,7 +193,7 @@ class Pacing:
         if pacer:
             pacer.go(STEP)
 
-    def obey(self, word: str) -> bool:
+    def set_by_word(self, word: str) -> bool:
         """Apply a typed word; False if it is not a word about the pace."""
         from lab.session.pace import SPEEDS, Pace
 
@@ -279,11 +273,9 @@ class TypedShell:
         return self.output[-missing:] if missing else ""
 
     def clear(self) -> None:
-        """Delete the stored output."""
         self.output = ""
 
     def hear(self, message: LabMessage) -> None:
-        """Store the output of the command, and handle its end."""
         if isinstance(message, ShellPrinted):
             self._print(message.text)
         if isinstance(message, ShellEnded):
@@ -299,7 +291,7 @@ class TypedShell:
             self._frontend.look_up(lambda session: session.rescan(), on_error=lambda _: None)
 
     def _print(self, text: str) -> None:
-        clean = _ORDERS.sub("", text.replace("\r\n", "\n")).replace("\r", "\n")
+        clean = _CONTROL_CHARACTERS.sub("", text.replace("\r\n", "\n")).replace("\r", "\n")
         self.output = (self.output + clean)[-KEPT_CHARACTERS:]
         self.count += len(clean)
 
@@ -490,7 +482,6 @@ class Frontend:
         threading.Thread(target=run, name=title, daemon=True).start()
 
     def make_and_run(self, make: Callable[[LabSession], Plan]) -> None:
-        """Make a plan that needs no confirmation, and run it."""
         self.look_up(lambda session: session.named(make(session)), on_done=lambda plan: PlanRun(self, plan).go_on())
 
     def leave_volume(self, volume: str) -> None:
@@ -513,11 +504,9 @@ class Frontend:
         raise NotImplementedError
 
     def show_error(self, error: LabError) -> None:
-        """Show an error with its hint."""
         raise NotImplementedError
 
     def say(self, text: str, *, title: str = "", is_bad: bool = False) -> None:
-        """Show a message to the user."""
         raise NotImplementedError
 
     def show_soon(self) -> None:
@@ -528,7 +517,6 @@ class Frontend:
         """Called when the lab is open and most modules are loaded; does nothing by default."""
 
     def choose_freely(self) -> None:
-        """Open the form in which the user composes an array."""
         raise NotImplementedError
 
     def post_message(self, message: Message) -> Any:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class Palette(CommandPalette, Modal[Any]):
     """The palette; it ignores keys that were typed ahead and arrive after it was dismissed."""
 
-    HELP = "Type a part of a command's name, choose a line with the arrows, and press Enter. Escape leaves it."
+    HELP = "Type a part of a command's name, choose a line with the arrows, and press Enter. Escape closes it."
 
     def post_message(self, message: Message) -> bool:
         if self._has_left and isinstance(message, Input.Submitted | OptionList.OptionSelected):
@@ -49,17 +49,17 @@ def palette_commands(app: BaseApp, screen: Screen[Any]) -> Iterator[SystemComman
     """All commands that apply on this screen now."""
     area = screen.AREA if isinstance(screen, ModeScreen) else "Dialog"
     own = {binding.id for _, binding in own_bindings([type(screen)])}
-    told: set[tuple[str, str]] = set()
+    listed: set[tuple[str, str]] = set()
     for active in screen.active_bindings.values():
         binding = active.binding
         # A second key for the same action, such as ? for F1, is not a second command.
-        if (binding.action, binding.description) in told:
+        if (binding.action, binding.description) in listed:
             continue
         if not active.enabled or not binding.id or not binding.tooltip or binding.id == "app.palette":
             continue
         if binding.id.startswith(CLOCK_IDS) and app.lab.pace is None:
             continue
-        told.add((binding.action, binding.description))
+        listed.add((binding.action, binding.description))
         title = f"{_area(binding.id, area, own)}: {binding.description}"
         run = partial(app.run_action, binding.action, active.node)
         yield SystemCommand(title, f"{binding.tooltip} ({app.get_key_display(binding)})", run)
@@ -219,7 +219,7 @@ class WelcomeScreen(Modal[None]):
                 entry.title,
                 show=False,
                 id=f"welcome.to-{entry.mode}",
-                tooltip=f"Close this, and go to the screen {entry.title}",
+                tooltip=f"Close this, and go to the {entry.title} screen",
             )
             for entry in SCREENS
         ),
@@ -286,7 +286,6 @@ class WelcomeScreen(Modal[None]):
             self.action_close()
 
     def action_build(self) -> None:
-        """Build the array now, or as soon as the machine runs."""
         self._is_wanted = True
         if self._plan:
             self._run()

@@ -59,7 +59,6 @@ class Glyphs:
     """The character of a faint line behind a chart."""
     mark_line: str
     axis_left: str
-    axis_tick: str
     axis_corner: str
     legend: str
     good: str
@@ -111,7 +110,6 @@ UNICODE = Glyphs(
     guide="┈",
     mark_line="┊",
     axis_left="┤",
-    axis_tick="┬",
     axis_corner="└",
     legend="━",
     good="✔",
@@ -161,7 +159,6 @@ ASCII = Glyphs(
     guide=".",
     mark_line=":",
     axis_left="+",
-    axis_tick="+",
     axis_corner="+",
     legend="=",
     good="v",
@@ -214,7 +211,6 @@ class Tone(StrEnum):
     QUIET = "quiet"
 
     def glyph(self, glyphs: Glyphs) -> str:
-        """The character of the tone."""
         sign: str = getattr(glyphs, self.value)
         return sign
 

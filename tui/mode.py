@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from tui.base_app import BaseApp
     from tui.lessons.view import LessonView
-    from tui.state import LabState
     from tui.widgets.lesson_panel import LessonPanel
 
 _NAMED_FROM_CELLS = 100
@@ -69,7 +69,6 @@ class TopBar(Static):
         """The text about the machine: with its kernel, without it, and without the name of the operation either."""
 
     def show(self, state: LabState, mode: str) -> None:
-        """Show the state; repaints only if something has changed."""
         kernel = state.facts.kernel_release if state.facts and state.is_open else ""
         clock = machine_clock(state)
         shown = (mode, state.phase, state.target, kernel, state.operation, state.load, state.background, clock)
@@ -186,7 +185,6 @@ class ProblemBar(Static):
         self._shown: object = None
 
     def show(self, state: LabState) -> None:
-        """Show the problem of the machine, or hide the bar."""
         is_wrong = state.is_down
         shown = (state.phase, state.problem)
         if shown == self._shown:
@@ -220,7 +218,7 @@ _KEYS = (
 
 def pause_key(key: str) -> Binding:
     """A binding that pauses a machine in virtual time."""
-    tooltip = "In virtual time: let the machine's clock stand still, or go on"
+    tooltip = "In virtual time: pause the machine's clock, or continue"
     return Binding(key, "pause", "Pause", id="clock.pause", show=False, tooltip=tooltip)
 
 
@@ -234,7 +232,6 @@ class LessonSide(Vertical):
     """
 
     def show(self, view: LessonView | None) -> None:
-        """Show the lesson, or hide the widget."""
         width = self.screen.size.width
         self.display = view is not None and width >= WIDE_CELLS
         if view is None or not self.display:
@@ -282,7 +279,7 @@ class ModeScreen(Screen[None]):
             tooltip="One more hint of the open lesson",
             show=False,
         ),
-        Binding("f8", "lesson_next", "Go on", id="lesson.next", show=False, tooltip="The explanation is read: go on"),
+        Binding("f8", "lesson_next", "Go on", id="lesson.next", show=False, tooltip="Continue after an explanation"),
         pause_key("comma"),
         CommandKey(
             "full_stop",
@@ -299,7 +296,7 @@ class ModeScreen(Screen[None]):
             "Faster",
             id="clock.faster",
             show=False,
-            tooltip="In virtual time: 1, 10, 100 machine seconds a second, as many as it can",
+            tooltip="In virtual time: 1, 10, 100 machine seconds per second, then as fast as it can",
         ),
         Binding(
             "less_than_sign",
@@ -307,7 +304,7 @@ class ModeScreen(Screen[None]):
             "Slower",
             id="clock.slower",
             show=False,
-            tooltip="In virtual time: slower; below 1x it stands still",
+            tooltip="In virtual time: slower; below 1x it pauses",
         ),
     ]
 
@@ -328,7 +325,6 @@ class ModeScreen(Screen[None]):
         yield KeyLine()
 
     def body(self) -> ComposeResult:
-        """The widgets of the mode."""
         yield from ()
 
     def show_state(self, state: LabState) -> None:
@@ -349,15 +345,12 @@ class ModeScreen(Screen[None]):
         return None if is_away else self.app.guide.view
 
     def on_mount(self) -> None:
-        self.watch(self.app, "changes", self._lab_changed, init=False)
-
-    def _lab_changed(self) -> None:
-        # Screens of other modes are updated when they are resumed.
-        if self in self.app.screen_stack:
-            self.update_from(self.app.lab)
+        self.watch(self.app, "changes", partial(self.update_from, self.app.lab), init=False)
 
     def update_from(self, state: LabState) -> None:
-        """Update the frame and the body."""
+        """Update the body and the frame. A screen of another mode is updated when it is resumed."""
+        if self not in self.app.screen_stack:
+            return
         from tui.story import next_step
 
         self.query_one(TopBar).show(state, self.app.current_mode)

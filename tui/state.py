@@ -309,7 +309,6 @@ class LabState:
 
     @property
     def arrays(self) -> tuple[ArrayStatus, ...]:
-        """The running arrays, by number."""
         return self.look.arrays if self.look else ()
 
     @property
@@ -340,21 +339,17 @@ class LabState:
 
     @property
     def selected_mark(self) -> MarkView | None:
-        """The known data of the selected array."""
         status = self.selected
         return self.marks.get(status.name) if status else None
 
     @property
     def running_load(self) -> LoadView | None:
-        """The load, if it runs."""
         return self.load if self.load and self.load.is_running else None
 
     def array(self, name: str) -> ArrayStatus | None:
-        """The running array of this name."""
         return next((status for status in self.arrays if status.name == name), None)
 
     def disk(self, name: str) -> LabDisk | None:
-        """The disk of this name."""
         return next((disk for disk in self.disks if disk.name == name), None)
 
     def disk_name(self, node: str) -> str:
@@ -420,7 +415,7 @@ def update(state: LabState, message: LabMessage) -> None:
             state.quiet_looks = state.quiet_looks + 1 if is_quiet else 0
             state.has_ticked = before is None or int(before.time_seconds) != int(look.time_seconds)
             found = events_between(before, look, name_of=state.full_disk_name) if before else ()
-            state.new_events = first_syncs_told(found, look, state.first_syncs)
+            state.new_events = with_first_syncs(found, look, state.first_syncs)
             for event in state.new_events:
                 state.events.append(event)
                 if (view := state.marks.get(event.array)) and view.verdict:
@@ -509,9 +504,9 @@ def _ended(state: LabState, message: SessionEnded) -> None:
 _LOSSES = ("member-faulty", "member-removed", "array-gone", "array-broken", "disk-vanished")
 
 
-def first_syncs_told(events: Iterable[Event], look: Snapshot, going_on: set[str]) -> tuple[Event, ...]:
-    """The events, those of first syncs in their own words or left out; ``going_on``, the first syncs, is updated."""
-    told = []
+def with_first_syncs(events: Iterable[Event], look: Snapshot, going_on: set[str]) -> tuple[Event, ...]:
+    """The events, with those of first syncs reworded or omitted; ``going_on``, the first syncs, is updated."""
+    kept = []
     for event in events:
         name, kind, status = event.array, event.kind.value, look.array(event.array)
         if kind == "array-appeared" and status and _is_new(status):
@@ -532,12 +527,12 @@ def first_syncs_told(events: Iterable[Event], look: Snapshot, going_on: set[str]
                 "restored": f"{name} is ready: any one disk may fail now",
             }.get(kind)
             event = replace(event, sentence=words) if words else event
-        told.append(event)
+        kept.append(event)
     for name in list(going_on):
         status = look.array(name)
         if status is None or not status.owes_sync:
             going_on.discard(name)
-    return tuple(told)
+    return tuple(kept)
 
 
 def purpose(status: ArrayStatus) -> str:

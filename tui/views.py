@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from lab.disks import LabDisk
     from lab.session.events import Event
     from lab.session.history import Point
-    from tui.state import LabState
 
 STOPPED = "stopped"
 """The note on a disk whose array is stopped."""

@@ -82,7 +82,7 @@ class Sitting:
 
     def is_in_editor(self) -> bool:
         with self.screen.lock:
-            return self.screen.is_second
+            return self.screen.is_alternate
 
     def leave(self) -> None:
         self.terminal.stop()

@@ -28,6 +28,8 @@ class Picture:
     prepare: Prepare
     mode: str = "lab"
     was_welcomed: bool = True
+    in_light: bool = False
+    """Also in the light theme: its colours tell states apart."""
 
 
 async def nothing(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
@@ -248,12 +250,12 @@ PICTURES = (
     Picture("lab-empty", nothing),
     Picture("lab-first-sync", new_raid5),
     Picture("lab-whole", with_array("raid6", whole=True)),
-    Picture("lab-rebuilding", with_array("raid5-rebuilding")),
-    Picture("lab-broken", with_array("raid5-broken", busy=False)),
+    Picture("lab-rebuilding", with_array("raid5-rebuilding"), in_light=True),
+    Picture("lab-broken", with_array("raid5-broken", busy=False), in_light=True),
     Picture("lab-lost", lost),
     Picture("menu", with_array("raid5-failed", "down", "enter")),
     Picture("plan", pressing("b")),
-    Picture("plan-danger", with_array("raid5-checking", "delete")),
+    Picture("plan-danger", with_array("raid5-checking", "delete"), in_light=True),
     Picture("help", pressing("f1")),
     Picture("palette", pressing("ctrl+p")),
     Picture("welcome", nothing, was_welcomed=False),
@@ -263,8 +265,8 @@ PICTURES = (
     Picture("build-volume", unequal_disks, mode="build"),
     Picture("run-measured", load_measured, mode="run"),
     Picture("run-experiment", experiment_runs, mode="run"),
-    Picture("run-sweep", sweep_runs, mode="run"),
-    Picture("fleet", fleet_turned, mode="fleet"),
+    Picture("run-sweep", sweep_runs, mode="run", in_light=True),
+    Picture("fleet", fleet_turned, mode="fleet", in_light=True),
     Picture("results", two_results, mode="results"),
     Picture("results-empty", nothing, mode="results"),
     Picture("results-compared", compared, mode="results"),

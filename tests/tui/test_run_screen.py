@@ -112,11 +112,11 @@ def test_a_load_that_was_stopped_keeps_the_figures_of_what_ran(tmp_path: Path) -
         await with_load(app, pilot)
         tell(app, LoadEnded(measured(470.0, seconds=12.0, interrupted=True)))
         await quiet(app, pilot)
-        assert "STOPPED after 12 of 30 s on md0; the figures are of what ran." in flat(app)
+        assert "STOPPED after 12 of 30 s on md0; the figures cover that time." in flat(app)
         assert "470 IOPS" in text_of(app)
         tell(app, LoadEnded(None))
         await quiet(app, pilot)
-        assert "before anything was measured: nothing is kept." in flat(app)
+        assert "before anything was measured; nothing is stored." in flat(app)
 
     run_app(still_app(tmp_path, "run"), act)
 
@@ -163,7 +163,7 @@ def test_the_length_of_a_load_can_be_chosen(tmp_path: Path) -> None:
     ("result_id", "done", "words"),
     [
         ("", 0, "CANCELLED Nothing had been measured yet, so nothing is stored."),
-        ("20261121T1", 12, "CANCELLED 12 of 30 measurements are stored as 20261121T1. Screen 4 goes on with it."),
+        ("20261121T1", 12, "CANCELLED 12 of 30 measurements are stored as 20261121T1. Screen 4 resumes it."),
     ],
 )
 def test_a_cancelled_experiment_says_what_was_kept(tmp_path: Path, result_id: str, done: int, words: str) -> None:

@@ -50,7 +50,7 @@ try:
 except signals.Interrupted as interrupted:
     sys.exit(interrupted.exit_status)
 """
-READY = {"app": b"disk09", "text": b"The machine uml: runs."}
+READY = {"app": b"disk09", "text": b"The machine uml: is running."}
 TAKES_CONTROL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
 )

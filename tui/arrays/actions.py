@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from lab.plans import Plan
     from lab.session.session import LabSession
     from tui.client import LabClient
-    from tui.frontend import Frontend
-    from tui.state import LabState
 
 Done = Callable[[tuple[str, ...]], None]
 
@@ -44,30 +42,30 @@ def ask_for_larger(frontend: Frontend, on_done: Done = lambda _: None) -> None:
     An embedded kernel is restarted for this; its arrays are then assembled again.
     """
     state, size = frontend.lab, larger_bytes(frontend.lab.disks)
-    anew = (
-        "The machine is started anew for it; arrays and their data come back, a load ends."
+    how = (
+        "The machine restarts for this; arrays and their data remain, a running load ends."
         if _is_embedded(state)
-        else "They are loop devices, and there at once."
+        else "They are loop devices and available at once."
     )
     choices = [
         Choice("add", "Add them", larger_command(state), "a"),
-        Choice("leave", "Leave it", "nothing is changed", "l"),
+        Choice("leave", "Cancel", "nothing is changed", "l"),
     ]
 
-    def told(names: tuple[str, ...]) -> None:
-        frontend.say(f"{' and '.join(names)} of {human_bytes(size)} join the lab.")
+    def added(names: tuple[str, ...]) -> None:
+        frontend.say(f"{' and '.join(names)} of {human_bytes(size)} are added to the lab.")
         on_done(names)
 
     def then(chosen: str) -> None:
         if chosen != "add":
             return
         if _is_embedded(state):
-            frontend.beside("Two larger disks", lambda: _add_to_list(frontend.client, size), on_done=told)
+            frontend.beside("Two larger disks", lambda: _add_to_list(frontend.client, size), on_done=added)
         else:
-            frontend.job("Two larger disks", lambda session: _attach(session, size), on_done=told)
+            frontend.job("Two larger disks", lambda session: _attach(session, size), on_done=added)
 
     title = f"Two disks of {human_bytes(size)}"
-    frontend.pick(title, choices, then, intro=f"The lab gets two larger disks. {anew}")
+    frontend.pick(title, choices, then, intro=f"Two larger disks are added to the lab. {how}")
 
 
 def _is_embedded(state: LabState) -> bool:
@@ -161,22 +159,17 @@ def carry_out(frontend: Frontend, kind: type[Action]) -> None:
     it = selection_of(frontend.lab)
     if kind.obstacle(it):
         return
-    if not kind.picks:
-        ask(frontend, kind.on_selection(it), note=kind.note(it))
-        return
-
-    def chosen(value: str) -> None:
-        do(frontend, kind.on_selection(it, **kind.chosen(value)))
-
-    frontend.pick(it.filled(kind.title), kind.choices(), chosen, intro=it.filled(kind.intro))
-
-
-def ask(frontend: Frontend, action: Action, *, note: str = "") -> None:
-    """Show the plan of an action and run it if the user agrees; perform an action without a plan at once."""
-    if isinstance(action, PlanAction):
-        frontend.ask(action.plan, note=note)
+    if kind.picks:
+        frontend.pick(
+            it.filled(kind.title),
+            kind.choices(),
+            lambda value: do(frontend, kind.on_selection(it, **kind.chosen(value))),
+            intro=it.filled(kind.intro),
+        )
+    elif issubclass(kind, PlanAction):
+        frontend.ask(kind.on_selection(it).plan, note=kind.note(it))
     else:
-        do(frontend, action)
+        do(frontend, kind.on_selection(it))
 
 
 def do(frontend: Frontend, action: Action) -> None:
@@ -206,7 +199,7 @@ def waiting_words(state: LabState, name: str) -> str:
     if status is None:
         return f"{name} does not run."
     busy = status.sync_action.noun if status.sync_action.is_busy else ""
-    return f"{name}: the end of its {busy} will be reported." if busy else f"{name} waits for nothing."
+    return f"{name}: the end of its {busy} will be reported." if busy else f"{name} is idle."
 
 
 def build(frontend: Frontend) -> None:

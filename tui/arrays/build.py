@@ -54,9 +54,9 @@ class BuildScreen(ModeScreen):
     CSS_PATH = "build.tcss"
     AREA = "Build"
     HELP = (
-        "Choose a level and its disks; everything on the right follows at once: what the array would hold and survive, "
-        "what a small write would cost, where its data would lie, and the commands that would build it. "
-        "Nothing is touched until you say so, on a screen that shows these commands once more."
+        "Choose a level and its disks. The right side shows what the array would hold and survive, what a small write "
+        "would cost, where its data would lie, and the commands that would build it. "
+        "Nothing is changed until you confirm these commands on another screen."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         CommandKey(
@@ -64,7 +64,7 @@ class BuildScreen(ModeScreen):
             "create",
             "Build it",
             id="build.create",
-            tooltip="Show the commands once more, then build",
+            tooltip="Show the commands again, then build",
             command="array create",
         ),
         Binding("c", "copy", "Copy", id="build.copy", tooltip="Copy the commands, to run them by hand"),
@@ -74,7 +74,7 @@ class BuildScreen(ModeScreen):
             "larger",
             "Larger disks",
             id="build.larger",
-            tooltip="Give the lab two disks of twice the size",
+            tooltip="Add two disks of twice the size to the lab",
             command="disks add",
         ),
         Binding(
@@ -82,12 +82,12 @@ class BuildScreen(ModeScreen):
             "lesson_disks",
             "Lesson's disks",
             id="build.lesson-disks",
-            tooltip="Take the disks that the open lesson speaks of",
+            tooltip="Choose the disks that the open lesson names",
         ),
-        Binding("plus", "level(1)", "Next level", show=False, id="build.next-level", tooltip="The next RAID level"),
-        Binding("minus", "level(-1)", "Level before", show=False, id="build.level", tooltip="The RAID level before"),
+        Binding("plus", "level(1)", "Next level", show=False, id="build.next-level", tooltip="Next RAID level"),
+        Binding("minus", "level(-1)", "Previous level", show=False, id="build.level", tooltip="Previous RAID level"),
         Binding("tab", "app.focus_next", "Next panel", show=False, id="build.next", tooltip="Form, disks, commands"),
-        Binding("shift+tab", "app.focus_previous", "Back", show=False, id="build.previous", tooltip="The panel before"),
+        Binding("shift+tab", "app.focus_previous", "Back", show=False, id="build.previous", tooltip="Previous panel"),
     ]
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class BuildScreen(ModeScreen):
                 yield SliceDiagram(id="build-slices")
                 yield LevelTable(id="build-systems")
                 with VerticalScroll(id="build-plan", can_focus=False):
-                    yield PlanView(empty_text="the commands show with enough disks")
+                    yield PlanView(empty_text="choose enough disks to see the commands")
                 yield LevelTable(id="build-levels")
 
     def on_mount(self) -> None:
@@ -136,7 +136,6 @@ class BuildScreen(ModeScreen):
 
     @property
     def array_name(self) -> str:
-        """The name for the new array."""
         return next_array_name(self.app.lab, self._draft)
 
     def show_state(self, state: LabState) -> None:
@@ -169,7 +168,6 @@ class BuildScreen(ModeScreen):
         return replace(bay, state=BayState.REFUSED) if bay.state is BayState.FREE and bay.note else bay
 
     def _show_preview(self, state: LabState) -> None:
-        """Update the preview if its input has changed."""
         name = self.array_name
         self._lost &= frozenset(self._draft.members)
         if (self._draft, state.disks, name, self._lost) == self._shown:
@@ -195,7 +193,7 @@ class BuildScreen(ModeScreen):
         stripes.display = picture is None
         slices.show(picture)
         if shown.level is None or not shown.stripe:
-            stripes.clear("the layout shows with enough disks")
+            stripes.clear("choose enough disks to see the layout")
             return
         members = [DiagramMember(disk, disk in self._lost) for disk in self._draft.members]
         stripes.show(shown.level, self._draft.layout, members, shown.chunk_bytes)
@@ -219,7 +217,7 @@ class BuildScreen(ModeScreen):
             note = shown.note
             if note:
                 more = (
-                    f": u gives the lab two larger ones ({larger_command(self.app.lab)})"
+                    f": u adds two larger disks to the lab ({larger_command(self.app.lab)})"
                     if self._can_use_larger()
                     else ""
                 )
@@ -233,7 +231,7 @@ class BuildScreen(ModeScreen):
             if loss := shown.loss_without(slots, len(members)):
                 verdict.show(Tone.BAD, "DATA LOST", f"Without {without} {loss}.")
             else:
-                verdict.show(Tone.GOOD, "STILL THERE", f"Without {without} all data can be read from the others.")
+                verdict.show(Tone.GOOD, "DATA READABLE", f"Without {without} all data can be read from the others.")
 
     def _can_use_larger(self) -> bool:
         """Whether all free disks have the same size, so that this kind of array has no advantage."""
@@ -255,7 +253,7 @@ class BuildScreen(ModeScreen):
         short = lost.removeprefix(", ") or note
         usable.say(human_bytes(shown.usable_bytes), note=note if len(note) < usable.size.width else short)
         low, high = shown.failures_survived, shown.most_failures_survived
-        note = "the first loss takes all" if not high else "any" if low == high else "more if the right ones"
+        note = "any failure loses all data" if not high else "any" if low == high else "depends on which disks"
         survives.say(survives_words(shown), Tone.GOOD if low else Tone.BAD, note)
         cost, _, reason = shown.write_penalty.partition(": ")
         write.say(cost, note="for one write")
@@ -328,7 +326,7 @@ class BuildScreen(ModeScreen):
 
     def hint(self, state: LabState) -> str | None:
         if not self._draft.disks:
-            return "Tab to the disks, then Space takes one into the array"
+            return "Tab to the disks, then Space adds one to the array"
         if not self._preview.can_be_built:
             return escape(self._preview.problems[0].partition(" (")[0])
-        return "[b]b[/b] builds it. [b]Tab[/b] goes to the disks, [b]Space[/b] takes one or leaves it out."
+        return "[b]b[/b] builds it. [b]Tab[/b] goes to the disks, [b]Space[/b] adds or removes one."

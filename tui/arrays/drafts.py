@@ -146,7 +146,7 @@ _DRAFT_TITLES = {
     "shr": "SHR",
 }
 _IDEAS = {
-    LevelName.RAID0: "stripes, no safety",
+    LevelName.RAID0: "stripes, no redundancy",
     LevelName.RAID1: "every disk the same",
     LevelName.RAID4: "stripes, one parity disk",
     LevelName.RAID5: "stripes, parity rotates",
@@ -209,7 +209,6 @@ class Draft:
 
     @property
     def kind(self) -> ArrayKind:
-        """The kind of array to which the level belongs."""
         return kind_of_level(self.level)
 
     @property
@@ -219,7 +218,6 @@ class Draft:
 
     @property
     def raid(self) -> Level:
-        """The level as a ``Level``, which has its arithmetic."""
         return self.kind.raid(self.level)
 
     @property
@@ -260,7 +258,6 @@ class Draft:
         return "spare" if disk in self.disks else ""
 
     def spec(self, name: str, disks: Sequence[LabDisk]) -> Spec:
-        """The specification of the array; ``disks`` are all disks of the lab."""
         by_name = {disk.name: disk for disk in disks}
         members = tuple(by_name[disk] for disk in self.members if disk in by_name)
         has_ppl = self.bitmap == _PPL and self.level == LevelName.RAID5
@@ -283,7 +280,6 @@ class Draft:
         )
 
     def rows(self) -> tuple[ChoiceRow, ...]:
-        """The rows of the form."""
         return (
             ChoiceRow("level", "Level", tuple(map(title_of, LEVELS)), title_of(self.level), _IDEAS.get(self.level, "")),
             self._chunk_row(),
@@ -307,7 +303,7 @@ class Draft:
         if "reference" in self.options:
             return self._reference_row()
         if "layout" not in self.options:
-            return ChoiceRow("layout", "Layout", note="each tier as wide as it is")
+            return ChoiceRow("layout", "Layout", note="fixed for each tier")
         if self.level == LevelName.RAID10:
             return ChoiceRow("layout", "Layout", tuple(_COPIES.values()), _COPIES[self.copies])
         if not self._layouts:
@@ -335,15 +331,15 @@ class Draft:
 
     def _bitmap_row(self) -> ChoiceRow:
         if not self.raid.is_redundant:
-            return ChoiceRow("bitmap", "Bitmap", note="nothing to keep in step")
+            return ChoiceRow("bitmap", "Bitmap", note="no redundancy to track")
         return ChoiceRow("bitmap", "Bitmap", self._bitmaps, self._bitmap)
 
     def _spares_row(self) -> ChoiceRow:
         if not self.raid.is_redundant:
-            return ChoiceRow("spares", "Spares", note="nothing to rebuild from")
+            return ChoiceRow("spares", "Spares", note="no redundancy")
         if "spares" not in self.options:
             return ChoiceRow("spares", "Spares", note="add a disk when one fails")
-        note = "of the chosen disks, the last" if self.spare_count else ""
+        note = "the last of the chosen disks" if self.spare_count else ""
         return ChoiceRow("spares", "Spares", tuple(map(str, range(_MOST_SPARES + 1))), str(self.spare_count), note)
 
     def changed(self, key: str, value: str) -> Draft:
@@ -370,7 +366,6 @@ class Draft:
                 return replace(self, file_system=FileSystem.RAW if value == _NONE else FileSystem(value))
 
     def with_disks(self, disks: Sequence[str]) -> Draft:
-        """A copy with these disks."""
         return replace(self, disks=tuple(disks))
 
     def only(self, free: Collection[str]) -> Draft:

@@ -74,7 +74,7 @@ class ArrayList(OptionList):
     """One entry for each array; moving the highlight selects the array that the panel shows."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "select", "Array menu", id="arrays.open", tooltip="What can be done with this array"),
+        Binding("enter", "select", "Array menu", id="arrays.open", tooltip="The actions on this array"),
     ]
 
     @dataclass
@@ -95,7 +95,6 @@ class ArrayList(OptionList):
         self._is_updating = False
 
     def show(self, state: LabState) -> None:
-        """Show the arrays; only changed entries are repainted."""
         glyphs, width = glyphs_of(self), self.scrollable_content_region.width
         prompts = [(status.name, entry(state, status, glyphs, width)) for status in state.arrays]
         prompts += _resting(state, glyphs)
@@ -202,8 +201,8 @@ def _resting(state: LabState, glyphs: Glyphs) -> Iterator[tuple[str, Content]]:
 _BEYOND = 61 / 60
 """Factor of the window whose samples are drawn, so that lines start at the left edge and not at the first sample."""
 CHARTS = ("rate", "latency", "members", "work")
-_LOAD_TIP = "No load has run lately: [b]w[/b] puts one on, and its latency is drawn too."
-_SHORT_LOAD_TIP = "No load runs: [b]w[/b] puts one on."
+_LOAD_TIP = "No load has run lately: [b]w[/b] starts one, and its latency is shown too."
+_SHORT_LOAD_TIP = "No load is running: [b]w[/b] starts one."
 _LEAST_TOP_BYTES_PER_SECOND = 1e6
 _CHART_ROWS = 9
 _CHART_CELLS = 56
@@ -254,11 +253,9 @@ class ArrayPanel(Vertical):
         self._arrange()
 
     def turn(self) -> None:
-        """Make the next chart the first one."""
         self.first_chart = (self.first_chart + 1) % len(self.charts)
 
     def _arrange(self) -> None:
-        """Arrange as many charts as fit."""
         if not self.is_mounted:
             return
         width, height, names = self.size.width, self.size.height, self.charts
@@ -281,7 +278,6 @@ class ArrayPanel(Vertical):
         )
 
     def show(self, state: LabState) -> None:
-        """Show the selected array."""
         status = state.selected
         if status is None:
             return
@@ -408,7 +404,7 @@ _WORDS = {
     BayState.SPARE: "a spare",
     BayState.JOURNAL: "the journal",
     BayState.FAULTY: "faulty",
-    BayState.REBUILDING: "being filled",
+    BayState.REBUILDING: "being rebuilt",
     BayState.VANISHED: "vanished",
     BayState.REFUSED: "refused",
 }
@@ -424,7 +420,6 @@ class Details(Vertical):
         yield SliceDiagram(id="details-slices")
 
     def show(self, state: LabState) -> None:
-        """Update the details of the disk and the array."""
         bay = next((each for each in bays_of(state) if each.name == state.selected_disk), None)
         entitle(self, bay.name if bay else "Disk", human_bytes(bay.size_bytes) if bay else "")
         self.query_one("#details-disk", Static).update(
@@ -435,7 +430,7 @@ class Details(Vertical):
     def _disk(self, state: LabState, bay: Bay) -> list[Content]:
         words = _WORDS[bay.state]
         if bay.note == STOPPED:
-            words = f"in {bay.array}, which does not run"
+            words = f"in {bay.array}, which is not running"
         elif bay.array:
             words = f"{words} in {bay.array}" + ("" if bay.slot is None else f", slot {bay.slot}")
         elif bay.note:
@@ -518,7 +513,6 @@ class EmptyLab(VerticalScroll):
         self._shown: tuple[str, tuple[LabDisk, ...]] | None = None
 
     def show(self, state: LabState) -> None:
-        """Update the panel if the title or the free disks have changed."""
         has_looked = state.is_open and state.look is not None
         free = state.blank_disks[:FIRST_MEMBERS] if has_looked else ()
         title = _TITLES.get(state.phase, "There is no machine.") if has_looked or not state.is_open else "Looking."
@@ -551,9 +545,9 @@ class LabScreen(ModeScreen):
     AREA = "Lab"
     HELP = (
         "The rack on the left holds the lab's disks. Below it are the arrays, each with its members in order. "
-        "The panel shows the selected array as it works: what the load gets, what each member does, how far "
-        "a rebuild has got, and what has happened, all on one time axis.\n\n"
-        "Select a disk or an array with the arrows or the mouse, then press a key, or Enter for all that can be done."
+        "The panel shows the selected array at work: the rates of the load, the activity of each member, "
+        "the progress of a rebuild, and events, all on one time axis.\n\n"
+        "Select a disk or an array with the arrows or the mouse, then press a key, or Enter for a menu of all actions."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         CommandKey(
@@ -561,7 +555,7 @@ class LabScreen(ModeScreen):
             "build",
             "Build",
             id="lab.build",
-            tooltip="Build a good first RAID 5, or go to the screen Build",
+            tooltip="Build a good first RAID 5, or go to the Build screen",
             command="array create",
         ),
         *(
@@ -572,7 +566,7 @@ class LabScreen(ModeScreen):
             "tab", "app.focus_next", "Next panel", show=False, id="lab.next", tooltip="From the rack to the arrays"
         ),
         Binding("shift+tab", "app.focus_previous", "Previous panel", show=False, id="lab.previous", tooltip="And back"),
-        Binding("g", "turn", "Charts", show=False, id="lab.charts", tooltip="Begin with the next chart"),
+        Binding("g", "turn", "Charts", show=False, id="lab.charts", tooltip="Put the next chart first"),
         pause_key("space"),
     ]
 
@@ -650,13 +644,10 @@ class LabScreen(ModeScreen):
             return False
         self.app.show_now()
         now = " and ".join(filter(None, self._shown))
-        self.notify(
-            f"{gone} is not there any longer. Selected now: {now or 'nothing'}.", severity="warning", markup=False
-        )
+        self.notify(f"{gone} no longer exists. Selected now: {now or 'nothing'}.", severity="warning", markup=False)
         return True
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Allow and show only the actions that apply to the selection."""
         if action == "act":
             self._follow_cursor()
             return not _ACTIONS[str(parameters[0])].obstacle(selection_of(self.app.lab))

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
@@ -24,9 +24,6 @@ from tui.dialogs import Modal
 from tui.frontend import MakePlan, PlanRun, named
 from tui.keys import CommandKey
 from tui.widgets.lines import FittedLines, Line, entitle, wrapped
-
-if TYPE_CHECKING:
-    from lab.plans import Plan
 
 _INDENT_CELLS = 3
 _NAMES_SHOWN = 6
@@ -102,7 +99,6 @@ class PlanView(FittedLines, can_focus=True):
         return self._plan
 
     def show(self, plan: Plan | None, progress: PlanProgress | None = None) -> None:
-        """Show this plan and its progress."""
         if (plan, progress) != (self._plan, self._progress):
             self._plan, self._progress = plan, progress
             self.changed(layout=True)
@@ -244,6 +240,7 @@ class PlanScreen(Modal[bool]):
 
     CSS_PATH = "plan.tcss"
     SEEN_FIRST = True
+    AREA = "Plan"
     HELP = "These commands will run on the machine, in this order. Nothing has been changed yet."
     BINDINGS: ClassVar[list[BindingType]] = [
         CommandKey("r", "run", "Run", id="plan.run", tooltip="Run these commands", command="array create"),
@@ -258,7 +255,7 @@ class PlanScreen(Modal[bool]):
             "Previous",
             show=False,
             id="plan.previous",
-            tooltip="To the button before",
+            tooltip="To the previous button",
         ),
     ]
 
@@ -272,7 +269,6 @@ class PlanScreen(Modal[bool]):
 
     @property
     def is_made(self) -> bool:
-        """Whether the plan has been made."""
         return self._plan is not None
 
     @property
@@ -364,7 +360,6 @@ class PlanScreen(Modal[bool]):
         steps.scroll_relative(y=by * max(1, steps.size.height - 1), animate=False)
 
     def _show_progress(self) -> None:
-        """Show the progress of the steps while the plan runs."""
         if self._run and not self._run.is_over:
             step = max(0, self._run.steps_begun - 1)
             self.query_one(PlanView).show(self.plan, PlanProgress(step, running=True))

@@ -25,7 +25,6 @@ from tui.widgets.lines import Line, LineWidget, shorten
 CARD_ROWS = 5
 CARD_LEAST_CELLS = 22
 LIST_LEAST_CELLS = 38
-_RATES_CELLS = 18
 
 
 class BayState(StrEnum):
@@ -43,7 +42,6 @@ class BayState(StrEnum):
     """Not a disk of the lab, or one that must not be written now."""
 
     def glyph(self, glyphs: Glyphs) -> str:
-        """The character of the state."""
         sign: str = getattr(glyphs, self.value)
         return sign
 
@@ -95,7 +93,6 @@ class Bay:
 
     @property
     def kind_words(self) -> str:
-        """The size and the model of the drive."""
         return f"{self.size_words} {self.model}".strip()
 
 
@@ -223,7 +220,7 @@ class Rack(LineWidget, can_focus=True):
     """Disks as cards, or as lines if cards do not fit. Keys and mouse move a cursor and, with ``toggles``, choose."""
 
     PREFIX = "rack"
-    HELP = "The lab's disks. Arrows move, Enter opens what can be done with a disk; where disks are chosen, Space does."
+    HELP = "The lab's disks. Arrows move, Enter opens the menu of a disk, Space chooses a disk."
     DEFAULT_CSS = """
     Rack {
         height: auto;
@@ -251,8 +248,8 @@ class Rack(LineWidget, can_focus=True):
         Binding("right,l", "move(1, 0)", "Right", show=False, id="rack.right", tooltip="To the disk on the right"),
         Binding("home", "first", "First disk", show=False, id="rack.first", tooltip="To the first disk"),
         Binding("end", "last", "Last disk", show=False, id="rack.last", tooltip="To the last disk"),
-        Binding("enter", "open", "Disk menu", id="rack.open", tooltip="What can be done with this disk"),
-        Binding("space,enter", "choose", "Toggle", id="rack.toggle", tooltip="Choose this disk, or leave it out"),
+        Binding("enter", "open", "Disk menu", id="rack.open", tooltip="The actions on this disk"),
+        Binding("space,enter", "choose", "Toggle", id="rack.toggle", tooltip="Choose or remove this disk"),
         Binding("a", "choose_free", "All free", id="rack.choose-free", tooltip="Choose every free disk"),
         Binding("n", "choose_none", "None", id="rack.choose-none", tooltip="Choose no disk"),
     ]
@@ -296,7 +293,6 @@ class Rack(LineWidget, can_focus=True):
 
     @property
     def current(self) -> Bay | None:
-        """The disk under the cursor."""
         return self._bays[self._cursor] if self._cursor < len(self._bays) else None
 
     @property
@@ -338,7 +334,6 @@ class Rack(LineWidget, can_focus=True):
             self.post_message(self.Toggled(added, removed))
 
     def move_to(self, name: str) -> None:
-        """Move the cursor to the disk of this name, if there is one."""
         for index, bay in enumerate(self._bays):
             if bay.name == name:
                 self._set_cursor(index)
@@ -467,7 +462,6 @@ class Rack(LineWidget, can_focus=True):
         return style + Style(bold=True) if look.at_cursor and look.has_focus else style
 
     def _scroll_to_cursor(self, visible_rows: int) -> None:
-        """Scroll so that the row with the cursor is visible."""
         row = self._cursor // self._columns
         rows = math.ceil(len(self._bays) / self._columns)
         self._first_row = max(0, min(self._first_row, rows - visible_rows))

@@ -253,7 +253,6 @@ class ExperimentView:
         return self.earlier_count + self.progress.done_count
 
     def advance(self, progress: RunProgress) -> None:
-        """Record a progress report, and the rates in it."""
         self.progress = progress
         if progress.time_seconds is None:
             return
@@ -261,7 +260,7 @@ class ExperimentView:
             value = getattr(progress.rates, rate) if progress.rates else None
             self.points.setdefault(name, deque(maxlen=KEPT_POINTS)).append((progress.time_seconds, value))
 
-    def kept(self) -> str:
+    def stored_words(self) -> str:
         """A sentence that says what is stored of an incomplete run."""
         if not self.result_id:
             return "Nothing had been measured yet, so nothing is stored."
@@ -314,7 +313,6 @@ class Experiments:
     def _work(
         self, view: ExperimentView, resumed: str | None, progress: Progress, cancelled: Cancelled
     ) -> ResultRecord:
-        """Run or resume the experiment on the thread of the background job."""
         from lab.results.store import ResultStore
 
         store = ResultStore(self._frontend.client.host.state.results)

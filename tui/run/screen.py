@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from tui.sweeps import SweepLook, SweepView
 
 _IN_THE_RESULT = (
-    "Theory: a prediction stands beside each figure of the result, where disks have a service time of their own."
+    "Theory: the result shows a prediction beside each figure, where disks have a service time of their own."
 )
 
 
@@ -75,7 +75,6 @@ class RunPanel(Vertical):
             yield Static(id="run-lines", markup=False)
 
     def show_load(self, item: RunItem, state: LabState, forecast: Forecast | None) -> None:
-        """Show a workload on the selected array: planned, running or measured."""
         load = state.load if state.load and state.load.workload == item.id else None
         if load and load.forecast:
             # The forecast from the start of the load, even if the array has changed since.
@@ -83,7 +82,7 @@ class RunPanel(Vertical):
         self._show_item(item, is_planned=load is None, is_over=bool(load and not load.is_running))
         self._show_forecast(forecast)
         if not state.arrays:
-            self.query_one("#run-reason", Static).update("Build an array first: then theory has something to say.")
+            self.query_one("#run-reason", Static).update("Build an array first; a prediction needs one.")
         self._now(live_iops(load.newest) if load and load.is_running else None)
         found = measured_of(load)
         self._measured(f"{format_value(iops_of(found), Unit.IOPS)} IOPS" if found else "–", found is not None)
@@ -96,7 +95,6 @@ class RunPanel(Vertical):
         self._lines(lines if load else (*lines, *item.details))
 
     def show_experiment(self, item: RunItem, view: ExperimentView | None) -> None:
-        """Show an experiment: planned, running or ended."""
         has_nothing = view is None or not (view.is_running or view.points)
         self._show_item(item, is_planned=has_nothing, is_over=bool(view and not view.is_running))
         self.query_one("#run-predicted", Tile).say("in the result")
@@ -161,7 +159,7 @@ class RunPanel(Vertical):
             return None
         if load.phase != "running":
             self._began_seconds = None
-            notes = {"preparing": "writes what it will read", "warming up": "not counted yet"}
+            notes = {"preparing": "writes the data to read", "warming up": "not counted yet"}
             return SyncView(load.phase, 0.0, note=notes.get(load.phase, ""))
         if load.runtime_seconds is None:
             return SyncView("runs", 0.0, note="until you stop it")
@@ -209,7 +207,7 @@ class RunPanel(Vertical):
         elif measured:
             verdict.show(*_load_verdict(measured, load, predicted))
         else:
-            verdict.show(Tone.QUIET, "STOPPED", "before anything was measured: nothing is kept.")
+            verdict.show(Tone.QUIET, "STOPPED", "before anything was measured; nothing is stored.")
 
 
 def _first_counted(state: LabState) -> float | None:
@@ -226,18 +224,18 @@ def _load_verdict(measured: Measured, load: LoadView, predicted: float | None) -
     compared = beside_prediction(predicted, measured) if predicted else ""
     if measured.figures.interrupted and load.runtime_seconds:
         ran = f"{ran_seconds(measured):.0f} of {load.runtime_seconds:.0f} s"
-        return Tone.NOTICE, "STOPPED", f"after {ran} on {load.array}; the figures are of what ran. {compared}".rstrip()
+        return Tone.NOTICE, "STOPPED", f"after {ran} on {load.array}; the figures cover that time. {compared}".rstrip()
     return Tone.GOOD, "MEASURED", compared or f"on {load.array}"
 
 
 def _experiment_verdict(view: ExperimentView, outcome: ResultRecord | LabError) -> tuple[Tone, str, str]:
     if not isinstance(outcome, LabError):
         return Tone.GOOD, "MEASURED", f"Stored as {view.result_id}; 4 shows it.{_cautions(outcome)}"
-    go_on = " Screen 4 goes on with it." if view.result_id else ""
+    go_on = " Screen 4 resumes it." if view.result_id else ""
     if view.was_cancelled:
-        return Tone.NOTICE, "CANCELLED", view.kept() + go_on
+        return Tone.NOTICE, "CANCELLED", view.stored_words() + go_on
     hint = f" {outcome.hint}." if outcome.hint and not view.result_id else ""
-    return Tone.BAD, "FAILED", f"{outcome.message}.{hint} {view.kept()}{go_on}"
+    return Tone.BAD, "FAILED", f"{outcome.message}.{hint} {view.stored_words()}{go_on}"
 
 
 def _cautions(record: ResultRecord) -> str:
@@ -247,7 +245,7 @@ def _cautions(record: ResultRecord) -> str:
 
     found = beside_theory(record)
     off = sum(each.is_off for each in found)
-    count = f"{off} of {len(found)} figures are off theory." if off else ""
+    count = f"{off} of {len(found)} figures differ from theory." if off else ""
     said = f"{foremost(record)} {count}".strip()
     return f" {said}" if said else ""
 
@@ -270,20 +268,20 @@ class RunScreen(ModeScreen):
     HELP = (
         "A workload runs on an array of this lab, while you go on breaking and repairing it. An experiment builds "
         "arrays of its own on a machine of its own, measures everything several times and stores a result.\n\n"
-        "Before anything runs, the prediction stands there with its reason, or the reason why there is none. "
-        "Afterwards it stands beside what was measured.\n\n"
+        "Before a run, the screen shows the prediction with its reason, or why there is none. "
+        "Afterwards it shows the measurement beside it.\n\n"
         "A sweep measures every combination of its axes, each on a machine of its own, several at a time. Cells that "
-        "were measured before are not measured again. One that runs in another raidlab is shown too, and only that one "
-        "ends it."
+        "were measured before are not measured again. A sweep that another raidlab runs is shown too, but only that "
+        "raidlab can end it."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         CommandKey("r", "run", "Run", id="run.start", tooltip="Run what is selected in the list", command="run"),
         CommandKey(
-            "s", "stop", "Stop", id="run.stop", tooltip="End what runs; what was measured is kept", command="run"
+            "s", "stop", "Stop", id="run.stop", tooltip="Stop the run; what was measured is kept", command="run"
         ),
-        Binding("d", "duration", "Duration", id="run.duration", tooltip="How long a workload runs: the next choice"),
+        Binding("d", "duration", "Duration", id="run.duration", tooltip="The next run time of workloads"),
         Binding("tab", "app.focus_next", "Next panel", show=False, id="run.next", tooltip="From the list to the form"),
-        Binding("shift+tab", "app.focus_previous", "Back", show=False, id="run.previous", tooltip="The panel before"),
+        Binding("shift+tab", "app.focus_previous", "Back", show=False, id="run.previous", tooltip="Previous panel"),
     ]
 
     def __init__(self) -> None:
@@ -317,7 +315,6 @@ class RunScreen(ModeScreen):
         self.app.sweeps.list_again()
 
     def _fill(self, highlighted: str) -> None:
-        """Fill the list, with the cursor on this option."""
         self._listed = self.app.sweeps.entries
         (workloads, experiments), sweeps = self._own, sweep_items(self._listed)
         self._items = {item.option_id: item for item in (*workloads, *experiments, *sweeps)}
@@ -504,33 +501,33 @@ class RunScreen(ModeScreen):
         if not state.arrays:
             return "A workload needs an array: [b]2[/b] builds one. Experiments bring their own."
         if state.running_load:
-            return "[b]s[/b] stops it and keeps the figures; [b]1[/b] breaks a disk meanwhile."
+            return "[b]s[/b] stops it and keeps the figures; on [b]1[/b] you can fail a disk meanwhile."
         return "[b]r[/b] runs it on the array; [b]d[/b] changes how long."
 
     def _experiment_hint(self, state: LabState) -> str:
         view = self.app.experiments.view
         if view and view.is_running:
             if view.is_ending:
-                return "It ends as soon as the machine has let go."
-            return "[b]s[/b] ends it and keeps what was measured; the lab's own arrays can be used meanwhile."
+                return "It ends as soon as the machine has stopped."
+            return "[b]s[/b] stops it and keeps what was measured; the lab's own arrays can be used meanwhile."
         if state.background:
-            return f"It can run when '{state.background}' is done."
+            return f"It can run when '{state.background}' has ended."
         return "[b]r[/b] runs it on a machine of its own and stores a result."
 
 
 def _sweep_hint(state: LabState, view: SweepView | None, look: SweepLook) -> str:
     if view and view.is_running:
-        return "It ends as soon as its workers have let go." if view.is_ending else (
-            "[b]s[/b] ends it and keeps every cell that was measured; [b]r[/b] goes on later."
+        return "It ends as soon as its workers have stopped." if view.is_ending else (
+            "[b]s[/b] stops it and keeps every measured cell; [b]r[/b] continues later."
         )  # fmt: skip
     if look.runs_elsewhere:
-        return "It runs in another raidlab; here it can be watched."
+        return "Another raidlab runs it; you can watch it here."
     if state.background:
-        return f"It can run when '{state.background}' is done."
+        return f"It can run when '{state.background}' has ended."
     if look.work is None:
-        return "What stands at the right comes first." if look.problem else "It is being planned."
+        return "The problem on the right must be solved first." if look.problem else "It is being planned."
     if look.work.missing_dependency:
-        return "It needs Dask: the command stands at the right."
+        return "It needs Dask: the command is on the right."
     if look.work.there == look.work.cells:
-        return "All cells are there. [b]Tab[/b] goes to the tables, arrows move them."
-    return "[b]r[/b] goes on with what is missing." if look.work.there else "[b]r[/b] measures all cells."
+        return "All cells are measured. [b]Tab[/b] goes to the tables, arrows scroll them."
+    return "[b]r[/b] measures the missing cells." if look.work.there else "[b]r[/b] measures all cells."

@@ -106,13 +106,11 @@ class TerminalView(Widget, can_focus=True):
     """Shows ``app.terminal``. While it has the focus, the app handles the keys below; the program gets all others."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "f12", "leave", "Leave", id="terminal.leave", tooltip="From the terminal to the list, and so to the app"
-        ),
+        Binding("f12", "leave", "Leave", id="terminal.leave", tooltip="From the terminal to the list"),
         Binding("ctrl+right_square_bracket", "leave", "Leave", id="terminal.leave-too", show=False, tooltip="As F12"),
-        Binding("f11", "full", "Full", id="terminal.full", tooltip="The terminal over the whole screen, and back"),
-        Binding("shift+pageup", "page(1)", "Older", id="terminal.older", show=False, tooltip="Lines that have gone by"),
-        Binding("shift+pagedown", "page(-1)", "Newer", id="terminal.newer", show=False, tooltip="Back to the newest"),
+        Binding("f11", "full", "Full", id="terminal.full", tooltip="The terminal on the whole screen, and back"),
+        Binding("shift+pageup", "page(1)", "Older", id="terminal.older", show=False, tooltip="Scroll back"),
+        Binding("shift+pagedown", "page(-1)", "Newer", id="terminal.newer", show=False, tooltip="Scroll forward"),
     ]
     OWN_KEYS: ClassVar[frozenset[str]] = frozenset(
         {"f11", "f12", "ctrl+right_square_bracket", "shift+pageup", "shift+pagedown"}
@@ -139,7 +137,7 @@ class TerminalView(Widget, can_focus=True):
         super().__init__(id=id)
         self._back = 0
         """Number of lines by which the view is scrolled back."""
-        self._seen_gone = 0
+        self._seen_scrolled = 0
         self._painted: list[Strip] = []
         self._is_due = False
         self._styles: dict[Any, Style] = {}
@@ -164,7 +162,7 @@ class TerminalView(Widget, can_focus=True):
         """Open a terminal if there is a session without one; called when the machine may have started."""
         if self.app.terminal.is_wanted and self.size.area:
             self.app.terminal.open(self.size.width, self.size.height)
-            self._back = self._seen_gone = 0
+            self._back = self._seen_scrolled = 0
             self._paint()
 
     def on_resize(self) -> None:
@@ -190,7 +188,6 @@ class TerminalView(Widget, can_focus=True):
         super().notify_style_update()
 
     def _paint(self) -> None:
-        """Repaint the lines that have changed."""
         self._is_due = False
         before, self._painted = self._painted, self._lines()
         width = self.size.width
@@ -216,7 +213,7 @@ class TerminalView(Widget, can_focus=True):
                 lines = self._lines_of(screen, width, height)
         lines += [Strip.blank(width, self.rich_style)] * (height - len(lines))
         if not terminal.is_open and height:
-            wanted = "" if terminal.ended or not self.app.lab.is_open else "The terminal opens …"
+            wanted = "" if terminal.ended or not self.app.lab.is_open else "Opening the terminal …"
             then = " Ctrl+R starts it again." if not self.app.lab.is_open else " Enter opens another."
             text = f"{terminal.ended}{then}" if terminal.ended else wanted or "There is no machine."
             note = Style(bold=True, reverse=True) if terminal.ended else Style()
@@ -225,14 +222,16 @@ class TerminalView(Widget, can_focus=True):
         return lines
 
     def _lines_of(self, screen: TerminalScreen, width: int, height: int) -> list[Strip]:
-        if screen.is_second:
+        if screen.is_alternate:
             self._back = 0
         elif self._back:
             # Keep the visible lines in place while further lines scroll off.
-            self._back += screen.gone_count - self._seen_gone
-        self._seen_gone = screen.gone_count
-        self._back = min(max(self._back, 0), len(screen.gone))
-        shown: list[list[Run]] = [screen.gone[len(screen.gone) - back] for back in range(self._back, 0, -1)][:height]
+            self._back += screen.scrolled_count - self._seen_scrolled
+        self._seen_scrolled = screen.scrolled_count
+        self._back = min(max(self._back, 0), len(screen.scrolled))
+        shown: list[list[Run]] = [screen.scrolled[len(screen.scrolled) - back] for back in range(self._back, 0, -1)][
+            :height
+        ]
         shown += [screen.runs(y) for y in range(min(height - len(shown), screen.lines))]
         lines = [self._strip([Segment(text, self._style(look)) for text, look in runs], width) for runs in shown]
         cursor = screen.cursor
@@ -276,11 +275,11 @@ class TerminalView(Widget, can_focus=True):
             if event.key == "enter" and self.app.lab.is_open:
                 event.stop()
                 terminal.open(self.size.width, self.size.height)
-                self._back = self._seen_gone = 0
+                self._back = self._seen_scrolled = 0
             return
         event.stop()
         event.prevent_default()
-        if event.key in ("pageup", "pagedown") and not screen.is_second:
+        if event.key in ("pageup", "pagedown") and not screen.is_alternate:
             self.action_page(1 if event.key == "pageup" else -1)
             return
         self._to_newest()
@@ -309,7 +308,7 @@ class TerminalView(Widget, can_focus=True):
     def _scroll(self, event: events.MouseEvent, direction: int) -> None:
         event.stop()
         screen = self.app.terminal.screen
-        if screen and screen.is_second:
+        if screen and screen.is_alternate:
             # As xterm does on the alternate screen (alternateScroll): a pager scrolls by arrow keys.
             key = typed("up" if direction > 0 else "down", None, cursor_keys=screen.has(1))
             self.app.terminal.type(key * _WHEEL_LINES)
@@ -348,16 +347,16 @@ class CommandsScreen(ModeScreen):
     HELP = (
         "Every command that ran on the machine, as a line that you can copy and type at a root shell, with its status "
         "and how long it took. Below is a terminal: a shell as root, with editors, pagers, colours and completion. "
-        "What you do there shows up in the app at once.\n\n"
-        "While the terminal has the focus, all keys are its programs'. F12 or Ctrl+] brings you to the list, where the "
-        "app's keys hold again, and back. F11 gives it the whole screen. Shift+PageUp shows what has gone by, and so "
-        "does PageUp where no editor or pager wants it.\n\n"
-        "On the embedded kernel you are root of a machine that has nothing but the lab; elsewhere you are root there."
+        "The app shows its effects at once.\n\n"
+        "While the terminal has the focus, its programs receive the keys. F12 or Ctrl+] moves to the list, where the "
+        "app's keys work again, and back. F11 gives it the whole screen. Shift+PageUp scrolls back, and so "
+        "does PageUp unless an editor or pager uses it.\n\n"
+        "You are root: on the embedded kernel of a machine that has nothing but the lab, elsewhere of that computer."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f2", "all", "All/steps", id="commands.all", tooltip="Show what the lab runs for itself too, or not"),
+        Binding("f2", "all", "All/steps", id="commands.all", tooltip="Show or hide the lab's own commands"),
         Binding("f3", "copy", "Copy", id="commands.copy", tooltip="Copy the selected command, else the newest"),
-        Binding("f4", "copy_all", "Copy all", id="commands.copy-all", tooltip="Copy all commands shown, one a line"),
+        Binding("f4", "copy_all", "Copy all", id="commands.copy-all", tooltip="Copy all commands shown, one per line"),
         CommandKey(
             "f12",
             "terminal",
@@ -375,7 +374,7 @@ class CommandsScreen(ModeScreen):
             tooltip="As F12",
             command="shell",
         ),
-        Binding("f11", "full", "Full", id="commands.full", tooltip="The terminal over the whole screen, and back"),
+        Binding("f11", "full", "Full", id="commands.full", tooltip="The terminal on the whole screen, and back"),
         Binding("escape", "leave", "Lab", id="commands.leave", show=False, tooltip="Back to the Lab screen"),
     ]
 
@@ -386,7 +385,7 @@ class CommandsScreen(ModeScreen):
         self._shown: list[CommandEntry] = []
 
     def body(self) -> ComposeResult:
-        yield titled(OptionList(id="command-log", markup=False), "What ran on the machine")
+        yield titled(OptionList(id="command-log", markup=False), "Commands on the machine")
         yield titled(TerminalView(id="terminal"), "Terminal on the machine, as root")
 
     def show_state(self, state: LabState) -> None:
@@ -407,7 +406,7 @@ class CommandsScreen(ModeScreen):
         if not self.query_one(TerminalView).has_focus:
             if drill := self.app.drills.hint_line():
                 return drill
-            return "[b]F12[/b] goes to the terminal, [b]Enter[/b] brings the chosen command there, [b]Esc[/b]: Lab."
+            return "[b]F12[/b] goes to the terminal, [b]Enter[/b] inserts the chosen command, [b]Esc[/b]: Lab."
         if view := self.app.drills.view:
             then = "[b]9 d[/b]: end the drill" if view.is_committed else "[b]9 c[/b]: commit"
             return f"[b]F12[/b] leaves the terminal; then [b]F6[/b]: task, [b]F7[/b]: hint, {then}."
@@ -438,7 +437,6 @@ class CommandsScreen(ModeScreen):
         return Content.assemble(*parts)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Insert the selected command at the prompt."""
         self.query_one(TerminalView).bring(self._shown[event.option_index].line)
 
     def on_terminal_view_left(self) -> None:

@@ -48,14 +48,14 @@ _SEQUENCES = {
     "H": ("cursor_position", 2), "I": ("tab_on", 1), "J": ("erase_in_display", 1), "K": ("erase_in_line", 1),
     "L": ("insert_lines", 1), "M": ("delete_lines", 1), "P": ("delete_characters", 1), "S": ("scroll_up", 1),
     "T": ("scroll_down", 1), "X": ("erase_characters", 1), "Z": ("tab_back", 1), "`": ("cursor_to_column", 1),
-    "a": ("cursor_forward", 1), "b": ("repeat", 1), "c": ("tell_kind", 1), "d": ("cursor_to_line", 1),
-    "e": ("cursor_down", 1), "f": ("cursor_position", 2), "g": ("clear_tab_stop", 1), "n": ("tell_status", 1),
+    "a": ("cursor_forward", 1), "b": ("repeat", 1), "c": ("report_kind", 1), "d": ("cursor_to_line", 1),
+    "e": ("cursor_down", 1), "f": ("cursor_position", 2), "g": ("clear_tab_stop", 1), "n": ("report_status", 1),
     "r": ("set_margins", 2), "s": ("save_cursor", 0), "u": ("restore_cursor", 0),
 }  # fmt: skip
 _PRIVATE_TOO = "JK"
 CURSOR_KEYS, REVERSED, ORIGIN, WRAPS, CURSOR_SHOWN, PASTE = 1, 5, 6, 7, 25, 2004
 _PRIVATE_MODES = {CURSOR_KEYS, REVERSED, ORIGIN, WRAPS, CURSOR_SHOWN, PASTE}
-_SECOND_SCREEN = {47, 1047, 1049}
+_ALTERNATE_SCREEN = {47, 1047, 1049}
 _MODES = {4, 20}
 _VT102 = "\x1b[?6c"
 
@@ -64,7 +64,7 @@ Run = tuple[str, tuple[Any, ...]]
 
 
 @dataclass(slots=True)
-class _FirstScreen:
+class _MainScreen:
     buffer: Any
     cursor: Any
     margins: Margins | None
@@ -78,23 +78,22 @@ class TerminalScreen(pyte.Screen):
 
     def __init__(self, columns: int, lines: int, answer: Callable[[bytes], object] = lambda _: None) -> None:
         self.lock = threading.Lock()
-        self.gone: deque[list[Run]] = deque(maxlen=KEPT_LINES)
-        self.gone_count = 0
+        self.scrolled: deque[list[Run]] = deque(maxlen=KEPT_LINES)
+        self.scrolled_count = 0
         """Total number of lines that have scrolled off."""
         self._answer = answer
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
         self._last = " "
-        self._first: _FirstScreen | None = None
+        self._main: _MainScreen | None = None
         super().__init__(columns, lines)
 
     @property
-    def is_second(self) -> bool:
+    def is_alternate(self) -> bool:
         """Whether the alternate screen, which editors and pagers use, is shown."""
-        return self._first is not None
+        return self._main is not None
 
     def has(self, private_mode: int) -> bool:
-        """Whether a private mode of xterm is set."""
         return private_mode << 5 in self.mode
 
     def feed(self, data: bytes) -> None:
@@ -104,7 +103,7 @@ class TerminalScreen(pyte.Screen):
         while at < len(text):
             token = _TOKEN.match(text, at)
             if token:
-                self._obey(token)
+                self._apply(token)
                 at = token.end()
             elif _UNFINISHED.match(text, at) and len(text) - at < _MOST_HELD:
                 self._rest = text[at:]
@@ -113,15 +112,15 @@ class TerminalScreen(pyte.Screen):
                 nonsense = _NONSENSE.match(text, at)
                 at = max(at + 1, nonsense.end() if nonsense else 0)
 
-    def _obey(self, token: re.Match[str]) -> None:
+    def _apply(self, token: re.Match[str]) -> None:
         if text := token["text"]:
             self.draw(text)
         elif final := token["final"]:
-            self._obey_sequence(final, token["given"], token["between"])
+            self._apply_sequence(final, token["given"], token["between"])
         elif name := _ESCAPES.get(token["escape"] or "") or _CONTROLS.get(token["control"] or ""):
             getattr(self, name)()
 
-    def _obey_sequence(self, final: str, given: str, between: str) -> None:
+    def _apply_sequence(self, final: str, given: str, between: str) -> None:
         is_private = given.startswith("?")
         if between or given[:1] in ("<", "=", ">"):
             return
@@ -139,20 +138,20 @@ class TerminalScreen(pyte.Screen):
         known = [mode for mode in modes if mode in (_PRIVATE_MODES if is_private else _MODES)]
         if known:
             (self.set_mode if is_on else self.reset_mode)(*known, private=is_private)
-        if is_private and _SECOND_SCREEN.intersection(modes):
-            self._show_second() if is_on else self._show_first()
+        if is_private and _ALTERNATE_SCREEN.intersection(modes):
+            self._show_alternate() if is_on else self._show_main()
 
-    def _show_second(self) -> None:
-        if self._first is None:
+    def _show_alternate(self) -> None:
+        if self._main is None:
             self.save_cursor()
-            self._first = _FirstScreen(self.buffer, (self.cursor.x, self.cursor.y), self.margins)
+            self._main = _MainScreen(self.buffer, (self.cursor.x, self.cursor.y), self.margins)
             self.buffer = defaultdict(lambda: StaticDefaultDict[int, Char](self.default_char))
             self.margins = None
             self.dirty.update(range(self.lines))
 
-    def _show_first(self) -> None:
-        if first := self._first:
-            self._first = None
+    def _show_main(self) -> None:
+        if first := self._main:
+            self._main = None
             self.buffer, self.margins = first.buffer, None
             self.restore_cursor()
             self.cursor.x, self.cursor.y = first.cursor
@@ -161,7 +160,7 @@ class TerminalScreen(pyte.Screen):
 
     def reset(self) -> None:
         """Reset the terminal; the scrolled-off lines are kept."""
-        self._first = None
+        self._main = None
         super().reset()
 
     def resize(self, lines: int | None = None, columns: int | None = None) -> None:
@@ -174,7 +173,7 @@ class TerminalScreen(pyte.Screen):
 
     def _fit(self) -> None:
         while self.cursor.y >= self.lines:
-            self._let_go_by()
+            self._keep_top_line()
             for y in range(max(self.buffer, default=0)):
                 self.buffer[y] = self.buffer[y + 1]
             self.buffer.pop(max(self.buffer, default=0), None)
@@ -200,13 +199,13 @@ class TerminalScreen(pyte.Screen):
         """Move the cursor down one line; a line that leaves the main screen at the top is kept as scrolled off."""
         top, bottom = self.margins or Margins(0, self.lines - 1)
         if self.cursor.y == bottom and top == 0:
-            self._let_go_by()
+            self._keep_top_line()
         super().index()
 
-    def _let_go_by(self) -> None:
-        if self._first is None:
-            self.gone.append(self.runs(0))
-            self.gone_count += 1
+    def _keep_top_line(self) -> None:
+        if self._main is None:
+            self.scrolled.append(self.runs(0))
+            self.scrolled_count += 1
 
     def erase_in_line(self, how: int = 0, private: bool = False) -> None:
         """Erase the line after the cursor (0), before it (1), or all of it (2)."""
@@ -216,12 +215,11 @@ class TerminalScreen(pyte.Screen):
     def erase_in_display(self, how: int = 0, *args: Any, **kwargs: Any) -> None:
         """Erase the screen after the cursor (0), before it (1), or all of it (2), or the scrolled-off lines (3)."""
         if how == 3:
-            self.gone.clear()
+            self.scrolled.clear()
         elif how <= 2:
             super().erase_in_display(how)
 
     def next_line(self) -> None:
-        """Move the cursor to the start of the next line."""
         self.carriage_return()
         self.index()
 
@@ -242,25 +240,21 @@ class TerminalScreen(pyte.Screen):
         self.cursor.y = before
 
     def tab_on(self, count: int = 1) -> None:
-        """Move the cursor ``count`` tab stops forward."""
         for _ in range(min(count or 1, self.columns)):
             self.tab()
 
     def tab_back(self, count: int = 1) -> None:
-        """Move the cursor ``count`` tab stops back."""
         for _ in range(min(count or 1, self.columns)):
             self.cursor.x = max((stop for stop in self.tabstops if stop < self.cursor.x), default=0)
 
     def repeat(self, count: int = 1) -> None:
-        """Repeat the last character ``count`` times."""
         self.draw(self._last * min(count or 1, self.columns * self.lines))
 
-    def tell_kind(self, asked: int = 0) -> None:
-        """Reply with the primary device attributes."""
+    def report_kind(self, asked: int = 0) -> None:
         if asked == 0:
             self._answer(_VT102.encode())
 
-    def tell_status(self, asked: int = 0) -> None:
+    def report_status(self, asked: int = 0) -> None:
         """Reply that the terminal is ready (5), or with the position of the cursor (6)."""
         if asked == 5:
             self._answer(b"\x1b[0n")

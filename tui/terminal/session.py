@@ -65,7 +65,6 @@ class TerminalSession:
         threading.Thread(target=self._follow, args=arguments, name="terminal", daemon=True).start()
 
     def type(self, data: bytes) -> None:
-        """Send typed or pasted input to the shell."""
         with self._lock:
             if self._terminal:
                 self._terminal.type(data)
@@ -73,7 +72,6 @@ class TerminalSession:
                 self._early += data
 
     def resize(self, columns: int, rows: int) -> None:
-        """Change the size of the terminal to that of its widget."""
         if self.screen and (self.screen.columns, self.screen.lines) != (columns, rows):
             with self.screen.lock:
                 self.screen.resize(rows, columns)
@@ -81,7 +79,6 @@ class TerminalSession:
                 self._terminal.resize(columns, rows)
 
     def hear(self, message: LabMessage) -> None:
-        """Handle the end of a command line, or of the shell."""
         match message:
             case TerminalCommandEnded():
                 # The command may have been an mdadm that creates or removes arrays.
@@ -89,7 +86,7 @@ class TerminalSession:
                     self._frontend.look_up(lambda session: session.rescan(), on_error=lambda _: None)
             case TerminalEnded(terminal=terminal) if terminal is self._terminal:
                 self._terminal = None
-                lost = f"The machine is gone: {message.error.message}" if message.error else ""
+                lost = f"The machine is lost: {message.error.message}" if message.error else ""
                 self.ended = lost or f"The shell has ended with status {terminal.status}."
                 self.on_change()
             case _:

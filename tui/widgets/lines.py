@@ -36,7 +36,6 @@ class Line:
 
     @property
     def room(self) -> int:
-        """Number of cells that are left."""
         return self.width - self.length
 
     def add(self, text: str, style: Style | None = None) -> Line:
@@ -54,11 +53,9 @@ class Line:
         return self.add(" " * max(0, cell - self.length))
 
     def add_right(self, text: str, style: Style | None = None) -> Line:
-        """Append text, right-aligned."""
         return self.pad_to(self.width - cell_len(text)).add(text, style)
 
     def extend(self, other: Line) -> Line:
-        """Append the contents of another line."""
         for segment in other._segments:
             self.add(segment.text, segment.style)
         return self
@@ -95,12 +92,10 @@ class LineWidget(Widget):
         raise NotImplementedError
 
     def lines_needed(self, width: int) -> int:
-        """Number of lines for ``height: auto``."""
         return 1
 
     @property
     def glyphs(self) -> Glyphs:
-        """The character set of the app."""
         return glyphs_of(self)
 
     def style(self, *names: str) -> Style:
@@ -114,7 +109,6 @@ class LineWidget(Widget):
         return found
 
     def line(self, width: int) -> Line:
-        """An empty line of this widget."""
         return Line(width, self._brushes[()] if self._brushes else self.rich_style)
 
     def changed(self, *, layout: bool = False) -> None:
@@ -243,17 +237,17 @@ class ChangingText(Static):
     A new layout paints the whole screen.
     """
 
-    _told: tuple[object, ...] = ()
+    _shown: tuple[object, ...] = ()
     _lengths: tuple[int, ...] = ()
 
     def update(self, content: VisualType = "", *, layout: bool = True) -> None:
         """As ``Static.update``; does nothing for an unchanged text."""
         text = content if isinstance(content, Content) else Content(str(content))
-        told = (text.plain, tuple(text.spans))
-        if told == self._told:
+        shown = (text.plain, tuple(text.spans))
+        if shown == self._shown:
             return
         before, self._lengths = self._lengths, tuple(map(len, text.plain.split("\n")))
-        self._told = told
+        self._shown = shown
         super().update(content, layout=layout and self._needs_room(before, self._lengths))
 
     def _needs_room(self, before: tuple[int, ...], after: tuple[int, ...]) -> bool:
@@ -283,9 +277,9 @@ def titled(widget: WidgetType, title: str) -> WidgetType:
 
 def entitle(widget: Widget, title: str | None = None, subtitle: str | None = None) -> None:
     """Set the title and subtitle of a border if they differ: Textual repaints the widget even for the same text."""
-    told = (title, subtitle)
-    if getattr(widget, "_entitled", None) != told:
-        widget._entitled = told  # type: ignore[attr-defined]
+    shown = (title, subtitle)
+    if getattr(widget, "_entitled", None) != shown:
+        widget._entitled = shown  # type: ignore[attr-defined]
         if title is not None:
             widget.border_title = Content(title)
         if subtitle is not None:

@@ -54,7 +54,6 @@ class SyncBar(LineWidget):
     _view: SyncView | None = None
 
     def show(self, view: SyncView | None) -> None:
-        """Show this progress; None: nothing."""
         if view != self._view:
             self._view = view
             self.changed()
@@ -139,11 +138,9 @@ class Tile(LineWidget):
         self._shown = ("–", Tone.QUIET, "")
 
     def show(self, value: float | None, unit: Unit, tone: Tone = Tone.QUIET, note: str = "") -> None:
-        """Show a measured value."""
         self.say(format_value(value, unit), tone, note)
 
     def say(self, text: str, tone: Tone = Tone.QUIET, note: str = "") -> None:
-        """Show a text, such as a figure with its unit."""
         if (text, tone, note) != self._shown:
             self._shown = (text, tone, note)
             self.changed()
@@ -190,7 +187,6 @@ class VerdictBanner(FittedLines):
             self.changed(layout=True)
 
     def clear(self) -> None:
-        """Hide the banner."""
         self.display = False
         if self._shown is not None:
             self._shown = None

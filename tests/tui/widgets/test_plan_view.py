@@ -45,9 +45,6 @@ def test_what_destroys_data_says_whose() -> None:
     lines = text(CREATE)
     assert lines[0].startswith(" ▲ ")
     assert "Data on ubda, ubdb, ubdc will be lost." in " ".join(line.strip() for line in lines)
-
-
-def test_a_step_that_spares_data_has_no_warning() -> None:
     assert not any("will be lost" in line for line in text(STOP))
 
 
