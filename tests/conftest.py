@@ -16,7 +16,7 @@ import platformdirs
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-from tui.collector import settle_collector
+from tui.base_app import settle_collector
 
 # An example may take long where the computer is busy with other things, and that is no defect.
 hypothesis.settings.register_profile("raidlab", deadline=None)

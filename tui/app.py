@@ -1,17 +1,21 @@
-"""The app: modes on number keys that share one lab, and the frontend that uses screens and menus."""
+"""The app: modes on number keys that share one lab, the frontend that uses screens and menus, and input typed ahead."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual import events
 from textual.app import ScreenStackError, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.css.query import NoMatches
+from textual.errors import NoWidget
 from textual.events import Event, InputEvent, Paste, Resize
 from textual.geometry import Size
 from textual.screen import Screen
@@ -20,16 +24,14 @@ from textual.widgets import OptionList
 from lab.actions.action import Choice
 from lab.host import signals
 from tui.base_app import BaseApp
-from tui.frontend import ClientMaker, named
-from tui.glyphs import Glyphs
-from tui.input_gate import FEWEST_COLUMNS, FEWEST_ROWS, MOST_COLUMNS, MOST_ROWS
+from tui.dialogs import Modal
+from tui.driver import FEWEST_COLUMNS, FEWEST_ROWS, MOST_COLUMNS, MOST_ROWS, TerminalDriver
+from tui.frontend import ClientMaker, MakePlan
 from tui.keys import known_ids
-from tui.modes import MAKERS
+from tui.look import TERMINAL_DARK, TERMINAL_LIGHT, THEMES, Glyphs
 from tui.registry import SCREENS
 from tui.settings import Settings, keymap_file, load_keymap, load_settings, save_settings, state_file
-from tui.themes import TERMINAL_DARK, TERMINAL_LIGHT, THEMES
-from tui.typed_ahead import TypedAhead
-from tui.widgets.terminal import TerminalView
+from tui.terminal.commands import TerminalView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,9 +41,154 @@ if TYPE_CHECKING:
     from textual.driver import Driver
     from textual.message import Message
 
-    from lab.errors import LabError
-    from lab.plans import Plan
-    from lab.session.session import LabSession
+    from tui.mode import ModeScreen
+
+_LEAST_PASSES, _MOST_PASSES = 2, 20
+_VALVE_SECONDS = 0.5
+_MOST_VALVES = 10
+"""Maximum number of timeouts; then the next key is handled even if the screen has not appeared yet."""
+_HARMLESS = (events.MouseMove, events.MouseScrollDown, events.MouseScrollUp)
+"""Events that select nothing; the next event need not wait for them."""
+
+
+class TypedAhead:
+    """Passes on one key, click or paste at a time.
+
+    A message travels from the focused widget through its parents to the screen and the app. A callback that is sent
+    along the same path afterwards arrives when all of them have handled the message. Messages that a handler posts need
+    another pass.
+    """
+
+    def __init__(self, app: BaseApp, let_in: Callable[[Event], Awaitable[None]]) -> None:
+        """``let_in`` handles one event; it runs in the app's own task."""
+        self._app = app
+        self._let_in = let_in
+        self._held: deque[Event] = deque()
+        self._is_following = False
+        self._turn = 0
+        """Number of the current turn; callbacks of earlier turns are ignored."""
+        self._seen: Screen[object] | None = None
+        """The screen at the front before the current event; later, the newest screen that appeared."""
+        self._valve: asyncio.TimerHandle | None = None
+        self._valves = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether input, or a message caused by input, is still to be handled."""
+        return self._is_following or bool(self._held)
+
+    async def take(self, event: Event) -> None:
+        """Handle this event now, or after the events before it."""
+        if self._is_following:
+            self._held.append(event)
+            return
+        self._seen = screen = self._app.screen
+        if isinstance(event, events.Key) and isinstance(screen, Modal) and not screen.is_meant(event):
+            return
+        await self._let_in(event)
+        if not isinstance(event, _HARMLESS):
+            self._is_following, self._valves = True, 0
+            self._begin(event)
+
+    def _begin(self, event: Event | None = None) -> None:
+        self._turn += 1
+        self._set_valve()
+        self._follow(self._turn, self._way(event), 0, 1)
+
+    def _way(self, event: Event | None = None) -> list[DOMNode]:
+        """The path from the widget that receives the event to the app."""
+        screen = self._app.screen
+        target: DOMNode = screen.focused or screen
+        if isinstance(event, events.MouseEvent):
+            try:
+                target, _ = screen.get_widget_at(event.x, event.y)
+            except (NoWidget, NoMatches):
+                target = screen
+        return list(target.ancestors_with_self)
+
+    def _follow(self, turn: int, way: list[DOMNode], index: int, number: int) -> None:
+        """Send the callback along the path from ``way[index]``; nodes that have closed are skipped."""
+        if turn != self._turn or not self._is_following:
+            return
+        for at in range(index, len(way)):
+            if way[at].call_later(partial(self._follow, turn, way, at + 1, number)):
+                return
+        self._passed(turn, way, number)
+
+    def _passed(self, turn: int, way: list[DOMNode], number: int) -> None:
+        now, screen = self._way(), self._app.screen
+        is_quiet = way == now and not any(each.message_queue_size for each in now)
+        if number < _MOST_PASSES and (number < _LEAST_PASSES or not is_quiet):
+            self._follow(turn, now, 0, number + 1)
+        elif screen is not self._seen:
+            self._seen = screen
+            if self._held:
+                # Update the new screen before the next key, which was typed for the contents that it shows.
+                self._app.show_now()
+            self._follow(turn, now, 0, 1)
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        self._is_following = False
+        if self._valve:
+            self._valve.cancel()
+            self._valve = None
+        if self._held:
+            self._is_following = True
+            self._app.call_later(self._next)
+
+    async def _next(self) -> None:
+        event, self._is_following = self._held.popleft(), False
+        await self.take(event)
+        if self._held and not self._is_following:
+            self._is_following = True
+            self._app.call_later(self._next)
+
+    def _set_valve(self) -> None:
+        if self._valve:
+            self._valve.cancel()
+        self._valve = asyncio.get_running_loop().call_later(_VALVE_SECONDS, self._look_after)
+
+    def _look_after(self) -> None:
+        """Start another pass after a timeout: a callback is lost if its widget closes before it is called."""
+        if not self._app.is_running or not self._app.screen_stack:
+            return
+        self._valves += 1
+        if self._valves > _MOST_VALVES:
+            self._end()
+        else:
+            self._begin()
+
+
+def make_screen(mode: str) -> ModeScreen:
+    """The screen of a mode, imported when the mode is opened for the first time."""
+    kind: type[ModeScreen]
+    match mode:
+        case "lab":
+            from tui.arrays.lab import LabScreen as kind
+        case "build":
+            from tui.arrays.build import BuildScreen as kind
+        case "run":
+            from tui.run.screen import RunScreen as kind
+        case "results":
+            from tui.screens.results import ResultsScreen as kind
+        case "commands":
+            from tui.terminal.commands import CommandsScreen as kind
+        case "lessons":
+            from tui.screens.lessons import LessonsScreen as kind
+        case "faults":
+            from tui.screens.faults import FaultsScreen as kind
+        case "stripe":
+            from tui.screens.stripe import StripeScreen as kind
+        case "drills":
+            from tui.screens.drills import DrillsScreen as kind
+        case "fleet":
+            from tui.screens.fleet import FleetScreen as kind
+        case _:
+            raise AssertionError(f"there is no mode {mode}")
+    return kind()
+
 
 SHOW_SECONDS = 0.1
 """Minimum time between two updates of the screens."""
@@ -62,7 +209,9 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
     TITLE = "raidlab"
     CSS_PATH = "app.tcss"
     DEFAULT_MODE = "lab"
-    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {**MAKERS}
+    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
+        entry.mode: partial(make_screen, entry.mode) for entry in SCREENS
+    }
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
             Binding(
@@ -71,12 +220,12 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
                 entry.title,
                 show=False,
                 id=f"app.{entry.mode}",
-                tooltip=f"Go to the screen {entry.title}",
+                tooltip=f"Go to the {entry.title} screen",
             )
             for entry in SCREENS
         ),
         # Keys with priority also work while a dialog is open.
-        Binding("f1", "help", "Help", id="app.help", priority=True, tooltip="What this screen is for, and its keys"),
+        Binding("f1", "help", "Help", id="app.help", priority=True, tooltip="The purpose and the keys of this screen"),
         Binding("question_mark", "help", "Help", id="app.explain", tooltip="The same as F1", show=False),
         Binding(
             "ctrl+p", "command_palette", "Palette", id="app.palette", show=False, tooltip="Find any command by its name"
@@ -87,12 +236,12 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         ),
         Binding(
             "ctrl+r", "restart", "Restart", id="app.restart", show=False, priority=True,
-            tooltip="Start a machine that was lost again",
+            tooltip="Restart a lost machine",
         ),
         Binding(
-            "ctrl+q", "quit", "Quit", id="app.quit", show=False, priority=True, tooltip="Close the lab and leave"
+            "ctrl+q", "quit", "Quit", id="app.quit", show=False, priority=True, tooltip="Close the lab and quit"
         ),
-        Binding("q", "quit", "Quit", id="app.leave", show=False, tooltip="Close the lab and leave"),
+        Binding("q", "quit", "Quit", id="app.leave", show=False, tooltip="Close the lab and quit"),
     ]  # fmt: skip
 
     def __init__(
@@ -152,7 +301,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         for problem in problems:
             self.notify(problem, title="Keymap", severity="warning", markup=False)
         if not self.settings.was_welcomed:
-            from tui.screens.welcome import WelcomeScreen
+            from tui.help import WelcomeScreen
 
             self.push_screen(WelcomeScreen())
 
@@ -183,13 +332,10 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         usual = super().get_driver_class()
         if usual.__name__ != "LinuxDriver":
             return usual
-        from tui.terminal_driver import TerminalDriver
-
         return TerminalDriver
 
     @property
     def is_typing_on_machine(self) -> bool:
-        """Whether a program on the machine receives the keys. Any thread may read this."""
         try:
             return self.terminal.takes_keys and isinstance(self.focused, TerminalView)
         except ScreenStackError:
@@ -206,49 +352,18 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
             self.set_timer(SHOW_SECONDS, self.show_now)
 
     def show_now(self) -> None:
-        """Update every screen on the screen stack."""
         self._is_show_due = False
-        if not self.is_running:
-            return
-        for screen in self.screen_stack:
-            show = getattr(screen, "update_from", None)
-            if show and screen.is_mounted:
-                show(self.lab)
+        if self.is_running:
+            self.changes += 1
 
-    def ask(
-        self, make: Callable[[LabSession], Plan | None], *, note: str = "", on_done: Callable[[], None] | None = None
-    ) -> None:
-        """As ``Frontend.ask``; until the plan is made, an empty dialog receives the keys."""
-        from tui.screens.plan import AwaitedPlan
-
-        awaited = AwaitedPlan()
-        self.push_screen(awaited)
-
-        def show(plan: Plan | None) -> None:
-            # Replace the empty dialog in one step: no key may reach the screen below in between.
-            awaited.dismiss()
-            if not awaited.is_wanted:
-                return
-            if plan is not None:
-                self.show_plan(plan, note=note, on_done=on_done)
-            elif on_done:
-                on_done()
-
-        def refuse(error: LabError) -> None:
-            awaited.dismiss()
-            self.show_error(error)
-
-        self.look_up(partial(named, make), on_done=show, on_error=refuse)
-
-    def show_plan(self, plan: Plan, *, note: str = "", on_done: Callable[[], None] | None = None) -> None:
+    def ask(self, make: MakePlan, *, note: str = "", on_done: Callable[[], object] | None = None) -> None:
         """Show the plan on a screen on which the user can run it, copy it or leave it."""
-        from tui.screens.plan import PlanScreen
+        from tui.arrays.plan import PlanScreen
 
-        self.push_screen(PlanScreen(plan, note=note, on_done=on_done))
+        self.push_screen(PlanScreen(make, note=note, on_done=on_done))
 
     def pick(self, title: str, choices: Sequence[Choice], then: Callable[[str], None], *, intro: str = "") -> None:
-        """Show the choices as a menu."""
-        from tui.screens.menu import MenuScreen
+        from tui.dialogs import MenuScreen
 
         self.push_screen(MenuScreen(title, choices, intro=intro), lambda chosen: then(chosen) if chosen else None)
 
@@ -268,7 +383,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         return super().check_action(action, parameters)
 
     def action_command_palette(self) -> None:
-        from tui.screens.palette import Palette
+        from tui.help import Palette
 
         if not Palette.is_open(self):
             self.push_screen(Palette(id="--command-palette"))
@@ -304,7 +419,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         self.switch_mode(mode)
 
     def action_help(self) -> None:
-        from tui.screens.help import HelpScreen
+        from tui.help import HelpScreen
 
         if isinstance(self.screen, HelpScreen):
             self.screen.dismiss()
@@ -323,12 +438,11 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The commands of the palette that apply now, as ``Area: Verb``."""
-        from tui.commands import palette_commands
+        from tui.help import palette_commands
 
         yield from palette_commands(self, screen)
 
     def keep_settings(self) -> None:
-        """Store the theme, the mode and the selection for the next start."""
         mode = self.current_mode if self.current_mode in self.MODES else Settings().mode
         kept = Settings(
             self.theme, mode, self.lab.selected_array or "", self.lab.selected_disk or "", was_welcomed=True

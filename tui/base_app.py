@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 from textual.app import App
 from textual.binding import Binding
+from textual.reactive import reactive
 
 from lab.errors import RUN_AGAIN
-from tui.collector import settle_collector
 from tui.drills import Drills
 from tui.faults import FaultRuns
 from tui.fleet import Fleets
 from tui.frontend import ClientMaker, Frontend
-from tui.glyphs import ASCII, UNICODE, Glyphs
 from tui.lessons.guide import Guide
-from tui.plain import KEY_WORDS, AsciiFilter, needs_ascii
-from tui.runs import Experiments
+from tui.look import ASCII, KEY_WORDS, UNICODE, AsciiFilter, Glyphs, needs_ascii
+from tui.run.runs import Experiments
 from tui.sweeps import Sweeps
+from tui.terminal.session import TerminalSession
 
 if TYPE_CHECKING:
     from lab.errors import LabError
     from lab.plans import Plan
+
+_YOUNG_OBJECTS = 5_000
+"""New objects before the youngest generation is collected: about as many as one paint of the screen creates."""
+_YOUNG_ROUNDS = 10
+_OLD_ROUNDS = 10
+
+
+def settle_collector() -> None:
+    """Exclude all current objects from collection. Older garbage that exists at this moment may never be collected."""
+    gc.set_threshold(_YOUNG_OBJECTS, _YOUNG_ROUNDS, _OLD_ROUNDS)
+    # Collect the youngest generation first: it holds most of the garbage of loading.
+    gc.collect(0)
+    gc.freeze()
+
 
 _BAD_NEWS_SECONDS = 12.0
 
@@ -37,6 +52,8 @@ class BaseApp(App[object], Frontend, inherit_bindings=False):
         glyphs: the characters to draw with; None: the set that the terminal can display.
     """
 
+    changes = reactive(0, repaint=False, init=False)
+
     def __init__(self, target: str | None, make_client: ClientMaker | None, glyphs: Glyphs | None) -> None:
         super().__init__()
         self.connect(target, make_client)
@@ -47,7 +64,8 @@ class BaseApp(App[object], Frontend, inherit_bindings=False):
         self.fleets, self.sweeps = Fleets(self), Sweeps(self)
         self.guide = Guide(self, on_passed=self.bell, waits=lambda: self.drills.view is not None)
         self.drills = Drills(self)
-        self.services += (self.guide, self.drills)
+        self.terminal = TerminalSession(self)
+        self.services += (self.terminal, self.guide, self.drills)
         self.marks.is_quiet = lambda: self.guide.is_following
         self.owns_process = False
         """Whether the app handles the signals and the unexpected exceptions of this process; False in tests."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from lab.errors import DrillError, LabError
-from tui.messages import LabLooked, LabMessage, SessionEnded, SessionOpened
+from tui.state import LabLooked, LabMessage, SessionEnded, SessionOpened
 
 if TYPE_CHECKING:
     from lab.drills.case import DrillOutcome
@@ -281,7 +281,7 @@ class Drills:
 
     def _forget(self) -> None:
         """Clear the events and commands that would show how the disaster was prepared."""
-        from tui.updates import forget_past
+        from tui.state import forget_past
 
         forget_past(self._frontend.lab)
         self._frontend.lab.commands.clear()
@@ -350,12 +350,8 @@ class Drills:
             self._forget_left()
             then()
 
-        def show(plan: Plan) -> None:
-            self._frontend.show_plan(
-                plan, note=f"What the drill '{left.title}' left on its disks will be lost.", on_done=done
-            )
-
-        self._frontend.look_up(lambda session: session.reset_all(only=left.disks), on_done=show)
+        note = f"What the drill '{left.title}' left on its disks will be lost."
+        self._frontend.ask(lambda session: session.reset_all(only=left.disks), note=note, on_done=done)
 
     def _read_left(self) -> None:
         """Read what the last drill left. Raises nothing: leftovers that cannot be read are not offered."""

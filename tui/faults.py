@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from lab.faults.scenario import Scenario
     from lab.faults.scenario_run import ScenarioOutcome, StepOutcome
     from lab.machine import Host, Target
-    from tui.frontend import Frontend
-    from tui.services import Cancelled, Progress
+    from tui.frontend import Cancelled, Frontend, Progress
 
 POINTS = 60
 CAMPAIGN_SEEDS = 40

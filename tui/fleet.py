@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from lab.arrays.levels import parse_level
 from lab.errors import LabError
 from lab.units import human_bytes
-from tui.drafts import title_of
-from tui.tones import Tone
-from tui.widgets.bars import Share
+from tui.arrays.drafts import title_of
+from tui.look import Tone
 from tui.widgets.choices import ChoiceRow
 from tui.widgets.interval_charts import IntervalRow
+from tui.widgets.tiles import Share
 
 if TYPE_CHECKING:
     from lab.results.store import ResultStore

@@ -1,52 +1,391 @@
-"""The common part of the app and the text mode, and the methods that each of them implements.
+"""The common part of the app and the text mode, its services, and the methods that each of the two implements.
 
-No method blocks: results are passed to callbacks on the frontend's own thread.
+No method blocks: results are passed to callbacks on the frontend's own thread. Each service runs at most one thing at a
+time, and receives the messages of the lab's threads.
 """
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from lab.actions.action import Choice
-from tui import messages as happened
-from tui.client.client import LabClient
-from tui.client.doing import do
-from tui.client.jobs import Job
-from tui.plan_runs import PlanRun
-from tui.services import Background, Loads, Marks, Pacing, TypedShell
-from tui.state import LabState
-from tui.terminal import TerminalSession
-from tui.updates import update
+from lab.arrays.kinds import names_array
+from lab.errors import LabError, MachineLost
+from tui.client import LabClient, run_safely
+from tui.state import (
+    CallRequested,
+    LabLooked,
+    LabMessage,
+    LabState,
+    LoadEnded,
+    LoadEntered,
+    LoadTicked,
+    LoadView,
+    MarkView,
+    NoticeGiven,
+    OperationChanged,
+    PaceChosen,
+    RunningOperation,
+    SessionEnded,
+    SessionOpened,
+    ShellEnded,
+    ShellPrinted,
+    update,
+)
 
 if TYPE_CHECKING:
     from textual.message import Message
 
-    from lab.errors import LabError
-    from lab.plans import Plan
+    from lab.plans import Plan, Step
+    from lab.session.data_mark import DataMark, MarkVerdict
+    from lab.session.load import Forecast, Load
+    from lab.session.pace import Pacer
     from lab.session.session import LabSession
+    from lab.session.shell import Shell
 
 T = TypeVar("T")
+Progress = Callable[[Any], None]
+Cancelled = Callable[[], bool]
+KEPT_CHARACTERS = 200_000
+_END_SECONDS = 10.0
+_ASKS_FOR_VERDICT = ("restored", "sync-finished")
+# Escape sequences, such as colours, and control characters that would disturb the app's display.
+_CONTROL_CHARACTERS = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[@-Z\\-_])|[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f]")
+
+
+class Loads:
+    """Starts and stops a load: one workload on one array."""
+
+    def __init__(self, frontend: Frontend) -> None:
+        self._frontend = frontend
+        self._load: Load | None = None
+
+    def start(self, array: str, workload: str, runtime_seconds: float | None = None) -> bool:
+        """Start a load; without a runtime it runs until ``stop``. False if another one runs or it cannot start."""
+        from lab.session.load import Load, predict
+
+        frontend, client = self._frontend, self._frontend.client
+        if client.session is None or self._load is not None:
+            return False
+        post = frontend.post_message
+        try:
+            self._load = Load(
+                client.session,
+                array,
+                workload,
+                runtime_seconds=runtime_seconds,
+                is_aside=True,
+                on_live=lambda interval: post(LoadTicked(interval, client.machine_seconds())),
+                on_phase=lambda phase: post(LoadEntered(phase)),
+                on_end=lambda outcome: post(LoadEnded(outcome)),
+            )
+        except LabError as error:
+            frontend.show_error(error)
+            return False
+        frontend.lab.load = LoadView(workload, array, runtime_seconds)
+        frontend.look_up(lambda session: predict(session, array, workload), on_done=self._keep, on_error=lambda _: None)
+        self._load.start()
+        frontend.show_soon()
+        return True
+
+    def stop(self) -> None:
+        """Request that the load ends; ``LoadEnded`` brings its figures."""
+        if self._load is not None:
+            self._load.stop()
+
+    def hear(self, message: LabMessage) -> None:
+        if isinstance(message, LoadEnded | SessionEnded):
+            self._load = None
+        if isinstance(message, LoadEnded) and isinstance(message.outcome, LabError):
+            self._frontend.show_error(message.outcome)
+
+    def _keep(self, forecast: Forecast) -> None:
+        if self._frontend.lab.load:
+            self._frontend.lab.load = replace(self._frontend.lab.load, forecast=forecast)
+
+
+class Marks:
+    """Writes known data on arrays and verifies them: on request, and when an array is complete again."""
+
+    def __init__(self, frontend: Frontend) -> None:
+        self._frontend = frontend
+        self.is_quiet: Callable[[], bool] = lambda: False
+        """Returns True to suppress automatic verification: in a lesson, verifying is a task of the student."""
+
+    def write(self, array: str) -> None:
+
+        def work(session: LabSession) -> DataMark:
+            from lab.session.data_mark import write_mark
+
+            return write_mark(session, array)
+
+        def done(mark: DataMark) -> None:
+            self._frontend.lab.marks[array] = MarkView(mark)
+            self._frontend.say(f"Known data were written to {array}; v shows later whether they are intact.")
+
+        self._frontend.job(f"Write known data on {array}", work, on_done=done)
+
+    def verify(self, array: str) -> None:
+        """Read the known data, bypassing the caches, and show the verdict."""
+
+        def work(session: LabSession) -> tuple[DataMark, MarkVerdict]:
+            from lab.session.data_mark import require_mark, verify_mark
+
+            mark = require_mark(session, array)
+            return mark, verify_mark(session, mark)
+
+        self._frontend.job(f"Verify {array}", work, on_done=partial(self._keep, array))
+
+    def hear(self, message: LabMessage) -> None:
+        """Verify an array with known data automatically when it is complete again or its sync has finished."""
+        if not isinstance(message, LabLooked):
+            return
+        lab = self._frontend.lab
+        for name in dict.fromkeys(event.array for event in lab.new_events if event.kind.value in _ASKS_FOR_VERDICT):
+            status = lab.array(name)
+            is_whole = status and not status.is_degraded and not status.sync_action.is_busy
+            if name in lab.marks and is_whole and not self.is_quiet():
+                self.verify(name)
+
+    def _keep(self, array: str, found: tuple[DataMark, MarkVerdict]) -> None:
+        mark, verdict = found
+        self._frontend.lab.marks[array] = MarkView(mark, verdict)
+        self._frontend.say(verdict.sentence, title=f"{array}: data {verdict.verdict}", is_bad=not verdict.is_intact)
+
+
+NO_PACE = "This machine's time is real. For a clock that you can pause and speed up: raidlab --on 'uml:?time=virtual'"
+
+
+class Pacing:
+    """Sets the pace of a machine in virtual time: from paused to as fast as possible."""
+
+    def __init__(self, frontend: Frontend) -> None:
+        self._frontend = frontend
+        self._last_speed = 1.0
+        """The speed after a pause."""
+
+    def toggle(self) -> None:
+        """Pause, or continue at the speed before the pause."""
+        pacer = self._pacer()
+        if pacer:
+            self._go(pacer, self._last_speed if pacer.pace.is_paused else 0.0)
+
+    def change(self, by: int) -> None:
+        """Make the pace ``by`` places of ``SPEEDS`` faster, or slower if negative; the slowest is a pause."""
+        from lab.session.pace import SPEEDS
+
+        pacer = self._pacer()
+        if pacer:
+            places = (0.0, *SPEEDS)
+            self._go(pacer, places[max(0, min(len(SPEEDS), places.index(pacer.pace.speed) + by))])
+
+    def step(self) -> None:
+        """Run as fast as possible to the next event, then pause."""
+        from lab.session.pace import STEP
+
+        pacer = self._pacer()
+        if pacer:
+            pacer.go(STEP)
+
+    def set_by_word(self, word: str) -> bool:
+        """Apply a typed word; False if it is not a word about the pace."""
+        from lab.session.pace import SPEEDS, Pace
+
+        words: dict[str, Callable[[], object]] = {
+            **dict.fromkeys((",", "pause"), self.toggle),
+            **dict.fromkeys((".", "step"), self.step),
+            **dict.fromkeys((">", "faster"), partial(self.change, 1)),
+            **dict.fromkeys(("<", "slower"), partial(self.change, -1)),
+            **{Pace(speed).words: partial(self._go_at, speed) for speed in SPEEDS},
+        }
+        if word in words:
+            words[word]()
+        return word in words
+
+    def _go_at(self, speed: float) -> None:
+        pacer = self._pacer()
+        if pacer:
+            self._go(pacer, speed)
+
+    def _go(self, pacer: Pacer, speed: float) -> None:
+        from lab.session.pace import Pace
+
+        self._last_speed = speed or self._last_speed
+        pacer.go(Pace(speed))
+
+    def _pacer(self) -> Pacer | None:
+        """The pacer; if there is none, show why and return None."""
+        pacer = self._frontend.client.pacer
+        if pacer is None:
+            self._frontend.say(NO_PACE if self._frontend.lab.is_open else "There is no machine.")
+        return pacer
+
+
+class TypedShell:
+    """Runs commands that the user typed, one at a time; the folder and the variables last as long as the session."""
+
+    def __init__(self, frontend: Frontend) -> None:
+        self._frontend = frontend
+        self._session: LabSession | None = None
+        self._shell: Shell | None = None
+        self.running_line = ""
+        """The running command line; empty: none."""
+        self.output = ""
+        """The last ``KEPT_CHARACTERS`` characters of the output."""
+        self.count = 0
+        """Number of characters printed so far. A screen that has shown fewer has not shown the end of ``output``."""
+
+    @property
+    def folder(self) -> str:
+        """The working folder of the next command; empty before the first."""
+        return self._shell.folder if self._shell else ""
+
+    def run(self, line: str) -> bool:
+        """Start a command; False if another one still runs, or there is no machine."""
+        session = self._frontend.client.session
+        if self.running_line or session is None:
+            return False
+        if self._session is not session or self._shell is None:
+            from lab.session.shell import Shell
+
+            # A new machine does not have the folder and the variables of the previous one.
+            self._session, self._shell = session, Shell(session)
+        self.running_line = line
+        self._print(f"# {line}\n")
+        threading.Thread(target=self._follow, args=(self._shell, line), name="shell", daemon=True).start()
+        self._frontend.show_soon()
+        return True
+
+    def interrupt(self) -> None:
+        """Send Ctrl-C to the command; the second call kills it."""
+        if self._shell and self.running_line:
+            threading.Thread(target=self._shell.interrupt, name="shell interrupt", daemon=True).start()
+
+    def unseen(self, seen: int) -> str:
+        """The output after the first ``seen`` characters, as far as it is still stored."""
+        missing = min(self.count - seen, len(self.output))
+        return self.output[-missing:] if missing else ""
+
+    def clear(self) -> None:
+        self.output = ""
+
+    def hear(self, message: LabMessage) -> None:
+        if isinstance(message, ShellPrinted):
+            self._print(message.text)
+        if isinstance(message, ShellEnded):
+            self._end(message)
+
+    def _end(self, message: ShellEnded) -> None:
+        new_line = "" if self.output.endswith("\n") else "\n"
+        status = f"(status {message.status})\n" if message.status else ""
+        self._print(f"{new_line}{message.error}\n" if message.error else f"{new_line}{status}")
+        self.running_line = ""
+        # The command may have been an mdadm that creates or removes arrays.
+        if self._frontend.client.session is not None:
+            self._frontend.look_up(lambda session: session.rescan(), on_error=lambda _: None)
+
+    def _print(self, text: str) -> None:
+        clean = _CONTROL_CHARACTERS.sub("", text.replace("\r\n", "\n")).replace("\r", "\n")
+        self.output = (self.output + clean)[-KEPT_CHARACTERS:]
+        self.count += len(clean)
+
+    def _follow(self, shell: Shell, line: str) -> None:
+        """Run a command on a thread of its own and post its output and its end."""
+        client, post = self._frontend.client, self._frontend.post_message
+        status: int | None = None
+        failure: LabError | None = None
+        forget = client.on_end(shell.interrupt)
+        try:
+            client.log.typed(line)
+            status = shell.run(line, on_output=lambda text: post(ShellPrinted(text))).status
+        except LabError as error:
+            failure = error
+        finally:
+            forget()
+            post(ShellEnded(status, failure))
+
+
+class Background:
+    """Runs one long job on a thread of its own, such as an experiment, which opens a lab of its own."""
+
+    def __init__(self, frontend: Frontend) -> None:
+        self._frontend = frontend
+        self._cancelled = threading.Event()
+        self._is_over = threading.Event()
+        self._is_over.set()
+
+    def run(
+        self,
+        title: str,
+        work: Callable[[Progress, Cancelled], T],
+        *,
+        on_done: Callable[[T], None] | None = None,
+        on_error: Callable[[LabError], None] | None = None,
+        on_progress: Progress | None = None,
+    ) -> bool:
+        """Start a job; False if another one runs. The callbacks run on the frontend's own thread.
+
+        ``work`` gets two functions: one that reports progress, one that returns whether it should stop.
+        """
+        frontend = self._frontend
+        if frontend.lab.background:
+            return False
+        cancelled, is_over = threading.Event(), threading.Event()
+        self._cancelled, self._is_over = cancelled, is_over
+
+        def report(progress: object) -> None:
+            if on_progress:
+                frontend.call(on_progress, progress)
+
+        def run() -> T:
+            try:
+                return work(report, cancelled.is_set)
+            finally:
+                is_over.set()
+
+        def then(callback: Callable[[Any], None] | None, outcome: object) -> None:
+            frontend.lab.background = ""
+            if callback:
+                callback(outcome)
+
+        frontend.lab.background = title
+        failed = partial(then, on_error or frontend.show_error)
+        frontend.beside(title, run, on_done=partial(then, on_done), on_error=failed)
+        frontend.show_soon()
+        return True
+
+    def end(self) -> None:
+        """Cancel the job when the app closes, and wait for it up to ``_END_SECONDS``."""
+        self.cancel()
+        self._is_over.wait(_END_SECONDS)
+
+    def cancel(self) -> None:
+        """Request that the job ends; what it has stored is kept."""
+        self._cancelled.set()
+
+
 ClientMaker = Callable[[Callable[["Message"], Any]], LabClient]
-
-
-def named(make: Callable[[LabSession], Plan | None], session: LabSession) -> Plan | None:
-    """The plan that ``make`` returns, with both names of each disk in its words; None if ``make`` returns None."""
-    plan = make(session)
-    return session.named(plan) if plan else None
+MakePlan = Callable[["LabSession"], "Plan | None"]
 
 
 class Service(Protocol):
     """A part of a frontend that receives its messages."""
 
-    def hear(self, message: happened.LabMessage) -> None:
+    def hear(self, message: LabMessage) -> None:
         """Handle a message; ``Frontend.lab`` is already updated."""
 
 
 class Frontend:
     """The state of the lab, and all operations on it."""
+
+    changes = 0
+    """Counts the changes of ``lab`` that are to be shown. In the app it is a reactive, which the screens watch."""
 
     def connect(self, target: str | None, make_client: ClientMaker | None) -> None:
         """Set up the client and the services; ``client.start`` opens the lab. ``make_client`` is for tests."""
@@ -54,82 +393,95 @@ class Frontend:
         self.client = make_client(self.post_message) if make_client else LabClient(target, self.post_message)
         self.loads, self.marks = Loads(self), Marks(self)
         self.shell, self.background, self.pacing = TypedShell(self), Background(self), Pacing(self)
-        self.terminal = TerminalSession(self)
-        self.services: tuple[Service, ...] = (self.marks, self.background, self.shell, self.terminal, self.loads)
+        self.services: tuple[Service, ...] = (self.marks, self.shell, self.loads)
         self.plan_runs: set[PlanRun] = set()
 
-    def on_lab_message(self, message: happened.LabMessage) -> None:
+    def on_lab_message(self, message: LabMessage) -> None:
         """Handle a message of the lab's threads. Textual finds this method by its name."""
         update(self.lab, message)
         match message:
-            case happened.JobFinished(job=job) if job.on_done:
-                job.on_done(message.result)
-            case happened.JobFailed(job=job):
-                (job.on_error or self.show_error)(message.error)
-            case happened.NoticeGiven():
+            case CallRequested():
+                message.function()
+            case NoticeGiven():
                 self.say(message.text)
-            case happened.PaceChosen() if message.note:
+            case PaceChosen() if message.note:
                 self.say(message.note)
-            case happened.SessionOpened():
+            case SessionOpened():
                 self.settle()
             case _:
                 pass
         for service in self.services:
             service.hear(message)
-        if not (isinstance(message, happened.LabLooked) and self.lab.is_dull):
+        if not isinstance(message, LabLooked):
             self.show_soon()
+        elif not self.lab.is_dull:
+            self.changes += 1
+
+    def call(self, function: Callable[..., object], *arguments: object) -> None:
+        """Call a function on the frontend's own thread, after the messages before it. Any thread may call this."""
+        self.post_message(CallRequested(partial(function, *arguments)))
+
+    def look_up(
+        self,
+        work: Callable[[LabSession], T],
+        *,
+        on_done: Callable[[T], object] | None = None,
+        on_error: Callable[[LabError], object] | None = None,
+    ) -> None:
+        """Run work that only reads or computes on the open session, after the work before it."""
+
+        def hand_over(future: Future[T]) -> None:
+            if error := future.exception():
+                self.call(on_error or self.show_error, error)
+            elif on_done:
+                self.call(on_done, future.result())
+
+        self.client.submit(work).add_done_callback(hand_over)
 
     def job(
         self,
         title: str,
         work: Callable[[LabSession], T],
         *,
-        on_done: Callable[[T], None] | None = None,
-        on_error: Callable[[LabError], None] | None = None,
+        on_done: Callable[[T], object] | None = None,
+        on_error: Callable[[LabError], object] | None = None,
     ) -> None:
-        """Queue work on the open session; the screens show it as the current operation while it runs."""
-        self.client.submit(Job(title, work, on_done, on_error))
+        """As ``look_up``, for work that the screens show as the current operation."""
 
-    def look_up(
-        self,
-        work: Callable[[LabSession], T],
-        *,
-        on_done: Callable[[T], None] | None = None,
-        on_error: Callable[[LabError], None] | None = None,
-    ) -> None:
-        """As ``job``, for work that only reads or computes; it is not shown."""
-        self.client.submit(Job("look", work, on_done, on_error, is_shown=False))
+        def operation(session: LabSession) -> T:
+            self.post_message(OperationChanged(RunningOperation(title)))
+            try:
+                return work(session)
+            finally:
+                self.post_message(OperationChanged(None))
+
+        self.look_up(operation, on_done=on_done, on_error=on_error)
 
     def beside(
         self,
         title: str,
         work: Callable[[], T],
         *,
-        on_done: Callable[[T], None],
-        on_error: Callable[[LabError], None] | None = None,
+        on_done: Callable[[T], object] | None = None,
+        on_error: Callable[[LabError], object] | None = None,
     ) -> None:
-        """Run work without a session on a thread of its own; it is not shown."""
-        job = Job(title, lambda _: work(), on_done, on_error, is_shown=False)
-        threading.Thread(target=do, args=(job, None, self.post_message), name=title, daemon=True).start()
+        """Run work without a session on a thread of its own.
 
-    def ask(
-        self, make: Callable[[LabSession], Plan | None], *, note: str = "", on_done: Callable[[], None] | None = None
-    ) -> None:
-        """Make a plan, show it, and run the same plan if the user agrees. An error of ``make`` is shown with its hint.
-
-        If ``make`` returns None, no confirmation is needed and ``on_done`` is called at once.
+        Textual's thread workers would not do: asyncio waits for their threads at the end, and the app must end at once.
         """
 
-        def show(plan: Plan | None) -> None:
-            if plan is not None:
-                self.show_plan(plan, note=note, on_done=on_done)
-            elif on_done:
-                on_done()
+        def run() -> None:
+            try:
+                result = run_safely(work)
+            except LabError as error:
+                self.call(on_error or self.show_error, error)
+            else:
+                if on_done:
+                    self.call(on_done, result)
 
-        self.look_up(partial(named, make), on_done=show)
+        threading.Thread(target=run, name=title, daemon=True).start()
 
     def make_and_run(self, make: Callable[[LabSession], Plan]) -> None:
-        """Make a plan that needs no confirmation, and run it."""
         self.look_up(lambda session: session.named(make(session)), on_done=lambda plan: PlanRun(self, plan).go_on())
 
     def leave_volume(self, volume: str) -> None:
@@ -140,8 +492,11 @@ class Frontend:
 
     # Methods that the app and the text mode implement.
 
-    def show_plan(self, plan: Plan, *, note: str, on_done: Callable[[], None] | None) -> None:
-        """Show a plan and run it if the user agrees."""
+    def ask(self, make: MakePlan, *, note: str = "", on_done: Callable[[], object] | None = None) -> None:
+        """Make a plan, show it, and run the same plan if the user agrees. An error of ``make`` is shown with its hint.
+
+        If ``make`` returns None, no confirmation is needed and ``on_done`` is called at once.
+        """
         raise NotImplementedError
 
     def pick(self, title: str, choices: Sequence[Choice], then: Callable[[str], None], *, intro: str = "") -> None:
@@ -149,11 +504,9 @@ class Frontend:
         raise NotImplementedError
 
     def show_error(self, error: LabError) -> None:
-        """Show an error with its hint."""
         raise NotImplementedError
 
     def say(self, text: str, *, title: str = "", is_bad: bool = False) -> None:
-        """Show a message to the user."""
         raise NotImplementedError
 
     def show_soon(self) -> None:
@@ -164,9 +517,135 @@ class Frontend:
         """Called when the lab is open and most modules are loaded; does nothing by default."""
 
     def choose_freely(self) -> None:
-        """Open the form in which the user composes an array."""
         raise NotImplementedError
 
     def post_message(self, message: Message) -> Any:
         """Pass a message, from any thread, to ``on_lab_message`` on the frontend's own thread."""
         raise NotImplementedError
+
+
+def named(make: MakePlan, session: LabSession) -> Plan | None:
+    """The plan that ``make`` returns, with both names of each disk in its words; None if ``make`` returns None."""
+    plan = make(session)
+    return session.named(plan) if plan else None
+
+
+class PlanRun:
+    """One run of a plan, started by ``PlanRun(frontend, plan).go_on()``.
+
+    A plan that waits for md between steps runs in parts: the waiting steps run on a thread of their own, so that other
+    work can use the lab meanwhile. All of ``on_done`` are called after the first part, and ``on_error`` for an
+    error in it; the other parts follow without the caller.
+    """
+
+    def __init__(
+        self,
+        frontend: Frontend,
+        plan: Plan,
+        *,
+        on_done: Sequence[Callable[[], object] | None] = (),
+        on_error: Callable[[LabError], None] | None = None,
+    ) -> None:
+        self.plan = plan
+        words = (word.strip(":,") for word in plan.title.split())
+        self.volume = next((word for word in words if names_array(word)), "")
+        """The array that the plan's title names; empty if it names none."""
+        self._frontend = frontend
+        self._on_done, self._on_error = on_done, on_error
+        self._is_left = False
+        self.is_over = False
+        """The plan has run, failed or been left."""
+        self.steps_begun = 0
+        """Number of steps of the current part that have begun."""
+        frontend.plan_runs.add(self)
+
+    def leave(self) -> None:
+        """Stop after the current step; md continues its current operation."""
+        self._is_left = True
+        self._end()
+
+    def _end(self) -> None:
+        """Remove this run from the plans in progress."""
+        self.is_over = True
+        session = self._frontend.client.session
+        if session:
+            session.going_on.discard(self.volume)
+        self._frontend.plan_runs.discard(self)
+
+    def go_on(self, rest: Plan | None = None) -> None:
+        """Queue the next part of ``rest``; None: of the whole plan."""
+        acting, wait, after = (rest or self.plan).until_wait
+        client = self._frontend.client
+        if wait and client.session:
+            client.session.going_on.add(self.volume)
+        self.steps_begun = 0
+
+        def begin(step: Step) -> None:
+            self.steps_begun += 1
+            operation = RunningOperation(self.plan.title, step.shell_line(), self.steps_begun, len(acting.steps))
+            self._frontend.post_message(OperationChanged(operation))
+
+        self._frontend.job(
+            self.plan.title,
+            lambda session: session.run(acting, before_step=begin),
+            on_done=partial(self._acted, wait, after),
+            on_error=self._failed,
+        )
+
+    def _acted(self, wait: Step | None, after: Plan, _: None) -> None:
+        on_done, self._on_done = self._on_done, ()
+        # After the first part no caller waits for the result.
+        self._on_error = None
+        session = self._frontend.client.session
+        if wait is None or session is None or self._is_left:
+            self._end()
+        else:
+            self._frontend.beside(
+                self.plan.title,
+                partial(self._wait, session, wait),
+                on_done=partial(self._waited, after),
+                on_error=self._wait_failed,
+            )
+        for each in filter(None, on_done):
+            each()
+
+    def _wait(self, session: LabSession, step: Step) -> int:
+        """Run the waiting step on a thread of its own; returns its exit status."""
+        session.lab.guard.check(step)
+        command = session.machine.stream(step.argv, keeps_output=False)
+        forget = self._frontend.client.on_end(command.stop)
+        try:
+            for _ in command.chunks():
+                pass
+            return command.result().status
+        finally:
+            forget()
+
+    def _waited(self, after: Plan, status: int) -> None:
+        if self._is_left or self._frontend.client.session is None:
+            self._end()
+        elif status != 0:
+            self._frontend.look_up(self._is_running, on_done=self._stopped_early, on_error=self._wait_failed)
+        elif after.steps:
+            self.go_on(after)
+        else:
+            self._end()
+
+    def _is_running(self, session: LabSession) -> bool:
+        return any(status.name == self.volume for status in session.statuses())
+
+    def _stopped_early(self, is_running: bool) -> None:
+        """Report that the wait failed, unless the array was stopped meanwhile."""
+        if is_running and not self._is_left:
+            hint = f"look at {self.volume}; adding the disk again continues where it stopped"
+            self._frontend.show_error(LabError(f"{self.plan.title}: md stopped before it was done", hint=hint))
+        self._end()
+
+    def _wait_failed(self, error: LabError) -> None:
+        self._end()
+        if not (self._is_left or isinstance(error, MachineLost)):
+            self._frontend.show_error(error)
+
+    def _failed(self, error: LabError) -> None:
+        self._end()
+        (self._on_error or self._frontend.show_error)(error)

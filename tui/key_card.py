@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from textual.binding import Binding
 from textual.keys import format_key
 
-from tui.app import RaidlabApp
-from tui.modes import MAKERS
+from tui.app import RaidlabApp, make_screen
 from tui.registry import SCREENS
 
 EVERYWHERE = "Everywhere"
@@ -39,7 +38,7 @@ class KeyCardSection:
 
 def key_card() -> tuple[KeyCardSection, ...]:
     """A section of the keys that work everywhere, then one per screen of the keys that work only there."""
-    screens = [(f"{entry.key} {entry.title}", type(MAKERS[entry.mode]())) for entry in SCREENS]
+    screens = [(f"{entry.key} {entry.title}", type(make_screen(entry.mode))) for entry in SCREENS]
     common = set.intersection(*({binding.id or "" for binding in _bindings(screen)} for _, screen in screens)) - {""}
     first = [binding for binding in _bindings(screens[0][1]) if binding.id in common]
     digits = ("0–9", "Screens", "; ".join(f"{entry.key} {entry.title}" for entry in SCREENS))

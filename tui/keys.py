@@ -70,6 +70,10 @@ def classes_with_keys() -> list[type[DOMNode]]:
     return sorted(set(found), key=lambda each: f"{each.__module__}.{each.__qualname__}")
 
 
+FORMER_IDS = frozenset({"plan.leave"})
+"""Ids of earlier releases; a keymap may contain them, without effect."""
+
+
 def known_ids() -> frozenset[str]:
     """The ids that a keymap may contain."""
-    return frozenset(binding.id for _, binding in own_bindings(classes_with_keys()) if binding.id)
+    return FORMER_IDS.union(binding.id for _, binding in own_bindings(classes_with_keys()) if binding.id)

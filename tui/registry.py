@@ -1,4 +1,4 @@
-"""The app's modes, in the order of their keys; ``tui.modes`` creates their screens."""
+"""The app's modes, in the order of their keys; ``tui.app`` creates their screens."""
 
 from __future__ import annotations
 

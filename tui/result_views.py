@@ -11,7 +11,7 @@ from lab.machine.target import target_words
 from lab.report.cells import OFF_THEORY, READ, Row, interval_text, rows
 from lab.results.record import RunStatus
 from lab.units import human_bytes, human_seconds
-from tui.tones import Tone
+from tui.look import Tone
 from tui.widgets.interval_charts import Bar, IntervalRow
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from lab.gates.decoding import parse_toml
 from lab.gates.files import make_own_folder, read_own_json
 from lab.host.files import replace_file
 from lab.tomlfile import toml_text
-from tui.themes import DEFAULT
+from tui.look import DEFAULT
 
 STATE_VARIABLE = "RAIDLAB_STATE"
 CONFIG_VARIABLE = "RAIDLAB_CONFIG"

@@ -1,26 +1,183 @@
-"""The app's state of the lab, as plain values. Only the app's own thread writes it; screens read it."""
+"""The lab as the app shows it: the state, as plain values, and the messages of the lab's threads that change it.
+
+Only the app's own thread writes the state; screens read it. The first sync of a new array has its own words: md reports
+a new RAID 4 or 5 as degraded, because it computes the parity by rebuilding the last member (mdadm(8), --create).
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from textual.message import Message
+
+from lab.errors import LabError
+from tui.look import Tone
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from lab.arrays.discovery import BroughtUp, FoundArray
     from lab.arrays.status import ArrayStatus, MemberStatus
     from lab.disks import LabDisk
-    from lab.errors import LabError
-    from lab.machine.api import MachineFacts
+    from lab.machine.api import MachineFacts, Terminal
     from lab.measure.job import Measured
     from lab.session.data_mark import DataMark, MarkVerdict
-    from lab.session.load import Forecast
+    from lab.session.load import Forecast, LoadPhase
     from lab.session.monitor import Event, History, Snapshot
     from lab.session.pace import Pace
     from lab.workloads.fio_output import LiveInterval
+
+
+class LabMessage(Message):
+    """A message to the app itself, which handles all of them in ``on_lab_message``; it does not bubble."""
+
+    bubble = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.handler_name = "on_lab_message"
+
+
+@dataclass
+class MachineOpening(LabMessage):
+    """The machine is being started."""
+
+    target: str
+
+
+@dataclass
+class SessionOpened(LabMessage):
+    """The lab was opened and its arrays were started."""
+
+    facts: MachineFacts
+    disks: tuple[LabDisk, ...]
+    found: BroughtUp
+
+
+@dataclass
+class SessionEnded(LabMessage):
+    """The lab was closed. ``error`` is why it could not be opened or was lost; None: it was closed on request."""
+
+    error: LabError | None
+    was_open: bool
+
+
+@dataclass
+class NoticeGiven(LabMessage):
+    """The lab sent a notice for the user."""
+
+    text: str
+
+
+@dataclass
+class LabLooked(LabMessage):
+    """The monitor took a sample. A newer sample in the message queue replaces this one."""
+
+    look: Snapshot
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, LabLooked)
+
+
+@dataclass
+class PaceChosen(LabMessage):
+    """The pace of the machine's clock changed; ``note`` is a notice for the user, or empty."""
+
+    pace: Pace
+    note: str
+
+
+@dataclass
+class DisksChanged(LabMessage):
+    """The disks and the arrays on them were read again."""
+
+    disks: tuple[LabDisk, ...]
+    found: BroughtUp
+
+
+@dataclass
+class CommandRan(LabMessage):
+    """A command on the machine ended."""
+
+    entry: CommandEntry
+
+
+@dataclass
+class OperationChanged(LabMessage):
+    """An operation on the lab began, reached its next step, or ended (None)."""
+
+    operation: RunningOperation | None
+
+
+@dataclass
+class CallRequested(LabMessage):
+    """A thread asks the app to call a function, after the messages before it."""
+
+    function: Callable[[], object]
+
+
+@dataclass
+class LoadTicked(LabMessage):
+    """An interval of the running load ended."""
+
+    interval: LiveInterval
+    time_seconds: float
+    """End of the interval on the machine's clock, on the time axis of the samples."""
+
+
+@dataclass
+class LoadEntered(LabMessage):
+    """The load entered its next phase."""
+
+    phase: LoadPhase
+
+
+@dataclass
+class LoadEnded(LabMessage):
+    """The load ended. ``outcome`` is its measurement (None: stopped before it measured anything) or its error."""
+
+    outcome: Measured | LabError | None
+
+
+@dataclass
+class MarksRead(LabMessage):
+    """The marks of the arrays with known data were read; ``marks`` maps the name of an array to its mark."""
+
+    marks: dict[str, DataMark]
+
+
+@dataclass
+class ShellPrinted(LabMessage):
+    """A command that the user typed printed ``text``."""
+
+    text: str
+
+
+@dataclass
+class ShellEnded(LabMessage):
+    """A command that the user typed ended: with an exit status, or with an error of the lab."""
+
+    status: int | None
+    error: LabError | None
+
+
+@dataclass
+class TerminalCommandEnded(LabMessage):
+    """A command line typed in the terminal ended; it may have created or stopped arrays."""
+
+
+@dataclass
+class TerminalEnded(LabMessage):
+    """The terminal's shell ended, or the machine was lost."""
+
+    terminal: Terminal
+    error: LabError | None
+
 
 KEPT_COMMANDS = 500
 KEPT_EVENTS = 200
@@ -150,7 +307,6 @@ class LabState:
 
     @property
     def arrays(self) -> tuple[ArrayStatus, ...]:
-        """The running arrays, by number."""
         return self.look.arrays if self.look else ()
 
     @property
@@ -181,21 +337,17 @@ class LabState:
 
     @property
     def selected_mark(self) -> MarkView | None:
-        """The known data of the selected array."""
         status = self.selected
         return self.marks.get(status.name) if status else None
 
     @property
     def running_load(self) -> LoadView | None:
-        """The load, if it runs."""
         return self.load if self.load and self.load.is_running else None
 
     def array(self, name: str) -> ArrayStatus | None:
-        """The running array of this name."""
         return next((status for status in self.arrays if status.name == name), None)
 
     def disk(self, name: str) -> LabDisk | None:
-        """The disk of this name."""
         return next((disk for disk in self.disks if disk.name == name), None)
 
     def disk_name(self, node: str) -> str:
@@ -248,3 +400,169 @@ class LabState:
     def former_array(self, disk: LabDisk) -> FoundArray | None:
         """The array of which the disk was a member and whose metadata it still has."""
         return self.found.former_holder_of(disk.node) if self.found else None
+
+
+def update(state: LabState, message: LabMessage) -> None:
+    """Apply a message to the state."""
+    match message:
+        case LabLooked(look=look):
+            from lab.session.monitor import events_between
+
+            before, state.look = state.look, look
+            is_quiet = before is not None and before.arrays == look.arrays and before.disks == look.disks
+            state.quiet_looks = state.quiet_looks + 1 if is_quiet else 0
+            state.has_ticked = before is None or int(before.time_seconds) != int(look.time_seconds)
+            found = events_between(before, look, name_of=state.full_disk_name) if before else ()
+            state.new_events = with_first_syncs(found, look, state.first_syncs)
+            for event in state.new_events:
+                state.events.append(event)
+                if (view := state.marks.get(event.array)) and view.verdict:
+                    state.marks[event.array] = replace(view, is_stale=True)
+            if state.history:
+                state.history.add(look)
+        case MachineOpening():
+            state.phase, state.target, state.problem = MachinePhase.OPENING, message.target, None
+        case SessionOpened():
+            _opened(state, message)
+        case SessionEnded():
+            _ended(state, message)
+        case PaceChosen():
+            state.pace = message.pace
+        case DisksChanged():
+            state.disks, state.found = message.disks, message.found
+        case CommandRan():
+            state.commands.append(message.entry)
+            state.command_count += 1
+        case LoadTicked():
+            if state.load:
+                state.load = replace(state.load, newest=message.interval)
+            if state.history:
+                state.history.add_load(message.interval, message.time_seconds)
+        case LoadEnded():
+            _load_ended(state, message)
+        case LoadEntered():
+            if state.load:
+                state.load = replace(state.load, phase=message.phase.value)
+        case MarksRead():
+            _marks(state, message.marks)
+        case OperationChanged():
+            state.operation = message.operation
+        case _:
+            pass
+
+
+def _load_ended(state: LabState, message: LoadEnded) -> None:
+    load = state.load
+    if load is None:
+        return
+    state.load = replace(load, is_running=False, phase="over", outcome=message.outcome)
+    if message.outcome is None or isinstance(message.outcome, LabError):
+        return
+    status = state.array(load.array)
+    words = condition(state, status)[1] if status else ""
+    state.past_loads.append(PastLoad(load.workload, load.array, words, message.outcome))
+
+
+def _marks(state: LabState, marks: Mapping[str, DataMark]) -> None:
+    """Replace the marks; a verdict is kept if its mark is unchanged."""
+    known = state.marks
+    state.marks = {
+        name: known[name] if name in known and known[name].mark.seed == mark.seed else MarkView(mark)
+        for name, mark in marks.items()
+    }
+
+
+def _opened(state: LabState, message: SessionOpened) -> None:
+    state.phase, state.problem = MachinePhase.OPEN, None
+    state.facts, state.disks, state.found = message.facts, message.disks, message.found
+    # A new session has a new clock, so the history of the old one cannot continue.
+    forget_past(state)
+
+
+def forget_past(state: LabState) -> None:
+    """Delete the samples, the history, the events and the first syncs."""
+    from lab.session.monitor import History
+
+    state.look, state.history = None, History()
+    state.events.clear()
+    state.first_syncs.clear()
+
+
+def _ended(state: LabState, message: SessionEnded) -> None:
+    state.problem, state.pace = message.error, None
+    if message.error is None:
+        state.phase = MachinePhase.CLOSED
+    else:
+        state.phase = MachinePhase.LOST if message.was_open else MachinePhase.FAILED
+    state.operation = None
+    if load := state.running_load:
+        state.load = replace(load, is_running=False, phase="over", outcome=message.error)
+
+
+_LOSSES = ("member-faulty", "member-removed", "array-gone", "array-broken", "disk-vanished")
+
+
+def with_first_syncs(events: Iterable[Event], look: Snapshot, going_on: set[str]) -> tuple[Event, ...]:
+    """The events, with those of first syncs reworded or omitted; ``going_on``, the first syncs, is updated."""
+    kept = []
+    for event in events:
+        name, kind, status = event.array, event.kind.value, look.array(event.array)
+        if kind == "array-appeared" and status and _is_new(status):
+            going_on.add(name)
+        if name in going_on and kind in _LOSSES:
+            going_on.discard(name)
+        if name in going_on and status:
+            # The inner arrays become ready one after another; only the last one is reported.
+            is_partial = bool(status.inner) and (
+                kind == "member-in-sync" or (kind == "restored" and status.is_degraded)
+            )
+            if kind == "degraded" or is_partial:
+                continue
+            words = {
+                "array-appeared": event.sentence.replace("appeared", "is there", 1),
+                "sync-started": f"md {purpose(status)} (first sync)",
+                "sync-finished": f"the first sync of {name} has ended",
+                "restored": f"{name} is ready: any one disk may fail now",
+            }.get(kind)
+            event = replace(event, sentence=words) if words else event
+        kept.append(event)
+    for name in list(going_on):
+        status = look.array(name)
+        if status is None or not status.owes_sync:
+            going_on.discard(name)
+    return tuple(kept)
+
+
+def purpose(status: ArrayStatus) -> str:
+    """The purpose of the first sync, such as ``computes the parity of md0``."""
+    if status.has_parity:
+        return f"computes the parity of {status.name}"
+    return f"makes the copies of {status.name} agree"
+
+
+def _is_new(status: ArrayStatus) -> bool:
+    """Whether md still has to sync the array, and each slot has a member or a spare for it."""
+    fillers = sum(member.is_rebuilding or member.is_spare for member in status.members)
+    is_complete = not any(member.is_faulty for member in status.members) and fillers >= status.degraded_count
+    return is_complete and status.owes_sync
+
+
+BROKEN = "broken"
+FIRST_SYNC = "first sync"
+
+
+def condition(state: LabState, status: ArrayStatus) -> tuple[Tone, str]:
+    """The condition of an array as (tone, words); if several conditions apply, the worst one."""
+    place = status.sync_place
+    if status.has_lost_data:
+        return Tone.BAD, status.loss_words or BROKEN
+    if status.name in state.first_syncs:
+        return Tone.BUSY, FIRST_SYNC
+    if status.is_degraded:
+        if status.sync_action.is_busy:
+            return Tone.NOTICE, f"rebuilding array {place}" if place else "rebuilding"
+        missing = f"degraded, {status.degraded_count} missing"
+        return Tone.NOTICE, status.waits_words if status.awaits_rebuild else missing
+    if status.sync_action.is_busy:
+        return Tone.BUSY, f"{status.sync_action.noun} of array {place}" if place else status.sync_action.noun
+    return Tone.GOOD, "whole" if status.is_redundant else "no redundancy"

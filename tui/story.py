@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lab.arrays.status import ArrayState
-from tui.actions import joining_disk
-from tui.state import LabState, MachinePhase
-from tui.tones import Tone, condition
-from tui.updates import purpose
+from tui.arrays.actions import joining_disk
+from tui.look import Tone
+from tui.state import LabState, MachinePhase, condition, purpose
 
 if TYPE_CHECKING:
     from lab.arrays.status import ArrayStatus

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lab.experiments.sweeps import SweepDesk, SweepEntry, SweepProgress, SweepStatus, SweepWork
-    from tui.frontend import Frontend
-    from tui.services import Cancelled, Progress
+    from tui.frontend import Cancelled, Frontend, Progress
 
 KEPT_NOTICES = 5
 

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from lab.actions.action import Action, Choice
+from lab.actions.action import Action, Choice, PlanAction
 from lab.actions.loads import Load
 from lab.arrays.spec import ArrayPreview
 from lab.drills.verbs import (
@@ -42,19 +42,37 @@ from lab.gates.decoding import digits
 from lab.host import signals
 from lab.plain_page import page_lines
 from lab.units import human_bytes
-from tui import messages as happened
-from tui.actions import KEY_ACTIONS, applying, ask, build, carry_out, selected_disk, selection_of, start_array
-from tui.drafts import FIRST_MEMBERS, Draft, next_array_name, survives_words, system_rows
+from tui.arrays.actions import (
+    KEY_ACTIONS,
+    applying,
+    ask_for_larger,
+    build,
+    carry_out,
+    do,
+    selected_disk,
+    selection_of,
+    start_array,
+)
+from tui.arrays.drafts import FIRST_MEMBERS, Draft, next_array_name, survives_words, system_rows
 from tui.drills import Drills
-from tui.frontend import ClientMaker, Frontend, named
-from tui.more_disks import ask_for_larger
-from tui.plain import to_ascii
-from tui.plan_runs import PlanRun
+from tui.frontend import ClientMaker, Frontend, MakePlan, PlanRun, named
+from tui.look import to_ascii
 from tui.quantities import Unit, clock_words, format_value
-from tui.runs import figures_lines, measured_of
-from tui.state import LabState, MachinePhase
+from tui.run.runs import figures_lines, measured_of
+from tui.state import (
+    LabLooked,
+    LabMessage,
+    LabState,
+    LoadEnded,
+    LoadTicked,
+    MachinePhase,
+    OperationChanged,
+    PaceChosen,
+    SessionEnded,
+    SessionOpened,
+    condition,
+)
 from tui.story import next_step
-from tui.tones import condition
 from tui.views import bays_of, inner_lines, sync_view
 
 if TYPE_CHECKING:
@@ -64,42 +82,21 @@ if TYPE_CHECKING:
     from lab.disks import LabDisk
     from lab.drills.case import DrillOutcome
     from lab.plans import Plan
-    from lab.session.session import LabSession
     from lab.workloads.fio_output import LiveInterval
-    from tui.drills import DrillView
     from tui.widgets.choices import ChoiceRow
 
 
-class LineFrontend(Frontend):
-    """The interface of a frontend that writes and reads lines."""
-
-    is_first_look = False
-    """The machine runs and has not been sampled yet: the first sample is reported in full."""
-
-    def next_line(self) -> str:
-        """A line that says what the user can do next."""
-        raise NotImplementedError
-
-    def show_page(self, markdown: str) -> None:
-        """Show a page of Markdown, wrapped to the width of the terminal."""
-        raise NotImplementedError
-
-    def listen(self, answer: Callable[[str], None], explanation: str) -> None:
-        """Pass the next typed line to ``answer``; ``?`` shows ``explanation`` instead."""
-        raise NotImplementedError
-
-
 HELP = """\
-Type a key and Enter. Enter alone tells how things stand and what can be done next.
+Type a key and Enter. Enter alone shows the state of the lab and the next step.
 ?         what can be done now, with the keys
 b         build a first RAID 5
-build     put an array together choice by choice
+build     compose an array choice by choice
 disk02    select a disk; md0 selects an array, or starts one that is stopped
 ! LINE    run LINE as a root shell on the machine
-drill     disasters to practise on: drill list, drill start 1; drill help tells the rest
+drill     disasters to practise on: drill list, drill start 1; drill help lists all
 log       the commands that ran last
-restart   start a lost machine again
-q         close the lab and leave
+restart   restart a lost machine
+q         close the lab and quit
 Commands of raidlab can be typed too, with raidlab in front or without:
 array fail md0 disk02    any command that changes arrays; its plan is shown first
 lesson list       the lessons; lesson start 1 begins one
@@ -107,11 +104,11 @@ run               experiments; run NAME measures one
 results           what was measured; results show NAME
 raidlab --help    everything"""
 PACE_HELP = """\
-Time on this machine is virtual: its clock goes as you choose. Enter alone tells what it shows.
-, or pause         let it stand still, or go on
+Time on this machine is virtual: you set the pace of its clock. Enter alone shows the time.
+, or pause         pause, or continue
 . or step          to the next event (a member fails, a rebuild ends), then pause
 > or faster        faster; < or slower: slower
-1x, 10x, 100x, max machine seconds for each second; max: as many as it can"""
+1x, 10x, 100x, max machine seconds per second; max: as fast as it can"""
 LOAD_EVERY_SECONDS = 10.0
 _PROGRESS_STEP_PERCENT = 25
 _MARKUP = re.compile(r"\[/?[a-z$@][^\]]*\]|\[/\]")
@@ -122,8 +119,8 @@ _WORDS = {
     "[b]Ctrl+R[/b]": "restart",
     "[b]Del[/b]": "delete",
     "[b]2[/b]": "build",
-    "[b]F6[/b]: task": "drill status tells the task",
-    "[b]F6[/b] shows": "drill status tells",
+    "[b]F6[/b]: task": "drill status shows the task",
+    "[b]F6[/b] shows": "drill status shows",
     "[b]F7[/b]: hint": "drill hint gives a hint",
     "[b]5[/b]: terminal": "! LINE runs LINE on the machine",
 }
@@ -146,8 +143,8 @@ def clock_line(state: LabState) -> str:
     """A sentence about the machine's virtual time; empty if its time is real."""
     if state.pace is None:
         return ""
-    how = "stands still" if state.pace.is_paused else f"goes at {state.pace.words}"
-    how = "goes to the next event" if state.pace.is_step else how
+    how = "is paused" if state.pace.is_paused else f"runs at {state.pace.words}"
+    how = "runs to the next event" if state.pace.is_step else how
     return f"the machine's clock shows {clock_words(state.look.time_seconds if state.look else 0.0)} and {how}."
 
 
@@ -175,16 +172,16 @@ def disk_line(state: LabState, disk: LabDisk) -> str:
     return f"{disk.name}: {human_bytes(disk.size_bytes)} {bay.model}, {bay.state}{where}{slot}{note}."
 
 
-def progress_lines(state: LabState, told: dict[str, int]) -> Iterator[str]:
-    """A line for each sync that has completed another quarter; ``told`` has the reported percentage of each array."""
+def progress_lines(state: LabState, reported: dict[str, int]) -> Iterator[str]:
+    """A line for each sync that has completed another quarter; ``reported``: the last percentage of each array."""
     for status in state.arrays:
         view = sync_view(state, status)
         if view is None:
-            told.pop(status.name, None)
+            reported.pop(status.name, None)
             continue
         percent = int(view.fraction * 100) // _PROGRESS_STEP_PERCENT * _PROGRESS_STEP_PERCENT
-        if percent > told.get(status.name, 0):
-            told[status.name] = percent
+        if percent > reported.get(status.name, 0):
+            reported[status.name] = percent
             yield f"{status.name}: {view.action} {percent} % done."
 
 
@@ -217,20 +214,19 @@ def _rates(interval: LiveInterval) -> str:
 
 
 _HOW = (
-    "Type a number to change that, 'disks 1 2 3' to choose disks, 'larger' for two larger disks in the lab, "
-    "b to build. Anything else leaves."
+    "Type a number to change that line, 'disks 1 2 3' to choose disks, 'larger' to add two larger disks to the lab, "
+    "b to build. Anything else cancels."
 )
 
 
 class TextBuild:
     """The dialog in which the user composes an array."""
 
-    def __init__(self, app: LineFrontend) -> None:
+    def __init__(self, app: TextApp) -> None:
         self._app = app
         self._draft = Draft(disks=tuple(disk.name for disk in app.lab.blank_disks)[:FIRST_MEMBERS])
 
     def show(self) -> None:
-        """Print the choices, the resulting array and the possible answers."""
         for number, row in enumerate(self._draft.rows(), start=1):
             note = f" ({row.note})" if row.note else ""
             self._app.say(f"{number}: {row.label}: {row.current or 'no choice'}{note}.")
@@ -257,7 +253,7 @@ class TextBuild:
         elif 1 <= (number := digits(word) or 0) <= len(rows):
             self._choose(rows[number - 1])
         else:
-            self._app.say("left; nothing was built.")
+            self._app.say("cancelled; nothing was built.")
 
     def _choose(self, row: ChoiceRow) -> None:
         if not row.values:
@@ -312,30 +308,30 @@ def _volume_lines(shown: ArrayPreview, level: str) -> Iterator[str]:
 
 
 DRILL_HELP = """\
-drill list        disasters to practise on, with what you have reached
-drill start 1     set one up on blank disks; --seed WORD makes another case of it, --again begins anew
-drill status      what you were told, the hints you took, and how the drill stands; drill alone does it too
+drill list        disasters to practise on, with your results
+drill start 1     set one up on blank disks; --seed WORD varies it, --again starts over
+drill status      the task, the hints that you took, and your progress; 'drill' alone does the same
 ! LINE            run LINE as root on the machine, as an administrator would
-hint              one more hint; it costs nothing, and is noted
-commit            from now on you write on the disks themselves
-reset             the disks as they were when the drill began
+hint              one more hint; it costs nothing but is recorded
+commit            from now on you write to the disks themselves
+reset             restore the disks as they were when the drill began
 debrief           end the drill: the verdict on the data, and what an expert would have done;
-                  --as-it-is also where no array runs that has the data
-leave             give the drill up, without a verdict
-drill debrief latest    the last debriefing once more
-drill clear       make the disks blank that the last drill used
-raidlab lines that change arrays act here too. Others open the machine anew: arrays and overlays are gone then, as
+                  --as-it-is even if no array with the data runs
+leave             give up the drill, without a verdict
+drill debrief latest    show the last debriefing again
+drill clear       erase the disks that the last drill used
+raidlab commands that change arrays work here too. Others restart the machine: arrays and overlays are then gone, as
 after a power cut."""
 SHORT_WORDS = {each.short_name() for each in VERBS if each.key} - {ClearDisks.short_name(), StartDrill.short_name()}
 """The drill verbs that need no ``drill`` in front while a drill is open."""
-_AGAIN = "start the array first; debrief once more ends the drill as it is"
-_MAKING = "The drill is being set up. Its description follows in a moment."
+_AGAIN = "start the array first; a second debrief ends the drill as it is"
+_MAKING = "The drill is being set up. Its description follows."
 
 
 class TextDrills:
     """The drills of the text mode."""
 
-    def __init__(self, app: LineFrontend, drills: Drills) -> None:
+    def __init__(self, app: TextApp, drills: Drills) -> None:
         self._app, self._drills = app, drills
         self.is_making = False
         """A drill is being prepared: no events are shown and no lines accepted, to hide the work from the student."""
@@ -346,7 +342,7 @@ class TextDrills:
         """A line of markup about the open drill; None: no drill is open."""
         return self._drills.hint_line()
 
-    def obey(self, verb: Verb) -> bool:
+    def perform(self, verb: Verb) -> bool:
         """Perform a drill verb in the open lab; False for a verb that only the command line supports."""
         match verb:
             case ListDrills():
@@ -357,16 +353,10 @@ class TextDrills:
                 self._clear()
             case Debrief(name=str(name)):
                 self._show_again("" if name == "latest" else name)
-            case DrillStatus() | DrillHint() | Commit() | ResetDrill() | Debrief() | LeaveDrill():
-                if self._is_open():
-                    self._do(verb)
-            case _:
-                return False
-        return True
-
-    def _do(self, verb: Verb) -> None:
-        """Perform a verb of the open drill."""
-        match verb:
+            case DrillStatus() | DrillHint() | Commit() | ResetDrill() | Debrief() | LeaveDrill() if not self.is_open:
+                self._app.say("No drill is open in this lab. drill list shows the drills, drill start 1 sets one up.")
+            case DrillStatus():
+                self._status()
             case DrillHint():
                 self._hint()
             case Commit():
@@ -378,10 +368,10 @@ class TextDrills:
             case LeaveDrill():
                 self._drills.leave(partial(self._app.say, "The drill is closed."))
             case _:
-                self._status()
+                return False
+        return True
 
     def show(self) -> None:
-        """Show the open drill, or the list of drills if none is open."""
         if self._drills.view:
             self._status()
         else:
@@ -389,20 +379,14 @@ class TextDrills:
 
     @property
     def is_open(self) -> bool:
-        """Whether a drill is open."""
         return self._drills.view is not None
 
     def show_making(self) -> None:
         """Show the answer to every line typed while a drill is being prepared."""
         self._app.say(_MAKING)
 
-    def _is_open(self) -> bool:
-        if self._drills.view is None:
-            self._app.say("No drill is open in this lab. drill list shows the drills, drill start 1 sets one up.")
-        return self._drills.view is not None
-
     def _list(self) -> None:
-        def tell() -> None:
+        def show() -> None:
             for item in self._drills.items:
                 standing = "open now" if item.is_open else item.standing
                 self._app.say(
@@ -411,7 +395,7 @@ class TextDrills:
             is_open = self._drills.view is not None
             self._app.say("drill status shows the open one." if is_open else "drill start 1 sets up the first.")
 
-        self._drills.open(tell)
+        self._drills.open(show)
 
     def _start(self, verb: StartDrill) -> None:
         view = self._drills.view
@@ -442,9 +426,9 @@ class TextDrills:
             return
         if is_new:
             self._app.show_page(f"{view.briefing}\n{view.rules}")
-            self._app.say("Here: ! LINE runs LINE as root on the machine. drill help lists all words.")
+            self._app.say("Here: ! LINE runs LINE as root on the machine. drill help lists all commands.")
         else:
-            self._app.say(f"Drill {view.number}, {view.title}, goes on.")
+            self._app.say(f"Drill {view.number}, {view.title}, continues.")
         if not self._app.is_first_look:
             self._app.say(self._app.next_line())
 
@@ -460,13 +444,9 @@ class TextDrills:
         view = self._drills.view
         if view and view.has_more_hints:
             self._drills.hint()
-            self._app.show_page(self._newest_hint(self._drills.view))
+            self._app.show_page(next(reversed(self._drills.view.hints), "") if self._drills.view else "")
         else:
             self._app.say("There are no more hints. drill status shows all of them.")
-
-    @staticmethod
-    def _newest_hint(view: DrillView | None) -> str:
-        return view.hints[-1] if view and view.hints else ""
 
     def _committed(self, touched_bytes: int) -> None:
         from lab.drills.debriefing import committed_words
@@ -476,7 +456,7 @@ class TextDrills:
     def _reset(self) -> None:
         from lab.drills.debriefing import PUT_BACK
 
-        self._app.say("The disks are being put back.")
+        self._app.say("The disks are being restored.")
         self._drills.reset(lambda _: self._app.say(f"{PUT_BACK}."))
 
     def _clear(self) -> None:
@@ -495,7 +475,7 @@ class TextDrills:
         # The first lines of a long page may have scrolled off the screen.
         self._app.say(f"The drill has ended: {outcome.verdict}, {outcome.saved_percent:g} % of the data.")
         self._app.say("drill clear makes the drill's disks blank.")
-        self._app.say("drill debrief latest shows this page once more; drill list shows what you have reached.")
+        self._app.say("drill debrief latest shows this page again; drill list shows your results.")
 
     def _show_again(self, word: str) -> None:
         host = self._app.client.host
@@ -523,7 +503,7 @@ _LEAVES = ("q", "quit", "exit")
 _EXPLAINS = ("?", "help")
 
 
-class TextApp(LineFrontend):
+class TextApp(Frontend):
     """The text mode."""
 
     def __init__(
@@ -546,7 +526,7 @@ class TextApp(LineFrontend):
         self._inbox: queue.SimpleQueue[Message | str | None] = queue.SimpleQueue()
         self.connect(target, make_client)
         self.drills = Drills(self)
-        self._desk = TextDrills(self, self.drills)
+        self._text_drills = TextDrills(self, self.drills)
         self.services += (self.drills,)
         self._run_line = run_line
         self._commands, self._read_verb = frozenset(commands), read_verb
@@ -560,16 +540,17 @@ class TextApp(LineFrontend):
         """Whether a plan is being made: lines typed meanwhile answer the question about it, and are held."""
         self._held: deque[str] = deque()
         self._printed = 0
-        self._told: dict[str, int] = {}
-        self._load_told_seconds = 0.0
+        self._reported: dict[str, int] = {}
+        self._load_reported_seconds = 0.0
         self.is_first_look = False
+        """The machine runs and has not been sampled yet: the first sample is reported in full."""
         self._is_commanded = False
         self.ended_by = 0
         """The number of the signal that ended the text mode; 0 if none did."""
 
     def run(self) -> int:
         """Run until ``q`` or the end of the input; returns the exit status."""
-        self._line("raidlab in plain lines. Type ? for what can be done, help for more.")
+        self._line("raidlab, text mode. Type ? for what you can do now, help for more.")
         self.client.start()
         threading.Thread(target=self._listen, name="lines", daemon=True).start()
         while True:
@@ -579,7 +560,7 @@ class TextApp(LineFrontend):
             if isinstance(item, str):
                 if not self._typed(item.strip()):
                     return 0
-            elif isinstance(item, happened.LabMessage):
+            elif isinstance(item, LabMessage):
                 self._heard(item)
 
     def end_by(self, number: int) -> None:
@@ -598,38 +579,37 @@ class TextApp(LineFrontend):
             self._inbox.put(None)
 
     def post_message(self, message: Message) -> bool:
-        """Queue a message; any thread may call this."""
         self._inbox.put(message)
         return True
 
-    def _heard(self, message: happened.LabMessage) -> None:
+    def _heard(self, message: LabMessage) -> None:
         self.on_lab_message(message)
         match message:
-            case happened.StepStarted():
-                self._line(f"running: {message.line}")
-            case happened.LabLooked():
+            case OperationChanged(operation=operation) if operation and operation.line:
+                self._line(f"running: {operation.line}")
+            case LabLooked():
                 self._looked()
-            case happened.SessionOpened():
-                self._line(f"The machine {self.lab.target} runs.")
+            case SessionOpened():
+                self._line(f"The machine {self.lab.target} is running.")
                 self.is_first_look = True
-            case happened.SessionEnded():
+            case SessionEnded():
                 self._ended()
-            case happened.LoadTicked():
+            case LoadTicked():
                 self._load_ticked()
-            case happened.PaceChosen() if self.lab.look:
+            case PaceChosen() if self.lab.look:
                 self._line(clock_line(self.lab))
-            case happened.LoadEnded() if line := load_line(self.lab):
+            case LoadEnded() if line := load_line(self.lab):
                 self._line(line)
             case _:
                 pass
         self._print_shell()
 
     def _looked(self) -> None:
-        if self._desk.is_making:
+        if self._text_drills.is_making:
             return
         for event in self.lab.new_events:
             self._line(f"{event.sentence}.")
-        for line in progress_lines(self.lab, self._told):
+        for line in progress_lines(self.lab, self._reported):
             self._line(line)
         if self.is_first_look:
             self.is_first_look = False
@@ -639,11 +619,10 @@ class TextApp(LineFrontend):
                 self._line(self.next_line())
 
     def _load_ticked(self) -> None:
-
         # Use this computer's clock: the machine's clock may run a hundred times as fast.
         line, seconds = load_line(self.lab), self.client.host.clock.monotonic_seconds()
-        if line and seconds - self._load_told_seconds >= LOAD_EVERY_SECONDS:
-            self._load_told_seconds = seconds
+        if line and seconds - self._load_reported_seconds >= LOAD_EVERY_SECONDS:
+            self._load_reported_seconds = seconds
             self._line(line)
 
     def _ended(self) -> None:
@@ -667,8 +646,8 @@ class TextApp(LineFrontend):
         word, _, rest = line.partition(" ")
         if word in _LEAVES:
             return False
-        if self._desk.is_making:
-            self._desk.show_making()
+        if self._text_drills.is_making:
+            self._text_drills.show_making()
             return True
         simple = {
             "": self._status,
@@ -690,21 +669,21 @@ class TextApp(LineFrontend):
             self._run_shell(f"{word[1:]} {rest}".strip())
         elif word == "b" and self.lab.is_open:
             build(self)
-        elif self._desk.is_open and word in SHORT_WORDS:
+        elif self._text_drills.is_open and word in SHORT_WORDS:
             self._drill(line)
-        elif not (self._select(word) or self.pacing.obey(word)):
+        elif not (self._select(word) or self.pacing.set_by_word(word)):
             self._act(word, line)
         return True
 
     def _drill(self, words: str) -> None:
         """Perform the words after ``drill``, or show the help for drills."""
-        if not self._obey(f"drill {words}"):
+        if not self._perform(f"drill {words}"):
             self._line(DRILL_HELP)
 
-    def _obey(self, words: str) -> bool:
+    def _perform(self, words: str) -> bool:
         """Perform a command of raidlab in the open lab; False for a command that only the command line can run."""
         if words.split() == ["drill"]:
-            self._desk.show()
+            self._text_drills.show()
             return True
         try:
             verb = self._read_verb(shlex.split(words))
@@ -721,14 +700,17 @@ class TextApp(LineFrontend):
             return False
         if isinstance(verb, Load) and self.lab.is_open:
             if self.lab.running_load:
-                self._line("a load runs already: stop-load ends it.")
+                self._line("a load is already running; stop-load ends it.")
             else:
                 self.loads.start(verb.array, verb.workload, verb.runtime)
             return True
-        if isinstance(verb, Action) and self.lab.is_open:
-            ask(self, verb)
+        if isinstance(verb, PlanAction) and self.lab.is_open:
+            self.ask(verb.plan)
             return True
-        return verb is not None and self._desk.obey(verb)
+        if isinstance(verb, Action) and self.lab.is_open:
+            do(self, verb)
+            return True
+        return verb is not None and self._text_drills.perform(verb)
 
     def _act(self, word: str, line: str) -> None:
         """Perform an action named by its key or its name, or a command of raidlab; report an unknown word."""
@@ -746,7 +728,7 @@ class TextApp(LineFrontend):
         elif word in SHORT_WORDS:
             self._line(f"{word} is not possible now: no drill is open.")
         else:
-            self._line(f"{word} is not a word here; ? lists what there is.")
+            self._line(f"{word} is not a command here; ? lists the commands.")
 
     def _select(self, word: str) -> bool:
         name = f"disk{word.zfill(2)}" if word.isdecimal() else word
@@ -767,7 +749,7 @@ class TextApp(LineFrontend):
         if line == "^C":
             self.shell.interrupt()
         elif not self.shell.run(line):
-            self._line("not run: the command before still runs (! ^C interrupts it), or there is no machine.")
+            self._line("not run: the previous command is still running (! ^C interrupts it), or there is no machine.")
         self._print_shell()
 
     def _print_shell(self) -> None:
@@ -790,28 +772,29 @@ class TextApp(LineFrontend):
             self._line(f"selected: {disk_line(self.lab, disk)}")
 
     def next_line(self) -> str:
-        return f"next: {plain_step(self._desk.next_step or next_step(self.lab))}"
+        """A line that says what the user can do next."""
+        return f"next: {plain_step(self._text_drills.next_step or next_step(self.lab))}"
 
     def _choices(self) -> None:
         """Print what can be typed now: the possible actions, then the words that are always accepted."""
-        self._line("What can be typed now, each with Enter:")
+        self._line("You can type now, each followed by Enter:")
         for action in applying(self.lab):
             self._line(f"{action.key} or {action.short_name()}: {action.label}. {action.tooltip}.")
         if self.lab.is_open:
-            self._line("b: Build. A good first RAID 5, or the choice of level and disks where there is an array.")
-            self._line("build: Put an array together choice by choice.")
+            self._line("b: Build. A good first RAID 5; if there is an array, a choice of level and disks.")
+            self._line("build: Compose an array choice by choice.")
         self._line("drill: Disasters to practise on, with a verdict. drill help lists its words.")
         self._line("lesson list: The lessons; lesson start 1 begins the first.")
         self._line("run, results: Experiments, and what was measured.")
         self._line("! LINE: Run LINE as a root shell on the machine.")
-        self._line("log, restart, q: The last commands; start a lost machine again; leave.")
+        self._line("log, restart, q: The last commands; restart a lost machine; quit.")
         for disk in self.lab.disks:
             self._line(disk_line(self.lab, disk))
         if self.lab.pace:
             self._line(PACE_HELP)
-        if self._desk.next_step:
+        if self._text_drills.next_step:
             self._line(DRILL_HELP)
-        self._line("help explains the rest.")
+        self._line("help lists the rest.")
 
     def _help(self) -> None:
         self._line(f"{HELP}\n{PACE_HELP}" if self.lab.pace else HELP)
@@ -820,8 +803,7 @@ class TextApp(LineFrontend):
         for entry in list(self.lab.commands)[-_LOGGED:]:
             self._line(f"{entry.line}  (status {entry.status}, {entry.seconds:.2f} s)")
 
-    def show_plan(self, plan: Plan, *, note: str, on_done: Callable[[], None] | None) -> None:
-        """Print the plan, and run it if the user types ``yes``."""
+    def _show_plan(self, plan: Plan, note: str, on_done: Callable[[], object] | None) -> None:
         self._line(f"{plan.title}. {note}")
         for step in plan.steps:
             self._line(f"  {step.shell_line()}  # {step.why}")
@@ -830,42 +812,40 @@ class TextApp(LineFrontend):
             return
         danger = "Data will be lost: see the disks above. " if plan.destroys_data else ""
         danger = "The array cannot be used afterwards. " if plan.ends_array else danger
-        self._line(f"{danger}Type yes to run it; anything else leaves it.")
-        self._explanation = "yes runs exactly these commands. Any other line, such as no, leaves everything as it is."
+        self._line(f"{danger}Type yes to run it; anything else cancels.")
+        self._explanation = "yes runs exactly these commands. Any other line, such as no, changes nothing."
 
         def answer(line: str) -> None:
             if line.lower() in ("yes", "y"):
                 PlanRun(self, plan, on_done=(partial(self._line, f"done: {plan.title}."), on_done)).go_on()
             else:
-                self._line("left as it was.")
+                self._line("nothing was changed.")
 
         self._answer = answer
 
     def pick(self, title: str, choices: Sequence[Choice], then: Callable[[str], None], *, intro: str = "") -> None:
-        """Print the choices with numbers, and wait for a number."""
         self._line(f"{title}. {intro}".strip())
         for number, choice in enumerate(choices, start=1):
             self._line(f"{number}: {choice.label}. {choice.detail}".rstrip(". ") + ".")
-        self._line("Type a number; anything else leaves it.")
-        self._explanation = f"A number from 1 to {len(choices)} chooses that line. Any other line leaves everything."
+        self._line("Type a number; anything else cancels.")
+        self._explanation = f"A number from 1 to {len(choices)} chooses that line. Any other line changes nothing."
 
         def answer(line: str) -> None:
             if 1 <= (number := digits(line) or 0) <= len(choices):
                 then(choices[number - 1].id)
             else:
-                self._line("left as it was.")
+                self._line("nothing was changed.")
 
         self._answer = answer
 
     def show_error(self, error: LabError) -> None:
-        """Print an error with its hint."""
         self._line(f"problem: {error.message}" + (f". next: {error.hint}" if error.hint else ""))
 
     def say(self, text: str, *, title: str = "", is_bad: bool = False) -> None:
-        """Print a message."""
         self._line(f"{title}. {text}" if title else text)
 
     def show_page(self, markdown: str) -> None:
+        """Show a page of Markdown, wrapped to the width of the terminal."""
         for line in page_lines(markdown, self._columns or _PAGE_COLUMNS):
             self._line(line)
 
@@ -873,25 +853,22 @@ class TextApp(LineFrontend):
         """Do nothing: lines are printed when an event occurs."""
 
     def choose_freely(self) -> None:
-        """Start the dialog in which the user composes an array."""
         if not self.lab.is_open:
             self._line(plain_step(next_step(self.lab)))
             return
-
         TextBuild(self).show()
 
     def listen(self, answer: Callable[[str], None], explanation: str) -> None:
+        """Pass the next typed line to ``answer``; ``?`` shows ``explanation`` instead."""
         self._answer, self._explanation = answer, explanation
 
-    def ask(
-        self, make: Callable[[LabSession], Plan | None], *, note: str = "", on_done: Callable[[], None] | None = None
-    ) -> None:
+    def ask(self, make: MakePlan, *, note: str = "", on_done: Callable[[], object] | None = None) -> None:
         """As ``Frontend.ask``; lines typed before the plan is shown answer the question about it."""
         self._is_awaited = True
 
         def show(plan: Plan | None) -> None:
             if plan is not None:
-                self.show_plan(plan, note=note, on_done=on_done)
+                self._show_plan(plan, note, on_done)
             elif on_done:
                 on_done()
             self._go_on()
@@ -912,9 +889,9 @@ class TextApp(LineFrontend):
 
     def _run_command_line(self, words: str) -> None:
         if self._is_commanded:
-            self._line("not run: the raidlab command before still runs.")
+            self._line("not run: the previous raidlab command is still running.")
             return
-        if self._obey(words):
+        if self._perform(words):
             return
         self._is_commanded = True
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from lab.arrays.status import SliceState, SyncAction
 from lab.units import human_bytes
-from tui.state import LabState
-from tui.tones import FIRST_SYNC, Tone
-from tui.widgets.bars import SyncView
-from tui.widgets.rack import Bay, BayState
-from tui.widgets.slice_diagram import SliceCell, SliceLine, SlicePicture
+from tui.arrays.rack import Bay, BayState
+from tui.arrays.slice_diagram import SliceCell, SliceLine, SlicePicture
+from tui.look import Tone
+from tui.state import FIRST_SYNC, LabState
 from tui.widgets.stripe_diagram import DiagramMember
+from tui.widgets.tiles import SyncView
 from tui.widgets.time_chart import Mark, Series
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from lab.arrays.status import ArrayStatus, MemberStatus
     from lab.disks import LabDisk
     from lab.session.monitor import Event, Point
-    from tui.state import LabState
 
 STOPPED = "stopped"
 """The note on a disk whose array is stopped."""

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import tui.app
-from tui.client.client import HERTZ, LabClient
-from tui.messages import LabLooked, LabMessage
+from tui.client import HERTZ, LabClient
+from tui.state import LabLooked, LabMessage
 
 EVERY = 50
 

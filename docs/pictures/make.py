@@ -75,7 +75,7 @@ class Story:
 
     async def confirm(self) -> None:
         """Run the plan that is about to be shown."""
-        from tui.screens.plan import PlanScreen
+        from tui.arrays.plan import PlanScreen
 
         await self.until(lambda: isinstance(self.app.screen, PlanScreen), "a plan is shown")
         await self.press("r")

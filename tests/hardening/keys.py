@@ -25,7 +25,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tui.modes import MAKERS
+from tui.app import make_screen
+from tui.registry import SCREENS
 from tui.settings import Settings, save_settings
 
 ANSWER_SECONDS = 300.0
@@ -33,7 +34,7 @@ ANSWER_SECONDS = 300.0
 ANSWER_CPU_SECONDS = 60.0
 """The most processor time that one may cost."""
 START_SECONDS = 120.0
-ALWAYS = frozenset(type(make()).__name__ for make in MAKERS.values())
+ALWAYS = frozenset(type(make_screen(entry.mode)).__name__ for entry in SCREENS)
 """Screens that every run of some minutes must have seen."""
 _WORDS_OF_BUGS = (b"Traceback (most recent call last)", b"this should not happen")
 STACKS = "stacks"

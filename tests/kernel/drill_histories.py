@@ -141,9 +141,9 @@ def play_typed(drill: ReadyDrill, *, only: Collection[str] = ()) -> Iterator[End
         begun = Path(folder, "begun")
         own = _own_lab(host, begun)
         with TextUser(own.state.root) as user:
-            user.hear("runs.")
+            user.hear("is running.")
             user.type(f"drill start {drill.path} --seed {drill.seed}")
-            user.hear("drill help lists all words.")
+            user.hear("drill help lists all commands.")
         for history in histories(drill):
             if only and history.id not in only:
                 continue
@@ -165,7 +165,7 @@ def _own_lab(host: Host, root: Path) -> Host:
 def _typed(drill: ReadyDrill, history: History, host: Host) -> Ended:
     """What somebody is told who types this history and ``debrief``."""
     with TextUser(host.state.root) as user:
-        user.hear("goes on.")
+        user.hear("continues.")
         user.run(_names(drill))
         for line in typed_lines(SETTLE):
             user.run(line)

@@ -21,10 +21,10 @@ from lab.disks.lab_files import lab_folder
 from lab.machine import Host
 from lab.units import MIB
 from tui.app import RaidlabApp
-from tui.screens.plan import PlanScreen
+from tui.arrays.plan import PlanScreen
+from tui.mode import HintLine, ProblemBar
 from tui.settings import Settings, save_settings
 from tui.state import LabState
-from tui.widgets.frame import HintLine, ProblemBar
 
 PATIENCE_SECONDS = 60.0
 

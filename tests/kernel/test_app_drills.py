@@ -20,8 +20,8 @@ from lab.session.session import LabSession
 from tests.kernel.test_app_lessons import PATIENCE_SECONDS, own_lab, student, until
 from tests.tui.talk import Typist
 from tui.app import RaidlabApp
+from tui.arrays.plan import PlanScreen
 from tui.screens.drills import DebriefScreen, DrillsScreen, MakingScreen
-from tui.screens.plan import PlanScreen
 
 pytestmark = pytest.mark.kernel
 SAVES = """
@@ -131,7 +131,7 @@ def typist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
 
     def open_text() -> Typist:
         opened.append(Typist(patience_seconds=PATIENCE_SECONDS))
-        opened[-1].hear("runs.")
+        opened[-1].hear("is running.")
         opened[-1].wait(lambda: opened[-1].app.lab.look is not None, "the first look")
         return opened[-1]
 
@@ -172,7 +172,7 @@ def test_a_drill_in_lines_from_the_list_to_the_debriefing(typist: Callable[[], T
     talk.close()
 
     talk = typist()
-    talk.hear("Drill 1, Members dropped out, one after the other, goes on.")
+    talk.hear("Drill 1, Members dropped out, one after the other, continues.")
     talk.type("drill status")
     assert "Hint 1 of 4." in talk.hear("written before commit: 16 KiB.")
     talk.type("reset")
@@ -197,7 +197,7 @@ def test_a_drill_in_lines_from_the_list_to_the_debriefing(typist: Callable[[], T
     talk.hear("whatever is on the lab's disks will be lost.")
     talk.hear("Type yes to run it")
     talk.type("no")
-    talk.hear("left as it was.")
+    talk.hear("nothing was changed.")
     talk.type("drill list")
     assert "(20 minutes). Saved, 100 % (tried once)." in talk.hear("sets up the first.")
     talk.type("")

@@ -19,9 +19,9 @@ from lab.plans import Plan
 from lab.results.store import ResultStore
 from lab.session.session import LabSession
 from tests.kernel.student import Student, own_state, plain, student_at
-from tui.screens.plan import PlanScreen
+from tui.arrays.plan import PlanScreen
+from tui.mode import ProblemBar
 from tui.state import MachinePhase, PastLoad
-from tui.widgets.frame import ProblemBar
 
 __all__ = ["own_state"]
 pytestmark = pytest.mark.kernel

@@ -20,8 +20,8 @@ from lab.results.store import ResultStore
 from lab.session.session import LabSession
 from lab.units import MIB
 from tui.app import RaidlabApp
+from tui.arrays.plan import PlanScreen
 from tui.lessons.view import LessonView
-from tui.screens.plan import PlanScreen
 from tui.settings import Settings, save_settings
 
 pytestmark = pytest.mark.kernel

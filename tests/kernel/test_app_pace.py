@@ -12,7 +12,7 @@ from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, specs
 from lab.units import KIB, MIB
 from tests.kernel.student import Student, own_state, student_at
-from tui.widgets.frame import TopBar
+from tui.mode import TopBar
 
 __all__ = ["own_state"]
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]

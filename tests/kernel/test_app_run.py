@@ -81,7 +81,7 @@ def test_an_experiment_is_ended_in_the_app_and_gone_on_with(tmp_path: Path, monk
             (summary,) = store.list()
             assert summary.status is RunStatus.INCOMPLETE
             assert summary.measured_count == view.done_count < 3
-            assert view.kept() == f"{view.done_count} of 3 measurements are stored as {summary.id}."
+            assert view.stored_words() == f"{view.done_count} of 3 measurements are stored as {summary.id}."
             await pilot.press("4")
             await pilot.pause()
             await pilot.press("r")

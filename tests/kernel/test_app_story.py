@@ -8,8 +8,8 @@ import pytest
 from textual.widgets import Button
 
 from tests.kernel.student import Student, own_state, student_at
-from tui.screens.menu import MenuScreen
-from tui.screens.welcome import WelcomeScreen
+from tui.dialogs import MenuScreen
+from tui.help import WelcomeScreen
 from tui.widgets.tiles import VerdictBanner
 
 __all__ = ["own_state"]

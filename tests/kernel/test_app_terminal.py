@@ -94,7 +94,7 @@ RAIDLAB = "import sys; from lab.cli.main import run; sys.exit(run())"
 
 
 WITH_A_BUG = f"""
-from tui.screens.lab import LabScreen
+from tui.arrays.lab import LabScreen
 def show_state(self, state, shown=LabScreen.show_state):
     shown(self, state)
     if state.selected_disk == "disk03":

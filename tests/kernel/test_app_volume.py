@@ -14,7 +14,7 @@ from lab.machine import Host
 from lab.units import MIB
 from tests.kernel.student import Student, own_state
 from tui.app import RaidlabApp
-from tui.screens.build import BuildScreen
+from tui.arrays.build import BuildScreen
 from tui.settings import Settings, save_settings
 
 __all__ = ["own_state"]

@@ -80,7 +80,7 @@ def test_a_closed_window_leaves_no_machine(tmp_path: Path, words: list[str], set
 
 
 def test_a_machine_that_nobody_closes_is_ended_by_force_and_the_next_command_works(tmp_path: Path) -> None:
-    stuck = "import threading, tui.client.client as c; c.LabClient.close = lambda self: threading.Event().wait()\n"
+    stuck = "import threading, tui.client as c; c.LabClient.close = lambda self: threading.Event().wait()\n"
     window, terminal = pty.openpty()
     environment = {**os.environ, "RAIDLAB_STATE": str(tmp_path), "RAIDLAB_CONFIG": str(tmp_path)}
     with subprocess.Popen(

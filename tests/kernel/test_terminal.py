@@ -24,7 +24,7 @@ from lab.machine.terminal import HISTORY_FILE
 from tests.kernel.rig import file_disks
 from tests.kernel.student import kernels_of, own_state
 from tests.kernel.test_app_terminal import Terminal as Window
-from tui.widgets.terminal_screen import TerminalScreen
+from tui.terminal.emulator import TerminalScreen
 
 __all__ = ["own_state"]
 pytestmark = pytest.mark.kernel
@@ -82,7 +82,7 @@ class Sitting:
 
     def is_in_editor(self) -> bool:
         with self.screen.lock:
-            return self.screen.is_second
+            return self.screen.is_alternate
 
     def leave(self) -> None:
         self.terminal.stop()

@@ -19,11 +19,11 @@ _COMMAND = "import sys; from lab.cli.main import run; sys.exit(run())"
 _LONGEST_LINE = 4095
 """Of a line with its newline that a terminal takes: termios(3), canonical mode."""
 _LEAVING_SECONDS = 60.0
-_STILL_RUNS = "not run: the command before still runs"
+_STILL_RUNS = "not run: the previous command is still running"
 
 
 class TextUser:
-    """``with TextUser(state) as user: user.hear("runs."); user.type("b")``."""
+    """``with TextUser(state) as user: user.hear("is running."); user.type("b")``."""
 
     def __init__(self, state: Path, *, patience_seconds: float = 180.0) -> None:
         self._patience_seconds = patience_seconds

@@ -12,9 +12,8 @@ from lab.units import MIB
 from lab.workloads.fio_output import DirectionFigures, JobFigures, LiveDirection, LiveInterval
 from tests.tui.still import quiet
 from tests.unit.arrays.captures import machine_with
-from tui import messages as happened
 from tui.app import RaidlabApp
-from tui.state import LoadView
+from tui.state import LabLooked, LabMessage, LoadEntered, LoadTicked, LoadView
 
 
 def array(label: str = "raid5") -> ArrayStatus:
@@ -44,7 +43,7 @@ def measured(iops: float, *, seconds: float = 30.0, interrupted: bool = False) -
 
 async def with_array(app: RaidlabApp, pilot: Pilot[object], label: str = "raid5") -> None:
     """Let the lab have an array."""
-    tell(app, happened.LabLooked(Snapshot(100.0, (array(label),), {})))
+    tell(app, LabLooked(Snapshot(100.0, (array(label),), {})))
     await quiet(app, pilot)
 
 
@@ -53,17 +52,17 @@ async def with_load(
 ) -> None:
     """Let ``rand-read-4k`` run for ten seconds."""
     app.lab.load = LoadView("rand-read-4k", "md0", runtime_seconds, forecast=forecast)
-    tell(app, happened.LoadEntered(LoadPhase.RUNNING))
+    tell(app, LoadEntered(LoadPhase.RUNNING))
     await quiet(app, pilot)
     for number in range(1, 21):
         iops = 460.0 + 7.0 * (number % 3)
         reads = LiveDirection(iops, iops * 4096, round(iops / 2), 0.00018, 0.0014)
         moment = 100.0 + number / 2
-        tell(app, happened.LoadTicked(LiveInterval(moment, 0.5, reads, None, is_warmup=False), moment))
-    tell(app, happened.LabLooked(Snapshot(110.0, (array(),), {})))
+        tell(app, LoadTicked(LiveInterval(moment, 0.5, reads, None, is_warmup=False), moment))
+    tell(app, LabLooked(Snapshot(110.0, (array(),), {})))
     await quiet(app, pilot)
 
 
-def tell(app: RaidlabApp, message: happened.LabMessage) -> None:
+def tell(app: RaidlabApp, message: LabMessage) -> None:
     """As if the lab's threads had said it."""
     app.post_message(message)

@@ -28,6 +28,8 @@ class Picture:
     prepare: Prepare
     mode: str = "lab"
     was_welcomed: bool = True
+    in_light: bool = False
+    """Also in the light theme: its colours tell states apart."""
 
 
 async def nothing(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
@@ -104,7 +106,7 @@ async def load_measured(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
     """A load that has ended, beside what theory said, and one before it."""
     from lab.session.load import Forecast
     from tests.tui.loads import measured, tell, with_load
-    from tui.messages import LoadEnded
+    from tui.state import LoadEnded
 
     await with_array("raid5", busy=False)(pilot, app, lab)
     for iops in (415.0, 470.0):
@@ -118,7 +120,7 @@ async def experiment_runs(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> Non
     from textual.widgets import OptionList
 
     from lab.experiments.progress import RunProgress
-    from tui.runs import ExperimentView
+    from tui.run.runs import ExperimentView
 
     await looked(pilot, app, lab)
     app.lab.background = "antioquia-quick"
@@ -197,8 +199,8 @@ def in_lesson(lesson: str, shown: str, *keys: str, label: str = "") -> Prepare:
 async def unequal_disks(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
     """AdaptRaid5 of a small and four large disks, on the Build screen."""
     from tests.tui.volumes import UNEQUAL
-    from tui.drafts import Draft
-    from tui.screens.build import BuildScreen
+    from tui.arrays.build import BuildScreen
+    from tui.arrays.drafts import Draft
 
     await looked(pilot, app, lab)
     app.lab.disks = UNEQUAL
@@ -248,12 +250,12 @@ PICTURES = (
     Picture("lab-empty", nothing),
     Picture("lab-first-sync", new_raid5),
     Picture("lab-whole", with_array("raid6", whole=True)),
-    Picture("lab-rebuilding", with_array("raid5-rebuilding")),
-    Picture("lab-broken", with_array("raid5-broken", busy=False)),
+    Picture("lab-rebuilding", with_array("raid5-rebuilding"), in_light=True),
+    Picture("lab-broken", with_array("raid5-broken", busy=False), in_light=True),
     Picture("lab-lost", lost),
     Picture("menu", with_array("raid5-failed", "down", "enter")),
     Picture("plan", pressing("b")),
-    Picture("plan-danger", with_array("raid5-checking", "delete")),
+    Picture("plan-danger", with_array("raid5-checking", "delete"), in_light=True),
     Picture("help", pressing("f1")),
     Picture("palette", pressing("ctrl+p")),
     Picture("welcome", nothing, was_welcomed=False),
@@ -263,8 +265,8 @@ PICTURES = (
     Picture("build-volume", unequal_disks, mode="build"),
     Picture("run-measured", load_measured, mode="run"),
     Picture("run-experiment", experiment_runs, mode="run"),
-    Picture("run-sweep", sweep_runs, mode="run"),
-    Picture("fleet", fleet_turned, mode="fleet"),
+    Picture("run-sweep", sweep_runs, mode="run", in_light=True),
+    Picture("fleet", fleet_turned, mode="fleet", in_light=True),
     Picture("results", two_results, mode="results"),
     Picture("results-empty", nothing, mode="results"),
     Picture("results-compared", compared, mode="results"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,11 @@ from lab.arrays.discovery import BroughtUp
 from lab.disks import DiskKind, LabDisk
 from lab.machine.api import MachineFacts
 from lab.units import GIB, MIB
-from tui import messages as happened
 from tui.app import RaidlabApp
-from tui.client.client import LabClient
-from tui.client.jobs import Job
-from tui.glyphs import UNICODE, Glyphs
+from tui.client import LabClient
+from tui.look import UNICODE, Glyphs
 from tui.settings import Settings, save_settings
+from tui.state import SessionOpened
 
 DISKS = tuple(
     LabDisk(
@@ -48,17 +48,18 @@ class StillClient(LabClient):
 
     def __init__(self, post: Callable[[Message], object], disks: tuple[LabDisk, ...]) -> None:
         super().__init__("uml:", post)
-        self.jobs: list[Job[Any]] = []
+        self.jobs: list[Future[Any]] = []
         self._disks = disks
 
     def start(self) -> None:
-        self.tell(happened.SessionOpened(FACTS, self._disks, BroughtUp((), (), ())))
+        self.tell(SessionOpened(FACTS, self._disks, BroughtUp((), (), ())))
 
     def tell(self, message: Message) -> None:
         self._post(message)
 
-    def submit(self, job: Job[Any]) -> None:
-        self.jobs.append(job)
+    def submit(self, work: Callable[..., Any]) -> Future[Any]:
+        self.jobs.append(Future())
+        return self.jobs[-1]
 
     def close(self) -> None:
         return

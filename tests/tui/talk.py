@@ -13,7 +13,7 @@ from lab.cli import main as command_line
 from lab.cli.app import make_app
 from lab.cli.verbs import typed_verb
 from tests.tui.fake_lab import FakeLab
-from tui.client.client import LabClient
+from tui.client import LabClient
 from tui.frontend import ClientMaker
 from tui.text import TextApp
 

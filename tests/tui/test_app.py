@@ -19,14 +19,12 @@ from tests.tui.still import text_of
 from tests.unit.cli.superblocks import READS, as_read, superblock
 from tests.unit.fakes import Scripted
 from tui.app import RaidlabApp
-from tui.glyphs import ASCII
-from tui.screens.help import HelpScreen
-from tui.screens.menu import MenuScreen
-from tui.screens.plan import PlanScreen
-from tui.screens.welcome import WelcomeScreen
+from tui.arrays.plan import PlanScreen
+from tui.help import WelcomeScreen
+from tui.look import ASCII
+from tui.mode import HintLine, ProblemBar
 from tui.settings import Settings
 from tui.state import MachinePhase, Origin
-from tui.widgets.frame import HintLine, ProblemBar
 
 
 async def test_the_first_start_welcomes_and_the_second_does_not(app_on: AppMaker) -> None:
@@ -106,19 +104,15 @@ async def test_theme_screen_and_selection_come_back(app_on: AppMaker, tmp_path: 
         assert again.lab.selected_disk == "disk03"
 
 
-async def test_a_plan_is_shown_before_it_runs_and_nothing_runs_on_cancel(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    app = app_on()
-    async with asked_to_fail(app, fake_lab) as (pilot, _):
-        assert not any("--fail" in run for run in fake_lab.machine.runs)
-        await pilot.press("escape")
-        await idle(pilot, app)
-        assert not any("--fail" in run for run in fake_lab.machine.runs)
-
-
-async def test_a_confirmed_plan_runs_its_very_steps(app_on: AppMaker, fake_lab: FakeLab) -> None:
+async def test_a_plan_runs_exactly_its_steps_and_only_if_confirmed(app_on: AppMaker, fake_lab: FakeLab) -> None:
     app = app_on()
     async with asked_to_fail(app, fake_lab) as (pilot, screen):
         steps = [step.argv for step in screen.plan.steps]
+        await pilot.press("escape")
+        await idle(pilot, app)
+        assert not any("--fail" in run for run in fake_lab.machine.runs)
+        await pilot.press("f")
+        await idle(pilot, app)
         await pilot.press("r")
         await idle(pilot, app)
         assert len(app.screen_stack) == 1, str(app.screen.query_one("#plan-failure").render())
@@ -154,6 +148,9 @@ async def test_a_lost_machine_keeps_the_screen_and_starts_again(app_on: AppMaker
     async with with_a_lost_machine(app_on, fake_lab) as (app, pilot):
         assert app.lab.arrays, "what was last seen is still shown"
         assert app.screen.query_one("ProblemBar").display
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: "raidlab" not in text_of(app).splitlines()[0], "the bar has room for the screens")
+        assert "machine lost" in text_of(app).splitlines()[0]
         await pilot.press("ctrl+r")
         await until(pilot, lambda: app.lab.is_open, "the machine runs again")
         assert fake_lab.opened == 2
@@ -211,17 +208,6 @@ async def test_a_machine_that_does_not_start_says_why(app_on: AppMaker, fake_lab
         assert "run make lab" in text
 
 
-async def test_help_lists_live_keys_with_their_ids(app_on: AppMaker) -> None:
-    app = app_on()
-    async with running(app) as pilot:
-        await pilot.press("f1")
-        await pilot.pause()
-        assert isinstance(app.screen, HelpScreen)
-        text = str(app.screen.query_one("#help-keys").render())
-        assert "lab.build" in text
-        assert "Build a good first RAID 5" in text
-
-
 async def test_the_keymap_file_gives_other_keys(app_on: AppMaker, fake_lab: FakeLab, tmp_path: Path) -> None:
     keys = tmp_path / "keymap.toml"
     keys.write_text('[keys]\n"lab.fail" = "f8"\n"lab.fial" = "x"\n')
@@ -233,28 +219,6 @@ async def test_the_keymap_file_gives_other_keys(app_on: AppMaker, fake_lab: Fake
         await pilot.press("f8")
         await idle(pilot, app)
         assert isinstance(app.screen, PlanScreen)
-
-
-async def test_enter_on_a_disk_opens_what_can_be_done_with_it(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    fake_lab.show("raid5-failed")
-    app = app_on()
-    async with running(app) as pilot:
-        await looked(pilot, app, fake_lab)
-        await pilot.press("enter")
-        await pilot.pause()
-        assert isinstance(app.screen, MenuScreen)
-
-
-@pytest.mark.parametrize(("keys", "shown"), [("1", "lab"), ("5", "commands")])
-async def test_number_keys_change_the_screen(app_on: AppMaker, keys: str, shown: str) -> None:
-    app = app_on()
-    async with running(app) as pilot:
-        app.action_mode("commands" if shown == "lab" else "lab")
-        await pilot.pause()
-        app.screen.set_focus(None)
-        await pilot.press(keys)
-        await pilot.pause()
-        assert app.current_mode == shown
 
 
 async def test_other_work_can_have_the_machine_for_a_while(app_on: AppMaker, fake_lab: FakeLab) -> None:
@@ -280,20 +244,6 @@ async def test_keys_have_names_where_there_are_no_signs_for_them(app_on: AppMake
         keys = text_of(app).splitlines()[-1]
         assert "enter Disk menu" in keys
         assert keys.isascii()
-
-
-async def test_a_window_that_changes_is_filled_anew_also_while_the_machine_is_lost(
-    app_on: AppMaker, fake_lab: FakeLab
-) -> None:
-    fake_lab.show("raid5")
-    app = app_on()
-    async with running(app) as pilot:
-        await looked(pilot, app, fake_lab)
-        fake_lab.lose()
-        await until(pilot, lambda: app.lab.phase is MachinePhase.LOST, "the machine is lost")
-        await pilot.resize_terminal(80, 24)
-        await until(pilot, lambda: "raidlab" not in text_of(app).splitlines()[0], "the bar has room for the screens")
-        assert "machine lost" in text_of(app).splitlines()[0]
 
 
 async def test_what_the_session_finds_on_the_disks_is_shown_unasked(app_on: AppMaker, fake_lab: FakeLab) -> None:

@@ -2,82 +2,57 @@
 
 from __future__ import annotations
 
-import queue
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from lab.disks import Lab
+from lab.errors import MachineLost
 from lab.host.clock import HostClock, wait_for
 from tests.tui.fake_lab import FakeLab
-from tui import messages
-from tui.client.client import LabClient
-from tui.client.jobs import Job
+from tui.client import LabClient
+from tui.state import SessionEnded, SessionOpened
 
 
-class HeldQueue:
-    """A queue into which a job gets when it may."""
-
-    def __init__(self) -> None:
-        self.inner: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self.is_at_it, self.may_go_on = threading.Event(), threading.Event()
-        self.get, self.get_nowait = self.inner.get, self.inner.get_nowait
-
-    def put(self, item: object) -> None:
-        if isinstance(item, Job):
-            self.is_at_it.set()
-            assert self.may_go_on.wait(10)
-        self.inner.put(item)
-
-
-def test_a_job_that_comes_while_the_machine_is_lost_fails_and_does_not_wait_for_the_next(fake_lab: FakeLab) -> None:
+def test_work_that_waits_when_the_machine_is_lost_fails_and_does_not_run_on_the_next(fake_lab: FakeLab) -> None:
     posted: list[Any] = []
-
-    def told(kind: type) -> list[Any]:
-        return [each for each in posted if isinstance(each, kind)]
 
     def until(kind: type, count: int) -> None:
         wait_for(
-            lambda: len(told(kind)),
+            lambda: sum(isinstance(each, kind) for each in posted),
             lambda seen: seen >= count,
             what=f"{count} {kind.__name__}",
             timeout_seconds=15,
             clock=HostClock(),
         )
 
+    ran: list[str] = []
+    holds = threading.Event()
     client = LabClient("uml:", posted.append, make_host=lambda: fake_lab.host, opener=fake_lab.open)
-    held = client._queue = HeldQueue()  # type: ignore[assignment]
-    late, next_one = Job("late", lambda _: None), Job("next", lambda _: None)
     client.start()
     try:
-        until(messages.SessionOpened, 1)
-        wait_for(
-            lambda: fake_lab.machine.stream_of_samples is not None,
-            bool,
-            what="samples",
-            timeout_seconds=15,
-            clock=HostClock(),
-        )
-        asking = threading.Thread(target=client.submit, args=[late])
-        asking.start()
-        assert held.is_at_it.wait(10)
+        until(SessionOpened, 1)
+        stream = lambda: fake_lab.machine.stream_of_samples is not None  # noqa: E731
+        wait_for(stream, bool, what="samples", timeout_seconds=15, clock=HostClock())
+        first = client.submit(lambda _: holds.wait(10))
+        waiting = client.submit(lambda _: ran.append("waiting"))
         fake_lab.lose()
-        # Long enough for the session to end, if nothing kept it.
-        time.sleep(0.3)
-        held.may_go_on.set()
-        asking.join(10)
-        until(messages.SessionEnded, 1)
+        wait_for(client._is_over.is_set, bool, what="the loss", timeout_seconds=15, clock=HostClock())
+        late = client.submit(lambda _: ran.append("late"))
+        holds.set()
+        until(SessionEnded, 1)
+        assert first.result(10)
+        for each in (waiting, late):
+            assert isinstance(each.exception(10), MachineLost)
+        assert isinstance(client.submit(lambda _: None).exception(10), MachineLost)
         client.restart()
-        until(messages.SessionOpened, 2)
-        client.submit(next_one)
-        until(messages.JobFinished, 1)
+        until(SessionOpened, 2)
+        client.submit(lambda _: ran.append("next")).result(10)
     finally:
-        held.may_go_on.set()
+        holds.set()
         client.close()
-    assert [each.job for each in told(messages.JobFailed)] == [late]
-    assert [each.job for each in told(messages.JobStarted)] == [next_one]
+    assert ran == ["next"]
 
 
 def test_work_that_opens_the_machine_itself_waits_for_one_that_starts(fake_lab: FakeLab) -> None:

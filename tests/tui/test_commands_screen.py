@@ -16,11 +16,11 @@ from tests.tui.fake_lab import FakeLab
 from tests.tui.still import text_of
 from tests.unit.fakes import FakeTerminal
 from tui.app import RaidlabApp
-from tui.screens.help import HelpScreen
+from tui.help import HelpScreen
 from tui.settings import Settings
 from tui.state import MachinePhase, Origin
-from tui.widgets.terminal import TerminalView, pasted, typed
-from tui.widgets.terminal_screen import TerminalScreen
+from tui.terminal.commands import TerminalView, pasted, typed
+from tui.terminal.emulator import TerminalScreen
 
 SETTINGS = Settings(mode="commands", was_welcomed=True)
 
@@ -75,7 +75,7 @@ async def test_a_machine_that_answers_late_holds_up_nothing_and_no_key_is_lost(
     monkeypatch.setattr(fake_lab.machine, "terminal", late)
     app = app_on(SETTINGS)
     async with running(app) as pilot:
-        await until(pilot, lambda: "The terminal opens" in text_of(app), "it says that it waits")
+        await until(pilot, lambda: "Opening the terminal" in text_of(app), "it says that it waits")
         await pilot.press("l", "s")
         await pilot.press("f12", "f12", "enter")
         await pilot.resize_terminal(100, 30)
@@ -187,7 +187,7 @@ async def test_a_lost_machine_says_so_and_ctrl_r_brings_a_new_one(app_on: AppMak
         terminal.put(MachineLost("it was killed"))
         fake_lab.lose()
         await until(pilot, lambda: app.lab.phase is MachinePhase.LOST, "the loss")
-        await until(pilot, lambda: "The machine is gone: it was killed" in text_of(app), "the news")
+        await until(pilot, lambda: "The machine is lost: it was killed" in text_of(app), "the news")
         assert "what was there" in text_of(app)
         await pilot.press("ctrl+r")
         await terminal_of(pilot, app, fake_lab, 2)

@@ -7,14 +7,12 @@ from dataclasses import replace
 
 import pytest
 from rich.segment import Segment
-from textual.app import App, ComposeResult
 from textual.strip import Strip
 
 from tests.tui.conftest import AppMaker, looked, running
 from tests.tui.fake_lab import TICK_SECONDS, FakeLab
-from tui.collector import settle_collector
+from tui.base_app import settle_collector
 from tui.widgets.lines import differing_cells
-from tui.widgets.words import ChangingText
 
 
 async def test_a_lab_in_which_nothing_happens_writes_nothing(
@@ -51,7 +49,9 @@ async def test_quiet_looks_are_shown_ever_more_rarely_and_news_at_once(
     async with running(app) as pilot:
         await looked(pilot, app, fake_lab)
         shown: list[float] = []
-        monkeypatch.setattr(app, "show_soon", lambda: shown.append(fake_lab.seconds))
+        # Only what the samples themselves bring about counts.
+        monkeypatch.setattr(app, "show_now", lambda: None)
+        app.watch(app, "changes", lambda: shown.append(fake_lab.seconds), init=False)
         await looked(pilot, app, fake_lab, 41)
         assert 3 <= len(shown) <= 10
         fake_lab.busy = 1 << 20
@@ -65,29 +65,6 @@ def test_only_the_cells_that_differ_are_found() -> None:
     assert differing_cells(old, old) == (0, 0)
     assert differing_cells(old, new) == (5, 7)
     assert differing_cells(Strip([Segment("ab")]), Strip([Segment("a"), Segment("b")])) == (0, 2)
-
-
-class OneText(App[None]):
-    """A text that fills the width."""
-
-    def compose(self) -> ComposeResult:
-        yield ChangingText("", id="text")
-
-
-async def test_a_longer_text_on_as_many_lines_needs_no_layout(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = OneText()
-    async with app.run_test(size=(20, 5)) as pilot:
-        words = app.query_one(ChangingText)
-        words.update("9 KiB")
-        await pilot.pause()
-        layouts: list[bool] = []
-        monkeypatch.setattr(words, "refresh", lambda *_, layout=False, **__: layouts.append(layout))
-        words.update("10 KiB")
-        words.update("10 KiB")
-        assert layouts == [False]
-        words.update("10 KiB, and more than fits")
-        words.update("two\nlines")
-        assert layouts == [False, True, True]
 
 
 def test_what_has_been_loaded_is_not_looked_at_again() -> None:

@@ -15,9 +15,8 @@ from lab.faults.scenario_run import StepOutcome
 from tests.tui.still import quiet, run_app, still_app, text_of
 from tui.app import RaidlabApp
 from tui.faults import FaultItem, Line, all_items, step_lines
-from tui.frontend import Frontend
+from tui.frontend import Cancelled, Frontend, Progress
 from tui.screens.faults import FaultsScreen
-from tui.services import Cancelled, Progress
 
 pytestmark = pytest.mark.tui
 

@@ -31,8 +31,8 @@ from tui.fleet import (
     members_of,
     mttdl_words,
 )
+from tui.look import Tone
 from tui.screens.fleet import FleetScreen
-from tui.tones import Tone
 
 pytestmark = pytest.mark.tui
 NEVER, WEEKS = FleetChoice(scrub_hours=None), FleetChoice(scrub_hours=336.0)

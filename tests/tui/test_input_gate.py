@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from tui.input_gate import MOST_KEYS, MOST_PASTED, InputGate, Pasted
+from tui.driver import MOST_KEYS, MOST_PASTED, InputGate, Pasted
 
 START, END = "\x1b[200~", "\x1b[201~"
 

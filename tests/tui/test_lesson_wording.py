@@ -8,9 +8,9 @@ import pytest
 from textual.binding import Binding
 
 from lab.lessons.course import built_in_course, make_action
-from tui.actions import KEY_ACTIONS
+from tui.app import make_screen
+from tui.arrays.actions import KEY_ACTIONS
 from tui.lessons.wording import TYPED, in_app, key_for, steps_in_app
-from tui.modes import MAKERS
 from tui.registry import SCREENS
 
 
@@ -33,7 +33,7 @@ def test_every_command_of_the_course_has_a_place_in_the_app(command: str) -> Non
 
 def keys_of(mode: str) -> set[str]:
     """All keys that a screen knows."""
-    screen = MAKERS[mode]()
+    screen = make_screen(mode)
     made = [binding for kind in type(screen).__mro__ for binding in vars(kind).get("BINDINGS", ())]
     found = {key.strip() for binding in made if isinstance(binding, Binding) for key in binding.key.split(",")}
     return found | ({action.key for action in KEY_ACTIONS} if mode == "lab" else set())

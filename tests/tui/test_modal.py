@@ -7,9 +7,9 @@ from textual.widgets import OptionList
 from tests.tui.conftest import AppMaker, asked_to_fail, idle, looked, running, until
 from tests.tui.fake_lab import FakeLab
 from tests.tui.still import text_of
-from tui.actions import applying
-from tui.screens.help import HelpScreen
-from tui.screens.menu import MenuScreen
+from tui.arrays.actions import applying
+from tui.dialogs import MenuScreen
+from tui.help import HelpScreen
 
 
 async def test_a_screen_that_has_left_can_be_told_to_leave(app_on: AppMaker, fake_lab: FakeLab) -> None:

@@ -9,20 +9,17 @@ from pathlib import Path
 import pytest
 
 from lab.session.monitor import History
-from lab.session.pace import PAUSED, STEP, Pace
+from lab.session.pace import PAUSED, Pace
 from tests.tui.conftest import AppMaker, AppPilot, looked, running, until
 from tests.tui.fake_lab import FakeLab
 from tests.tui.standing import StandingLab
 from tests.tui.talk import Talk
 from tests.unit.session.looks import look
 from tui.app import RaidlabApp
-from tui.messages import LabLooked
-from tui.services import NO_PACE
-from tui.settings import Settings
-from tui.state import LabState
-from tui.updates import update
+from tui.frontend import NO_PACE
+from tui.mode import TopBar
+from tui.state import LabLooked, LabState, update
 from tui.views import shown_seconds
-from tui.widgets.frame import TopBar
 
 
 @pytest.fixture
@@ -138,16 +135,6 @@ async def test_the_palette_has_the_keys(app_on: AppMaker) -> None:
         assert {"Clock: Step", "Clock: Faster", "Clock: Slower"} <= titles
 
 
-async def test_other_keys_can_be_chosen(app_on: AppMaker, tmp_path: Path) -> None:
-    keys = tmp_path / "keymap.toml"
-    keys.write_text('[keys]\n"clock.pause" = "y"\n')
-    app = app_on(Settings(was_welcomed=True), keys_file=keys)
-    async with running(app) as pilot:
-        await paced(pilot, app, "1x")
-        await pilot.press("y")
-        await paced(pilot, app, "paused")
-
-
 @pytest.mark.parametrize("key", ["space", "comma", "full_stop", "less_than_sign", "greater_than_sign"])
 async def test_where_time_is_everybodys_nothing_is_shown_and_the_keys_say_why(
     key: str, app_on: AppMaker, fake_lab: FakeLab
@@ -186,17 +173,17 @@ def talk(fake_lab: FakeLab) -> Iterator[Talk]:
 
 
 def test_lines_tell_and_choose_the_pace(talk: Talk, fake_lab: FakeLab) -> None:
-    talk.hear("and goes at 1x.")
+    talk.hear("and runs at 1x.")
     talk.type("pause")
-    talk.hear("and stands still.")
+    talk.hear("and is paused.")
     talk.type(">")
-    talk.hear("goes at 1x.")
+    talk.hear("runs at 1x.")
     talk.type("100x")
-    talk.hear("goes at 100x.")
+    talk.hear("runs at 100x.")
     talk.type("max")
-    talk.hear("goes at max.")
+    talk.hear("runs at max.")
     talk.type(",")
-    talk.hear("stands still.")
+    talk.hear("is paused.")
     talk.type(".")
     talk.hear("There is no array to which anything could happen.")
     talk.type("help")
@@ -204,24 +191,8 @@ def test_lines_tell_and_choose_the_pace(talk: Talk, fake_lab: FakeLab) -> None:
     assert talk.app.lab.pace == PAUSED
 
 
-def test_a_step_is_told_in_lines(talk: Talk, fake_lab: FakeLab) -> None:
-    talk.hear("goes at 1x.")
-    fake_lab.show("raid5-rebuilding")
-    talk.wait(lambda: talk.app.lab.array("md0") is not None, "the array is seen")
-    fake_lab.machine.may_pass.clear()  # type: ignore[attr-defined]
-    talk.type("step")
-    talk.hear("goes to the next event.")
-    assert talk.app.lab.pace == STEP
-    start = len(talk.said.getvalue())
-    fake_lab.finish_sync()
-    fake_lab.machine.may_pass.set()  # type: ignore[attr-defined]
-    talk.hear("stands still.")
-    # Two threads tell, each in its own time.
-    talk.wait(lambda: "md0 is ready" in talk.said.getvalue()[start:], "the array is told of")
-
-
 def test_where_time_is_everybodys_lines_say_why(talk: Talk) -> None:
-    talk.hear("runs.")
+    talk.hear("is running.")
     talk.look()
     talk.type("10x")
     talk.hear(NO_PACE)
@@ -230,4 +201,4 @@ def test_where_time_is_everybodys_lines_say_why(talk: Talk) -> None:
     talk.type("")
     talk.hear("next:")
     assert "clock shows" not in talk.said.getvalue()
-    assert "virtual: its clock" not in talk.said.getvalue()
+    assert "virtual: you set" not in talk.said.getvalue()

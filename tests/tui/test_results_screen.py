@@ -19,8 +19,8 @@ from tests.tui.still import quiet, run_app, still_app, text_of
 from tests.unit.lint.test_theory_checks import FILES, cpu
 from tests.unit.results.records import CONDITIONS, array, rebuild
 from tui.app import RaidlabApp
-from tui.runs import ExperimentView
-from tui.screens.menu import MenuScreen
+from tui.dialogs import MenuScreen
+from tui.run.runs import ExperimentView
 from tui.screens.results import ResultsScreen
 
 pytestmark = pytest.mark.tui

@@ -17,10 +17,10 @@ from lab.workloads.workload import all_workloads
 from tests.tui.conftest import until
 from tests.tui.loads import measured, tell, with_array, with_load
 from tests.tui.still import StillClient, quiet, run_app, still_app, text_of
-from tui import messages as happened
 from tui.app import RaidlabApp
-from tui.runs import ExperimentView, workload_items
-from tui.screens.run import RunScreen
+from tui.run.runs import ExperimentView, workload_items
+from tui.run.screen import RunScreen
+from tui.state import LoadEnded
 
 pytestmark = pytest.mark.tui
 FORECAST = Forecast(480.0, "4 members of 120 reads per second each")
@@ -69,9 +69,8 @@ def test_theory_speaks_first_and_the_job_is_shown(tmp_path: Path) -> None:
         await with_array(app, pilot)
         assert "rw=randread" in text_of(app)
         assert isinstance(app.client, StillClient)
-        job = app.client.jobs[-1]
-        assert job.on_done
-        job.on_done(FORECAST)
+        app.client.jobs[-1].set_result(FORECAST)
+        await quiet(app, pilot)
         app.show_now()
         await quiet(app, pilot)
         assert "480 IOPS" in text_of(app)
@@ -98,7 +97,7 @@ def test_afterwards_measured_stands_beside_predicted(tmp_path: Path) -> None:
     async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
         await with_array(app, pilot)
         await with_load(app, pilot, FORECAST)
-        tell(app, happened.LoadEnded(measured(470.0)))
+        tell(app, LoadEnded(measured(470.0)))
         await quiet(app, pilot)
         text = flat(app)
         assert "MEASURED 0.98 × the prediction: within 5% of it" in text
@@ -111,13 +110,13 @@ def test_a_load_that_was_stopped_keeps_the_figures_of_what_ran(tmp_path: Path) -
     async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
         await with_array(app, pilot)
         await with_load(app, pilot)
-        tell(app, happened.LoadEnded(measured(470.0, seconds=12.0, interrupted=True)))
+        tell(app, LoadEnded(measured(470.0, seconds=12.0, interrupted=True)))
         await quiet(app, pilot)
-        assert "STOPPED after 12 of 30 s on md0; the figures are of what ran." in flat(app)
+        assert "STOPPED after 12 of 30 s on md0; the figures cover that time." in flat(app)
         assert "470 IOPS" in text_of(app)
-        tell(app, happened.LoadEnded(None))
+        tell(app, LoadEnded(None))
         await quiet(app, pilot)
-        assert "before anything was measured: nothing is kept." in flat(app)
+        assert "before anything was measured; nothing is stored." in flat(app)
 
     run_app(still_app(tmp_path, "run"), act)
 
@@ -126,7 +125,7 @@ def test_a_load_that_fails_says_why_and_what_to_do(tmp_path: Path) -> None:
     async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
         await with_array(app, pilot)
         await with_load(app, pilot)
-        tell(app, happened.LoadEnded(WorkloadError("fio stopped: input/output error on md0", hint="look at its disks")))
+        tell(app, LoadEnded(WorkloadError("fio stopped: input/output error on md0", hint="look at its disks")))
         await quiet(app, pilot)
         assert "FAILED fio stopped: input/output error on md0. look at its disks." in flat(app)
 
@@ -138,7 +137,7 @@ def test_earlier_loads_of_the_workload_stay_to_compare_with(tmp_path: Path) -> N
         await with_array(app, pilot, "raid5")
         for iops in (81000.0, 79000.0):
             await with_load(app, pilot)
-            tell(app, happened.LoadEnded(measured(iops)))
+            tell(app, LoadEnded(measured(iops)))
             await quiet(app, pilot)
         before = text_of(app).split("Measured before")[1]
         assert "81k IOPS   p99 1.4 ms" in before
@@ -164,7 +163,7 @@ def test_the_length_of_a_load_can_be_chosen(tmp_path: Path) -> None:
     ("result_id", "done", "words"),
     [
         ("", 0, "CANCELLED Nothing had been measured yet, so nothing is stored."),
-        ("20261121T1", 12, "CANCELLED 12 of 30 measurements are stored as 20261121T1. Screen 4 goes on with it."),
+        ("20261121T1", 12, "CANCELLED 12 of 30 measurements are stored as 20261121T1. Screen 4 resumes it."),
     ],
 )
 def test_a_cancelled_experiment_says_what_was_kept(tmp_path: Path, result_id: str, done: int, words: str) -> None:

@@ -12,8 +12,8 @@ from tests.tui.fake_lab import FakeLab
 from tests.tui.still import text_of
 from tests.unit.microscope.arrays import CHUNK_SECTORS, Members, parity_array
 from tui.app import RaidlabApp
-from tui.glyphs import ASCII
-from tui.screens.plan import PlanScreen
+from tui.arrays.plan import PlanScreen
+from tui.look import ASCII
 from tui.screens.stripe import ByteScreen, PlaceScreen, StripeScreen
 from tui.settings import Settings
 from tui.widgets.stripe_hex import StripeHex

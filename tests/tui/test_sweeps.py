@@ -16,7 +16,7 @@ from tests.tui import sweeps
 from tests.tui.conftest import until
 from tests.tui.still import quiet, run_app, still_app, text_of
 from tui.app import RaidlabApp
-from tui.screens.run import RunScreen
+from tui.run.screen import RunScreen
 from tui.sweeps import SweepLook
 
 pytestmark = pytest.mark.tui

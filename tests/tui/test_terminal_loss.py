@@ -34,7 +34,7 @@ from lab.host import signals
 signals.install()
 import tui.app, tui.text
 from tests.tui.fake_lab import FakeLab
-from tui.client.client import LabClient
+from tui.client import LabClient
 from tui.settings import Settings, save_settings, state_file
 state, mode, trouble = sys.argv[1:]
 save_settings(state_file(), Settings(was_welcomed=True))
@@ -50,7 +50,7 @@ try:
 except signals.Interrupted as interrupted:
     sys.exit(interrupted.exit_status)
 """
-READY = {"app": b"disk09", "text": b"The machine uml: runs."}
+READY = {"app": b"disk09", "text": b"The machine uml: is running."}
 TAKES_CONTROL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
 )
@@ -245,7 +245,7 @@ def test_a_reader_that_never_reads_holds_nothing_up(opened: Callable[..., Window
     assert ended_within(window, TERM_SECONDS)
 
 
-FEW_WAITING = "import tui.terminal_driver; tui.terminal_driver._MOST_WAITING_BYTES = 20_000"
+FEW_WAITING = "import tui.driver; tui.driver._MOST_WAITING_BYTES = 20_000"
 
 
 @pytest.mark.wide

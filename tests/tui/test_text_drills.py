@@ -49,7 +49,7 @@ def in_drill(fake_lab: FakeLab) -> Iterator[Talk]:
     record = CaseRecord(drill=ID, target="uml:", began_utc="2026-01-01T10:00:00Z", file_system_uuid="", blocks=9)
     (folder / "case.json").write_bytes(msgspec.json.encode(record))
     made = Talk(fake_lab)
-    made.hear("runs.")
+    made.hear("is running.")
     made.look()
     yield made
     made.close()
@@ -61,7 +61,7 @@ def case_of(lab: FakeLab) -> DrillCase | None:
 
 def test_drills_are_listed_with_what_was_reached(talk: Talk, fake_lab: FakeLab) -> None:
     put_outcome(fake_lab.host, OUTCOME)
-    talk.hear("runs.")
+    talk.hear("is running.")
     talk.type("drill")
     heard = talk.hear("drill start 1 sets up the first.")
     assert "1: Members dropped out, one after the other (20 minutes). Partly lost, 62.5 % (tried once).\n" in heard
@@ -69,7 +69,7 @@ def test_drills_are_listed_with_what_was_reached(talk: Talk, fake_lab: FakeLab) 
 
 
 def test_without_a_drill_its_words_do_nothing(talk: Talk) -> None:
-    talk.hear("runs.")
+    talk.hear("is running.")
     talk.look()
     for word in ("status", "hint", "commit", "reset", "debrief", "leave"):
         talk.type(f"drill {word}")
@@ -83,7 +83,7 @@ def test_without_a_drill_its_words_do_nothing(talk: Talk) -> None:
 
 
 def test_what_is_no_word_of_drills_is_explained(talk: Talk) -> None:
-    talk.hear("runs.")
+    talk.hear("is running.")
     for line in ("drill save", "drill start", "drill list --json", "drill hint 2", "drill start 'a"):
         talk.type(line)
         talk.hear("drill start 1     set one up on blank disks")
@@ -91,7 +91,7 @@ def test_what_is_no_word_of_drills_is_explained(talk: Talk) -> None:
 
 def test_a_drill_goes_on_and_its_words_need_no_other(in_drill: Talk, fake_lab: FakeLab) -> None:
     heard = in_drill.hear("! LINE runs LINE on the machine.")
-    assert "Drill 1, Members dropped out, one after the other, goes on.\n" in heard
+    assert "Drill 1, Members dropped out, one after the other, continues.\n" in heard
     assert heard.count("next: ") == heard.count("next: Drill 1, 0 min: not committed.") == 1
     hints = read_drill(find_drill(ID)).hints
     for number, word in enumerate(("hint", "drill hint", "raidlab drill hint", "hint"), start=1):
@@ -109,7 +109,7 @@ def test_a_drill_goes_on_and_its_words_need_no_other(in_drill: Talk, fake_lab: F
 
 
 def test_what_is_typed_for_the_machine_is_kept_with_the_drill(in_drill: Talk, fake_lab: FakeLab) -> None:
-    in_drill.hear("goes on.")
+    in_drill.hear("continues.")
     in_drill.type("! cat /proc/mdstat")
     in_drill.hear("# cat /proc/mdstat")
     in_drill.wait(lambda: not in_drill.app.shell.running_line, "the line has ended")
@@ -134,7 +134,7 @@ def test_only_one_drill_is_open_and_it_can_be_left(in_drill: Talk, fake_lab: Fak
 
 
 def test_nothing_is_told_or_obeyed_while_a_disaster_is_made(talk: Talk, fake_lab: FakeLab) -> None:
-    talk.hear("runs.")
+    talk.hear("is running.")
     talk.look()
     talk.app.drills.on_making(True)
     talk.hear("The drill is being set up.")
@@ -151,7 +151,7 @@ def test_nothing_is_told_or_obeyed_while_a_disaster_is_made(talk: Talk, fake_lab
 
 def test_the_last_page_is_told_in_words_without_marks(talk: Talk, fake_lab: FakeLab) -> None:
     put_outcome(fake_lab.host, OUTCOME)
-    talk.hear("runs.")
+    talk.hear("is running.")
     talk.type("raidlab drill debrief latest")
     heard = talk.hear("is rebuilt from the others.")
     assert "Members dropped out: partly lost\n" in heard

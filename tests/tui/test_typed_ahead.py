@@ -13,9 +13,9 @@ from textual.widgets import Input
 from tests.tui.conftest import AppMaker, idle, looked, reached, running
 from tests.tui.fake_lab import FakeLab
 from tui.app import RaidlabApp
-from tui.screens.menu import MenuScreen
-from tui.screens.plan import AwaitedPlan, PlanScreen
-from tui.widgets.rack import Rack
+from tui.arrays.plan import PlanScreen
+from tui.arrays.rack import Rack
+from tui.dialogs import MenuScreen
 
 MOVES = ("down", "up", "home", "end", "j", "k", "right", "left", "tab", "shift+tab")
 ACTIONS = ("f", "x", "p", "e", "z", "delete", "a", "enter", "w", "t", "s")
@@ -129,7 +129,9 @@ async def test_keys_typed_before_the_plan_is_there_never_reach_the_screen_beneat
         typed(app, "f", "enter", "2", "down", "r")
         await settled(app)
         await pilot.pause()
-        assert isinstance(in_front(app), AwaitedPlan)
+        awaited = in_front(app)
+        assert isinstance(awaited, PlanScreen)
+        assert not awaited.is_made
         assert app.current_mode == "lab"
         holds.set()
         await idle(pilot, app)

@@ -14,16 +14,16 @@ from tests.tui.fake_lab import FakeLab
 from tests.tui.still import text_of
 from tests.tui.volumes import FILLED, UNEQUAL, look_at, show_rebuild, volume
 from tests.unit.fakes import Scripted
-from tui.actions import applying, joining_disk
 from tui.app import RaidlabApp
-from tui.drafts import Draft, level_rows
-from tui.plan_runs import PlanRun
-from tui.screens.build import BuildScreen
+from tui.arrays.actions import applying, joining_disk
+from tui.arrays.build import BuildScreen
+from tui.arrays.drafts import Draft, level_rows
+from tui.arrays.rack import BayState
+from tui.frontend import PlanRun
 from tui.settings import Settings
 from tui.story import next_step
 from tui.text import array_lines, preview_lines
 from tui.views import bays_of
-from tui.widgets.rack import BayState
 
 
 async def with_volumes(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:

@@ -18,11 +18,10 @@ from lab.lessons.verbs import VERBS as LESSON_VERBS
 from tests.tui.conftest import AppMaker, looked, running
 from tests.tui.fake_lab import FakeLab
 from tui.app import RaidlabApp
-from tui.commands import CLOCK_IDS
+from tui.help import CLOCK_IDS, HelpScreen, key_table
 from tui.keys import CommandKey, classes_with_keys, known_ids, own_bindings
+from tui.mode import ModeScreen
 from tui.registry import SCREENS
-from tui.screens.help import HelpScreen, key_table
-from tui.screens.mode import ModeScreen
 from tui.settings import Settings
 
 _NO_NEED_OF_HELP = {"HelpScreen", "Screen", "ModeScreen", "Modal", "TypedScreen"}

@@ -11,8 +11,8 @@ from lab.disks.kinds import serial_of
 from lab.session.monitor import Snapshot
 from lab.units import MIB
 from tests.unit.adapt.running import running
-from tui import messages as happened
 from tui.app import RaidlabApp
+from tui.state import LabLooked
 
 SMALL, LARGE = 100, 200
 _SIZES = (SMALL, LARGE, LARGE, LARGE, LARGE, LARGE)
@@ -41,7 +41,7 @@ def look_at(app: RaidlabApp, volumes: Iterable[VolumeStatus], seconds: float = 0
     """Let the app see these volumes, so many seconds after it looked last."""
     before = app.lab.look.time_seconds if app.lab.look else 100.0
     arrays = tuple(as_array(each) for each in volumes)
-    app.on_lab_message(happened.LabLooked(Snapshot(before + seconds, arrays, {})))
+    app.on_lab_message(LabLooked(Snapshot(before + seconds, arrays, {})))
 
 
 def show_rebuild(app: RaidlabApp) -> None:

@@ -12,11 +12,7 @@ import pytest
 
 from docs.pictures.packages import REPOSITORY
 
-PAIRS = {
-    ("tui.frontend", "tui.plan_runs"): "a frontend keeps the plans that run, and each tells its frontend how it ends",
-    ("tui.frontend", "tui.services"): "a frontend makes its services, and each acts through its frontend",
-    ("tui.frontend", "tui.terminal"): "as other services",
-}
+PAIRS = {}
 """Modules that import each other, and why; one of the two imports is for types alone, or in a function."""
 BY_NAME = {
     "lab/machine/agent_programs.py": "imports the program that its client has sent",

@@ -15,8 +15,8 @@ from lab.errors import LabError
 from lab.machine.target import target_words
 from tui.lessons.disk_look import DiskLook
 from tui.lessons.view import CourseItem, FaultToRead, LessonView, StepCard
-from tui.messages import LabLooked, LabMessage
-from tui.runs import request_of
+from tui.run.runs import request_of
+from tui.state import LabLooked, LabMessage
 
 if TYPE_CHECKING:
     from lab.experiments.progress import RunProgress
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from lab.plans import Plan
     from lab.session.monitor import Event, Snapshot
     from lab.session.session import LabSession
-    from tui.frontend import Frontend
-    from tui.services import Cancelled, Progress
+    from tui.frontend import Cancelled, Frontend, Progress
 
 T = TypeVar("T")
 LESSONS_MODE = "lessons"

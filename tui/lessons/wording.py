@@ -14,8 +14,8 @@ from lab.arrays.spec import ConsistencyPolicy
 from lab.gates.decoding import parse_bytes
 from lab.lessons.actions import ApartAction, ShellLine
 from lab.units import human_bytes
-from tui.actions import KEY_ACTIONS
-from tui.drafts import title_of
+from tui.arrays.actions import KEY_ACTIONS
+from tui.arrays.drafts import title_of
 
 _COMMAND = re.compile(r"(?P<open>\()?[`'](?P<command>raidlab [^`'\n]+)[`'](?P<close>\))?")
 _DISKS = re.compile(r"\bdisk\d\d(?:,disk\d\d)+")

@@ -13,11 +13,11 @@ from textual.widgets import Footer, Markdown, OptionList, Static
 from textual.widgets.option_list import Option
 
 from lab.drills.verbs import ClearDisks, Commit, Debrief, DrillHint, LeaveDrill, ResetDrill, StartDrill
-from tui.glyphs import glyphs_of
+from tui.dialogs import Modal
 from tui.keys import key_for
-from tui.screens.modal import Modal
-from tui.screens.mode import ModeScreen, PaletteEntry
-from tui.widgets.words import numbered, titled
+from tui.look import glyphs_of
+from tui.mode import ModeScreen, PaletteEntry
+from tui.widgets.lines import numbered, titled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -234,7 +234,7 @@ class DrillsScreen(ModeScreen):
         box.scroll_relative(y=pages * max(1, box.size.height // 2), animate=False)
 
     def action_variant(self) -> None:
-        from tui.screens.menu import VariantScreen
+        from tui.dialogs import VariantScreen
 
         view = self.drills.view
         drill_id, seed = (view.id, view.seed) if view else (self._current, "")

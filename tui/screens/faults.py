@@ -12,10 +12,10 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from tui.faults import FaultItem, Line, all_items
-from tui.glyphs import glyphs_of
 from tui.keys import CommandKey
-from tui.screens.mode import ModeScreen
-from tui.widgets.words import titled
+from tui.look import glyphs_of
+from tui.mode import ModeScreen
+from tui.widgets.lines import titled
 
 if TYPE_CHECKING:
     from tui.state import LabState

@@ -23,13 +23,12 @@ from tui.fleet import (
     shares,
 )
 from tui.keys import CommandKey
-from tui.screens.mode import ModeScreen
-from tui.tones import Tone
-from tui.widgets.bars import ShareBars
+from tui.look import Tone
+from tui.mode import ModeScreen
 from tui.widgets.choices import Choices, stepped
 from tui.widgets.interval_charts import LossChart
-from tui.widgets.tiles import VerdictBanner
-from tui.widgets.words import ChangingText, titled
+from tui.widgets.lines import ChangingText, titled
+from tui.widgets.tiles import ShareBars, VerdictBanner
 
 if TYPE_CHECKING:
     from lab.theory.extension import LossFigures

@@ -14,14 +14,14 @@ from textual.widgets.option_list import Option
 
 from lab.actions.action import Choice
 from lab.lessons.verbs import Answer, DoStep, LeaveLesson, LessonHint, Measure, ResetLesson, StartLesson
-from tui.glyphs import glyphs_of
 from tui.keys import key_for
 from tui.lessons.guide import PLACES
 from tui.lessons.view import CourseItem
+from tui.look import glyphs_of
+from tui.mode import ModeScreen, PaletteEntry
 from tui.screens.drills import drill_line
-from tui.screens.mode import ModeScreen, PaletteEntry
 from tui.widgets.lesson_panel import LETTERS, LessonPanel
-from tui.widgets.words import numbered, titled
+from tui.widgets.lines import numbered, titled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -294,7 +294,7 @@ class LessonsScreen(ModeScreen):
             self.guide.answer(view.step.options[number].key)
 
     def action_type_number(self) -> None:
-        from tui.screens.menu import NumberScreen
+        from tui.dialogs import NumberScreen
 
         view = self.guide.view
         if view and view.step and view.step.reading:
@@ -340,7 +340,7 @@ class LessonsScreen(ModeScreen):
         self.app.pick("Language", choices, self.guide.speak)
 
     def action_variant(self) -> None:
-        from tui.screens.menu import VariantScreen
+        from tui.dialogs import VariantScreen
 
         view = self.guide.view
         if view:

@@ -18,11 +18,11 @@ from lab.actions.action import Choice
 from lab.errors import LabError, RequirementMissing
 from lab.results.record import RunStatus
 from tui.keys import CommandKey
+from tui.mode import ModeScreen
 from tui.result_views import summary_facts, summary_tone
-from tui.screens.mode import ModeScreen
-from tui.widgets.bars import SyncBar, SyncView
+from tui.widgets.lines import titled
 from tui.widgets.result_panel import ResultPanel, ResultView
-from tui.widgets.words import titled
+from tui.widgets.tiles import SyncBar, SyncView
 
 if TYPE_CHECKING:
     from lab.results.record import ResultRecord

@@ -14,15 +14,15 @@ from textual.widgets import Static
 
 from lab.actions.action import Choice
 from tui import stripe_steps as steps
+from tui.dialogs import TypedScreen
 from tui.keys import CommandKey
-from tui.screens.menu import TypedScreen
-from tui.screens.mode import ModeScreen
+from tui.mode import ModeScreen
 from tui.state import LabState
 from tui.stripe_steps import Told
 from tui.widgets.crash_table import CrashTable
+from tui.widgets.lines import ChangingText, entitle, titled
 from tui.widgets.stripe_hex import StripeHex
 from tui.widgets.tiles import VerdictBanner
-from tui.widgets.words import ChangingText, entitle, titled
 
 if TYPE_CHECKING:
     from lab.errors import LabError

@@ -58,7 +58,7 @@ class Choices(LineWidget, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "row(-1)", "Row up", show=False, id="choices.up", tooltip="To the row above"),
         Binding("down,j", "row(1)", "Row down", show=False, id="choices.down", tooltip="To the row below"),
-        Binding("left,h", "step(-1)", "Value before", show=False, id="choices.before", tooltip="The value before"),
+        Binding("left,h", "step(-1)", "Previous value", show=False, id="choices.before", tooltip="The previous value"),
         Binding("right,l,space,enter", "step(1)", "Next value", id="choices.next", tooltip="The row's next value"),
     ]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lab.microscope.small_write import CrashOutcome, CrashState
-from tui.tones import Tone
+from tui.look import Tone
 from tui.widgets.lines import Line, RowsWidget, shorten
 from tui.widgets.stripe_diagram import fitting_names
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 from rich.style import Style
 
+from tui.look import Tone, tone_css
 from tui.quantities import Scale, log_scale
-from tui.tones import Tone, tone_css
 from tui.widgets.lines import Line, RowsWidget, shorten
 
 _LEAST_PLOT_CELLS = 10

@@ -13,9 +13,9 @@ from textual.message import Message
 from textual.widgets import Markdown, OptionList, Static
 from textual.widgets.option_list import Option
 
-from tui.glyphs import Glyphs, glyphs_of
 from tui.lessons.view import Explanation, LessonView, StepCard
-from tui.widgets.words import entitle
+from tui.look import Glyphs, glyphs_of
+from tui.widgets.lines import entitle
 
 LETTERS = "abcdef"
 _BAR_CELLS = 20

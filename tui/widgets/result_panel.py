@@ -11,6 +11,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from lab.errors import SpecError
+from tui.look import Tone
 from tui.result_views import (
     comparison_notes,
     comparison_verdict,
@@ -19,7 +20,6 @@ from tui.result_views import (
     lint_lines,
     ratio_rows,
 )
-from tui.tones import Tone
 from tui.widgets.interval_charts import BarChart, RatioChart
 from tui.widgets.tiles import VerdictBanner
 
@@ -204,7 +204,7 @@ def _heading(record: ResultRecord) -> str:
 
 def _bars_legend(record: ResultRecord, panel: ResultPanel) -> str:
     from lab.report.cells import theory_notes
-    from tui.glyphs import glyphs_of
+    from tui.look import glyphs_of
 
     glyphs = glyphs_of(panel)
     parts = [f"{glyphs.bar_loose} interval of the median"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lab.arrays.geometry import ChunkKind
 from lab.microscope.comparison import SeenCell, StripeVerdict
-from tui.tones import Tone
+from tui.look import Tone
 from tui.widgets.crash_table import CrashRow
 from tui.widgets.stripe_hex import HexColumn
 

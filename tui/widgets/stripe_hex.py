@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tui.tones import Tone
+from tui.look import Tone
 from tui.widgets.lines import Line, LineWidget, shorten
 from tui.widgets.stripe_diagram import fitting_names
 

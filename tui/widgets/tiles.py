@@ -1,13 +1,120 @@
-"""A tile, which shows a figure with its label and unit, and a banner, which shows a verdict."""
+"""Bars of progress and of shares, tiles that show a figure with its label and unit, and banners that show a verdict."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.style import Style
 
-from tui.quantities import Unit, format_value
-from tui.tones import Tone, tone_css
-from tui.widgets.lines import FittedLines, Line, LineWidget, shorten, wrapped
+from tui.look import Glyphs, Tone, tone_css
+from tui.quantities import Unit, format_seconds, format_value
+from tui.widgets.lines import FittedLines, Line, LineWidget, RowsWidget, shorten, wrapped
+
+_BAR_LEAST_CELLS = 8
+
+
+def bar(fraction: float, cells: int, glyphs: Glyphs) -> tuple[str, str]:
+    """(full part, empty part) of a bar; together they are ``cells`` wide."""
+    exact = max(0.0, min(1.0, fraction)) * cells
+    whole = int(exact)
+    part = int((exact - whole) * (len(glyphs.bar_parts) + 1))
+    full = glyphs.bar_full * whole + (glyphs.bar_parts[part - 1] if part and whole < cells else "")
+    return full, glyphs.bar_empty * (cells - len(full))
+
+
+@dataclass(frozen=True, slots=True)
+class SyncView:
+    """The progress of a rebuild, a scrub, a reshape or other work."""
+
+    action: str
+    """The name of the work: ``rebuild``, ``check``."""
+    fraction: float
+    """Progress, 0 to 1."""
+    bytes_per_second: float | None = None
+    eta_seconds: float | None = None
+    note: str = ""
+    """Shown in place of the rate and the remaining time."""
+
+
+class SyncBar(LineWidget):
+    """One row: action, bar, per cent, rate, remaining time; what does not fit is omitted from the end."""
+
+    PREFIX = "sync-bar"
+    DEFAULT_CSS = """
+    SyncBar {
+        height: 1;
+        & > .sync-bar--action { color: $text-warning; text-style: bold; }
+        & > .sync-bar--full { color: $text-warning; }
+        & > .sync-bar--empty { color: $foreground 20%; }
+        & > .sync-bar--text { color: $foreground; }
+    }
+    """
+
+    _view: SyncView | None = None
+
+    def show(self, view: SyncView | None) -> None:
+        if view != self._view:
+            self._view = view
+            self.changed()
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        view = self._view
+        line = self.line(width)
+        if view is None:
+            return [line]
+        line.add(f"{self.glyphs.busy} {view.action} ", self.style("action"))
+        texts = [f"{view.fraction * 100:.1f} %"]
+        if view.note:
+            texts.append(view.note)
+        else:
+            texts += [format_value(view.bytes_per_second, Unit.BYTES_PER_SECOND)] if view.bytes_per_second else []
+            texts += [f"{format_seconds(round(view.eta_seconds))} left"] if view.eta_seconds is not None else []
+        while len(texts) > 1 and line.room - len("  ".join(texts)) - 2 < _BAR_LEAST_CELLS:
+            texts.pop()
+        text = "  ".join(texts)
+        full, empty = bar(view.fraction, max(0, line.room - len(text) - 1), self.glyphs)
+        line.add(full, self.style("full")).add(empty, self.style("empty"))
+        return [line.add(" ").add(text, self.style("text"))]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A labelled share of a whole."""
+
+    label: str
+    fraction: float
+    """The share, 0 to 1."""
+
+
+class ShareBars(RowsWidget[Share]):
+    """The parts of a whole, one bar per line."""
+
+    PREFIX = "share-bars"
+    DEFAULT_CSS = """
+    ShareBars {
+        height: auto;
+        & > .share-bars--label { color: $foreground-muted; }
+        & > .share-bars--full { color: $text-warning; }
+        & > .share-bars--empty { color: $foreground 20%; }
+        & > .share-bars--text { color: $foreground; }
+    }
+    """
+
+    def lines_needed(self, width: int) -> int:
+        return len(self._rows)
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        labels = max((len(row.label) for row in self._rows), default=0)
+        lines = []
+        for row in self._rows:
+            text = f"{100 * row.fraction:5.1f} %"
+            line = self.line(width).add(row.label.ljust(labels + 1), self.style("label"))
+            full, empty = bar(row.fraction, max(0, line.room - len(text) - 1), self.glyphs)
+            line.add(full, self.style("full")).add(empty, self.style("empty"))
+            lines.append(line.add_right(text, self.style("text")))
+        return lines
+
 
 _BOLD = Style(bold=True)
 
@@ -31,11 +138,9 @@ class Tile(LineWidget):
         self._shown = ("–", Tone.QUIET, "")
 
     def show(self, value: float | None, unit: Unit, tone: Tone = Tone.QUIET, note: str = "") -> None:
-        """Show a measured value."""
         self.say(format_value(value, unit), tone, note)
 
     def say(self, text: str, tone: Tone = Tone.QUIET, note: str = "") -> None:
-        """Show a text, such as a figure with its unit."""
         if (text, tone, note) != self._shown:
             self._shown = (text, tone, note)
             self.changed()
@@ -82,7 +187,6 @@ class VerdictBanner(FittedLines):
             self.changed(layout=True)
 
     def clear(self) -> None:
-        """Hide the banner."""
         self.display = False
         if self._shown is not None:
             self._shown = None

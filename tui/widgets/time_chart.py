@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from rich.cells import cell_len
 
+from tui.look import Tone, tone_css
 from tui.quantities import Scale, Unit, format_seconds, format_value, linear_scale, log_scale, ticks
-from tui.tones import Tone, tone_css
 from tui.widgets.canvas import DotCanvas
 from tui.widgets.lines import Line, LineWidget, shorten
 

@@ -10,7 +10,7 @@ from textual.message import Message
 from textual.pilot import Pilot
 from textual.widget import Widget
 
-from tui.glyphs import UNICODE, Glyphs
+from tui.look import UNICODE, Glyphs
 
 Act = Callable[[Pilot[None]], Awaitable[None]]
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.tui.widgets.host import shown
-from tui.glyphs import ASCII, UNICODE, Glyphs
-from tui.tones import Tone
+from tui.look import ASCII, UNICODE, Glyphs, Tone
 from tui.widgets.interval_charts import Bar, BarChart, IntervalRow, RatioChart
 
 pytestmark = pytest.mark.tui

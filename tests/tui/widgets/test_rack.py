@@ -7,8 +7,8 @@ from textual.pilot import Pilot
 
 from lab.units import MIB
 from tests.tui.widgets.host import Act, messages_of, shown
-from tui.glyphs import ASCII, UNICODE
-from tui.widgets.rack import Bay, BayState, Rack
+from tui.arrays.rack import Bay, BayState, Rack
+from tui.look import ASCII, UNICODE
 
 pytestmark = pytest.mark.tui
 
@@ -27,11 +27,25 @@ def press(*keys: str) -> Act:
     return act
 
 
-def test_a_card_tells_name_size_kind_serial_and_state() -> None:
-    lines = shown(Rack([replace(DISKS[0], state=BayState.MEMBER, array="md0", slot=2)], compact=False), (40, 6))
-    text = "\n".join(lines)
-    for words in ("disk01", "500 MiB file", "RAIDLAB-01", "● md0 · slot 2"):
-        assert words in text
+BUSY = replace(DISKS[0], reads_per_second=12_300, writes_per_second=340, busy_fraction=1.0)
+REBUILT = replace(DISKS[0], state=BayState.REBUILDING, array="md0", slot=1, progress=0.43)
+
+
+@pytest.mark.parametrize(
+    ("bay", "compact", "words"),
+    [
+        (replace(DISKS[0], state=BayState.MEMBER, array="md0", slot=2), False, "disk01"),
+        (replace(DISKS[0], state=BayState.MEMBER, array="md0", slot=2), False, "500 MiB file"),
+        (replace(DISKS[0], state=BayState.MEMBER, array="md0", slot=2), False, "RAIDLAB-01"),
+        (replace(DISKS[0], state=BayState.MEMBER, array="md0", slot=2), False, "● md0 · slot 2"),
+        (BUSY, False, "█ r 12.3k  w 340"),
+        (BUSY, True, "r 12.3k  w 340 █"),
+        (DISKS[0], True, "∙"),
+        (REBUILT, True, "md0 · 43 % rebuilt"),
+    ],
+)
+def test_a_bay_shows_its_disk_its_state_and_its_activity(bay: Bay, compact: bool, words: str) -> None:
+    assert any(words in line for line in shown(Rack([bay], compact=compact), (70, 6)))
 
 
 @pytest.mark.parametrize("compact", [True, False])
@@ -42,27 +56,10 @@ def test_every_state_has_a_sign_of_its_own(compact: bool) -> None:
         assert state.glyph(UNICODE) in text
 
 
-def test_rates_and_the_light_show_activity() -> None:
-    busy = replace(DISKS[0], reads_per_second=12_300, writes_per_second=340, busy_fraction=1.0)
-    assert any("█ r 12.3k  w 340" in line for line in shown(Rack([busy], compact=False), (40, 6)))
-    (line,) = shown(Rack([busy], compact=True), (60, 1))
-    assert line.endswith("r 12.3k  w 340 █")
-    (line,) = shown(Rack([DISKS[0]], compact=True), (60, 1))
-    assert line.endswith("∙")
-
-
-def test_a_rebuild_shows_how_far_it_is() -> None:
-    bay = replace(DISKS[0], state=BayState.REBUILDING, array="md0", slot=1, progress=0.43)
-    assert any("md0 · 43 % rebuilt" in line for line in shown(Rack([bay], compact=True), (70, 1)))
-
-
 def test_cards_become_lines_where_they_do_not_fit() -> None:
     assert any("╭" in line for line in shown(Rack(DISKS), (120, 40)))
-    assert not any("╭" in line for line in shown(Rack(DISKS), (80, 24)))
-
-
-def test_nine_disks_fit_beside_other_things_on_the_smallest_terminal() -> None:
     lines = shown(Rack(DISKS), (80, 24))
+    assert not any("╭" in line for line in lines)
     assert len(lines) <= 6
     assert all(any(disk.name in line for line in lines) for disk in DISKS)
 
@@ -116,12 +113,9 @@ def test_only_free_disks_can_be_chosen() -> None:
     rack = Rack(ONE_OF_EACH, toggles=True)
     shown(rack, (120, 40), press("right", "space", "a"))
     assert rack.chosen == ("d0",)
-
-
-def test_a_rack_for_looking_chooses_nothing() -> None:
     rack = Rack(DISKS)
     shown(rack, (120, 40), press("space", "a"))
-    assert rack.chosen == ()
+    assert rack.chosen == (), "without toggles nothing can be chosen"
 
 
 def test_the_mouse_chooses_and_opens() -> None:
@@ -165,17 +159,9 @@ def test_cursor_and_choice_stay_with_their_disks_when_others_come_and_go() -> No
     shown(rack, (120, 40), act)
 
 
-def test_an_empty_rack_says_so() -> None:
-    assert shown(Rack(), (40, 3)) == ["no disks yet"]
-
-
-def test_a_terminal_without_unicode_gets_ascii_only() -> None:
-    for compact in (True, False):
-        text = "\n".join(shown(Rack(ONE_OF_EACH, toggles=True, compact=compact), (60, 40), glyphs=ASCII))
-        assert text.isascii()
-
-
 @pytest.mark.parametrize("width", [1, 5, 22, 37, 38, 39, 79, 80, 200])
-def test_no_width_is_too_odd(width: int) -> None:
+def test_every_width_is_painted_in_ascii_too(width: int) -> None:
     for compact in (True, False):
-        shown(Rack(ONE_OF_EACH, toggles=True, compact=compact), (width, 12))
+        lines = shown(Rack(ONE_OF_EACH, toggles=True, compact=compact), (width, 40), glyphs=ASCII)
+        assert "\n".join(lines).isascii()
+    assert shown(Rack(), (40, 3)) == ["no disks yet"]

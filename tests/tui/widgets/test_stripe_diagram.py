@@ -5,7 +5,7 @@ import pytest
 from lab.arrays.levels import Level, Raid0, Raid1, Raid5, Raid6, Raid10, Raid10Layout
 from lab.units import KIB
 from tests.tui.widgets.host import shown
-from tui.glyphs import ASCII
+from tui.look import ASCII
 from tui.widgets.stripe_diagram import DiagramMember, StripeDiagram
 
 pytestmark = pytest.mark.tui

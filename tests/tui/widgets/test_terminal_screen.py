@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui.widgets.terminal_screen import KEPT_LINES, PASTE, TerminalScreen
+from tui.terminal.emulator import KEPT_LINES, PASTE, TerminalScreen
 
 RECORDED = Path(__file__).parent / "recorded"
 
@@ -53,11 +53,11 @@ def test_colours_are_the_sixteen_by_name_and_all_others_as_numbers() -> None:
 def test_an_editor_has_a_screen_of_its_own_and_leaves_the_first_as_it_was() -> None:
     screen = TerminalScreen(20, 4)
     screen.feed(b"one\r\ntwo\r\n$ vi\x1b[?1049h\x1b[2J\x1b[Hedited\r\n\n\n\n\nmore")
-    shows_second = [screen.is_second]
+    shows_second = [screen.is_alternate]
     assert "one" not in text_of(screen)
-    assert not screen.gone
+    assert not screen.scrolled
     screen.feed(b"\x1b[?1049l")
-    shows_second.append(screen.is_second)
+    shows_second.append(screen.is_alternate)
     assert shows_second == [True, False]
     assert text_of(screen) == ["one", "two", "$ vi", ""]
     assert (screen.cursor.x, screen.cursor.y) == (4, 2)
@@ -66,13 +66,13 @@ def test_an_editor_has_a_screen_of_its_own_and_leaves_the_first_as_it_was() -> N
 def test_lines_that_have_gone_by_are_kept_up_to_a_limit() -> None:
     screen = TerminalScreen(20, 4)
     screen.feed(b"".join(b"line %d\r\n" % number for number in range(KEPT_LINES + 100)))
-    assert len(screen.gone) == KEPT_LINES
-    assert screen.gone_count == KEPT_LINES + 97
-    assert screen.gone[-1][0][0] == f"line {KEPT_LINES + 96}"
+    assert len(screen.scrolled) == KEPT_LINES
+    assert screen.scrolled_count == KEPT_LINES + 97
+    assert screen.scrolled[-1][0][0] == f"line {KEPT_LINES + 96}"
     # Where only a part of the screen moves, nothing has gone by.
-    before = screen.gone_count
+    before = screen.scrolled_count
     screen.feed(b"\x1b[2;4r\x1b[4;1H\n\n\n")
-    assert screen.gone_count == before
+    assert screen.scrolled_count == before
 
 
 def test_another_size_loses_nothing_that_is_not_blank() -> None:
@@ -80,7 +80,7 @@ def test_another_size_loses_nothing_that_is_not_blank() -> None:
     screen.feed(b"a\r\nb\r\nc\r\nd\r\n$ ")
     screen.resize(3, 20)
     assert text_of(screen) == ["c", "d", "$"]
-    assert [line[0][0] for line in screen.gone] == ["a", "b"]
+    assert [line[0][0] for line in screen.scrolled] == ["a", "b"]
     screen.resize(8, 30)
     assert text_of(screen)[:3] == ["c", "d", "$"]
     screen.feed(b"\x1b[?1049hx")

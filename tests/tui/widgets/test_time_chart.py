@@ -6,9 +6,8 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.tui.widgets.host import shown
-from tui.glyphs import ASCII, Canvas
+from tui.look import ASCII, Canvas, Tone
 from tui.quantities import Unit
-from tui.tones import Tone
 from tui.widgets.canvas import DotCanvas
 from tui.widgets.lines import Line
 from tui.widgets.time_chart import Mark, Series, TimeChart

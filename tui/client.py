@@ -1,0 +1,347 @@
+"""The lab's side of the app: opens the lab on a thread of its own, and runs work on it, one piece at a time.
+
+The threads do not use widgets; they post messages. After the machine is lost, the client waits for ``restart``; the
+state and the measurements of the app remain.
+"""
+
+from __future__ import annotations
+
+import shlex
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from lab.errors import LabError, MachineLost
+from tui.state import (
+    CommandEntry,
+    CommandRan,
+    DisksChanged,
+    LabLooked,
+    MachineOpening,
+    MarksRead,
+    NoticeGiven,
+    Origin,
+    PaceChosen,
+    SessionEnded,
+    SessionOpened,
+)
+
+if TYPE_CHECKING:
+    from textual.message import Message
+
+    from lab.disks import Opener
+    from lab.machine import Host
+    from lab.machine.api import CommandResult, TypedCommand
+    from lab.plans import Plan
+    from lab.session.monitor import Monitor
+    from lab.session.pace import Pacer
+    from lab.session.session import LabSession
+
+T = TypeVar("T")
+OUTPUT_CHARACTERS = 4000
+_ANNOUNCED_PLANS = 50
+HERTZ = 4.0
+
+
+class CommandLog:
+    """Records every command, from any thread, with its origin: a plan, the user or the lab."""
+
+    def __init__(self, on_entry: Callable[[CommandEntry], None], now: Callable[[], datetime]) -> None:
+        self._on_entry = on_entry
+        self._now = now
+        self._plans: list[dict[tuple[str, ...], str]] = []
+        self._typed = threading.local()
+
+    def announce(self, plan: Plan) -> None:
+        """Register the steps of a plan that is about to run."""
+        self._plans.append({step.argv: step.why for step in plan.steps})
+        del self._plans[:-_ANNOUNCED_PLANS]
+
+    def typed(self, line: str) -> None:
+        """Register that the user typed the next command of this thread."""
+        self._typed.line = line
+
+    def ended_in_terminal(self, command: TypedCommand) -> None:
+        """Record a command line of the terminal that ended; its output is not recorded."""
+        self._on_entry(CommandEntry(command.line, command.status, command.seconds, Origin.SHELL, "", "", self._now()))
+
+    def on_command(self, result: CommandResult) -> None:
+        typed = self._typed.__dict__.pop("line", None)
+        why = next((plan[result.argv] for plan in reversed(self._plans) if result.argv in plan), None)
+        origin = Origin.SHELL if typed is not None else Origin.PLAN if why is not None else Origin.LAB
+        self._on_entry(
+            CommandEntry(
+                line=typed if typed is not None else shlex.join(result.argv),
+                status=result.status,
+                seconds=result.duration_seconds,
+                origin=origin,
+                why=why or "",
+                output=(result.stdout + result.stderr)[-OUTPUT_CHARACTERS:],
+                ended=self._now(),
+            )
+        )
+
+
+def run_safely(work: Callable[[], T]) -> T:
+    """Run work. Raises only LabError: an unexpected exception becomes one, for the app must not end."""
+    try:
+        return work()
+    except LabError:
+        raise
+    except Exception as error:
+        from lab.host.bugs import bug_words
+
+        raise LabError(bug_words(error), hint="try something else; Ctrl+R restarts a lost machine") from error
+
+
+class LabClient:
+    """Opens a lab and runs work on it.
+
+    Args:
+        target: the machine, or None for the default machine of this computer.
+        post: receives the messages; it is called from any thread.
+        make_host: creates the ``Host`` of this computer; called on the first use of ``host``.
+        opener: another way to open a lab, for tests.
+        hertz: samples of the monitor per second.
+    """
+
+    def __init__(
+        self,
+        target: str | None,
+        post: Callable[[Message], Any],
+        *,
+        make_host: Callable[[], Host] | None = None,
+        opener: Opener | None = None,
+        hertz: float = HERTZ,
+    ) -> None:
+        self.target = target
+        self.session: LabSession | None = None
+        self.pacer: Pacer | None = None
+        """Advances the machine's clock; None unless time is virtual."""
+        self.log = CommandLog(lambda entry: self._post(CommandRan(entry)), lambda: self.host.clock.utc_now())
+        self._post = post
+        self._make_host = make_host
+        self._opener = opener
+        self._hertz = hertz
+        self._host: Host | None = None
+        self._making_host = threading.Lock()
+        self._monitor: Monitor | None = None
+        self._lane: ThreadPoolExecutor | None = None
+        """Runs the work on the open session, one piece at a time, in the order of ``submit``."""
+        self._lock = threading.Lock()
+        """Held when a session begins or ends, and in ``submit``: no work may run on the next session."""
+        self._is_over = threading.Event()
+        """The open session is to be closed, because of ``_loss`` or on request."""
+        self._loss: LabError | None = None
+        self._wake = threading.Event()
+        self._closing = threading.Event()
+        self._released = threading.Event()
+        """Set while no session is open or being opened."""
+        self._is_settled = threading.Event()
+        """Set while a session is open, or none is being opened."""
+        self._is_settled.set()
+        self._thread = threading.Thread(target=self._live, name="lab")
+        self._helpers: list[Callable[[], None]] = []
+
+    @property
+    def host(self) -> Host:
+        """The services of this computer that the lab uses; created by the first thread that reads it."""
+        with self._making_host:
+            if self._host is None:
+                from lab.machine import Host
+
+                self._host = self._make_host() if self._make_host else Host.real("raidlab")
+        return self._host
+
+    def start(self) -> None:
+        self.restart()
+        self._thread.start()
+
+    def submit(self, work: Callable[[LabSession], T]) -> Future[T]:
+        """Run work on the open session after the work submitted before.
+
+        The future raises only LabError: at once MachineLost if no session is open, and the reason of the loss if the
+        machine is lost before the work begins.
+        """
+        with self._lock:
+            if (session := self.session) is not None and self._lane is not None:
+                return self._lane.submit(self._work, session, work)
+        hint = "wait until it has started" if self._wake.is_set() else "start it again with Ctrl+R"
+        failed: Future[T] = Future()
+        failed.set_exception(MachineLost("the machine does not run", hint=hint))
+        return failed
+
+    def _work(self, session: LabSession, work: Callable[[LabSession], T]) -> T:
+        if self._loss:
+            raise self._loss
+        try:
+            return run_safely(lambda: work(session))
+        except MachineLost as error:
+            self._end(session, error)
+            raise
+
+    def restart(self) -> None:
+        """Open the lab again after it was lost or could not be opened. Does nothing while it is open."""
+        with self._lock:
+            if self.session is None and not self._closing.is_set():
+                self._is_settled.clear()
+                self._wake.set()
+
+    @contextmanager
+    def released(self) -> Iterator[None]:
+        """Close the session for the duration of work that opens the same machine. Not on the app's own thread.
+
+        If a session is being opened, wait for it first: it already holds the lab's lock.
+        """
+        self._is_settled.wait()
+        session = self.session
+        if session is None:
+            yield
+            return
+        self._end(session, None)
+        self._released.wait()
+        try:
+            yield
+        finally:
+            self.restart()
+
+    def close(self) -> None:
+        """Close the lab and wait until it is closed. If the machine is starting, it finishes that first."""
+        with self._lock:
+            self._closing.set()
+            self._wake.set()
+            self._is_settled.set()
+        self._is_over.set()
+        self._stop_helpers()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def on_end(self, stop: Callable[[], None]) -> Callable[[], None]:
+        """Register ``stop`` to be called before the session closes; returns a function that cancels this."""
+        self._helpers.append(stop)
+        return lambda: self._helpers.remove(stop) if stop in self._helpers else None
+
+    def machine_seconds(self) -> float:
+        """The machine's clock now, on the time axis of the samples; 0 before the first sample."""
+        monitor = self._monitor
+        return (monitor.machine_seconds() if monitor else None) or 0.0
+
+    def _end(self, session: LabSession, loss: LabError | None) -> None:
+        """Close this session, if it is still the open one. Any thread may call this."""
+        with self._lock:
+            if session is self.session:
+                self._loss = self._loss or loss
+                self._is_over.set()
+
+    def _post_disks(self, session: LabSession) -> None:
+        with suppress(MachineLost):
+            self._post(DisksChanged(session.disks, session.found))
+            self._post_marks(session)
+
+    def _post_marks(self, session: LabSession) -> None:
+        from lab.session.data_mark import read_marks
+
+        marks, names = read_marks(session), {status.uuid: status.name for status in session.statuses()}
+        self._post(MarksRead({names[uuid]: mark for uuid, mark in marks.items() if uuid in names}))
+
+    def _live(self) -> None:
+        while not self._closing.is_set():
+            self._wake.wait()
+            if self._closing.is_set():
+                return
+            self._released.clear()
+            with self._lock:
+                self._loss = None
+                if not self._closing.is_set():
+                    self._is_over.clear()
+            error = self._one_session()
+            with self._lock:
+                was_open, self.session = self.session is not None, None
+                if not self._closing.is_set():
+                    self._wake.clear()
+                self._is_settled.set()
+            self._post(SessionEnded(error, was_open=was_open))
+            self._released.set()
+
+    def _one_session(self) -> LabError | None:
+        """Open and close one session; returns why it ended, or None if that was requested."""
+        try:
+            with ExitStack() as stack:
+                run_safely(lambda: self._open(stack))
+                self._is_over.wait()
+            return self._loss
+        except LabError as error:
+            return error
+
+    def _open(self, stack: ExitStack) -> None:
+        # Imported here, so that the first frame does not wait for these modules.
+        from lab.disks import open_lab
+        from lab.machine import default_target, parse_target
+        from lab.session.monitor import Monitor
+        from lab.session.session import Client, open_session
+
+        host = self.host
+        target = self.target = self.target or default_target(host)
+        self._post(MachineOpening(target))
+        session = stack.enter_context(
+            open_session(
+                Client(
+                    parse_target(target),
+                    host,
+                    on_notice=lambda text: self._post(NoticeGiven(text)),
+                    on_machine=lambda machine: machine.on_command(self.log.on_command),
+                    on_plan=self.log.announce,
+                    on_found=self._post_disks,
+                    opener=self._opener or open_lab,
+                )
+            )
+        )
+        self._monitor = monitor = Monitor(
+            session,
+            hertz=self._hertz,
+            on_look=lambda look: self._post(LabLooked(look)),
+            on_end=lambda error: self._end(session, error) if error else None,
+        )
+        stack.callback(self._stop_helpers)
+        with self._lock:
+            self.session, self._lane = session, ThreadPoolExecutor(1, "lab work")
+            self._is_settled.set()
+        stack.callback(self._finish_work)
+        self._post(SessionOpened(session.lab.machine.facts, session.lab.disks, session.found))
+        self._post_marks(session)
+        monitor.start()
+        stack.callback(monitor.stop)
+        if session.machine.facts.is_virtual_time:
+            self._let_time_pass(session, stack)
+        # Work that still runs needs the monitor and the clock.
+        stack.callback(self._finish_work)
+
+    def _finish_work(self) -> None:
+        """Accept no more work, and wait until the accepted work has run, or has failed because of the loss."""
+        with self._lock:
+            lane, self._lane = self._lane, None
+        if lane:
+            lane.shutdown()
+
+    def _let_time_pass(self, session: LabSession, stack: ExitStack) -> None:
+        from lab.session.pace import Pacer
+
+        self.pacer = pacer = Pacer(
+            session,
+            on_pace=lambda pace, note: self._post(PaceChosen(pace, note)),
+            on_end=lambda error: self._end(session, error),
+        )
+        pacer.start()
+
+        @stack.callback
+        def stop() -> None:
+            self.pacer = None
+            pacer.stop()
+
+    def _stop_helpers(self) -> None:
+        for stop in list(self._helpers):
+            with suppress(LabError):
+                stop()

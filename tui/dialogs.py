@@ -1,0 +1,215 @@
+"""Dialogs: the base class of all modal screens, menus, and dialogs for typed input."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from textwrap import wrap
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.events import Event, Key
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from lab.actions.action import Choice
+from tui.lessons.view import ReadingCard
+from tui.widgets.lines import entitle
+
+if TYPE_CHECKING:
+    from textual import getters
+
+    from tui.base_app import BaseApp
+
+R = TypeVar("R")
+
+
+class Modal(ModalScreen[R]):
+    """A modal screen that can be dismissed at any time: more than once, or while another screen is above it.
+
+    Textual would end the app in the first case, and remove the other screen in the second.
+    """
+
+    if TYPE_CHECKING:
+        app = getters.app(BaseApp)
+
+    SEEN_FIRST: ClassVar[bool] = False
+    """Ignore keys typed before the screen was visible, except Escape: the user cannot confirm what is not visible."""
+
+    _shown_seconds = math.inf
+    _has_left = False
+    _answers: tuple[R | None, ...] = ()
+    """The result with which it is dismissed as soon as no screen is above it."""
+
+    def dismiss(self, result: R | None = None) -> AwaitComplete:
+        """Dismiss the screen with a result, once: now, or as soon as no screen is above it."""
+        if self._has_left:
+            return AwaitComplete()
+        if self.app.screen_stack[-1:] != [self]:
+            self._answers = (result,)
+            return AwaitComplete()
+        self._has_left = True
+        return super().dismiss(result)
+
+    def on_mount(self) -> None:
+        self.call_after_refresh(self._note_shown)
+
+    def _note_shown(self) -> None:
+        self._shown_seconds = Event().time
+
+    @property
+    def is_shown(self) -> bool:
+        return self._shown_seconds < math.inf
+
+    def is_meant(self, key: Key) -> bool:
+        """Whether the key may have been typed for this screen."""
+        return not self.SEEN_FIRST or key.key == "escape" or key.time >= self._shown_seconds
+
+    def on_screen_resume(self) -> None:
+        for result in self._answers:
+            self.dismiss(result)
+
+
+_MOST_OF_SCREEN = 0.92
+"""Maximum share of the screen's width, as in menu.tcss."""
+_AROUND_CELLS = 6
+"""Width of the border and padding of the box, and of the scroll bar of a long menu."""
+_LEAST_CELLS = 20
+
+
+class MenuScreen(Modal[str | None]):
+    """A menu. Its result is the id of the chosen item, or None.
+
+    Args:
+        title: the title of the menu.
+        choices: the items, at least one.
+        intro: a sentence above the items.
+    """
+
+    CSS_PATH = "menu.tcss"
+    AREA = "Menu"
+    HELP = "Choose a line with the arrows and Enter, or press the key in front of it. Escape changes nothing."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q", "cancel", "Cancel", id="menu.cancel", tooltip="Close; nothing is changed"),
+    ]
+
+    def __init__(self, title: str, choices: Sequence[Choice], *, intro: str = "") -> None:
+        super().__init__()
+        self._title = title
+        self._choices = tuple(choices)
+        self._intro = intro
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="menu-box") as box:
+            entitle(box, self._title, "Enter chooses, Esc closes")
+            if self._intro:
+                yield Static(self._intro, id="menu-intro", markup=False)
+            yield OptionList(*(Option(self._line(choice), id=choice.id) for choice in self._choices), id="menu-list")
+
+    def _line(self, choice: Choice) -> Content:
+        width = max(len(each.label) for each in self._choices)
+        keys = max(len(each.key) for each in self._choices)
+        parts = [(f" {choice.key:>{keys}}  ", "bold $footer-key-foreground")] if keys else [(" ", "")]
+        parts.append((f"{choice.label:<{width}}", "bold"))
+        before = sum(len(text) for text, _ in parts) + 2
+        room = max(_LEAST_CELLS, int(self.app.size.width * _MOST_OF_SCREEN) - _AROUND_CELLS - before)
+        # The further lines of a long detail are aligned with its first one.
+        detail = f"\n{' ' * before}".join(wrap(choice.detail, room))
+        parts.append((f"  {detail}" if detail else "", "$foreground-muted"))
+        return Content.assemble(*parts)
+
+    def on_resize(self) -> None:
+        options = self.query_one(OptionList)
+        for index, choice in enumerate(self._choices):
+            options.replace_option_prompt_at_index(index, self._line(choice))
+
+    def on_key(self, event: Key) -> None:
+        found = next((choice for choice in self._choices if choice.key and choice.key == event.key), None)
+        if found:
+            event.stop()
+            self.dismiss(found.id)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(event.option_id)
+
+    def action_cancel(self) -> None:
+        self.dismiss(None)
+
+
+class TypedScreen(Modal[None]):
+    """Passes typed input to ``give``; if that returns an error as a sentence, the dialog shows it and stays open.
+
+    Its style is in app.tcss: a ``CSS_PATH`` would be looked up in the folders of its subclasses.
+    """
+
+    TITLES: ClassVar[tuple[str, str]]
+    """The titles at the top and the bottom of the box."""
+    PLACEHOLDER: ClassVar[str]
+    MOST_LETTERS: ClassVar[int]
+
+    def __init__(self, intro: str, given: str, give: Callable[[str], str | None]) -> None:
+        super().__init__()
+        self._intro, self._given, self._give = intro, given, give
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="typed-box") as box:
+            entitle(box, *self.TITLES)
+            yield Static(self._intro, id="typed-intro", markup=False)
+            yield Input(self._given, placeholder=self.PLACEHOLDER, max_length=self.MOST_LETTERS, id="typed")
+            yield Static("", id="typed-problem", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one("#typed-problem").display = False
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        problem = self._give(event.value.strip())
+        if not problem:
+            self.dismiss(None)
+            return
+        widget = self.query_one("#typed-problem", Static)
+        widget.update(problem)
+        widget.display = True
+
+    def action_cancel(self) -> None:
+        self.dismiss(None)
+
+
+class NumberScreen(TypedScreen):
+    """The dialog for a number; it is low, so that the screen with the number remains visible."""
+
+    AREA = "Number"
+    HELP = "Type the value that you read, with a decimal point or comma. It is compared with your own result or array."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "cancel", "Cancel", id="number.cancel", tooltip="Close; nothing is changed"),
+    ]
+    TITLES = ("Your number", "Enter confirms, Esc cancels")
+    PLACEHOLDER = "a number"
+    MOST_LETTERS = 24
+
+    def __init__(self, reading: ReadingCard, give: Callable[[str], str | None]) -> None:
+        unit = f" ({reading.unit})" if reading.unit else ""
+        super().__init__(f"{reading.question}{unit}", reading.given, give)
+
+
+class VariantScreen(TypedScreen):
+    """The dialog for the word of a variant, which may be empty."""
+
+    AREA = "Variant"
+    HELP = "The same word always gives the same variant, on every computer. Without a word you get the plain lesson."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "cancel", "Cancel", id="variant.cancel", tooltip="Close; nothing is changed"),
+    ]
+    TITLES = ("Your variant", "Enter starts the lesson again, Esc cancels")
+    PLACEHOLDER = "a word"
+    MOST_LETTERS = 40
+
+    def __init__(self, word: str, give: Callable[[str], str | None]) -> None:
+        intro = (
+            "Type your name, or the word that your teacher gave you. It varies sizes, levels and the disk that fails."
+        )
+        super().__init__(intro, word, give)

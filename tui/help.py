@@ -1,0 +1,307 @@
+"""What explains the app: the help for a screen (F1), the command palette, and the welcome at the first start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rich.cells import cell_len
+from textual.app import ComposeResult, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.command import CommandPalette
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.message import Message
+from textual.screen import Screen
+from textual.widgets import Button, Footer, Input, OptionList, Static
+
+from tui.arrays.actions import first_array
+from tui.dialogs import Modal
+from tui.frontend import PlanRun
+from tui.keys import CommandKey, own_bindings
+from tui.mode import ModeScreen
+from tui.registry import SCREENS
+from tui.widgets.lines import wrapped
+
+if TYPE_CHECKING:
+    from lab.errors import LabError
+    from lab.plans import Plan
+    from tui.base_app import BaseApp
+
+
+class Palette(CommandPalette, Modal[Any]):
+    """The palette; it ignores keys that were typed ahead and arrive after it was dismissed."""
+
+    HELP = "Type a part of a command's name, choose a line with the arrows, and press Enter. Escape closes it."
+
+    def post_message(self, message: Message) -> bool:
+        if self._has_left and isinstance(message, Input.Submitted | OptionList.OptionSelected):
+            return False
+        return super().post_message(message)
+
+
+CLOCK_IDS = "clock."
+"""Prefix of the keys that only show a notice if the machine's time is real time."""
+
+
+def palette_commands(app: BaseApp, screen: Screen[Any]) -> Iterator[SystemCommand]:
+    """All commands that apply on this screen now."""
+    area = screen.AREA if isinstance(screen, ModeScreen) else "Dialog"
+    own = {binding.id for _, binding in own_bindings([type(screen)])}
+    listed: set[tuple[str, str]] = set()
+    for active in screen.active_bindings.values():
+        binding = active.binding
+        # A second key for the same action, such as ? for F1, is not a second command.
+        if (binding.action, binding.description) in listed:
+            continue
+        if not active.enabled or not binding.id or not binding.tooltip or binding.id == "app.palette":
+            continue
+        if binding.id.startswith(CLOCK_IDS) and app.lab.pace is None:
+            continue
+        listed.add((binding.action, binding.description))
+        title = f"{_area(binding.id, area, own)}: {binding.description}"
+        run = partial(app.run_action, binding.action, active.node)
+        yield SystemCommand(title, f"{binding.tooltip} ({app.get_key_display(binding)})", run)
+    if isinstance(screen, ModeScreen):
+        for entry in screen.palette():
+            yield SystemCommand(f"{screen.AREA}: {entry.text}", entry.help, entry.run)
+    from tui.look import THEMES
+
+    for theme in THEMES:
+        if theme.name != app.theme:
+            name = theme.name.removeprefix("raidlab-").replace("-", " ")
+            yield SystemCommand(f"Theme: {name}", "Change the colours", partial(setattr, app, "theme", theme.name))
+
+
+def _area(binding_id: str, area: str, own: set[str | None]) -> str:
+    if binding_id in own:
+        return area
+    first = binding_id.partition(".")[0]
+    return "App" if first == "app" else first.capitalize()
+
+
+class HelpScreen(Modal[None]):
+    """The help, shown over the screen that it explains.
+
+    Args:
+        about: the screen that it explains.
+    """
+
+    CSS_PATH = "help.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,f1,q,question_mark", "close", "Close", id="help.close", tooltip="Back to the screen"),
+    ]
+
+    def __init__(self, about: Screen[Any]) -> None:
+        super().__init__()
+        self._about = about
+
+    def compose(self) -> ComposeResult:
+        title = getattr(self._about, "AREA", "") or "Dialog"
+        with VerticalScroll(id="help-box") as box:
+            box.border_title = f"Help: {title}"
+            text = getattr(self._about, "HELP", "")
+            if text:
+                yield Static(
+                    Content.from_markup(" ".join(text.split("\n")) if "\n\n" not in text else text), id="help-text"
+                )
+            yield Static("", id="help-keys")
+        yield Footer(compact=True, show_command_palette=False)
+
+    def on_mount(self) -> None:
+        self.query_one("#help-box").focus()
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._show_keys)
+
+    def _show_keys(self) -> None:
+        width = self.query_one("#help-box").scrollable_content_region.width - 1
+        if width > 0:
+            self.query_one("#help-keys", Static).update(key_table(self.app, self._about, width))
+
+    def action_close(self) -> None:
+        self.dismiss()
+
+
+def key_table(app: BaseApp, screen: Screen[Any], width: int) -> Content:
+    """The keys, their descriptions and ids for keymap files: the screen's own first, disabled ones dimmed."""
+    seen: dict[str, tuple[str, str, str, bool]] = {}
+    for active in screen.active_bindings.values():
+        binding = active.binding
+        if not binding.tooltip or not binding.id:
+            continue
+        key = app.get_key_display(binding)
+        if binding.id in seen:
+            key = f"{seen[binding.id][0]} {key}"
+        seen[binding.id] = (key, binding.description, binding.tooltip, active.enabled)
+    rows = sorted(seen.items(), key=lambda item: item[0].startswith("app."))
+    keys = max((len(row[0]) for _, row in rows), default=0)
+    names = max((len(row[1]) for _, row in rows), default=0)
+    lines = [Content("")]
+    for binding_id, row in rows:
+        lines += _key_lines(binding_id, row, keys, names, width)
+    lines.append(Content.from_markup("\n[$secondary] On the right: ids for keymap.toml, see docs/student.md.[/]"))
+    return Content("\n").join(lines)
+
+
+def _key_lines(binding_id: str, row: tuple[str, str, str, bool], keys: int, names: int, width: int) -> list[Content]:
+    """The lines of one key; the id is right-aligned, on a line of its own if there is no room."""
+    key, name, tooltip, is_enabled = row
+    start = keys + names + 4
+    style = "" if is_enabled else "$foreground-muted"
+    key_style = "bold $footer-key-foreground" if is_enabled else style
+    texts = wrapped(tooltip, max(10, width - start))
+    if cell_len(texts[-1]) + cell_len(binding_id) + 2 > width - start:
+        texts.append("")
+    lines = []
+    for number, text in enumerate(texts):
+        is_first, is_last = number == 0, number == len(texts) - 1
+        gap = max(1, width - start - cell_len(text) - cell_len(binding_id)) if is_last else 0
+        lines.append(
+            Content.assemble(
+                (f" {key:>{keys}}  " if is_first else " " * (keys + 3), key_style),
+                (f"{name:<{names}} " if is_first else " " * (names + 1), f"bold {style}"),
+                (text, style),
+                (" " * gap + binding_id if is_last else "", "$secondary"),
+            )
+        )
+    return lines
+
+
+_TEXT = """\
+[bold $accent]Welcome to raidlab[/]
+
+Real md arrays on a real kernel, on the lab's own disks. Break everything: \
+nothing outside the lab's disks is written.
+
+{bullet} [bold]Enter[/] builds a RAID 5 of four disks.
+{bullet} Put a load on it, and fail a disk under it.
+{bullet} Add a fresh disk, watch the rebuild, see that no byte is lost.
+
+The line at the bottom always says what to do next. [bold]F1[/] explains. \
+[bold]6[/] is a course, lesson by lesson.\
+"""
+
+
+class WelcomeScreen(Modal[None]):
+    """The welcome dialog, shown at the first start."""
+
+    CSS_PATH = "welcome.tcss"
+    AREA = "Welcome"
+    HELP = "Enter builds a first array with the commands shown; Escape lets you look around."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        CommandKey(
+            "b",
+            "build",
+            "Build a RAID 5",
+            id="welcome.build",
+            tooltip="Build a first array of four disks",
+            command="array create",
+        ),
+        Binding(
+            "right,down,tab", "app.focus_next", "Next", show=False, id="welcome.next", tooltip="To the other button"
+        ),
+        Binding(
+            "left,up,shift+tab",
+            "app.focus_previous",
+            "Previous",
+            show=False,
+            id="welcome.previous",
+            tooltip="To the other button",
+        ),
+        Binding("escape,q", "close", "Look around", id="welcome.close", tooltip="Close; nothing is built"),
+        # The text mentions one of these keys, and the app does not receive keys while a dialog is open.
+        *(
+            Binding(
+                entry.key,
+                f"go('{entry.mode}')",
+                entry.title,
+                show=False,
+                id=f"welcome.to-{entry.mode}",
+                tooltip=f"Close this, and go to the {entry.title} screen",
+            )
+            for entry in SCREENS
+        ),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._plan: Plan | None = None
+        self._is_wanted = False
+        self._is_asked = False
+        self._is_closed = False
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="welcome-box"):
+            yield Static(Content.from_markup(_TEXT.format(bullet=self.app.glyphs.separator)), id="welcome-text")
+            yield Static("", id="welcome-state")
+            with Horizontal(id="welcome-buttons"):
+                yield Button("Build a first RAID 5 (Enter)", id="welcome-build", variant="primary")
+                yield Button("Look around (Esc)", id="welcome-close")
+
+    def on_mount(self) -> None:
+        self.query_one("#welcome-build").focus()
+        self.watch(self.app, "changes", self._show_state)
+
+    def _show_state(self) -> None:
+        """Show the state of the machine; when it runs, request the plan, so that its command is shown beforehand."""
+        state, line = self.app.lab, self.query_one("#welcome-state", Static)
+        if self._plan:
+            return
+        if state.problem and not state.is_open:
+            self._is_asked = False
+            self._cannot(state.problem)
+        elif not state.is_open:
+            line.update(Content.styled("The machine is starting.", "$foreground-muted"))
+        elif not self._is_asked:
+            self._is_asked = True
+            self.app.look_up(first_array, on_done=self._show_plan, on_error=self._cannot)
+
+    def _show_plan(self, plan: Plan) -> None:
+        # On a slow machine the plan may arrive after the user has closed the dialog.
+        if self._is_closed:
+            return
+        self._plan = plan
+        self.query_one("#welcome-build", Button).disabled = False
+        command = plan.lines()[0]
+        self.query_one("#welcome-state", Static).update(
+            Content.from_markup("It runs:  [bold]$command[/]", command=command)
+        )
+        if self._is_wanted:
+            self._run()
+
+    def _cannot(self, error: LabError) -> None:
+        if self._is_closed:
+            return
+        self.query_one("#welcome-state", Static).update(Content(f"{error.message}. {error.hint}"))
+        self.query_one("#welcome-build", Button).disabled = True
+        self.query_one("#welcome-close").focus()
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        event.stop()
+        if event.button.id == "welcome-build":
+            self.action_build()
+        else:
+            self.action_close()
+
+    def action_build(self) -> None:
+        self._is_wanted = True
+        if self._plan:
+            self._run()
+        else:
+            self.query_one("#welcome-state", Static).update("It is built as soon as the machine has started.")
+
+    def _run(self) -> None:
+        assert self._plan is not None
+        app, plan = self.app, self._plan
+        self.dismiss()
+        PlanRun(app, plan, on_done=(partial(app.built, plan),)).go_on()
+
+    def action_close(self) -> None:
+        self._is_closed = True
+        self.dismiss()
+
+    def action_go(self, mode: str) -> None:
+        self.action_close()
+        self.app.call_later(self.app.switch_mode, mode)

@@ -1,0 +1,411 @@
+"""The look of the app: characters, tones, colour themes, and the replacement of characters on ASCII terminals."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import IO
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.terminal_theme import TerminalTheme
+from textual.color import Color
+from textual.filter import LineFilter
+from textual.theme import Theme
+from textual.widget import Widget
+
+
+class Canvas(StrEnum):
+    """The characters that charts are drawn with."""
+
+    BRAILLE = "braille"
+    ASCII = "ascii"
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """The characters of a box, clockwise from the top left corner."""
+
+    top_left: str
+    top: str
+    top_right: str
+    right: str
+    bottom_right: str
+    bottom: str
+    bottom_left: str
+    left: str
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """A set of characters, each one cell wide."""
+
+    canvas: Canvas
+    box: Box
+    heavy_box: Box
+    dashed_box: Box
+    bar_full: str
+    bar_empty: str
+    bar_parts: str
+    """The last cell of a bar, from nearly empty to nearly full; empty: bars have whole cells only."""
+    levels: str
+    """Characters of increasing height for sparklines."""
+    horizontal: str
+    vertical: str
+    guide: str
+    """The character of a faint line behind a chart."""
+    mark_line: str
+    axis_left: str
+    axis_corner: str
+    legend: str
+    good: str
+    bad: str
+    notice: str
+    busy: str
+    quiet: str
+    free: str
+    member: str
+    spare: str
+    journal: str
+    faulty: str
+    rebuilding: str
+    vanished: str
+    refused: str
+    chosen: str
+    not_chosen: str
+    cursor: str
+    light_on: str
+    light_off: str
+    crossed: str
+    danger: str
+    pending: str
+    times: str
+    separator: str
+    ellipsis: str
+    arrow: str
+    up: str
+    down: str
+    before: str
+    after: str
+    bar_loose: str
+    """The uncertain end of a bar."""
+    expected: str
+    """The end of a bar that theory predicts."""
+
+
+UNICODE = Glyphs(
+    canvas=Canvas.BRAILLE,
+    box=Box("╭", "─", "╮", "│", "╯", "─", "╰", "│"),
+    heavy_box=Box("┏", "━", "┓", "┃", "┛", "━", "┗", "┃"),
+    dashed_box=Box("┌", "┄", "┐", "┊", "┘", "┄", "└", "┊"),
+    bar_full="█",
+    bar_empty="░",
+    bar_parts="▏▎▍▌▋▊▉",
+    levels=" ▁▂▃▄▅▆▇█",
+    horizontal="─",
+    vertical="│",
+    guide="┈",
+    mark_line="┊",
+    axis_left="┤",
+    axis_corner="└",
+    legend="━",
+    good="✔",
+    bad="✘",
+    notice="▲",
+    busy="◐",
+    quiet="·",
+    free="○",
+    member="●",
+    spare="◇",
+    journal="◈",
+    faulty="✘",
+    rebuilding="◐",
+    vanished="◌",
+    refused="⊘",
+    chosen="▣",
+    not_chosen="□",
+    cursor="▸",
+    light_on="●",
+    light_off="∙",
+    crossed="╳",
+    danger="▲",
+    pending="○",
+    times="×",
+    separator="·",
+    ellipsis="…",
+    arrow="→",
+    up="↑",
+    down="↓",
+    before="◂",
+    after="▸",
+    bar_loose="▒",
+    expected="◆",
+)
+
+ASCII = Glyphs(
+    canvas=Canvas.ASCII,
+    box=Box("+", "-", "+", "|", "+", "-", "+", "|"),
+    heavy_box=Box("#", "=", "#", "#", "#", "=", "#", "#"),
+    dashed_box=Box(".", ".", ".", ":", ".", ".", ".", ":"),
+    bar_full="#",
+    bar_empty=".",
+    bar_parts="",
+    levels=" .:-=+*#",
+    horizontal="-",
+    vertical="|",
+    guide=".",
+    mark_line=":",
+    axis_left="+",
+    axis_corner="+",
+    legend="=",
+    good="v",
+    bad="X",
+    notice="!",
+    busy="~",
+    quiet=".",
+    free="o",
+    member="*",
+    spare="s",
+    journal="j",
+    faulty="X",
+    rebuilding="~",
+    vanished="?",
+    refused="/",
+    chosen="x",
+    not_chosen="-",
+    cursor=">",
+    light_on="*",
+    light_off=".",
+    crossed="X",
+    danger="!",
+    pending="o",
+    times="x",
+    separator="-",
+    ellipsis="~",
+    arrow=">",
+    up="^",
+    down="v",
+    before="<",
+    after=">",
+    bar_loose="=",
+    expected="T",
+)
+
+
+def glyphs_of(widget: Widget) -> Glyphs:
+    """The character set of the widget's app; Unicode for an app without one."""
+    found = getattr(widget.app, "glyphs", UNICODE)
+    return found if isinstance(found, Glyphs) else UNICODE
+
+
+class Tone(StrEnum):
+    """The tones; the value is also the CSS class with the colour, and the name of the character in ``Glyphs``."""
+
+    GOOD = "good"
+    BAD = "bad"
+    NOTICE = "notice"
+    BUSY = "busy"
+    QUIET = "quiet"
+
+    def glyph(self, glyphs: Glyphs) -> str:
+        sign: str = getattr(glyphs, self.value)
+        return sign
+
+    @property
+    def style(self) -> str:
+        """The colour of the tone, as a style for text."""
+        return _STYLES[self]
+
+
+_STYLES = {
+    Tone.GOOD: "$text-success",
+    Tone.BAD: "$text-error",
+    Tone.NOTICE: "$text-warning",
+    Tone.BUSY: "$text-primary",
+    Tone.QUIET: "$foreground-muted",
+}
+
+
+def tone_css(prefix: str, *, quiet: str = _STYLES[Tone.QUIET]) -> str:
+    """CSS rules for a widget with a component class ``PREFIX--TONE`` for each tone."""
+    styles = _STYLES | {Tone.QUIET: quiet}
+    return "".join(f"& > .{prefix}--{tone} {{ color: {style}; }}\n" for tone, style in styles.items())
+
+
+_MARKED = {"block-cursor-text-style": "bold", "button-focus-text-style": "bold underline"}
+
+
+def _scrollbar(bar: str, *, moved: str, track: str) -> dict[str, str]:
+    """Theme variables for scroll bars; ``moved`` is the colour under the mouse and while dragged."""
+    tracks = ("background", "background-hover", "background-active", "corner-color")
+    return {
+        "scrollbar": bar,
+        "scrollbar-hover": moved,
+        "scrollbar-active": moved,
+        **{f"scrollbar-{part}": track for part in tracks},
+    }
+
+
+DARK = Theme(
+    name="raidlab-dark",
+    primary="#6cb6ff",
+    secondary="#8b9fb8",
+    accent="#ffb454",
+    success="#7ee787",
+    warning="#f2cc60",
+    error="#ff7b72",
+    foreground="#d6dde6",
+    background="#0d1117",
+    surface="#131a22",
+    panel="#1c2530",
+    dark=True,
+    variables={
+        "border": "#3d4c5e",
+        "border-blurred": "#2d3947",
+        "footer-background": "#131a22",
+        "footer-key-foreground": "#ffb454",
+        "block-cursor-background": "#2c4a6b",
+        "block-cursor-foreground": "#ffffff",
+        "block-cursor-blurred-background": "#1f2f42",
+        **_MARKED,
+        **_scrollbar("#3d4c5e", moved="#5b7088", track="#131a22"),
+        "input-selection-background": "#2c4a6b",
+    },
+)
+LIGHT = Theme(
+    name="raidlab-light",
+    primary="#0a5bb5",
+    secondary="#57667a",
+    accent="#a04e00",
+    success="#166c2c",
+    warning="#7d5500",
+    error="#b51f1f",
+    foreground="#1d2733",
+    background="#fbfcfd",
+    surface="#f1f4f8",
+    panel="#e4eaf1",
+    dark=False,
+    variables={
+        "border": "#9aa9bb",
+        "border-blurred": "#c3cdd9",
+        "footer-background": "#f1f4f8",
+        "footer-key-foreground": "#a04e00",
+        "block-cursor-background": "#bcd7f5",
+        "block-cursor-foreground": "#0b1520",
+        "block-cursor-blurred-background": "#dbe8f6",
+        **_MARKED,
+        **_scrollbar("#9aa9bb", moved="#72859b", track="#e4eaf1"),
+        "input-selection-background": "#bcd7f5",
+    },
+)
+HIGH_CONTRAST = Theme(
+    name="raidlab-high-contrast",
+    primary="#7fd4ff",
+    secondary="#ffffff",
+    accent="#ffd400",
+    success="#5dff5d",
+    warning="#ffd400",
+    error="#ff9a9a",
+    foreground="#ffffff",
+    background="#000000",
+    surface="#000000",
+    panel="#1a1a1a",
+    dark=True,
+    text_alpha=1.0,
+    variables={
+        "border": "#ffffff",
+        "border-blurred": "#c0c0c0",
+        "footer-background": "#000000",
+        "footer-key-foreground": "#ffd400",
+        "block-cursor-background": "#ffd400",
+        "block-cursor-foreground": "#000000",
+        "block-cursor-blurred-background": "#404040",
+        **_MARKED,
+        **_scrollbar("#ffffff", moved="#ffd400", track="#1a1a1a"),
+        "input-selection-background": "#005f87",
+    },
+)
+THEMES = (DARK, LIGHT, HIGH_CONTRAST)
+
+
+def _sixteen(theme: Theme, black: str, white: str, *others: str) -> TerminalTheme:
+    """The sixteen colours of a terminal, for a theme.
+
+    ``others`` are red, green, yellow, blue, magenta and cyan, then bright black and bright white, then the six bright
+    colours.
+    """
+    plain, (bright_black, bright_white), bright = others[:6], others[6:8], others[8:]
+
+    def triplets(*colours: str) -> list[tuple[int, int, int]]:
+        return [(int(each[1:3], 16), int(each[3:5], 16), int(each[5:], 16)) for each in colours]
+
+    foreground, background = triplets(str(theme.foreground), str(theme.background))
+    return TerminalTheme(
+        background, foreground, triplets(black, *plain, white), triplets(bright_black, *bright, bright_white)
+    )
+
+
+TERMINAL_DARK = _sixteen(
+    DARK, "#3d4c5e", "#d6dde6",
+    "#ff7b72", "#7ee787", "#f2cc60", "#6cb6ff", "#d2a8ff", "#76e3ea",
+    "#8b9fb8", "#ffffff",
+    "#ffa198", "#a5f3b0", "#ffe08a", "#9ccfff", "#e2c5ff", "#b3f0f5",
+)  # fmt: skip
+"""The sixteen colours of programs in the terminal, on a dark background."""
+TERMINAL_LIGHT = _sixteen(
+    LIGHT, "#1d2733", "#57667a",
+    "#b51f1f", "#166c2c", "#7d5500", "#0a5bb5", "#7a2fa0", "#0b6a75",
+    "#57667a", "#1d2733",
+    "#9c1111", "#0f5a23", "#6b4800", "#084a94", "#662488", "#095761",
+)  # fmt: skip
+"""The same on a light background; all are dark enough to read, including white and yellow."""
+DEFAULT = DARK.name
+
+
+ASCII_VARIABLE = "RAIDLAB_ASCII"
+_TERMINALS = ("linux", "dumb", "vt100", "vt220")
+_SIGNS = {
+    "│": "|", "┃": "|", "┊": ":", "║": "|", "▏": "|", "▎": "|", "▍": "|", "▌": "|", "▐": "|", "▕": "|", "▊": "|",
+    "─": "-", "━": "-", "═": "=", "▔": "-", "▁": "_", "▂": "_", "▄": "=", "▀": "=", "█": "#", "▉": "#", "▋": "#",
+    "░": ".", "▒": ":", "▓": "#", "•": "*", "●": "*", "○": "o", "▶": ">", "▼": "v", "▲": "^", "◀": "<", "✓": "v",
+    "✔": "v", "✘": "x", "…": "~", "–": "-", "—": "-", "×": "x", "·": ".", "→": ">", "←": "<", "↑": "^", "↓": "v",
+    "“": '"', "”": '"', "‘": "'", "’": "'", "⏎": "J", "␣": "_", "µ": "u",
+}  # fmt: skip
+KEY_WORDS = {"⏎": "enter", "↑": "up", "↓": "down", "←": "left", "→": "right", "⌫": "backspace"}
+"""Textual's symbols for keys -> words. The ASCII replacement of the Enter symbol would look like another key."""
+
+
+def needs_ascii(environ: Mapping[str, str], output: IO[str] | None) -> bool:
+    """Whether to draw with ASCII: by ``ASCII_VARIABLE``, for an encoding without Unicode, or for these terminals."""
+    if environ.get(ASCII_VARIABLE, "") not in ("", "0"):
+        return True
+    encoding = (getattr(output, "encoding", None) or "utf-8").lower()
+    return not encoding.startswith("utf") or environ.get("TERM", "") in _TERMINALS
+
+
+@lru_cache(4096)
+def to_ascii(text: str) -> str:
+    """The text with the nearest ASCII character for each character; its width in cells is unchanged."""
+    if text.isascii():
+        return text
+    return "".join(character if character.isascii() else _nearest(character) for character in text)
+
+
+def _nearest(character: str) -> str:
+    if character in _SIGNS:
+        return _SIGNS[character]
+    if "\u2500" <= character <= "\u257f":  # corners and crossings of boxes
+        return "+"
+    plain = unicodedata.normalize("NFKD", character)[:1]
+    width = cell_len(character)
+    return (plain if plain.isascii() and plain.isprintable() else "?") + " " * (width - 1) if width else ""
+
+
+class AsciiFilter(LineFilter):
+    """Replaces characters in everything that is drawn, so that no widget has to do it."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        return [Segment(to_ascii(text), style, control) for text, style, control in segments]

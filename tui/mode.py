@@ -1,0 +1,417 @@
+"""The common part of the screens of all modes: the bars at the top, the lesson, the next step, and the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.events import Resize
+from textual.screen import Screen
+from textual.widgets import Footer, Static
+from textual.widgets._footer import FooterKey
+
+from lab.errors import RUN_AGAIN
+from lab.lessons.verbs import LessonHint
+from lab.machine.target import target_words
+from tui.keys import CommandKey, key_for
+from tui.look import glyphs_of
+from tui.quantities import clock_words
+from tui.registry import SCREENS
+from tui.state import LabState, MachinePhase
+
+if TYPE_CHECKING:
+    from textual import getters
+    from textual.app import RenderResult
+
+    from tui.base_app import BaseApp
+    from tui.lessons.view import LessonView
+    from tui.widgets.lesson_panel import LessonPanel
+
+_NAMED_FROM_CELLS = 100
+_LONGEST_TITLE = max(len(entry.narrow_title) for entry in SCREENS)
+_FEWEST_LETTERS = 4
+"""Minimum length of a shortened name; below it only the key is shown."""
+_PHASE_WORDS = {
+    MachinePhase.OPENING: "starting",
+    MachinePhase.LOST: "lost",
+    MachinePhase.FAILED: "did not start",
+    MachinePhase.CLOSED: "closed",
+}
+
+
+def machine_clock(state: LabState) -> str:
+    """The machine's virtual time and its pace, such as ``0:12:30 10x``; empty if its time is real."""
+    return f"{clock_words(state.look.time_seconds)} {state.pace.words}" if state.pace and state.look else ""
+
+
+def _besides(hint: str) -> str:
+    """The part of a hint, written for the command line, beyond restarting the machine."""
+    if hint.startswith(RUN_AGAIN):
+        rest = hint.removeprefix(RUN_AGAIN).lstrip(":; ")
+        return f" {rest[0].upper()}{rest[1:]}." if rest else ""
+    return f" Or: {hint.replace(RUN_AGAIN, 'press Ctrl+R')}." if hint else ""
+
+
+class TopBar(Static):
+    """The modes, the current operation, and the machine."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown: tuple[object, ...] = ()
+        self._mode = ""
+        self._machine_words = (Content(""),) * 3
+        """The text about the machine: with its kernel, without it, and without the name of the operation either."""
+
+    def show(self, state: LabState, mode: str) -> None:
+        kernel = state.facts.kernel_release if state.facts and state.is_open else ""
+        clock = machine_clock(state)
+        shown = (mode, state.phase, state.target, kernel, state.operation, state.load, state.background, clock)
+        if shown != self._shown:
+            self._shown = shown
+            self._mode = mode
+            names = f"{target_words(state.target, is_short=True)} {kernel} "
+            long, plain, short = (
+                self._machine(state, text, is_short=is_short)
+                for text, is_short in ((names, False), ("", False), ("", True))
+            )
+            if clock:
+                time = Content.from_markup("[bold $warning]$clock[/]  ", clock=clock)
+                long, plain, short = time + long, time + plain, Content(" ") + time + short
+            self._machine_words = (long, plain, short)
+            self.refresh()
+
+    def render(self) -> RenderResult:
+        width = self.size.width
+        left, right = self._fitting(width)
+        if left.cell_length + right.cell_length > width:
+            right = right.truncate(max(0, width - left.cell_length), ellipsis=True)
+        return left + Content(" " * (width - left.cell_length - right.cell_length)) + right
+
+    def _fitting(self, width: int) -> tuple[Content, Content]:
+        """The modes and the machine; if they do not fit, the machine's text is shortened first, then the modes."""
+        left = self._tabs()
+        if self.app.size.width >= _NAMED_FROM_CELLS:
+            named = Content.from_markup("[bold $accent] raidlab [/]") + left
+            for tabs, words in ((named, 0), (left, 0), (left, 1)):
+                if tabs.cell_length + self._machine_words[words].cell_length <= width:
+                    return tabs, self._machine_words[words]
+            return left, self._machine_words[1]
+        short = self._machine_words[2].rstrip()
+        for letters in (*range(_LONGEST_TITLE, _FEWEST_LETTERS - 1, -1), 0):
+            if left.cell_length + short.cell_length <= width:
+                break
+            left = self._tabs(letters)
+        return left, short
+
+    def _tabs(self, letters: int | None = None) -> Content:
+        """The modes, with ``letters`` letters of each name, or the key only; the current mode has its whole name."""
+        parts = []
+        for entry in SCREENS:
+            is_shown = entry.mode == self._mode
+            style = "bold $block-cursor-foreground on $block-cursor-background" if is_shown else "$secondary"
+            whole = entry.title if letters is None else entry.narrow_title
+            title, gap = (whole, " ") if is_shown or letters is None else (whole[:letters], "")
+            words = f" {entry.key} {title}{gap}" if title else f" {entry.key}"
+            text = f"[@click=app.mode('{entry.mode}')][{style}]{words}[/][/]"
+            parts.append(Content.from_markup(text))
+        return Content.assemble(*parts)
+
+    def _machine(self, state: LabState, names: str, *, is_short: bool) -> Content:
+        glyphs = glyphs_of(self)
+        parts = []
+        load = state.running_load
+        doing = state.operation.title if state.operation else state.background
+        if doing or load:
+            style = "$accent" if doing else "$primary"
+            text = doing or (f"{load.workload} on {load.array}" if load else "")
+            words = "" if is_short else f" {text}"
+            gap = "" if is_short else "  "
+            parts.append(Content.from_markup(f"[{style}]$glyph$text[/]{gap}", glyph=glyphs.busy, text=words))
+        if state.phase is MachinePhase.OPEN:
+            parts.append(Content.from_markup("[$success]$glyph[/] $names", glyph=glyphs.good, names=names))
+        else:
+            style = "$warning" if state.phase is MachinePhase.OPENING else "$error"
+            sign = glyphs.busy if state.phase is MachinePhase.OPENING else glyphs.bad
+            text = f"machine {_PHASE_WORDS[state.phase]} "
+            parts.append(Content.from_markup(f"[{style}]$glyph $text[/]", glyph=sign, text=text))
+        return Content.assemble(*parts)
+
+
+class HintLine(Static):
+    """The next step, in one line."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._text = ""
+
+    def show(self, text: str) -> None:
+        """Show ``text``, which may have markup; keys are written [b]k[/b]."""
+        if text != self._text:
+            self._text = text
+            sign = glyphs_of(self).arrow
+            self.update(Content.assemble((f" {sign} ", "bold $accent"), Content.from_markup(text)))
+
+
+class KeyLine(Footer):
+    """The keys that apply, as many as fit completely; F1 lists all of them."""
+
+    def __init__(self) -> None:
+        super().__init__(compact=True, show_command_palette=False)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._fit)
+
+    async def recompose(self) -> None:
+        await super().recompose()
+        self.call_after_refresh(self._fit)
+
+    def _fit(self) -> None:
+        for key in self.query(FooterKey):
+            key.visible = key.virtual_region.right <= self.size.width
+
+
+class ProblemBar(Static):
+    """The problem and its remedy when the machine is lost or did not start; hidden otherwise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.display = False
+        self._shown: object = None
+
+    def show(self, state: LabState) -> None:
+        is_wrong = state.is_down
+        shown = (state.phase, state.problem)
+        if shown == self._shown:
+            return
+        self._shown = shown
+        self.display = is_wrong
+        if is_wrong and state.problem:
+            what = "The machine is lost" if state.phase is MachinePhase.LOST else "The machine did not start"
+            self.update(
+                Content.assemble(
+                    Content.from_markup(
+                        "[bold]$sign $what:[/] $message",
+                        sign=glyphs_of(self).bad,
+                        what=what,
+                        message=state.problem.message,
+                    ),
+                    Content.from_markup(
+                        "\n[@click=app.restart][bold u]Ctrl+R[/] starts it again[/]; nothing that was "
+                        "measured or shown is lost.$hint",
+                        hint=_besides(state.problem.hint),
+                    ),
+                )
+            )
+
+
+WIDE_CELLS = 110
+_KEYS = (
+    "[b $footer-key-foreground]F6[/] large  [b $footer-key-foreground]F7[/] hint  [b $footer-key-foreground]F8[/] go on"
+)
+
+
+def pause_key(key: str) -> Binding:
+    """A binding that pauses a machine in virtual time."""
+    tooltip = "In virtual time: pause the machine's clock, or continue"
+    return Binding(key, "pause", "Pause", id="clock.pause", show=False, tooltip=tooltip)
+
+
+class LessonSide(Vertical):
+    """The lesson at the right. It is hidden without a lesson and on a narrow terminal, which has only the hint line."""
+
+    DEFAULT_CSS = """
+    LessonSide { width: auto; height: 1fr; display: none; }
+    LessonSide > LessonPanel { width: 44; height: 1fr; }
+    LessonSide.-roomy > LessonPanel { width: 56; }
+    """
+
+    def show(self, view: LessonView | None) -> None:
+        width = self.screen.size.width
+        self.display = view is not None and width >= WIDE_CELLS
+        if view is None or not self.display:
+            return
+        from tui.widgets.lesson_panel import LessonPanel
+
+        self.set_class(width >= 150, "-roomy")
+        panel = next(iter(self.query(LessonPanel)), None)
+        if panel is None:
+            panel = LessonPanel(reads_on="F8", keys=_KEYS)
+            self.mount(panel)
+        panel.show(view)
+
+
+@dataclass(frozen=True, slots=True)
+class PaletteEntry:
+    """A command of the palette without a key."""
+
+    text: str
+    help: str
+    run: Callable[[], object]
+
+
+class ModeScreen(Screen[None]):
+    """Base class of the screens of all modes. Subclasses implement ``body`` and ``show_state``."""
+
+    AREA: ClassVar[str] = ""
+    """The prefix of its commands in the palette: ``AREA: …``."""
+    HELP: ClassVar[str] = ""
+    """The purpose of the screen, as Markdown. The help screen adds the keys."""
+
+    SHOWS_LESSON: ClassVar[bool] = True
+    """Whether the open lesson may be shown at the right."""
+    LESSON_FROM_CELLS: ClassVar[int] = 0
+    """Minimum width of a terminal, in cells, that shows the lesson; in a narrower one the screen needs the room."""
+    USES_LAB: ClassVar[bool] = True
+    """Whether the screen needs the lab's machine: if it is lost, the next step is to restart it."""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f6", "lesson", "Lesson", id="lesson.large", show=False, tooltip="To the open lesson, and back"),
+        key_for(
+            LessonHint,
+            "lesson_hint",
+            id="lesson.hint",
+            key="f7",
+            tooltip="One more hint of the open lesson",
+            show=False,
+        ),
+        Binding("f8", "lesson_next", "Go on", id="lesson.next", show=False, tooltip="Continue after an explanation"),
+        pause_key("comma"),
+        CommandKey(
+            "full_stop",
+            "step",
+            "Step",
+            id="clock.step",
+            show=False,
+            tooltip="In virtual time: to the next event (a member fails, a rebuild ends), then pause",
+            command="array wait",
+        ),
+        Binding(
+            "greater_than_sign",
+            "pace(1)",
+            "Faster",
+            id="clock.faster",
+            show=False,
+            tooltip="In virtual time: 1, 10, 100 machine seconds per second, then as fast as it can",
+        ),
+        Binding(
+            "less_than_sign",
+            "pace(-1)",
+            "Slower",
+            id="clock.slower",
+            show=False,
+            tooltip="In virtual time: slower; below 1x it pauses",
+        ),
+    ]
+
+    if TYPE_CHECKING:
+        app = getters.app(BaseApp)
+
+    _is_settled = False
+    _shown_keys: tuple[tuple[str, str, bool], ...] = ()
+
+    def compose(self) -> ComposeResult:
+        yield TopBar()
+        yield ProblemBar()
+        with Horizontal(id="main"):
+            with Vertical(id="body"):
+                yield from self.body()
+            yield LessonSide(id="side")
+        yield HintLine()
+        yield KeyLine()
+
+    def body(self) -> ComposeResult:
+        yield from ()
+
+    def show_state(self, state: LabState) -> None:
+        """Show the state. It is called at most ten times a second, while the screen is visible."""
+
+    def hint(self, state: LabState) -> str | None:
+        """The next step on this screen, as markup; None: the general next step of ``tui.story``."""
+        return None
+
+    def palette(self) -> Iterable[PaletteEntry]:
+        """Further commands of the palette, without keys."""
+        return ()
+
+    @property
+    def lesson_beside(self) -> LessonView | None:
+        """The lesson at the right; None while a drill is open, or if the screen needs the width."""
+        is_away = self.app.drills.view is not None or self.size.width < self.LESSON_FROM_CELLS
+        return None if is_away else self.app.guide.view
+
+    def on_mount(self) -> None:
+        self.watch(self.app, "changes", partial(self.update_from, self.app.lab), init=False)
+
+    def update_from(self, state: LabState) -> None:
+        """Update the body and the frame. A screen of another mode is updated when it is resumed."""
+        if self not in self.app.screen_stack:
+            return
+        from tui.story import next_step
+
+        self.query_one(TopBar).show(state, self.app.current_mode)
+        self.query_one(ProblemBar).show(state)
+        if self.SHOWS_LESSON and not self.has_class("-full"):
+            self.query_one(LessonSide).show(self.lesson_beside)
+        self.show_state(state)
+        # After the body, because the next step depends on what it shows.
+        if self.USES_LAB and state.is_down:
+            hint = next_step(state)
+        else:
+            followed = self.app.drills.hint_line() or self.app.guide.hint_line()
+            wanted = None if self.app.drills.view else self.app.guide.reading_line(self.app.current_mode)
+            hint = wanted or self.hint(state) or followed or next_step(state)
+        self.query_one(HintLine).show(hint)
+        self._show_keys()
+
+    def _show_keys(self) -> None:
+        """Rebuild the footer only if other keys apply: that costs more than painting all charts."""
+        keys = tuple((key, each.binding.description, each.enabled) for key, each in self.active_bindings.items())
+        if keys != self._shown_keys:
+            self._shown_keys = keys
+            self.refresh_bindings()
+
+    def action_lesson(self) -> None:
+        now = self.app.current_mode
+        self.app.switch_mode(self.app.drills.other_mode(now) or self.app.guide.other_mode(now))
+
+    def action_lesson_hint(self) -> None:
+        if self.app.drills.view is None:
+            self.app.guide.hint()
+            return
+        self.app.drills.hint()
+        # A lesson is shown on every screen, a drill only on its own.
+        self.app.switch_mode("drills")
+
+    def action_lesson_next(self) -> None:
+        self.app.guide.read_on()
+
+    def action_pause(self) -> None:
+        self.app.pacing.toggle()
+
+    def action_step(self) -> None:
+        self.app.pacing.step()
+
+    def action_pace(self, by: int) -> None:
+        self.app.pacing.change(by)
+
+    def on_lesson_panel_answered(self, event: LessonPanel.Answered) -> None:
+        self.app.guide.answer(event.key)
+
+    def on_resize(self, event: Resize) -> None:
+        self.set_class(event.size.width >= WIDE_CELLS, "-wide")
+        # Fit the contents to the new width even if no sample follows.
+        self.call_after_refresh(self.app.show_soon)
+
+    def on_screen_resume(self) -> None:
+        self.call_after_refresh(self._resumed)
+
+    def _resumed(self) -> None:
+        self.app.show_now()
+        if not self._is_settled:
+            self._is_settled = True
+            self.app.settle()

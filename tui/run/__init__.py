@@ -1,0 +1,1 @@
+"""Running workloads, experiments and sweeps."""

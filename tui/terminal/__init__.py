@@ -1,0 +1,1 @@
+"""The terminal on the machine, and the commands that ran there."""
