@@ -253,7 +253,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         self.push_screen(MenuScreen(title, choices, intro=intro), lambda chosen: then(chosen) if chosen else None)
 
     def _cover(self, is_covered: bool) -> None:
-        from tui.screens.drills import MakingScreen
+        from tui.drills.screen import MakingScreen
 
         covers = [screen for screen in self.screen_stack if isinstance(screen, MakingScreen)]
         if is_covered and not covers:

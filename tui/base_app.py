@@ -11,15 +11,13 @@ from textual.binding import Binding
 
 from lab.errors import RUN_AGAIN
 from tui.collector import settle_collector
-from tui.drills import Drills
-from tui.faults import FaultRuns
-from tui.fleet import Fleets
+from tui.drills.service import Drills
 from tui.frontend import ClientMaker, Frontend
 from tui.glyphs import ASCII, UNICODE, Glyphs
 from tui.lessons.guide import Guide
 from tui.plain import KEY_WORDS, AsciiFilter, needs_ascii
 from tui.runs import Experiments
-from tui.sweeps import Sweeps
+from tui.sweeps.service import Sweeps
 
 if TYPE_CHECKING:
     from lab.errors import LabError
@@ -43,8 +41,8 @@ class BaseApp(App[object], Frontend, inherit_bindings=False):
         self.glyphs = glyphs or (ASCII if needs_ascii(os.environ, sys.__stdout__) else UNICODE)
         if self.glyphs is ASCII:
             self._filters.append(AsciiFilter())
-        self.experiments, self.faults = Experiments(self), FaultRuns(self)
-        self.fleets, self.sweeps = Fleets(self), Sweeps(self)
+        self.experiments = Experiments(self)
+        self.sweeps = Sweeps(self)
         self.guide = Guide(self, on_passed=self.bell, waits=lambda: self.drills.view is not None)
         self.drills = Drills(self)
         self.services += (self.guide, self.drills)

@@ -28,7 +28,7 @@ def _run() -> ModeScreen:
 
 
 def _results() -> ModeScreen:
-    from tui.screens.results import ResultsScreen
+    from tui.results.screen import ResultsScreen
 
     return ResultsScreen()
 
@@ -40,31 +40,31 @@ def _commands() -> ModeScreen:
 
 
 def _lessons() -> ModeScreen:
-    from tui.screens.lessons import LessonsScreen
+    from tui.lessons.screen import LessonsScreen
 
     return LessonsScreen()
 
 
 def _faults() -> ModeScreen:
-    from tui.screens.faults import FaultsScreen
+    from tui.faults.screen import FaultsScreen
 
     return FaultsScreen()
 
 
 def _stripe() -> ModeScreen:
-    from tui.screens.stripe import StripeScreen
+    from tui.stripe.screen import StripeScreen
 
     return StripeScreen()
 
 
 def _drills() -> ModeScreen:
-    from tui.screens.drills import DrillsScreen
+    from tui.drills.screen import DrillsScreen
 
     return DrillsScreen()
 
 
 def _fleet() -> ModeScreen:
-    from tui.screens.fleet import FleetScreen
+    from tui.fleet.screen import FleetScreen
 
     return FleetScreen()
 

@@ -45,7 +45,7 @@ from lab.units import human_bytes
 from tui import messages as happened
 from tui.actions import KEY_ACTIONS, applying, ask, build, carry_out, selected_disk, selection_of, start_array
 from tui.drafts import FIRST_MEMBERS, Draft, next_array_name, survives_words, system_rows
-from tui.drills import Drills
+from tui.drills.service import Drills
 from tui.frontend import ClientMaker, Frontend, named
 from tui.more_disks import ask_for_larger
 from tui.plain import to_ascii
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from lab.plans import Plan
     from lab.session.session import LabSession
     from lab.workloads.fio_output import LiveInterval
-    from tui.drills import DrillView
+    from tui.drills.service import DrillView
     from tui.widgets.choices import ChoiceRow
 
 

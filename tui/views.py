@@ -9,11 +9,10 @@ from lab.arrays.status import SliceState, SyncAction
 from lab.units import human_bytes
 from tui.state import LabState
 from tui.tones import FIRST_SYNC, Tone
-from tui.widgets.bars import SyncView
+from tui.widgets.charts import Mark, Series
+from tui.widgets.diagrams import DiagramMember, SliceCell, SliceLine, SlicePicture
 from tui.widgets.rack import Bay, BayState
-from tui.widgets.slice_diagram import SliceCell, SliceLine, SlicePicture
-from tui.widgets.stripe_diagram import DiagramMember
-from tui.widgets.time_chart import Mark, Series
+from tui.widgets.tiles import SyncView
 
 if TYPE_CHECKING:
     from lab.arrays.preview import ArrayPreview

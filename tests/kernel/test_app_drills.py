@@ -20,7 +20,7 @@ from lab.session.session import LabSession
 from tests.kernel.test_app_lessons import PATIENCE_SECONDS, own_lab, student, until
 from tests.tui.talk import Typist
 from tui.app import RaidlabApp
-from tui.screens.drills import DebriefScreen, DrillsScreen, MakingScreen
+from tui.drills.screen import DebriefScreen, DrillsScreen, MakingScreen
 from tui.screens.plan import PlanScreen
 
 pytestmark = pytest.mark.kernel

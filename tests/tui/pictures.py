@@ -221,7 +221,7 @@ async def volume_rebuilding(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> N
 async def fleet_turned(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
     """A fleet that is scrubbed every two weeks, and was not scrubbed before."""
     from tests.tui.conftest import until
-    from tui.screens.fleet import FleetScreen
+    from tui.fleet.screen import FleetScreen
 
     await looked(pilot, app, lab)
     screen = app.screen
@@ -229,7 +229,7 @@ async def fleet_turned(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
     await pilot.press(*["minus"] * 7, "z", *["minus"] * 7, "down", "right", "left", *["plus"] * 5)
     await until(
         pilot,
-        lambda: all(app.fleets.figures(each) for each in screen.choice.beside()),
+        lambda: screen.has_computed(screen.choice.with_each_scrub_interval()),
         "all intervals are known",
     )
     await idle(pilot, app)

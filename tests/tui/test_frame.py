@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 
 from tests.tui.still import quiet, run_app, still_app
 from tui.app import RaidlabApp
-from tui.drills import Drills, DrillView
+from tui.drills.service import Drills, DrillView
 from tui.registry import SCREENS
 from tui.screens.mode import ModeScreen
 from tui.widgets.frame import HintLine, TopBar

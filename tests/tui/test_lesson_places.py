@@ -10,8 +10,8 @@ from tests.tui.fake_lab import FakeLab
 from tests.tui.lessons import answer_of, begin, begin_on_its_screen, lesson, shown, step_hints, view_of
 from tests.tui.still import text_of
 from tui.glyphs import ASCII
+from tui.lessons.panel import LessonPanel
 from tui.registry import SCREENS
-from tui.widgets.lesson_panel import LessonPanel
 
 __all__ = ["lesson"]
 

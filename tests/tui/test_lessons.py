@@ -15,7 +15,7 @@ from tests.tui.lessons import MINE, begin, begin_on_its_screen, do_first_step, l
 from tests.tui.still import text_of
 from tests.unit.lessons.samples import write
 from tui.app import RaidlabApp
-from tui.screens.drills import DrillsScreen
+from tui.drills.screen import DrillsScreen
 from tui.screens.menu import MenuScreen, NumberScreen, VariantScreen
 from tui.screens.plan import PlanScreen
 

@@ -34,11 +34,10 @@ from tui.state import LabState
 from tui.tones import Tone
 from tui.views import bays_of, planned_picture
 from tui.widgets.choices import Choices, stepped
+from tui.widgets.diagrams import DiagramMember, SliceDiagram, StripeDiagram
 from tui.widgets.level_table import LevelTable
 from tui.widgets.plan_view import PlanView
 from tui.widgets.rack import Bay, BayState, Rack
-from tui.widgets.slice_diagram import SliceDiagram
-from tui.widgets.stripe_diagram import DiagramMember, StripeDiagram
 from tui.widgets.tiles import Tile, VerdictBanner
 from tui.widgets.words import titled
 

@@ -33,10 +33,9 @@ from tui.state import LabState, MachinePhase
 from tui.views import STOPPED, bays_of, running_picture
 from tui.widgets.array_list import ArrayList
 from tui.widgets.array_panel import ArrayPanel
+from tui.widgets.diagrams import DiagramMember, SliceDiagram, StripeDiagram
 from tui.widgets.level_table import LevelTable
 from tui.widgets.rack import Bay, BayState, Rack
-from tui.widgets.slice_diagram import SliceDiagram
-from tui.widgets.stripe_diagram import DiagramMember, StripeDiagram
 from tui.widgets.words import ChangingText, entitle, titled
 
 if TYPE_CHECKING:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from textwrap import wrap
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -15,9 +16,11 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from lab.actions.action import Choice
-from tui.lessons.view import ReadingCard
 from tui.screens.modal import Modal
 from tui.widgets.words import entitle
+
+if TYPE_CHECKING:
+    from tui.lessons.view import ReadingCard
 
 _MOST_OF_SCREEN = 0.92
 """Maximum share of the screen's width, as in menu.tcss."""
@@ -90,7 +93,7 @@ class MenuScreen(Modal[str | None]):
 class TypedScreen(Modal[None]):
     """Passes typed input to ``give``; if that returns an error as a sentence, the dialog shows it and stays open."""
 
-    CSS_PATH = "typed.tcss"
+    CSS_PATH = str(Path(__file__).with_name("typed.tcss"))
     TITLES: ClassVar[tuple[str, str]]
     """The titles at the top and the bottom of the box."""
     PLACEHOLDER: ClassVar[str]

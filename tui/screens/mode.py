@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from textual import getters
 
     from tui.base_app import BaseApp
+    from tui.lessons.panel import LessonPanel
     from tui.lessons.view import LessonView
     from tui.state import LabState
-    from tui.widgets.lesson_panel import LessonPanel
 
 
 WIDE_CELLS = 110
@@ -52,7 +52,7 @@ class LessonSide(Vertical):
         self.display = view is not None and width >= WIDE_CELLS
         if view is None or not self.display:
             return
-        from tui.widgets.lesson_panel import LessonPanel
+        from tui.lessons.panel import LessonPanel
 
         self.set_class(width >= 150, "-roomy")
         panel = next(iter(self.query(LessonPanel)), None)

@@ -16,9 +16,9 @@ from lab.errors import LabError
 from tui.keys import CommandKey
 from tui.runs import RunItem, RunKind, experiment_items, sweep_items, workload_items
 from tui.screens.mode import ModeScreen
+from tui.sweeps.panel import SweepPanel
 from tui.widgets.choices import ChoiceRow, Choices, stepped
 from tui.widgets.run_panel import RunPanel
-from tui.widgets.sweep_panel import SweepPanel
 from tui.widgets.words import titled
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lab.session.load import Forecast
     from tui.runs import ExperimentView
     from tui.state import LabState
-    from tui.sweeps import SweepLook, SweepView
+    from tui.sweeps.service import SweepLook, SweepView
 
 _TITLE_CELLS = 160
 _HIGH_ROWS = 34

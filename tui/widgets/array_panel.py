@@ -18,9 +18,8 @@ from tui.state import LabState
 from tui.tones import Tone, condition
 from tui.views import added, marks_of, member_series, shown_seconds, sync_view, tone_of
 from tui.widgets.array_list import stripe
-from tui.widgets.bars import SyncBar
-from tui.widgets.tiles import Tile, VerdictBanner
-from tui.widgets.time_chart import Series, TimeChart
+from tui.widgets.charts import Series, TimeChart
+from tui.widgets.tiles import SyncBar, Tile, VerdictBanner
 from tui.widgets.words import ChangingText, entitle
 
 if TYPE_CHECKING:

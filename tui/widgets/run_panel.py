@@ -13,9 +13,8 @@ from tui.quantities import Unit, format_value
 from tui.runs import RunItem, RunKind, earlier_lines, figures_lines, iops_of, live_iops, measured_of, ran_seconds
 from tui.tones import Tone
 from tui.views import MINUTE_SECONDS, marks_of, shown_seconds
-from tui.widgets.bars import SyncBar, SyncView
-from tui.widgets.tiles import Tile, VerdictBanner
-from tui.widgets.time_chart import Series, TimeChart
+from tui.widgets.charts import Series, TimeChart
+from tui.widgets.tiles import SyncBar, SyncView, Tile, VerdictBanner
 from tui.widgets.words import entitle
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from tests.tui.widgets.host import shown
 from tui.glyphs import ASCII, UNICODE
 from tui.quantities import Unit
 from tui.tones import Tone
-from tui.widgets.bars import SyncBar, SyncView, bar
-from tui.widgets.tiles import Tile, VerdictBanner
+from tui.widgets.tiles import SyncBar, SyncView, Tile, VerdictBanner, bar
 
 pytestmark = pytest.mark.tui
 

@@ -9,9 +9,8 @@ from tests.tui.widgets.host import shown
 from tui.glyphs import ASCII, Canvas
 from tui.quantities import Unit
 from tui.tones import Tone
-from tui.widgets.canvas import DotCanvas
+from tui.widgets.charts import DotCanvas, Mark, Series, TimeChart
 from tui.widgets.lines import Line
-from tui.widgets.time_chart import Mark, Series, TimeChart
 
 pytestmark = pytest.mark.tui
 

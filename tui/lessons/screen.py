@@ -14,19 +14,19 @@ from textual.widgets.option_list import Option
 
 from lab.actions.action import Choice
 from lab.lessons.verbs import Answer, DoStep, LeaveLesson, LessonHint, Measure, ResetLesson, StartLesson
+from tui.drills.screen import drill_line
 from tui.glyphs import glyphs_of
 from tui.keys import key_for
 from tui.lessons.guide import PLACES
+from tui.lessons.panel import LETTERS, LessonPanel
 from tui.lessons.view import CourseItem
-from tui.screens.drills import drill_line
 from tui.screens.mode import ModeScreen, PaletteEntry
-from tui.widgets.lesson_panel import LETTERS, LessonPanel
 from tui.widgets.words import numbered, titled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tui.drills import DrillItem
+    from tui.drills.service import DrillItem
     from tui.lessons.guide import Guide
     from tui.state import LabState
 
@@ -38,7 +38,7 @@ _LANGUAGES = {"en": "English", "es": "español", "sv": "svenska"}
 class LessonsScreen(ModeScreen):
     """The Lessons screen, key 6."""
 
-    CSS_PATH = "lessons.tcss"
+    CSS_PATH = "screen.tcss"
     AREA = "Lessons"
     SHOWS_LESSON = False
     HELP = (

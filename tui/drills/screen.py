@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
     from textual.worker import WorkType
 
-    from tui.drills import DrillItem, Drills, DrillView
+    from tui.drills.service import DrillItem, Drills, DrillView
     from tui.state import LabState
 
 
@@ -46,7 +46,7 @@ def drill_line(widget: Widget, item: DrillItem) -> Content:
 class DrillsScreen(ModeScreen):
     """The Drills screen, key 9."""
 
-    CSS_PATH = "drills.tcss"
+    CSS_PATH = "screen.tcss"
     AREA = "Drills"
     HELP = (
         "Disasters to practise on. An array does not work; you are told what an administrator would be told, and have "
@@ -248,7 +248,7 @@ class DrillsScreen(ModeScreen):
 class MakingScreen(Modal[None]):
     """Covers the screen while a drill is being prepared."""
 
-    CSS_PATH = "drills.tcss"
+    CSS_PATH = "screen.tcss"
     AREA = "Drills"
     HELP = "The drill is being set up on the lab's disks. It takes some seconds; what is done is not shown."
 
@@ -263,7 +263,7 @@ class DebriefScreen(Modal[bool]):
         page: the debriefing, as Markdown.
     """
 
-    CSS_PATH = "drills.tcss"
+    CSS_PATH = "screen.tcss"
     AREA = "Debriefing"
     HELP = "How much of the data was saved, what was done to each member, and what an expert would have done."
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -10,15 +10,14 @@ from textual.content import Content
 
 from lab.errors import LabError, RunCancelled
 from tui.tones import Tone
-from tui.widgets.bars import SyncBar, SyncView
-from tui.widgets.tiles import Tile, VerdictBanner
+from tui.widgets.tiles import SyncBar, SyncView, Tile, VerdictBanner
 from tui.widgets.words import ChangingText, entitle, titled
 
 if TYPE_CHECKING:
     from lab.experiments.sweeps import LatestCell, SweepProgress
     from tui.glyphs import Glyphs
     from tui.runs import RunItem
-    from tui.sweeps import SweepLook, SweepView
+    from tui.sweeps.service import SweepLook, SweepView
 
 _SHOWN_CELLS = 8
 

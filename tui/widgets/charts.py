@@ -1,4 +1,4 @@
-"""A chart of several series over time: axes with units, a legend with the newest values, and marks for events."""
+"""Charts of values: over time, and as bars or points with their intervals."""
 
 from __future__ import annotations
 
@@ -6,11 +6,81 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rich.cells import cell_len
+from rich.style import Style
 
+from tui.glyphs import Canvas
 from tui.quantities import Scale, Unit, format_seconds, format_value, linear_scale, log_scale, ticks
 from tui.tones import Tone, tone_css
-from tui.widgets.canvas import DotCanvas
-from tui.widgets.lines import Line, LineWidget, shorten
+from tui.widgets.lines import Line, LineWidget, RowsWidget, shorten
+
+_BRAILLE_BASE = 0x2800
+_BRAILLE_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+"""Bit of each dot by row and column (Unicode, Braille Patterns)."""
+
+_CELLS = {Canvas.BRAILLE: (2, 4), Canvas.ASCII: (1, 2)}
+_ASCII_SIGNS = " '.:"
+
+
+@dataclass(slots=True)
+class DotCanvas:
+    """``columns`` × ``rows`` cells. Dots count from the top left; the owner of a cell is the last to draw in it."""
+
+    columns: int
+    rows: int
+    kind: Canvas
+    _bits: list[list[int]] = field(init=False)
+    _owners: list[list[int]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._bits = [[0] * self.columns for _ in range(self.rows)]
+        self._owners = [[-1] * self.columns for _ in range(self.rows)]
+
+    @property
+    def dot_columns(self) -> int:
+        return self.columns * _CELLS[self.kind][0]
+
+    @property
+    def dot_rows(self) -> int:
+        return self.rows * _CELLS[self.kind][1]
+
+    def vertical(self, dot_column: int, first: int, last: int, owner: int) -> None:
+        """Set the dots of one column between two rows, both included; dots outside the canvas are ignored."""
+        across, down = _CELLS[self.kind]
+        if not 0 <= dot_column < self.dot_columns:
+            return
+        column, x = divmod(dot_column, across)
+        top, bottom = max(0, min(first, last)), min(self.dot_rows - 1, max(first, last))
+        for dot_row in range(top, bottom + 1):
+            row, y = divmod(dot_row, down)
+            bit = _BRAILLE_DOTS[y][x] if self.kind is Canvas.BRAILLE else 1 << y
+            self._bits[row][column] |= bit
+            self._owners[row][column] = owner
+
+    def line(self, start: tuple[int, int], end: tuple[int, int], owner: int) -> None:
+        """Draw a line between two dots, (column, row) each; ``start`` must not be to the right of ``end``."""
+        (x0, y0), (x1, y1) = start, end
+        if x1 <= x0:
+            self.vertical(x0, y0, y1, owner)
+            return
+        previous = y0
+        for x in range(max(x0, 0), min(x1, self.dot_columns - 1) + 1):
+            y = round(y0 + (y1 - y0) * (x - x0) / (x1 - x0))
+            # Start next to the last dot of the previous column, so that a steep line has no gaps.
+            step = 1 if y > previous else -1
+            self.vertical(x, previous + step if y != previous and x != x0 else y, y, owner)
+            previous = y
+
+    def sign(self, row: int, column: int) -> str:
+        """The character of a cell; a blank if nothing was drawn in it."""
+        bits = self._bits[row][column]
+        if not bits:
+            return " "
+        return chr(_BRAILLE_BASE | bits) if self.kind is Canvas.BRAILLE else _ASCII_SIGNS[bits]
+
+    def owner(self, row: int, column: int) -> int:
+        """The owner of a cell: the ``owner`` of the last drawing in it; -1 if nothing was drawn."""
+        return self._owners[row][column]
+
 
 SERIES_COLOURS = 6
 _LABELLED_MARKS_FROM_ROWS = 6
@@ -318,3 +388,172 @@ def _newest(series: Series) -> float | None:
 
 def _cut(line: Line, cells: int) -> Line:
     return Line(cells, line.filler).extend(line)
+
+
+_LEAST_PLOT_CELLS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalRow:
+    """A figure with its interval."""
+
+    label: str
+    value: float | None
+    """None: there is no figure, or it is not yet computed."""
+    low: float
+    high: float
+    text: str
+    """The text at the right: the figure with its unit, possibly with its interval and a verdict."""
+    tone: Tone = Tone.QUIET
+    is_current: bool = False
+    """Whether it is the row with which the others are compared."""
+    colour: int = 0
+    """Number of the colour of a bar, 0 or 1."""
+    expected: float | None = None
+    """The predicted figure, which has a mark; None: there is none."""
+    group: str = ""
+    """The heading above the rows of a group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """How an interval chart draws figures."""
+
+    has_bars: bool = False
+    """Bars from 0, whose lighter end is the interval; else points on a line that is the interval."""
+    scale: Scale | None = None
+    """None: bars reach to the highest figure of their group; points lie on whole decades that contain all rows."""
+    labels: tuple[tuple[float, str], ...] = ()
+    line_at: float | None = None
+    """The value at which a vertical line is drawn."""
+
+
+BARS, SHARES, DECADES = Axis(has_bars=True), Axis(has_bars=True, scale=Scale(0.0, 1.0)), Axis()
+RATIOS = Axis(
+    scale=Scale(0.25, 4.0, is_log=True),
+    labels=((0.25, "¼"), (0.5, "½"), (1.0, "1"), (2.0, "2"), (4.0, "4×")),
+    line_at=1.0,
+)
+"""Ratios beyond the scale are drawn at its ends; an interval that crosses the line at 1 shows no difference."""
+
+
+class IntervalChart(RowsWidget[IntervalRow]):
+    """Figures with their intervals, one in each row: label, plot, text. Without room for a plot, the texts remain.
+
+    If there is no room for all rows, those around the current one are shown.
+    """
+
+    PREFIX = "interval-chart"
+    DEFAULT_CSS = """
+    IntervalChart {
+        height: auto;
+        & > .interval-chart--group { color: $foreground; text-style: bold; }
+        & > .interval-chart--label { color: $foreground-muted; }
+        & > .interval-chart--current { color: $foreground; text-style: bold; }
+        & > .interval-chart--bar-0 { color: $text-primary; }
+        & > .interval-chart--bar-1 { color: $text-warning; }
+        & > .interval-chart--expected { color: $text-accent; text-style: bold; }
+        & > .interval-chart--axis { color: $foreground 35%; }
+    """ + tone_css("interval-chart", quiet="$foreground") + "}"  # fmt: skip
+
+    most_rows: int | None = None
+    """The number of rows with ``height: auto``; None: all."""
+    _axis = BARS
+
+    def draw(self, rows: Sequence[IntervalRow], axis: Axis) -> None:
+        """Show these rows on this axis."""
+        if axis != self._axis:
+            self._axis = axis
+            self.changed(layout=True)
+        self.show(rows)
+
+    def lines_needed(self, width: int) -> int:
+        groups = {row.group for row in self._rows}
+        headings = len(groups - {""}) + max(0, len(groups) - 1)
+        count = len(self._rows) if self.most_rows is None else min(len(self._rows), self.most_rows)
+        return count + headings + (count > 0 and not self._axis.has_bars)
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        labels, plot = self._columns(width)
+        lines: list[Line] = []
+        scale = self._axis.scale or self._decades()
+        rows = self._rows if self._axis.has_bars else self._around_current(max(0, height - 1))
+        for group in dict.fromkeys(row.group for row in rows):
+            if group:
+                lines += [self.line(width)] if lines else []
+                lines.append(self.line(width).add(shorten(group, width, self.glyphs.ellipsis), self.style("group")))
+            members = [row for row in rows if row.group == group]
+            if self._axis.has_bars and not self._axis.scale:
+                scale = Scale(0.0, max(max(row.high, row.expected or 0.0) for row in members) or 1.0)
+            lines += [self._row(row, scale, width, labels, plot) for row in members]
+        if rows and not self._axis.has_bars:
+            lines.append(self._axis_line(scale, width, labels, plot))
+        return lines
+
+    def _columns(self, width: int) -> tuple[int, int]:
+        """(cells for the labels, cells for the plot); 0 for the plot if it would be too narrow."""
+        longest = max((cell_len(row.label) for row in self._rows), default=0) + 2 * self._has_cursor
+        texts = max((cell_len(row.text) for row in self._rows), default=0)
+        labels = min(longest, width * 2 // 5)
+        plot = width - labels - texts - 2
+        return (labels, plot) if plot >= _LEAST_PLOT_CELLS else (min(longest, max(0, width - texts - 1)), 0)
+
+    @property
+    def _has_cursor(self) -> bool:
+        return any(row.is_current for row in self._rows)
+
+    def _decades(self) -> Scale:
+        # The scale of all rows, so that it does not change while the user moves through them.
+        known = [row for row in self._rows if row.value]
+        lowest = min((row.low or row.value or 0.0 for row in known), default=0.0)
+        return log_scale(lowest, max((row.high for row in known), default=0.0))
+
+    def _around_current(self, count: int) -> tuple[IntervalRow, ...]:
+        at = next((index for index, row in enumerate(self._rows) if row.is_current), 0)
+        first = max(0, min(at - count // 2, len(self._rows) - count))
+        return self._rows[first : first + count]
+
+    def _row(self, row: IntervalRow, scale: Scale, width: int, labels: int, plot: int) -> Line:
+        sign = (f"{self.glyphs.cursor} " if row.is_current else "  ") if self._has_cursor else ""
+        label = shorten(f"{sign}{row.label}", labels, self.glyphs.ellipsis).ljust(labels)
+        line = self.line(width).add(f"{label} ", self.style("current" if row.is_current else "label"))
+        for text, style in (self._bar if self._axis.has_bars else self._point)(row, scale, plot) if plot else ():
+            line.add(text, style)
+        return line.add_right(row.text, self.style("current" if row.is_current else row.tone.value))
+
+    def _bar(self, row: IntervalRow, scale: Scale, plot: int) -> list[tuple[str, Style]]:
+        low, high = round(scale.place(row.low) * plot), round(scale.place(row.high) * plot)
+        style = self.style(f"bar-{row.colour % 2}")
+        cells = [(self.glyphs.bar_full, style)] * low + [(self.glyphs.bar_loose, style)] * (high - low)
+        if row.value and not cells:
+            cells = [(self.glyphs.bar_loose, style)]
+        cells += [(" ", style)] * (plot - len(cells))
+        if row.expected is not None:
+            at = min(plot - 1, max(0, round(scale.place(row.expected) * plot) - 1))
+            cells[at] = (self.glyphs.expected, self.style("expected"))
+        return cells
+
+    def _point(self, row: IntervalRow, scale: Scale, plot: int) -> list[tuple[str, Style]]:
+        line_at, axis = self._axis.line_at, self.style("axis")
+        cells = [(self.glyphs.guide if line_at is None else " ", axis)] * plot
+        if line_at is not None:
+            cells[round(scale.place(line_at) * (plot - 1))] = (self.glyphs.vertical, axis)
+        if row.value:
+            tone = self.style(row.tone.value)
+            first, at, last = (round(scale.place(each) * (plot - 1)) for each in (row.low, row.value, row.high))
+            cells[first : last + 1] = [(self.glyphs.horizontal, tone)] * (last + 1 - first)
+            cells[at] = (self.glyphs.member, tone)
+        return cells
+
+    def _axis_line(self, scale: Scale, width: int, labels: int, plot: int) -> Line:
+        """The labels of the axis, each below its value as far as it fits."""
+        cells = [" "] * plot
+        for value, label in self._axis.labels or ((each, _decade(each)) for each in (scale.low, scale.high)):
+            at = min(round(scale.place(value) * (plot - 1)), plot - len(label))
+            cells[at : at + len(label)] = label
+        is_known = any(row.value for row in self._rows)
+        return self.line(width).pad_to(labels + 1).add("".join(cells) if plot and is_known else "", self.style("axis"))
+
+
+def _decade(value: float) -> str:
+    return f"{value:g}" if value >= 1e-3 else f"{value:.0e}".replace("e-0", "e-")
