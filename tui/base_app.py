@@ -43,7 +43,7 @@ class BaseApp(App[object], Frontend, inherit_bindings=False):
             self._filters.append(AsciiFilter())
         self.experiments = Experiments(self)
         self.sweeps = Sweeps(self)
-        self.guide = Guide(self, on_passed=self.bell, waits=lambda: self.drills.view is not None)
+        self.guide = Guide(self, on_passed=self.bell, is_suspended=lambda: self.drills.view is not None)
         self.drills = Drills(self)
         self.services += (self.guide, self.drills)
         self.marks.is_quiet = lambda: self.guide.is_following

@@ -117,7 +117,7 @@ _PROGRESS_STEP_PERCENT = 25
 _MARKUP = re.compile(r"\[/?[a-z$@][^\]]*\]|\[/\]")
 # Keys of the app -> words of the text mode.
 _WORDS = {
-    "[b]Tab[/b] to it, [b]Enter[/b] starts it": "its name starts it",
+    "[b]Tab[/b] selects, [b]Enter[/b] starts it": "its name starts it",
     "[b]F1[/b] explains the screen": "help explains",
     "[b]Ctrl+R[/b]": "restart",
     "[b]Del[/b]": "delete",
@@ -404,7 +404,7 @@ class TextDrills:
     def _list(self) -> None:
         def tell() -> None:
             for item in self._drills.items:
-                standing = "open now" if item.is_open else item.standing
+                standing = "open now" if item.is_open else item.status
                 self._app.say(
                     f"{item.number}: {item.title} ({item.minutes} minutes). {standing[0].upper()}{standing[1:]}."
                 )
@@ -453,7 +453,7 @@ class TextDrills:
         if view is None:
             return
         self._app.show_page("\n\n".join([view.briefing, *view.hints]))
-        for label, text in view.standing:
+        for label, text in view.status:
             self._app.say(f"{label}: {text}.")
 
     def _hint(self) -> None:

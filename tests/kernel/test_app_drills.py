@@ -77,7 +77,7 @@ async def test_a_drill_from_its_making_to_its_debriefing(tmp_path: Path, monkeyp
         in_lab(app, "mdadm --stop /dev/md0; overlays up $members; dmsetup remove_all || true")
         await pilot.press("t")
         assert app.drills.hides_time
-        assert "min" not in dict(app.drills.view.standing if app.drills.view else ()).get("time", "")
+        assert "min" not in dict(app.drills.view.status if app.drills.view else ()).get("time", "")
         await pilot.press("d")
         await until(pilot, lambda: isinstance(app.screen, DebriefScreen), "the debriefing")
         (outcome,) = DrillStore(app.client.host).all()

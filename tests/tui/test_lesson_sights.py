@@ -110,7 +110,7 @@ async def opened(app: RaidlabApp, pilot: object, fake_lab: FakeLab, key: str, mo
     assert step.must_read_off, [check for check in step.checks if not check.is_passed]
     assert step.read_at == mode
     await pilot.press(key)  # type: ignore[attr-defined]
-    await until(pilot, lambda: "t types the number" in text_of(app), "what is asked for, and how it is typed")  # type: ignore[arg-type]
+    await until(pilot, lambda: "t to type the number" in text_of(app), "what is asked for, and how it is typed")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -77,7 +77,7 @@ async def test_a_step_ends_with_the_reason_and_goes_on_when_that_is_read(
         why = view_of(app).explanation
         assert why is not None
         assert why.is_right is False
-        assert "it turned out: yes" in why.told
+        assert "it turned out: yes" in why.outcome
         await shown(app, pilot)
         assert "Because." in text_of(app)
         assert "F8" in text_of(app)
@@ -212,7 +212,7 @@ async def test_a_lesson_of_another_machine_is_not_checked_here(
         app.guide.refresh()
         await shown(app, pilot)
         assert view_of(app).elsewhere
-        assert "nothing is checked here" in text_of(app)
+        assert "not checked here" in text_of(app)
 
 
 async def test_drills_are_listed_below_the_lessons_and_enter_goes_to_one(app_on: AppMaker, fake_lab: FakeLab) -> None:
@@ -223,7 +223,7 @@ async def test_drills_are_listed_below_the_lessons_and_enter_goes_to_one(app_on:
         item = app.drills.items[-2]
         app.drills.items = (
             *app.drills.items[:-2],
-            replace(item, tries=2, reached="partly, 40 %"),
+            replace(item, tries=2, best="partly, 40 %"),
             app.drills.items[-1],
         )
         await shown(app, pilot)
@@ -232,7 +232,7 @@ async def test_drills_are_listed_below_the_lessons_and_enter_goes_to_one(app_on:
         told = text_of(app)
         assert "Drills: disasters to practise on" in told
         assert f"drill {item.number}".title() in told
-        assert "partly, 40 % (tried 2 times)" in told
+        assert "partly, 40 % (2 attempts)" in told
         await pilot.press("enter")
         await until(pilot, lambda: app.current_mode == "drills", "the screen of the drills")
         await shown(app, pilot)

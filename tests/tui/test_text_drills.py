@@ -130,7 +130,7 @@ def test_only_one_drill_is_open_and_it_can_be_left(in_drill: Talk, fake_lab: Fak
     in_drill.hear("The drill is closed.")
     assert case_of(fake_lab) is None
     in_drill.type("")
-    in_drill.hear("next: Nothing is built yet.")
+    in_drill.hear("next: No array yet.")
 
 
 def test_nothing_is_told_or_obeyed_while_a_disaster_is_made(talk: Talk, fake_lab: FakeLab) -> None:

@@ -49,11 +49,11 @@ class DrillsScreen(ModeScreen):
     CSS_PATH = "screen.tcss"
     AREA = "Drills"
     HELP = (
-        "Disasters to practise on. An array does not work; you are told what an administrator would be told, and have "
-        "what an administrator has: screen 1 with the rack, screen 5 with a terminal, mdadm, dmesg.\n\n"
-        "Until you press c (commit), the disks themselves should stay as they are: 'overlays up DEVICE…' in the "
-        "terminal lays overlays over them. z puts everything back in seconds. d ends the drill: how much of the data "
-        "was saved, and what an expert would have done."
+        "Disasters to practise on. An array does not work. You get the information and the tools of an administrator: "
+        "screen 1 with the rack, screen 5 with a terminal, mdadm, dmesg.\n\n"
+        "Do not write to the disks until you press c (commit): 'overlays up DEVICE…' in the terminal puts writable "
+        "overlays on top of them. z restores the disks in seconds. d ends the drill with a debriefing: how much of the "
+        "data was saved, and what an expert would have done."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         key_for(DrillHint, "hint", id="drills.hint"),
@@ -62,12 +62,12 @@ class DrillsScreen(ModeScreen):
         key_for(Debrief, "debrief", id="drills.debrief"),
         Binding("space,pagedown", "page(1)", "More", id="drills.down", tooltip="Scroll the drill down"),
         Binding("pageup", "page(-1)", "Up", show=False, id="drills.up", tooltip="Scroll the drill up"),
-        Binding("t", "time", "Timer", show=False, id="drills.time", tooltip="Hide the timer, or show it"),
+        Binding("t", "time", "Timer", show=False, id="drills.time", tooltip="Show or hide the timer"),
         key_for(StartDrill, "variant", id="drills.variant"),
-        Binding("l", "last", "Last page", id="drills.last", tooltip="The last debriefing once more"),
+        Binding("l", "last", "Last page", id="drills.last", tooltip="Show the last debriefing again"),
         key_for(ClearDisks, "clear", id="drills.clear"),
         key_for(LeaveDrill, "leave", id="drills.leave"),
-        Binding("escape", "back", "Back", id="drills.back", show=False, tooltip="To the screen that you came from"),
+        Binding("escape", "back", "Back", id="drills.back", show=False, tooltip="To the previous screen"),
     ]  # fmt: skip
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class DrillsScreen(ModeScreen):
             with Vertical(id="drills-left"):
                 yield titled(OptionList(id="drill-list"), "Drills")
             with titled(VerticalScroll(id="drill"), "Drill"):
-                yield Static("", id="drill-standing")
+                yield Static("", id="drill-status")
                 yield Markdown("", id="drill-text", open_links=False)
 
     def on_mount(self) -> None:
@@ -105,25 +105,25 @@ class DrillsScreen(ModeScreen):
     def hint(self, state: LabState) -> str | None:
         view = self.drills.view
         if view is None:
-            return "[b]Enter[/b] begins the drill. Everything on this lab's disks will be lost."
+            return "[b]Enter[/b] starts the drill. All data on the lab's disks will be lost."
         if view.is_committed:
-            return "Committed: [b]5[/b] is the terminal. [b]d[/b] ends the drill, [b]z[/b] puts the disks back."
-        return "[b]5[/b] is the terminal: look, try on overlays. [b]c[/b] before you write on disks."
+            return "Committed: [b]5[/b] is the terminal, [b]d[/b] ends the drill, [b]z[/b] restores the disks."
+        return "[b]5[/b] is the terminal: inspect, and test on overlays. Commit with [b]c[/b] before writing to disks."
 
     def _show_list(self) -> None:
-        if self.drills.items == self._items and not self.drills.wanted:
+        if self.drills.items == self._items and not self.drills.to_select:
             return
         self._items = self.drills.items
         listed = self.query_one("#drill-list", OptionList)
-        kept = listed.highlighted
+        at = listed.highlighted
         listed.clear_options()
         listed.add_options(Option(drill_line(self, item), id=item.id) for item in self._items)
-        wanted, self.drills.wanted = self.drills.wanted, ""
-        if wanted:
-            kept = next((i for i, item in enumerate(self._items) if item.id == wanted), kept)
-        if kept is None:
-            kept = next((i for i, item in enumerate(self._items) if item.is_open or not item.is_saved), 0)
-        listed.highlighted = min(kept, len(self._items) - 1) if self._items else None
+        requested, self.drills.to_select = self.drills.to_select, ""
+        if requested:
+            at = next((i for i, item in enumerate(self._items) if item.id == requested), at)
+        if at is None:
+            at = next((i for i, item in enumerate(self._items) if item.is_open or not item.is_saved), 0)
+        listed.highlighted = min(at, len(self._items) - 1) if self._items else None
         listed.border_subtitle = f"{sum(item.is_saved for item in self._items)} of {len(self._items)} saved"
 
     def _show_about(self) -> None:
@@ -131,24 +131,24 @@ class DrillsScreen(ModeScreen):
         if item is None:
             return
         self._title(f"Drill {item.number}")
-        self._standing([("meant for", f"{item.minutes} min"), ("reached", item.standing)])
+        self._show_status([("duration", f"{item.minutes} min"), ("best", item.status)])
         self._text(f"## {item.title}\n\n{item.symptom.strip()}")
 
     def _show_drill(self, view: DrillView) -> None:
         self._title(f"Drill {view.number}: open" + (f", variant '{view.seed}'" if view.seed else ""))
-        self._standing(list(view.standing))
+        self._show_status(list(view.status))
         self._text(view.text)
 
     def _title(self, text: str) -> None:
         self.query_one("#drill").border_title = text
 
-    def _standing(self, lines: list[tuple[str, str]]) -> None:
+    def _show_status(self, lines: list[tuple[str, str]]) -> None:
         """Show the lines as running text: one line for each would push the symptom off a small terminal."""
         gap = f" {glyphs_of(self).separator} "
         parts: list[tuple[str, str]] = []
         for label, text in lines:
             parts += [(gap if parts else "", "$foreground-muted"), (f"{label}: ", "$foreground-muted"), (text, "")]
-        self.query_one("#drill-standing", Static).update(Content.assemble(*parts))
+        self.query_one("#drill-status", Static).update(Content.assemble(*parts))
 
     def _text(self, text: str) -> None:
         widget = self.query_one("#drill-text", Markdown)
@@ -177,11 +177,11 @@ class DrillsScreen(ModeScreen):
     def _begin(self, drill_id: str) -> None:
         view = self.drills.view
         if view is not None:
-            self.notify(f"Drill {view.number} is open: d ends it, x gives it up.", severity="warning")
+            self.notify(f"Drill {view.number} is open: d ends it, x leaves it.", severity="warning")
         elif self.app.lab.is_open:
             self.drills.begin(drill_id)
         else:
-            self.notify("The machine does not run yet.", severity="warning")
+            self.notify("The machine is not running yet.", severity="warning")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Show only the keys that apply."""
@@ -242,7 +242,7 @@ class DrillsScreen(ModeScreen):
 
     def palette(self) -> Iterable[PaletteEntry]:
         for item in self._items:
-            yield PaletteEntry(f"Begin drill {item.number}, {item.title}", item.reached, partial(self._begin, item.id))
+            yield PaletteEntry(f"Start drill {item.number}, {item.title}", item.best, partial(self._begin, item.id))
 
 
 class MakingScreen(Modal[None]):
@@ -250,10 +250,10 @@ class MakingScreen(Modal[None]):
 
     CSS_PATH = "screen.tcss"
     AREA = "Drills"
-    HELP = "The drill is being set up on the lab's disks. It takes some seconds; what is done is not shown."
+    HELP = "The drill is being set up on the lab's disks. This takes some seconds; the commands are hidden."
 
     def compose(self) -> ComposeResult:
-        yield Static("The drill is being set up. Its description is shown in a moment.", id="making")
+        yield Static("The drill is being set up. Its description follows in a moment.", id="making")
 
 
 class DebriefScreen(Modal[bool]):
@@ -272,7 +272,7 @@ class DebriefScreen(Modal[bool]):
             ClearDisks,
             "clear",
             id="debriefing.clear",
-            tooltip="Make the disks blank that the drill used, for the next one or an array of your own",
+            tooltip="Erase the disks that the drill used, for the next drill or an array of your own",
         ),
     ]
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 DRILLS_MODE = "drills"
-AGAIN = "start the array first; d once more ends the drill as it is"
-BLANK_NOTE = "A drill is made on blank disks: whatever is on the lab's disks will be lost."
+AGAIN = "start the array first, or press d again to end the drill as it is"
+BLANK_NOTE = "A drill needs blank disks: all data on the lab's disks will be lost."
 _COUNT_SECONDS = 1.0
 
 
@@ -36,8 +36,8 @@ class DrillItem:
     title: str
     minutes: int
     tries: int
-    reached: str
-    """The best verdict so far, in words; empty if not tried."""
+    best: str
+    """The best verdict so far; empty if not tried."""
     is_saved: bool
     is_open: bool
     symptom: str
@@ -49,10 +49,10 @@ class DrillItem:
         return self.id[:2].lstrip("0")
 
     @property
-    def standing(self) -> str:
-        """The best verdict and the number of tries, in words."""
-        tries = "once" if self.tries == 1 else f"{self.tries} times"
-        return f"{self.reached} (tried {tries})" if self.tries else "not tried yet"
+    def status(self) -> str:
+        """The best verdict and the number of attempts."""
+        attempts = "1 attempt" if self.tries == 1 else f"{self.tries} attempts"
+        return f"{self.best} ({attempts})" if self.tries else "not tried yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class DrillView:
     """The briefing, the rules and the hints taken so far are Markdown."""
     rules: str
     hints: tuple[str, ...]
-    standing: tuple[tuple[str, str], ...]
+    status: tuple[tuple[str, str], ...]
     """(label, text) of each line of its progress; the time is first."""
     is_committed: bool
     touched_bytes: int
@@ -75,7 +75,7 @@ class DrillView:
     @property
     def text(self) -> str:
         """The briefing, the rules and the hints, as one Markdown text."""
-        return "\n\n".join([self.briefing, f"**How a drill goes.** {self.rules}", *self.hints])
+        return "\n\n".join([self.briefing, f"**Rules.** {self.rules}", *self.hints])
 
     @property
     def number(self) -> str:
@@ -94,8 +94,8 @@ class Drills:
         self.page = ""
         """Markdown of the last debriefing; empty: none since the start."""
         self.hides_time = False
-        self.wanted = ""
-        """Id of the drill that the list is to select next; empty: no change."""
+        self.to_select = ""
+        """Id of the drill that the list selects next; empty: no change."""
         self.on_making: Callable[[bool], object] = lambda _: None
         """Called with True before a disaster is prepared and with False afterwards, so that the work can be hidden."""
         self.on_open: Callable[[bool], object] = lambda _: None
@@ -122,10 +122,10 @@ class Drills:
                 drill = ready(read_drill(path), path).drill
                 outcomes = store.all(name)
                 best = best_of(outcomes)
-                reached = f"{best.verdict}, {best.saved_percent:g} %" if best else ""
+                result = f"{best.verdict}, {best.saved_percent:g} %" if best else ""
                 is_saved = best is not None and best.verdict == DrillVerdict.SAVED
                 counts = (drill.minutes, len(outcomes))
-                items.append(DrillItem(name, drill.title, *counts, reached, is_saved, name == open_id, drill.symptom))
+                items.append(DrillItem(name, drill.title, *counts, result, is_saved, name == open_id, drill.symptom))
             return tuple(items)
 
         def listed(items: tuple[DrillItem, ...]) -> None:
@@ -214,7 +214,7 @@ class Drills:
             briefing=briefing(case.drill),
             rules=RULES.strip(),
             hints=tuple(hint_words(case.drill, number) for number in range(1, record.hints + 1)),
-            standing=tuple(lines.items()),
+            status=tuple(lines.items()),
             is_committed=case.is_committed,
             touched_bytes=record.touched_bytes,
             has_more_hints=record.exam is None and record.hints < len(drill.hints),
@@ -226,12 +226,12 @@ class Drills:
         view = self.view
         if view is None:
             return None
-        minutes = dict(view.standing).get("time", "").partition(" (")[0]
-        begun = f"Drill {view.number}" + (f", {minutes}" if minutes else "")
+        minutes = dict(view.status).get("time", "").partition(" (")[0]
+        head = f"Drill {view.number}" + (f", {minutes}" if minutes else "")
         if view.touched_bytes and not view.is_committed:
-            return f"{begun}: the disks were written before commit. [b]F6[/b] shows the task."
+            return f"{head}: the disks were written before the commit. [b]F6[/b] shows the task."
         state = "committed" if view.is_committed else "not committed"
-        return f"{begun}: {state}. [b]F6[/b]: task, [b]F7[/b]: hint, [b]5[/b]: terminal."
+        return f"{head}: {state}. [b]F6[/b]: task, [b]F7[/b]: hint, [b]5[/b]: terminal."
 
     def other_mode(self, mode: str) -> str:
         """The mode to switch to: from ``mode`` to the open drill, or back. Empty: no drill is open."""
@@ -302,7 +302,7 @@ class Drills:
     def reset(self, then: Callable[[None], object] = lambda _: None) -> None:
         """Restore the disks to their state at the start of the drill."""
         if self._desk is not None:
-            self._work("Put the disks back", self._desk.reset, then)
+            self._work("Restore the disks", self._desk.reset, then)
 
     def debrief(
         self, then: Callable[[DrillOutcome], object], *, array: str = "", as_it_is: bool = False, again: str = AGAIN
@@ -339,7 +339,7 @@ class Drills:
                 error = DrillError(error.message, hint=again)
             self._frontend.show_error(error)
 
-        self._frontend.job("Look at the data", work, on_done=done, on_error=failed)
+        self._frontend.job("Check the data", work, on_done=done, on_error=failed)
 
     def clear(self, then: Callable[[], object] = lambda: None) -> None:
         """Erase the disks that the last drill used, after a confirmation."""
@@ -353,7 +353,7 @@ class Drills:
 
         def show(plan: Plan) -> None:
             self._frontend.show_plan(
-                plan, note=f"What the drill '{left.title}' left on its disks will be lost.", on_done=done
+                plan, note=f"The data that the drill '{left.title}' left on its disks will be lost.", on_done=done
             )
 
         self._frontend.look_up(lambda session: session.reset_all(only=left.disks), on_done=show)

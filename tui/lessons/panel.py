@@ -25,7 +25,7 @@ class LessonPanel(VerticalScroll):
     """Shows a ``LessonView``; only changed parts are repainted.
 
     Args:
-        reads_on: the name of the key that continues after an explanation.
+        continue_key: the name of the key that continues after an explanation.
         keys: the other keys, as markup.
     """
 
@@ -52,7 +52,7 @@ class LessonPanel(VerticalScroll):
             &.-wrong { border-left: thick $warning; }
         }
         #lesson-step { height: auto; }
-        #lesson-told { height: auto; margin: 0 0 1 0; }
+        #lesson-outcome { height: auto; margin: 0 0 1 0; }
         #lesson-next { height: auto; }
         #lesson-ask { height: auto; margin: 0 0 1 0; }
         #lesson-options {
@@ -82,12 +82,12 @@ class LessonPanel(VerticalScroll):
     def __init__(
         self,
         *,
-        reads_on: str = "n",
+        continue_key: str = "n",
         keys: str = "",
         id: str | None = None,  # noqa: A002 (textual's name)
     ) -> None:
         super().__init__(id=id, can_focus=False)
-        self._reads_on = reads_on
+        self._continue_key = continue_key
         self._keys = keys
         self._shown: LessonView | None = None
         self._early: LessonView | None = None
@@ -97,7 +97,7 @@ class LessonPanel(VerticalScroll):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="lesson-why"):
-            yield Static(id="lesson-told", classes="heading")
+            yield Static(id="lesson-outcome", classes="heading")
             yield Markdown(id="lesson-explain", open_links=False)
             yield Static(id="lesson-next")
         with Vertical(id="lesson-step"):
@@ -151,23 +151,23 @@ class LessonPanel(VerticalScroll):
     def _explain(self, view: LessonView, why: Explanation, glyphs: Glyphs) -> None:
         done = view.labels["step-of"].format(number=why.number + 1, count=view.step_count)
         parts = [(f"{glyphs.good} {done}. ", "$text-success")]
-        if why.told:
+        if why.outcome:
             sign = "" if why.is_right is None else f"{glyphs.good if why.is_right else glyphs.notice} "
-            parts.append((f"\n{sign}{why.told}", "$text-success" if why.is_right else "$text-warning"))
+            parts.append((f"\n{sign}{why.outcome}", "$text-success" if why.is_right else "$text-warning"))
         parts += [(f"\n{glyphs.arrow} {figures}", "not bold $foreground") for figures in why.figures]
-        self.query_one("#lesson-told", Static).update(Content.assemble(*parts))
+        self.query_one("#lesson-outcome", Static).update(Content.assemble(*parts))
         self.query_one("#lesson-explain", Markdown).update(f"**{view.labels['why']}**\n\n{why.text}")
         self.query_one("#lesson-next", Static).update(
-            Content.from_markup(f"[$accent]{glyphs.arrow}[/] [b]{self._reads_on}[/b] goes on")
+            Content.from_markup(f"[$accent]{glyphs.arrow}[/] [b]{self._continue_key}[/b] continues")
         )
         self.query_one("#lesson-why").set_class(why.is_right is False, "-wrong")
 
     def _end(self, view: LessonView, glyphs: Glyphs) -> None:
-        told = Content.styled(f"{glyphs.good} {view.labels['lesson-done']}", "$text-success")
-        self.query_one("#lesson-told", Static).update(told)
+        done = Content.styled(f"{glyphs.good} {view.labels['lesson-done']}", "$text-success")
+        self.query_one("#lesson-outcome", Static).update(done)
         self.query_one("#lesson-explain", Markdown).update(view.goal)
         self.query_one("#lesson-next", Static).update(
-            Content.from_markup(f"[$accent]{glyphs.arrow}[/] [b]6[/b], [b]Esc[/b]: the course, for the next lesson")
+            Content.from_markup(f"[$accent]{glyphs.arrow}[/] [b]6[/b], [b]Esc[/b]: back to the course")
         )
         self.query_one("#lesson-why").remove_class("-wrong")
 
@@ -204,10 +204,10 @@ class LessonPanel(VerticalScroll):
 
     def _show_question(self, view: LessonView, step: StepCard, glyphs: Glyphs) -> None:
         self.query_one("#lesson-ask").display = bool(step.question)
-        wanted = (step.number, step.question, step.options, step.answer)
-        if not step.question or wanted == self._options:
+        options_shown = (step.number, step.question, step.options, step.answer)
+        if not step.question or options_shown == self._options:
             return
-        self._options = wanted
+        self._options = options_shown
         self.query_one("#lesson-question", Static).update(
             Content(f"{glyphs.cursor} {view.labels['predict']}: {step.question}")
         )
@@ -248,14 +248,14 @@ class LessonPanel(VerticalScroll):
     def _checks(self, view: LessonView, step: StepCard, glyphs: Glyphs) -> Content:
         parts: list[tuple[str, str]] = [(view.labels["checks"], "bold $primary")]
         if view.elsewhere:
-            parts.append((f"\n{glyphs.notice} nothing is checked here: begun on {view.elsewhere}", "$text-warning"))
-        said = ""
+            parts.append((f"\n{glyphs.notice} not checked here: started on {view.elsewhere}", "$text-warning"))
+        shown = ""
         for check in step.checks:
             sign = glyphs.good if check.is_passed else glyphs.pending
             parts.append((f"\n{sign} {check.text}", "$text-success" if check.is_passed else ""))
             # Show a text such as "no array runs" once, even if several checks have it.
-            if check.found and check.found != said:
-                said = check.found
+            if check.found and check.found != shown:
+                shown = check.found
                 found = check.found if check.is_passed else view.labels["missing"].format(found=check.found)
                 parts.append((f"\n    {found}", "$foreground-muted"))
         return Content.assemble(*parts)

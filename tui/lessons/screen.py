@@ -42,30 +42,29 @@ class LessonsScreen(ModeScreen):
     AREA = "Lessons"
     SHOWS_LESSON = False
     HELP = (
-        "A course on real arrays. Each step says what to do, asks what you expect, and looks at the lab itself: "
-        "how you do it, with the keys of screen 1 and 2 or by hand on screen 5, is up to you. The lesson stays in "
-        "sight there.\n\n"
-        "A wrong prediction costs nothing; it is what you learn from. Hints come in three grades, and the third is "
-        "the answer. Everything is kept: leave when you like.\n\n"
-        "Below the lessons are the drills, with the best that you have reached; Enter goes to screen 9 with it."
+        "A course on real arrays. Each step gives a task, asks what you expect, and checks the lab itself. Whether you "
+        "use the keys of screens 1 and 2 or commands on screen 5 is up to you; the lesson remains visible there.\n\n"
+        "A wrong prediction costs nothing; you learn from it. There are three hints for each step, and the third is "
+        "the solution. Your progress is saved, so you can leave at any time.\n\n"
+        "Below the lessons are the drills, with your best result; Enter opens the drill on screen 9."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n,enter", "read_on", "Go on", id="lessons.next",
-                tooltip="The explanation is read: on to the next step; after the last one, to the next lesson"),
+        Binding("n,enter", "read_on", "Continue", id="lessons.next",
+                tooltip="To the next step; after the last step, to the next lesson"),
         *(
             key_for(Answer, f"answer({number})", id=f"lessons.answer-{letter}", key=letter, label=f"Answer {letter}",
-                    tooltip=f"Predict what the line {letter} says", show=False)
+                    tooltip=f"Predict answer {letter}", show=False)
             for number, letter in enumerate(LETTERS)
         ),
         key_for(Answer, "type_number", id="lessons.number"),
         key_for(LessonHint, "hint", id="lessons.hint"),
         key_for(Measure, "measure", id="lessons.measure"),
         key_for(Measure, "stop_measuring", id="lessons.stop-measuring", key="s", label="Stop",
-                tooltip="End the measurement that runs"),
+                tooltip="Stop the measurement"),
         key_for(DoStep, "do_step", id="lessons.do"),
         key_for(ResetLesson, "again", id="lessons.again"),
         key_for(StartLesson, "language", id="lessons.language", key="l", label="Language",
-                tooltip="Go on in another language"),
+                tooltip="Continue in another language"),
         key_for(StartLesson, "variant", id="lessons.variant"),
         key_for(LeaveLesson, "leave", id="lessons.leave"),
         Binding("space,pagedown,down", "page(1)", "More", id="lessons.down",
@@ -118,25 +117,25 @@ class LessonsScreen(ModeScreen):
         view = self.guide.view
         if view is None:
             if self._current.startswith(_DRILL):
-                return "[b]Enter[/b] goes to the drill, on the screen 9 Drills."
-            return "[b]Enter[/b] begins the lesson. The course goes from top to bottom, then drills."
+                return "[b]Enter[/b] opens the drill on the screen 9 Drills."
+            return "[b]Enter[/b] starts the lesson. Do the lessons from top to bottom, then the drills."
         step = view.step
         if view.explanation or view.elsewhere:
-            return "[b]n[/b] goes on." if view.explanation else None
+            return "[b]n[/b] continues." if view.explanation else None
         if step is None:
             then = "[b]n[/b] opens the next one, " if self._following() else ""
             return f"The lesson is done. {then}[b]Esc[/b] shows the course."
         if step.must_answer:
             letters = ", ".join(f"[b]{letter}[/b]" for letter, _ in zip(LETTERS, step.options, strict=False))
-            return f"What do you expect? {letters} answer. A wrong guess costs nothing."
+            return f"What do you expect? Answer with {letters}. A wrong guess costs nothing."
         if view.activity:
-            return "The drives are being measured. [b]s[/b] ends it."
+            return "Measuring the drives. [b]s[/b] stops it."
         if step.must_measure:
-            return "[b]r[/b] measures, on emulated drives of its own."
+            return "[b]r[/b] measures on separate, emulated drives."
         if step.must_read_off:
             where = f"{PLACES[step.read_at]}; " if step.read_at in PLACES else ""
-            return f"{where}[b]t[/b] types the number."
-        return "[b]1[/b] goes to the lab, [b]2[/b] builds; the lesson looks on. [b]F6[/b] comes back."
+            return f"{where}press [b]t[/b] to type the number."
+        return "[b]1[/b] shows the lab, [b]2[/b] builds; the lesson checks meanwhile. [b]F6[/b] returns here."
 
     def _show_course(self) -> None:
         shown = (self.guide.course, self.app.drills.items)
@@ -145,7 +144,7 @@ class LessonsScreen(ModeScreen):
         self._shown = shown
         self._items, drills = shown
         course = self.query_one("#course", OptionList)
-        kept = self._current
+        current = self._current
         course.clear_options()
         course.add_options(Option(self._line(item), id=item.id) for item in self._items)
         if self._items and drills:
@@ -153,7 +152,7 @@ class LessonsScreen(ModeScreen):
                 Option(Content.styled("\nDrills: disasters to practise on", "bold $primary"), disabled=True)
             )
             course.add_options(Option(drill_line(self, item), id=_DRILL + item.id) for item in drills)
-        self._stand_on(kept or self._next_id())
+        self._highlight(current or self._next_id())
         done = f"{sum(item.is_done for item in self._items)} of {len(self._items)} done"
         saved = f", {sum(item.is_saved for item in drills)} of {len(drills)} drills saved" if drills else ""
         course.border_subtitle = done + saved
@@ -162,7 +161,7 @@ class LessonsScreen(ModeScreen):
         """Id of the first lesson that is open or not completed; empty if there is none."""
         return next((item.id for item in self._items if item.is_open or not item.is_done), "")
 
-    def _stand_on(self, option_id: str) -> None:
+    def _highlight(self, option_id: str) -> None:
         course = self.query_one("#course", OptionList)
         known = option_id and any(option.id == option_id for option in course.options)
         course.highlighted = course.get_option_index(option_id) if known else 0 if course.options else None
@@ -188,7 +187,7 @@ class LessonsScreen(ModeScreen):
         about = self.query_one("#about", Static)
         drill = next((drill for drill in self.app.drills.items if _DRILL + drill.id == self._current), None)
         if item is None:
-            about.update(self._about_drill(drill) if drill else "" if self._items else "Reading the course.")
+            about.update(self._about_drill(drill) if drill else "" if self._items else "Reading the course …")
             return
         self.query_one("#lessons-about").border_title = f"Lesson {item.number}"
         glyphs = glyphs_of(self)
@@ -202,23 +201,23 @@ class LessonsScreen(ModeScreen):
             parts.append((f"in {languages}\n", "$foreground-muted"))
         if item.missing_needs:
             parts.append((f"\n{glyphs.notice} builds on: {', '.join(item.missing_needs)}\n", "$text-warning"))
-        verb = "looks at it again" if item.is_done else "goes on" if item.done_steps else "begins"
-        parts += [("\nEnter", "bold $footer-key-foreground"), (f" {verb}. A new lesson clears the lab's disks.", "")]
+        verb = "opens it again" if item.is_done else "continues" if item.done_steps else "starts"
+        parts += [("\nEnter", "bold $footer-key-foreground"), (f" {verb}. A new lesson erases the lab's disks.", "")]
         about.update(Content.assemble(*parts))
 
     def _about_drill(self, drill: DrillItem) -> Content:
         self.query_one("#lessons-about").border_title = f"Drill {drill.number}"
         return Content.assemble(
             (f"{drill.title}\n\n", "bold $primary"),
-            f"meant for {drill.minutes} min\n{drill.standing}\n\n",
+            f"about {drill.minutes} min\n{drill.status}\n\n",
             ("Enter", "bold $footer-key-foreground"),
-            " goes to it. Nothing is made or lost before you begin it there.",
+            " opens it. Nothing is changed before you start it there.",
         )
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         chosen = event.option_id if event.option_list.id == "course" else None
         if chosen and chosen.startswith(_DRILL):
-            self.app.drills.wanted = chosen.removeprefix(_DRILL)
+            self.app.drills.to_select = chosen.removeprefix(_DRILL)
             self.app.switch_mode("drills")
         elif chosen:
             self._start(chosen)
@@ -230,14 +229,14 @@ class LessonsScreen(ModeScreen):
             return
         first = next(other for other in self._items if other.title == item.missing_needs[0])
         choices = [
-            Choice(first.id, f"Begin with {first.number}", first.title),
-            Choice(lesson_id, f"Begin {item.number} anyway", item.title),
+            Choice(first.id, f"Start with {first.number}", first.title),
+            Choice(lesson_id, f"Start {item.number} anyway", item.title),
         ]
         missing = [other for other in self._items if other.title in item.missing_needs]
         numbers = [f"lesson {other.number}" for other in missing]
         *some, last = numbers
         listed = f"{', '.join(some)} and {last}" if some else last
-        intro = f"Lesson {item.number} builds on {listed}, which you have not finished."
+        intro = f"Lesson {item.number} builds on {listed}, which you have not completed."
         self.app.pick(f"Do lesson {first.number} first?", choices, self.guide.start, intro=intro)
 
     def on_lesson_panel_answered(self, event: LessonPanel.Answered) -> None:
@@ -309,7 +308,7 @@ class LessonsScreen(ModeScreen):
             if view.step.must_answer:
                 self.notify("Predict first: what do you expect?", severity="warning")
             elif not self.guide.measure():
-                self.notify("Something else is being measured; wait for its end.", severity="warning")
+                self.notify("Another measurement is running; wait until it ends.", severity="warning")
 
     def action_stop_measuring(self) -> None:
         self.app.background.cancel()
@@ -324,7 +323,7 @@ class LessonsScreen(ModeScreen):
         view = self.guide.view
         if view and view.step is None and not view.explanation:
             self._current = self._next_id()
-            self._stand_on(self._current)
+            self._highlight(self._current)
         self.guide.leave()
         self.query_one("#course").focus()
 
@@ -348,5 +347,5 @@ class LessonsScreen(ModeScreen):
 
     def palette(self) -> Iterable[PaletteEntry]:
         for item in self._items:
-            text = f"Begin {item.number}, {item.title}"
+            text = f"Start {item.number}, {item.title}"
             yield PaletteEntry(text, item.goal, partial(self._start, item.id))

@@ -75,7 +75,7 @@ class Explanation:
     """The explanation of a completed step."""
 
     number: int
-    told: str
+    outcome: str
     """The prediction and the outcome; empty: no question was asked."""
     is_right: bool | None
     """None: the question has no right answer, or none was asked."""
@@ -198,12 +198,12 @@ class LessonView:
         return next((check.text for check in step.checks if not check.is_passed), "")
 
 
-def labels_of(seat: LessonSession) -> dict[str, str]:
+def labels_of(attempt: LessonSession) -> dict[str, str]:
     """The headings in the language of the lesson."""
-    words = seat.words
+    words = attempt.words
     said = {name: words.say(name) for name in ("goal", "predict", "checks", "mistake", "read-off", "why")}
     framed = {name: words.frame[name] for name in ("step-of", "missing", "hint-of")}
-    return said | framed | {"lesson-done": words.say("lesson-done", title=seat.lesson.title)}
+    return said | framed | {"lesson-done": words.say("lesson-done", title=attempt.lesson.title)}
 
 
 def course_items(lines: tuple[CourseLine, ...], open_id: str) -> tuple[CourseItem, ...]:
@@ -225,33 +225,33 @@ def course_items(lines: tuple[CourseLine, ...], open_id: str) -> tuple[CourseIte
     )
 
 
-def explanation_of(seat: LessonSession, number: int) -> Explanation:
+def explanation_of(attempt: LessonSession, number: int) -> Explanation:
     """The explanation of a step; ``number`` counts from 0."""
-    step, words = seat.lesson.steps[number], seat.words
-    why = Explanation(number, "", None, in_app(step.explain.strip()), _figures(seat, step))
-    chosen = seat.progress.in_step(step.id).answer
+    step, words = attempt.lesson.steps[number], attempt.words
+    explanation = Explanation(number, "", None, in_app(step.explain.strip()), _figures(attempt, step))
+    chosen = attempt.progress.in_step(step.id).answer
     if step.ask is None or chosen not in step.ask.options:
-        return why
+        return explanation
     is_right = chosen == step.ask.answer if step.ask.answer else None
-    return replace(why, told=words.predicted(step.ask, chosen), is_right=is_right)
+    return replace(explanation, outcome=words.predicted(step.ask, chosen), is_right=is_right)
 
 
-def _figures(seat: LessonSession, step: ReadyStep) -> tuple[str, ...]:
+def _figures(attempt: LessonSession, step: ReadyStep) -> tuple[str, ...]:
     """The figures of the step's measurements, from the stored results."""
     from lab.checks.measured import RatioWithin
     from lab.checks.state import CheckedState
 
-    scene = CheckedState(results=seat.results)
+    scene = CheckedState(results=attempt.results)
     outcomes = [check.look(scene) for check in step.checks if isinstance(check, RatioWithin)]
-    return tuple(seat.words.find(each.said, each.facts) for each in outcomes if each.said == "ratio-is")
+    return tuple(attempt.words.find(each.said, each.facts) for each in outcomes if each.said == "ratio-is")
 
 
-def step_card(seat: LessonSession, step: ReadyStep, number: int, look: StepView | None) -> StepCard:
+def step_card(attempt: LessonSession, step: ReadyStep, number: int, look: StepView | None) -> StepCard:
     """The current step with the result of its last check."""
     from lab.lessons.engine import is_predicted, tell
 
-    progress = seat.progress.in_step(step.id)
-    told = tell(seat.words, look) if look else None
+    progress = attempt.progress.in_step(step.id)
+    told = tell(attempt.words, look) if look else None
     read = step.read if is_predicted(step, progress) else None
     solution = "".join(f"\n1. {line}" for line in steps_in_app(step.do))
     hints = tuple(in_app(hint.replace("{by_hand}", solution)) for hint in step.hints[: progress.hints])
@@ -270,12 +270,12 @@ def step_card(seat: LessonSession, step: ReadyStep, number: int, look: StepView 
         reading=ReadingCard(in_app(read.question), read.unit, progress.reading) if read else None,
         read_at=_read_at(step) if read else "",
         read_fault=_read_fault(read.source) if read else None,
-        read_result=_read_result(seat, read.source) if read else "",
+        read_result=_read_result(attempt, read.source) if read else "",
     )
 
 
-def _read_result(seat: LessonSession, source: Source) -> str:
-    record = seat.results.get(getattr(source, "measure", ""))
+def _read_result(attempt: LessonSession, source: Source) -> str:
+    record = attempt.results.get(getattr(source, "measure", ""))
     return record.id if record else ""
 
 

@@ -57,7 +57,7 @@ class LessonSide(Vertical):
         self.set_class(width >= 150, "-roomy")
         panel = next(iter(self.query(LessonPanel)), None)
         if panel is None:
-            panel = LessonPanel(reads_on="F8", keys=_KEYS)
+            panel = LessonPanel(continue_key="F8", keys=_KEYS)
             self.mount(panel)
         panel.show(view)
 

@@ -36,15 +36,15 @@ class SweepPanel(Vertical):
         yield VerdictBanner(id="sweep-verdict")
         yield ChangingText(id="sweep-pages", markup=False)
         yield ChangingText(id="sweep-latest", markup=False)
-        with titled(ScrollableContainer(id="sweep-tables"), "What was found"):
+        with titled(ScrollableContainer(id="sweep-tables"), "Results"):
             yield ChangingText(id="sweep-text", markup=False)
 
     def show(self, item: RunItem, look: SweepLook, view: SweepView | None) -> None:
         """Show a sweep: planned, running in this app or in another process, or ended."""
         entitle(self, item.title)
         is_going = bool(view and view.is_running) or look.runs_elsewhere
-        progress = view.progress if view and view.is_running else look.stand.progress if look.stand else None
-        tables = look.stand.tables if look.stand and not is_going else ()
+        progress = view.progress if view and view.is_running else look.status.progress if look.status else None
+        tables = look.status.tables if look.status and not is_going else ()
         is_planned = not is_going and not tables
         # On a low screen the question is hidden once there is progress or a result.
         self._text("sweep-about", item.shows if is_planned or not self.screen.has_class("-low") else "")
@@ -56,15 +56,14 @@ class SweepPanel(Vertical):
         if is_going and progress:
             bar.show(SyncView("sweeps", progress.done / max(1, progress.planned), eta_seconds=progress.left_seconds))
         else:
-            bar.show(SyncView("begins", 0.0, note="a cluster starts") if is_going else None)
+            bar.show(SyncView("starting", 0.0, note="starting a cluster") if is_going else None)
         verdict = self.query_one("#sweep-verdict", VerdictBanner)
-        told = _verdict(look, view)
-        if told:
-            verdict.show(*told)
+        if found := _verdict(look, view):
+            verdict.show(*found)
         else:
             verdict.clear()
         dashboard = progress.dashboard if progress and is_going else ""
-        self._text("sweep-pages", f"Dask's own pages: http://{dashboard}/status" if dashboard else "")
+        self._text("sweep-pages", f"Dask dashboard: http://{dashboard}/status" if dashboard else "")
         self._show_latest(progress if is_going else None, view)
         self.query_one("#sweep-tables").display = bool(tables)
         self._text("sweep-text", "\n\n".join(tables))
@@ -106,17 +105,17 @@ def _cell_line(cell: LatestCell, glyphs: Glyphs) -> Content:
 
 def _verdict(look: SweepLook, view: SweepView | None) -> tuple[Tone, str, str] | None:
     if view and view.is_running:
-        return (Tone.BUSY, "ENDING", "") if view.is_ending else None
+        return (Tone.BUSY, "STOPPING", "") if view.is_ending else None
     if look.runs_elsewhere:
-        return Tone.BUSY, "ELSEWHERE", "It runs in another raidlab, and is only shown here."
+        return Tone.BUSY, "RUNNING ELSEWHERE", "Another raidlab process runs this sweep; it is only monitored here."
     if view and isinstance(view.outcome, LabError) and not isinstance(view.outcome, RunCancelled):
-        return Tone.BAD, "FAILED", _error_words(view.outcome)
+        return Tone.BAD, "FAILED", _error_text(view.outcome)
     if look.problem:
-        return Tone.NOTICE, "NOT AS IT IS", _error_words(look.problem)
+        return Tone.NOTICE, "CANNOT RUN", _error_text(look.problem)
     if look.work is None:
-        return Tone.BUSY, "WAIT", "It is being planned."
+        return Tone.BUSY, "PLANNING", ""
     if look.work.missing_dependency:
-        return Tone.NOTICE, "DASK IS MISSING", f"A sweep is spread by Dask. Install it: {look.work.missing_dependency}"
+        return Tone.NOTICE, "DASK IS MISSING", f"A sweep needs Dask. Install it: {look.work.missing_dependency}"
     return _state_verdict(look, view)
 
 
@@ -124,18 +123,18 @@ def _state_verdict(look: SweepLook, view: SweepView | None) -> tuple[Tone, str, 
     """The verdict on a sweep that can run but does not."""
     assert look.work is not None
     work = look.work
-    report = f" The page: raidlab report {work.run_id} -o sweep.html" if work.run_id else ""
+    report = f" Report: raidlab report {work.run_id} -o sweep.html" if work.run_id else ""
     if view and isinstance(view.outcome, RunCancelled):
-        return Tone.NOTICE, "ENDED", f"{work.there:,} of {work.cells:,} cells are kept; r goes on.{report}"
+        return Tone.NOTICE, "STOPPED", f"{work.there:,} of {work.cells:,} cells are stored; r resumes.{report}"
     if work.run_id and work.there == work.cells:
-        return Tone.GOOD, "MEASURED", f"All cells are there.{report}"
-    failed = look.stand.progress.failed if look.stand and look.stand.progress else 0
+        return Tone.GOOD, "COMPLETE", f"All cells are measured.{report}"
+    failed = look.status.progress.failed if look.status and look.status.progress else 0
     if work.run_id and failed:
-        return Tone.BAD, "FAILED", f"{failed:,} cells could not be measured; r tries them again.{report}"
+        return Tone.BAD, "FAILED", f"{failed:,} cells could not be measured; r retries them.{report}"
     if work.run_id:
-        return Tone.NOTICE, "NOT WHOLE", f"{work.there:,} of {work.cells:,} cells are there; r goes on.{report}"
+        return Tone.NOTICE, "INCOMPLETE", f"{work.there:,} of {work.cells:,} cells are measured; r resumes.{report}"
     return None
 
 
-def _error_words(error: LabError) -> str:
+def _error_text(error: LabError) -> str:
     return f"{error.message}. {error.hint}".rstrip(". ") + "."

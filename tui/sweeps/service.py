@@ -37,12 +37,12 @@ class SweepView:
     def is_running(self) -> bool:
         return self.outcome is None
 
-    def hear(self, told: SweepProgress | str) -> None:
+    def receive(self, report: SweepProgress | str) -> None:
         """Store progress, or a notice."""
-        if isinstance(told, str):
-            self.notices.append(told)
+        if isinstance(report, str):
+            self.notices.append(report)
         else:
-            self.progress = told
+            self.progress = report
 
 
 @dataclass(slots=True)
@@ -53,12 +53,12 @@ class SweepLook:
     """None: not yet read, or see ``problem``."""
     problem: LabError | None = None
     """Why it cannot run."""
-    stand: SweepStatus | None = None
+    status: SweepStatus | None = None
     """The status of its newest run; None: it has none."""
 
     @property
     def runs_elsewhere(self) -> bool:
-        return self.stand is not None and self.stand.is_running
+        return self.status is not None and self.status.is_running
 
 
 class Sweeps:
@@ -123,14 +123,16 @@ class Sweeps:
 
         def done(_: object) -> None:
             over(True)
-            self._frontend.say(f"sweep {name}: all cells were tried", title="Measured")
+            self._frontend.say(f"sweep {name}: all cells have been measured", title="Done")
 
         def work(progress: Progress, cancelled: Cancelled) -> object:
             from lab.experiments.sweeps import SweepListener
 
             return _desk(self._frontend).run(name, SweepListener(progress, progress, cancelled))
 
-        begun = self._frontend.background.run(f"sweep {name}", work, on_done=done, on_error=over, on_progress=view.hear)
+        begun = self._frontend.background.run(
+            f"sweep {name}", work, on_done=done, on_error=over, on_progress=view.receive
+        )
         if begun:
             self.view = view
         return begun
@@ -151,7 +153,7 @@ def _desk(frontend: Frontend) -> SweepDesk:
 
     sweeping = extension(Sweeping)
     if sweeping is None:
-        raise LabError("this raidlab has no plugin for sweeps", hint="install the whole of it")
+        raise LabError("the plugin for sweeps is missing", hint="install the complete raidlab package")
     return sweeping.desk(parse_target(frontend.lab.target or "uml:"), frontend.client.host)
 
 
@@ -166,7 +168,7 @@ def _looked(frontend: Frontend, name: str) -> SweepLook:
     except LabError as error:
         look.problem = error
     run_id = look.work.run_id if look.work else desk.newest_run(name)
-    look.stand = desk.stand(run_id) if run_id else None
+    look.status = desk.stand(run_id) if run_id else None
     return look
 
 
@@ -174,6 +176,6 @@ def _watched(frontend: Frontend, name: str, known: SweepLook) -> SweepLook:
     desk = _desk(frontend)
     run_id = desk.going_run(name)
     if run_id:
-        return replace(known, stand=desk.stand(run_id))
-    # After a run has ended its cells and tables differ.
+        return replace(known, status=desk.stand(run_id))
+    # The end of a run changes its cells and tables.
     return _looked(frontend, name) if known.runs_elsewhere else known
