@@ -213,13 +213,13 @@ class LessonPanel(VerticalScroll):
         )
         options = self.query_one("#lesson-options", OptionList)
         options.clear_options()
-        for letter, option in zip(LETTERS, step.options, strict=False):
-            is_chosen = option.key == step.answer
+        for letter, (key, text) in zip(LETTERS, step.options, strict=False):
+            is_chosen = key == step.answer
             sign = glyphs.chosen if is_chosen else glyphs.not_chosen
             style = "bold $text-primary" if is_chosen else ""
-            prompt = Content.assemble((f"{letter} ", "bold $footer-key-foreground"), (f"{sign} {option.text}", style))
-            options.add_option(Option(prompt, id=option.key))
-        options.highlighted = next((i for i, each in enumerate(step.options) if each.key == step.answer), None)
+            prompt = Content.assemble((f"{letter} ", "bold $footer-key-foreground"), (f"{sign} {text}", style))
+            options.add_option(Option(prompt, id=key))
+        options.highlighted = next((i for i, (key, _) in enumerate(step.options) if key == step.answer), None)
 
     def _show_activity(self, view: LessonView, glyphs: Glyphs) -> None:
         widget = self.query_one("#lesson-activity", Static)
@@ -252,7 +252,7 @@ class LessonPanel(VerticalScroll):
         shown = ""
         for check in step.checks:
             sign = glyphs.good if check.is_passed else glyphs.pending
-            parts.append((f"\n{sign} {check.text}", "$text-success" if check.is_passed else ""))
+            parts.append((f"\n{sign} {check.wanted}", "$text-success" if check.is_passed else ""))
             # Show a text such as "no array runs" once, even if several checks have it.
             if check.found and check.found != shown:
                 shown = check.found

@@ -290,7 +290,7 @@ class LessonsScreen(ModeScreen):
     def action_answer(self, number: int) -> None:
         view = self.guide.view
         if view and view.step and number < len(view.step.options):
-            self.guide.answer(view.step.options[number].key)
+            self.guide.answer(view.step.options[number][0])
 
     def action_type_number(self) -> None:
         from tui.screens.menu import NumberScreen

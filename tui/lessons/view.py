@@ -22,7 +22,7 @@ from tui.drafts import title_of
 
 if TYPE_CHECKING:
     from lab.checks.readings import Source
-    from lab.lessons.engine import StepView
+    from lab.lessons.engine import StepView, ToldCheck
     from lab.lessons.ready import ReadyStep
     from lab.lessons.student import CourseLine, LessonSession
 
@@ -50,24 +50,6 @@ class CourseItem:
     @property
     def is_done(self) -> bool:
         return self.done_steps == self.step_count
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """A possible answer."""
-
-    key: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class CheckLine:
-    """A check of the step, with its result."""
-
-    text: str
-    found: str
-    """The actual state, or the measured figures; may be empty."""
-    is_passed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +95,11 @@ class StepCard:
     text: str
     """The task, as Markdown."""
     question: str
-    options: tuple[Option, ...]
+    options: tuple[tuple[str, str], ...]
+    """(key, text) of each possible answer."""
     answer: str
     """Key of the chosen option; empty: not answered yet."""
-    checks: tuple[CheckLine, ...]
+    checks: tuple[ToldCheck, ...]
     mistake: str
     """The hint for a recognised mistake, as Markdown; empty: none."""
     hints: tuple[str, ...]
@@ -195,7 +178,7 @@ class LessonView:
         step = self.step
         if step is None:
             return ""
-        return next((check.text for check in step.checks if not check.is_passed), "")
+        return next((check.wanted for check in step.checks if not check.is_passed), "")
 
 
 def labels_of(attempt: LessonSession) -> dict[str, str]:
@@ -259,9 +242,9 @@ def step_card(attempt: LessonSession, step: ReadyStep, number: int, look: StepVi
         number=number,
         text=in_app(step.say.strip()),
         question=step.ask.question if step.ask else "",
-        options=tuple(Option(key, text) for key, text in step.ask.options.items()) if step.ask else (),
+        options=tuple(step.ask.options.items()) if step.ask else (),
         answer=progress.answer,
-        checks=tuple(CheckLine(each.wanted, each.found, each.is_passed) for each in told.checks) if told else (),
+        checks=told.checks if told else (),
         mistake=in_app(told.mistake.hint.strip()) if told and told.mistake else "",
         hints=hints,
         hint_count=len(step.hints),

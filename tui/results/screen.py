@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -13,7 +14,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.events import ScreenResume
+from textual.events import Resize, ScreenResume
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -22,7 +23,7 @@ from lab.errors import LabError, RequirementMissing, SpecError
 from lab.machine.target import target_words
 from lab.report.cells import OFF_THEORY, READ, Row, interval_text, rows
 from lab.results.record import RunStatus
-from lab.units import human_bytes, human_seconds
+from lab.units import counted, human_bytes, human_seconds
 from tui.keys import CommandKey
 from tui.screens.mode import ModeScreen
 from tui.tones import Tone
@@ -238,198 +239,10 @@ class ResultView(StrEnum):
     LINT = "Lint"
 
 
-class ResultPanel(Vertical):
-    """Shows a result; it reads no files."""
+def export(store: ResultStore, result_id: str, suffix: str, folder: Path) -> Path:
+    """Write one result to ``folder`` and return the file; ``suffix`` is one of ``_EXPORTS``.
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 (textual's name)
-        super().__init__(id=id)
-        self.view = ResultView.BARS
-        self.is_refused = False
-        """Whether the comparison is refused, because the conditions differ and the user has not allowed it."""
-        self._record: ResultRecord | None = None
-        self._other: ResultRecord | None = None
-        """The marked result, which is the first of a comparison."""
-        self._is_allowed = False
-        self._comparisons: dict[tuple[str, str], Comparison | SpecError | None] = {}
-        """(first id, second id) -> comparison or error; None while it is computed."""
-
-    def compose(self) -> ComposeResult:
-        yield Static(id="results-views")
-        with VerticalScroll(id="results-body"):
-            yield VerdictBanner(id="results-verdict")
-            yield Static(id="results-heading", markup=False)
-            yield IntervalChart(id="results-chart")
-            yield Static(id="results-text", markup=False)
-
-    @property
-    def views(self) -> tuple[ResultView, ...]:
-        """The views that are available."""
-        return tuple(view for view in ResultView if view is not ResultView.COMPARE or self._other)
-
-    def show(self, record: ResultRecord, marked: ResultRecord | None, *, is_allowed: bool) -> None:
-        """Show a result, compared with ``marked`` if that is another one; ``is_allowed``: even if conditions differ."""
-        is_other = record is not self._record
-        self._record, self._is_allowed = record, is_allowed
-        had_other, self._other = self._other is not None, None if marked and marked.id == record.id else marked
-        if self._other and not had_other:
-            self.view = ResultView.COMPARE
-        elif self.view not in self.views:
-            self.view = ResultView.BARS
-        if is_other:
-            self.query_one("#results-body").scroll_home(animate=False)
-        self._paint()
-
-    def show_view(self, view: ResultView) -> None:
-        """Show another view of the result, if it is available."""
-        if view in self.views:
-            self.view = view
-            self.query_one("#results-body").scroll_home(animate=False)
-            self._paint()
-
-    def next_view(self) -> None:
-        """Show the next view, cyclically."""
-        self.show_view(self.views[(self.views.index(self.view) + 1) % len(self.views)])
-
-    def show_error(self, error: LabError) -> None:
-        """Show that the result cannot be read."""
-        self.show_nothing(error.hint)
-        self.query_one(VerdictBanner).show(Tone.BAD, "UNREADABLE", error.message)
-
-    def show_nothing(self, text: str) -> None:
-        """Show a text in place of a result."""
-        self._record = self._other = None
-        self._clear()
-        self.query_one("#results-views", Static).update("")
-        self.query_one("#results-heading", Static).update(text)
-
-    def _clear(self) -> None:
-        self.is_refused = False
-        self.set_class(self.view is ResultView.TABLES, "-wide-text")
-        self.query_one(VerdictBanner).clear()
-        self.query_one(IntervalChart).show(())
-        self.query_one("#results-text", Static).update("")
-
-    def on_resize(self) -> None:
-        # The number of columns of a table depends on the width.
-        if self.view is ResultView.TABLES:
-            self._paint()
-
-    def _paint(self) -> None:
-        if self._record is None:
-            return
-        self._clear()
-        self._paint_tabs()
-        heading, text = self.query_one("#results-heading", Static), self.query_one("#results-text", Static)
-        record = self._record
-        heading.update(_heading(record))
-        if self.view is ResultView.COMPARE and self._other:
-            self._paint_comparison(self._other, record)
-            return
-        from lab.report.tables import foremost, tables_of
-
-        if self.view in (ResultView.BARS, ResultView.TABLES) and (caution := foremost(record)):
-            self.query_one("#results-verdict", VerdictBanner).show(Tone.NOTICE, "PROCESSOR-BOUND", caution)
-        if self.view is ResultView.BARS:
-            self.query_one(IntervalChart).draw(iops_bars(record), BARS)
-            text.update(_bars_legend(record, self))
-        elif self.view is ResultView.TABLES:
-            width = self.query_one("#results-body").size.width or self.size.width
-            text.update("\n\n".join(table.within(width).as_text() for table in tables_of(record)))
-        else:
-            text.update("\n".join((lint_lines if self.view is ResultView.LINT else condition_lines)(record)))
-
-    def _paint_tabs(self) -> None:
-        parts = []
-        for view in self.views:
-            style = (
-                "bold $block-cursor-foreground on $block-cursor-background" if view is self.view else "$text-secondary"
-            )
-            parts.append(Content.from_markup(f"[@click=screen.view('{view.value}')][{style}] {view.value} [/][/]"))
-        self.query_one("#results-views", Static).update(Content.assemble(*parts))
-
-    def _paint_comparison(self, first: ResultRecord, second: ResultRecord) -> None:
-        from lab.compare.cells import differences
-
-        verdict, text = self.query_one("#results-verdict", VerdictBanner), self.query_one("#results-text", Static)
-        self.query_one("#results-heading", Static).update(f"first   {first.id} (marked)\nsecond  {second.id}")
-        unlike = differences(first, second)
-        self.is_refused = bool(unlike) and not self._is_allowed
-        lines = [f"Difference: {each.sentence} ({each.condition})" for each in unlike]
-        if self.is_refused:
-            sentence = "They were measured under different conditions, so a ratio means nothing. a compares anyway."
-            verdict.show(Tone.NOTICE, "NOT COMPARABLE", sentence)
-            text.update("\n".join(lines))
-            return
-        found = self._comparison(first, second)
-        if found is None:
-            verdict.show(Tone.BUSY, "COMPARING")
-        elif isinstance(found, SpecError):
-            verdict.show(Tone.NOTICE, "NOTHING IN COMMON", f"{found.message}. {found.hint}.")
-            text.update("\n".join(lines))
-        else:
-            verdict.show(*comparison_verdict(found))
-            self.query_one(IntervalChart).draw(ratio_rows(found), RATIOS)
-            explained = "Ratios are second : first. For IOPS more is better, for rebuild times less."
-            text.update("\n".join((explained, *comparison_notes(found), *lines)))
-
-    def _comparison(self, first: ResultRecord, second: ResultRecord) -> Comparison | SpecError | None:
-        """The comparison, if it is computed; else None, and a thread computes it."""
-        key = (first.id, second.id)
-        if key not in self._comparisons:
-            self._comparisons[key] = None
-            # Loading the library for rank tests takes a second.
-            self.run_worker(lambda: self._compare(first, second), thread=True, group="compare", exit_on_error=False)
-        return self._comparisons[key]
-
-    def _compare(self, first: ResultRecord, second: ResultRecord) -> None:
-        from lab.compare.cells import compare
-
-        found: Comparison | SpecError
-        try:
-            found = compare(first, second)
-        except SpecError as error:
-            found = error
-        self._comparisons[(first.id, second.id)] = found
-        self.app.call_from_thread(self._paint)
-
-
-def _heading(record: ResultRecord) -> str:
-    from lab.report.tables import heading
-
-    return heading(record).replace(": ", "\n", 1)
-
-
-def _bars_legend(record: ResultRecord, panel: ResultPanel) -> str:
-    from lab.report.cells import theory_notes
-    from tui.glyphs import glyphs_of
-
-    glyphs = glyphs_of(panel)
-    parts = [f"{glyphs.bar_loose} interval of the median"]
-    if any(cell.predicted_iops for cell in record.cells) or any(each.predicted_seconds for each in record.rebuilds):
-        parts.append(f"{glyphs.expected} predicted by theory")
-    lines = ["   ".join(parts), *(f"{glyphs.notice} {note}" for note in theory_notes(record))]
-    if record.stamps:
-        counted = "1 caution" if len(record.stamps) == 1 else f"{len(record.stamps)} cautions"
-        lines += ["", f"{glyphs.notice} {counted}: see Lint (v)"]
-    return "\n".join(lines)
-
-
-class ExportKind(StrEnum):
-    """The file formats for a result."""
-
-    BUNDLE = "zip"
-    """Everything, with fio's documents and checksums, as by ``raidlab export``; ``raidlab results import`` reads it."""
-    HTML = "html"
-    """As ``raidlab report``."""
-    CSV = "csv"
-    MARKDOWN = "md"
-    JSON = "json"
-
-
-def export(store: ResultStore, result_id: str, kind: ExportKind, folder: Path) -> Path:
-    """Write one result to ``folder`` and return the file. Raises ResultError if it cannot be read or written.
-
-    A report also raises RequirementMissing without the extra ``report``.
+    Raises ResultError if it cannot be read or written, RequirementMissing if what writes the format is not installed.
     """
     from lab.host.files import write_file
     from lab.plugins import extensions
@@ -439,24 +252,24 @@ def export(store: ResultStore, result_id: str, kind: ExportKind, folder: Path) -
     from lab.results.extension import ResultFormat
     from lab.results.record import encode_record
 
-    file = folder / f"{result_id}.{kind}"
-    if kind is ExportKind.BUNDLE:
-        bundles = next((each for each in extensions(ResultFormat) if each.suffix == file.suffix), None)
-        if bundles is None:
-            hint = "install the complete raidlab package"
-            raise RequirementMissing("the plugin that writes bundles is missing", hint=hint)
-        bundles.write(store, [result_id], file)
-        return file
-    if kind is ExportKind.HTML:
-        write_file(file, html_report(collect(each_result([result_id], store))).encode())
-        return file
-    record = store.load(result_id)
-    if kind is ExportKind.JSON:
-        data = encode_record(record)
-    else:
-        text = csv_of(record) if kind is ExportKind.CSV else render_result(record, is_markdown=True)
-        data = f"{text.rstrip()}\n".encode()
-    write_file(file, data)
+    file = folder / f"{result_id}.{suffix}"
+    match suffix:
+        case "zip":
+            bundles = next((each for each in extensions(ResultFormat) if each.suffix == file.suffix), None)
+            if bundles is None:
+                hint = "install the complete raidlab package"
+                raise RequirementMissing("the plugin that writes bundles is missing", hint=hint)
+            bundles.write(store, [result_id], file)
+            return file
+        case "html":
+            text = html_report(collect(each_result([result_id], store)))
+        case "json":
+            text = encode_record(store.load(result_id)).decode()
+        case "csv":
+            text = csv_of(store.load(result_id)).rstrip() + "\n"
+        case _:
+            text = render_result(store.load(result_id), is_markdown=True).rstrip() + "\n"
+    write_file(file, text.encode())
     return file
 
 
@@ -492,53 +305,30 @@ class ResultsScreen(ModeScreen):
         Binding("right", "across(1)", "More columns", id="results.right", tooltip="Scroll the table to the right"),
         Binding("left", "across(-1)", "Back", show=False, id="results.left", tooltip="Scroll the table to the left"),
         Binding("m", "mark", "Mark", id="results.mark", tooltip="Compare others with this result; again: stop"),
+        CommandKey("a", "allow", "Anyway", id="results.allow", tooltip="Compare unlike results", command="compare"),
+        CommandKey("e", "export", "Export", id="results.export", tooltip="Write it to a file", command="export"),
+        CommandKey("r", "resume", "Resume", id="results.resume", tooltip="Complete the measurements", command="run"),
         CommandKey(
-            "a",
-            "allow",
-            "Anyway",
-            id="results.allow",
-            tooltip="Compare two results although their conditions differ",
-            command="compare",
-        ),
-        CommandKey(
-            "e",
-            "export",
-            "Export",
-            id="results.export",
-            tooltip="Write it to a file: bundle, report, CSV, Markdown, JSON",
-            command="export",
-        ),
-        CommandKey(
-            "r", "resume", "Resume", id="results.resume", tooltip="Resume a result that is incomplete", command="run"
-        ),
-        CommandKey(
-            "delete",
-            "delete",
-            "Delete",
-            id="results.delete",
-            tooltip="Delete this result permanently, after a confirmation",
-            command="results delete",
+            "delete", "delete", "Delete", id="results.delete", tooltip="Delete this result", command="results delete"
         ),
         Binding("f5", "reload", "Reload", show=False, id="results.reload", tooltip="Read the stored results again"),
-        Binding("tab", "app.focus_next", "Next panel", show=False, id="results.next", tooltip="To the next panel"),
-        Binding(
-            "shift+tab",
-            "app.focus_previous",
-            "Back",
-            show=False,
-            id="results.previous",
-            tooltip="To the previous panel",
-        ),
+        Binding("tab", "app.focus_next", "Next panel", show=False, id="results.next", tooltip="To the result"),
+        Binding("shift+tab", "app.focus_previous", "Back", show=False, id="results.previous", tooltip="To the list"),
     ]
 
     def __init__(self) -> None:
         super().__init__()
+        self._view = ResultView.BARS
         self._summaries: tuple[ResultSummary, ...] | None = None
         self._shown: ResultSummary | None = None
         self._record: ResultRecord | None = None
         self._marked: ResultRecord | None = None
         self._allowed: set[frozenset[str]] = set()
         """Pairs of result ids that the user compares although their conditions differ."""
+        self._is_refused = False
+        """Whether the comparison is refused, because the conditions differ and the user has not allowed it."""
+        self._comparisons: dict[tuple[str, str], Comparison | SpecError | None] = {}
+        """(first id, second id) -> comparison or error; None while it is computed."""
         self._had_run = False
 
     def body(self) -> ComposeResult:
@@ -546,7 +336,13 @@ class ResultsScreen(ModeScreen):
             with Vertical(id="results-left"):
                 yield titled(OptionList(id="results-list", markup=False), "Results")
                 yield SyncBar(id="results-progress")
-            yield ResultPanel(id="results-right")
+            with Vertical(id="results-right"):
+                yield Static(id="results-views")
+                with VerticalScroll(id="results-body"):
+                    yield VerdictBanner(id="results-verdict")
+                    yield Static(id="results-heading", markup=False)
+                    yield IntervalChart(id="results-chart")
+                    yield Static(id="results-text", markup=False)
 
     def on_mount(self) -> None:
         self.query_one(OptionList).focus()
@@ -558,13 +354,11 @@ class ResultsScreen(ModeScreen):
 
     def _show_requested(self) -> None:
         """Show the tables of the result from which the open lesson asks for a number."""
-        requested, found = self.app.guide.result_to_read, self.query_one("#results-list", OptionList)
-        ids = [each.id for each in self._summaries or ()]
+        requested, ids = self.app.guide.result_to_read, [each.id for each in self._summaries or ()]
         if requested in ids:
-            self.query_one(ResultPanel).view = ResultView.TABLES
-            found.highlighted = ids.index(requested)
-            self._shown = next(each for each in self._summaries or () if each.id == requested)
-            self._load()
+            self._view = ResultView.TABLES
+            self.query_one("#results-list", OptionList).highlighted = ids.index(requested)
+            self._load(requested)
 
     @property
     def _store(self) -> ResultStore:
@@ -573,8 +367,8 @@ class ResultsScreen(ModeScreen):
         return ResultStore(self.app.client.host.state.results)
 
     def show_state(self, state: LabState) -> None:
-        requested = self._shown is not None and self._shown.id == self.app.guide.result_to_read
-        self.set_class(requested and self.query_one(ResultPanel).view is ResultView.TABLES, "-requested")
+        is_requested = self._shown is not None and self._shown.id == self.app.guide.result_to_read
+        self.set_class(is_requested and self._view is ResultView.TABLES, "-requested")
         view = self.app.experiments.view
         runs = view is not None and view.is_running
         bar = self.query_one("#results-progress", SyncBar)
@@ -585,22 +379,24 @@ class ResultsScreen(ModeScreen):
             self.action_reload()
         self._had_run = runs
 
+    # The list.
+
     def action_reload(self) -> None:
         summaries = self._store.list()
         if summaries == self._summaries:
             return
         self._summaries = summaries
         found = self.query_one(OptionList)
-        kept = self._shown.id if self._shown else ""
+        shown = self._shown.id if self._shown else ""
         found.clear_options()
         found.add_options(Option(self._entry(each), id=each.id) for each in summaries)
         found.border_subtitle = f"{len(summaries)} stored" if summaries else ""
         ids = [each.id for each in summaries]
         if ids:
-            found.highlighted = ids.index(kept) if kept in ids else 0
+            found.highlighted = ids.index(shown) if shown in ids else 0
         else:
-            self._shown = self._record = None
-            self.query_one(ResultPanel).show_nothing(_EMPTY)
+            self._shown = None
+            self._show_nothing(_EMPTY)
 
     def _entry(self, summary: ResultSummary) -> Content:
         tone, glyphs = summary_tone(summary), self.app.glyphs
@@ -610,73 +406,198 @@ class ResultsScreen(ModeScreen):
         return Content.assemble(sign, f" {name}\n  ", (summary_facts(summary), "$text-muted"))
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        wanted = event.option.id
-        self._shown = next((each for each in self._summaries or () if each.id == wanted), None)
-        self._load()
+        self._load(event.option.id or "")
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         self.action_next_view()
 
-    def _load(self) -> None:
+    def _load(self, result_id: str) -> None:
         from lab.lint.result_checks import as_shown
 
-        self._record = None
+        self._shown = next((each for each in self._summaries or () if each.id == result_id), None)
         if self._shown is None:
+            self._record = None
             return
+        had_other = self._other is not None
         try:
             self._record = as_shown(self._store.load(self._shown.id))
         except LabError as error:
-            self.query_one(ResultPanel).show_error(error)
-        self._show()
+            self._show_nothing(error.hint)
+            self.query_one("#results-verdict", VerdictBanner).show(Tone.BAD, "UNREADABLE", error.message)
+        else:
+            self.query_one("#results-body").scroll_home(animate=False)
+        self._choose_view(had_other)
 
-    def _show(self) -> None:
-        if self._record:
-            is_allowed = self._pair in self._allowed
-            self.query_one(ResultPanel).show(self._record, self._marked, is_allowed=is_allowed)
-        self.update_from(self.app.lab)
+    # The result.
 
     @property
-    def _pair(self) -> frozenset[str]:
-        return frozenset(each.id for each in (self._record, self._marked) if each)
+    def _other(self) -> ResultRecord | None:
+        """The marked result, which is the first of a comparison with the shown one."""
+        record, marked = self._record, self._marked
+        return marked if record and marked and marked.id != record.id else None
+
+    @property
+    def _views(self) -> tuple[ResultView, ...]:
+        """The views that are available."""
+        return tuple(view for view in ResultView if view is not ResultView.COMPARE or self._other)
+
+    def _choose_view(self, had_other: bool) -> None:
+        """Begin a comparison when there is a second result, and leave it when there is none."""
+        if self._other and not had_other:
+            self._view = ResultView.COMPARE
+        elif self._view not in self._views:
+            self._view = ResultView.BARS
+        self._show()
 
     def action_view(self, name: str) -> None:
         """Show a view after a click on its name."""
-        self.query_one(ResultPanel).show_view(ResultView(name))
-        self.update_from(self.app.lab)
+        if ResultView(name) in self._views:
+            self._view = ResultView(name)
+            self.query_one("#results-body").scroll_home(animate=False)
+            self._show()
 
     def action_next_view(self) -> None:
         if self._record:
-            self.query_one(ResultPanel).next_view()
-            self.update_from(self.app.lab)
+            self.action_view(self._views[(self._views.index(self._view) + 1) % len(self._views)])
             # Whether a table fits is known only after its layout.
             self.call_after_refresh(self.app.show_soon)
+
+    def on_resize(self, event: Resize) -> None:
+        super().on_resize(event)
+        # The number of columns of a table depends on the width.
+        if self._view is ResultView.TABLES:
+            self.call_after_refresh(self._show)
+
+    def _show_nothing(self, text: str) -> None:
+        """Show a text in place of a result."""
+        self._record = None
+        self._clear()
+        self.query_one("#results-views", Static).update("")
+        self.query_one("#results-heading", Static).update(text)
+
+    def _clear(self) -> None:
+        self._is_refused = False
+        self.query_one("#results-right").set_class(self._view is ResultView.TABLES, "-wide-text")
+        self.query_one("#results-verdict", VerdictBanner).clear()
+        self.query_one(IntervalChart).show(())
+        self.query_one("#results-text", Static).update("")
+
+    def _show(self) -> None:
+        if self._record:
+            self._clear()
+            self._show_tabs()
+            if self._view is ResultView.COMPARE and self._other:
+                self._show_comparison(self._other, self._record)
+            else:
+                self._show_record(self._record)
+        self.update_from(self.app.lab)
+
+    def _show_tabs(self) -> None:
+        parts = []
+        for view in self._views:
+            is_shown = view is self._view
+            style = "bold $block-cursor-foreground on $block-cursor-background" if is_shown else "$text-secondary"
+            parts.append(Content.from_markup(f"[@click=screen.view('{view.value}')][{style}] {view.value} [/][/]"))
+        self.query_one("#results-views", Static).update(Content.assemble(*parts))
+
+    def _show_record(self, record: ResultRecord) -> None:
+        from lab.report.tables import foremost, heading, tables_of
+
+        text = self.query_one("#results-text", Static)
+        self.query_one("#results-heading", Static).update(heading(record).replace(": ", "\n", 1))
+        if self._view in (ResultView.BARS, ResultView.TABLES) and (caution := foremost(record)):
+            self.query_one("#results-verdict", VerdictBanner).show(Tone.NOTICE, "PROCESSOR-BOUND", caution)
+        if self._view is ResultView.BARS:
+            self.query_one(IntervalChart).draw(iops_bars(record), BARS)
+            text.update(self._bars_legend(record))
+        elif self._view is ResultView.TABLES:
+            width = self.query_one("#results-body").size.width or self.size.width
+            text.update("\n\n".join(table.within(width).as_text() for table in tables_of(record)))
+        else:
+            text.update("\n".join((lint_lines if self._view is ResultView.LINT else condition_lines)(record)))
+
+    def _bars_legend(self, record: ResultRecord) -> str:
+        from lab.report.cells import theory_notes
+
+        glyphs = self.app.glyphs
+        parts = [f"{glyphs.bar_loose} interval of the median"]
+        if any(cell.predicted_iops for cell in record.cells) or any(each.predicted_seconds for each in record.rebuilds):
+            parts.append(f"{glyphs.expected} predicted by theory")
+        lines = ["   ".join(parts), *(f"{glyphs.notice} {note}" for note in theory_notes(record))]
+        if record.stamps:
+            lines += ["", f"{glyphs.notice} {counted(len(record.stamps), 'caution')}: see Lint (v)"]
+        return "\n".join(lines)
+
+    def _show_comparison(self, first: ResultRecord, second: ResultRecord) -> None:
+        from lab.compare.cells import differences
+
+        verdict, text = self.query_one("#results-verdict", VerdictBanner), self.query_one("#results-text", Static)
+        self.query_one("#results-heading", Static).update(f"first   {first.id} (marked)\nsecond  {second.id}")
+        unlike = differences(first, second)
+        self._is_refused = bool(unlike) and frozenset((first.id, second.id)) not in self._allowed
+        lines = [f"Difference: {each.sentence} ({each.condition})" for each in unlike]
+        if self._is_refused:
+            sentence = "They were measured under different conditions, so a ratio means nothing. a compares anyway."
+            verdict.show(Tone.NOTICE, "NOT COMPARABLE", sentence)
+            text.update("\n".join(lines))
+            return
+        found = self._comparison(first, second)
+        if found is None:
+            verdict.show(Tone.BUSY, "COMPARING")
+        elif isinstance(found, SpecError):
+            verdict.show(Tone.NOTICE, "NOTHING IN COMMON", f"{found.message}. {found.hint}.")
+            text.update("\n".join(lines))
+        else:
+            verdict.show(*comparison_verdict(found))
+            self.query_one(IntervalChart).draw(ratio_rows(found), RATIOS)
+            explained = "Ratios are second : first. For IOPS more is better, for rebuild times less."
+            text.update("\n".join((explained, *comparison_notes(found), *lines)))
+
+    def _comparison(self, first: ResultRecord, second: ResultRecord) -> Comparison | SpecError | None:
+        """The comparison, if it is computed; else None, and a thread computes it."""
+        key = (first.id, second.id)
+        if key not in self._comparisons:
+            self._comparisons[key] = None
+            # Loading the library for rank tests takes a second.
+            self.run_worker(lambda: self._compare(first, second), thread=True, group="compare", exit_on_error=False)
+        return self._comparisons[key]
+
+    def _compare(self, first: ResultRecord, second: ResultRecord) -> None:
+        from lab.compare.cells import compare
+
+        try:
+            self._comparisons[(first.id, second.id)] = compare(first, second)
+        except SpecError as error:
+            self._comparisons[(first.id, second.id)] = error
+        self.app.call_from_thread(self._show)
+
+    # The keys.
 
     def action_across(self, steps: int) -> None:
         body = self.query_one("#results-body", VerticalScroll)
         body.scroll_relative(x=steps * max(1, body.size.width * 2 // 3), animate=False)
 
     def action_mark(self) -> None:
+        had_other = self._other is not None
         is_marked = self._marked is not None and self._shown is not None and self._marked.id == self._shown.id
         self._marked = None if is_marked else self._record
         found = self.query_one(OptionList)
         for index, summary in enumerate(self._summaries or ()):
             found.replace_option_prompt_at_index(index, self._entry(summary))
-        self._show()
+        self._choose_view(had_other)
 
     def action_allow(self) -> None:
-        self._allowed.add(self._pair)
+        self._allowed.add(frozenset(each.id for each in (self._record, self._marked) if each))
         self._show()
 
     def action_export(self) -> None:
-        if self._shown is None:
-            return
-        self.app.pick(f"Write {self._shown.id} as", _EXPORTS, self._export, intro=f"Folder: {Path.cwd()}")
+        if self._shown is not None:
+            title, intro = f"Write {self._shown.id} as", f"Folder: {Path.cwd()}"
+            self.app.pick(title, _EXPORTS, partial(self._export, self._shown.id), intro=intro)
 
-    def _export(self, kind: str) -> None:
-        if self._shown is None:
-            return
+    def _export(self, result_id: str, suffix: str) -> None:
         try:
-            file = export(self._store, self._shown.id, ExportKind(kind), Path.cwd())
+            file = export(self._store, result_id, suffix, Path.cwd())
         except LabError as error:
             self.app.show_error(error)
         else:
@@ -693,13 +614,13 @@ class ResultsScreen(ModeScreen):
             Choice("keep", "Keep it", key="k"),
             Choice("delete", "Delete it", "with all its measurements; this cannot be undone", "d"),
         )
-        self.app.pick(f"Delete {self._shown.id} permanently?", choices, self._delete)
+        self.app.pick(f"Delete {self._shown.id} permanently?", choices, partial(self._delete, self._shown.id))
 
-    def _delete(self, answer: str) -> None:
-        if answer != "delete" or self._shown is None:
+    def _delete(self, result_id: str, answer: str) -> None:
+        if answer != "delete":
             return
         try:
-            deleted = self._store.delete(self._shown.id)
+            deleted = self._store.delete(result_id)
         except LabError as error:
             self.app.show_error(error)
             return
@@ -709,35 +630,34 @@ class ResultsScreen(ModeScreen):
         self.action_reload()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action in ("mark", "export", "next_view"):
-            return True if self._record else None
-        if action == "across":
-            return self._is_too_wide()
-        if action == "delete":
-            return True if self._shown and not self._is_growing else None
-        if action == "allow":
-            return self.query_one(ResultPanel).is_refused
-        if action == "resume":
-            return bool(self._shown and self._shown.status is RunStatus.INCOMPLETE and not self.app.lab.background)
-        return True
-
-    @property
-    def _is_growing(self) -> bool:
-        """Whether the shown result may be one that an experiment is writing."""
-        view = self.app.experiments.view
-        return bool(view and view.is_running and self._shown and self._shown.status is RunStatus.INCOMPLETE)
+        is_incomplete = self._shown is not None and self._shown.status is RunStatus.INCOMPLETE
+        match action:
+            case "mark" | "export" | "next_view":
+                return True if self._record else None
+            case "across":
+                return self._is_too_wide()
+            case "delete":
+                # The shown result may be one that an experiment is writing.
+                view = self.app.experiments.view
+                return True if self._shown and not (view and view.is_running and is_incomplete) else None
+            case "allow":
+                return self._is_refused
+            case "resume":
+                return is_incomplete and not self.app.lab.background
+            case _:
+                return True
 
     def _is_too_wide(self) -> bool:
         """Whether the tables are wider than the panel."""
-        panel = self.query_one(ResultPanel)
-        return panel.view is ResultView.TABLES and self.query_one("#results-text").size.width > panel.size.width
+        width = self.query_one("#results-right").size.width
+        return self._view is ResultView.TABLES and self.query_one("#results-text").size.width > width
 
     def hint(self, state: LabState) -> str | None:
         if not self._summaries:
             return "[b]3[/b] runs an experiment; its result is stored here."
         if self._shown and self._shown.status is RunStatus.INCOMPLETE and not state.background:
             return "This result is incomplete: [b]r[/b] resumes the experiment."
-        if self._marked and len(self._pair) == 2:
+        if self._other:
             return "[b]v[/b] shows bars and tables of the second result; [b]m[/b] marks this one instead."
         if self._marked:
             return "Move to another result to compare it with the marked one."

@@ -126,6 +126,11 @@ class _Plot:
         """Draw into a cell, unless something was drawn in it before."""
         self.cells.setdefault((row, column), _Cell(sign, style))
 
+    def write(self, row: int, column: int, text: str, style: str) -> None:
+        """Draw a text from this cell on."""
+        for offset, sign in enumerate(text):
+            self.put(row, column + offset, sign, style)
+
     def is_free(self, row: int, first: int, last: int) -> bool:
         return all((row, column) not in self.cells for column in range(first, last))
 
@@ -239,6 +244,9 @@ class TimeChart(LineWidget):
         plot = _Plot(columns, rows)
         if has_points:
             self._draw_series(plot, scale)
+        else:
+            text = shorten(self.empty_text, columns, self.glyphs.ellipsis)
+            plot.write((rows - 1) // 2, (columns - len(text)) // 2, text, "empty")
         self._draw_marks(plot)
         if rows >= _GUIDES_FROM_ROWS:
             self._draw_guides(plot, labels)
@@ -250,16 +258,7 @@ class TimeChart(LineWidget):
             for text, style in plot.runs(row):
                 line.add(text, self.style(style) if style else None)
             lines.append(line)
-        if not has_points:
-            self._write_empty(lines, gutter + 2, columns)
         return [*lines, self._time_axis(width, gutter, columns)]
-
-    def _write_empty(self, lines: list[Line], start: int, columns: int) -> None:
-        text = shorten(self.empty_text, columns, self.glyphs.ellipsis)
-        middle = (len(lines) - 1) // 2 + (len(lines) > 2)
-        line = self.line(lines[middle].width)
-        line.extend(_cut(lines[middle], start))
-        lines[middle] = line.pad_to(start + (columns - cell_len(text)) // 2).add(text, self.style("empty"))
 
     def _header(self, width: int) -> Line:
         """The title and the legend; if there is little room, the values are omitted first, then the last names."""
@@ -340,15 +339,13 @@ class TimeChart(LineWidget):
                 end = start + cell_len(mark.label)
                 is_inside = start >= 0 and end <= plot.columns
                 if is_inside and plot.is_free(row, start - 1, end + 1) and not lines & set(range(start, end)):
-                    for offset, sign in enumerate(mark.label):
-                        plot.put(row, start + offset, sign, mark.tone.value)
+                    plot.write(row, start, mark.label, mark.tone.value)
                     return
 
     def _draw_guides(self, plot: _Plot, labels: dict[int, str]) -> None:
         for row in labels:
             if row < plot.rows - 1:
-                for column in range(plot.columns):
-                    plot.put(row, column, self.glyphs.guide, "guide")
+                plot.write(row, 0, self.glyphs.guide * plot.columns, "guide")
 
     def _time_axis(self, width: int, gutter: int, columns: int) -> Line:
         """The time axis, with its labels and the characters of the marks."""
@@ -384,10 +381,6 @@ def _short_time(seconds: float) -> str:
 
 def _newest(series: Series) -> float | None:
     return next((value for _, value in reversed(series.points) if value is not None), None)
-
-
-def _cut(line: Line, cells: int) -> Line:
-    return Line(cells, line.filler).extend(line)
 
 
 _LEAST_PLOT_CELLS = 8
