@@ -46,7 +46,7 @@ def _about(state: LabState, status: ArrayStatus) -> str:
     name = status.name
     has_load = state.running_load is not None
     if condition(state, status)[0] is Tone.BAD:
-        return f"{name} has lost more disks than it survives. [b]Del[/b] removes it; then create a new one."
+        return f"{name} has lost too many disks. [b]Del[/b] removes it; then create a new one."
     if name in state.first_syncs:
         return f"New: md {purpose(status)}. The array can be used: [b]m[/b] or [b]w[/b]."
     if status.sync_action.is_busy:
@@ -67,7 +67,7 @@ def _about(state: LabState, status: ArrayStatus) -> str:
             return "Done: the data are intact. Try RAID 6 with [b]2[/b], or fail two disks."
         return "The data are intact, under load. [b]w[/b] stops the load and shows its figures."
     if mark.verdict and not mark.verdict.is_intact:
-        return "The data differ from what was written. [b]s[/b] scrubs: it finds where, not on which disk."
+        return "The data have changed. [b]s[/b] scrubs to find where, but not on which disk."
     if not has_load:
         return f"[b]w[/b] starts a load on {name}; then fail a disk with [b]f[/b]."
     return f"{name} is running. Select one of its disks and press [b]f[/b] to fail it."

@@ -78,7 +78,7 @@ def _bay(state: LabState, disk: LabDisk) -> Bay:
 
 
 def carried_words(state: LabState, disk: LabDisk) -> str:
-    """The contents of a disk of no array, in words; empty if it is blank."""
+    """The contents of a disk of no array; empty if it is blank."""
     if former := state.former_array(disk):
         return f"was in {former.name}"
     types = ", ".join(state.carried_by(disk))

@@ -87,7 +87,7 @@ async def test_what_can_be_done_follows_the_state_of_the_volume(app_on: AppMaker
 
         look_at(app, [volume(failed=[FILLED, 3])])
         assert "add" not in named(app)
-        assert "lost more disks than it survives" in next_step(lab)
+        assert "lost too many disks" in next_step(lab)
 
 
 async def test_no_free_disk_that_is_large_enough_is_said(app_on: AppMaker, fake_lab: FakeLab) -> None:

@@ -109,7 +109,7 @@ class Drills:
         """What an ended drill left on the disks; None: nothing."""
 
     def open(self, then: Callable[[], object] = lambda: None) -> None:
-        """Read the list on a thread of its own; ``then`` is called afterwards."""
+        """Read the list on a separate thread; ``then`` is called afterwards."""
         host, open_id = self._frontend.client.host, self.view.id if self.view else ""
 
         def read() -> tuple[DrillItem, ...]:

@@ -148,7 +148,7 @@ def all_items() -> tuple[FaultItem, ...]:
 
 
 def _target(frontend: Frontend) -> Target:
-    """The target of the fault lab: an embedded kernel of its own, with the app's time mode if the app uses one too."""
+    """The target of the fault lab: a separate embedded kernel, with the app's time mode if the app uses one too."""
     from lab.machine import TargetKind, parse_target
 
     target = parse_target(frontend.lab.target or "uml:")

@@ -366,7 +366,7 @@ def _bytes(count: float) -> str:
 
 
 def simulate(choice: FleetChoice) -> LossFigures:
-    """Compute the losses, on a thread of its own. Raises LabError, also if the plugin is missing."""
+    """Compute the losses, on a separate thread. Raises LabError, also if the plugin is missing."""
     from lab.plugins import extension
     from lab.theory.extension import FleetLosses
 

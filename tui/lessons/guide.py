@@ -83,7 +83,7 @@ class Guide:
         return self._student is not None
 
     def open(self, *, only_if_begun: bool = False) -> None:
-        """Read the course and the open lesson on a thread of its own."""
+        """Read the course and the open lesson on a separate thread."""
         self._was_asked = True
         if self._student is not None:
             self.refresh()
@@ -163,13 +163,13 @@ class Guide:
             )
         return self._deep[1] if self._deep else DeepState()
 
-    def _checked(self, look: StepView | None) -> None:
-        if look is not None and look.is_done:
+    def _checked(self, step_view: StepView | None) -> None:
+        if step_view is not None and step_view.is_done:
             self._step_view = None
             self.refresh()
             self._on_passed()
-        elif look != self._step_view:
-            self._step_view = look
+        elif step_view != self._step_view:
+            self._step_view = step_view
             self.refresh()
 
     def refresh(self) -> None:
@@ -235,8 +235,8 @@ class Guide:
             return f"{where}, step {view.done_count + 1}: [b]F6[/b], then [b]r[/b] to measure."
         if view.step.must_read_off:
             there = PLACES.get(view.step.read_at, "")
-            look = f"{there}; " if there else ""
-            return f"{where}, step {view.done_count + 1}: {look}[b]F6[/b], then [b]t[/b] to type the number."
+            place = f"{there}; " if there else ""
+            return f"{where}, step {view.done_count + 1}: {place}[b]F6[/b], then [b]t[/b] to type the number."
         count = f"{view.step.passed_count}/{len(view.step.checks)}"
         return f"{where}, step {view.done_count + 1}, {count}; next: {escape(view.next_line)}"
 
@@ -412,7 +412,7 @@ class Guide:
         self._frontend.job(f"Lesson {attempt.lesson.id[:2].lstrip('0')}: do the step", work)
 
     def measure(self) -> bool:
-        """Perform the step's measurement or fault on a lab of its own; False if another background job runs."""
+        """Perform the step's measurement or fault on a separate lab; False if another background job runs."""
         attempt = self._attempt
         action = next(iter(attempt.step.apart), None) if attempt and attempt.step else None
         if attempt is None or action is None:
@@ -438,12 +438,12 @@ class Guide:
         def advanced(progress: RunProgress) -> None:
             self._show_activity(name, progress.fraction)
 
-        begun = self._frontend.background.run(
+        has_started = self._frontend.background.run(
             f"Measuring {name}", work, on_done=done, on_error=failed, on_progress=advanced
         )
-        if begun:
+        if has_started:
             self._show_activity(name)
-        return begun
+        return has_started
 
     def _show_activity(self, name: str, fraction: float = 0.0) -> None:
         self._activity, self._fraction = name, fraction

@@ -106,7 +106,7 @@ class StepCard:
     """The hints shown so far, as Markdown."""
     hint_count: int
     measures: tuple[str, ...]
-    """Names of the measurements and faults that the step runs on a lab of its own."""
+    """Names of the measurements and faults that the step runs on a separate lab."""
     can_be_done: bool
     """Whether the lab can perform the step for the student."""
     reading: ReadingCard | None = None
@@ -184,9 +184,9 @@ class LessonView:
 def labels_of(attempt: LessonSession) -> dict[str, str]:
     """The headings in the language of the lesson."""
     words = attempt.words
-    said = {name: words.say(name) for name in ("goal", "predict", "checks", "mistake", "read-off", "why")}
+    labels = {name: words.say(name) for name in ("goal", "predict", "checks", "mistake", "read-off", "why")}
     framed = {name: words.frame[name] for name in ("step-of", "missing", "hint-of")}
-    return said | framed | {"lesson-done": words.say("lesson-done", title=attempt.lesson.title)}
+    return labels | framed | {"lesson-done": words.say("lesson-done", title=attempt.lesson.title)}
 
 
 def course_items(lines: tuple[CourseLine, ...], open_id: str) -> tuple[CourseItem, ...]:
@@ -229,12 +229,12 @@ def _figures(attempt: LessonSession, step: ReadyStep) -> tuple[str, ...]:
     return tuple(attempt.words.find(each.said, each.facts) for each in outcomes if each.said == "ratio-is")
 
 
-def step_card(attempt: LessonSession, step: ReadyStep, number: int, look: StepView | None) -> StepCard:
+def step_card(attempt: LessonSession, step: ReadyStep, number: int, view: StepView | None) -> StepCard:
     """The current step with the result of its last check."""
     from lab.lessons.engine import is_predicted, tell
 
     progress = attempt.progress.in_step(step.id)
-    told = tell(attempt.words, look) if look else None
+    shown = tell(attempt.words, view) if view else None
     read = step.read if is_predicted(step, progress) else None
     solution = "".join(f"\n1. {line}" for line in steps_in_app(step.do))
     hints = tuple(in_app(hint.replace("{by_hand}", solution)) for hint in step.hints[: progress.hints])
@@ -244,8 +244,8 @@ def step_card(attempt: LessonSession, step: ReadyStep, number: int, look: StepVi
         question=step.ask.question if step.ask else "",
         options=tuple(step.ask.options.items()) if step.ask else (),
         answer=progress.answer,
-        checks=told.checks if told else (),
-        mistake=in_app(told.mistake.hint.strip()) if told and told.mistake else "",
+        checks=shown.checks if shown else (),
+        mistake=in_app(shown.mistake.hint.strip()) if shown and shown.mistake else "",
         hints=hints,
         hint_count=len(step.hints),
         measures=tuple(action.told for action in step.apart),
@@ -317,8 +317,8 @@ def in_app(text: str) -> str:
 
     The replacements contain only names of screens and keys, so they fit every language.
     """
-    told = _COMMAND.sub(_instead, text)
-    return _DISKS.sub(lambda match: match[0].replace(",", ", "), told)
+    shown = _COMMAND.sub(_instead, text)
+    return _DISKS.sub(lambda match: match[0].replace(",", ", "), shown)
 
 
 def _instead(match: re.Match[str]) -> str:
@@ -330,8 +330,8 @@ def _instead(match: re.Match[str]) -> str:
         return f"{match['open'] or ''}`{line}` ({screen}){match['close'] or ''}"
     if match["open"] and match["close"]:
         return f"(**{key}**, {screen})" if key else f"({screen})"
-    told = f"**{key}** ({screen})" if key else f"**{screen}**"
-    return f"{match['open'] or ''}{told}{match['close'] or ''}"
+    shown = f"**{key}** ({screen})" if key else f"**{screen}**"
+    return f"{match['open'] or ''}{shown}{match['close'] or ''}"
 
 
 def key_for(command: str) -> tuple[str, str]:

@@ -100,10 +100,10 @@ def write_block(name: str, sector: int, session: LabSession) -> StepText:
     from lab.microscope.words import observed_words
 
     seen = write_really(session, name, sector)
-    wanted = {(io.slot, io.name): io for io in seen.predicted.ios}
+    predicted = {(io.slot, io.name): io for io in seen.predicted.ios}
     table = [
         f"  {io.name}: read {io.read_bytes} bytes, wrote {io.written_bytes}; "
-        f"predicted {wanted[io.slot, io.name].read_bytes} and {wanted[io.slot, io.name].written_bytes}"
+        f"predicted {predicted[io.slot, io.name].read_bytes} and {predicted[io.slot, io.name].written_bytes}"
         for io in seen.members
     ]
     return StepText(f"Block {sector // 8} was written", (*observed_words(seen), *table), seen.predicted)

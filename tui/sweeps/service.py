@@ -130,12 +130,12 @@ class Sweeps:
 
             return _desk(self._frontend).run(name, SweepListener(progress, progress, cancelled))
 
-        begun = self._frontend.background.run(
+        has_started = self._frontend.background.run(
             f"sweep {name}", work, on_done=done, on_error=over, on_progress=view.receive
         )
-        if begun:
+        if has_started:
             self.view = view
-        return begun
+        return has_started
 
     def cancel(self) -> None:
         """Request that the sweep ends; finished measurements are kept."""
@@ -146,7 +146,7 @@ class Sweeps:
 
 
 def _desk(frontend: Frontend) -> SweepDesk:
-    """The plugin's interface to sweeps; call it on a thread of its own. Raises LabError without the plugin."""
+    """The plugin's interface to sweeps; call it on a separate thread. Raises LabError without the plugin."""
     from lab.experiments.extension import Sweeping
     from lab.machine import parse_target
     from lab.plugins import extension

@@ -139,11 +139,11 @@ class _Plot:
         text, style = "", ""
         for column in range(self.columns):
             cell = self.cells.get((row, column))
-            sign, wanted = (cell.sign, cell.style) if cell else (" ", style)
-            if wanted != style and text:
+            sign, new_style = (cell.sign, cell.style) if cell else (" ", style)
+            if new_style != style and text:
                 yield text, style
                 text = ""
-            text, style = text + sign, wanted
+            text, style = text + sign, new_style
         yield text, style
 
 

@@ -23,17 +23,17 @@ class ChangingText(Static):
     A new layout paints the whole screen.
     """
 
-    _told: tuple[object, ...] = ()
+    _shown: tuple[object, ...] = ()
     _lengths: tuple[int, ...] = ()
 
     def update(self, content: VisualType = "", *, layout: bool = True) -> None:
         """As ``Static.update``; does nothing for an unchanged text."""
         text = content if isinstance(content, Content) else Content(str(content))
-        told = (text.plain, tuple(text.spans))
-        if told == self._told:
+        shown = (text.plain, tuple(text.spans))
+        if shown == self._shown:
             return
         before, self._lengths = self._lengths, tuple(map(len, text.plain.split("\n")))
-        self._told = told
+        self._shown = shown
         super().update(content, layout=layout and self._needs_room(before, self._lengths))
 
     def _needs_room(self, before: tuple[int, ...], after: tuple[int, ...]) -> bool:
@@ -63,9 +63,9 @@ def titled(widget: WidgetType, title: str) -> WidgetType:
 
 def entitle(widget: Widget, title: str | None = None, subtitle: str | None = None) -> None:
     """Set the title and subtitle of a border if they differ: Textual repaints the widget even for the same text."""
-    told = (title, subtitle)
-    if getattr(widget, "_entitled", None) != told:
-        widget._entitled = told  # type: ignore[attr-defined]
+    shown = (title, subtitle)
+    if getattr(widget, "_entitled", None) != shown:
+        widget._entitled = shown  # type: ignore[attr-defined]
         if title is not None:
             widget.border_title = Content(title)
         if subtitle is not None:
