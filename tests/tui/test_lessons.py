@@ -9,7 +9,7 @@ import pytest
 from textual.widgets import OptionList
 
 from lab.lessons.course import built_in_course
-from tests.tui.conftest import AppMaker, AppPilot, idle, looked, running, until
+from tests.tui.conftest import AppMaker, AppPilot, looked, running, until
 from tests.tui.fake_lab import FakeLab
 from tests.tui.lessons import MINE, begin, begin_on_its_screen, do_first_step, lesson, shown, view_of
 from tests.tui.still import text_of
@@ -17,7 +17,6 @@ from tests.unit.lessons.samples import write
 from tui.app import RaidlabApp
 from tui.drills.screen import DrillsScreen
 from tui.screens.menu import MenuScreen, NumberScreen, VariantScreen
-from tui.screens.plan import PlanScreen
 
 __all__ = ["lesson"]
 COURSE_LENGTH = len(built_in_course().lessons)
@@ -106,17 +105,6 @@ async def test_what_the_lab_does_for_the_student_is_shown(
         assert said[0].startswith("raidlab array create md0 --level raid5")
 
 
-async def test_a_mistake_is_recognised(app_on: AppMaker, fake_lab: FakeLab, lesson: str) -> None:
-    app = app_on()
-    async with running(app) as pilot:
-        await begin(app, pilot, fake_lab, lesson)
-        app.guide.answer("no")
-        fake_lab.show("raid0")
-        await looked(pilot, app, fake_lab)
-        await shown(app, pilot)
-        await until(pilot, lambda: "That is a RAID 0." in text_of(app), "the hint for this mistake")
-
-
 async def test_what_was_done_is_there_after_a_restart(app_on: AppMaker, fake_lab: FakeLab, lesson: str) -> None:
     app = app_on()
     async with running(app) as pilot:
@@ -129,24 +117,6 @@ async def test_what_was_done_is_there_after_a_restart(app_on: AppMaker, fake_lab
         await until(pilot, lambda: again.guide.view is not None, "the lesson is open again")
         assert view_of(again).done_count == 1
         assert view_of(again).explanation is None, "it was read, or can be looked up"
-
-
-async def test_beginning_anew_shows_what_is_lost_first(app_on: AppMaker, fake_lab: FakeLab, lesson: str) -> None:
-    app = app_on()
-    async with running(app) as pilot:
-        await begin(app, pilot, fake_lab, lesson)
-        await do_first_step(app, pilot, fake_lab, answer="yes")
-        await pilot.press("6", "z")
-        await idle(pilot, app)
-        assert isinstance(app.screen, PlanScreen)
-        assert app.screen.plan.destroys_data
-        await pilot.press("escape")
-        assert view_of(app).done_count == 1, "nothing has happened yet"
-        await pilot.press("z")
-        await idle(pilot, app)
-        fake_lab.show(None)
-        await pilot.press("r")
-        await until(pilot, lambda: view_of(app).done_count == 0, "the lesson begins anew")
 
 
 async def test_a_word_of_ones_own_varies_the_lesson(app_on: AppMaker, fake_lab: FakeLab) -> None:

@@ -77,7 +77,6 @@ class DrillsScreen(ModeScreen):
 
     @property
     def drills(self) -> Drills:
-        """The drills of the app."""
         return self.app.drills
 
     def body(self) -> ComposeResult:
@@ -108,7 +107,7 @@ class DrillsScreen(ModeScreen):
             return "[b]Enter[/b] starts the drill. All data on the lab's disks will be lost."
         if view.is_committed:
             return "Committed: [b]5[/b] is the terminal, [b]d[/b] ends the drill, [b]z[/b] restores the disks."
-        return "[b]5[/b] is the terminal: inspect, and test on overlays. Commit with [b]c[/b] before writing to disks."
+        return "[b]5[/b] is the terminal: inspect, use overlays. [b]c[/b] before writing to disks."
 
     def _show_list(self) -> None:
         if self.drills.items == self._items and not self.drills.to_select:
@@ -184,7 +183,6 @@ class DrillsScreen(ModeScreen):
             self.notify("The machine is not running yet.", severity="warning")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Show only the keys that apply."""
         view = self.drills.view
         match action:
             case "hint":

@@ -194,7 +194,6 @@ class Drills:
         self._frontend.look_up(count, on_done=counted, on_error=counted)
 
     def refresh(self) -> None:
-        """Update the view and the list."""
         self.view = self._make_view(self._desk) if self._desk else None
         open_id = self.view.id if self.view else ""
         self.items = tuple(replace(item, is_open=item.id == open_id) for item in self.items)
@@ -289,7 +288,6 @@ class Drills:
         self.on_making(False)
 
     def hint(self) -> None:
-        """Take the next hint."""
         if self._desk is not None and self.view and self.view.has_more_hints:
             self._try(self._desk.case.hint)
             self.refresh()
@@ -388,7 +386,6 @@ class Drills:
         self._frontend.look_up(lambda _: desk.leave(), on_done=left)
 
     def toggle_time(self) -> None:
-        """Show or hide the timer."""
         self.hides_time = not self.hides_time
         self.refresh()
 

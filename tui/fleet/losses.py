@@ -135,7 +135,6 @@ class Knob:
     """A change as part of a sentence, with ``{after}`` and ``{before}``."""
 
     def current(self, choice: FleetChoice) -> str:
-        """The value of this fleet, as text."""
         return self.text(choice.rebuild_hours if self.field == "chosen_hours" else getattr(choice, self.field))
 
 

@@ -159,7 +159,6 @@ class FleetScreen(ModeScreen):
         self._compute_next()
 
     def has_computed(self, choices: Iterable[FleetChoice]) -> bool:
-        """Whether all of these fleets are computed."""
         return all(choice in self._known for choice in choices)
 
     def _figures(self, choice: FleetChoice) -> LossFigures | None:
@@ -214,4 +213,4 @@ class FleetScreen(ModeScreen):
         return sentences[:1] if self.has_class("-low") else sentences
 
     def hint(self, state: LabState) -> str | None:
-        return "[b]+[/b] and [b]-[/b] change the scrub interval; the arrow keys change the other parameters"
+        return "[b]+[/b] and [b]-[/b] change the scrub interval; arrow keys change other parameters"

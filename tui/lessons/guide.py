@@ -114,7 +114,6 @@ class Guide:
         self.refresh()
 
     def hear(self, message: LabMessage) -> None:
-        """Check the step at each sample."""
         if isinstance(message, LabLooked):
             self.check()
 
@@ -173,7 +172,6 @@ class Guide:
             self.refresh()
 
     def refresh(self) -> None:
-        """Update the list and the view."""
         from tui.lessons.view import course_items
 
         if self._student is None:
@@ -356,7 +354,6 @@ class Guide:
         self.refresh()
 
     def hint(self) -> None:
-        """Show the next hint."""
         attempt = self._attempt
         if attempt is not None and attempt.step is not None and not self._is_unread:
             self._try(attempt.hint)
@@ -373,7 +370,6 @@ class Guide:
             self.refresh()
 
     def leave(self) -> None:
-        """Close the lesson; its progress is kept."""
         if self._student is not None:
             self._try(self._student.leave)
             self._set_attempt(None)

@@ -118,7 +118,6 @@ class LessonPanel(VerticalScroll):
             self.show(self._early)
 
     def show(self, view: LessonView) -> None:
-        """Show this state of the lesson."""
         if not self._is_ready:
             self._early = view
             return

@@ -80,7 +80,6 @@ class LessonsScreen(ModeScreen):
 
     @property
     def guide(self) -> Guide:
-        """The course and the open lesson."""
         return self.app.guide
 
     def body(self) -> ComposeResult:
@@ -201,7 +200,7 @@ class LessonsScreen(ModeScreen):
             parts.append((f"in {languages}\n", "$foreground-muted"))
         if item.missing_needs:
             parts.append((f"\n{glyphs.notice} builds on: {', '.join(item.missing_needs)}\n", "$text-warning"))
-        verb = "opens it again" if item.is_done else "continues" if item.done_steps else "starts"
+        verb = "opens it again" if item.is_done else "continues it" if item.done_steps else "starts it"
         parts += [("\nEnter", "bold $footer-key-foreground"), (f" {verb}. A new lesson erases the lab's disks.", "")]
         about.update(Content.assemble(*parts))
 
@@ -244,7 +243,6 @@ class LessonsScreen(ModeScreen):
         self.set_focus(None)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Show only the keys that the step needs."""
         view = self.guide.view
         step = view.step if view and view.explanation is None else None
         match action:

@@ -137,7 +137,7 @@ def comparison_verdict(comparison: Comparison) -> tuple[Tone, str, str]:
     counts = Counter(row.outcome.value for row in comparison.rows)
     summary = ", ".join(f"{count} {word}" for word, count in counts.most_common())
     decided = [word for word in ("faster", "slower") if counts[word]]
-    sentence = f"{len(comparison.rows)} figures of the second result: {summary}."
+    sentence = f"{counted(len(comparison.rows), 'figure')} of the second result: {summary}."
     if len(decided) == 1:
         return _TONES[decided[0]], decided[0].upper(), sentence
     if decided:
@@ -225,7 +225,6 @@ def _tunable_lines(conditions: Conditions) -> list[str]:
 
 
 def _named(name: str, lines: list[str]) -> list[str]:
-    """The lines, with the name before the first one."""
     return [f"{name if not number else '':<12}{line}" for number, line in enumerate(lines)]
 
 
@@ -438,7 +437,6 @@ class ResultsScreen(ModeScreen):
 
     @property
     def _views(self) -> tuple[ResultView, ...]:
-        """The views that are available."""
         return tuple(view for view in ResultView if view is not ResultView.COMPARE or self._other)
 
     def _choose_view(self, had_other: bool) -> None:
@@ -648,7 +646,6 @@ class ResultsScreen(ModeScreen):
                 return True
 
     def _is_too_wide(self) -> bool:
-        """Whether the tables are wider than the panel."""
         width = self.query_one("#results-right").size.width
         return self._view is ResultView.TABLES and self.query_one("#results-text").size.width > width
 

@@ -504,7 +504,6 @@ class StripeScreen(ModeScreen):
         self.app.push_screen(ByteScreen(intro, f"{member}:{self._at.byte}", give))
 
     def _again(self) -> None:
-        """Read the stripe again."""
         self._at.text = None
         self._read()
 
@@ -572,7 +571,6 @@ class StripeScreen(ModeScreen):
         self.toggle_class("-words")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Allow only the actions that apply to the shown stripe."""
         picture = self._at.picture
         if action in ("flip", "stripe", "row", "page", "member", "write", "crash", "really"):
             return picture is not None

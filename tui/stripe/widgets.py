@@ -84,7 +84,6 @@ class StripeHex(LineWidget):
 
     @property
     def rows(self) -> int:
-        """Number of rows of bytes that fit."""
         return max(1, self.size.height - _HEAD_LINES)
 
     def bytes_in_row(self, width: int | None = None) -> int:

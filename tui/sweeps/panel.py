@@ -54,7 +54,7 @@ class SweepPanel(Vertical):
         bar = self.query_one("#sweep-progress", SyncBar)
         bar.display = is_going
         if is_going and progress:
-            bar.show(SyncView("sweeps", progress.done / max(1, progress.planned), eta_seconds=progress.left_seconds))
+            bar.show(SyncView("sweep", progress.done / max(1, progress.planned), eta_seconds=progress.left_seconds))
         else:
             bar.show(SyncView("starting", 0.0, note="starting a cluster") if is_going else None)
         verdict = self.query_one("#sweep-verdict", VerdictBanner)

@@ -38,7 +38,6 @@ class SweepView:
         return self.outcome is None
 
     def receive(self, report: SweepProgress | str) -> None:
-        """Store progress, or a notice."""
         if isinstance(report, str):
             self.notices.append(report)
         else:
@@ -104,8 +103,6 @@ class Sweeps:
         self._frontend.beside("sweep", work, on_done=seen, on_error=failed)
 
     def list_again(self) -> None:
-        """Read the list of sweeps on a thread."""
-
         def listed(entries: tuple[SweepEntry, ...]) -> None:
             self.entries = entries
 

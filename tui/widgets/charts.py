@@ -127,7 +127,6 @@ class _Plot:
         self.cells.setdefault((row, column), _Cell(sign, style))
 
     def write(self, row: int, column: int, text: str, style: str) -> None:
-        """Draw a text from this cell on."""
         for offset, sign in enumerate(text):
             self.put(row, column + offset, sign, style)
 
@@ -454,7 +453,6 @@ class IntervalChart(RowsWidget[IntervalRow]):
     _axis = BARS
 
     def draw(self, rows: Sequence[IntervalRow], axis: Axis) -> None:
-        """Show these rows on this axis."""
         if axis != self._axis:
             self._axis = axis
             self.changed(layout=True)

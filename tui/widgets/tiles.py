@@ -153,7 +153,6 @@ class VerdictBanner(FittedLines):
             self.changed(layout=True)
 
     def clear(self) -> None:
-        """Hide the banner."""
         self.display = False
         if self._shown is not None:
             self._shown = None

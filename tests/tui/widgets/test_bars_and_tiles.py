@@ -31,11 +31,6 @@ def test_more_is_never_shorter(one: float, other: float) -> None:
     assert len(bar(low, 20, UNICODE)[1]) >= len(bar(high, 20, UNICODE)[1])
 
 
-def test_a_bar_is_full_at_the_end_and_empty_at_the_start() -> None:
-    assert bar(1.0, 10, UNICODE) == ("█" * 10, "")
-    assert bar(0.0, 10, UNICODE) == ("", "░" * 10)
-
-
 def test_a_sync_shows_how_far_how_fast_and_how_long() -> None:
     line = sync(SyncView("rebuild", 0.434, 195e6, 74.2))
     assert line.startswith("◐ rebuild ███")
@@ -46,10 +41,6 @@ def test_with_less_room_the_time_left_goes_before_the_per_cent() -> None:
     line = sync(SyncView("rebuild", 0.434, 195e6, 74.2), 36)
     assert line.endswith("43.4 %  195 MB/s")
     assert sync(SyncView("rebuild", 0.434, 195e6, 74.2), 26).endswith("43.4 %")
-
-
-def test_a_sync_without_a_rate_shows_none() -> None:
-    assert sync(SyncView("check", 0.0)).endswith("░ 0.0 %")
 
 
 def test_a_note_replaces_rate_and_time() -> None:
