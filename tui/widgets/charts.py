@@ -233,8 +233,8 @@ class TimeChart(LineWidget):
         scale = self._scale(first)
         has_points = any(value is not None for series in self._series for _, value in series.points)
         labels = {
-            rows - 1 - round(scale.place(tick.value) * (rows - 1)): tick.label
-            for tick in (ticks(scale, self.unit, max(2, (rows + 1) // 2)) if has_points else ())
+            rows - 1 - round(scale.place(value) * (rows - 1)): label
+            for value, label in (ticks(scale, self.unit, max(2, (rows + 1) // 2)) if has_points else ())
         }
         gutter = max((cell_len(label) for label in labels.values()), default=1)
         columns = width - gutter - 2
