@@ -168,7 +168,7 @@ def test_a_drill_in_lines_from_the_list_to_the_debriefing(typist: Callable[[], T
     run(talk, "mdadm --stop --scan; dd if=/dev/zero of=$late bs=4096 count=4 seek=2600 oflag=direct")
     talk.wait(lambda: (view := talk.app.drills.view) is not None and view.touched_bytes == 16384, "it is counted")
     talk.type("")
-    talk.hear("the disks were written before commit.")
+    talk.hear("disks written before commit.")
     talk.close()
 
     talk = typist()
@@ -194,11 +194,11 @@ def test_a_drill_in_lines_from_the_list_to_the_debriefing(typist: Callable[[], T
 
     # Another one needs blank disks, and asks first.
     talk.type("drill start 1 --seed ana")
-    talk.hear("whatever is on the lab's disks will be lost.")
+    talk.hear("all data on the lab's disks will be lost.")
     talk.hear("Type yes to run it")
     talk.type("no")
     talk.hear("left as it was.")
     talk.type("drill list")
-    assert "(20 minutes). Saved, 100 % (tried once)." in talk.hear("sets up the first.")
+    assert "(20 minutes). Saved, 100 % (1 attempt)." in talk.hear("sets up the first.")
     talk.type("")
     talk.hear("md0: raid")

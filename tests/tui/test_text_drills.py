@@ -64,7 +64,7 @@ def test_drills_are_listed_with_what_was_reached(talk: Talk, fake_lab: FakeLab) 
     talk.hear("runs.")
     talk.type("drill")
     heard = talk.hear("drill start 1 sets up the first.")
-    assert "1: Members dropped out, one after the other (20 minutes). Partly lost, 62.5 % (tried once).\n" in heard
+    assert "1: Members dropped out, one after the other (20 minutes). Partly lost, 62.5 % (1 attempt).\n" in heard
     assert "11: A second error during the rebuild (40 minutes). Not tried yet.\n" in heard
 
 

@@ -228,7 +228,7 @@ class Drills:
         minutes = dict(view.status).get("time", "").partition(" (")[0]
         head = f"Drill {view.number}" + (f", {minutes}" if minutes else "")
         if view.touched_bytes and not view.is_committed:
-            return f"{head}: the disks were written before the commit. [b]F6[/b] shows the task."
+            return f"{head}: disks written before commit. [b]F6[/b] shows the task."
         state = "committed" if view.is_committed else "not committed"
         return f"{head}: {state}. [b]F6[/b]: task, [b]F7[/b]: hint, [b]5[/b]: terminal."
 
