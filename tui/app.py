@@ -172,19 +172,19 @@ def make_screen(mode: str) -> ModeScreen:
         case "run":
             from tui.run.screen import RunScreen as kind
         case "results":
-            from tui.screens.results import ResultsScreen as kind
+            from tui.results.screen import ResultsScreen as kind
         case "commands":
             from tui.terminal.commands import CommandsScreen as kind
         case "lessons":
-            from tui.screens.lessons import LessonsScreen as kind
+            from tui.lessons.screen import LessonsScreen as kind
         case "faults":
-            from tui.screens.faults import FaultsScreen as kind
+            from tui.faults.screen import FaultsScreen as kind
         case "stripe":
-            from tui.screens.stripe import StripeScreen as kind
+            from tui.stripe.screen import StripeScreen as kind
         case "drills":
-            from tui.screens.drills import DrillsScreen as kind
+            from tui.drills.screen import DrillsScreen as kind
         case "fleet":
-            from tui.screens.fleet import FleetScreen as kind
+            from tui.fleet.screen import FleetScreen as kind
         case _:
             raise AssertionError(f"there is no mode {mode}")
     return kind()
@@ -368,7 +368,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         self.push_screen(MenuScreen(title, choices, intro=intro), lambda chosen: then(chosen) if chosen else None)
 
     def _cover(self, is_covered: bool) -> None:
-        from tui.screens.drills import MakingScreen
+        from tui.drills.screen import MakingScreen
 
         covers = [screen for screen in self.screen_stack if isinstance(screen, MakingScreen)]
         if is_covered and not covers:

@@ -12,14 +12,12 @@ from textual.binding import Binding
 from textual.reactive import reactive
 
 from lab.errors import RUN_AGAIN
-from tui.drills import Drills
-from tui.faults import FaultRuns
-from tui.fleet import Fleets
+from tui.drills.service import Drills
 from tui.frontend import ClientMaker, Frontend
 from tui.lessons.guide import Guide
 from tui.look import ASCII, KEY_WORDS, UNICODE, AsciiFilter, Glyphs, needs_ascii
 from tui.run.runs import Experiments
-from tui.sweeps import Sweeps
+from tui.sweeps.service import Sweeps
 from tui.terminal.session import TerminalSession
 
 if TYPE_CHECKING:
@@ -60,9 +58,8 @@ class BaseApp(App[object], Frontend, inherit_bindings=False):
         self.glyphs = glyphs or (ASCII if needs_ascii(os.environ, sys.__stdout__) else UNICODE)
         if self.glyphs is ASCII:
             self._filters.append(AsciiFilter())
-        self.experiments, self.faults = Experiments(self), FaultRuns(self)
-        self.fleets, self.sweeps = Fleets(self), Sweeps(self)
-        self.guide = Guide(self, on_passed=self.bell, waits=lambda: self.drills.view is not None)
+        self.experiments, self.sweeps = Experiments(self), Sweeps(self)
+        self.guide = Guide(self, on_passed=self.bell, is_suspended=lambda: self.drills.view is not None)
         self.drills = Drills(self)
         self.terminal = TerminalSession(self)
         self.services += (self.terminal, self.guide, self.drills)

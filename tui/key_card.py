@@ -75,7 +75,7 @@ def _rows(bindings: list[Binding]) -> Iterator[tuple[str, str, str]]:
             continue
         keys = list(dict.fromkeys(_shown(key) for each in group for key in each.key.split(",")))
         if _ANSWER.search(group[0].id or ""):
-            yield f"{keys[0]}–{keys[-1]}", "Answer", "Predict what the line with this letter says"
+            yield f"{keys[0]}–{keys[-1]}", "Answer", "Predict the answer with this letter"
         else:
             yield " ".join(keys), group[0].description, group[0].tooltip
 

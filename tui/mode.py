@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from textual.app import RenderResult
 
     from tui.base_app import BaseApp
+    from tui.lessons.panel import LessonPanel
     from tui.lessons.view import LessonView
-    from tui.widgets.lesson_panel import LessonPanel
 
 _NAMED_FROM_CELLS = 100
 _LONGEST_TITLE = max(len(entry.narrow_title) for entry in SCREENS)
@@ -236,12 +236,12 @@ class LessonSide(Vertical):
         self.display = view is not None and width >= WIDE_CELLS
         if view is None or not self.display:
             return
-        from tui.widgets.lesson_panel import LessonPanel
+        from tui.lessons.panel import LessonPanel
 
         self.set_class(width >= 150, "-roomy")
         panel = next(iter(self.query(LessonPanel)), None)
         if panel is None:
-            panel = LessonPanel(reads_on="F8", keys=_KEYS)
+            panel = LessonPanel(continue_key="F8", keys=_KEYS)
             self.mount(panel)
         panel.show(view)
 

@@ -80,14 +80,6 @@ def _three_figures(value: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
-    """A labelled value on an axis."""
-
-    value: float
-    label: str
-
-
-@dataclass(frozen=True, slots=True)
 class Scale:
     """Maps values to positions on an axis, from 0 (bottom) to 1 (top)."""
 
@@ -123,8 +115,8 @@ def log_scale(lowest: float, highest: float) -> Scale:
     return Scale(low, high if high > low else low * 10, is_log=True)
 
 
-def ticks(scale: Scale, unit: Unit, count: int) -> tuple[Tick, ...]:
-    """About ``count`` round values from bottom to top, both ends included."""
+def ticks(scale: Scale, unit: Unit, count: int) -> tuple[tuple[float, str], ...]:
+    """(value, label) of about ``count`` round values from bottom to top, both ends included."""
     if scale.is_log:
         decades = round(math.log10(scale.high / scale.low))
         step = max(1, math.ceil(decades / max(1, count - 1)))
@@ -132,7 +124,7 @@ def ticks(scale: Scale, unit: Unit, count: int) -> tuple[Tick, ...]:
     else:
         parts = next((parts for parts in (4, 2, 1) if parts < count), 1)
         values = [scale.high * part / parts for part in range(parts + 1)]
-    return tuple(Tick(value, "0" if value == 0 else format_value(value, unit)) for value in values)
+    return tuple((value, "0" if value == 0 else format_value(value, unit)) for value in values)
 
 
 def _round_up(value: float) -> float:

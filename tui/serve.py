@@ -1,6 +1,6 @@
 """The app in a browser, through textual-serve: on loopback only, protected by a random token in the address.
 
-Each browser tab has an app of its own, as each terminal has. The token is the first part of the path of everything that
+Each browser tab runs its own app, as each terminal does. The token is the first part of the path of everything that
 the page loads, including its websocket; any other request is answered with status 403 and starts nothing.
 """
 
@@ -116,7 +116,7 @@ async def start(command: str, *, port: int, token: str | None = None) -> tuple[w
 def own_page(page: str, address: str) -> str:
     """The page of textual-serve without links to other hosts, and with a script that gives the terminal the focus.
 
-    The page links a style sheet from a host on the internet. xterm.js receives keys through a text field of its own,
+    The page links a style sheet from a host on the internet. xterm.js receives keys through its own text field,
     which otherwise has the focus only after a click.
     """
     page = _LINK.sub(lambda link: link[0] if link[1].startswith((address, "/")) else "", page)

@@ -54,7 +54,7 @@ from tui.arrays.actions import (
     start_array,
 )
 from tui.arrays.drafts import FIRST_MEMBERS, Draft, next_array_name, survives_words, system_rows
-from tui.drills import Drills
+from tui.drills.service import Drills
 from tui.frontend import ClientMaker, Frontend, MakePlan, PlanRun, named
 from tui.look import to_ascii
 from tui.quantities import Unit, clock_words, format_value
@@ -114,7 +114,7 @@ _PROGRESS_STEP_PERCENT = 25
 _MARKUP = re.compile(r"\[/?[a-z$@][^\]]*\]|\[/\]")
 # Keys of the app -> words of the text mode.
 _WORDS = {
-    "[b]Tab[/b] to it, [b]Enter[/b] starts it": "its name starts it",
+    "[b]Tab[/b] selects, [b]Enter[/b] starts it": "its name starts it",
     "[b]F1[/b] explains the screen": "help explains",
     "[b]Ctrl+R[/b]": "restart",
     "[b]Del[/b]": "delete",
@@ -388,7 +388,7 @@ class TextDrills:
     def _list(self) -> None:
         def show() -> None:
             for item in self._drills.items:
-                standing = "open now" if item.is_open else item.standing
+                standing = "open now" if item.is_open else item.status
                 self._app.say(
                     f"{item.number}: {item.title} ({item.minutes} minutes). {standing[0].upper()}{standing[1:]}."
                 )
@@ -437,7 +437,7 @@ class TextDrills:
         if view is None:
             return
         self._app.show_page("\n\n".join([view.briefing, *view.hints]))
-        for label, text in view.standing:
+        for label, text in view.status:
             self._app.say(f"{label}: {text}.")
 
     def _hint(self) -> None:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from lab.arrays.status import SliceState, SyncAction
 from lab.units import human_bytes
 from tui.arrays.rack import Bay, BayState
-from tui.arrays.slice_diagram import SliceCell, SliceLine, SlicePicture
 from tui.look import Tone
 from tui.state import FIRST_SYNC, LabState
-from tui.widgets.stripe_diagram import DiagramMember
+from tui.widgets.charts import Mark, Series
+from tui.widgets.diagrams import DiagramMember, SliceCell, SliceLine, SlicePicture
 from tui.widgets.tiles import SyncView
-from tui.widgets.time_chart import Mark, Series
 
 if TYPE_CHECKING:
     from lab.arrays.spec import ArrayPreview

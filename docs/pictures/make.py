@@ -166,12 +166,16 @@ async def write_hole(story: Story) -> None:
     """Scenario 17, until its verdict is there."""
     from textual.widgets import OptionList
 
+    from tui.faults.screen import FaultsScreen
+
     app = story.app
     await story.press("7")
+    screen = app.screen
+    assert isinstance(screen, FaultsScreen)
     choose = app.screen.query_one(OptionList)
     choose.highlighted = choose.get_option_index("scenario-17")
     await story.press("r")
-    await story.until(lambda: app.faults.view and app.faults.view.outcome, "the verdict is there")
+    await story.until(lambda: screen.run and screen.run.outcome, "the verdict is there")
     await story.take("faults")
 
 
@@ -202,14 +206,14 @@ async def course(story: Story) -> None:
 
 async def fleet(story: Story) -> None:
     """A fleet that is never scrubbed, and then every other week."""
-    from tui.screens.fleet import FleetScreen
+    from tui.fleet.screen import FleetScreen
 
     app = story.app
     await story.press("0")
     screen = app.screen
     assert isinstance(screen, FleetScreen)
     await story.press(*["minus"] * 9, *["plus"] * 5)
-    await story.until(lambda: all(app.fleets.figures(each) for each in screen.choice.beside()), "all is simulated")
+    await story.until(lambda: screen.has_computed(screen.choice.with_each_scrub_interval()), "all is simulated")
     await story.for_seconds(1)
     await story.take("fleet")
 

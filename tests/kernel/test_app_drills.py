@@ -21,7 +21,7 @@ from tests.kernel.test_app_lessons import PATIENCE_SECONDS, own_lab, student, un
 from tests.tui.talk import Typist
 from tui.app import RaidlabApp
 from tui.arrays.plan import PlanScreen
-from tui.screens.drills import DebriefScreen, DrillsScreen, MakingScreen
+from tui.drills.screen import DebriefScreen, DrillsScreen, MakingScreen
 
 pytestmark = pytest.mark.kernel
 SAVES = """
@@ -77,7 +77,7 @@ async def test_a_drill_from_its_making_to_its_debriefing(tmp_path: Path, monkeyp
         in_lab(app, "mdadm --stop /dev/md0; overlays up $members; dmsetup remove_all || true")
         await pilot.press("t")
         assert app.drills.hides_time
-        assert "min" not in dict(app.drills.view.standing if app.drills.view else ()).get("time", "")
+        assert "min" not in dict(app.drills.view.status if app.drills.view else ()).get("time", "")
         await pilot.press("d")
         await until(pilot, lambda: isinstance(app.screen, DebriefScreen), "the debriefing")
         (outcome,) = DrillStore(app.client.host).all()
@@ -168,7 +168,7 @@ def test_a_drill_in_lines_from_the_list_to_the_debriefing(typist: Callable[[], T
     run(talk, "mdadm --stop --scan; dd if=/dev/zero of=$late bs=4096 count=4 seek=2600 oflag=direct")
     talk.wait(lambda: (view := talk.app.drills.view) is not None and view.touched_bytes == 16384, "it is counted")
     talk.type("")
-    talk.hear("the disks were written before commit.")
+    talk.hear("disks written before commit.")
     talk.close()
 
     talk = typist()
@@ -194,11 +194,11 @@ def test_a_drill_in_lines_from_the_list_to_the_debriefing(typist: Callable[[], T
 
     # Another one needs blank disks, and asks first.
     talk.type("drill start 1 --seed ana")
-    talk.hear("whatever is on the lab's disks will be lost.")
+    talk.hear("all data on the lab's disks will be lost.")
     talk.hear("Type yes to run it")
     talk.type("no")
     talk.hear("nothing was changed.")
     talk.type("drill list")
-    assert "(20 minutes). Saved, 100 % (tried once)." in talk.hear("sets up the first.")
+    assert "(20 minutes). Saved, 100 % (1 attempt)." in talk.hear("sets up the first.")
     talk.type("")
     talk.hear("md0: raid")

@@ -133,7 +133,7 @@ async def test_a_machine_killed_at_any_moment_is_missed_comes_back_and_costs_no_
             await student.close_all()
             await student.until(lambda: app.screen.query_one(ProblemBar).display, "the loss is told")
             assert "The machine is lost" in plain(app.screen.query_one(ProblemBar))
-            await student.told("Ctrl+R starts the machine again")
+            await student.told("Ctrl+R restarts the machine")
             assert list(lab.past_loads)[: len(seen)] == seen
             assert lab.command_count >= commands
             await student.press("ctrl+r")

@@ -28,7 +28,7 @@ async def test_a_newcomer_gets_from_nothing_to_data_intact_by_following_the_scre
 
         await student.told("m writes known data")
         await student.press("m")
-        await student.told("w puts a load on md0")
+        await student.told("w starts a load on md0")
         await student.press("w")
         await student.until(lambda: isinstance(student.app.screen, MenuScreen), "the workloads")
         await student.press("enter")

@@ -82,7 +82,7 @@ def terminal(tmp_path: Path) -> Iterator[Callable[[str], Terminal]]:
     def open_app(line: str) -> Terminal:
         made = Terminal([sys.executable, "-c", line, "--on", "uml:"])
         opened.append(made)
-        made.read_until(lambda output: b"Nothing is built yet" in output, "the lab is open")
+        made.read_until(lambda output: b"No array yet" in output, "the lab is open")
         return made
 
     yield open_app

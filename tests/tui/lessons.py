@@ -69,9 +69,5 @@ def step_of(app: RaidlabApp) -> StepCard:
     return step
 
 
-def step_hints(app: RaidlabApp) -> tuple[str, ...]:
-    return step_of(app).hints
-
-
 def answer_of(app: RaidlabApp) -> str:
     return step_of(app).answer

@@ -28,8 +28,6 @@ class Picture:
     prepare: Prepare
     mode: str = "lab"
     was_welcomed: bool = True
-    in_light: bool = False
-    """Also in the light theme: its colours tell states apart."""
 
 
 async def nothing(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
@@ -37,13 +35,11 @@ async def nothing(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
     await looked(pilot, app, lab)
 
 
-def with_array(label: str, *keys: str, busy: bool = True, whole: bool = False) -> Prepare:
+def with_array(label: str, *keys: str, busy: bool = True) -> Prepare:
     """An array that has worked for a while, then these keys."""
 
     async def prepare(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
         lab.show(label)
-        if whole:
-            lab.finish_sync()
         lab.busy = _BUSY_BYTES if busy else 0
         await looked(pilot, app, lab, _LOOKS)
         await pilot.press(*keys)
@@ -223,7 +219,7 @@ async def volume_rebuilding(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> N
 async def fleet_turned(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
     """A fleet that is scrubbed every two weeks, and was not scrubbed before."""
     from tests.tui.conftest import until
-    from tui.screens.fleet import FleetScreen
+    from tui.fleet.screen import FleetScreen
 
     await looked(pilot, app, lab)
     screen = app.screen
@@ -231,7 +227,7 @@ async def fleet_turned(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
     await pilot.press(*["minus"] * 7, "z", *["minus"] * 7, "down", "right", "left", *["plus"] * 5)
     await until(
         pilot,
-        lambda: all(app.fleets.figures(each) for each in screen.choice.beside()),
+        lambda: screen.has_computed(screen.choice.with_each_scrub_interval()),
         "all intervals are known",
     )
     await idle(pilot, app)
@@ -249,13 +245,11 @@ async def sweep_runs(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
 PICTURES = (
     Picture("lab-empty", nothing),
     Picture("lab-first-sync", new_raid5),
-    Picture("lab-whole", with_array("raid6", whole=True)),
-    Picture("lab-rebuilding", with_array("raid5-rebuilding"), in_light=True),
-    Picture("lab-broken", with_array("raid5-broken", busy=False), in_light=True),
+    Picture("lab-rebuilding", with_array("raid5-rebuilding")),
+    Picture("lab-broken", with_array("raid5-broken", busy=False)),
     Picture("lab-lost", lost),
     Picture("menu", with_array("raid5-failed", "down", "enter")),
-    Picture("plan", pressing("b")),
-    Picture("plan-danger", with_array("raid5-checking", "delete"), in_light=True),
+    Picture("plan-danger", with_array("raid5-checking", "delete")),
     Picture("help", pressing("f1")),
     Picture("palette", pressing("ctrl+p")),
     Picture("welcome", nothing, was_welcomed=False),
@@ -265,15 +259,13 @@ PICTURES = (
     Picture("build-volume", unequal_disks, mode="build"),
     Picture("run-measured", load_measured, mode="run"),
     Picture("run-experiment", experiment_runs, mode="run"),
-    Picture("run-sweep", sweep_runs, mode="run", in_light=True),
-    Picture("fleet", fleet_turned, mode="fleet", in_light=True),
+    Picture("run-sweep", sweep_runs, mode="run"),
+    Picture("fleet", fleet_turned, mode="fleet"),
     Picture("results", two_results, mode="results"),
-    Picture("results-empty", nothing, mode="results"),
     Picture("results-compared", compared, mode="results"),
     Picture("lessons", course, mode="lessons"),
     Picture("drills", drills, mode="drills"),
     Picture("lesson", in_lesson("05", "disk03; chunk 64 KiB", "h", "h", "h", label="raid5"), mode="lessons"),
     Picture("lesson-why", in_lesson("04", "One block of every stripe", "a", "t", *"11101010", "enter"), mode="lessons"),
-    Picture("lesson-number", in_lesson("04", "is no number", "a", "t", "x", "enter"), mode="lessons"),
     Picture("lesson-beside", in_lesson("05", "Lesson 5, step 1, 2/5", label="raid5")),
 )

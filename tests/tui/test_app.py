@@ -169,7 +169,7 @@ async def test_the_next_step_after_a_lost_machine_is_to_start_it(app_on: AppMake
             said = str(app.screen.query_one(HintLine).content)
             # These go on without it.
             is_told = mode not in ("faults", "results", "fleet")
-            assert ("Ctrl+R starts the machine again" in said) is is_told, f"{mode}: {said}"
+            assert ("Ctrl+R restarts the machine" in said) is is_told, f"{mode}: {said}"
 
 
 @pytest.mark.parametrize(

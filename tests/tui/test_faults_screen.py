@@ -14,9 +14,8 @@ from lab.faults.scenario import all_scenarios
 from lab.faults.scenario_run import StepOutcome
 from tests.tui.still import quiet, run_app, still_app, text_of
 from tui.app import RaidlabApp
-from tui.faults import FaultItem, Line, all_items, step_lines
+from tui.faults.screen import FaultItem, FaultsScreen, Line, all_items, step_lines
 from tui.frontend import Cancelled, Frontend, Progress
-from tui.screens.faults import FaultsScreen
 
 pytestmark = pytest.mark.tui
 
@@ -26,13 +25,14 @@ def item(work: object) -> FaultItem:
 
 
 def with_items(monkeypatch: pytest.MonkeyPatch, *items: FaultItem) -> None:
-    monkeypatch.setattr("tui.screens.faults.all_items", lambda: items)
+    monkeypatch.setattr("tui.faults.screen.all_items", lambda: items)
 
 
 async def until_over(app: RaidlabApp, pilot: Pilot[object]) -> None:
     for _ in range(500):
         await quiet(app, pilot)
-        if app.faults.view and not app.faults.view.is_running:
+        assert isinstance(app.screen, FaultsScreen)
+        if app.screen.run and not app.screen.run.is_running:
             break
         await pilot.pause(0.01)
     await quiet(app, pilot)
@@ -77,7 +77,7 @@ def test_it_is_ended_at_its_next_step(tmp_path: Path, monkeypatch: pytest.Monkey
     going = threading.Event()
 
     def work(frontend: Frontend, progress: Progress, cancelled: Cancelled) -> Line:
-        from tui.faults import _stop_if
+        from tui.faults.screen import _stop_if
 
         going.set()
         while True:
@@ -93,7 +93,7 @@ def test_it_is_ended_at_its_next_step(tmp_path: Path, monkeypatch: pytest.Monkey
         assert screen.check_action("run", ()) is None
         await pilot.press("s")
         await until_over(app, pilot)
-        assert "Ended before its time." in text_of(app)
+        assert "Stopped." in text_of(app)
 
     run_app(still_app(tmp_path, "faults"), act)
 

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 
 from tests.tui.still import quiet, run_app, still_app
 from tui.app import RaidlabApp
-from tui.drills import Drills, DrillView
+from tui.drills.service import Drills, DrillView
 from tui.mode import HintLine, ModeScreen, TopBar
 from tui.registry import SCREENS
 
@@ -23,7 +23,7 @@ DRILL = DrillView(
     briefing="",
     rules="",
     hints=(),
-    standing=(("time", "100 min (meant for 20)"),),
+    status=(("time", "100 min (meant for 20)"),),
     is_committed=False,
     touched_bytes=0,
     has_more_hints=True,
@@ -51,15 +51,22 @@ def test_no_name_of_a_screen_is_cut(tmp_path: Path, background: str) -> None:
     async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
         app.lab.background = background
         await each_screen(app, pilot, look)
-        app.lab.background = background and "rand-mix-4k on md0"
-        await app.switch_mode("lab")
-        await pilot.resize_terminal(120, 40)
-        await quiet(app, pilot)
-        shown = str(app.screen.query_one(TopBar).render())
-        assert "…" not in shown
-        assert app.lab.background in shown
 
     run_app(still_app(tmp_path, "lab"), act, (COLUMNS, 24))
+
+
+@pytest.mark.parametrize("background", ["", "rand-mix-4k on md0"], ids=["idle", "busy"])
+def test_what_the_machine_does_is_told_in_whole_where_there_is_room(tmp_path: Path, background: str) -> None:
+    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
+        app.lab.background = background
+        await quiet(app, pilot)
+        assert isinstance(app.screen, ModeScreen)
+        app.screen.update_from(app.lab)
+        told = str(app.screen.query_one(TopBar).render())
+        assert "…" not in told
+        assert background in told
+
+    run_app(still_app(tmp_path, "lab"), act, (120, 40))
 
 
 @pytest.mark.parametrize("view", STANDINGS, ids=["no drill", "drill", "written", "committed"])

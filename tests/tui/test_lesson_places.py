@@ -7,11 +7,10 @@ from textual.widgets import OptionList
 
 from tests.tui.conftest import AppMaker, looked, running, until
 from tests.tui.fake_lab import FakeLab
-from tests.tui.lessons import answer_of, begin, begin_on_its_screen, lesson, shown, step_hints, view_of
+from tests.tui.lessons import answer_of, begin, begin_on_its_screen, lesson, shown, view_of
 from tests.tui.still import text_of
-from tui.look import ASCII
+from tui.lessons.panel import LessonPanel
 from tui.registry import SCREENS
-from tui.widgets.lesson_panel import LessonPanel
 
 __all__ = ["lesson"]
 
@@ -59,22 +58,6 @@ async def test_the_lesson_stands_beside_every_screen_at_its_first_sight(
                 )
                 continue
             await until(pilot, lambda: "Step 1 of 2" in text_of(app), f"the lesson on {entry.title}")
-
-
-async def test_hints_come_one_by_one_and_the_last_is_the_apps_own_way(
-    app_on: AppMaker, fake_lab: FakeLab, lesson: str
-) -> None:
-    app = app_on()
-    async with running(app) as pilot:
-        await begin(app, pilot, fake_lab, lesson)
-        await pilot.press("f7")
-        assert len(step_hints(app)) == 1
-        await pilot.press("6")
-        await shown(app, pilot)
-        await pilot.press("h", "h")
-        assert len(step_hints(app)) == 3
-        assert "2 Build: RAID 5; disk01, disk02, disk03 → **b**" in step_hints(app)[2]
-        await until(pilot, lambda: "2 Build: RAID 5" in text_of(app), "the hint is in sight")
 
 
 async def test_a_new_hint_is_brought_into_sight_on_a_small_terminal(app_on: AppMaker, fake_lab: FakeLab) -> None:
@@ -144,12 +127,3 @@ async def test_a_small_terminal_tells_what_is_missing_in_its_last_lines(
         await pilot.press("f6")
         await shown(app, pilot)
         assert app.current_mode == "lab"
-
-
-async def test_it_can_be_read_without_unicode(app_on: AppMaker, fake_lab: FakeLab, lesson: str) -> None:
-    app = app_on(glyphs=ASCII)
-    async with running(app) as pilot:
-        await begin(app, pilot, fake_lab, lesson)
-        await pilot.press("6", "h", "h", "h")
-        await shown(app, pilot)
-        await until(pilot, lambda: "2 Build: RAID 5" in text_of(app), "the hint is in sight")

@@ -10,7 +10,7 @@ from textual.binding import Binding
 from lab.lessons.course import built_in_course, make_action
 from tui.app import make_screen
 from tui.arrays.actions import KEY_ACTIONS
-from tui.lessons.wording import TYPED, in_app, key_for, steps_in_app
+from tui.lessons.view import TYPED, in_app, key_for, steps_in_app
 from tui.registry import SCREENS
 
 

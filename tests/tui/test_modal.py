@@ -80,5 +80,5 @@ async def test_what_is_told_never_covers_what_to_do_next(app_on: AppMaker, fake_
             app.say(f"told {number}")
         await until(pilot, lambda: "told 2" in text_of(app), "the sentences are on the screen")
         *_, hint, keys = text_of(app).splitlines()
-        assert "Nothing is built yet. b builds a good first RAID 5; 2 lets you choose." in hint
+        assert "No array yet. b creates a RAID 5 to start with; 2 offers all choices." in hint
         assert "Build" in keys

@@ -20,8 +20,8 @@ from tests.unit.lint.test_theory_checks import FILES, cpu
 from tests.unit.results.records import CONDITIONS, array, rebuild
 from tui.app import RaidlabApp
 from tui.dialogs import MenuScreen
+from tui.results.screen import ResultsScreen
 from tui.run.runs import ExperimentView
-from tui.screens.results import ResultsScreen
 
 pytestmark = pytest.mark.tui
 
@@ -109,7 +109,7 @@ def test_views_show_tables_then_conditions_with_commands_then_what_the_lint_says
 
 
 @pytest.mark.parametrize(
-    ("factor", "words"), [(2.0, "FASTER"), (0.5, "SLOWER"), (1.0, "THE SAME"), (1.046, "CANNOT TELL")]
+    ("factor", "words"), [(2.0, "FASTER"), (0.5, "SLOWER"), (1.0, "THE SAME"), (1.046, "UNDECIDED")]
 )
 def test_two_results_side_by_side_end_in_a_verdict(
     tmp_path: Path, store: ResultStore, factor: float, words: str
@@ -137,7 +137,7 @@ def test_unlike_results_are_compared_only_when_asked_for(tmp_path: Path, store: 
     async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
         await pilot.press("m", "down")
         await quiet(app, pilot)
-        assert "NOT ALIKE" in text_of(app)
+        assert "NOT COMPARABLE" in text_of(app)
         assert "kernel: '6.1.0' and '6.12.0'" in text_of(app)
         assert "2.00 ×" not in text_of(app)
         await pilot.press("a")
@@ -200,7 +200,7 @@ def test_a_damaged_result_is_named_and_does_not_hide_the_others(tmp_path: Path, 
         found = app.screen.query_one(OptionList)
         found.highlighted = found.get_option_index("20261121T100200Z-try")
         await quiet(app, pilot)
-        assert "CANNOT BE SHOWN" in text_of(app)
+        assert "UNREADABLE" in text_of(app)
         assert app.screen.check_action("export", ()) is None
         assert app.screen.check_action("delete", ()) is True
         found.highlighted = found.get_option_index("20261121T100100Z-try")
@@ -246,7 +246,7 @@ def test_one_that_broke_off_can_be_resumed(tmp_path: Path, store: ResultStore) -
 
     async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
         assert "6 of 10" in text_of(app)
-        assert "It broke off: r goes on where it stopped." in text_of(app)
+        assert "This result is incomplete: r resumes the experiment." in text_of(app)
         assert app.screen.check_action("resume", ()) is True
 
     show(tmp_path, act)
@@ -308,7 +308,7 @@ def test_words_of_a_stranger_are_shown_and_do_nothing(tmp_path: Path, store: Res
         await pilot.press("down", "delete")
         await quiet(app, pilot)
         assert isinstance(app.screen, MenuScreen)
-        assert r"Delete [bold]z\x1b for good?" in text_of(app)
+        assert r"Delete [bold]z\x1b permanently?" in text_of(app)
         assert "\x1b" not in text_of(app)
 
     show(tmp_path, act)
@@ -320,7 +320,7 @@ def test_columns_that_do_not_fit_are_a_few_keys_away(tmp_path: Path, store: Resu
     async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
         assert "More columns" not in text_of(app)
         await pilot.press("v")
-        await see(app, pilot, "→ shows more columns")
+        await see(app, pilot, "← scroll the table")
         assert "p99" not in text_of(app)
         await pilot.press("right", "right", "right")
         await see(app, pilot, "p99")

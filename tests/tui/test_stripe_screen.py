@@ -14,9 +14,9 @@ from tests.unit.microscope.arrays import CHUNK_SECTORS, Members, parity_array
 from tui.app import RaidlabApp
 from tui.arrays.plan import PlanScreen
 from tui.look import ASCII
-from tui.screens.stripe import ByteScreen, PlaceScreen, StripeScreen
 from tui.settings import Settings
-from tui.widgets.stripe_hex import StripeHex
+from tui.stripe.screen import ByteScreen, PlaceScreen, StripeScreen
+from tui.stripe.widgets import StripeHex
 
 SETTINGS = Settings(mode="stripe", was_welcomed=True)
 
@@ -187,7 +187,7 @@ async def test_what_cannot_be_read_says_why(app_on: AppMaker, fake_lab: FakeLab)
     app = app_on(SETTINGS)
     async with running(app) as pilot:
         await looked(pilot, app, fake_lab)
-        assert "no array runs" in text_of(app)
+        assert "no array is running" in text_of(app)
         fake_lab.show("raid6")
         fake_lab.machine.files["/sys/block/md0/md/layout"] = "77\n"
         await settle(pilot, app, fake_lab)

@@ -17,7 +17,7 @@ from tests.tui.conftest import until
 from tests.tui.still import quiet, run_app, still_app, text_of
 from tui.app import RaidlabApp
 from tui.run.screen import RunScreen
-from tui.sweeps import SweepLook
+from tui.sweeps.service import SweepLook
 
 pytestmark = pytest.mark.tui
 SIZES = [(80, 24), (120, 40)]
@@ -65,14 +65,14 @@ class Desk:
         while not self.may_end.wait(0.01):
             if listener.is_cancelled():
                 self.there = 12
-                raise RunCancelled("the work was cancelled")
+                raise RunCancelled("the work was ended before its time")
         self.there = 48
 
 
 @pytest.fixture
 def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
     found = Desk()
-    monkeypatch.setattr("tui.sweeps._desk", lambda _frontend: found)
+    monkeypatch.setattr("tui.sweeps.service._desk", lambda _frontend: found)
     return found
 
 
@@ -113,17 +113,17 @@ def test_a_sweep_is_planned_run_ended_and_gone_on_with(tmp_path: Path, desk: Des
         assert screen.check_action("run", ()) is None
         await pilot.press("s")
         await until(pilot, lambda: not app.lab.background, "it has ended")
-        await until(pilot, lambda: app.sweeps.look(sweeps.NAME).stand is not None, "it is looked at")
+        await until(pilot, lambda: app.sweeps.look(sweeps.NAME).status is not None, "it is looked at")
         await quiet(app, pilot)
-        assert "ENDED" in flat(app)
-        assert "12 of 48 cells are kept; r goes on." in flat(app)
+        assert "STOPPED" in flat(app)
+        assert "12 of 48 cells are stored; r resumes." in flat(app)
         assert "raidlab report 20261125T1-chunks -o sweep.html" in flat(app)
         desk.may_end.set()
         await pilot.press("r")
         await until(pilot, lambda: desk.begun == [sweeps.NAME] * 2 and not app.lab.background, "it is over")
-        await until(pilot, lambda: app.sweeps.look(sweeps.NAME).stand is not None, "it is looked at")
+        await until(pilot, lambda: app.sweeps.look(sweeps.NAME).status is not None, "it is looked at")
         await quiet(app, pilot)
-        assert "MEASURED" in flat(app)
+        assert "COMPLETE" in flat(app)
         assert "raid5 best 1,234" in flat(app)
         assert screen.check_action("run", ()) is None, "nothing is left to measure"
 
@@ -135,11 +135,11 @@ def test_a_sweep_is_planned_run_ended_and_gone_on_with(tmp_path: Path, desk: Des
 def test_one_of_another_process_is_watched_and_not_touched(tmp_path: Path, desk: Desk, size: tuple[int, int]) -> None:
     async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
         screen = await choose(app, pilot)
-        assert "ELSEWHERE" not in flat(app)
+        assert "RUNNING ELSEWHERE" not in flat(app)
         desk.going = "20261125T1-chunks"
         await until(pilot, lambda: app.sweeps.look(sweeps.NAME).runs_elsewhere, "it is seen")
         await quiet(app, pilot)
-        assert "ELSEWHERE" in flat(app)
+        assert "RUNNING ELSEWHERE" in flat(app)
         assert "of 48" in flat(app)
         assert screen.check_action("run", ()) is None
         assert screen.check_action("stop", ()) is None
@@ -149,7 +149,7 @@ def test_one_of_another_process_is_watched_and_not_touched(tmp_path: Path, desk:
         desk.begun.append("by another")
         await until(pilot, lambda: not app.sweeps.look(sweeps.NAME).runs_elsewhere, "its end is seen")
         await quiet(app, pilot)
-        assert "MEASURED" in flat(app)
+        assert "COMPLETE" in flat(app)
 
     run_app(still_app(tmp_path, "run"), act, size)
 

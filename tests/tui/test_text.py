@@ -22,7 +22,7 @@ def talk(fake_lab: FakeLab) -> Iterator[Talk]:
 def test_it_says_when_the_machine_runs_and_what_comes_next(talk: Talk) -> None:
     talk.look()
     talk.type("")
-    heard = talk.hear("next: Nothing is built yet. b builds a good first RAID 5; build lets you choose.")
+    heard = talk.hear("next: No array yet. b creates a RAID 5 to start with; build offers all choices.")
     assert "9 disks, 9 of them free." in heard
     assert "[b]" not in heard
 

@@ -64,7 +64,7 @@ def test_drills_are_listed_with_what_was_reached(talk: Talk, fake_lab: FakeLab) 
     talk.hear("is running.")
     talk.type("drill")
     heard = talk.hear("drill start 1 sets up the first.")
-    assert "1: Members dropped out, one after the other (20 minutes). Partly lost, 62.5 % (tried once).\n" in heard
+    assert "1: Members dropped out, one after the other (20 minutes). Partly lost, 62.5 % (1 attempt).\n" in heard
     assert "11: A second error during the rebuild (40 minutes). Not tried yet.\n" in heard
 
 
@@ -130,7 +130,7 @@ def test_only_one_drill_is_open_and_it_can_be_left(in_drill: Talk, fake_lab: Fak
     in_drill.hear("The drill is closed.")
     assert case_of(fake_lab) is None
     in_drill.type("")
-    in_drill.hear("next: Nothing is built yet.")
+    in_drill.hear("next: No array yet.")
 
 
 def test_nothing_is_told_or_obeyed_while_a_disaster_is_made(talk: Talk, fake_lab: FakeLab) -> None:

@@ -77,17 +77,17 @@ async def test_what_can_be_done_follows_the_state_of_the_volume(app_on: AppMaker
 
         own = volume().disks[FILLED].windows
         look_at(app, [volume(filled={FILLED: own[:1]})])
-        assert "stands still" in next_step(lab)
+        assert "is interrupted" in next_step(lab)
         joining = joining_disk(lab)
         assert joining is not None
-        assert joining.name == "disk03", "the same key goes on with the rebuild"
+        assert joining.name == "disk03", "the same key resumes the rebuild"
 
         look_at(app, [volume(filled={FILLED: own[:1]}, syncing={own[1]: 0.3})])
         assert "add" not in named(app), "one rebuild at a time"
 
         look_at(app, [volume(failed=[FILLED, 3])])
         assert "add" not in named(app)
-        assert "lost more than it survives" in next_step(lab)
+        assert "lost too many disks" in next_step(lab)
 
 
 async def test_no_free_disk_that_is_large_enough_is_said(app_on: AppMaker, fake_lab: FakeLab) -> None:
@@ -96,10 +96,10 @@ async def test_no_free_disk_that_is_large_enough_is_said(app_on: AppMaker, fake_
         await with_volumes(pilot, app, fake_lab)
         app.lab.disks = UNEQUAL[:5]
         look_at(app, [volume(failed=[FILLED])])
-        assert "x[/b] takes disk03 out" in next_step(app.lab)
+        assert "x[/b] removes disk03" in next_step(app.lab)
         look_at(app, [volume(gone=[FILLED])])
         app.lab.selected_disk = "disk01"
-        assert "adds disk03" in next_step(app.lab), "a failed disk that was taken out can be used anew"
+        assert "adds disk03" in next_step(app.lab), "a failed disk that was removed can be used again"
 
 
 async def test_the_rack_shows_disks_of_the_volume_and_not_slices(app_on: AppMaker, fake_lab: FakeLab) -> None:

@@ -31,15 +31,14 @@ from tui.arrays.drafts import (
 )
 from tui.arrays.plan import PlanView
 from tui.arrays.rack import Bay, BayState, Rack
-from tui.arrays.slice_diagram import SliceDiagram
 from tui.keys import CommandKey
 from tui.look import Tone
 from tui.mode import ModeScreen
 from tui.state import LabState
 from tui.views import bays_of, planned_picture
 from tui.widgets.choices import Choices, stepped
+from tui.widgets.diagrams import DiagramMember, SliceDiagram, StripeDiagram
 from tui.widgets.lines import titled
-from tui.widgets.stripe_diagram import DiagramMember, StripeDiagram
 from tui.widgets.tiles import Tile, VerdictBanner
 
 _HIGH_ROWS = 34

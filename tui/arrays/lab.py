@@ -30,7 +30,6 @@ from tui.arrays.actions import (
 )
 from tui.arrays.drafts import FIRST_MEMBERS, Draft, LevelTable, level_rows
 from tui.arrays.rack import Bay, BayState, Rack
-from tui.arrays.slice_diagram import SliceDiagram
 from tui.keys import CommandKey, key_for
 from tui.look import Glyphs, Tone, glyphs_of
 from tui.mode import ModeScreen, pause_key
@@ -50,10 +49,10 @@ from tui.views import (
     sync_view,
     tone_of,
 )
+from tui.widgets.charts import Series, TimeChart
+from tui.widgets.diagrams import DiagramMember, SliceDiagram, StripeDiagram
 from tui.widgets.lines import ChangingText, entitle, titled
-from tui.widgets.stripe_diagram import DiagramMember, StripeDiagram
 from tui.widgets.tiles import SyncBar, Tile, VerdictBanner
-from tui.widgets.time_chart import Series, TimeChart
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

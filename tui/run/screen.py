@@ -30,12 +30,12 @@ from tui.run.runs import (
     sweep_items,
     workload_items,
 )
+from tui.sweeps.panel import SweepPanel
 from tui.views import MINUTE_SECONDS, marks_of, shown_seconds
+from tui.widgets.charts import Series, TimeChart
 from tui.widgets.choices import ChoiceRow, Choices, stepped
 from tui.widgets.lines import entitle, titled
-from tui.widgets.sweep_panel import SweepPanel
 from tui.widgets.tiles import SyncBar, SyncView, Tile, VerdictBanner
-from tui.widgets.time_chart import Series, TimeChart
 
 if TYPE_CHECKING:
     from lab.experiments.sweeps import SweepEntry
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from lab.session.load import Forecast
     from tui.run.runs import ExperimentView
     from tui.state import LabState, LoadView
-    from tui.sweeps import SweepLook, SweepView
+    from tui.sweeps.service import SweepLook, SweepView
 
 _IN_THE_RESULT = (
     "Theory: the result shows a prediction beside each figure, where disks have a service time of their own."

@@ -1,4 +1,4 @@
-"""Bars of progress and of shares, tiles that show a figure with its label and unit, and banners that show a verdict."""
+"""Figures and verdicts: a tile with a figure, a banner with a verdict, a bar of progress, shares of a whole."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.style import Style
 
 from tui.look import Glyphs, Tone, tone_css
 from tui.quantities import Unit, format_seconds, format_value
-from tui.widgets.lines import FittedLines, Line, LineWidget, RowsWidget, shorten, wrapped
+from tui.widgets.lines import FittedLines, Line, LineWidget, shorten, wrapped
 
 _BAR_LEAST_CELLS = 8
 
@@ -54,6 +54,7 @@ class SyncBar(LineWidget):
     _view: SyncView | None = None
 
     def show(self, view: SyncView | None) -> None:
+        """Show this progress; None: nothing."""
         if view != self._view:
             self._view = view
             self.changed()
@@ -78,44 +79,6 @@ class SyncBar(LineWidget):
         return [line.add(" ").add(text, self.style("text"))]
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A labelled share of a whole."""
-
-    label: str
-    fraction: float
-    """The share, 0 to 1."""
-
-
-class ShareBars(RowsWidget[Share]):
-    """The parts of a whole, one bar per line."""
-
-    PREFIX = "share-bars"
-    DEFAULT_CSS = """
-    ShareBars {
-        height: auto;
-        & > .share-bars--label { color: $foreground-muted; }
-        & > .share-bars--full { color: $text-warning; }
-        & > .share-bars--empty { color: $foreground 20%; }
-        & > .share-bars--text { color: $foreground; }
-    }
-    """
-
-    def lines_needed(self, width: int) -> int:
-        return len(self._rows)
-
-    def paint(self, width: int, height: int) -> list[Line]:
-        labels = max((len(row.label) for row in self._rows), default=0)
-        lines = []
-        for row in self._rows:
-            text = f"{100 * row.fraction:5.1f} %"
-            line = self.line(width).add(row.label.ljust(labels + 1), self.style("label"))
-            full, empty = bar(row.fraction, max(0, line.room - len(text) - 1), self.glyphs)
-            line.add(full, self.style("full")).add(empty, self.style("empty"))
-            lines.append(line.add_right(text, self.style("text")))
-        return lines
-
-
 _BOLD = Style(bold=True)
 
 
@@ -138,9 +101,11 @@ class Tile(LineWidget):
         self._shown = ("–", Tone.QUIET, "")
 
     def show(self, value: float | None, unit: Unit, tone: Tone = Tone.QUIET, note: str = "") -> None:
+        """Show a measured value."""
         self.say(format_value(value, unit), tone, note)
 
     def say(self, text: str, tone: Tone = Tone.QUIET, note: str = "") -> None:
+        """Show a text, such as a figure with its unit."""
         if (text, tone, note) != self._shown:
             self._shown = (text, tone, note)
             self.changed()

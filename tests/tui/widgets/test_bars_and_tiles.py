@@ -30,28 +30,23 @@ def test_more_is_never_shorter(one: float, other: float) -> None:
     assert len(bar(low, 20, UNICODE)[1]) >= len(bar(high, 20, UNICODE)[1])
 
 
-def test_a_bar_is_full_at_the_end_and_empty_at_the_start() -> None:
-    assert bar(1.0, 10, UNICODE) == ("█" * 10, "")
-    assert bar(0.0, 10, UNICODE) == ("", "░" * 10)
+def test_a_sync_shows_how_far_how_fast_and_how_long() -> None:
+    line = sync(SyncView("rebuild", 0.434, 195e6, 74.2))
+    assert line.startswith("◐ rebuild ███")
+    assert line.endswith("43.4 %  195 MB/s  1:14 min left")
 
 
-REBUILD = SyncView("rebuild", 0.434, 195e6, 74.2)
+def test_with_less_room_the_time_left_goes_before_the_per_cent() -> None:
+    line = sync(SyncView("rebuild", 0.434, 195e6, 74.2), 36)
+    assert line.endswith("43.4 %  195 MB/s")
+    assert sync(SyncView("rebuild", 0.434, 195e6, 74.2), 26).endswith("43.4 %")
 
 
-@pytest.mark.parametrize(
-    ("view", "cells", "end"),
-    [
-        (REBUILD, 80, "43.4 %  195 MB/s  1:14 min left"),
-        (REBUILD, 36, "43.4 %  195 MB/s"),
-        (REBUILD, 26, "43.4 %"),
-        (SyncView("check", 0.0), 80, "░ 0.0 %"),
-        (SyncView("resync", 0.5, 1e6, 10, note="waits for md1"), 80, "50.0 %  waits for md1"),
-    ],
-)
-def test_a_sync_shows_as_much_as_fits(view: SyncView, cells: int, end: str) -> None:
-    line = sync(view, cells)
-    assert line.startswith(f"◐ {view.action} ")
-    assert line.endswith(end)
+def test_a_note_replaces_rate_and_time() -> None:
+    assert sync(SyncView("resync", 0.5, 1e6, 10, note="waits for md1")).endswith("50.0 %  waits for md1")
+
+
+def test_no_sync_shows_nothing() -> None:
     assert sync(None) == ""
 
 
@@ -59,6 +54,9 @@ def test_a_tile_shows_label_figure_and_unit() -> None:
     tile = Tile("p99")
     tile.show(0.0133, Unit.SECONDS)
     assert shown(tile, (20, 2)) == ["p99", "13.3 ms"]
+
+
+def test_a_tile_s_mood_has_a_sign() -> None:
     tile = Tile("Survives")
     tile.say("no failure", Tone.BAD, "not even one")
     assert shown(tile, (40, 2))[1] == "✘ no failure  not even one"
@@ -75,6 +73,9 @@ def test_a_verdict_is_a_word_and_a_sentence(width: int, expected: list[str]) -> 
     verdict = VerdictBanner()
     verdict.show(Tone.GOOD, "DATA INTACT", "all 64 MiB read back as they were written")
     assert shown(verdict, (width, 5)) == expected
+
+
+def test_no_verdict_takes_no_room() -> None:
     assert shown(VerdictBanner(), (40, 5)) == []
 
 

@@ -4,85 +4,85 @@ import pytest
 
 from tests.tui.widgets.host import shown
 from tui.look import ASCII, UNICODE, Glyphs, Tone
-from tui.widgets.interval_charts import Bar, BarChart, IntervalRow, RatioChart
+from tui.widgets.charts import BARS, DECADES, RATIOS, SHARES, Axis, IntervalChart, IntervalRow
 
 pytestmark = pytest.mark.tui
 
 
-def bars(*bars: Bar, width: int = 60, height: int = 8, glyphs: Glyphs = UNICODE) -> list[str]:
-    chart = BarChart()
-    chart.show(bars)
-    return [line for line in shown(chart, (width, height), glyphs=glyphs) if line]
+def lines(axis: Axis, *rows: IntervalRow, size: tuple[int, int] = (60, 8), glyphs: Glyphs = UNICODE) -> list[str]:
+    chart = IntervalChart()
+    chart.draw(rows, axis)
+    return [line for line in shown(chart, size, glyphs=glyphs) if line]
 
 
-def ratios(*rows: IntervalRow, width: int = 60, glyphs: Glyphs = UNICODE) -> list[str]:
-    chart = RatioChart()
-    chart.show(rows)
-    return [line for line in shown(chart, (width, 8), glyphs=glyphs) if line]
-
-
-def test_bars_of_a_group_share_a_scale() -> None:
-    title, one, other = bars(
-        Bar("raid0", 100, 100, 100, "100", group="reads"), Bar("raid1", 50, 50, 50, "50", group="reads")
+def test_bars_of_a_group_share_a_scale_and_groups_do_not() -> None:
+    title, one, other, _, alone = lines(
+        BARS,
+        IntervalRow("raid0", 100, 100, 100, "100", group="reads"),
+        IntervalRow("raid1", 50, 50, 50, " 50", group="reads"),
+        IntervalRow("raid0", 1, 1, 1, "  1", group="writes"),
     )
     assert title == "reads"
     assert other.count("█") == pytest.approx(one.count("█") / 2, abs=1)
+    assert one.count("█") == alone.count("█")
     assert one.endswith("100")
 
 
-def test_bars_of_other_groups_have_a_scale_of_their_own() -> None:
-    lines = bars(Bar("a", 1000, 1000, 1000, "1000", group="one"), Bar("a", 1, 1, 1, "   1", group="two"))
-    assert lines[1].count("█") == lines[3].count("█")
+def test_shares_have_one_scale_and_a_zero_has_no_bar() -> None:
+    half, none = lines(SHARES, IntervalRow("a", 0.5, 0.5, 0.5, "50.0 %"), IntervalRow("b", 0, 0, 0, " 0.0 %"))
+    assert half.count("█") == pytest.approx((60 - 9) / 2, abs=1)
+    assert "█" not in none
 
 
-def test_a_bar_ends_in_its_interval_and_theory_has_a_sign_of_its_own() -> None:
-    (line,) = bars(Bar("a", 100, 50, 150, "100", expected=75))
+def test_the_end_of_a_bar_is_its_interval_and_the_prediction_has_a_mark() -> None:
+    (line,) = lines(BARS, IntervalRow("a", 100, 50, 150, "100", expected=75))
     solid, loose = line.count("█"), line.count("▒")
     assert solid + 1 == pytest.approx(50 / 150 * (60 - 6), abs=2)
     assert loose > 0
     assert line.index("◆") < line.rindex("▒")
 
 
-def test_a_bar_chart_in_a_narrow_place_keeps_the_figures() -> None:
-    (line,) = bars(Bar("raid5 degraded", 100, 90, 110, "100 [90–110]"), width=24)
-    assert line.endswith("100 [90–110]")
+@pytest.mark.parametrize(
+    ("axis", "row", "width"),
+    [
+        (BARS, IntervalRow("raid5 degraded", 100, 90, 110, "100 [90–110]"), 22),
+        (RATIOS, IntervalRow("raid5 rand-read-4k read", 2.0, 1.9, 2.1, "2.00 × [1.90–2.10] cannot tell"), 40),
+    ],
+)
+def test_without_room_for_a_plot_the_texts_remain(axis: Axis, row: IntervalRow, width: int) -> None:
+    assert lines(axis, row, size=(width, 8))[0].endswith(row.text)
 
 
-def test_a_zero_among_zeros_is_drawn_as_nothing() -> None:
-    (line,) = bars(Bar("a", 0, 0, 0, "0"))
-    assert "█" not in line
-
-
-def test_a_ratio_stands_on_its_side_of_one() -> None:
-    faster, slower, axis = ratios(
-        IntervalRow("a", 2.0, 1.5, 2.5, "2.00", Tone.GOOD), IntervalRow("b", 0.5, 0.4, 0.6, "0.50", Tone.BAD)
+def test_ratios_are_left_or_right_of_one_and_at_the_ends_if_they_are_off_the_scale() -> None:
+    faster, slower, over, off, none, axis = lines(
+        RATIOS,
+        IntervalRow("a", 2.0, 1.5, 2.5, "2.00", Tone.GOOD),
+        IntervalRow("b", 0.5, 0.4, 0.6, "0.50", Tone.BAD),
+        IntervalRow("c", 1.1, 0.8, 1.4, "1.10"),
+        IntervalRow("d", 900.0, 800.0, 1000.0, " 900"),
+        IntervalRow("e", None, 1.0, 1.0, "   –"),
     )
     one = axis.index("1")
     assert faster.index("●") > one > slower.index("●")
     assert faster[one] == "│"
+    assert over[one] == "─", "an interval that contains 1 crosses the line"
+    assert off.index("●") == len(axis) - 1
+    assert "●" not in none
 
 
-def test_a_ratio_in_a_narrow_place_keeps_its_words() -> None:
-    line, *_ = ratios(IntervalRow("raid5 rand-read-4k read", 2.0, 1.9, 2.1, "2.00 × [1.90–2.10] cannot tell"), width=43)
-    assert line.endswith("2.00 × [1.90–2.10] cannot tell")
+def test_without_room_for_all_rows_those_around_the_current_one_remain_on_the_scale_of_all() -> None:
+    rows = [IntervalRow(f"row {power}", 10.0**power, 10.0**power, 10.0**power, "x", is_current=power == 4)
+            for power in range(6)]  # fmt: skip
+    chart = IntervalChart()
+    chart.most_rows = 3
+    chart.draw(rows, DECADES)
+    *shown_rows, axis = shown(chart)
+    assert "▸ row 4" in shown_rows[1]
+    assert [line.split("row ")[1][0] for line in shown_rows] == ["3", "4", "5"]
+    assert axis.split() == ["1", "100000"]
 
 
-def test_an_interval_over_one_crosses_the_line() -> None:
-    line, axis = ratios(IntervalRow("a", 1.1, 0.8, 1.4, "1.10"))
-    assert line[axis.index("1")] == "─"
-
-
-def test_ratios_off_the_scale_stay_at_its_edge() -> None:
-    line, axis = ratios(IntervalRow("a", 900.0, 800.0, 1000.0, "900"))
-    assert line.index("●") == len(axis) - 1
-
-
-def test_a_ratio_that_means_nothing_has_no_dot() -> None:
-    line, _ = ratios(IntervalRow("a", None, 1.0, 1.0, "cannot tell"))
-    assert "●" not in line
-
-
-def test_both_know_terminals_without_unicode() -> None:
-    lines = bars(Bar("a", 100, 50, 150, "100", expected=75), glyphs=ASCII)
-    lines += ratios(IntervalRow("a", 1.1, 0.8, 1.4, "1.10 ×"), glyphs=ASCII)
-    assert all(line.isascii() for line in lines)
+@pytest.mark.parametrize("axis", [BARS, RATIOS, DECADES])
+def test_a_terminal_without_unicode_gets_ascii_only(axis: Axis) -> None:
+    rows = (IntervalRow("a", 1.1, 0.8, 1.4, "1.10 ×", expected=1.2, is_current=True), IntervalRow("b", None, 0, 0, "…"))
+    assert all(line.isascii() for line in lines(axis, *rows, glyphs=ASCII))

@@ -6,7 +6,7 @@ from lab.arrays.levels import Level, Raid0, Raid1, Raid5, Raid6, Raid10, Raid10L
 from lab.units import KIB
 from tests.tui.widgets.host import shown
 from tui.look import ASCII
-from tui.widgets.stripe_diagram import DiagramMember, StripeDiagram
+from tui.widgets.diagrams import DiagramMember, StripeDiagram
 
 pytestmark = pytest.mark.tui
 

@@ -8,9 +8,8 @@ from textual.pilot import Pilot
 from tests.tui.widgets.host import shown
 from tui.look import ASCII, Canvas, Tone
 from tui.quantities import Unit
-from tui.widgets.canvas import DotCanvas
+from tui.widgets.charts import DotCanvas, Mark, Series, TimeChart
 from tui.widgets.lines import Line
-from tui.widgets.time_chart import Mark, Series, TimeChart
 
 pytestmark = pytest.mark.tui
 

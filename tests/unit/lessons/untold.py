@@ -115,8 +115,8 @@ def in_app(lesson: ReadyLesson, step: ReadyStep, lab: CheckedState, folder: Path
 
     opened = seat(lesson, step.id, folder, **done)
     card = step_card(opened, step, 0, engine.look(lesson, opened.progress, lab))
-    options = " ".join(option.text for option in card.options)
-    checks = " ".join(f"{check.text} {check.found}" for check in card.checks)
+    options = " ".join(text for _, text in card.options)
+    checks = " ".join(f"{check.wanted} {check.found}" for check in card.checks)
     reading = f"{card.reading.question} {card.reading.unit}" if card.reading else ""
     return " ".join((card.text, card.question, options, checks, card.mistake, reading))
 

@@ -1,0 +1,1 @@
+"""Drills: the open drill, and the Drills screen."""

@@ -1,0 +1,1 @@
+"""Scenarios, crash points and campaigns: the Faults screen."""

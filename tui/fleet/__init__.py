@@ -1,0 +1,1 @@
+"""What a fleet of arrays loses over years: the Fleet screen."""

@@ -1,0 +1,1 @@
+"""Stored results: the Results screen."""

@@ -1,1 +1,0 @@
-"""The app's screens, each with a module and a style sheet."""

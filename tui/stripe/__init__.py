@@ -1,0 +1,1 @@
+"""The bytes of a stripe: the Stripe screen."""

@@ -1,0 +1,1 @@
+"""Sweeps as background jobs, and their panel on the Run screen."""
