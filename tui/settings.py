@@ -12,8 +12,8 @@ from typing import Any
 import platformdirs
 
 from lab.errors import LabError, SpecError
-from lab.gates.decoding import parse_toml
-from lab.gates.files import make_own_folder, read_own_json
+from lab.gates.decoding import parse_toml, read_own_json
+from lab.gates.files import make_own_folder
 from lab.host.files import replace_file
 from lab.tomlfile import toml_text
 from tui.look import DEFAULT

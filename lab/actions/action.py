@@ -18,7 +18,7 @@ import msgspec
 
 from lab.arrays.status import ArrayStatus, MemberStatus
 from lab.disks.kinds import LabDisk
-from lab.gates.text import Name
+from lab.gates.decoding import Name
 
 if TYPE_CHECKING:
     from lab.plans import Plan

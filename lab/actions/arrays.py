@@ -29,8 +29,19 @@ from lab.arrays.spec import Bitmap, ConsistencyPolicy, CreateOptions, Spec
 from lab.disks import DiskKind, LabDisk
 from lab.disks.kinds import find_disk
 from lab.errors import ArrayError, SpecError
-from lab.gates.decoding import DiskCount, Share, SpareCount, SpeedKibPerSecond, checked, parse_bytes, real, whole
-from lab.gates.text import Name, NameOrNone, Names
+from lab.gates.decoding import (
+    DiskCount,
+    Name,
+    NameOrNone,
+    Names,
+    Share,
+    SpareCount,
+    SpeedKibPerSecond,
+    checked,
+    parse_bytes,
+    real,
+    whole,
+)
 from lab.plans import Plan
 from lab.units import GIB, KIB
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from lab.actions.action import Action, Argument, Choice, Fills
-from lab.gates.decoding import Seconds, parse_bytes
-from lab.gates.text import Name
+from lab.gates.decoding import Name, Seconds, parse_bytes
 
 if TYPE_CHECKING:
     from lab.actions.action import Selection

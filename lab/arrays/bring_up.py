@@ -13,7 +13,7 @@ from lab.arrays.status import read_arrays
 from lab.disks import Lab
 from lab.disks.inventory import FIRST_BYTES, read_ends, signatures_in
 from lab.errors import LabError
-from lab.gates.files import read_own_json
+from lab.gates.decoding import read_own_json
 from lab.host.files import write_file
 from lab.machine import Target, TargetKind
 from lab.machine.state_folder import StateFolder

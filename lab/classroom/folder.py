@@ -35,7 +35,8 @@ from lab.compare.platforms import HEALTHY, is_speed, singles
 from lab.drills.case import OUTCOME_VERSION, DrillOutcome, DrillStore
 from lab.drills.verdict import DrillVerdict
 from lab.errors import LabError, RequirementMissing, ResultError
-from lab.gates.files import make_own_folder, read_own_json
+from lab.gates.decoding import read_own_json
+from lab.gates.files import make_own_folder
 from lab.gates.text import is_name, shortened, visible, visible_name
 from lab.host.clock import HostClock
 from lab.host.files import ALONE, SHARED, locked, replace_file, storage_error

@@ -26,7 +26,8 @@ from lab.disks.kinds import (
     specs,
 )
 from lab.errors import LabError, SpecError
-from lab.gates.files import check_own_folder, decoded_json, make_own_folder, open_plain, read_own_json
+from lab.gates.decoding import decoded_json, read_own_json
+from lab.gates.files import check_own_folder, make_own_folder, open_plain
 from lab.host.files import storage_error, write_file
 from lab.machine import RUN_FOLDER, Machine, UbdDisk
 from lab.machine.state_folder import FolderLock, StateFolder

@@ -30,8 +30,7 @@ import msgspec
 from lab.checks.state import MemberPicture
 from lab.drills.schema import ReadyDrill, find_drill, read_drill, ready
 from lab.errors import DrillError, LabError, ResultError
-from lab.gates.decoding import FormatVersion
-from lab.gates.files import read_own_json
+from lab.gates.decoding import FormatVersion, read_own_json
 from lab.host.clock import utc_second_text
 from lab.host.files import write_file
 from lab.machine import Host

@@ -29,6 +29,8 @@ from lab.gates.decoding import (
     FormatVersion,
     Hertz,
     JobCount,
+    Name,
+    NameOrNone,
     QueueDepth,
     RepeatCount,
     Seconds,
@@ -39,7 +41,6 @@ from lab.gates.decoding import (
     SpareCount,
     SpeedKibPerSecond,
 )
-from lab.gates.text import Name, NameOrNone
 from lab.plugins import catalogue
 from lab.results.statistics import DEFAULT_REPEATS
 from lab.tomlfile import decode_toml, toml_text, unknown_word

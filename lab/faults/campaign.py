@@ -73,9 +73,8 @@ from lab.faults.history import (
 )
 from lab.faults.judge import HistoryDifference, HistoryJudge
 from lab.faults.place import CAMPAIGN, FaultPlace, SilenceWatchdog, open_place, run_program, with_own_kernel
-from lab.gates.decoding import FormatVersion, Seed, convert, decode_json
-from lab.gates.files import read_own_json
-from lab.gates.text import Name, checked_name
+from lab.gates.decoding import FormatVersion, Name, Seed, convert, decode_json, read_own_json
+from lab.gates.text import checked_name
 from lab.host.clock import utc_second_text
 from lab.machine import Host, Target, parse_target
 from lab.machine.kernel_image import built_part, find_kernel

@@ -34,8 +34,7 @@ from lab.errors import LabError, MachineLost, SpecError
 from lab.faults.arrays import BLOCK_BYTES, DATA_OFFSET_BYTES, NODE, BlockMap, array_spec
 from lab.faults.guest.ledger import ALL, ALLOWED, EVERYTHING, FLUSHED, KINDS, Cut, Ledger, Record, chosen_cut, cut_of
 from lab.faults.place import PLAYER, FaultPlace, open_place, run_program
-from lab.gates.decoding import FormatVersion, decode_json
-from lab.gates.text import Name
+from lab.gates.decoding import FormatVersion, Name, decode_json
 from lab.machine import Host, Target, parse_target
 from lab.store.runs import RecordFiles, stem
 from lab.tomlfile import read_toml, unknown_word

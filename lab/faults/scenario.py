@@ -67,8 +67,8 @@ from lab.arrays.spec import Bitmap
 from lab.errors import LabError, SpecError
 from lab.faults.arrays import ARRAY, BLOCK_BYTES, DATA_OFFSET_BYTES, MD, NODE, POLICIES, BlockMap, array_spec
 from lab.faults.guest.ledger import ALLOWED, CORRUPT, INTACT, KINDS, LOST, NEW, OLD, TORN, UNREADABLE
-from lab.gates.decoding import FormatVersion
-from lab.gates.text import Name, shortened
+from lab.gates.decoding import FormatVersion, Name
+from lab.gates.text import shortened
 from lab.plans import Plan
 from lab.tomlfile import (
     convert_tree,

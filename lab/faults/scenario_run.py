@@ -35,8 +35,8 @@ from lab.faults.scenario import (
     facts_of,
     judge,
 )
-from lab.gates.decoding import FormatVersion
-from lab.gates.text import Name, shortened
+from lab.gates.decoding import FormatVersion, Name
+from lab.gates.text import shortened
 from lab.host.clock import HostClock, utc_second_text
 from lab.host.signals import Interrupted
 from lab.machine import Host, parse_target

@@ -14,8 +14,7 @@ import msgspec
 from lab.arrays.levels import LevelName, parse_level
 from lab.errors import SpecError
 from lab.fleet.model import HOURS_PER_YEAR, FleetModel, Scrubbing, ScrubKind, Spread
-from lab.gates.decoding import MOST_DISKS, Seed, Share, bounds, convert, parse_toml, shown
-from lab.gates.text import Name
+from lab.gates.decoding import MOST_DISKS, Name, Seed, Share, bounds, convert, parse_toml, shown
 from lab.tomlfile import convert_tree, toml_text, unknown_word
 
 MOST_TRIALS = 10**9

@@ -22,15 +22,24 @@ import threading
 import tomllib
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import msgspec
 
-from lab.errors import LabError, SpecError
-from lab.gates.text import shortened
+from lab.errors import LabError, ResultError, SpecError
+from lab.gates.files import MOST_OWN_BYTES, read_plain
+from lab.gates.text import MOST_NAME_CHARACTERS, NAME, shortened
 from lab.units import KIB, human_bytes
 
 T = TypeVar("T")
+
+Name = Annotated[str, msgspec.Meta(pattern=rf"^{NAME.pattern}\Z", max_length=MOST_NAME_CHARACTERS)]
+"""For fields of files."""
+NameOrNone = Annotated[str, msgspec.Meta(pattern=rf"^({NAME.pattern})?\Z", max_length=MOST_NAME_CHARACTERS)]
+"""Empty for none."""
+Names = Annotated[str, msgspec.Meta(pattern=rf"^({NAME.pattern}(,{NAME.pattern})*)?\Z", max_length=1000)]
+"""Names separated by commas, such as ``disk01,disk02``."""
 
 _FIRST_USE = threading.Lock()
 _known: set[Any] = set()
@@ -294,3 +303,33 @@ def _too_deep(source: str) -> SpecError:
 
 def _refused(source: str, told: str, hint: str) -> SpecError:
     return SpecError(f"'{shortened(source, 200)}' {told}", hint=hint)
+
+
+def read_own_json(
+    path: Path,
+    kind: type[T],
+    *,
+    converted: Callable[[Any], Any] = lambda tree: tree,
+    error: type[LabError] = ResultError,
+) -> T:
+    """Read a JSON file of the lab; ``converted`` transforms its tree before it is decoded as ``kind``.
+
+    Raises ``error`` for a file that does not belong to the lab or is damaged, FileNotFoundError.
+    """
+    try:
+        data = read_plain(path, MOST_OWN_BYTES, is_own=True, error=error)
+        return decoded_json(data, kind, converted=converted)
+    except FileNotFoundError:
+        raise
+    except OSError as failure:
+        raise error(f"'{path}' cannot be read: {failure.strerror}", hint="make it readable for you") from None
+    except ValueError as failure:
+        raise error(f"'{path}' is damaged: {failure}", hint="move it away: the lab makes another") from None
+
+
+def decoded_json(data: bytes | str, kind: type[T], *, converted: Callable[[Any], Any] = lambda tree: tree) -> T:
+    """Decode JSON. Raises ValueError for invalid JSON, JSON of another type, or JSON nested too deeply."""
+    try:
+        return convert(converted(msgspec.json.decode(data)), kind)
+    except (msgspec.MsgspecError, RecursionError) as failure:
+        raise ValueError(str(failure)) from None

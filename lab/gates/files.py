@@ -14,16 +14,13 @@ import os
 import pwd
 import stat
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar
-
-import msgspec
+from typing import TypeVar
 
 from lab.errors import LabError, ResultError, SpecError
-from lab.gates.decoding import convert
 from lab.gates.text import shortened, visible
 from lab.units import MIB, human_bytes
 
@@ -360,33 +357,3 @@ def make_own_folder(path: Path, what: str, *, root: Path | None = None) -> None:
         folder /= name
         check_own_folder(folder, what)
         folder.mkdir(mode=0o700, exist_ok=True)
-
-
-def read_own_json(
-    path: Path,
-    kind: type[T],
-    *,
-    converted: Callable[[Any], Any] = lambda tree: tree,
-    error: type[LabError] = ResultError,
-) -> T:
-    """Read a JSON file of the lab; ``converted`` transforms its tree before it is decoded as ``kind``.
-
-    Raises ``error`` for a file that does not belong to the lab or is damaged, FileNotFoundError.
-    """
-    try:
-        data = read_plain(path, MOST_OWN_BYTES, is_own=True, error=error)
-        return decoded_json(data, kind, converted=converted)
-    except FileNotFoundError:
-        raise
-    except OSError as failure:
-        raise error(f"'{path}' cannot be read: {failure.strerror}", hint="make it readable for you") from None
-    except ValueError as failure:
-        raise error(f"'{path}' is damaged: {failure}", hint="move it away: the lab makes another") from None
-
-
-def decoded_json(data: bytes | str, kind: type[T], *, converted: Callable[[Any], Any] = lambda tree: tree) -> T:
-    """Decode JSON. Raises ValueError for invalid JSON, JSON of another type, or JSON nested too deeply."""
-    try:
-        return convert(converted(msgspec.json.decode(data)), kind)
-    except (msgspec.MsgspecError, RecursionError) as failure:
-        raise ValueError(str(failure)) from None

@@ -11,9 +11,6 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable
-from typing import Annotated
-
-import msgspec
 
 from lab.errors import LabError, SpecError
 
@@ -86,24 +83,17 @@ def _escape(character: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-MOST_CHARACTERS = 128
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
-
-Name = Annotated[str, msgspec.Meta(pattern=rf"^{_NAME.pattern}\Z", max_length=MOST_CHARACTERS)]
-"""For fields of files."""
-NameOrNone = Annotated[str, msgspec.Meta(pattern=rf"^({_NAME.pattern})?\Z", max_length=MOST_CHARACTERS)]
-"""Empty for none."""
-Names = Annotated[str, msgspec.Meta(pattern=rf"^({_NAME.pattern}(,{_NAME.pattern})*)?\Z", max_length=1000)]
-"""Names separated by commas, such as ``disk01,disk02``."""
+MOST_NAME_CHARACTERS = 128
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
-def is_name(text: str, most: int = MOST_CHARACTERS) -> bool:
+def is_name(text: str, most: int = MOST_NAME_CHARACTERS) -> bool:
     """Letters, digits, '-', '_' and '.', the first one a letter, a digit or '_'; at most ``most`` characters."""
-    return len(text) <= most and _NAME.fullmatch(text) is not None
+    return len(text) <= most and NAME.fullmatch(text) is not None
 
 
 def checked_name(
-    text: str, what: str, *, most: int = MOST_CHARACTERS, error: type[LabError] = SpecError, hint: str = ""
+    text: str, what: str, *, most: int = MOST_NAME_CHARACTERS, error: type[LabError] = SpecError, hint: str = ""
 ) -> str:
     """``text``, if it is a valid name. Raises ``error``; ``what`` is the named object in messages, such as ``disk``."""
     if is_name(text, most):

@@ -8,8 +8,7 @@ from abc import abstractmethod
 from lab.actions.action import Action
 from lab.checks.faults import known_configuration, known_scenario
 from lab.errors import LabError
-from lab.gates.decoding import PointCount, Seed
-from lab.gates.text import Name
+from lab.gates.decoding import Name, PointCount, Seed
 from lab.session.session import LabSession, link_disks
 from lab.session.shell import Shell
 

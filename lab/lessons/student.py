@@ -34,8 +34,7 @@ from lab.faults.crash_points import MOST_DRIVES, StoredPoints, explore, find_con
 from lab.faults.place import open_place, with_own_kernel
 from lab.faults.scenario import DRIVES, find_scenario
 from lab.faults.scenario_run import ScenarioHooks, ScenarioRunner, begun_run
-from lab.gates.decoding import digits
-from lab.gates.files import read_own_json
+from lab.gates.decoding import digits, read_own_json
 from lab.gates.text import checked_name
 from lab.host.clock import moment, utc_text
 from lab.host.files import write_file

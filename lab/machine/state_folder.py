@@ -21,8 +21,8 @@ import msgspec
 import platformdirs
 
 from lab.errors import LabError, MachineBusy, SpecError
-from lab.gates.decoding import ProcessId, SizeBytes
-from lab.gates.files import check_own_folder, make_own_folder, read_own_json
+from lab.gates.decoding import ProcessId, SizeBytes, read_own_json
+from lab.gates.files import check_own_folder, make_own_folder
 from lab.gates.text import checked_name
 from lab.host.clock import Clock, polls
 from lab.host.files import ALONE, HostFiles, advice, create_file, locked, open_lock, replace_file, take

@@ -18,9 +18,9 @@ from typing import Any
 import msgspec
 
 from lab.errors import RequirementMissing, SpecError, ToolMissing
-from lab.gates.decoding import FormatVersion
+from lab.gates.decoding import FormatVersion, Name
 from lab.gates.files import read_plain
-from lab.gates.text import Name, is_name, shortened
+from lab.gates.text import is_name, shortened
 from lab.host.clock import utc_second_text
 from lab.host.files import HostFiles, write_file
 from lab.host.processes import Processes

@@ -23,8 +23,7 @@ from lab.arrays.array import OpenArrays
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.geometry import RESYNC_BLOCK_SECTORS, ArrayGeometry, ChunkKind, MemberPlace
 from lab.errors import ArrayError, CommandFailed, LabError
-from lab.gates.decoding import SizeBytes, whole
-from lab.gates.files import decoded_json
+from lab.gates.decoding import SizeBytes, decoded_json, whole
 from lab.machine import GuestProgram
 from lab.microscope.reading import BytesAt, MappedArray, MappedMember, read_moment, read_shape
 from lab.session.data_mark import file_system_on

@@ -19,7 +19,7 @@ from lab.arrays.geometry import RAID5_LAYOUTS, RAID6_LAYOUTS, ArrayGeometry, geo
 from lab.arrays.names import is_array_name, md_path, node_of
 from lab.arrays.status import parse_count, parse_flags
 from lab.errors import ArrayError, CommandFailed, LabError
-from lab.gates.files import decoded_json
+from lab.gates.decoding import decoded_json
 from lab.machine import GuestProgram, Machine
 from lab.units import KIB, SECTOR_BYTES, human_bytes
 

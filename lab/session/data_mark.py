@@ -15,8 +15,7 @@ from lab.arrays.filesystem import FileSystem, free_bytes
 from lab.arrays.kinds import names_array
 from lab.arrays.names import kernel_name
 from lab.errors import ArrayError, CommandFailed, LabError
-from lab.gates.decoding import SizeBytes, decode_json
-from lab.gates.files import read_own_json
+from lab.gates.decoding import SizeBytes, decode_json, read_own_json
 from lab.host.clock import utc_text
 from lab.host.files import write_file
 from lab.measure.job import LoadTarget

@@ -22,7 +22,7 @@ from lab.arrays.status import ArrayStatus
 from lab.disks import Lab, Opener, open_lab
 from lab.disks.inventory import mapped_devices
 from lab.errors import DeviceRefused, DrillError, LabError, MachineLost
-from lab.gates.files import read_own_json
+from lab.gates.decoding import read_own_json
 from lab.host.files import write_file
 from lab.machine import Host, Machine, Target, TargetKind
 from lab.plans import Plan, Step

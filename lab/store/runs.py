@@ -25,8 +25,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from lab.errors import LabError, MachineBusy, ResultError
-from lab.gates.decoding import decode_json
-from lab.gates.files import MOST_OWN_BYTES, MOST_RECORD_BYTES, make_own_folder, read_own_json, read_plain
+from lab.gates.decoding import decode_json, read_own_json
+from lab.gates.files import MOST_OWN_BYTES, MOST_RECORD_BYTES, make_own_folder, read_plain
 from lab.gates.text import checked_name, is_name, shortened
 from lab.host.clock import Clock, HostClock, polls
 from lab.host.files import ALONE, SHARED, append_file, create_file, locked, storage_error, sync_folder, take, write_file

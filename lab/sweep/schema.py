@@ -34,6 +34,7 @@ from lab.gates.decoding import (
     FormatVersion,
     Hertz,
     JobCount,
+    Name,
     QueueDepth,
     RepeatCount,
     Seed,
@@ -41,7 +42,7 @@ from lab.gates.decoding import (
     checked,
     parse_bytes,
 )
-from lab.gates.text import Name, shortened
+from lab.gates.text import shortened
 from lab.machine.embedded import DEFAULT_MEMORY_BYTES, MAX_UBD_DISKS
 from lab.plugins import catalogue
 from lab.results.record import Word

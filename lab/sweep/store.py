@@ -31,8 +31,8 @@ from lab.errors import ResultError, SpecError
 from lab.experiments.schedule import HEALTHY
 from lab.experiments.schema import FORMAT_VERSION, ArrayPlan, DiskPlan, Experiment, JobPlan
 from lab.experiments.sweeps import SweepProgress as SweepProgress
-from lab.gates.decoding import decode_json
-from lab.gates.files import MOST_RECORD_BYTES, gunzip, make_own_folder, read_own_json, read_plain
+from lab.gates.decoding import decode_json, read_own_json
+from lab.gates.files import MOST_RECORD_BYTES, gunzip, make_own_folder, read_plain
 from lab.host.clock import utc_second_text
 from lab.host.files import replace_file, write_file
 from lab.machine import Host, Target, TargetKind

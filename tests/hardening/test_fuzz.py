@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
 
-from lab.cli import main
 from tests.hardening import fuzzing
 from tests.hardening.fuzzing import load_all, outcome, smaller
 from tests.hardening.inputs import Case, case, read_case
@@ -70,8 +70,8 @@ def _strange_status(_: object) -> int:
     ("bug", "seen"),
     [(_raise, "should not happen"), (_grow, "memory"), (_hang, "no end"), (_strange_status, "status 7")],
 )
-def test_a_bug_is_seen(bug: object, seen: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(main, "_dispatch", bug)
+def test_a_bug_is_seen(bug: Callable[[object], int], seen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.cli.arguments.call_of", lambda *_: lambda: bug(None))
     if bug is _hang:
         monkeypatch.setattr(fuzzing, "MOST_SECONDS", 1.0)
     assert seen in outcome(Case(("workloads",), {})).problem

@@ -15,7 +15,7 @@ from textual.widgets import OptionList
 from lab.drills.case import DrillStore
 from lab.drills.desk import RESET_LINE
 from lab.drills.verdict import DrillVerdict
-from lab.gates.files import read_own_json
+from lab.gates.decoding import read_own_json
 from lab.session.session import LabSession
 from tests.kernel.test_app_lessons import PATIENCE_SECONDS, own_lab, student, until
 from tests.tui.talk import Typist

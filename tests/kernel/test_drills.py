@@ -21,7 +21,7 @@ from lab.drills.desk import DrillDesk, open_desk, run_lines
 from lab.drills.schema import file_digest, find_drill, read_drill, ready
 from lab.drills.verdict import DrillVerdict, NothingRuns, end_drill, judge
 from lab.errors import DrillError, LabError
-from lab.gates.files import read_own_json
+from lab.gates.decoding import read_own_json
 from lab.machine import Host, parse_target
 from lab.session.session import Client, LabSession, open_session
 

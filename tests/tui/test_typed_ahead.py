@@ -193,6 +193,7 @@ async def test_a_key_is_no_longer_meant_for_an_array_that_has_gone(app_on: AppMa
     app = app_on()
     async with running(app) as pilot:
         await looked(pilot, app, fake_lab)
+        await idle(pilot, app)
         screen = app.screen
         # As if md0 had taken the place of an array that was shown until now.
         screen._shown = ("md7", screen._shown[1])  # type: ignore[attr-defined]

@@ -339,7 +339,7 @@ def full(descriptor):
     raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
 
 files.require_kept = main.streams.require_kept = full
-main.main()
+sys.exit(main.run())
 """
     done = subprocess.run(
         [sys.executable, "-c", code, "workloads"],

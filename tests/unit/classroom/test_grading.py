@@ -56,7 +56,7 @@ def test_lists_by_hand_and_of_platforms_are_read(tmp_path: Path, text: str) -> N
         ("who,what\nx,y\n", "no columns for names and ids"),
         ("name,id\na,1\nb,1\n", "has the id 1 twice"),
         ('name,id\n"a,1\n', "not a CSV file"),
-        ("\x00\x01", "is no text"),
+        ("\x00\x01", "not text"),
     ],
 )
 def test_what_is_no_roster_is_refused(tmp_path: Path, text: str, because: str) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabError, ResultError
-from lab.gates.files import MOST_OWN_BYTES, check_own_folder, make_own_folder, read_own_json
+from lab.gates.decoding import read_own_json
+from lab.gates.files import MOST_OWN_BYTES, check_own_folder, make_own_folder
 
 
 @pytest.fixture(autouse=True)
