@@ -16,6 +16,7 @@ import platformdirs
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
+from lab.machine.stock_kernels import stock_kernels
 from tui.base_app import settle_collector
 
 # An example may take long where the computer is busy with other things, and that is no defect.
@@ -135,6 +136,7 @@ PROGRAMS = {
     "cluster": ("munged", "slurmctld", "slurmd", "sbatch", "srun", "sshd", "ssh", "ssh-keygen"),
     "virtual_time": (),
     "planted": (),
+    "qemu": ("qemu-system-x86_64", "mdadm", "fio", "modprobe"),
     "vm": ("packer", "vagrant", "libvirtd", "virsh", "qemu-img", "dnsmasq", "dbus-daemon", "slirp4netns", "unshare"),
 }
 CURE = {
@@ -142,6 +144,7 @@ CURE = {
     "cluster": "provision/host/setup.sh test",
     "virtual_time": "make uml-kernel",
     "planted": "make planted-kernel",
+    "qemu": "provision/host/setup.sh test, then .venv/bin/raidlab kernels get 6.12",
     "vm": "provision/host/setup.sh test-vm",
 }
 
@@ -155,6 +158,8 @@ def missing_for(marker: str) -> list[str]:
         missing.append("the embedded kernel with virtual time")
     if marker == "planted" and not built_kernel("planted"):
         missing.append("the embedded kernel with planted bugs")
+    if marker == "qemu" and not stock_kernels():
+        missing.append("a distribution's kernel that this user can read")
     return missing
 
 

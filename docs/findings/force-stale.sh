@@ -36,7 +36,11 @@ main() {
   # md says that it is busy, and has done it.
   mdadm --quiet "$array" --fail "$3" 2>/dev/null || true
   sleep 1
-  mdadm --quiet "$array" --remove "$3" "$4"
+  # md may still hold them for requests in flight; the array is stopped in any case.
+  for _ in {1..20}; do
+    ! mdadm --quiet "$array" --remove "$3" "$4" 2>/dev/null || break
+    sleep 0.2
+  done
   mdadm --quiet --stop "$array"
   for device; do echo "  ${device##*/}: $(mdadm --examine "$device" | grep -o 'Events : .*')"; done
   for device in ${ORDER:-2 3 0 1}; do named+=("${*:device+1:1}"); done

@@ -17,6 +17,9 @@ clean_up() {
 
 idle() { until [[ $(<"$sysfs/sync_action") == idle ]]; do sleep 0.2; done; }
 
+# An array waits for its first write where mdadm's package has set start_ro (md(4)); elsewhere it can be written at once.
+writable() { [[ $(<"$sysfs/array_state") != read-auto ]] || mdadm --readwrite "$array"; }
+
 main() {
   (($# >= 2)) || { sed -n '2,6s/^# //p' "$0" >&2 && exit 2; }
   [[ ! -e $sysfs ]] || { echo "$array is in use" >&2 && exit 2; }
@@ -39,7 +42,7 @@ main() {
   mdadm --quiet --stop "$array"
   mdadm --examine-bitmap "$1" 2>/dev/null | grep 'Bitmap :' || true
   mdadm --quiet --assemble "$array" "$@"
-  mdadm --readwrite "$array"
+  writable
   sleep 2
   idle
   echo "afterwards: $(<"$sysfs/sync_action"), resync_start $(<"$sysfs/resync_start")"

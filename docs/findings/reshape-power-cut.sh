@@ -53,6 +53,9 @@ cut_power() {
   for layer in "${layers[@]}"; do mdadm --quiet --zero-superblock "/dev/mapper/$layer"; done
 }
 
+# An array waits for its first write where mdadm's package has set start_ro (md(4)); elsewhere it can be written at once.
+writable() { [[ $(<"$sysfs/array_state") != read-auto ]] || mdadm --readwrite "$array"; }
+
 main() {
   (($# == 8)) || { sed -n '2,5s/^# //p' "$0" >&2 && exit 2; }
   [[ ! -e $sysfs ]] || { echo "$array is in use" >&2 && exit 2; }
@@ -67,7 +70,7 @@ main() {
   cut_power "$@"
   mdadm --examine "$5" | grep -E 'Data Offset|New Offset|Reshape pos'
   mdadm --assemble "$array" "${@:5}"
-  mdadm --readwrite "$array"
+  writable
   speed 200000
   idle
   local wrong

@@ -57,6 +57,9 @@ cut_power() {
   put_back "$@"
 }
 
+# An array waits for its first write where mdadm's package has set start_ro (md(4)); elsewhere it can be written at once.
+writable() { [[ $(<"$sysfs/array_state") != read-auto ]] || mdadm --readwrite "$array"; }
+
 main() {
   (($# >= 3)) || { sed -n '2,7s/^# //p' "$0" >&2 && exit 2; }
   [[ ! -e $sysfs ]] || { echo "$array is in use" >&2 && exit 2; }
@@ -76,7 +79,7 @@ main() {
   cut_power "$@"
   roles "$@"
   mdadm --assemble --run "$array" "$@"
-  mdadm --readwrite "$array"
+  writable
   sleep 1
   grep -A 1 "^${array#/dev/}" /proc/mdstat
   idle

@@ -15,7 +15,7 @@ from lab.disks.inventory import FIRST_BYTES, read_ends, signatures_in
 from lab.errors import LabError
 from lab.gates.decoding import read_own_json
 from lab.host.files import write_file
-from lab.machine import Target, TargetKind
+from lab.machine import Target
 from lab.machine.state_folder import StateFolder
 from lab.plans import Plan
 
@@ -51,7 +51,7 @@ def _uuids(file: Path) -> frozenset[str]:
 
 def stopped_arrays(target: Target, state: StateFolder) -> StoppedArrays | None:
     """The list for an embedded lab; None for machines whose arrays run on their own."""
-    if target.kind is not TargetKind.UML:
+    if not target.is_embedded:
         return None
     return StoppedArrays(state.lab_folder(target.lab_name))
 

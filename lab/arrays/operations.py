@@ -407,6 +407,9 @@ _RESCAN = Step(
     ("sh", "-c", 'for scan in /sys/class/scsi_host/host*/scan; do echo "- - -" > "$scan"; done'),
     "Every SCSI host looks for disks again; the disk may come back under another name.",
 )
+_PCI_RESCAN = write_file_step(
+    "/sys/bus/pci/rescan", "1", "The kernel looks for PCI devices again, and finds the disk with its data."
+)
 _CANNOT_BE_PULLED = {
     DiskKind.FILE: "is part of the embedded kernel, which cannot release a disk in use",
     DiskKind.LOOP: "is a loop device, which stays as long as it is in use",
@@ -418,7 +421,8 @@ _CANNOT_BE_PULLED = {
 def pull(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
     """Make a disk vanish while in use. ``arrays`` contain it and survive: they are notified, as by udev where it runs.
 
-    A spindle loses its connection, so that each further I/O fails; a SCSI disk is deleted by the kernel. Data remain.
+    A spindle loses its connection, so that each further I/O fails; a SCSI disk is deleted by the kernel, a virtio disk
+    of ``qemu:`` with its PCI device. Data remain.
     Raises DeviceRefused for a disk that cannot vanish, with an alternative.
     """
     if disk.kind is DiskKind.SPINDLE:
@@ -427,6 +431,11 @@ def pull(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
         why = "The kernel drops the disk, as if it had been unplugged while in use."
         gone = write_file_step(f"/sys/block/{disk.kernel_name}/device/delete", "1", why)
         gone = dataclasses.replace(gone, writes_devices=(disk.node,))
+    elif _is_pci_disk(disk):
+        # Documentation/ABI/testing/sysfs-bus-pci: the driver is unbound, as by a hot-unplug.
+        why = "The disk's PCI device is removed, as if it had been unplugged while in use."
+        gone = write_file_step(f"/sys/block/{disk.kernel_name}/device/../remove", "1", why)
+        gone = dataclasses.replace(gone, undo=_PCI_RESCAN.argv, writes_devices=(disk.node,))
     else:
         reason = _CANNOT_BE_PULLED.get(disk.kind, "cannot be taken off its bus")
         hint = (
@@ -439,6 +448,11 @@ def pull(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
     return Plan.of(f"Pull {disk.name}", [gone, *_tell(disk, arrays)])
 
 
+def _is_pci_disk(disk: LabDisk) -> bool:
+    """Whether it is a virtio disk of a machine of QEMU's, which takes the lowest free name when it comes back."""
+    return disk.kind is DiskKind.FILE and re.fullmatch("vd[a-z]+", disk.kernel_name) is not None
+
+
 def plug_in(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
     """Bring a pulled disk back; ``arrays`` still list it as faulty and release it first. It joins none by itself."""
     let_go = (
@@ -449,7 +463,7 @@ def plug_in(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
         )
         for name in arrays
     )
-    back = connect_steps(disk) if disk.kind is DiskKind.SPINDLE else (_RESCAN,)
+    back = connect_steps(disk) if disk.kind is DiskKind.SPINDLE else (_PCI_RESCAN if _is_pci_disk(disk) else _RESCAN,)
     return Plan.of(f"Plug {disk.name} in again", [*let_go, *back])
 
 

@@ -226,8 +226,15 @@ def _serve() -> Loaded:
     return serve
 
 
+def _kernels() -> Loaded:
+    from lab.cli.kernels import app
+
+    return app
+
+
 COMMANDS = (
     Command("doctor", _doctor, "What this computer can do, what is missing, and the command that fixes it."),
+    Command("kernels", _kernels, "The distribution kernels that qemu: can start, and how to fetch others."),
     Command("disks", _disks, "Lab disks, and every refused disk with its reason."),
     Command("array", _array, "Create, show, change, break and repair arrays."),
     Command("watch", _watch, "Arrays, members and rebuilds, live."),

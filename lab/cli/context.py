@@ -127,7 +127,7 @@ class Context:
 
     @property
     def is_embedded(self) -> bool:
-        return self.target.kind == "uml"
+        return self.target.is_embedded
 
     def announce_foreign(self, name: str | Path, kind: FileKind, lines: Sequence[str] = ()) -> None:
         """Report the possible effects of a file not shipped with raidlab, before anything in it runs.

@@ -41,6 +41,7 @@ from lab.disks.kinds import DiskKind, DiskSpec, LabDisk, check_specs, find_disk
 from lab.disks.lab_files import (
     LabFolder,
     lab_folder,
+    nodes_by_serial,
     read_registry,
     scratch_folder,
     ubd_disks,
@@ -371,7 +372,7 @@ def open_lab(
     opening: new objects in a persistent lab must not have the UUIDs of existing ones. ``shown``: files and folders that
     an embedded kernel's guest may read besides the system's.
     """
-    if target.kind is not TargetKind.UML:
+    if not target.is_embedded:
         with _open_attached(target, host, wanted, on_notice, on_machine) as lab:
             yield lab
         return
@@ -390,7 +391,7 @@ def open_lab(
         )
         with open_machine(target, host, embedded=options, on_notice=on_notice) as machine:
             on_machine(machine)
-            lab = Lab(machine, host, folder.lab_disks(files), folder=folder)
+            lab = Lab(machine, host, folder.lab_disks(files, nodes_by_serial(machine)), folder=folder)
             lab.attach(others)
             try:
                 yield lab

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -248,13 +248,16 @@ class LabFolder:
     def _files(self, names: Container[str]) -> tuple[str, ...]:
         return tuple(spec.name for spec in self.specs if spec.kind is DiskKind.FILE and spec.name in names)
 
-    def lab_disks(self, file_specs: Sequence[DiskSpec]) -> tuple[LabDisk, ...]:
-        """The disks as the embedded kernel shows them: /dev/ubda onwards in order."""
+    def lab_disks(self, file_specs: Sequence[DiskSpec], nodes: Mapping[str, str] = {}) -> tuple[LabDisk, ...]:
+        """The disks as the embedded kernel shows them: by serial, else /dev/ubda onwards in order.
+
+        ``nodes``: serial -> node. User Mode Linux has no serials.
+        """
         return tuple(
             LabDisk(
                 name=spec.name,
                 kind=spec.kind,
-                node=f"/dev/ubd{chr(ord('a') + number)}",
+                node=nodes.get(serial_of(number + 1), f"/dev/ubd{chr(ord('a') + number)}"),
                 size_bytes=spec.size_bytes,
                 serial=serial_of(number + 1),
                 backing=str(self.image(spec)),
@@ -320,6 +323,11 @@ def virtio_disks(machine: Machine) -> tuple[LabDisk, ...]:
         )
         for device in sorted(found, key=lambda device: device.serial)
     )
+
+
+def nodes_by_serial(machine: Machine) -> dict[str, str]:
+    """Serial -> node of the machine's disks with a serial RAIDLAB-NN."""
+    return {disk.serial: disk.node for disk in virtio_disks(machine)}
 
 
 def read_registry(machine: Machine) -> tuple[LabDisk, ...]:

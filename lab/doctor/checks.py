@@ -25,8 +25,10 @@ from lab.gates.decoding import decode_json
 from lab.machine.embedded import CONFINEMENT, DEFAULT_MEMORY_BYTES
 from lab.machine.kernel_image import find_kernel, guest_python, wide_registers
 from lab.machine.opening import Host
+from lab.machine.qemu import find_qemu
 from lab.machine.remote import package_of
 from lab.machine.state_folder import STATE_VARIABLE, make_folder
+from lab.machine.stock_kernels import static_busybox, stock_kernels
 from lab.units import GIB, human_bytes
 
 SCHEMA_VERSION = 2
@@ -80,7 +82,7 @@ class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """``this computer``, or the machine's target."""
     target: str
-    """The target that the verdict is about: ``uml:``, ``local:``, ``ssh:`` or ``vagrant:``."""
+    """The target that the verdict is about: one of EVERY_TARGET."""
     is_ready: bool
     """No requirement of the target is missing."""
     install_command: str
@@ -116,7 +118,7 @@ def report_schema() -> dict[str, Any]:
     return plain
 
 
-UML, LOCAL, SSH, VAGRANT = EVERY_TARGET = ("uml:", "local:", "ssh:", "vagrant:")
+UML, QEMU, LOCAL, SSH, VAGRANT = EVERY_TARGET = ("uml:", "qemu:", "local:", "ssh:", "vagrant:")
 _VERSION_SECONDS = 5.0
 _INSTALLERS = {"debian": "apt install", "fedora": "dnf install", "suse": "zypper install", "arch": "pacman -S"}
 # Only names that differ from Debian's.
@@ -192,7 +194,7 @@ def program_checks(host: Host, distribution: Distribution, *, is_root: bool) -> 
     paths = [host.processes.find(program.name) or "" for program in PROGRAMS]
     return [
         # Other machines use their own programs.
-        program_check(program, path, version, distribution, targets=(UML, LOCAL), is_root=is_root)
+        program_check(program, path, version, distribution, targets=(UML, QEMU, LOCAL), is_root=is_root)
         for program, path, version in zip(PROGRAMS, paths, _versions(host, paths), strict=True)
     ]
 
@@ -284,6 +286,7 @@ def check_computer(
             _confinement(host),
             useful_for=("an embedded kernel that can change nothing outside its disks",),
         ),
+        *_stock_kernel(host),
         _check("state-folder", "state folder", _state_folder(host), required_for=EVERY_TARGET),
         _check("md-driver", "md in this computer's own kernel", _md_driver(host), required_for=(LOCAL,)),
         _check("privilege", "root on this computer", _privilege(host, is_root=root), required_for=(LOCAL,)),
@@ -371,6 +374,27 @@ def _virtual_time(host: Host) -> Found:
         return Outcome.MISSING, error.message, "make uml-kernel"
     except LabError as error:
         return Outcome.MISSING, error.message, error.hint
+
+
+def _stock_kernel(host: Host) -> Iterable[Check]:
+    """What a distribution's kernel needs to start in QEMU."""
+    try:
+        qemu = Outcome.OK, find_qemu(host.processes), ""
+    except ToolMissing as error:
+        qemu = Outcome.MISSING, error.message, error.hint
+    package = (qemu[2].removeprefix("apt install "),) if qemu[2] else ()
+    yield _check("program-qemu", "QEMU", qemu, packages=package, required_for=(QEMU,))
+    try:
+        busybox = Outcome.OK, str(static_busybox(host.processes)), ""
+    except ToolMissing as error:
+        busybox = Outcome.MISSING, error.message, error.hint
+    package = ("busybox-static",) if busybox[2] else ()
+    yield _check("program-busybox", "busybox", busybox, packages=package, required_for=(QEMU,))
+    releases = [kernel.release for kernel in stock_kernels(host.files)]
+    kernels = Outcome.OK, f"{', '.join(releases[:3])}{' …' if len(releases) > 3 else ''}", ""
+    if not releases:
+        kernels = Outcome.MISSING, "this user can read no distribution's kernel", "raidlab kernels get 6.12"
+    yield _check("stock-kernel", "a distribution's kernel", kernels, required_for=(QEMU,))
 
 
 def _guest_memory(host: Host) -> Found:

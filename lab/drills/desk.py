@@ -52,7 +52,7 @@ MACHINE_FOLDER = "/var/lib/raidlab/drill"
 
 def are_own_files(session: LabSession, disks: Sequence[LabDisk]) -> bool:
     """Whether all of these disks are files on this computer, which can be read and written here."""
-    return session.target.kind is TargetKind.UML and all(disk.kind is DiskKind.FILE for disk in disks)
+    return session.target.is_embedded and all(disk.kind is DiskKind.FILE for disk in disks)
 
 
 _IMAGES = GuestProgram(Path(images_program.__file__), "disk-images")

@@ -16,7 +16,7 @@ from lab.drills.desk import DrillDesk, run_lines
 from lab.drills.schema import DrillWay, ReadyDrill
 from lab.drills.verdict import DrillVerdict, judge
 from lab.errors import CommandFailed, DrillError, LabError
-from lab.machine import Host, Target, TargetKind
+from lab.machine import Host, Target
 from lab.session.session import Client, LabSession, open_session
 from lab.units import MIB
 
@@ -125,7 +125,7 @@ def prove(
 def _own_host(target: Target, host: Host) -> Iterator[Host]:
     with tempfile.TemporaryDirectory(prefix="raidlab-drill-") as folder:
         own = replace(host, state=host.state.elsewhere(Path(folder)))
-        if target.kind is TargetKind.UML:
+        if target.is_embedded:
             with lab_folder(own.state, target.lab_name) as disks:
                 disks.save(specs(DEFAULT_COUNT, DiskKind.FILE, size_bytes=DISK_BYTES))
         yield own

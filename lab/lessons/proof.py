@@ -21,7 +21,7 @@ from lab.lessons.actions import ApartAction
 from lab.lessons.course import ReadyLesson, ReadyStep, ReadyWrong
 from lab.lessons.engine import StepView
 from lab.lessons.student import LessonSession, Watch, carry_out, look_once_more
-from lab.machine import Host, Target, TargetKind, parse_target
+from lab.machine import Host, Target, parse_target
 from lab.plans import Plan
 from lab.session.session import LabSession
 from lab.units import MIB
@@ -228,5 +228,5 @@ def open_proof_session(
     wanted = specs(disks, DiskKind.FILE, size_bytes=DISK_BYTES)
     with open_lab(target, host, wanted=wanted, on_notice=on_notice) as lab:
         # Records about these disks must not mix with those about the disks of the permanent lab.
-        is_named = target.kind is TargetKind.UML
+        is_named = target.is_embedded
         yield LabSession(parse_target("uml:?name=lesson-proof") if is_named else target, host, lab)

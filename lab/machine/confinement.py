@@ -74,10 +74,10 @@ CAPABILITY_VERSION_3, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 0x20080522, 1, 2
 # The same numbers on every architecture (asm-generic/unistd.h), except the last (x86-64).
 MOUNT_SETATTR, LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT, SECCOMP_CALL = 442, 444, 445, 446, 317
 # linux/landlock.h: access rights of files and of folders; then the rights that each ABI can restrict.
-EXECUTE, WRITE_FILE, READ_FILE, READ_FOLDER, TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14
+EXECUTE, WRITE_FILE, READ_FILE, READ_FOLDER, TRUNCATE, IOCTL_DEVICE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
 READING = EXECUTE | READ_FILE | READ_FOLDER
 CHANGE_FOLDER = sum(1 << bit for bit in (4, 5, 7, 8, 9, 10, 12))
-WRITING_OF_ABI = {1: WRITE_FILE | CHANGE_FOLDER | 1 << 6 | 1 << 11, 2: 1 << 13, 3: TRUNCATE, 5: 1 << 15}
+WRITING_OF_ABI = {1: WRITE_FILE | CHANGE_FOLDER | 1 << 6 | 1 << 11, 2: 1 << 13, 3: TRUNCATE, 5: IOCTL_DEVICE}
 TCP_SINCE_ABI, TCP = 4, 0b11
 SCOPES_SINCE_ABI, SCOPES = 6, 0b11
 # linux/audit.h, linux/seccomp.h, linux/bpf_common.h
@@ -103,12 +103,17 @@ class HalfConfined(OSError):
     """The namespace was created, but its contents were not. Only a new process is free of it."""
 
 
-def confine(writable: Collection[str], layers: Collection[str] = LAYERS, readable: Collection[str] = ()) -> list[str]:
+def confine(
+    writable: Collection[str],
+    layers: Collection[str] = LAYERS,
+    readable: Collection[str] = (),
+    devices: Collection[str] = (),
+) -> list[str]:
     """Confine this process and all its descendants to these files and folders and to the system's own.
 
     Returns the layers in force; a layer that the host lacks is skipped. ``readable`` files can be read besides the
-    ``writable`` ones; a missing one is skipped. Raises OSError if a writable file is missing, HalfConfined if the
-    caller must fork the process anew and confine it without a namespace.
+    ``writable`` ones; a missing one is skipped. ``devices`` can be used besides DEVICES. Raises OSError if a writable
+    file is missing, HalfConfined if the caller must fork the process anew and confine it without a namespace.
     """
     held: list[str] = []
     for path in writable:
@@ -117,7 +122,7 @@ def confine(writable: Collection[str], layers: Collection[str] = LAYERS, readabl
     # In this order: Landlock forbids further mounts.
     for layer in filter(layers.__contains__, LAYERS):
         try:
-            _lay(layer, writable, readable, held)
+            _lay(layer, writable, readable, held, devices)
             held.append(layer)
         except HalfConfined:
             raise
@@ -151,14 +156,20 @@ def visible(readable: Iterable[str]) -> list[str]:
     return [*SYSTEM, *(f"/etc/{name}" for name in SETTINGS), *readable]
 
 
-def _lay(layer: str, writable: Collection[str], readable: Collection[str], held: Collection[str]) -> None:
+def _lay(
+    layer: str,
+    writable: Collection[str],
+    readable: Collection[str],
+    held: Collection[str],
+    devices: Collection[str] = (),
+) -> None:
     """Apply one layer to this process, on top of those ``held``. Raises OSError if the host lacks it."""
     _check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     if layer == NAMESPACE:
-        _use_namespace(writable, visible(readable))
+        _use_namespace(writable, visible(readable), devices)
     elif layer == LANDLOCK:
         # The namespace's root holds nothing else.
-        _use_landlock(writable, ["/"] if NAMESPACE in held else visible(readable))
+        _use_landlock(writable, ["/"] if NAMESPACE in held else visible(readable), devices)
     else:
         _use_seccomp(can_answer=NAMESPACE in held)
 
@@ -176,7 +187,7 @@ def _call(number: int, *arguments: int | bytes | None) -> int:
     return _check(_libc.syscall(ctypes.c_long(number), *words))
 
 
-def _use_namespace(writable: Collection[str], readable: Collection[str]) -> None:
+def _use_namespace(writable: Collection[str], readable: Collection[str], devices: Collection[str]) -> None:
     user, group = os.geteuid(), os.getegid()
     # Root can still read other users' files; it bypasses write permissions only if one of their files was given to it.
     is_others = any(os.stat(path).st_uid != user for path in writable)
@@ -195,7 +206,7 @@ def _use_namespace(writable: Collection[str], readable: Collection[str]) -> None
             ):
                 with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
                     file.write(text)
-        _use_own_root(writable, readable)
+        _use_own_root(writable, readable, devices)
         _keep_capabilities(kept)
     except OSError as error:
         raise HalfConfined(error.errno, error.strerror) from error
@@ -222,11 +233,11 @@ def leave_old_root() -> None:
     os.rmdir(OLD_ROOT)
 
 
-def _use_own_root(writable: Collection[str], readable: Collection[str]) -> None:
+def _use_own_root(writable: Collection[str], readable: Collection[str], more_devices: Collection[str]) -> None:
     # First stop the propagation of mounts to the host's own namespace.
     _mount("none", "/", MS_REC | MS_PRIVATE)
     use_root(readable)
-    devices = [path for path in DEVICES if _bring(path)]
+    devices = [path for path in (*DEVICES, *more_devices) if _bring(path)]
     places = [_bring(path, is_own=True) for path in writable]
     leave_old_root()
     _set_mount("/", MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, 0, AT_RECURSIVE)
@@ -296,7 +307,7 @@ def _keep_capabilities(kept: int) -> None:
     _check(_libc.capset(header, sets))
 
 
-def _use_landlock(writable: Collection[str], readable: Collection[str]) -> None:
+def _use_landlock(writable: Collection[str], readable: Collection[str], devices: Collection[str]) -> None:
     abi = _call(LANDLOCK_CREATE, None, 0, 1)
     handled = READING + sum(rights for since, rights in WRITING_OF_ABI.items() if since <= abi)
     # The struct grew with the ABI, and a kernel rejects fields that it does not know.
@@ -307,7 +318,12 @@ def _use_landlock(writable: Collection[str], readable: Collection[str]) -> None:
     ruleset = _call(LANDLOCK_CREATE, attributes, len(attributes), 0)
     writing = WRITE_FILE | TRUNCATE | CHANGE_FOLDER
     try:
-        for paths, rights in ((readable, READING), ((*writable, *DEVICES), READING | writing)):
+        given = (
+            (readable, READING),
+            ((*writable, *DEVICES), READING | writing),
+            (devices, READING | writing | IOCTL_DEVICE),
+        )
+        for paths, rights in given:
             for path in filter(os.path.exists, paths):
                 fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
                 try:

@@ -10,7 +10,7 @@ import re
 import signal
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from lab.host import signals
 from lab.host.files import HostFiles, create_file, open_to_append
 from lab.host.processes import Processes, RunningProcess
 from lab.machine.channel import Channel
+from lab.machine.confinement import LAYERS
 from lab.machine.kernel_image import KernelImage, find_kernel, guest_python, wide_registers
 from lab.machine.stand_still import Vigil
 from lab.machine.state_folder import (
@@ -339,7 +340,7 @@ def require_fitting_paths(root: Path, inner: Path, image: KernelImage, file_disk
 
     ``root`` is the folder that the user chose.
     """
-    _check_path(root, image.path)
+    check_path(root, image.path)
     folder = root / inner / "machines" / LONGEST_INSTANCE
     disks = tuple(UbdDisk(folder / f"disk{number + 1:02d}.img", "RAIDLAB-00") for number in range(file_disks))
     kernel_arguments(EmbeddedOptions(disks=disks, virtual_time=True), image, folder, (100, 100), 100)
@@ -361,13 +362,13 @@ def start_embedded(
     python = guest_python(processes)
     preloaded = wide_registers(files)
     used = _used_files(options, image)
-    _check_path(state.root, image.path, *(disk.path for disk in options.disks))
+    check_path(state.root, image.path, *(disk.path for disk in options.disks))
     with ExitStack() as undo, ExitStack() as handed_over:
         instance = state.new_instance()
         undo.callback(instance.close)
         undo.callback(remove_instance, instance.folder)
         folder = instance.folder
-        _install_agent(folder, python, used)
+        install_agent(folder, python, used)
         console = open_to_append(folder / CONSOLE_LOG, error=LabError)
         handed_over.callback(os.close, console)
         (down_read, down_write), (up_read, up_write) = _pipe(handed_over, undo), _pipe(undo, handed_over)
@@ -376,13 +377,11 @@ def start_embedded(
         arguments = kernel_arguments(options, image, folder, (down_read, up_write), console)
         kernel_fds = (down_read, up_write, console)
         memory = make_memory_folder(folder, options.memory_bytes)
-        extra_env = {"TMPDIR": str(memory), **_kept_free()} | ({"LD_PRELOAD": str(preloaded)} if preloaded else {})
-        confinement = _confinement(options, folder, memory, [*used, *([str(preloaded)] if preloaded else [])])
+        extra_env = {"TMPDIR": str(memory), **kept_free()} | ({"LD_PRELOAD": str(preloaded)} if preloaded else {})
+        readable = [*used, *([str(preloaded)] if preloaded else [])]
+        confinement = confined_paths(options, folder, readable, writable=(folder / "uml", memory))
         supervisor = processes.start(
-            [
-                *(python, "-IS", str(_HERE / "supervisor.py"), str(folder / KERNEL_RECORD)),
-                *(",".join(map(str, kernel_fds)), json.dumps(confinement), *arguments),
-            ],
+            supervisor_argv(python, folder, kernel_fds, confinement, arguments),
             pass_fds=[*kernel_fds, instance.fd, *options.kept_locks],
             stderr_fd=console,
             extra_env=extra_env,
@@ -402,7 +401,7 @@ def start_embedded(
     return kernel, channel
 
 
-def _kept_free() -> dict[str, str]:
+def kept_free() -> dict[str, str]:
     """Return the room to leave free on the host's disk, in bytes, if the user has set it."""
     wanted = os.environ.get(KEEP_FREE)
     return {KEEP_FREE: str(parse_bytes(wanted, what=KEEP_FREE))} if wanted else {}
@@ -411,6 +410,12 @@ def _kept_free() -> dict[str, str]:
 def _used_files(options: EmbeddedOptions, image: KernelImage) -> list[str]:
     """Return the files that the guest reads besides the system's and the machine's folder (needed only at start)."""
     # In virtual time libraries for fio are beside the kernel.
+    used = [image.path.parent if options.virtual_time else image.path, image.modules]
+    return [*(str(path.absolute()) for path in used if path), *shown_files(options)]
+
+
+def shown_files(options: EmbeddedOptions) -> list[str]:
+    """Return the paths of ``options.shown``. Raises SpecError for one that cannot be shown."""
     for path in options.shown:
         if not path.exists():
             raise SpecError(
@@ -420,17 +425,32 @@ def _used_files(options: EmbeddedOptions, image: KernelImage) -> list[str]:
             raise SpecError("'/' is not shown to the machine", hint="give the path of one file or folder")
         if not os.access(path, os.R_OK):
             raise SpecError(f"'{path}' cannot be read", hint="give the path of a file or folder that you may read")
-    used = [image.path.parent if options.virtual_time else image.path, image.modules, *options.shown]
-    return [str(path.absolute()) for path in used if path]
+    return [str(path.absolute()) for path in options.shown]
 
 
-def _confinement(
-    options: EmbeddedOptions, folder: Path, memory: Path, readable: Sequence[str]
+def confined_paths(
+    options: EmbeddedOptions,
+    folder: Path,
+    readable: Sequence[str],
+    *,
+    writable: Sequence[Path] = (),
+    layers: Sequence[str] = LAYERS,
 ) -> dict[str, Sequence[str]]:
-    """Return the paths that the kernel may write and read. Its record, by which processes are killed, is read-only."""
-    writable = [str(path) for path in (*(disk.path.absolute() for disk in options.disks), folder / "uml", memory)]
-    found: dict[str, Sequence[str]] = {"writable": writable, "readable": [*readable, str(folder)]}
-    return found | ({} if options.layers is None else {"layers": options.layers})
+    """Return the arguments of confine(): what the kernel may write and read.
+
+    Its record, by which processes are killed, is read-only.
+    """
+    paths = [str(path) for path in (*(disk.path.absolute() for disk in options.disks), *writable)]
+    kept = layers if options.layers is None else [layer for layer in layers if layer in options.layers]
+    return {"writable": paths, "readable": [*readable, str(folder)], "layers": list(kept)}
+
+
+def supervisor_argv(
+    python: str, folder: Path, kept_fds: Sequence[int], confinement: Mapping[str, Sequence[str]], kernel: Sequence[str]
+) -> list[str]:
+    """Return the command line of supervisor.py for a kernel's command line."""
+    start = [python, "-IS", str(_HERE / "supervisor.py"), str(folder / KERNEL_RECORD)]
+    return [*start, ",".join(map(str, kept_fds)), json.dumps(confinement), *kernel]
 
 
 def _pipe(reading: ExitStack, writing: ExitStack) -> tuple[int, int]:
@@ -441,7 +461,8 @@ def _pipe(reading: ExitStack, writing: ExitStack) -> tuple[int, int]:
     return ends
 
 
-def _check_path(*paths: Path) -> None:
+def check_path(*paths: Path) -> None:
+    """Raise SpecError for a path with a character that ends a word on a machine's command line."""
     for path in paths:
         if any(character in str(path) for character in " \t\n,:\"'"):
             raise SpecError(
@@ -451,7 +472,8 @@ def _check_path(*paths: Path) -> None:
             )
 
 
-def _install_agent(folder: Path, python: str, used: Sequence[str]) -> None:
+def install_agent(folder: Path, python: str, used: Sequence[str]) -> None:
+    """Put init, the agent and the list of visible files (``used``) into the running machine's folder."""
     for name in ("agent.py", "agent_virtual.py", "confinement.py", "disk_rescue.py"):
         create_file(folder / name, (_HERE / name).read_bytes(), is_durable=False)
     source = (_HERE / "kernel_init.py").read_text(encoding="utf-8")

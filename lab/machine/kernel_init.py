@@ -33,7 +33,7 @@ QUICK_CLOCK = "RAIDLAB_QUICK_CLOCK"
 
 
 OWN_ROOT = "RAIDLAB_OWN_ROOT"
-"""Variable that is set if no namespace limits what the guest sees (supervisor.py)."""
+"""Variable that is 1 if no namespace limits what the guest sees (supervisor.py)."""
 VISIBLE_FILE = "visible.json"
 
 # sys/mount.h
@@ -90,7 +90,7 @@ def prepare() -> None:
     """Mount the lab's file systems over the host's files, which stay read-only, and set up module loading."""
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), VISIBLE_FILE), encoding="utf-8") as file:
         visible = json.load(file)
-    if os.environ.pop(OWN_ROOT, ""):
+    if os.environ.pop(OWN_ROOT, "") == "1":
         use_own_root(visible["readable"])
     # Here all is root's. In the kernel's user namespace (confinement.py) the host's root is the user nobody, so the
     # set-user-ID bit would make mount(8) run as nobody.
@@ -138,6 +138,15 @@ def prepare() -> None:
         fcntl.ioctl(control, 0x8914, struct.pack("16sh14s", b"lo", 0x41, b""))
 
 
+def virtio_port() -> str:
+    """Return the device of the client's port, of a machine of QEMU's; empty if there is none."""
+    folder = "/sys/class/virtio-ports"
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        if read_text(f"{folder}/{name}/name").strip() == "raidlab":
+            return f"/dev/{name}"
+    return ""
+
+
 def fio_environment(preloaded: str) -> str:
     """Return the shell assignments that make fio start quickly in virtual time.
 
@@ -171,12 +180,13 @@ def main() -> None:
             from agent_virtual import VirtualAgent
         kind = VirtualAgent
     prepare()
-    line = os.open("/dev/lab-client" if is_virtual_time else "/dev/ttyS0", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    path = "/dev/lab-client" if is_virtual_time else virtio_port() or "/dev/ttyS0"
+    line = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         # There is no udev here, so dmsetup itself must create its device nodes.
         environ = {"MODPROBE_OPTIONS": f"-d {MODULE_ROOT}", "DM_DISABLE_UDEV": "1"}
         agent = kind(line, line, init_environ=environ)
-        if not is_virtual_time:
+        if path == "/dev/ttyS0":
             tty.setraw(line)
             rescue = DiskRescue()
             agent.running[rescue.id] = rescue

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from lab.errors import LabError
+from lab.errors import LabError, MachineLost
 from lab.gates.decoding import SizeBytes, convert, parse_bytes
 from lab.host.clock import Clock, HostClock
 from lab.host.files import HostFiles
@@ -19,10 +19,16 @@ from lab.machine.api import Machine, MachineFacts
 from lab.machine.attached import AgentProcess, ssh_arguments, start_local, start_ssh
 from lab.machine.channel import Channel
 from lab.machine.embedded import START_TIMEOUT_SECONDS, EmbeddedKernel, EmbeddedOptions, start_embedded
+from lab.machine.qemu import START_TIMEOUT_SECONDS as QEMU_START_SECONDS
+from lab.machine.qemu import accelerators, note_failure, qemu_options, start_qemu
 from lab.machine.remote import ChannelMachine
 from lab.machine.state_folder import StateFolder, default_state_root
 from lab.machine.target import Target, TargetKind
 from lab.machine.vagrant import find_host
+from lab.units import MIB
+
+QEMU_MORE_BYTES = 512 * MIB
+"""Memory that a distribution's kernel is given beyond that of User Mode Linux, whose drivers and programs are fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +73,7 @@ def open_machine(
     """
     for notice in host.state.sweep():
         on_notice(notice)
-    started, channel = _start(target, host, embedded or EmbeddedOptions())
-    machine = _greet(target, channel, started)
+    started, machine = _start(target, host, embedded or EmbeddedOptions(), on_notice)
     try:
         yield machine
     except LabError as error:
@@ -80,32 +85,64 @@ def open_machine(
         machine.close()
 
 
-def _start(target: Target, host: Host, options: EmbeddedOptions) -> tuple[EmbeddedKernel | AgentProcess, Channel]:
+def _start(
+    target: Target, host: Host, options: EmbeddedOptions, on_notice: Callable[[str], None]
+) -> tuple[EmbeddedKernel | AgentProcess, ChannelMachine]:
+    if target.kind is TargetKind.QEMU:
+        return _start_qemu(target, host, embedded_options(target, options), on_notice)
+    started: tuple[EmbeddedKernel | AgentProcess, Channel]
     if target.kind is TargetKind.UML:
-        return start_embedded(embedded_options(target, options), host.state, host.processes, host.files)
-    if target.kind is TargetKind.LOCAL:
-        return start_local(host.processes)
-    if target.kind is TargetKind.VAGRANT:
+        started = start_embedded(embedded_options(target, options), host.state, host.processes, host.files)
+    elif target.kind is TargetKind.LOCAL:
+        started = start_local(host.processes)
+    elif target.kind is TargetKind.VAGRANT:
         machine = find_host(target, host.processes)
-        return start_ssh(str(target), machine.ssh_arguments(), host.processes, by_hand=f"vagrant ssh {machine.name}")
-    return start_ssh(target.host, ssh_arguments(target), host.processes)
+        started = start_ssh(str(target), machine.ssh_arguments(), host.processes, by_hand=f"vagrant ssh {machine.name}")
+    else:
+        started = start_ssh(target.host, ssh_arguments(target), host.processes)
+    return started[0], _greet(target, started[1], started[0])
+
+
+def _start_qemu(
+    target: Target, host: Host, options: EmbeddedOptions, on_notice: Callable[[str], None]
+) -> tuple[EmbeddedKernel, ChannelMachine]:
+    """With the first accelerator with which the agent answers, for /dev/kvm may be there and of no use."""
+    asked = qemu_options(target)
+    choice = accelerators(asked, host.files)
+    for accelerator in choice:
+        try:
+            started, channel = start_qemu(options, asked, accelerator, host.state, host.processes, host.files)
+            return started, _greet(target, channel, started, QEMU_START_SECONDS)
+        except MachineLost as error:
+            if accelerator == choice[-1]:
+                raise
+            note_failure(accelerator, host.files)
+            way = f"{accelerator.upper()} does not work here, so the processor is emulated, which is slower"
+            on_notice(f"{way}: {error.message}")
+    raise AssertionError("there is an accelerator")
 
 
 def embedded_options(target: Target, options: EmbeddedOptions) -> EmbeddedOptions:
     """Apply the options in the target's text."""
     asked = target.options
+    memory = options.memory_bytes + (QEMU_MORE_BYTES if target.kind is TargetKind.QEMU else 0)
     return replace(
         options,
-        memory_bytes=parse_bytes(asked["mem"], what="mem") if "mem" in asked else options.memory_bytes,
+        memory_bytes=next((parse_bytes(asked[key], what=key) for key in ("mem", "memory") if key in asked), memory),
         virtual_time=target.is_virtual_time,
         kernel_path=asked.get("kernel", options.kernel_path),
         shown=(*options.shown, *([Path(asked["show"])] if "show" in asked else [])),
     )
 
 
-def _greet(target: Target, channel: Channel, started: EmbeddedKernel | AgentProcess) -> ChannelMachine:
+def _greet(
+    target: Target,
+    channel: Channel,
+    started: EmbeddedKernel | AgentProcess,
+    timeout_seconds: float = START_TIMEOUT_SECONDS,
+) -> ChannelMachine:
     try:
-        hello = channel.wait_hello(START_TIMEOUT_SECONDS)
+        hello = channel.wait_hello(timeout_seconds)
         waited = started.waited_seconds if isinstance(started, EmbeddedKernel) else lambda: None
         return ChannelMachine(channel, _facts(target, hello), started.release, waited)
     except BaseException:
@@ -135,6 +172,6 @@ def _facts(target: Target, hello: Mapping[str, Any]) -> MachineFacts:
     return MachineFacts(
         target=str(target),
         **msgspec.structs.asdict(said),
-        is_embedded=target.kind is TargetKind.UML,
+        is_embedded=target.is_embedded,
         is_virtual_time=target.is_virtual_time,
     )

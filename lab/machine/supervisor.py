@@ -9,8 +9,8 @@ process group is killed (killing the main process alone leaves User Mode Linux's
 
 RECORD_FILE receives the kernel's process group, so that a later client can recognise the leftovers of a killed
 supervisor, and the layers that confine the kernel. CONFINEMENT holds the arguments of confine() in confinement.py, as
-JSON. Without a namespace the kernel gets one more argument: its init then creates the root directory that the
-namespace would have provided.
+JSON. Without a namespace the kernel gets the parameter OWN_ROOT: its init then creates the root directory that the
+namespace would have provided. KERNEL is User Mode Linux, or QEMU (lab/machine/qemu.py).
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ NO_ROOM_STATUS = 97
 PROCESSOR_NAME = "raidlab-processor"
 HALF_CONFINED = b"without namespace"
 OWN_ROOT = "RAIDLAB_OWN_ROOT=1"
+NO_OWN_ROOT = "RAIDLAB_OWN_ROOT=0"
+"""In the words for QEMU, of which one holds all of its kernel's parameters."""
 
 
 def start_kernel(
@@ -115,7 +117,7 @@ def become_kernel(
         if NAMESPACE in layers:
             stay_as_init()
         else:
-            argv = [*argv, OWN_ROOT]
+            argv = [*argv, OWN_ROOT] if is_user_mode(argv) else [each.replace(NO_OWN_ROOT, OWN_ROOT) for each in argv]
         os.setpgid(0, 0)
         # Fails if the supervisor has died.
         os.write(say, str(own_id(proc)).encode())
@@ -145,6 +147,11 @@ def become_kernel(
 def is_virtual_time(argv: Sequence[str]) -> bool:
     """Whether the kernel's clock is its own."""
     return any(word.startswith("time-travel") for word in argv)
+
+
+def is_user_mode(argv: Sequence[str]) -> bool:
+    """Whether the kernel is User Mode Linux, not one that QEMU runs."""
+    return "umid=kernel" in argv
 
 
 def own_id(proc: int) -> int:
@@ -228,7 +235,7 @@ class TimerRescue:
 
     def __init__(self, kernel: int, argv: Sequence[str]) -> None:
         self.kernel = kernel
-        self.is_wanted = not is_virtual_time(argv)
+        self.is_wanted = is_user_mode(argv) and not is_virtual_time(argv)
         self.is_caught = False
 
     def kick(self) -> None:
@@ -373,7 +380,7 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda received, _: told_to_end.append(received))
-    processor, _name = own_processor()
+    processor, _name = own_processor() if is_user_mode(argv) else (None, None)
     child, kernel, layers = start_kernel(argv, kept, json.loads(sys.argv[3]), processor)
     status = None
     try:

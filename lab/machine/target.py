@@ -1,4 +1,4 @@
-"""Targets: ``uml:``, ``local:``, ``ssh:HOST`` and ``vagrant:``, with options after a question mark as in a URL."""
+"""Targets: ``uml:``, ``qemu:``, ``local:``, ``ssh:HOST`` and ``vagrant:``, with options after '?' as in a URL."""
 
 from __future__ import annotations
 
@@ -18,13 +18,18 @@ class TargetKind(StrEnum):
     """Where the md driver runs."""
 
     UML = "uml"
+    QEMU = "qemu"
     LOCAL = "local"
     SSH = "ssh"
     VAGRANT = "vagrant"
 
 
+MOST_CPUS = 64
+ACCELERATORS = ("kvm", "tcg")
+"""How QEMU runs the processor: by the host's kernel, or by translation of its instructions."""
 _OPTIONS = {
     TargetKind.UML: ("name", "mem", "time", "kernel", "show"),
+    TargetKind.QEMU: ("name", "kernel", "cpus", "memory", "accel", "show"),
     TargetKind.LOCAL: (),
     TargetKind.SSH: ("port", "identity", "config", "known_hosts"),
     TargetKind.VAGRANT: (),
@@ -44,6 +49,11 @@ class Target:
         return self.text
 
     @property
+    def is_embedded(self) -> bool:
+        """Whether the machine is a process of this computer, started on demand, with this computer's files."""
+        return self.kind in (TargetKind.UML, TargetKind.QEMU)
+
+    @property
     def is_virtual_time(self) -> bool:
         """Whether the embedded kernel's clock jumps over idle time."""
         return self.options.get("time") == "virtual"
@@ -56,7 +66,7 @@ class Target:
     @property
     def lab_name(self) -> str:
         """Name of the persistent lab here: an embedded kernel's from its option, another machine's from its target."""
-        if self.kind is TargetKind.UML:
+        if self.is_embedded:
             return self.options.get("name", "default")
         name = "at-" + re.sub(r"[^A-Za-z0-9.-]+", "-", str(self)).strip("-")
         if is_name(name):
@@ -79,13 +89,13 @@ def parse_target(text: str) -> Target:
         meant = f"did you mean '{near[0]}:'? " if near else ""
         raise SpecError(
             f"'{shortened(text)}' is not a target",
-            hint=f"{meant}targets are uml:, local:, vagrant: and ssh:HOST, such as ssh:root@lab1",
+            hint=f"{meant}targets are uml:, qemu:, local:, vagrant: and ssh:HOST, such as ssh:root@lab1",
         ) from None
     if kind is TargetKind.SSH and (not host or host.startswith("-")):
         raise SpecError(f"'{text}' names no host", hint="write ssh:HOST or ssh:USER@HOST")
     if kind is TargetKind.VAGRANT and host and not _is_name(host):
         raise SpecError(f"'{text}' names no machine of a Vagrantfile", hint="write vagrant: or vagrant:NAME")
-    if kind in (TargetKind.UML, TargetKind.LOCAL) and host:
+    if kind in (TargetKind.UML, TargetKind.QEMU, TargetKind.LOCAL) and host:
         raise SpecError(f"'{text}': {kind}: takes no host", hint=f"write {kind}: alone, or options after '?'")
     options = _parse_options(query)
     for key, value in options.items():
@@ -102,12 +112,16 @@ def target_words(text: str, *, is_short: bool = False, in_sentence: bool = False
         target = parse_target(text)
     except SpecError:
         return text
-    if target.kind is not TargetKind.UML:
+    if not target.is_embedded:
         return f"{target.kind}:{target.host}"
+    if target.kind is TargetKind.QEMU:
+        name = f"stock kernel{' ' + target.options['kernel'] if 'kernel' in target.options else ''}"
+    else:
+        name = "embedded" if is_short else "embedded kernel"
     if is_short:
-        return "embedded"
+        return name
     lab = f", lab '{target.options['name']}'" if "name" in target.options else ""
-    return f"{'the ' if in_sentence else ''}embedded kernel{lab}{', virtual time' if target.is_virtual_time else ''}"
+    return f"{'the ' if in_sentence else ''}{name}{lab}{', virtual time' if target.is_virtual_time else ''}"
 
 
 def _parse_options(query: str) -> dict[str, str]:
@@ -132,8 +146,12 @@ def _check_option(text: str, kind: TargetKind, key: str, value: str) -> None:
         raise SpecError(f"'{text}': time is '{value}'", hint="time is real or virtual")
     if key == "port" and not 0 < (digits(value) or 0) < 65536:
         raise SpecError(f"'{text}': '{value}' is not a port", hint="a port is a number up to 65535, such as port=2222")
-    if key == "mem":
-        parse_bytes(value, what="mem")
+    if key in ("mem", "memory"):
+        parse_bytes(value, what=key)
+    if key == "cpus" and not 0 < (digits(value) or 0) <= MOST_CPUS:
+        raise SpecError(f"'{text}': cpus is '{value}'", hint=f"a number from 1 to {MOST_CPUS}, such as cpus=2")
+    if key == "accel" and value not in ACCELERATORS:
+        raise SpecError(f"'{text}': accel is '{value}'", hint=f"accel is {' or '.join(ACCELERATORS)}")
     if key == "show" and not value:
         raise SpecError(f"'{text}': show names no file or folder", hint="write the path, such as show=$HOME/scripts")
     if key == "name" and not _is_name(value):

@@ -24,7 +24,7 @@ from lab.disks.inventory import mapped_devices
 from lab.errors import DeviceRefused, DrillError, LabError, MachineLost
 from lab.gates.decoding import read_own_json
 from lab.host.files import write_file
-from lab.machine import Host, Machine, Target, TargetKind
+from lab.machine import Host, Machine, Target
 from lab.plans import Plan, Step
 
 _FILE = "arrival.json"
@@ -153,7 +153,7 @@ class LabSession(OpenArrays):
     @property
     def is_embedded(self) -> bool:
         """Whether arrays run only while this session is open."""
-        return self.target.kind is TargetKind.UML
+        return self.target.is_embedded
 
     def run(self, plan: Plan, *, before_step: Callable[[Step], None] | None = None) -> None:
         """Check a plan with the guard, run it, and rescan the disks. Raises the error of the first failing step."""
@@ -293,7 +293,7 @@ def open_session(client: Client, *, start_arrays: bool = True) -> Iterator[LabSe
         if arrival:
             # The drill, and the user who works at it, decide which of its arrays run.
             stopped, start_arrays = None, False
-            if target.kind is TargetKind.UML:
+            if target.is_embedded:
                 arrive(lab.machine, arrival)
         found = bring_up(lab, stopped, on_plan=on_plan) if start_arrays else bring_up(lab) if arrival else BroughtUp()
         for line in () if arrival or not start_arrays else _refusals(host.state.lab_folder(target.lab_name), found):

@@ -21,7 +21,15 @@ from lab.machine.api import CommandResult, Machine
 from lab.machine.state_folder import StateFolder
 
 SCHEMA = Path(__file__).resolve().parents[3] / "docs" / "doctor.schema.json"
-ALL_PROGRAMS = [program.name for program in PROGRAMS] + ["linux.uml", "ssh", "sudo", "modinfo", "vagrant", "virsh"]
+ALL_PROGRAMS = [program.name for program in PROGRAMS] + [
+    *("linux.uml", "qemu-system-x86_64", "busybox", "ssh", "sudo", "modinfo", "vagrant", "virsh")
+]
+COMPUTER = {
+    "etc/os-release": 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\n',
+    "dev/shm/.keep": "",
+    "boot/vmlinuz-6.1.0-56-amd64": "",
+    "lib/modules/6.1.0-56-amd64/modules.dep": "",
+}
 DEBIAN = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\n'
 
 
@@ -48,6 +56,15 @@ def no_built_kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
+@pytest.fixture(autouse=True)
+def x86_64(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processor of the tests' computers, and where their busybox lies."""
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setattr(
+        "lab.machine.stock_kernels.is_static_program", lambda path: bool(path) and str(path).startswith("/usr/bin/")
+    )
+
+
 def examine(
     tmp_path: Path,
     *,
@@ -60,7 +77,7 @@ def examine(
     python_version: tuple[int, ...] = (3, 11, 2),
 ) -> DoctorReport:
     root = tmp_path / "computer"
-    for name, text in {"etc/os-release": DEBIAN, "dev/shm/.keep": "", **(files or {})}.items():
+    for name, text in {**COMPUTER, **(files or {})}.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
     processes = FakeProcesses(programs, answers or {})
@@ -79,7 +96,7 @@ def test_a_computer_with_everything_is_ready(tmp_path: Path) -> None:
     assert report.is_ready
     assert report.exit_code is ExitCode.DONE
     assert report.install_command == ""
-    assert report.ready_targets() == ("uml:", "local:", "ssh:", "vagrant:")
+    assert report.ready_targets() == ("uml:", "qemu:", "local:", "ssh:", "vagrant:")
     assert [check.name for check in report.missing] == ["virtual-time"]
     assert "[raid1] [raid6]" in named(report, "md-driver").detail
 
@@ -116,7 +133,7 @@ def test_all_that_is_missing_is_named_at_once_with_one_cure(tmp_path: Path) -> N
     assert report.ready_targets() == ()
     assert report.install_command == (
         "sudo apt install mdadm kmod nbdkit nbd-client tcc e2fsprogs xfsprogs parted util-linux dmsetup mount"
-        " user-mode-linux openssh-client"
+        " user-mode-linux qemu-system-x86 busybox-static openssh-client"
     )
     assert all(check.fix for check in report.missing)
     assert [check.name for check in report.missing][:3] == ["program-mdadm", "program-modprobe", "embedded-kernel"]
@@ -257,7 +274,7 @@ def test_md_as_a_module_or_not_at_all_is_told_in_plain_words(tmp_path: Path) -> 
     assert "as a module" in named(examine(tmp_path, target="local:"), "md-driver").detail
     report = examine(tmp_path, target="local:", answers={"/usr/bin/modinfo -n md_mod": (1, "")})
     assert not report.is_ready
-    assert report.ready_targets() == ("uml:", "ssh:", "vagrant:")
+    assert report.ready_targets() == ("uml:", "qemu:", "ssh:", "vagrant:")
     assert "--on uml:" in named(report, "md-driver").fix
 
 

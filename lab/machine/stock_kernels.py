@@ -1,0 +1,256 @@
+"""Distribution kernels for ``qemu:``: those of this computer, and those that ``raidlab kernels get`` fetched.
+
+A kernel starts on this computer's files by way of a small initramfs: busybox and the modules that reach the files
+(9p over virtio). All other modules are loaded from there.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import lzma
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.errors import LabError, ToolMissing
+from lab.gates.files import require_trusted
+from lab.gates.text import shortened
+from lab.host.files import HostFiles, replace_file
+from lab.host.processes import Processes
+from lab.machine.kernel_image import kernel_cache
+
+ROOT_MODULES = ("virtio_pci", "virtio_console", "virtio_blk", "9pnet_virtio", "9p")
+"""Modules that are loaded before this computer's files can be reached."""
+COMPUTER_TAG = "computer"
+"""The 9p mount tag of this computer's files."""
+INIT_VARIABLE = "RAIDLAB_INIT"
+"""Kernel parameter, and so a variable of the first process: the program that takes over once the files are reached."""
+_INIT = f"""#!/bin/busybox sh
+for module in /modules/*; do /bin/busybox insmod "$module" || echo "$module was not loaded"; done
+/bin/busybox mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=262144,cache=loose {COMPUTER_TAG} /root || exit 1
+exec /bin/busybox switch_root /root "${INIT_VARIABLE}"
+"""
+_RELEASE = re.compile(r"\d+\.\d+[\w.+~-]*")
+_GET = "raidlab kernels get 6.12"
+
+
+@dataclass(frozen=True, slots=True)
+class StockKernel:
+    """A distribution's kernel. ``modules`` is its folder ``lib/modules/RELEASE``."""
+
+    release: str
+    image: Path
+    modules: Path
+
+
+def stock_folder() -> Path:
+    """The folder of fetched kernels, and of initramfs files."""
+    return kernel_cache() / "stock"
+
+
+def stock_kernels(files: HostFiles | None = None) -> list[StockKernel]:
+    """All kernels that can be started here, the newest first."""
+    found = {kernel.release: kernel for kernel in (*_fetched(), *_installed(files or HostFiles()))}
+    return sorted(found.values(), key=lambda kernel: version_key(kernel.release), reverse=True)
+
+
+def version_key(release: str) -> tuple[tuple[int, int | str], ...]:
+    """Sort key of releases: numbers in them by value."""
+    return tuple((1, int(word)) if word.isdigit() else (0, word) for word in re.findall(r"\d+|[^\d.]+", release))
+
+
+def find_stock_kernel(chosen: str = "") -> StockKernel:
+    """Return the kernel that a target names: by the path of its image, or by its release or the beginning of it (7.2).
+
+    Without a name: the running kernel if it can be read, else the newest. Raises ToolMissing with the command that
+    fetches one, NotTrusted if another user may have written it.
+    """
+    kernel = _of_image(Path(chosen)) if "/" in chosen else _of_release(chosen)
+    require_trusted(kernel.image, "the kernel")
+    require_trusted(
+        kernel.modules, "the kernel's folder of drivers", has_tree=kernel.modules.is_relative_to(stock_folder())
+    )
+    return kernel
+
+
+def _of_release(chosen: str) -> StockKernel:
+    kernels = stock_kernels()
+    if not chosen:
+        running = [kernel for kernel in kernels if kernel.release == os.uname().release]
+        if found := [*running, *kernels]:
+            return found[0]
+        raise ToolMissing("no kernel on this computer can be read", hint=f"{_GET}, or choose another machine with --on")
+    for kernel in kernels:
+        if re.match(rf"{re.escape(chosen)}(?!\d)", kernel.release):
+            return kernel
+    known = ", ".join(kernel.release for kernel in kernels) or "none"
+    raise ToolMissing(
+        f"there is no kernel {shortened(chosen)} on this computer (there are: {known})",
+        hint=f"raidlab kernels get {shortened(chosen)}" if _RELEASE.match(chosen) else "raidlab kernels list",
+    )
+
+
+def _of_image(image: Path) -> StockKernel:
+    image = image.absolute()
+    try:
+        with image.open("rb") as file:
+            release = release_in(file.read(1 << 16))
+    except OSError as error:
+        raise ToolMissing(f"the kernel {image} cannot be read: {error.strerror}", hint="raidlab kernels list") from None
+    release = release or image.name.removeprefix("vmlinuz-")
+    places = [
+        image.parent,
+        *(root / "lib/modules" / release for root in (image.parent, image.parent.parent, Path("/"))),
+    ]
+    for place in places:
+        if (place / "modules.dep").is_file():
+            return StockKernel(release, image, place)
+    raise ToolMissing(
+        f"the drivers of the kernel {image} are missing: lib/modules/{release}",
+        hint=f"put them beside it (depmod -b FOLDER {release}), or: raidlab kernels list",
+    )
+
+
+def release_in(head: bytes) -> str:
+    """Return the release in the beginning of an x86 kernel image; empty if there is none.
+
+    Source: Documentation/arch/x86/boot.rst, field kernel_version.
+    """
+    if head[0x202:0x206] != b"HdrS":
+        return ""
+    at = int.from_bytes(head[0x20E:0x210], "little") + 0x200
+    return head[at : head.find(b"\0", at)].decode("ascii", "replace").partition(" ")[0] if at > 0x200 else ""
+
+
+def _installed(files: HostFiles) -> Iterator[StockKernel]:
+    """Kernels of this computer that this user may read (Ubuntu's are readable for root alone)."""
+    for image in (*files.path("/boot").glob("vmlinuz-*"), *files.path("/usr/lib/modules").glob("*/vmlinuz")):
+        release = image.parent.name if image.name == "vmlinuz" else image.name.removeprefix("vmlinuz-")
+        modules = files.path("/lib/modules") / release
+        if os.access(image, os.R_OK) and (modules / "modules.dep").is_file():
+            yield StockKernel(release, image, modules)
+
+
+def _fetched() -> Iterator[StockKernel]:
+    for folder in stock_folder().glob("*/vmlinuz"):
+        release = folder.parent.name
+        modules = folder.parent / "lib/modules" / release
+        if (modules / "modules.dep").is_file():
+            yield StockKernel(release, folder, modules)
+
+
+def make_initramfs(kernel: StockKernel, processes: Processes) -> Path:
+    """Return the kernel's initramfs, made once: a compressed cpio archive.
+
+    Source: Documentation/driver-api/early-userspace/buffer-format.rst.
+    Raises ToolMissing without busybox as a static program, LabError if a module is missing.
+    """
+    busybox = static_busybox(processes)
+    modules = needed_modules(kernel.modules)
+    marks = [(str(path), (status := path.stat()).st_size, status.st_mtime_ns) for path in (busybox, *modules)]
+    name = f"{kernel.release}-{hashlib.sha256(repr((_INIT, marks)).encode()).hexdigest()[:16]}.cpio.gz"
+    folder = stock_folder() / "initramfs"
+    if (made := folder / name).is_file():
+        return made
+    entries = [(name, stat.S_IFDIR | 0o755, b"") for name in ("bin", "modules", "root", "dev")]
+    entries += [
+        ("bin/busybox", stat.S_IFREG | 0o755, busybox.read_bytes()),
+        ("init", stat.S_IFREG | 0o755, _INIT.encode()),
+    ]
+    for number, path in enumerate(modules):
+        entries.append(
+            (f"modules/{number:02d}-{path.name.split('.')[0]}.ko", stat.S_IFREG | 0o644, _unpacked(path, processes))
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_file(made, gzip.compress(cpio(entries), compresslevel=1, mtime=0), is_durable=False)
+    return made
+
+
+def needed_modules(folder: Path, wanted: tuple[str, ...] = ROOT_MODULES) -> list[Path]:
+    """Return the files of modules and of all that they need, in the order in which they are loaded (modules.dep(5)).
+
+    Modules that are built in are left out. Raises LabError if one is neither there nor built in.
+    """
+    needs: dict[str, tuple[str, list[str]]] = {}
+    for line in (folder / "modules.dep").read_text(encoding="ascii", errors="replace").splitlines():
+        path, _, rest = line.partition(":")
+        needs[_module_name(path)] = (path, rest.split())
+    builtin = folder / "modules.builtin"
+    built_in = (
+        {_module_name(line) for line in builtin.read_text("ascii", "replace").splitlines()}
+        if builtin.is_file()
+        else set()
+    )
+    found: dict[str, None] = {}
+    for name in wanted:
+        if name in needs:
+            path, below = needs[name]
+            found.update(dict.fromkeys([*reversed(below), path]))
+        elif name not in built_in:
+            raise LabError(
+                f"the kernel's folder of drivers {folder} lacks {name}",
+                hint="a kernel with virtio and 9p is needed: raidlab kernels list",
+            )
+    return [folder / path for path in found]
+
+
+def _module_name(path: str) -> str:
+    return path.rpartition("/")[2].partition(".")[0].replace("-", "_")
+
+
+def _unpacked(path: Path, processes: Processes) -> bytes:
+    data = path.read_bytes()
+    if path.suffix == ".xz":
+        return lzma.decompress(data)
+    if path.suffix == ".gz":
+        return gzip.decompress(data)
+    if path.suffix == ".zst":
+        return _unpacked_zstd(path, processes)
+    return data
+
+
+def _unpacked_zstd(path: Path, processes: Processes) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        plain = Path(folder) / "module"
+        done = processes.run(["zstd", "-dqo", str(plain), str(path)])
+        if done.status == 127:
+            raise ToolMissing(
+                "this kernel's drivers are packed with zstd, which is not installed", hint="apt install zstd"
+            )
+        if done.status:
+            raise LabError(f"{path} cannot be unpacked: {done.stderr.strip()}", hint="install the kernel again")
+        return plain.read_bytes()
+
+
+def static_busybox(processes: Processes) -> Path:
+    """Return the path of busybox. Raises ToolMissing unless it is there as a static program."""
+    for candidate in (processes.find("busybox"), "/usr/lib/initramfs-tools/bin/busybox"):
+        if is_static_program(candidate):
+            return Path(str(candidate))
+    raise ToolMissing("busybox is not installed as a static program", hint="apt install busybox-static")
+
+
+def is_static_program(path: str | None) -> bool:
+    """Whether it is a program that needs no interpreter (elf(5), PT_INTERP: its path lies in the first page)."""
+    try:
+        return bool(path) and b"/ld-" not in Path(str(path)).read_bytes()[:4096]
+    except OSError:
+        return False
+
+
+def cpio(entries: list[tuple[str, int, bytes]]) -> bytes:
+    """Return a cpio archive in the format "newc" of (name, mode, content)."""
+    archive = io.BytesIO()
+    for number, (name, mode, content) in enumerate([*entries, ("TRAILER!!!", 0, b"")]):
+        fields = (number, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name) + 1, 0)
+        archive.write(b"070701" + b"".join(b"%08X" % field for field in fields) + name.encode() + b"\0")
+        archive.write(bytes(-archive.tell() % 4))
+        archive.write(content)
+        archive.write(bytes(-archive.tell() % 4))
+    return archive.getvalue()

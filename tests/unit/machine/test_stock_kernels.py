@@ -1,0 +1,147 @@
+"""Distribution kernels: finding them, their modules, the initramfs, and QEMU's command line."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import stat
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lab.errors import LabError, SpecError, ToolMissing
+from lab.host.processes import HostProcesses
+from lab.machine import stock_kernels
+from lab.machine.stock_kernels import cpio, find_stock_kernel, make_initramfs, needed_modules, release_in, version_key
+from lab.machine.target import parse_target
+
+
+def make_kernel(root: Path, release: str, modules: dict[str, list[str]], packing: str = "") -> Path:
+    """A fetched kernel; ``modules``: path -> what it needs."""
+    folder = root / release / "lib/modules" / release
+    for path in modules:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        packs: dict[str, Callable[[bytes], bytes]] = {".xz": lzma.compress, ".gz": gzip.compress, "": bytes}
+        (folder / path).write_bytes(packs[packing](f"module {path}".encode()))
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = "".join(f"{path}: {' '.join(needs)}\n" for path, needs in modules.items())
+    (folder / "modules.dep").write_text(lines)
+    (root / release / "vmlinuz").write_bytes(b"kernel")
+    return folder
+
+
+@pytest.fixture
+def stock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of fetched kernels; this computer's own are not found."""
+    monkeypatch.setattr(stock_kernels, "kernel_cache", lambda: tmp_path)
+    monkeypatch.setattr(stock_kernels, "_installed", lambda _files: iter(()))
+    (tmp_path / "stock").mkdir()
+    return tmp_path / "stock"
+
+
+def test_a_release_is_named_by_its_beginning_up_to_the_end_of_a_number(stock: Path) -> None:
+    for release in ("6.1.0-9-amd64", "6.1.0-56-amd64", "6.12.117+deb12-amd64", "7.2.13+deb14-amd64"):
+        make_kernel(stock, release, {})
+    assert find_stock_kernel("6.1").release == "6.1.0-56-amd64"
+    assert find_stock_kernel("6.12").release == "6.12.117+deb12-amd64"
+    assert find_stock_kernel("6.1.0-9-amd64").release == "6.1.0-9-amd64"
+    assert find_stock_kernel().release == "7.2.13+deb14-amd64"
+    with pytest.raises(ToolMissing, match=r"there is no kernel 5\.10") as raised:
+        find_stock_kernel("5.10")
+    assert raised.value.hint == "raidlab kernels get 5.10"
+
+
+def test_without_any_kernel_the_error_names_the_command_that_fetches_one(stock: Path) -> None:
+    with pytest.raises(ToolMissing) as raised:
+        find_stock_kernel()
+    assert "raidlab kernels get" in raised.value.hint
+
+
+def test_an_image_is_found_by_its_path_with_its_modules(stock: Path) -> None:
+    make_kernel(stock, "6.12.1-test", {})
+    image = stock / "6.12.1-test/vmlinuz"
+    # The boot protocol's header: the release's place, from 0x200 on.
+    head = bytearray(0x400)
+    head[0x202:0x206] = b"HdrS"
+    head[0x20E:0x210] = (0x100).to_bytes(2, "little")
+    head[0x300:0x320] = b"6.12.1-test (maker@host) #1\0".ljust(0x20)
+    image.write_bytes(head)
+    assert find_stock_kernel(str(image)).modules == stock / "6.12.1-test/lib/modules/6.12.1-test"
+    image.write_bytes(b"no kernel")
+    with pytest.raises(ToolMissing, match="drivers"):
+        find_stock_kernel(str(image))
+    with pytest.raises(ToolMissing, match="cannot be read"):
+        find_stock_kernel(str(stock / "nothing/vmlinuz"))
+
+
+@pytest.mark.parametrize("head", [b"", b"HdrS", bytes(0x20E) + b"\xff\xff", bytes(0x202) + b"HdrS"])
+def test_a_file_that_is_no_kernel_has_no_release(head: bytes) -> None:
+    assert release_in(head) == ""
+
+
+def test_releases_are_ordered_by_the_numbers_in_them() -> None:
+    releases = ["6.12.9+deb12-amd64", "6.2.0-1-amd64", "6.12.117+deb12-amd64", "6.12.117+deb12.1-amd64"]
+    assert sorted(releases, key=version_key)[0] == "6.2.0-1-amd64"
+    assert sorted(releases, key=version_key)[1] == "6.12.9+deb12-amd64"
+
+
+def test_modules_come_after_what_they_need_each_once(tmp_path: Path) -> None:
+    folder = make_kernel(
+        tmp_path,
+        "6.1",
+        {
+            "k/9p.ko.xz": ["k/netfs.ko.xz", "k/9pnet.ko.xz"],
+            "k/netfs.ko.xz": [],
+            "k/9pnet.ko.xz": [],
+            "k/9pnet-virtio.ko.xz": ["k/9pnet.ko.xz"],
+        },
+        ".xz",
+    )
+    (folder / "modules.builtin").write_text("kernel/drivers/virtio/virtio_pci.ko\n")
+    found = [path.name for path in needed_modules(folder, ("virtio_pci", "9pnet_virtio", "9p"))]
+    assert found == ["9pnet.ko.xz", "9pnet-virtio.ko.xz", "netfs.ko.xz", "9p.ko.xz"]
+    with pytest.raises(LabError, match="lacks virtio_blk"):
+        needed_modules(folder, ("virtio_blk",))
+
+
+@pytest.mark.parametrize("packing", ["", ".xz", ".gz"])
+def test_the_initramfs_holds_unpacked_modules_and_is_made_once(stock: Path, packing: str, tmp_path: Path) -> None:
+    names = stock_kernels.ROOT_MODULES
+    make_kernel(stock, "6.1", {f"k/{name}.ko{packing}": [] for name in names}, packing)
+    kernel = find_stock_kernel("6.1")
+    made = make_initramfs(kernel, HostProcesses())
+    listed = subprocess.run(
+        ["busybox", "cpio", "-t"], input=gzip.decompress(made.read_bytes()), capture_output=True, check=True
+    )
+    assert {f"modules/{number:02d}-{name}.ko" for number, name in enumerate(names)} < set(
+        listed.stdout.decode().split()
+    )
+    assert b"module k/9p.ko" in gzip.decompress(made.read_bytes())
+    first = made.stat()
+    assert make_initramfs(kernel, HostProcesses()).stat().st_ino == first.st_ino
+
+
+def test_a_cpio_archive_is_read_back_by_cpio(tmp_path: Path) -> None:
+    content = b"four words of content"
+    archive = cpio(
+        [
+            ("a", stat.S_IFDIR | 0o755, b""),
+            ("a/file", stat.S_IFREG | 0o640, content),
+            ("empty", stat.S_IFREG | 0o600, b""),
+        ]
+    )
+    subprocess.run(["busybox", "cpio", "-i", "-d"], input=archive, cwd=tmp_path, check=True, capture_output=True)
+    assert (tmp_path / "a/file").read_bytes() == content
+    assert (tmp_path / "empty").read_bytes() == b""
+    assert stat.S_IMODE((tmp_path / "a/file").stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["qemu:?cpus=0", "qemu:?cpus=two", "qemu:?accel=xen", "qemu:?memory=much", "qemu:host", "qemu:?time=virtual"],
+)
+def test_options_of_qemu_are_checked(text: str) -> None:
+    with pytest.raises(SpecError):
+        parse_target(text)
