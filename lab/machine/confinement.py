@@ -108,12 +108,14 @@ def confine(
     layers: Collection[str] = LAYERS,
     readable: Collection[str] = (),
     devices: Collection[str] = (),
+    listable: Collection[str] = (),
 ) -> list[str]:
     """Confine this process and all its descendants to these files and folders and to the system's own.
 
     Returns the layers in force; a layer that the host lacks is skipped. ``readable`` files can be read besides the
-    ``writable`` ones; a missing one is skipped. ``devices`` can be used besides DEVICES. Raises OSError if a writable
-    file is missing, HalfConfined if the caller must fork the process anew and confine it without a namespace.
+    ``writable`` ones; a missing one is skipped. ``devices`` can be used besides DEVICES; the names in ``listable``
+    folders, and in all below them, can be listed. Raises OSError if a writable file is missing, HalfConfined if the
+    caller must fork the process anew and confine it without a namespace.
     """
     held: list[str] = []
     for path in writable:
@@ -122,7 +124,7 @@ def confine(
     # In this order: Landlock forbids further mounts.
     for layer in filter(layers.__contains__, LAYERS):
         try:
-            _lay(layer, writable, readable, held, devices)
+            _lay(layer, writable, readable, held, devices, listable)
             held.append(layer)
         except HalfConfined:
             raise
@@ -162,6 +164,7 @@ def _lay(
     readable: Collection[str],
     held: Collection[str],
     devices: Collection[str] = (),
+    listable: Collection[str] = (),
 ) -> None:
     """Apply one layer to this process, on top of those ``held``. Raises OSError if the host lacks it."""
     _check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
@@ -169,7 +172,7 @@ def _lay(
         _use_namespace(writable, visible(readable), devices)
     elif layer == LANDLOCK:
         # The namespace's root holds nothing else.
-        _use_landlock(writable, ["/"] if NAMESPACE in held else visible(readable), devices)
+        _use_landlock(writable, ["/"] if NAMESPACE in held else visible(readable), devices, listable)
     else:
         _use_seccomp(can_answer=NAMESPACE in held)
 
@@ -307,7 +310,9 @@ def _keep_capabilities(kept: int) -> None:
     _check(_libc.capset(header, sets))
 
 
-def _use_landlock(writable: Collection[str], readable: Collection[str], devices: Collection[str]) -> None:
+def _use_landlock(
+    writable: Collection[str], readable: Collection[str], devices: Collection[str], listable: Collection[str]
+) -> None:
     abi = _call(LANDLOCK_CREATE, None, 0, 1)
     handled = READING + sum(rights for since, rights in WRITING_OF_ABI.items() if since <= abi)
     # The struct grew with the ABI, and a kernel rejects fields that it does not know.
@@ -318,12 +323,9 @@ def _use_landlock(writable: Collection[str], readable: Collection[str], devices:
     ruleset = _call(LANDLOCK_CREATE, attributes, len(attributes), 0)
     writing = WRITE_FILE | TRUNCATE | CHANGE_FOLDER
     try:
-        given = (
-            (readable, READING),
-            ((*writable, *DEVICES), READING | writing),
-            (devices, READING | writing | IOCTL_DEVICE),
-        )
-        for paths, rights in given:
+        changing = READING | writing
+        given = ((readable, READING), ((*writable, *DEVICES), changing), (devices, changing | IOCTL_DEVICE))
+        for paths, rights in (*given, (listable, READ_FOLDER)):
             for path in filter(os.path.exists, paths):
                 fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
                 try:

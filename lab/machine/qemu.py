@@ -267,11 +267,15 @@ def start_qemu(
             handed_over.callback(line.close)
         fds = (agent_far.fileno(), monitor_far.fileno())
         arguments = qemu_arguments(qemu, options, asked, accelerator, kernel, initramfs, folder, fds)
-        devices = [str(_KVM)] if accelerator == "kvm" else []
         readable = [*read, str(kernel.image), str(initramfs)]
-        confinement = confined_paths(options, folder, readable, layers=(NAMESPACE, LANDLOCK))
+        # QEMU opens the root directory that it exports. Without a namespace this lets it list names, not read files.
+        confinement = {
+            **confined_paths(options, folder, readable, layers=(NAMESPACE, LANDLOCK)),
+            "devices": [str(_KVM)] if accelerator == "kvm" else [],
+            "listable": ["/"],
+        }
         supervisor = processes.start(
-            supervisor_argv(python, folder, (*fds, console), {**confinement, "devices": devices}, arguments),
+            supervisor_argv(python, folder, (*fds, console), confinement, arguments),
             pass_fds=[*fds, console, instance.fd, *options.kept_locks],
             stderr_fd=console,
             extra_env=kept_free(),
