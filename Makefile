@@ -13,7 +13,7 @@ EXPERIMENT ?= antioquia-quick
 # the assertions of all costs each worker five seconds.
 unexport $(filter PYTHON%,$(.VARIABLES))
 
-.PHONY: help lab cluster vm test test-fast test-wide test-cluster test-vm check format bench theory-table screenshots architecture lock uml-kernel planted-kernel
+.PHONY: help lab cluster vm test test-fast test-wide test-cluster test-qemu test-vm check format bench theory-table screenshots architecture lock uml-kernel planted-kernel
 .PHONY: setup-lab setup-cluster setup-test setup-vm setup-test-vm clean
 
 help: ## show these targets
@@ -28,16 +28,20 @@ vm: setup-vm ## set up what is missing, bake the image, start the virtual machin
 	@vagrant up
 
 test: setup-test ## set up what is missing, then run the unit, app and embedded-kernel tests (seven minutes on two processors)
-	@$(PYTEST) -m "not vm and not wide and not cluster"
+	@$(PYTEST) -m "not vm and not wide and not cluster and not qemu"
 
 test-fast: setup-test ## the same without the embedded kernel and all that takes more than a second (a minute and a half)
-	@$(PYTEST) -m "not vm and not kernel and not cluster and not slow"
+	@$(PYTEST) -m "not vm and not kernel and not cluster and not qemu and not slow"
 
 test-wide: setup-test ## what make test leaves out: every combination, proofs, kills, soak, fuzzing, planted bugs, mdadm's suite (three quarters of an hour)
 	@$(PYTEST) -m wide
 
 test-cluster: setup-test ## the tests on Slurm and on ssh, with daemons of their own on loopback, as an ordinary user (two minutes)
 	@$(PYTEST) -m cluster tests/cluster
+
+test-qemu: setup-test ## the tests of a distribution's kernel in QEMU, which is fetched if this user can read none (two minutes)
+	@[[ "$$($(BIN)/raidlab --json kernels list)" != "[]" ]] || $(BIN)/raidlab kernels get 6.12
+	@$(BIN)/pytest -v -m qemu tests/kernel
 
 test-vm: setup-test-vm ## bake an image and test the virtual machine on it, in namespaces of their own (root; half an hour)
 	@$(BIN)/pytest -v -m vm -o timeout=0 tests/vm

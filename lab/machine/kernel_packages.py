@@ -16,7 +16,7 @@ from pathlib import Path
 
 from lab.errors import LabError, SpecError, ToolMissing
 from lab.gates.text import shortened
-from lab.host.files import HostFiles
+from lab.host.files import HostFiles, create_file
 from lab.host.processes import Completed, Processes
 from lab.machine.stock_kernels import StockKernel, find_stock_kernel, stock_folder, version_key
 
@@ -51,7 +51,7 @@ class _Apt:
 
     def __init__(self, processes: Processes, folder: Path, sources: str) -> None:
         self._processes = processes
-        (folder / "sources.list").write_text(sources, encoding="utf-8")
+        create_file(folder / "sources.list", sources.encode(), is_durable=False)
         for name in ("lists/partial", "archives/partial", "state"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         settings = (

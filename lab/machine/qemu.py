@@ -17,13 +17,13 @@ import socket
 import threading
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.errors import LabError, MachineLost, ToolMissing
+from lab.errors import RUN_AGAIN, LabError, MachineLost, ToolMissing
 from lab.host.files import HostFiles, open_to_append, replace_file
-from lab.host.processes import Processes
+from lab.host.processes import Processes, RunningProcess
 from lab.machine.channel import Channel
 from lab.machine.confinement import LANDLOCK, NAMESPACE
 from lab.machine.embedded import (
@@ -127,8 +127,8 @@ class QemuKernel(EmbeddedKernel):
     def waited_seconds(self) -> float | None:
         """As of the base class, summed over QEMU's threads."""
         group = kernel_group(self._instance.folder)
-        threads = Path(f"/proc/{group}/task").glob("*/schedstat") if group else ()
-        fields = [(self._files.read(str(path)) or "").split() for path in threads]
+        threads = self._files.path(f"/proc/{group}/task").glob("*") if group else ()
+        fields = [(self._files.read(f"/proc/{group}/task/{each.name}/schedstat") or "").split() for each in threads]
         return sum(int(each[1]) for each in fields if len(each) > 1) / 1e9 if fields else None
 
     def release(self, has_left: bool) -> None:
@@ -138,19 +138,12 @@ class QemuKernel(EmbeddedKernel):
             self.monitor.close()
 
 
-@dataclass
-class _Silence:
-    """Gives up on a machine that has not answered for SILENT_SECONDS, whatever it does meanwhile."""
-
-    verbs: Collection[str] = field(default=())
-
-    def __call__(self, seconds: int, verbs: Collection[str]) -> LabError | None:
-        if seconds < SILENT_SECONDS:
-            return None
-        return MachineLost(
-            f"the machine has not answered for {seconds} s",
-            hint="run the command again: arrays are as after a power failure",
-        )
+def _loss_by_silence(seconds: int, _verbs: Collection[str]) -> LabError | None:
+    if seconds < SILENT_SECONDS:
+        return None
+    return MachineLost(
+        f"the machine has not answered for {seconds} s", hint=f"{RUN_AGAIN}: arrays are as after a power failure"
+    )
 
 
 def accelerators(options: QemuOptions, files: HostFiles) -> list[str]:
@@ -283,14 +276,17 @@ def start_qemu(
         started = QemuKernel(supervisor, instance, processes, files)
         started.monitor = Monitor(monitor)
         undo.callback(started.release, has_left=False)
-        assert supervisor.stdout is not None
-        life = os.dup(supervisor.stdout.fileno())
-        undo.callback(os.close, life)
-        read_fd, write_fd = os.dup(agent.fileno()), os.dup(agent.fileno())
-        agent.close()
-        channel = Channel(
-            read_fd, write_fd, started.explain_loss, life_fd=life, window_bytes=math.inf, on_silence=_Silence()
-        )
-        started.ask_to_leave = lambda: channel.request("exit")
+        channel = _channel_to(started, supervisor, agent)
         undo.pop_all()
     return started, channel
+
+
+def _channel_to(started: QemuKernel, supervisor: RunningProcess, agent: socket.socket) -> Channel:
+    """Return the channel over a socket, which it owns from here on. A virtio port has flow control of its own."""
+    assert supervisor.stdout is not None
+    read_fd, write_fd, life_fd = os.dup(agent.fileno()), agent.detach(), os.dup(supervisor.stdout.fileno())
+    channel = Channel(
+        read_fd, write_fd, started.explain_loss, life_fd=life_fd, window_bytes=math.inf, on_silence=_loss_by_silence
+    )
+    started.ask_to_leave = lambda: channel.request("exit")
+    return channel

@@ -79,7 +79,7 @@ main() {
     ;;
   test)
     # The only release with a package of Packer; on others its checks are skipped.
-    if grep -qsxF VERSION_CODENAME=bookworm "$os_release"; then prepare_lab "$distro" test cluster test-debian-12; else prepare_lab "$distro" test cluster; fi
+    if grep -qsxF VERSION_CODENAME=bookworm "$os_release"; then prepare_lab "$distro" test cluster qemu test-debian-12; else prepare_lab "$distro" test cluster qemu; fi
     "$here/venv.sh" dev
     ;;
   kernel) "$here/packages.sh" kernel ;;
