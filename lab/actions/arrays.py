@@ -173,7 +173,7 @@ class Corrupt(MemberAction, frozen=True, kw_only=True, tag="disk.corrupt"):
 class BadBlock(MemberAction, frozen=True, kw_only=True, tag="disk.bad_block"):
     """Put 4 KiB of a member on md's bad-block list, as after a read error that could not be corrected."""
 
-    words, key, label = "array bad-block", "k", "Bad block"
+    words, key, label = "array bad-block", "u", "Bad block"
     tooltip = "Put a block of the known data on md's list of unreadable blocks"
     sector: Annotated[str, Argument("Of the disk; without: in the middle of the known data.")] = ""
 

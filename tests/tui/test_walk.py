@@ -18,6 +18,9 @@ from lab.lessons.verbs import VERBS as LESSON_VERBS
 from tests.tui.conftest import AppMaker, looked, running
 from tests.tui.fake_lab import FakeLab
 from tui.app import RaidlabApp
+from tui.arrays.actions import KEY_ACTIONS
+from tui.arrays.lab import ArrayList
+from tui.arrays.rack import Rack
 from tui.help import CLOCK_IDS, HelpScreen, key_table
 from tui.keys import CommandKey, classes_with_keys, known_ids, own_bindings
 from tui.mode import ModeScreen
@@ -53,6 +56,19 @@ def test_no_id_means_two_things() -> None:
     for _, binding in BINDINGS:
         meanings.setdefault(binding.id or "", set()).add(binding.action)
     assert {each: actions for each, actions in meanings.items() if len(actions) > 1} == {}
+
+
+def test_no_widget_of_the_lab_screen_takes_the_key_of_a_verb() -> None:
+    """A widget that has the focus gets its own keys first, so such a verb could not be reached."""
+    taken = {
+        (key.strip(), type(widget).__name__)
+        for widget in (Rack(), ArrayList())
+        for _, binding in own_bindings([type(widget)])
+        if widget.check_action(binding.action.partition("(")[0], ())
+        for key in binding.key.split(",")
+    }
+    keys = {key.strip() for action in KEY_ACTIONS for key in action.key.split(",")}
+    assert {pair for pair in taken if pair[0] in keys} == set()
 
 
 VERBS = (*ACTIONS, *LESSON_VERBS, *DRILL_VERBS)
