@@ -379,27 +379,6 @@ def _speed(name: str, attribute: str, value: str, why: str) -> Step:
     return dataclasses.replace(write_file_step(path, value, why), undo=undo if value != SYSTEM_DEFAULT else ())
 
 
-__all__ = [
-    "add",
-    "assemble",
-    "destroy",
-    "fail",
-    "grow_level",
-    "grow_members",
-    "grow_size",
-    "re_add",
-    "remove",
-    "replace",
-    "scrub_check",
-    "scrub_repair",
-    "scrub_stop",
-    "set_bitmap",
-    "set_sync_speed",
-    "stop",
-    "zero_superblocks",
-]
-
-
 CORRUPTION_BLOCK_BYTES = 4096
 OWN_PACE = ""
 # Each SCSI host has a scan file; "- - -" means every channel, target and unit (kernel: scsi_mid_low_api).

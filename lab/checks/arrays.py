@@ -2,7 +2,7 @@
 
 All values are those of the current state of the array, never the arguments with which it was created. Superblocks,
 counters, file systems and files that programs wrote need additional commands, so they are gathered only for lessons
-that use one of these checks or readings (``lab.lessons.student``).
+with a check that ``needs_disks`` or a reading that is a ``DeepSource`` (``lab.lessons.student``).
 """
 
 from __future__ import annotations
@@ -334,6 +334,7 @@ _SHARE_READ = 0.8
 class ArrayStopped(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.stopped"):
     """The array exists on the disks, and is not running."""
 
+    needs_disks = True
     array: str = "md0"
 
     def look(self, lab: CheckedState) -> CheckOutcome:
@@ -347,6 +348,7 @@ class ArrayStopped(Check, frozen=True, kw_only=True, forbid_unknown_fields=True,
 class MemberCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A check on the superblock of one disk."""
 
+    needs_disks = True
     disk: str
 
     def look(self, lab: CheckedState) -> CheckOutcome:
@@ -390,6 +392,8 @@ class ArrayOnOverlays(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fiel
 class ArrayForeign(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.made_anew"):
     """A running array has this name, but not the UUID of the array on which the known data were written."""
 
+    needs_disks = True
+
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         is_new = self.array in lab.deep.marked_before and self.array not in lab.marks
         return CheckOutcome(is_new, "array-is-new" if is_new else "array-is-old", {"array": self.array})
@@ -401,6 +405,7 @@ class DiskCopied(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     This is a replacement (``mdadm --replace``). A rebuild after a failure reads all other members instead.
     """
 
+    needs_disks = True
     lasts = True
     source: str
     target: str
@@ -429,6 +434,7 @@ class ArrayMended(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 class ArrayWaited(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.waited"):
     """The requests to the array took at least this time in total during this step, by the counters of the array."""
 
+    needs_disks = True
     lasts = True
     at_least_seconds: float
 
@@ -441,6 +447,7 @@ class ArrayWaited(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 class FileSystemFills(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="file_system.fills"):
     """The size of the ext4 file system is in this range, in percent of the size of the array."""
 
+    needs_disks = True
     at_least_percent: float = 0.0
     at_most_percent: float = 100.0
 
@@ -460,6 +467,7 @@ class FileSystemFills(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fiel
 class FileSays(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="file.says"):
     """A line of this file on the machine contains these words, and the file is newer than the newest array."""
 
+    needs_disks = True
     lasts = True
     path: str
     words: str
@@ -511,10 +519,6 @@ class Mismatches(DeepSource, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def value(self, lab: CheckedState) -> float | None:
         status = lab.arrays.get(self.array)
         return None if status is None or status.mismatch_sectors is None else float(status.mismatch_sectors)
-
-
-DEEP_CHECKS = (ArrayStopped, MemberCheck, ArrayForeign, DiskCopied, ArrayWaited, FileSystemFills, FileSays)
-"""Checks that need a ``DeepState`` or counters, in addition to the status of arrays and disks."""
 
 
 def events_behind(superblock: Superblock, lab: CheckedState) -> int:

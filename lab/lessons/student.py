@@ -21,7 +21,7 @@ from lab.actions.action import Action
 from lab.arrays.discovery import MD_HEAD_BYTES, superblocks_in
 from lab.arrays.names import kernel_name
 from lab.arrays.status import ArrayStatus
-from lab.checks.arrays import DEEP_CHECKS, DeepSource, FileSays, FileSystemFills
+from lab.checks.arrays import DeepSource, FileSays, FileSystemFills
 from lab.checks.faults import APART_FROM_THE_LAB, played_since, points_since
 from lab.checks.readings import ResultCheck
 from lab.checks.state import Check, CheckedState, DeepState, MarkSeen, PlayedFault
@@ -589,9 +589,7 @@ def asks_for_disks(lesson: ReadyLesson) -> bool:
     """Whether a check or reading of the lesson needs the disks themselves."""
     sources = (step.read.source for step in lesson.steps if step.read)
     checks = (check for step in lesson.steps for check in _all_checks(step))
-    return any(isinstance(each, DeepSource) for each in sources) or any(
-        isinstance(each, DEEP_CHECKS) for each in checks
-    )
+    return any(isinstance(each, DeepSource) for each in sources) or any(check.needs_disks for check in checks)
 
 
 def deep_state(lesson: ReadyLesson, session: LabSession, before: Snapshot, after: Snapshot) -> DeepState:
