@@ -681,7 +681,7 @@ class LessonWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return {key: self.states.get(value, value) if isinstance(value, str) else value for key, value in facts.items()}
 
     def keys(self) -> Iterator[str]:
-        """All keys that each language must have, with their placeholders, such as ``found.disk-is {disk}``."""
+        """All keys with their placeholders, such as ``found.disk-is {disk}``, which are the same in all languages."""
         for table in ("wanted", "found", "states", "frame"):
             for key, text in getattr(self, table).items():
                 yield " ".join([f"{table}.{key}", *sorted(placeholders(text))])
@@ -694,9 +694,14 @@ def placeholders(text: str) -> set[str]:
 
 @cache
 def words_in(language: str) -> LessonWords:
-    """The sentences of a language, or those in English if it has none."""
+    """The sentences of a language; those that it lacks are in English."""
+    english = read_toml(WORDS_FOLDER / f"{SOURCE_LANGUAGE}.toml", LessonWords)
     path = WORDS_FOLDER / f"{language}.toml"
-    return read_toml(path if path.exists() else WORDS_FOLDER / f"{SOURCE_LANGUAGE}.toml", LessonWords)
+    if language == SOURCE_LANGUAGE or not path.exists():
+        return english
+    own = read_toml(path, LessonWords)
+    tables = {table: {**getattr(english, table), **getattr(own, table)} for table in ("wanted", "found", "frame")}
+    return msgspec.structs.replace(own, **tables)
 
 
 def word_languages() -> tuple[str, ...]:
