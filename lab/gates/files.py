@@ -22,7 +22,7 @@ from typing import TypeVar
 
 from lab.errors import LabError, ResultError, SpecError
 from lab.gates.text import shortened, visible
-from lab.units import MIB, human_bytes
+from lab.units import MIB, counted, human_bytes
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -51,6 +51,12 @@ _MAY = {
 }
 
 
+_MAY_WITHOUT_LINES = {
+    FileKind.DRILL: "runs no shell lines",
+    FileKind.LESSON: "runs no shell lines; it works on arrays of this lab",
+}
+
+
 def is_foreign(path: Path) -> bool:
     """Whether a file is not shipped with raidlab."""
     return _PACKAGE not in path.resolve().parents
@@ -61,8 +67,9 @@ def foreign_note(path: Path, kind: FileKind, lines: Sequence[str] = ()) -> str:
     if not is_foreign(path):
         return ""
     count = len(foreign_lines(lines))
-    number = f"{count or 'no'} shell line{'' if count == 1 else 's'}"
-    may = _MAY[kind].format(lines=number, they="it" if count == 1 else "they")
+    may = _MAY[kind].format(lines=counted(count, "shell line"), they="it" if count == 1 else "they")
+    if not count and kind in _MAY_WITHOUT_LINES:
+        may = _MAY_WITHOUT_LINES[kind]
     return f"'{shortened(visible(str(path)), 80)}' does not come with raidlab: this {kind} {may}"
 
 

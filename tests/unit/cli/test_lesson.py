@@ -160,7 +160,7 @@ def test_a_lesson_file_is_verified(capfd: pytest.CaptureFixture[str], mine: str,
     told = said(capfd, "lesson", "verify", mine)
     # A long path is shortened.
     assert told.startswith(f"01-first: sound in form; '{mine[:40]}")
-    assert "does not come with raidlab: this lesson runs no shell lines" in told
+    assert "does not come with raidlab: this lesson runs no shell lines; it works on arrays of this lab" in told
     bad = write(tmp_path, LESSON.replace("minutes = 5", "minutes = 99"))
     assert "minutes is 99" in said(capfd, "lesson", "verify", str(bad), status=2)
     assert "12-choosing-a-level: sound" in said(capfd, "lesson", "verify")
