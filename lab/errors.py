@@ -60,7 +60,7 @@ class PrivilegeRefused(RequirementMissing):
 
 
 class UnfitVersion(LabError):
-    """A program or the kernel of the machine is too old or too new for the request; another machine may support it."""
+    """A program or kernel on the machine is too old or too new for the request; another machine may support it."""
 
 
 RUN_AGAIN = "run the command again"
@@ -78,7 +78,7 @@ class MachineBusy(LabError):
 
 
 class CommandFailed(LabError):
-    """A command on the machine ended with a nonzero status."""
+    """A command on the machine exited with a nonzero status."""
 
     def __init__(self, argv: Sequence[str], status: int, stderr_tail: str, *, hint: str = "") -> None:
         self.argv = tuple(argv)
@@ -89,7 +89,7 @@ class CommandFailed(LabError):
 
 
 class CommandTimedOut(LabError):
-    """A command on the machine did not end in time and was stopped."""
+    """A command on the machine did not finish in time and was stopped."""
 
 
 class WaitTimedOut(LabError):
@@ -129,7 +129,7 @@ class DrillError(LabError):
 
 
 class ResultError(LabError):
-    """A result, or another file of the lab, could not be stored or read."""
+    """A result, or another of the lab's files, could not be stored or read."""
 
 
 class BrokenOutput(LabError):

@@ -13,16 +13,17 @@ if TYPE_CHECKING:
 
 
 class AppFrontend(NamedTuple):
-    """The app. Each ``str | None`` is the target, None: the one that suits this computer."""
+    """The app. Each ``str | None`` is the target; None means the one that suits this computer."""
 
     load: Callable[[], Callable[[str | None], int]]
     """Imports the app; the function opens it and returns the exit status."""
     load_text: Callable[[], Callable[[str | None, RunLine, Collection[str], ReadVerb], int]]
-    """The same in plain lines.
+    """Imports the app in plain lines; the function opens it and returns the exit status.
 
-    The function also gets what runs a command line, the names of commands, and what makes a verb of typed words.
+    That function also gets a function that runs a command line, the names of commands, and one that turns typed words
+    into a verb.
     """
     serve: Callable[[str | None, int, Callable[[str], None]], None]
-    """In a browser, at this port; calls the function with the address."""
+    """Serves the app to a browser at this port; calls the function with the address."""
     key_card: Callable[[], Sequence[object]]
     """The sections of the card of keys, for a template."""

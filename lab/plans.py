@@ -41,7 +41,7 @@ class Step:
     stdin_text: str = ""
     """Standard input of the command, such as a long device-mapper table."""
     ignores_partitions: bool = False
-    """Unused partitions are no obstacle: the step erases them, or they are data of the array that it starts."""
+    """Unused partitions are not an obstacle: the step erases them, or they are data of the array that it starts."""
     only_waits: bool = False
     """Changes nothing: waits for work that the machine does by itself, which may take hours."""
 
@@ -108,5 +108,5 @@ class Plan:
         return Plan(self.title, before), self.steps[number], Plan(self.title, after)
 
     def lines(self) -> list[str]:
-        """The commands alone, ready to be typed."""
+        """Only the commands, ready to be typed."""
         return [step.shell_line() for step in self.steps]

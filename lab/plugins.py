@@ -1,8 +1,8 @@
-"""Plugins: packages that add to raidlab, found by the entry points ``raidlab.plugins`` of what is installed.
+"""Plugins: packages that add to raidlab, found by the ``raidlab.plugins`` entry points of the installed packages.
 
-An entry point names a ``Plugin``, by convention ``PLUGIN`` in the module ``plugin`` of its package. What it adds are
-extensions: a package that can be extended declares a NamedTuple for each extension point, in its module ``extension``.
-Functions in extensions import what they need when they are called, so a plugin costs little before it is used.
+An entry point names a ``Plugin``, by convention ``PLUGIN`` in its package's ``plugin`` module. It adds extensions:
+a package that can be extended declares a NamedTuple for each extension point, in its ``extension`` module. Functions in
+extensions import what they need when they are called, so a plugin costs little before it is used.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from unicodedata import east_asian_width
 from lab.gates.text import markdown, spreadsheet, visible
 
 NOTHING = "–"
-"""Shown in place of a missing value."""
+"""The text shown in place of a missing value."""
 Value = str | int | float | None
 
 

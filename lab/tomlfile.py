@@ -338,7 +338,7 @@ _STEP_KEYS = {"do": "act", "member": "disk", "by": "new", "command": "line"}
 
 
 def with_new_scenario_step(step: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A step of a scenario of version 1 with its current names; one that named several disks becomes several."""
+    """A step of a scenario of version 1 with its current names; one with several disks becomes several steps."""
     word = step.get("do", "")
     renames = {**_STEP_KEYS, "command": "command"} if word in ("start", "under-load") else _STEP_KEYS
     new = {renames.get(key, key): value for key, value in step.items()}
@@ -353,7 +353,7 @@ def with_new_scenario_step(step: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         }:
             yield from ({**rest, "act": act, "disk": member} for member in members)
         case {"act": "array.replace", "disk": old, "new": other, **rest}:
-            # A step of its own had added the disk.
+            # A separate step had added the disk.
             yield {**rest, "act": "shell", "line": f"mdadm /dev/md0 --replace @{old} --with @{other}"}
         case {"act": "array.assemble" | "restart" | "sum" as act}:
             options = {} if act == "sum" else {"options": new.pop("options", [])}

@@ -17,7 +17,7 @@ def format_bytes(count: int) -> str:
 
 
 def human_bytes(count: float) -> str:
-    """Rounded to three significant digits, such as ``1.95 GiB``."""
+    """The size rounded to three significant digits, for example ``1.95 GiB``."""
     for suffix, unit in (("TiB", 1024 * GIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
         if abs(count) >= unit:
             value = count / unit
@@ -27,12 +27,12 @@ def human_bytes(count: float) -> str:
 
 
 def counted(number: int, thing: str) -> str:
-    """``1 cell``, ``1,200 cells``."""
+    """The number with its noun: ``1 cell``, ``1,200 cells``."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def human_seconds(seconds: float) -> str:
-    """``850 µs``, ``13.3 ms``, ``4.2 s`` or ``3:05 min``."""
+    """The duration as text: ``850 µs``, ``13.3 ms``, ``4.2 s`` or ``3:05 min``."""
     if seconds >= 60:
         return f"{int(seconds) // 60}:{int(seconds) % 60:02d} min"
     for suffix, unit in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):

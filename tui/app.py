@@ -200,7 +200,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
     """Build, run, break and watch RAID.
 
     Args:
-        target: the machine, or None for the default machine of this computer.
+        target: the machine, or None for this computer's default machine.
         make_client: creates another client, for tests.
         settings_file, keys_file: the files of the app's settings and of the user's keymap; None: the default ones.
         glyphs: the characters to draw with; None: the set that the terminal can display.

@@ -45,7 +45,7 @@ class BaseApp(App[object], Frontend, inherit_bindings=False):
     """The app without its modes, dialogs and keys, which ``tui.app`` adds.
 
     Args:
-        target: the machine, or None for the default machine of this computer.
+        target: the machine, or None for this computer's default machine.
         make_client: creates another client, for tests.
         glyphs: the characters to draw with; None: the set that the terminal can display.
     """

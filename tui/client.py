@@ -86,7 +86,7 @@ class CommandLog:
 
 
 def run_safely(work: Callable[[], T]) -> T:
-    """Run work. Raises only LabError: an unexpected exception becomes one, for the app must not end."""
+    """Run work. Raises only LabError: an unexpected exception becomes a LabError, for the app must not end."""
     try:
         return work()
     except LabError:
@@ -101,9 +101,9 @@ class LabClient:
     """Opens a lab and runs work on it.
 
     Args:
-        target: the machine, or None for the default machine of this computer.
+        target: the machine, or None for this computer's default machine.
         post: receives the messages; it is called from any thread.
-        make_host: creates the ``Host`` of this computer; called on the first use of ``host``.
+        make_host: creates this computer's ``Host``; called on the first use of ``host``.
         opener: another way to open a lab, for tests.
         hertz: samples of the monitor per second.
     """
@@ -148,7 +148,7 @@ class LabClient:
 
     @property
     def host(self) -> Host:
-        """The services of this computer that the lab uses; created by the first thread that reads it."""
+        """This computer's services that the lab uses; created by the first thread that reads it."""
         with self._making_host:
             if self._host is None:
                 from lab.machine import Host
@@ -163,7 +163,7 @@ class LabClient:
     def submit(self, work: Callable[[LabSession], T]) -> Future[T]:
         """Run work on the open session after the work submitted before.
 
-        The future raises only LabError: at once MachineLost if no session is open, and the reason of the loss if the
+        The future raises only LabError: MachineLost at once if no session is open, and the reason for the loss if the
         machine is lost before the work begins.
         """
         with self._lock:
@@ -184,7 +184,7 @@ class LabClient:
             raise
 
     def restart(self) -> None:
-        """Open the lab again after it was lost or could not be opened. Does nothing while it is open."""
+        """Open the lab again after it was lost or could not be opened. Does nothing while the lab is open."""
         with self._lock:
             if self.session is None and not self._closing.is_set():
                 self._is_settled.clear()
@@ -209,7 +209,7 @@ class LabClient:
             self.restart()
 
     def close(self) -> None:
-        """Close the lab and wait until it is closed. If the machine is starting, it finishes that first."""
+        """Close the lab and wait until it is closed. If the machine is still starting, it finishes starting first."""
         with self._lock:
             self._closing.set()
             self._wake.set()
@@ -230,7 +230,7 @@ class LabClient:
         return (monitor.machine_seconds() if monitor else None) or 0.0
 
     def _end(self, session: LabSession, loss: LabError | None) -> None:
-        """Close this session, if it is still the open one. Any thread may call this."""
+        """Close this session, if it is still the open session. Any thread may call this."""
         with self._lock:
             if session is self.session:
                 self._loss = self._loss or loss

@@ -48,7 +48,7 @@ PASTE_SECONDS = 1.0
 FEWEST_COLUMNS, FEWEST_ROWS = 20, 5
 """Minimum size for the layout; a smaller window shows part of it. Textual and rich fail if a widget has no room."""
 MOST_COLUMNS, MOST_ROWS = 1000, 500
-"""Maximum size for the layout, also in larger windows: each cell costs memory and time."""
+"""Maximum size for the layout, even in larger windows: each cell costs memory and time."""
 _PASTE_START, _PASTE_END = "\x1b[200~", "\x1b[201~"
 _MOST_SEQUENCE = 32
 # Keys of the Linux console and of rxvt; X10 mouse reports of three bytes; control sequences of ECMA-48.
@@ -81,7 +81,7 @@ class InputGate:
         self._paste: list[str] | None = None
         self._pasted = self._cut = 0
         self._skipped = ""
-        """What is being dropped up to its end: ``string``, ``sequence``, or empty."""
+        """What is being dropped until its end: ``string``, ``sequence``, or empty."""
         self._heard = 0.0
         self._out: list[str | Pasted] = []
         self._keys = self._mouse = 0

@@ -116,7 +116,7 @@ class Marks:
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
         self.is_quiet: Callable[[], bool] = lambda: False
-        """Returns True to suppress automatic verification: in a lesson, verifying is a task of the student."""
+        """Returns True to suppress automatic verification: in a lesson, verifying is the student's task."""
 
     def write(self, array: str) -> None:
 
@@ -228,7 +228,7 @@ class Pacing:
 
 
 class TypedShell:
-    """Runs commands that the user typed, one at a time; the folder and the variables last as long as the session."""
+    """Runs commands that the user typed, one at a time; its folder and variables last as long as the session."""
 
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend

@@ -361,7 +361,7 @@ TERMINAL_LIGHT = _sixteen(
     "#57667a", "#1d2733",
     "#9c1111", "#0f5a23", "#6b4800", "#084a94", "#662488", "#095761",
 )  # fmt: skip
-"""The same on a light background; all are dark enough to read, including white and yellow."""
+"""The sixteen colours on a light background; all are dark enough to read, including white and yellow."""
 DEFAULT = DARK.name
 
 

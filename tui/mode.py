@@ -348,7 +348,7 @@ class ModeScreen(Screen[None]):
         self.watch(self.app, "changes", partial(self.update_from, self.app.lab), init=False)
 
     def update_from(self, state: LabState) -> None:
-        """Update the body and the frame. A screen of another mode is updated when it is resumed."""
+        """Update the body and the frame. Another mode's screen is updated when it is resumed."""
         if self not in self.app.screen_stack:
             return
         from tui.story import next_step

@@ -192,9 +192,9 @@ class MachinePhase(StrEnum):
     OPENING = "opening"
     OPEN = "open"
     LOST = "lost"
-    """It was open and its connection is lost."""
+    """The machine was open, and its connection was lost."""
     FAILED = "failed"
-    """It could not be opened."""
+    """The machine could not be opened."""
     CLOSED = "closed"
 
 
@@ -243,7 +243,7 @@ class LoadView:
     is_running: bool = True
     phase: str = "preparing"
     forecast: Forecast | None = None
-    """The prediction of the theory; None: not computed yet."""
+    """Theory's prediction; None: not computed yet."""
     outcome: Measured | LabError | None = None
     newest: LiveInterval | None = None
 
@@ -332,7 +332,7 @@ class LabState:
 
     @property
     def selected(self) -> ArrayStatus | None:
-        """The selected array; the first one if none is selected or the selected array does not run."""
+        """The selected array; the first one if none is selected or the selected array is not running."""
         return self.array(self.selected_array or "") or next(iter(self.arrays), None)
 
     @property
@@ -355,7 +355,7 @@ class LabState:
         return next((disk.name for disk in self.disks if disk.node == node), node)
 
     def full_disk_name(self, node: str) -> str:
-        """``disk02 (/dev/ubdb)``, or the node itself if it is not a disk of the lab."""
+        """The full name, ``disk02 (/dev/ubdb)``, or the node itself if it is not one of the lab's disks."""
         return next((disk.full_name for disk in self.disks if disk.node == node), node)
 
     def member_of(self, disk_name: str) -> tuple[ArrayStatus, MemberStatus] | None:
@@ -366,7 +366,7 @@ class LabState:
 
     @property
     def resting_arrays(self) -> tuple[FoundArray, ...]:
-        """The arrays on the disks that do not run."""
+        """The arrays on the disks that are not running."""
         return tuple(each for each in self.found_arrays if self.array(each.name) is None)
 
     def resting_array(self, word: str) -> FoundArray | None:
@@ -381,7 +381,7 @@ class LabState:
 
     @property
     def free_disks(self) -> tuple[LabDisk, ...]:
-        """Disks of no array, running or stopped, that are blank or have only metadata of a former array."""
+        """Disks that belong to no array, running or stopped, and are blank or have only metadata of a former array."""
         held = {member.device for status in self.arrays for member in status.members}
         for array in self.found_arrays:
             held.update(array.devices)

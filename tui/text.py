@@ -681,7 +681,7 @@ class TextApp(Frontend):
             self._line(DRILL_HELP)
 
     def _perform(self, words: str) -> bool:
-        """Perform a command of raidlab in the open lab; False for a command that only the command line can run."""
+        """Perform a raidlab command in the open lab; False for a command that only the command line can run."""
         if words.split() == ["drill"]:
             self._text_drills.show()
             return True
@@ -713,7 +713,7 @@ class TextApp(Frontend):
         return verb is not None and self._text_drills.perform(verb)
 
     def _act(self, word: str, line: str) -> None:
-        """Perform an action named by its key or its name, or a command of raidlab; report an unknown word."""
+        """Perform an action named by its key or its name, or a raidlab command; report an unknown word."""
         named_so = [each for each in KEY_ACTIONS if word in (each.key, each.short_name())]
         selection = selection_of(self.lab)
         obstacles = [each.obstacle(selection) for each in named_so]
@@ -776,7 +776,7 @@ class TextApp(Frontend):
         return f"next: {plain_step(self._text_drills.next_step or next_step(self.lab))}"
 
     def _choices(self) -> None:
-        """Print what can be typed now: the possible actions, then the words that are always accepted."""
+        """Print the words that can be typed now: the possible actions, then the words that are always accepted."""
         self._line("You can type now, each followed by Enter:")
         for action in applying(self.lab):
             self._line(f"{action.key} or {action.short_name()}: {action.label}. {action.tooltip}.")

@@ -76,7 +76,7 @@ def _bay(state: LabState, disk: LabDisk) -> Bay:
 
 
 def carried_words(state: LabState, disk: LabDisk) -> str:
-    """The contents of a disk of no array, in words; empty if it is blank."""
+    """The contents of a disk that belongs to no array, in words; empty if it is blank."""
     if former := state.former_array(disk):
         return f"was in {former.name}"
     types = ", ".join(state.carried_by(disk))
@@ -123,7 +123,7 @@ def sync_view(state: LabState, status: ArrayStatus) -> SyncView | None:
 
 
 def _sync_words(state: LabState, status: ArrayStatus) -> str:
-    """The name of the sync: ``rebuild``, or ``rebuild 2 of 5`` for inner arrays. A first sync is no rebuild."""
+    """The name of the sync: ``rebuild``, or ``rebuild 2 of 5`` for inner arrays. A first sync is not a rebuild."""
     is_first = status.sync_action is SyncAction.RECOVER and status.name in state.first_syncs
     return f"{FIRST_SYNC if is_first else status.sync_action.noun} {status.sync_place}".strip()
 

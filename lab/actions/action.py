@@ -1,7 +1,7 @@
 """One description for each verb: its arguments, its preconditions, and its plan or effect.
 
-Every interface to a verb is generated from its class: the command of ``raidlab`` with its options and help, the key,
-the menus and the palette of the app, the words of the text mode, and ``act`` in lesson files.
+Every interface to a verb is generated from its class: the ``raidlab`` command with its options and help, the app's key,
+menus and palette, the words of the text mode, and ``act`` in lesson files.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Selection:
 
     @property
     def lack_of_array(self) -> str:
-        """Why no array is available; empty if one is."""
+        """Why no array is available; empty if an array is available."""
         if self.array:
             return ""
         return f"{self.stopped_array} is stopped" if self.stopped_array else "there is no array yet"
@@ -99,7 +99,7 @@ class Argument:
     is_needed: bool = False
     """Required on the command line; a lesson file may omit it if the field has a default."""
     left_out: str | None = None
-    """Its value if omitted on the command line, unless that is the field's default."""
+    """The argument's value if omitted on the command line, unless that is the field's default."""
     fills: Fills | None = None
 
 
@@ -120,7 +120,7 @@ class Field:
 
     name: str
     type: Any
-    """Without ``Argument``; still includes msgspec constraints."""
+    """The field's type without ``Argument``; it still includes msgspec constraints."""
     argument: Argument
     default: Any
     """``msgspec.NODEFAULT`` if there is none."""
@@ -131,7 +131,7 @@ class Field:
 
     @property
     def when_left_out(self) -> Any:
-        """Its value if omitted on the command line."""
+        """The argument's value if it is omitted on the command line."""
         return self.default if self.argument.left_out is None else self.argument.left_out
 
     @property
@@ -152,19 +152,19 @@ class Verb(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """One thing that a user can request. The first line of a subclass's docstring is its help."""
 
     words: ClassVar[str] = ""
-    """After ``raidlab``."""
+    """The words of the command after ``raidlab``."""
     has_command: ClassVar[bool] = True
     """False: ``words`` belong to another action, whose command performs this one."""
     key: ClassVar[str] = ""
-    """In the app; empty if it has no key of its own."""
+    """The key in the app; empty if the verb has no key of its own."""
     alias: ClassVar[str] = ""
-    """In keymaps and in the text mode; empty: the last of ``words``."""
+    """The name in keymaps and in the text mode; empty: the last of ``words``."""
     label: ClassVar[str] = ""
     tooltip: ClassVar[str] = ""
 
     @classmethod
     def short_name(cls) -> str:
-        """In keymaps and in the text mode, such as ``bad-block``."""
+        """The name in keymaps and in the text mode, for example ``bad-block``."""
         return cls.alias or cls.words.rpartition(" ")[2]
 
     @classmethod
@@ -259,7 +259,7 @@ class PlanAction(Action, frozen=True, kw_only=True):
 
     @property
     def waits_for(self) -> str:
-        """The long-running work of md that follows: ``rebuild``; empty if there is none."""
+        """The long-running work that md does afterwards, for example ``rebuild``; empty if there is none."""
         return ""
 
     @abstractmethod

@@ -6,7 +6,7 @@ contains the parameters from which the layout is computed and a checksum of that
 computation is detected.
 
 Names of volumes, slices and inner arrays, and the device-mapper tables that follow from a label
-(kernel: Documentation/admin-guide/device-mapper/linear.rst), are here too.
+(kernel: Documentation/admin-guide/device-mapper/linear.rst), are defined here too.
 """
 
 from __future__ import annotations
@@ -136,13 +136,13 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def uuid_from(text: str) -> str:
-    """A UUID derived from ``text``, in the format of mdadm."""
+    """A UUID derived from ``text``, in mdadm's format."""
     digest = hashlib.sha256(text.encode()).hexdigest()
     return ":".join(digest[start : start + 8] for start in range(0, 32, 8))
 
 
 def new_uuid() -> str:
-    """A random UUID in the format of mdadm."""
+    """A random UUID in mdadm's format."""
     return uuid_from(secrets.token_hex())
 
 
@@ -170,7 +170,7 @@ def encode(label: Label) -> str:
 
 
 def decode(data: bytes) -> Label | None:
-    """The label in one copy; None if it is missing, damaged, or of another format version."""
+    """The label in one copy; None if it is missing, damaged, or in another format version."""
     head, newline, rest = data.partition(b"\n")
     words = head.split()
     if not newline or len(words) != 3 or words[0] != _MAGIC.encode() or not words[1].isdigit():

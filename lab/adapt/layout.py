@@ -300,7 +300,7 @@ def _concatenated(composition: Composition) -> Iterator[Run]:
 
 
 def _even(composition: Composition, stripes: int) -> Iterator[Run]:
-    """Repeatedly take a whole number of reference stripes from the tier of which the smallest share has been used."""
+    """Repeatedly take a whole number of reference stripes from the tier with the smallest share used so far."""
     queues, totals = [], []
     for windows in composition.by_tier:
         total = sum(window.blocks for window in windows)

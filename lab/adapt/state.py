@@ -297,7 +297,7 @@ class VolumeStatus:
 
     @property
     def state_words(self) -> str:
-        """``clean``, ``degraded``, or the extent of a data loss."""
+        """The state as text: ``clean``, ``degraded``, or the extent of a data loss."""
         if self.lost:
             return self.loss_words
         return "degraded" if self.is_degraded else "clean"
@@ -391,7 +391,7 @@ class VolumeSync:
 
     @property
     def place_words(self) -> str:
-        """Such as ``2 of 5``; empty if arrays run in parallel or there is only one."""
+        """The place as text, for example ``2 of 5``; empty if arrays run in parallel or there is only one."""
         return "" if self.at_once > 1 or self.count < 2 else f"{self.number} of {self.count}"
 
 
@@ -472,7 +472,7 @@ class VolumeArray(ArrayStatus):
         return self if after == before else as_array(replace(self.whole, windows=after))
 
     def bridged(self, before: ArrayStatus) -> ArrayStatus:
-        """Between two arrays of a rebuild or scrub md is idle for a moment; keep showing the sync of ``before``."""
+        """Keep showing the sync of ``before`` while md is briefly idle between two arrays of a rebuild or scrub."""
         sync = before.sync if isinstance(before, type(self)) else None
         if sync is None or sync.is_last or not (sync.action in _SCRUBS or self.is_interrupted):
             return self
@@ -611,7 +611,7 @@ def _state(volume: VolumeStatus) -> ArrayState:
 
 def _members(volume: VolumeStatus) -> Iterable[MemberStatus]:
     for disk in volume.disks:
-        # A failed disk without a slice in any array is no member; its slot is empty.
+        # A failed disk without a slice in any array is not a member; its slot is empty.
         if disk.node and (disk.present or disk.faulty):
             yield _member(disk)
 

@@ -2,8 +2,8 @@
 
 A claim holds if all of its comparisons are as claimed: its p-value is the largest of theirs (an intersection-union
 test, Berger 1982, for which no adjustment is needed). It does not hold if some comparison is contrary; since the
-smallest of many p-values may be small by chance, theirs are combined by Simes. Both verdicts exclude each other, and
-all measured claims are one family of tests (lab.results.statistics).
+smallest of many p-values may be small by chance, they are combined by Simes' method. The two verdicts exclude each
+other, and all measured claims are one family of tests (lab.results.statistics).
 """
 
 from __future__ import annotations
@@ -358,7 +358,7 @@ def _trace(found: Measurements) -> tuple[ClaimedComparison, ...]:
 
 
 def _sweep(found: Measurements) -> tuple[ClaimedComparison, ...]:
-    """With many fast disks, each increase in the use of slow disks increases the latency."""
+    """Compare latencies: with many fast disks, each increase in the use of slow disks increases the latency."""
     made = []
     places = [place for place in found.utilisations if place.fast >= 5]
     for before, place in itertools.pairwise(places):

@@ -40,7 +40,7 @@ class ArrayKind(ABC):
 
     @abstractmethod
     def is_name(self, word: str) -> bool:
-        """Whether ``word`` has the form of its arrays' names."""
+        """Whether ``word`` has the form of this kind's array names."""
 
     @abstractmethod
     def name(self, number: int) -> str:
@@ -48,11 +48,11 @@ class ArrayKind(ABC):
 
     @abstractmethod
     def raid(self, level: str) -> Level:
-        """The arithmetic of one of its levels, as if its disks were equal."""
+        """The arithmetic of one of the kind's levels, as if the disks were equal."""
 
     @abstractmethod
     def options(self, level: str) -> frozenset[str]:
-        """The fields of ``CreateOptions`` that only some levels support and this one does."""
+        """The fields of ``CreateOptions`` that this level supports and some other levels do not."""
 
     @abstractmethod
     def member_count(self, level: str, free: int) -> int:
@@ -68,7 +68,7 @@ class ArrayKind(ABC):
 
     @abstractmethod
     def discover(self, ends: Mapping[str, DiskEnds], host_name: str) -> tuple[FoundArray, ...]:
-        """Its arrays on these disks, sorted by name.
+        """The arrays of this kind on these disks, sorted by name.
 
         ``ends``: node -> the disk's ends, with at least ``head_bytes`` of the beginning. ``host_name``: the machine's.
         """
@@ -79,11 +79,11 @@ class ArrayKind(ABC):
 
     @abstractmethod
     def gathered(self, arrays: OpenArrays, statuses: tuple[ArrayStatus, ...]) -> tuple[ArrayStatus, ...]:
-        """``statuses`` with its own running arrays in place of the md arrays that they consist of."""
+        """``statuses``, with this kind's running arrays in place of the md arrays that they consist of."""
 
     @abstractmethod
     def array(self, arrays: OpenArrays, name: str) -> Array:
-        """The array of this name, whether or not it runs."""
+        """The array with this name, whether or not it is running."""
 
 
 def kind_among(kinds: Iterable[ArrayKind], name: str) -> ArrayKind:
@@ -118,15 +118,15 @@ class Array(ABC):
     @property
     @abstractmethod
     def device(self) -> str:
-        """Its device node."""
+        """The array's device node."""
 
     @property
     def found(self) -> FoundArray | None:
-        """The array as discovered on the disks; None if it was not."""
+        """The array as discovered on the disks; None if it was not found."""
         return self.arrays.found.array(self.name)
 
     def status(self) -> ArrayStatus:
-        """Its current state. Raises ArrayError with the reason if it does not run."""
+        """The array's current state. Raises ArrayError with the reason if the array is not running."""
         found, every = self.found, self.arrays.found
         if found and found in every.stopped:
             raise ArrayError(
@@ -138,7 +138,7 @@ class Array(ABC):
 
     @property
     def status_now(self) -> ArrayStatus | None:
-        """Its current state; None if it does not run."""
+        """The array's current state; None if the array is not running."""
         return next((status for status in self.arrays.statuses() if status.name == self.name), None)
 
     @property
@@ -148,11 +148,11 @@ class Array(ABC):
 
     @abstractmethod
     def read(self) -> ArrayStatus:
-        """Read its state from the machine. Raises ArrayError if it does not run there."""
+        """Read the array's state from the machine. Raises ArrayError if the array is not running there."""
 
     @property
     def mounted_on(self) -> tuple[str, ...]:
-        """Its mount points."""
+        """The array's mount points."""
         machine = self.arrays.machine
         kernel = kernel_names(machine, [self.device]).get(self.device, "")
         device = read_devices(machine, [kernel]).get(kernel) if kernel else None
@@ -161,7 +161,7 @@ class Array(ABC):
     def wait(self, *, on_look: Callable[[ArrayStatus], None] | None = None) -> ArrayStatus:
         """Wait until no sync runs or is due. Raises WaitTimedOut if a sync makes no progress.
 
-        ``on_look`` is called with each status read of the md array that the wait is for.
+        ``on_look`` is called with each status of the md array being waited for.
         """
         for name in [each.name for each in self.status().inner] or [self.name]:
             wait_until_idle(self.arrays.machine, name, on_look=on_look)
@@ -177,7 +177,7 @@ class Array(ABC):
         return Plan(f"Use {self.name}")
 
     def assemble(self, *, force: bool = False) -> Plan:
-        """Start it; ``force``: also with members that are out of date."""
+        """Start it; with ``force`` even with members that are out of date."""
         found, every = self.found, self.arrays.found
         if found in every.started if found else self.status_now:
             raise ArrayError(f"array {self.name} is already running", hint=f"'raidlab array show {self.name}' shows it")
@@ -189,7 +189,7 @@ class Array(ABC):
 
     @abstractmethod
     def start(self, found: FoundArray, *, force: bool) -> Plan:
-        """Start an array that was found and does not run."""
+        """Start an array that was found and is not running."""
 
     @abstractmethod
     def stop(self) -> Plan:
@@ -201,11 +201,11 @@ class Array(ABC):
 
     @abstractmethod
     def fail(self, disk: str, *, breaks_array: bool = False) -> Plan:
-        """Fail a disk; one without which it would lose data only with ``breaks_array``."""
+        """Fail a disk; only with ``breaks_array`` one without which the array would lose data."""
 
     @abstractmethod
     def remove(self, disk: str) -> Plan:
-        """Remove a faulty or spare disk; for one that is already out, a plan without steps whose title says so."""
+        """Remove a faulty or spare disk; if it is already out, a plan without steps whose title states that."""
 
     @abstractmethod
     def add(self, disk: str) -> Plan:
@@ -220,7 +220,7 @@ class Array(ABC):
         """Limit the speed of its syncs, in KiB/s per member; None: the system's value."""
 
     def re_add(self, disk: str) -> Plan:
-        """Put a former member back by its bitmap."""
+        """Put a former member back by means of the bitmap."""
         raise self.refusal("re-adding a disk")
 
     def replace(self, old: str, new: str) -> Plan:
@@ -259,7 +259,7 @@ class Array(ABC):
 
     @abstractmethod
     def value(self, status: ArrayStatus) -> dict[str, Any]:
-        """The same for JSON."""
+        """All facts about it, for JSON."""
 
     @abstractmethod
     def details(self) -> dict[str, str]:
@@ -287,7 +287,7 @@ class OpenArrays:
         return self.lab.disks
 
     def node(self, disk_word: str) -> str:
-        """The device behind a disk's name, serial or node. Raises SpecError for one that is no lab disk."""
+        """The device behind a disk's name, serial or node. Raises SpecError if it is not a lab disk."""
         return self.lab.disk(disk_word.strip()).node
 
     def disk_name(self, node: str) -> str:
@@ -301,7 +301,7 @@ class OpenArrays:
         )
 
     def array(self, name: str) -> Array:
-        """The array of this name, with its operations. Raises SpecError for a word that is not an array name.
+        """The array with this name, with its operations. Raises SpecError for a word that is not an array name.
 
         An array that was found has all names that ``FoundArray.is_called`` accepts.
         """
@@ -319,7 +319,7 @@ class OpenArrays:
         return statuses
 
     def names(self) -> tuple[str, ...]:
-        """Names in use, by running arrays and by others on the disks."""
+        """Names in use: those of running arrays and of the other arrays on the disks."""
         return (*(status.name for status in self.statuses()), *(array.name for array in self.found.all))
 
     def used_nodes(self) -> frozenset[str]:
@@ -329,7 +329,7 @@ class OpenArrays:
         return frozenset(used)
 
     def free_disks(self) -> tuple[LabDisk, ...]:
-        """The disks that carried nothing when last examined, by name (see ``check_free``)."""
+        """The disks that were blank when last examined, by name (see ``check_free``)."""
         used = self.used_nodes()
         return tuple(disk for disk in self.disks if disk.node not in used and disk.node not in self.found.carried)
 
@@ -351,7 +351,7 @@ class OpenArrays:
         return plan.on_blank_disks()
 
     def check_free(self, nodes: Sequence[str], *, besides: str = "") -> None:
-        """Raises DeviceRefused for disks that are in use, carry anything, or belong or once belonged to an array.
+        """Raises DeviceRefused for disks that are in use, are not blank, or belong or once belonged to an array.
 
         ``besides`` names an array whose former members are free.
         """

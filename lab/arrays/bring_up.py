@@ -50,7 +50,7 @@ def _uuids(file: Path) -> frozenset[str]:
 
 
 def stopped_arrays(target: Target, state: StateFolder) -> StoppedArrays | None:
-    """The list for an embedded lab; None for machines whose arrays run on their own."""
+    """The list for an embedded lab; None for machines whose arrays start on their own."""
     if not target.is_embedded:
         return None
     return StoppedArrays(state.lab_folder(target.lab_name))

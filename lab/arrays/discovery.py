@@ -40,7 +40,7 @@ class Superblock:
 
     array_uuid: str
     array_name: str
-    """Such as ``any:0``; invisible characters are escaped, since the source is not trusted."""
+    """The name, for example ``any:0``; invisible characters are escaped, since the source is not trusted."""
     level_number: int
     layout_number: int
     slot_count: int
@@ -52,7 +52,7 @@ class Superblock:
     created_seconds: int
     """When the array was created, in seconds since 1970."""
     is_incomplete: bool
-    """In a slot, but its rebuild is not complete."""
+    """Whether the device has a slot, but its rebuild is not complete."""
     is_reshaping: bool
     metadata_version: str = "1.2"
     """0.90, 1.0, 1.1 or 1.2: also determines its place on the device."""
@@ -174,7 +174,7 @@ class FoundArray:
     """One array on the disks. ``refusal`` is the reason why it does not start automatically; empty if it does."""
 
     name: str
-    """Such as md0; the superblock's own name if it is not one of the lab's and the array does not run."""
+    """For example md0; the superblock's own name if it is not one of the lab's and the array is not running."""
     uuid: str
     level: str
     slot_count: int
@@ -232,7 +232,7 @@ def _created(superblock: Superblock) -> int:
 
 
 def _superblocks_on(ends: DiskEnds) -> Iterator[Superblock]:
-    """At the places where md looks for each version: super_1_load() and super_90_load() in drivers/md/md.c."""
+    """Superblocks where md looks for each version: super_1_load() and super_90_load() in drivers/md/md.c."""
     heads = {"1.2": SUPERBLOCK_OFFSET, "1.1": 0}
     places = [(version, ends.first[at : at + SUPERBLOCK_BYTES]) for version, at in heads.items()]
     # At least 8 KiB before the end, and 4 KiB-aligned from the beginning: a device may end at any sector.
@@ -308,7 +308,7 @@ def _array(members: Mapping[str, Superblock], host_name: str) -> FoundArray:
 
 
 def _lab_name(array_name: str, host_name: str) -> str | None:
-    """``md0`` for ``any:0`` and for this machine's own ``HOST:0``; None for a name assigned elsewhere."""
+    """The lab's name: ``md0`` for ``any:0`` and for this machine's ``HOST:0``; None for a name assigned elsewhere."""
     host, colon, word = array_name.rpartition(":")
     name = word if word.startswith("md") else f"md{word}"
     return name if is_array_name(name) and (not colon or host in (_OUR_HOST, host_name)) else None
@@ -356,7 +356,7 @@ class BroughtUp:
         return (*self.started, *self.stopped, *self.refused)
 
     def array(self, name: str) -> FoundArray | None:
-        """The array of this name, preferably one that can be started; else by its superblocks' name or its UUID."""
+        """The array with this name, preferably one that can be started; else by its superblocks' name or its UUID."""
         by_name = next((array for array in self.all if array.name == name), None)
         return by_name or next((array for array in self.all if array.is_called(name)), None)
 

@@ -10,6 +10,6 @@ if TYPE_CHECKING:
 
 
 class AddedKind(NamedTuple):
-    """A kind of array. The words for its levels are an extension of their own, ``lab.arrays.levels.AddedLevels``."""
+    """A kind of array. The words for its levels are a separate extension, ``lab.arrays.levels.AddedLevels``."""
 
     load: Callable[[], ArrayKind]

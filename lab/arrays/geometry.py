@@ -1,4 +1,4 @@
-"""Where md puts each sector of an array on its members, and what a sector of a member holds. Pure arithmetic.
+"""The place of each array sector on the members, and what each member sector holds. Pure arithmetic.
 
 The only place where a layout is computed: RAID 0 with its zones, RAID 1, 4, 5, 6, 10 and linear, in every layout that
 md has, both ways. A geometry is made from md's own numbers (``geometry_of``) or from a level and mdadm's word for the
@@ -24,7 +24,7 @@ from lab.errors import ArrayError, SpecError
 from lab.units import KIB, SECTOR_BYTES
 
 RESYNC_BLOCK_SECTORS = 64 * KIB // SECTOR_BYTES
-"""What md compares at once of a mirror (RESYNC_BLOCK_SIZE in drivers/md/raid1-10.c); it counts as a stripe here."""
+"""The part of a mirror that md compares at once (RESYNC_BLOCK_SIZE in drivers/md/raid1-10.c): a stripe here."""
 
 
 class ChunkKind(StrEnum):
@@ -86,7 +86,7 @@ class StripeCell:
 
     @property
     def words(self) -> str:
-        """``data 12``, ``copy 1 of 12``, ``P``."""
+        """The chunk as text: ``data 12``, ``copy 1 of 12``, ``P``."""
         if self.kind.is_parity:
             return self.kind.value
         return f"copy {self.copy} of {self.number}" if self.copy else f"data {self.number}"
@@ -141,10 +141,10 @@ class ArrayGeometry(ABC):
 
     @abstractmethod
     def places(self, sector: int) -> tuple[MemberPlace, ...]:
-        """Where the sector lies: the first copy first."""
+        """The places of the sector, the first copy first."""
 
     def parities(self, sector: int) -> tuple[MemberPlace, ...]:
-        """Where the parity over the sector lies, P first; empty on levels without parity."""
+        """The places of the parity over the sector, P first; empty on levels without parity."""
         return ()
 
     @abstractmethod
@@ -160,7 +160,7 @@ class ArrayGeometry(ABC):
         """All chunks of a stripe. Raises ArrayError if there is no such stripe."""
 
     def place_on(self, slot: int, sector: int) -> MemberPlace | None:
-        """Where the member in ``slot`` has the sector, a copy of it, or else parity over it; None if it has neither."""
+        """The place of the sector, a copy or else parity over it on the member in ``slot``; None if there is none."""
         places = (*self.places(sector), *self.parities(sector))
         return next((place for place in places if place.slot == slot), None)
 
@@ -191,7 +191,7 @@ _RAID5_WITH_LAST_Q = 16
 _LEFT = (0, 2, 9, 10)
 """Parity moves one slot to the left from row to row."""
 _SYMMETRIC = (2, 3, 10)
-"""Data begin behind the parity and wrap around; in all other layouts they lie in slot order and skip the parity."""
+"""Data begin after the parity and wrap around; in all other layouts they lie in slot order and skip the parity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ class ParityRow:
 
     @property
     def _first_data_slot(self) -> int:
-        """In a symmetric layout: the slot behind P, or behind Q where Q follows P."""
+        """In a symmetric layout: the slot after P, or after Q where Q follows P."""
         is_behind_p = self.q_slot is None or self.layout == _DDF_N_CONTINUE or self.layout >= _RAID5_WITH_LAST_Q
         return self.p_slot + (1 if is_behind_p else 2)
 
@@ -253,7 +253,7 @@ class ParityRow:
     def exponents(self) -> dict[int, int]:
         """Slot of a data chunk -> exponent of its factor in Q, a power of 2.
 
-        md counts the data chunks from the slot behind Q (raid6_d0() in drivers/md/raid5.c); in the DDF layouts from
+        md counts the data chunks from the slot after Q (raid6_d0() in drivers/md/raid5.c); in the DDF layouts from
         slot 0, and P and Q are counted too (raid6_idx_to_slot()).
         """
         if self.layout in _DDF:
@@ -371,7 +371,7 @@ class ParityGeometry(ArrayGeometry):
 
 @dataclass(frozen=True, slots=True)
 class Raid1Geometry(ArrayGeometry):
-    """RAID 1: every member holds everything. A stripe is what md compares at once."""
+    """RAID 1: every member holds everything. A stripe is the part that md compares at once."""
 
     raid_disks: int
     member_sectors: int
@@ -419,7 +419,7 @@ class Raid10Geometry(ArrayGeometry):
     far_copies: int
     is_offset: bool
     far_set: int
-    """Number of neighbouring members over which far copies are shifted: all, but for layouts with far sets."""
+    """Number of neighbouring members over which far copies are shifted: all, except in layouts with far sets."""
     raid_disks: int
     chunk_sectors: int
     member_sectors: int
@@ -542,7 +542,7 @@ def raid10_geometry(layout: int, raid_disks: int, chunk_sectors: int, component_
         raise ArrayError(f"RAID 10 has no layout {layout}", hint="the map knows near, far and offset copies")
     is_offset = bool(layout & _OFFSET_BIT)
     whole = Raid10Geometry(near, far, is_offset, far_sets[sets], raid_disks, chunk_sectors, component_sectors)
-    # On an odd number of members md uses one chunk more of some (calc_sectors).
+    # On an odd number of members md uses one more chunk of some (calc_sectors).
     used = -(-whole.size_sectors // chunk_sectors * whole.copies // raid_disks) * chunk_sectors
     return replace(whole, member_sectors=max(used, 0))
 
@@ -556,15 +556,15 @@ class StripZone:
     """A zone of a RAID 0: an area with the same members throughout. All in the unit of the members' sizes."""
 
     start: int
-    """On the array."""
+    """The zone's start on the array."""
     end: int
     member_start: int
-    """On each of its members."""
+    """The zone's start on each of its members."""
     slots: tuple[int, ...]
 
     @property
     def size(self) -> int:
-        """Its size on the array."""
+        """The zone's size on the array."""
         return self.end - self.start
 
 
@@ -603,7 +603,7 @@ class Raid0Geometry(ArrayGeometry):
         return (last.member_start + last.size // len(last.slots)) // self.chunk_sectors
 
     def _zone_of(self, sector: int) -> StripZone:
-        """The zone of a sector; the last one for sectors behind the end."""
+        """The zone of a sector; the last one for sectors beyond the end."""
         return self.zones[bisect_right([zone.end for zone in self.zones[:-1]], sector)]
 
     def _shift(self, zone: StripZone) -> int:
@@ -645,7 +645,7 @@ class Raid0Geometry(ArrayGeometry):
 
 
 def raid0_geometry(layout: int, chunk_sectors: int, member_sectors: Sequence[int]) -> Raid0Geometry:
-    """From md's layout number and the size of each member's data, in slot order.
+    """The geometry from md's layout number and the size of each member's data, in slot order.
 
     Raises ArrayError for members of different sizes if the layout is unknown.
     """
@@ -662,7 +662,7 @@ def raid0_geometry(layout: int, chunk_sectors: int, member_sectors: Sequence[int
 
 @dataclass(frozen=True, slots=True)
 class LinearGeometry(ArrayGeometry):
-    """One member behind the other, in slot order. There are no stripes."""
+    """One member after the other, in slot order. There are no stripes."""
 
     ends: tuple[int, ...]
     """Where each member ends on the array."""
@@ -712,7 +712,7 @@ def geometry_of(
     component_sectors: int,
     member_sectors: Mapping[int, int],
 ) -> ArrayGeometry:
-    """From the values of sysfs. ``layout`` is md's number; ``component_sectors`` is what the array uses of each member.
+    """The geometry from sysfs. ``layout`` is md's number; ``component_sectors`` is what the array uses of each member.
 
     ``member_sectors``: slot -> size of the member's data; only RAID 0 and linear arrays need it, of all members. Raises
     ArrayError for a level or layout that is not known.
@@ -745,7 +745,7 @@ def geometry_of(
 def level_geometry(
     level: Level, layout: str | None, members: int, chunk_sectors: int, component_sectors: int
 ) -> ArrayGeometry:
-    """Of an array of equal members. ``layout`` is mdadm's word for RAID 5 and 6; None means mdadm's default.
+    """Geometry of an array of equal members. ``layout`` is mdadm's word for RAID 5 and 6; None means mdadm's default.
 
     Raises SpecError for too few members, or a layout that the level does not have.
     """
@@ -809,8 +809,8 @@ class StripeRow:
 def stripe_rows(level: Level, layout: str | None, members: int, rows: int) -> tuple[StripeRow, ...]:
     """The first ``rows`` rows of an array of equal members; of every part, where members have parts.
 
-    RAID 1 has no chunks: there a row is one block of data, of any size. ``layout`` as in ``level_geometry``, which also
-    tells what is raised.
+    RAID 1 has no chunks: there a row is one block of data, of any size. ``layout`` and the exceptions are those of
+    ``level_geometry``.
     """
     is_far = isinstance(level, Raid10) and level.layout is Raid10Layout.FAR
     stripe_rows = level.copies if isinstance(level, Raid10) and level.layout is Raid10Layout.OFFSET else 1

@@ -39,5 +39,5 @@ def names_array(word: str) -> bool:
 
 
 def free_name(kind: ArrayKind, taken: Collection[str]) -> str:
-    """The first of md0, md1, … that is not taken; for another kind the first of its names."""
+    """The first of md0, md1, … that is not taken; for another kind the first of its names that is not taken."""
     return next(name for number in range(1000) if (name := kind.name(number)) not in taken)

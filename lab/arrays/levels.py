@@ -62,7 +62,7 @@ class Level(ABC):
     has_zones: ClassVar[bool] = False
     """Whether md uses the whole of members that differ in size, in zones with fewer and fewer members."""
     parity_members: ClassVar[int] = 0
-    """Chunks of parity in each stripe."""
+    """Parity chunks in each stripe."""
 
     @property
     @abstractmethod
@@ -194,7 +194,7 @@ class Raid1(Level):
 
 
 class _Parity(Level):
-    """Stripes with ``parity_members`` chunks of parity in each."""
+    """Stripes with ``parity_members`` parity chunks each."""
 
     __slots__ = ()
 
@@ -267,7 +267,7 @@ class Raid10(Level):
 
     @property
     def layout_word(self) -> str:
-        """``n2``: the argument of mdadm --layout."""
+        """The argument for mdadm --layout, for example ``n2``."""
         return f"{self.layout.value}{self.copies}"
 
     @property
@@ -370,7 +370,7 @@ def usable_bytes(
 def usable_bytes_of(
     level: Level, device_bytes: Sequence[int], chunk_bytes: int | None = None, *, has_ppl: bool = False
 ) -> int:
-    """The same for disks that may differ in size."""
+    """``usable_bytes`` for disks that may differ in size."""
     if level.minimum_members == 1:
         return min(device_bytes)
     chunk = (chunk_bytes or DEFAULT_CHUNK_BYTES) if level.has_chunk else None

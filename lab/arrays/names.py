@@ -21,14 +21,14 @@ def is_device_node(node: str) -> bool:
 
 
 def require_array_name(name: str) -> str:
-    """``name`` itself; raises SpecError unless it is one that the lab uses."""
+    """Return ``name``. Raises SpecError unless it is an array name that the lab uses."""
     if not is_array_name(name):
         raise SpecError(f"'{name}' is not an array name", hint="write md and a number below 1000, such as md0")
     return name
 
 
 def array_device(name: str) -> str:
-    """``/dev/md0`` for ``md0``."""
+    """The device node of an array: ``/dev/md0`` for ``md0``."""
     return f"/dev/{require_array_name(name)}"
 
 

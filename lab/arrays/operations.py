@@ -27,7 +27,7 @@ ASSEMBLE_TIMEOUT_SECONDS = 60.0
 
 
 def assemble(name: str, members: Sequence[str], *, force: bool = False, options: Sequence[str] | None = None) -> Plan:
-    """Start an existing array from its members (journal and spares among them).
+    """Start an existing array from its members (including its journal and spares).
 
     ``force`` also takes members whose event counts differ: it may bring back data that is out of date. ``options``
     replaces mdadm's options ``--run`` and, with ``force``, ``--force``.
@@ -67,7 +67,7 @@ def stop(name: str, members: Sequence[str] = ()) -> Plan:
 
 
 def zero_superblocks(devices: Sequence[str]) -> Plan:
-    """Erase the md superblock of each device, so that no later assembly finds the old array. Its data stay."""
+    """Erase the md superblock of each device, so that no later assembly finds the old array. Its data stay in place."""
     steps = (
         Step(
             argv=("mdadm", "--zero-superblock", device),
@@ -149,7 +149,7 @@ def add(name: str, device: str, *, erase_first: bool = False) -> Plan:
 
 
 def re_add(name: str, device: str) -> Plan:
-    """Put a former member back in its slot; with a bitmap only the regions that changed meanwhile are copied."""
+    """Put a former member back in its slot; with a bitmap only the regions that have changed since then are copied."""
     why = "The superblock says which slot this was, the bitmap which regions changed meanwhile: only these are copied."
     return Plan(f"Put {device} back in {name} (re-add)", (_manage(name, "--re-add", device, why=why),))
 
@@ -186,7 +186,7 @@ def _manage(
 BACKUP_FOLDER = f"{RUN_FOLDER}/backup"
 RESHAPE_START_TIMEOUT_SECONDS = 120.0
 
-# A defect of md in Linux 6.12 and 7.2, not in 6.1: docs/arrays.md.
+# A defect in md of Linux 6.12 and 7.2, not in 6.1: docs/arrays.md.
 _QUIET_START = "Let nothing read it at the moment this begins: newer kernels may then return another block's data."
 
 
@@ -304,7 +304,7 @@ SYSTEM_DEFAULT = "system"
 
 
 def scrub_check(name: str) -> Plan:
-    """Read the whole array and count mismatches, in md/mismatch_cnt."""
+    """Read the whole array and count mismatches in md/mismatch_cnt."""
     why = (
         "md reads every stripe, compares copies or parity and counts what differs; it rewrites unreadable blocks only."
     )
@@ -325,7 +325,7 @@ def scrub_stop(name: str) -> Plan:
 
 
 def set_sync_speed(name: str, *, minimum_kib_per_second: int | None, maximum_kib_per_second: int | None) -> Plan:
-    """Limits for every kind of sync of this array alone, in KiB/s per member; None: the system's value."""
+    """Limits for every kind of sync, for this array only, in KiB/s per member; None: the system's value."""
     low, high = minimum_kib_per_second, maximum_kib_per_second
     for limit in (low, high):
         if limit is not None and limit < 1:
@@ -400,9 +400,9 @@ _CANNOT_BE_PULLED = {
 def pull(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
     """Make a disk vanish while in use. ``arrays`` contain it and survive: they are notified, as by udev where it runs.
 
-    A spindle loses its connection, so that each further I/O fails; a SCSI disk is deleted by the kernel, a virtio disk
-    of ``qemu:`` with its PCI device. Data remain.
-    Raises DeviceRefused for a disk that cannot vanish, with an alternative.
+    A spindle loses its connection, so that each further I/O fails; the kernel deletes a SCSI disk, and a virtio disk of
+    ``qemu:`` together with its PCI device. The data remain. Raises DeviceRefused for a disk that cannot vanish, with an
+    alternative.
     """
     if disk.kind is DiskKind.SPINDLE:
         gone = disconnect_step(disk, "The cable is out: every further I/O of this drive fails.")
@@ -428,12 +428,12 @@ def pull(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
 
 
 def _is_pci_disk(disk: LabDisk) -> bool:
-    """Whether it is a virtio disk of a machine of QEMU's, which takes the lowest free name when it comes back."""
+    """Whether it is a virtio disk of a QEMU machine, which takes the lowest free name when it comes back."""
     return disk.kind is DiskKind.FILE and re.fullmatch("vd[a-z]+", disk.kernel_name) is not None
 
 
 def plug_in(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
-    """Bring a pulled disk back; ``arrays`` still list it as faulty and release it first. It joins none by itself."""
+    """Bring a pulled disk back; ``arrays`` still list it as faulty and release it first. It joins no array."""
     let_go = (
         Step(
             ("mdadm", "--manage", array_device(name), "--remove", disk.node),

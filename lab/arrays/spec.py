@@ -53,7 +53,7 @@ class SystemPreview:
 
     @property
     def reads_words(self) -> str:
-        """``never``, ``always`` or a percentage."""
+        """``reads_share`` as text: ``never``, ``always`` or a percentage."""
         return {0.0: "never", 1.0: "always"}.get(self.reads_share, f"{100 * self.reads_share:.0f} %")
 
 
@@ -75,7 +75,7 @@ class ArrayPreview:
     write_ios: int = 0
     """Member I/Os, reads and writes, for one write smaller than a chunk."""
     write_penalty: str = ""
-    """The same in words."""
+    """``write_ios`` in words."""
     full_stripe_bytes: int = 0
     """Data in one full stripe; 0 for a level without stripes."""
     chunk_bytes: int | None = None
@@ -83,11 +83,11 @@ class ArrayPreview:
     stripe: tuple[StripeRow, ...] = ()
     """The first rows of every member: where data, copies and parity lie; empty for one made of several arrays."""
     rows: tuple[SliceRow, ...] = ()
-    """For an array made of several: the slices of disks that these consist of."""
+    """For an array made of several arrays: the slices of disks that these consist of."""
     widths: tuple[tuple[int, int], ...] = ()
-    """For each inner array, by number: data blocks and parity blocks of a stripe."""
+    """Data blocks and parity blocks of a stripe, for each inner array by number."""
     array_names: tuple[str, ...] = ()
-    """For each inner array, by number."""
+    """The name of each inner array, by number."""
     systems: tuple[SystemPreview, ...] = ()
     """The same disks under other systems, where there are any to compare."""
     note: str = ""
@@ -106,7 +106,7 @@ class ArrayPreview:
 
     @property
     def survives(self) -> str:
-        """``1 failed member``."""
+        """What it survives as text, for example ``1 failed member``."""
         return failures_words(self.failures_survived, self.most_failures_survived)
 
     def disks_in(self, window: int) -> set[int]:
@@ -156,11 +156,11 @@ class Spec(ABC):
 
     @abstractmethod
     def expected_bytes(self, disks: Sequence[LabDisk]) -> int:
-        """Its expected capacity on these disks. Raises SpecError if they are not suitable."""
+        """The array's expected capacity on these disks. Raises SpecError if they are not suitable."""
 
     @abstractmethod
     def ideal_bytes(self, disks: Sequence[LabDisk]) -> float:
-        """The same without subtracting metadata."""
+        """``expected_bytes`` without subtracting metadata."""
 
     @abstractmethod
     def problems(self) -> tuple[str, ...]:
@@ -218,7 +218,7 @@ def sentence_of(error: LabError) -> str:
 
 
 def failures_words(minimum: int, maximum: int) -> str:
-    """``1 failed member``, ``1 to 3 failed members``, ``no failed members``."""
+    """The range as text: ``1 failed member``, ``1 to 3 failed members``, ``no failed members``."""
     if minimum != maximum:
         return f"{minimum} to {maximum} failed members"
     return "1 failed member" if minimum == 1 else f"{minimum or 'no'} failed members"
@@ -299,7 +299,7 @@ class CreateOptions:
     reference: int | None = None
     """Data chunks of the full stripe, where it may be less than all disks but one."""
     utilisation: tuple[float, ...] | None = None
-    """How much of each member is used, relative to those used most."""
+    """How much of each member is used, relative to the members used most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,12 +326,12 @@ class ArraySpec(Spec):
     size_bytes: int | None = None
     """Data of each member; None: all that fits."""
     data_offset_bytes: int | None = None
-    """None: mdadm's choice."""
+    """Offset of the data on each member; None: mdadm's choice."""
     uuid: str = ""
     forces_resync: bool = False
     """A first resync of a RAID 5 in place of the rebuild of its last member (mdadm(8), --force with --create)."""
     options: tuple[str, ...] = ()
-    """Further options of mdadm."""
+    """Further mdadm options."""
 
     @property
     def raid(self) -> Level:
@@ -340,7 +340,7 @@ class ArraySpec(Spec):
 
     @property
     def create_argv(self) -> tuple[str, ...]:
-        """The command line of mdadm. Raises SpecError for an unknown level or layout; nothing else is checked."""
+        """The mdadm command line. Raises SpecError for an unknown level or layout; nothing else is checked."""
         return tuple(_create_argv(self))
 
     @property
@@ -415,7 +415,7 @@ class ArraySpec(Spec):
         return [sizes[node] for node in self.members]
 
     def _on(self, nodes: Sequence[str], disks: Sequence[LabDisk]) -> list[LabDisk]:
-        """The disks behind these nodes. Raises SpecError for a node that is none of ``disks``."""
+        """The disks behind these nodes. Raises SpecError for a node that is not among ``disks``."""
         by_node = {disk.node: disk for disk in disks}
         if strangers := [node for node in nodes if node not in by_node]:
             raise SpecError(f"{', '.join(strangers)}: not a disk of this lab", hint="choose lab disks")

@@ -118,17 +118,17 @@ class MemberStatus:
 
     @property
     def is_rebuilding(self) -> bool:
-        """In a slot, but not yet fully rebuilt."""
+        """Whether the member has a slot but is not yet fully rebuilt."""
         return "spare" in self.flags and self.slot is not None and not self.is_faulty
 
     @property
     def is_spare(self) -> bool:
-        """Waiting without a slot."""
+        """Whether the member is waiting without a slot."""
         return "spare" in self.flags and self.slot is None and not self.is_faulty
 
     @property
     def role(self) -> str:
-        """Its current role, in one or two words."""
+        """The member's current role, in one or two words."""
         if self.is_faulty:
             return "faulty"
         if self.is_journal:
@@ -148,7 +148,7 @@ class ArrayStatus:
     unit: ClassVar[str] = "member"
     """The noun for one of its parts, for messages."""
     waits_words: ClassVar[str] = "waits to rebuild"
-    """The words for a rebuild that is due but does not run."""
+    """The words for a rebuild that is due but not running."""
     cannot: ClassVar[frozenset[str]] = frozenset()
     """Operations that it does not support, by their method names in ``lab.arrays.array.Array``."""
 
@@ -240,12 +240,12 @@ class ArrayStatus:
 
     @property
     def inside(self) -> Inside | None:
-        """Its composition if it consists of several arrays; otherwise None."""
+        """The array's composition if it consists of several arrays; otherwise None."""
         return None
 
     @property
     def raid(self) -> Level:
-        """The arithmetic of its level and layout. Raises SpecError for a level that the lab does not know."""
+        """The arithmetic of the array's level and layout. Raises SpecError for a level that the lab does not know."""
         layout = None
         if self.level == LevelName.RAID10 and self.layout_number is not None:
             layout = layout_name(LevelName.RAID10, self.layout_number)
@@ -253,7 +253,7 @@ class ArrayStatus:
 
     @property
     def geometry(self) -> ArrayGeometry:
-        """Where it puts its data. Raises ArrayError for a level or layout that is not known."""
+        """The layout of the array's data. Raises ArrayError for an unknown level or layout."""
         sizes = {
             m.slot: m.data_size_kib * KIB // SECTOR_BYTES
             for m in self.members
@@ -325,12 +325,12 @@ class ArrayStatus:
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether a rebuild has begun and only a new plan continues it."""
+        """Whether a rebuild has begun that only a new plan can continue."""
         return False
 
     @property
     def sync_place(self) -> str:
-        """``2 of 5``: which of the inner arrays is being synced; empty if not applicable."""
+        """Which of the inner arrays is being synced, for example ``2 of 5``; empty if not applicable."""
         return ""
 
     def disk_to_add(self, free: Sequence[LabDisk], chosen: LabDisk | None, _disks: Sequence[LabDisk]) -> LabDisk | None:
@@ -347,7 +347,7 @@ class ArrayStatus:
 
     @property
     def state_words(self) -> str:
-        """``clean, degraded, recovering``: the state from sysfs in the words of mdadm --detail."""
+        """The state from sysfs in the words of mdadm --detail, for example ``clean, degraded, recovering``."""
         words = ["active" if self.state in _WRITING else str(self.state)]
         if self.is_degraded:
             words.append("degraded")
@@ -357,7 +357,7 @@ class ArrayStatus:
 
     @property
     def sync_words(self) -> str:
-        """``rebuild 34.2 %``, or the sync that is due; empty if there is none."""
+        """The running sync, for example ``rebuild 34.2 %``, or the sync that is due; empty if there is none."""
         if self.sync_progress:
             return f"{self.sync_action.noun} {100 * self.sync_progress.fraction:.1f} %"
         return "a rebuild is due" if self.awaits_rebuild else "a resync is due" if self.awaits_resync else ""
@@ -374,7 +374,7 @@ class ArrayStatus:
 
     @property
     def kind_words(self) -> str:
-        """Its consistency policy, or its composition."""
+        """The array's consistency policy, or its composition."""
         return self.consistency_policy or "no bitmap"
 
     @property
@@ -384,7 +384,7 @@ class ArrayStatus:
 
     @property
     def unpredicted(self) -> str:
-        """Why theory has no prediction for workloads on it; empty: it may have one."""
+        """Why theory has no prediction for workloads on the array; empty: it may have one."""
         return ""
 
     def faulty_sentence(self, member: MemberStatus, disk: str) -> str:
@@ -404,7 +404,7 @@ class ArrayStatus:
         return ""
 
     def failing_note(self, member: MemberStatus, disk: str) -> str:
-        """The effect of a failure of this member on the array."""
+        """The effect that a failure of this member has on the array."""
         if member.is_spare:
             return f"{disk} is a spare of {self.name}: it holds no data, and the array stays as it is."
         if self.breaks_without(member):
@@ -442,7 +442,7 @@ class SliceState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class InnerArray:
-    """One inner array; ``array`` is None while it does not run."""
+    """One inner array; ``array`` is None while it is not running."""
 
     width: str
     """Data and parity of a stripe: ``4+1``."""
@@ -452,7 +452,7 @@ class InnerArray:
 
     @property
     def name(self) -> str:
-        """Its md name; empty while it does not run."""
+        """The array's md name; empty while it is not running."""
         return self.array.name if self.array else ""
 
 
@@ -607,7 +607,7 @@ def parse_flags(text: str) -> frozenset[str]:
 
 
 def parse_progress(text: str) -> SyncProgress | None:
-    """``1024 / 1019904``; None for ``none`` and ``delayed``."""
+    """Parse ``1024 / 1019904``; None for ``none`` and ``delayed``."""
     done, slash, total = text.partition("/")
     done_sectors, total_sectors = parse_count(done), parse_count(total)
     if not slash or done_sectors is None or total_sectors is None:
@@ -631,7 +631,7 @@ class ArrayDetail:
     metadata_version: str
     array_size_kib: int
     used_device_size_kib: int | None
-    """Of each member; None for levels that may use members unequally (raid0)."""
+    """Size used of each member; None for levels that may use members unequally (raid0)."""
     raid_devices: int
     total_devices: int
     chunk_kib: int | None
@@ -670,7 +670,7 @@ def detail_of(status: ArrayStatus, export: dict[str, str]) -> ArrayDetail:
 
 
 def parse_export(text: str) -> dict[str, str]:
-    """``KEY=value`` lines of ``mdadm --detail --export`` and ``--examine --export``."""
+    """Parse the ``KEY=value`` lines of ``mdadm --detail --export`` and ``--examine --export``."""
     pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
     return {key.strip(): value.strip() for key, _, value in pairs}
 
@@ -739,7 +739,7 @@ def wait_until_idle(
 ) -> ArrayStatus:
     """Wait until no resync, rebuild, scrub or reshape runs or is about to, and return the settled state.
 
-    Raises WaitTimedOut after ``stall_seconds`` without progress of the sync, or after ``timeout_seconds`` in all.
+    Raises WaitTimedOut after ``stall_seconds`` without progress of the sync, or after ``timeout_seconds`` in total.
     """
     clock = _Rests(machine, name)
     steady = _Steady(clock)
@@ -832,7 +832,7 @@ def _is_on_its_way_to_raid0(machine: Machine, status: ArrayStatus) -> bool:
     """Whether an mdadm process has yet to convert an array that grew by way of RAID 4 back to RAID 0.
 
     It does so after the last stripe has been moved, from 4.4 on five seconds later (impose_level in its Grow.c). Until
-    then the array is idle, and in md's files a RAID 4 without parity member: only the process shows the difference.
+    then the array is idle, and in md's files a RAID 4 without a parity member: only the process shows the difference.
     """
     if status.level != LevelName.RAID4 or not status.degraded_count:
         return False

@@ -85,7 +85,7 @@ class SuperblockSays(DrillCheck, frozen=True, kw_only=True, forbid_unknown_field
     """
 
     disks: str
-    """``disk01,disk02``."""
+    """The disks, written ``disk01,disk02``."""
     key: Literal["name", "level", "devices", "role", "data_offset_sectors", "chunk", "layout", "bad_blocks"]
     value: str | int
     """As in the output of ``mdadm --examine``; or one value for each disk, separated by commas."""

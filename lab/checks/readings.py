@@ -239,7 +239,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     is_plain: ClassVar[bool] = False
     """The value is already in the unit of the reading."""
     is_of_result: ClassVar[bool] = False
-    """The value comes from a result of the student."""
+    """The value comes from one of the student's results."""
 
     @abstractmethod
     def value(self, lab: CheckedState) -> float | None:

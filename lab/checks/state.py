@@ -34,7 +34,7 @@ class MemberPicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     uuid: str = ""
     created: str = ""
     name: str = ""
-    """With the host name, as ``server:data``."""
+    """The array's name with the host name, for example ``server:data``."""
     device_uuid: str = ""
     level: str = ""
     devices: int = 0
@@ -48,7 +48,7 @@ class MemberPicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     bad_blocks: str = ""
     """``yes`` if the bad-block list has entries, ``no`` if it is empty or absent."""
     note: str = ""
-    """The message of mdadm if there is no superblock."""
+    """mdadm's message if there is no superblock."""
 
     @property
     def has_superblock(self) -> bool:
@@ -222,7 +222,7 @@ class CheckedState:
     """Start of the step, ISO 8601. Earlier verifies do not count."""
     deep: DeepState = DeepState()
     drill: DrillEnd | None = None
-    """The final state of a drill; None outside of a drill."""
+    """The final state of a drill; None outside a drill."""
 
     def member(self, array: str, disk: str) -> MemberStatus | None:
         """The member on a disk; None if the array is not running or the disk is not a member."""

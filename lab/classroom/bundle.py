@@ -50,7 +50,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """The private key of this computer, an Ed25519 key."""
+    """This computer's private key, an Ed25519 key."""
 
     _key: Ed25519PrivateKey
 
@@ -69,7 +69,7 @@ def fingerprint(public_key: str) -> str:
 
 
 def load_signer(path: Path) -> Signer:
-    """The key in ``path``; a missing one is created, readable only by its owner.
+    """The key in ``path``; a missing key file is created, readable only by its owner.
 
     Raises ResultError for a key that other users can read, that is damaged, or that cannot be written.
     """
@@ -88,7 +88,7 @@ def load_signer(path: Path) -> Signer:
 
 
 def is_signed(public_key: str, signature: bytes, data: bytes) -> bool:
-    """Whether ``signature`` is valid for ``data``; False also for an invalid key or malformed signature."""
+    """Whether ``signature`` is valid for ``data``; also False for an invalid key or a malformed signature."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -128,7 +128,7 @@ def _private_key(data: bytes, path: Path) -> Ed25519PrivateKey:
 SUFFIX = ".zip"
 KIND = "raidlab-export"
 RESULTS_VERSION, FORMAT_VERSION = 2, 3
-"""Version of bundles with results only, which older versions of raidlab can read, and of bundles with practice."""
+"""Version of bundles with results only, which older raidlab versions can read, and of bundles with practice."""
 LESSONS, DRILLS = "lessons", "drills"
 """Folders of practice in a bundle."""
 MOST_PRACTICE = 1000
@@ -285,7 +285,7 @@ def _read_entry(archive: zipfile.ZipFile, place: str, most_bytes: int) -> bytes:
 def read_bundle(file: Path) -> Bundle:
     """Read a bundle, and verify its signature, its checksums and the compression of its documents.
 
-    Raises ResultError with the reason: not a bundle, truncated, of a newer version, unsigned, or edited.
+    Raises ResultError with the reason: not a bundle, truncated, from a newer version, unsigned, or edited.
     """
     with _open(file) as archive:
         _refuse_strange(archive, file)

@@ -576,7 +576,7 @@ def held(place: Path, how: int, on_wait: Callable[[], object]) -> Iterator[None]
 MOST_PROCESSES = 4
 """Maximum number of processes that read bundles; with 50 MiB each, the total remains far below 1 GiB."""
 _FEW, _FEW_BYTES = 64, 16 * MIB
-"""Up to this number and size, one process reads bundles faster than others start."""
+"""Up to this number and size, one process reads the bundles faster than more processes can start."""
 _AT_ONCE = 10
 """Number of bundles in one job of a process."""
 _KEEP_AFTER, _KEEP_AFTER_SECONDS = 250, 5.0

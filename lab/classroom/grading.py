@@ -61,9 +61,9 @@ class ExamScale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Factors on the points of an exam that broke its rules."""
 
     over_time: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.5
-    """For an exam that ended after its time limit."""
+    """Factor for an exam that ended after its time limit."""
     another_attempt: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
-    """For an attempt other than the first."""
+    """Factor for an attempt other than the first."""
 
 
 class LateScale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -184,7 +184,7 @@ def most_points(scale: Scale, line: CountedWork, *, is_drill: bool) -> float:
 
 
 def points_words(values: Mapping[str, Worth]) -> str:
-    """The late work with its due dates, such as ``04-parity after 2026-10-01``."""
+    """The late work with its due dates, for example ``04-parity after 2026-10-01``."""
     return "; ".join(f"{name} after {worth.late_by}" for name, worth in values.items() if worth.late_by)
 
 
@@ -305,7 +305,7 @@ def assign(students: Sequence[Student], keys: Mapping[str, str]) -> Assignment:
 
     These rules apply in order: the key in the roster; the file name, which begins with the roster's ``file`` or
     contains the id, the login, the part of the email address before the @, or the full name; a key that signed another
-    bundle of the student. A file that matches several students by the same rule is not assigned.
+    of the student's bundles. A file that matches several students by the same rule is not assigned.
     """
     rules = {student: _words_of(student) for student in students}
     owners: dict[str, Student] = {}
@@ -512,7 +512,7 @@ def _of_drill(tries: Sequence[DrillTry]) -> Iterable[object]:
 
 
 def _exam(tries: Sequence[DrillTry]) -> str:
-    """The exam attempts, such as ``saved; attempt 2: lost, 3.5 min over``."""
+    """The exam attempts as text, for example ``saved; attempt 2: lost, 3.5 min over``."""
     told = []
     for each in sorted((each for each in tries if each.exam_attempt), key=lambda each: each.exam_attempt):
         attempt = f"attempt {each.exam_attempt}: " if each.exam_attempt > 1 else ""

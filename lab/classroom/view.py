@@ -42,7 +42,7 @@ class DrillTry:
     digest: str
     drill: str
     drill_file: str
-    """lab.drills.schema.file_digest; empty if the version of raidlab did not record it."""
+    """lab.drills.schema.file_digest; empty if that raidlab version did not record it."""
     seed: str
     began_utc: str
     ended_utc: str
@@ -112,7 +112,7 @@ class Share:
         return self.count / self.of
 
     def text(self) -> str:
-        """Such as ``12 of 40: 30 % [18–45]``."""
+        """The share as text, for example ``12 of 40: 30 % [18–45]``."""
         return f"{self.count} of {self.of}: {self.fraction:.0%} [{self.low * 100:.0f}–{self.high * 100:.0f}]".replace(
             "%", " %"
         )
@@ -120,7 +120,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class TryStanding:
-    """Statistics of one try of each student at one drill."""
+    """Statistics over one try per student at one drill."""
 
     saved: Share
     """Tries with the verdict 'saved': nothing was written before commit, and the array is as required."""
@@ -566,7 +566,7 @@ def file_words(drill: str, digest: str) -> str:
 def lost_in_drills(folder: str) -> float:
     """The share of the students' first tries at drills in which recoverable data were destroyed, 0 to 1.
 
-    Raises ResultError if there is no ended drill, and the errors of ``view_class``.
+    Raises ResultError if no drill has ended, and the same errors as ``view_class``.
     """
     with tempfile.TemporaryDirectory(prefix="raidlab-class-") as cache:
         found = view_class(Path(folder), Path(cache)).practice.drills

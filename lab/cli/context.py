@@ -197,7 +197,7 @@ def require_shared(files: Iterable[Path], known: Iterable[Path], *, is_proof: bo
 
 @contextmanager
 def calls_on(cluster: str, context: Context) -> Iterator[ClusterCalls | None]:
-    """What calls functions on a cluster; None without a cluster. Raises SpecError."""
+    """The object that calls functions on a cluster; None without a cluster. Raises SpecError."""
     if not cluster:
         yield None
         return

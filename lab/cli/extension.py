@@ -67,7 +67,7 @@ class CollectionReport(NamedTuple):
 
 
 class ClusterCalls(ABC):
-    """Calls functions on whatever worker of a cluster is free. Threads may share it."""
+    """Calls functions on any free worker of a cluster. Threads may share it."""
 
     workers: int
     """How many calls run at once."""

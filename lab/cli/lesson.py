@@ -137,7 +137,7 @@ def show_explanation(opened: LessonSession, step: ReadyStep) -> None:
 
 
 def check_line(words: LessonWords, check: ToldCheck) -> str:
-    """``✗ md0 is raid5; now: md0 is raid0``."""
+    """One check as text, for example ``✗ md0 is raid5; now: md0 is raid0``."""
     line = f"{PASSED if check.is_passed else OPEN} {check.wanted}"
     if not check.found:
         return line

@@ -47,7 +47,7 @@ def out_json_line(value: Any) -> None:
 def _encoded(value: Any) -> bytes:
     """Encode a value as JSON.
 
-    File names may contain bytes that are not valid UTF-8, which JSON cannot represent: they are escaped as on a
+    File names may contain bytes that are not valid UTF-8, which JSON cannot represent; these are escaped as on a
     terminal.
     """
     import msgspec

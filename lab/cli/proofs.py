@@ -46,7 +46,7 @@ def _attempt(name: str, job: Callable[[], Proof | Unproved]) -> Proof | Unproved
 
 
 class _Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """The request for a proof to a worker of a cluster, which has the same course and drills."""
+    """The request for a proof, sent to a cluster's worker, which has the same course and drills."""
 
     id: str
     is_drill: bool

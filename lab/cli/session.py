@@ -1,4 +1,4 @@
-"""Commands on an open lab: what is watched meanwhile, plans that are printed or run, waits, and reports on arrays."""
+"""Commands on an open lab: what is watched during them, plans printed or run, waits, and reports on arrays."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def execute(
 
 
 def _unseen(session: LabSession, line: str, output: str) -> str:
-    """A file of this computer that the line names and the machine does not have; empty if there is none."""
+    """A file on this computer that the line names and the machine does not have; empty if there is none."""
     if "No such file" not in output:
         return ""
     try:

@@ -130,7 +130,7 @@ class Compared:
     ratio: Ratio | None
     """Second to first (Mann-Whitney: the results are two independent runs); None if the ratio is meaningless."""
     outcome: RatioOutcome
-    """Of the second relative to the first."""
+    """Verdict on the second result relative to the first."""
     reason: str
     """Why there is no verdict; otherwise empty."""
 

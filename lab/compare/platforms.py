@@ -196,7 +196,7 @@ class Conclusion:
     """According to the first platform, if it has a verdict."""
     verdicts: tuple[Verdict, ...]
     transfers: tuple[Transfer, ...]
-    """For every platform after the first."""
+    """The outcome on every platform after the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ def platform_of(record: ResultRecord, name: str = "") -> Platform:
 
 
 def platform_words(record: ResultRecord) -> str:
-    """``embedded, hdd-7200`` or ``vagrant:, virtio``."""
+    """A short description, for example ``embedded, hdd-7200`` or ``vagrant:, virtio``."""
     conditions = record.conditions
     machine = "embedded" if conditions.is_embedded else conditions.target or conditions.host_name
     disks = dict.fromkeys(disk.model or disk.kind for disk in conditions.disks)
@@ -256,7 +256,7 @@ _TELLS: tuple[Callable[[ResultRecord], str], ...] = (
     lambda record: f"kernel {record.conditions.kernel_release}",
     lambda record: f"{record.conditions.cpu_count} processors",
 )
-"""Properties that distinguish platforms of one name, the most informative first."""
+"""Properties that distinguish platforms with the same name, the most informative first."""
 
 
 def _with_names(platforms: Sequence[Platform]) -> list[Platform]:

@@ -317,7 +317,7 @@ _END_BYTES = MIB
 
 
 def _zeroed_ends(disk: LabDisk) -> list[tuple[tuple[str, ...], str]]:
-    """Zero both ends of a disk whose discard may not erase: metadata lie at the beginning, some kinds at the end."""
+    """Zero both ends of a disk whose discard may not erase: metadata are at the beginning, some kinds at the end."""
     zero = ("blkdiscard", "--force", "--zeroout", "--length", str(_END_BYTES), "--offset")
     places = {"first": 0, "last": disk.size_bytes - _END_BYTES}
     why = "Zeros are written on the {} MiB: metadata of arrays and partition tables may lie there."

@@ -52,7 +52,7 @@ class Mechanics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     seek_short_a_ms: Milliseconds
     seek_short_b_ms: Milliseconds
     seek_short_cylinders: PartCount
-    """Shorter seeks take a + b √distance, longer ones the straight line a + b distance."""
+    """Shorter seeks take a + b √distance, longer ones take a + b distance."""
     seek_long_a_ms: Milliseconds
     seek_long_b_ms: Milliseconds
     track_switch_ms: Milliseconds
@@ -176,7 +176,7 @@ def require_free_name(name: str) -> None:
 
 
 def save_drive_model(name: str, model: DriveModel) -> Path:
-    """Save a drive model of the user's own, in place of an earlier one of this name. Returns its file."""
+    """Save one of the user's own drive models, replacing an earlier one with this name. Returns its file."""
     require_free_name(name)
     path = user_folder() / f"{name}.toml"
     tree = msgspec.to_builtins(model)

@@ -107,7 +107,7 @@ class Guard:
     Args:
         machine: where the devices are.
         disks: the lab's disks; replaced as a whole when disks are attached or detached.
-        never_written: nodes of disks that were not written since their creation, and so are blank.
+        never_written: nodes of disks that have not been written since their creation, and so are blank.
     """
 
     def __init__(self, machine: Machine, disks: Iterable[LabDisk], never_written: Iterable[str] = ()) -> None:
@@ -146,7 +146,7 @@ class Guard:
         self._never_written.difference_update(step.writes_devices)
 
     def can_hold_data(self, node: str) -> bool:
-        """False for a disk that was not written since its creation: there is no need to look for data."""
+        """False for a disk that has not been written since its creation: there is no need to look for data."""
         return node not in self._never_written
 
     def expect_data(self) -> None:
@@ -160,7 +160,7 @@ class Guard:
         return tuple(Refusal(device, reasons) for device, reasons in judged if reasons)
 
     def check_blank(self, nodes: Iterable[str], *, members: Collection[str] = ()) -> None:
-        """Raises DeviceRefused for disks in use, and for those that carry anything (see ``carried``).
+        """Raises DeviceRefused for disks in use, and for those that carry any signature (see ``carried``).
 
         Disks that were never written are not examined. On ``members`` the metadata of an md array are expected.
         """

@@ -117,7 +117,7 @@ class BlockDevice:
 
     @property
     def node(self) -> str:
-        """Its path under /dev."""
+        """The device's path under /dev."""
         return f"/dev/{self.name.replace('!', '/')}"
 
 
@@ -186,7 +186,7 @@ def _folders(names: Iterable[str]) -> list[str]:
 
 
 def _attributes(name: str) -> tuple[str, ...]:
-    """Only files that the device can have: each read costs 0.2 ms on an embedded kernel."""
+    """Paths of the files that the device can have, and no others: each read costs 0.2 ms on an embedded kernel."""
     common = ("size", "dev", "ro")
     if name.startswith("loop"):
         return (*common, "loop/backing_file")
@@ -285,11 +285,11 @@ class DiskEnds:
     """The bytes of a device that identify its content; zeros for unreadable bytes."""
 
     first: bytes
-    """From its beginning."""
+    """The bytes from the device's beginning on."""
     old_place: bytes = b""
     """The 4096 bytes that hold md's metadata of version 0.90."""
     last: bytes = b""
-    """Up to its end."""
+    """The bytes up to the device's end."""
 
 
 LAST_BYTES = 16 * 1024
@@ -313,7 +313,7 @@ def read_ends(machine: Machine, nodes: Sequence[str], first_bytes: int) -> dict[
 
 
 def ends_of_file(fd: int, first_bytes: int) -> DiskEnds:
-    """The same for an open image on this computer."""
+    """As ``read_ends``, for an open image on this computer."""
     first_bytes += -first_bytes % head_program.PAGE_BYTES
     read = bytearray(head_program.bytes_each(first_bytes, LAST_BYTES))
     head_program.read_ends(fd, memoryview(read), first_bytes, LAST_BYTES)

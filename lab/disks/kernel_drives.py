@@ -66,9 +66,9 @@ def power_step(disk: LabDisk, why: str) -> Step:
 
 
 def content_sums(machine: Machine, disks: Iterable[LabDisk]) -> dict[str, str]:
-    """Name -> checksum of a disk's content, if its driver reports one (and documents how), at no cost of machine time.
+    """Name -> checksum of a disk's content, if its driver reports one (and documents how), at no cost in machine time.
 
-    Takes the computer one second for each 300 MiB that hold data. Empty in real time.
+    Takes this computer one second for each 300 MiB of data. Empty in real time.
     """
     found = {}
     for disk in disks if machine.facts.is_virtual_time else ():

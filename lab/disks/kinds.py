@@ -36,7 +36,7 @@ class DiskKind(StrEnum):
     RAM = "ram"
     """Kernel memory (brd)."""
     PHYSICAL = "physical"
-    """A real disk, named by its exact path and confirmed by typing it."""
+    """A real disk, named by its exact path and confirmed by typing that path."""
 
 
 class DiskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -100,16 +100,16 @@ class LabDisk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def kernel_name(self) -> str:
-        """``ubda`` for ``/dev/ubda``: the name in /sys/block and /proc/diskstats."""
+        """The name in /sys/block and /proc/diskstats: ``ubda`` for ``/dev/ubda``."""
         return self.node.removeprefix("/dev/")
 
     @property
     def full_name(self) -> str:
-        """``disk02 (/dev/ubdb)``: its name in the lab, and in commands."""
+        """The disk's name in the lab and in commands: ``disk02 (/dev/ubdb)``."""
         return f"{self.name} ({self.node})"
 
     def validate(self) -> None:
-        """Raises SpecError for values that no lab disk has, such as an untrusted machine may report."""
+        """Raises SpecError for values that no lab disk has; an untrusted machine may report such values."""
         checked_disk_name(self.name)
         checked(self.size_bytes, SizeBytes, f"disk {self.name}: size")
         if not re.fullmatch(r"/dev/[a-z]{1,16}[0-9]{0,8}", self.node):
@@ -146,7 +146,7 @@ def find_disk(word: str, disks: Sequence[LabDisk]) -> LabDisk:
 
 
 def serial_of(number: int) -> str:
-    """``RAIDLAB-01`` for 1."""
+    """The serial of disk ``number``: ``RAIDLAB-01`` for 1."""
     return f"{SERIAL_PREFIX}{number:02d}"
 
 

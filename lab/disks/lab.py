@@ -269,7 +269,7 @@ class Lab:
         self.execute(self.reset_plan(disks))
 
     def reset_plan(self, disks: Sequence[LabDisk], *, used: Collection[str] | None = None) -> Plan:
-        """The same as a plan, without the check for users of the disks.
+        """``reset`` as a plan, without the check for users of the disks.
 
         ``used``: nodes of the disks that belong to arrays; if given, other disks without signatures count as blank.
         """
@@ -497,7 +497,7 @@ def _open_attached(
 
 
 def _choose_plain_disks(lab: Lab, wanted: Sequence[DiskSpec]) -> None:
-    """Give the lab exactly the requested disks, on the machine's own extra disks as far as there are enough."""
+    """Give the lab exactly the requested disks, on the machine's own extra disks as far as these suffice."""
     devices = read_devices(lab.machine)
     free = [disk for disk in lab.disks if disk.kind in (DiskKind.VIRTIO, DiskKind.PHYSICAL)]
     free = [disk for disk in free if is_unused(disk, devices)]

@@ -67,7 +67,7 @@ class DiskImages:
             os.close(descriptor)
 
     def is_never_written(self, name: str) -> bool:
-        """Whether the image has no allocated block, so that the disk is blank (stat(2), st_blocks)."""
+        """Whether the image has no allocated blocks, so that the disk is blank (stat(2), st_blocks)."""
         found = self.find(name)
         return found is not None and found.st_blocks == 0
 
@@ -267,7 +267,7 @@ class LabFolder:
 
 
 def lab_folder(state: StateFolder, name: str) -> LabFolder:
-    """The lab of this name, locked; without a list it has the disks whose images exist, a new lab has nine.
+    """The lab with this name, locked; without a list it has the disks whose images exist, or nine disks if it is new.
 
     Raises LabError for a damaged or invalid list; then no disk is touched.
     """

@@ -1,4 +1,4 @@
-"""The doctor's report, the programs that a lab uses, and the checks of this computer.
+"""The doctor's report, the programs that a lab uses, and the checks on this computer.
 
 All checks run at once, so that one round of fixes is enough. The report is also published as JSON
 (docs/doctor.schema.json).
@@ -200,7 +200,7 @@ def program_checks(host: Host, distribution: Distribution, *, is_root: bool) -> 
 
 
 def _versions(host: Host, paths: Sequence[str]) -> list[str]:
-    """The version of each of PROGRAMS, queried in parallel: each takes long on an emulated processor."""
+    """The version of each of PROGRAMS, queried in parallel: each query takes a long time on an emulated processor."""
     versions = [""] * len(paths)
 
     def ask(number: int) -> None:

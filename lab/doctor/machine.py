@@ -33,7 +33,7 @@ class Driver:
     brings: str
     is_required: bool = False
     also_in: tuple[str, ...] = ()
-    """Equivalent modules of other kernels."""
+    """Equivalent modules in other kernels."""
 
 
 DRIVERS = (
@@ -53,7 +53,7 @@ DRIVERS = (
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """An optional feature of md, detected by a kernel function that only this feature has."""
+    """An optional md feature, detected by a kernel function that only this feature has."""
 
     name: str
     title: str

@@ -1,1 +1,1 @@
-"""Disaster drills: broken arrays to repair with the tools of an administrator, with a verdict on the data."""
+"""Disaster drills: broken arrays to repair with an administrator's tools, with a verdict on the data."""

@@ -1,4 +1,4 @@
-"""Drills in progress, stored in the folder of the lab on which they are played, and ended ones.
+"""Drills in progress, stored in the folder of the lab on which they are played, and drills that have ended.
 
 ::
 
@@ -9,9 +9,9 @@
     STATE/drills/<id>/<time>.json          an ended drill with its verdict
     STATE/drills/exams.jsonl               every attempt at an exam, one per line, written when it begins
 
-Every change is stored at once, so the next program finds the drill as it was, however the last one ended.
+Every change is stored at once, so the next program finds the drill as it was, however the previous program ended.
 
-An exam is a drill without hints, with a time limit by the clock, and numbered attempts, of which the first counts.
+An exam is a drill without hints, with a time limit by the clock and numbered attempts; the first one counts.
 Another attempt must be requested explicitly, and its outcome has its number. If a student deletes the state folder, the
 next one has another signing key, which ``raidlab class`` reports.
 """
@@ -102,7 +102,7 @@ def _before(host: Host, drill: str) -> list[_Begun]:
 
 
 def minutes_left(terms: ExamTerms, began_utc: str, now_utc: str) -> float:
-    """Remaining minutes of the time limit, by the clock of this computer; negative after its end."""
+    """Remaining minutes of the time limit, by this computer's clock; negative after its end."""
     passed = datetime.fromisoformat(now_utc) - datetime.fromisoformat(began_utc)
     return terms.minutes - passed.total_seconds() / 60
 
@@ -170,7 +170,7 @@ class CaseRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     before: dict[str, MemberPicture] = {}
     """Disk name -> its superblock when the drill began."""
     own_ranges: dict[str, list[list[int]]] = {}
-    """Byte ranges [first, end) of each disk that the start of the machine changes, before any action of the student."""
+    """Byte ranges [first, end) of each disk that the start of the machine changes, before the student does anything."""
     hints: int = 0
     resets: int = 0
     open_seconds: float = 0.0
@@ -304,7 +304,7 @@ class DrillOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     kept_percent: float | None = None
     """Percentage of the data that can still be recovered from the disks, saved or not; None: unknown."""
     gone_names: int = 0
-    """Number of destroyed blocks of file system metadata: files named there can be recovered by content only."""
+    """Number of destroyed metadata blocks of the file system: files named there can be recovered by content only."""
     changed_bytes: int = 0
     """Bytes of the disks that have changed since the drill began, without those that the start of the machine changes.
     """
@@ -378,7 +378,7 @@ class DrillStore:
 
 
 def attempt_rank(verdict: str, saved_percent: float, minutes: float) -> tuple[bool, float, float]:
-    """Sort key of attempts: the best is a saved one, then that with the most data saved, then the shortest."""
+    """Sort key for attempts: those that saved the data are best, then those that saved most, then the shortest."""
     return verdict == "saved", saved_percent, -minutes
 
 

@@ -41,7 +41,7 @@ _SAID_BEFORE = {
     "partly lost": "Part of the data that could have been saved was not there at the end.",
     "lost": "At the end the data were destroyed, or no array that ran had them.",
 }
-"""For outcomes of format 1, which did not record what the disks still held."""
+"""Text for outcomes of format 1, which did not record what the disks still held."""
 RULES = """
 You are root on the machine, with mdadm, dmesg and everything else that is installed.
 
@@ -164,7 +164,7 @@ def _kept_lines(outcome: DrillOutcome) -> list[str]:
 
 
 def _written(outcome: DrillOutcome) -> str:
-    """The number of bytes written, and of those that differ from before: a write may repeat what was there."""
+    """The number of bytes written, and of those that differ from before: a write may repeat the old content."""
     if not outcome.touched_bytes:
         return "nothing"
     written = human_bytes(outcome.touched_bytes)

@@ -1,9 +1,10 @@
-"""A drill on an open lab: it is made, reset, committed and closed here, and the student's work is counted.
+"""A drill on an open lab: it is created, reset, committed and closed here, and the student's work is counted.
 
 The disaster is made with the machine's clock at times in the past, so superblocks show when each member was last used.
 When the files of a drill are complete, the location and digest of each of their blocks are recorded, and those of the
-parity over them. When the drill is judged, the disks are searched for these blocks, whatever arrays run and superblocks
-say. A block that is found, or can be computed from found blocks, can be recovered. All other blocks are destroyed.
+parity over them. When the drill is judged, the disks are searched for these blocks, whichever arrays are running and
+whatever the superblocks say. A block that is found, or can be computed from found blocks, can be recovered. All other
+blocks are destroyed.
 """
 
 from __future__ import annotations
@@ -609,7 +610,7 @@ class DrillDesk:
     def look(self, *, is_last: bool = False) -> None:
         """Count the bytes written and the time. Call this often, so that little is lost if the program ends.
 
-        New writes are stored at once, the time alone every few seconds or if ``is_last``.
+        New writes are stored at once; if only the time has changed, it is stored every few seconds or if ``is_last``.
         """
         with self.lock:
             if not self.is_over:
@@ -697,7 +698,7 @@ class DrillDesk:
         return environment({disk.name: disk.node for disk in self.disks}, self.case.drill)
 
     def _arrive(self) -> None:
-        """Start as the machine would, and record what this writes, which does not count as the student's."""
+        """Start as the machine would, and record what this writes, which does not count as the student's work."""
         arrival = Arrival(
             title=self.case.drill.drill.title,
             script=guest_files(self.case.folder) + self.case.drill.drill.arrive,
@@ -745,7 +746,7 @@ def close_case(folder: Path, case: DrillCase, now: Mapping[str, MemberPicture]) 
 
 
 def _outside(first: int, end: int, own: Sequence[Sequence[int]]) -> int:
-    """The number of bytes of [first, end) outside of these ranges, which do not overlap."""
+    """The number of bytes of [first, end) outside these ranges, which do not overlap."""
     inside = sum(max(0, min(end, stop) - max(first, start)) for start, stop in own)
     return end - first - inside
 

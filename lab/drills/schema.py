@@ -42,7 +42,7 @@ class DataStep(StrEnum):
     BEGIN = "begin"
     """Make the file system on ``on``, mount it, and write the first files."""
     MORE = "more"
-    """Do ``operations`` further operations: files are written, replaced, renamed and removed. Then sync."""
+    """Do ``operations`` further operations: write, replace, rename and remove files. Then sync."""
     REST = "rest"
     """Read all files back, and unmount the file system."""
 
@@ -81,7 +81,7 @@ class DrillGoal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     is_consistent: bool = False
     """A scrub of the array must find no mismatches."""
     name: str = ""
-    """Array name in the superblocks of its members and of no other disk, as ``server:data``; empty: any."""
+    """Array name in the superblocks of its members and of no other disk, such as ``server:data``; empty: any."""
     keep: str = ""
     """``disk01,disk02``: disks of other arrays, which must remain members of those."""
 
@@ -204,7 +204,7 @@ def shell_lines(drill: Drill) -> tuple[str, ...]:
 
 
 def foreign_drill(path: Path) -> str:
-    """What a drill that is not part of raidlab may do (lab.gates.files). Raises SpecError if it is not a drill."""
+    """What a drill that does not come with raidlab may do (lab.gates.files). Raises SpecError if it is not a drill."""
     return foreign_note(path, FileKind.DRILL, shell_lines(read_drill(path)))
 
 
@@ -260,7 +260,7 @@ def common_mistakes() -> tuple[DrillMistake, ...]:
 
 @cache
 def catalogue() -> dict[str, Path]:
-    """Id -> file of the drills that are part of raidlab, in order."""
+    """Id -> file of the drills that come with raidlab, in order."""
     return {path.stem: path for path in sorted(CATALOGUE.glob("*.toml"))}
 
 

@@ -1,6 +1,6 @@
 """The verdict of a drill: the share of the data that the oracle finds again, and the state of the array.
 
-Arrays that a student created or repaired and that are not running are started before.
+Arrays that a student created or repaired and that are not running are started first.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ _LONGEST = 300
 def start_what_was_repaired(desk: DrillDesk, has_data: Callable[[str], bool]) -> str:
     """Start an array with changed superblocks, if no running array ``has_data``.
 
-    Arrays on overlays that still exist count too. Returns the messages of mdadm if no array with the data could be
-    started.
+    Arrays on overlays that still exist count too. Returns mdadm's messages if no array with the data could be started.
     """
     session = desk.session
     session.rescan()
@@ -156,7 +155,7 @@ class FoundEnd:
     truth: DiskTruth | None
     seen: DrillEnd
     said: str
-    """Messages of mdadm about arrays that could not be started."""
+    """mdadm's messages about arrays that could not be started."""
     changed_bytes: int
 
     @property

@@ -14,4 +14,4 @@ class Sweeping(NamedTuple):
     """Sweeps: one experiment over many combinations."""
 
     desk: Callable[[Target, Host], SweepDesk]
-    """Of an embedded kernel as target its time is used, any other is left alone."""
+    """Returns the desk. If the target is an embedded kernel its kind of time is used; any other target is ignored."""

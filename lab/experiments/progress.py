@@ -61,7 +61,7 @@ class ProgressMeter:
         self._step_seconds = 0.0
         self._began_seconds = self._first_seconds = clock.monotonic_seconds()
         self._pace: float | None = 1.0
-        """Seconds of the computer per expected second; None: not known yet."""
+        """The computer's seconds per expected second; None: not known yet."""
         self._is_virtual = False
         self._boot_seconds: float | None = None
         """Expected time of the steps before the first one on that machine."""
@@ -114,7 +114,7 @@ class ProgressMeter:
 class Stopwatch:
     """Accounts time to programs and to waits for resyncs; in virtual time by the machine's clock too.
 
-    Time of fio counts as ``fio`` only in measurements: probing a disk or writing files counts as ``other``.
+    fio's time counts as ``fio`` only in measurements: probing a disk or writing files counts as ``other``.
 
     Args:
         clock: this process's clock.
@@ -162,7 +162,7 @@ class Stopwatch:
             self._simulated["resync"] += self._machine_seconds() - simulated
 
     def _machine_seconds(self) -> float:
-        """Since the machine's start, in virtual time; else 0. A lost machine has no clock."""
+        """Seconds since the machine's start, in virtual time; else 0. A lost machine has no clock."""
         with suppress(MachineLost):
             return self._machine_clock.monotonic_seconds() if self._machine_clock else 0.0
         return 0.0

@@ -178,7 +178,7 @@ FORMAT_VERSION = 2
 FORMAT_VERSIONS = range(1, FORMAT_VERSION + 1)
 """Supported versions; lab.tomlfile lists the names that changed since the earlier ones."""
 MOST_MEASUREMENTS = 20_000
-"""Some days of the shortest measurements."""
+"""A few days of the shortest measurements."""
 BUILT_IN_FOLDER = Path(__file__).with_name("catalogue")
 
 
@@ -210,7 +210,7 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     warmup_seconds: SecondsOrZero | None = None
     file_bytes: SizeBytes | None = None
     arrays: tuple[str, ...] = ()
-    """Only on these arrays; empty: on all."""
+    """The arrays on which the job runs; empty: all arrays."""
 
     def build(self) -> Workload:
         changes = {
@@ -229,7 +229,7 @@ class RebuildPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     under: JobPlan | None = None
     """A load that runs in all four phases: healthy, degraded, rebuilding, restored. None: rebuild an idle array."""
     repeats: RepeatCount | None = None
-    """Number of rebuilds, if fewer than the repeats of the jobs, since a rebuild takes long."""
+    """Number of rebuilds, if fewer than the jobs' repeats, since a rebuild takes a long time."""
     minimum_speed_kib_per_second: SpeedKibPerSecond | None = None
     """md's sync_speed_min during the rebuild; without it a load can delay a rebuild for as long as it runs."""
 

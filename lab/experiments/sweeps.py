@@ -1,4 +1,4 @@
-"""Sweeps as screens show them: what exists, what one would measure, and the status of one, here or in another process.
+"""Sweeps as screens show them: which exist, what a sweep would measure, and its status, here or in another process.
 
 A plugin has the sweeps themselves (``lab.experiments.extension``).
 """
@@ -14,19 +14,19 @@ import msgspec
 
 
 class LatestCell(msgspec.Struct, frozen=True, kw_only=True):
-    """A cell that has just been measured, or could not be."""
+    """A cell that has just been measured, or could not be measured."""
 
     label: str
     told: str
-    """Its speeds, or why there are none."""
+    """The cell's speeds, or why there are none."""
     is_failed: bool = False
 
 
 class SweepProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a sweep is."""
+    """How far a sweep has got."""
 
     done: int
-    """Cells that are there, those of earlier sweeps too."""
+    """Cells already measured, including those of earlier sweeps."""
     running: int = 0
     failed: int = 0
     planned: int
@@ -36,12 +36,12 @@ class SweepProgress(msgspec.Struct, frozen=True, kw_only=True):
     dashboard: str = ""
     """HOST:PORT of Dask's own pages, on the computer that ran it."""
     processes: dict[str, int] = {}
-    """Of the cluster, on that computer: ``scheduler`` and names of workers -> process."""
+    """The cluster's processes on that computer: ``scheduler`` and names of workers -> process."""
     client: int = 0
     """The process that runs it."""
     is_over: bool = False
     latest: tuple[LatestCell, ...] = ()
-    """The last ones of this run, oldest first."""
+    """The last cells of this run, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +49,13 @@ class SweepEntry:
     """A sweep that comes with raidlab, or one that was run."""
 
     name: str
-    """By which it is found: its own, or the id of the run."""
+    """The name by which it is found: its own, or the run's id."""
     title: str
     question: str
     axes: tuple[str, ...]
-    """Such as ``level: raid5, raid6``."""
+    """For example ``level: raid5, raid6``."""
     state: str = ""
-    """Of one that was run: ``12 of 40, broke off``."""
+    """State of a sweep that was run, for example ``12 of 40, broke off``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +63,10 @@ class SweepWork:
     """What a sweep would do here, now."""
 
     lines: tuple[str, ...]
-    """In sentences: cells, time, room, what is left out."""
+    """As sentences: cells, time, disk space, and what is left out."""
     cells: int
     there: int
-    """Of these, measured before."""
+    """The number of these cells that were measured before."""
     run_id: str
     """The newest run of the same file; empty: there is none."""
     missing_dependency: str
@@ -79,9 +79,9 @@ class SweepStatus:
 
     progress: SweepProgress | None
     is_running: bool
-    """In whatever process."""
+    """Whether the sweep is running, in this process or in another."""
     tables: tuple[str, ...] = ()
-    """What was found so far; none while it runs."""
+    """The results so far; none while it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +98,11 @@ class SweepDesk(ABC):
 
     @abstractmethod
     def entries(self) -> tuple[SweepEntry, ...]:
-        """Those that come with raidlab, then those that were run, newest first; damaged ones are left out."""
+        """The sweeps that come with raidlab, then those that were run, newest first; damaged runs are left out."""
 
     @abstractmethod
     def work(self, name: str) -> SweepWork:
-        """What ``run`` would do. Raises SpecError, ExperimentError, ToolMissing as planning does."""
+        """What ``run`` would do. Raises SpecError, ExperimentError and ToolMissing, as planning does."""
 
     @abstractmethod
     def newest_run(self, name: str) -> str:
@@ -110,7 +110,7 @@ class SweepDesk(ABC):
 
     @abstractmethod
     def going_run(self, name: str) -> str:
-        """The same, if it runs now."""
+        """The newest run of the same file, if it is running now."""
 
     @abstractmethod
     def stand(self, run_id: str) -> SweepStatus:
@@ -118,4 +118,4 @@ class SweepDesk(ABC):
 
     @abstractmethod
     def run(self, name: str, listener: SweepListener) -> object:
-        """Measure what is missing, as the newest run of this file if there is one. Raises as planning, RunCancelled."""
+        """Measure the missing cells, as this file's newest run if any. Raises as ``work``, and RunCancelled."""

@@ -1,1 +1,1 @@
-"""The fault lab: injects faults, judges the data, replays crash points, and detects planted bugs of md."""
+"""The fault lab: injects faults, judges the data, replays crash points, and detects planted bugs in md."""

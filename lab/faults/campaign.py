@@ -11,7 +11,7 @@
     STATE/faults/findings/<id>/seen.jsonl        the documents of the player, step by step
     STATE/faults/findings/<id>/...               kernel log, superblocks, /proc/mdstat, and the record of the drives
 
-Histories run on a kernel with or without planted bugs of md: defects that campaigns must find. They are in a kernel of
+Histories run on a kernel with or without planted md bugs: defects that campaigns must find. They are in a kernel of
 their own, which can switch on one at a time at run time (planted.toml; the patches: provision/kernel/planted). With
 none switched on, that kernel behaves like the one with virtual time.
 
@@ -112,7 +112,7 @@ class PlantedNeed(StrEnum):
 
 
 class PlantedBug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A planted bug of md; ``levels``, ``policies`` and ``moments`` are names of promises.toml."""
+    """A planted md bug; ``levels``, ``policies`` and ``moments`` are names of promises.toml."""
 
     number: Annotated[int, msgspec.Meta(ge=1, le=99)]
     """The value that switches it on."""
@@ -151,7 +151,7 @@ def planted_bugs() -> tuple[PlantedBug, ...]:
 
 
 def find_planted_bug(word: str) -> PlantedBug:
-    """The planted bug with this name or number. Raises SpecError, with the nearest name as hint."""
+    """The planted bug with this name or number. Raises SpecError, with the nearest name in its hint."""
     for bug in planted_bugs():
         if word in (bug.name, str(bug.number)):
             return bug
@@ -1141,7 +1141,7 @@ class _BatchAsked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def play_asked(payload: bytes) -> bytes:
-    """Run a batch on a worker of a cluster, as requested by a campaign on another computer."""
+    """Run a batch on a cluster's worker, as requested by a campaign on another computer."""
     asked = decode_json(payload, _BatchAsked)
     host = Host.real("raidlab fault campaign")
     arena = Arena(with_own_kernel(parse_target(asked.target), host), host, asked.planted)

@@ -54,7 +54,7 @@ LOADS = {
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A consistency policy and what md promises of it; the fields are the keys of promises.toml."""
+    """A consistency policy and what md promises for it; the fields are the keys of promises.toml."""
 
     name: str
     title: str
@@ -90,7 +90,7 @@ class Impossible(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class KnownDefect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A defect of md that is described in docs/findings.md; an empty list stands for all values."""
+    """A defect in md that is described in docs/findings.md; an empty list stands for all values."""
 
     finding: str
     what: tuple[str, ...]
@@ -149,7 +149,7 @@ class CutConfiguration:
 
     @property
     def name(self) -> str:
-        """Such as ``raid5/ppl/rebuild/mixed``."""
+        """The name, for example ``raid5/ppl/rebuild/mixed``."""
         return f"{self.level}/{self.policy.name}/{self.moment}/{self.load}"
 
     @property
@@ -193,7 +193,7 @@ class CutConfiguration:
 
     @property
     def may_be_lost(self) -> tuple[int, ...]:
-        """Drives of which any one may be lost together with the power, because the level survives its loss."""
+        """Drives any one of which may be lost together with the power, because the level survives its loss."""
         data = [each for each in self.drives if each != self.journal]
         if self.moment == "reshape":
             # Stripes of two geometries exist, and the lab does not determine which of them were being written.
@@ -226,7 +226,7 @@ class CutConfiguration:
         return {"first": 0, "count": self.data_blocks, "stripe": stripe, **LOADS[self.load]}
 
     def creation(self, nodes: tuple[str, ...]) -> list[str]:
-        """The command line of mdadm that creates the array."""
+        """The mdadm command line that creates the array."""
         spec = array_spec(
             self.level,
             nodes[: self.members],
@@ -261,7 +261,7 @@ def all_configurations() -> tuple[CutConfiguration, ...]:
 def find_configuration(name: str) -> CutConfiguration:
     """The configuration with this name.
 
-    Raises SpecError with the nearest name as hint, or with the reason why the combination is not supported.
+    Raises SpecError; its hint is the nearest name, or the reason why the combination is not supported.
     """
     known = {each.name: each for each in all_configurations()}
     if name in known:
@@ -454,7 +454,7 @@ class PointJudgement(StrEnum):
 
     KEPT = "kept"
     MORE = "more than promised"
-    """Nothing was promised of some blocks, but they are correct."""
+    """Nothing was promised for some blocks, but they are correct."""
     EXEMPT = "lost as the promise allows"
     """Wrong or unreadable data where the promise makes an exception, such as the write hole."""
     KNOWN = "a known defect of md"
@@ -630,7 +630,7 @@ class Judge:
         return self.configuration.policy.is_refused and self.configuration.level in PARITY_LEVELS and is_degraded
 
     def _exempt(self, cut: Cut) -> frozenset[int]:
-        """The blocks of which nothing is promised at this cut."""
+        """The blocks for which nothing is promised at this cut."""
         configuration = self.configuration
         is_degraded = bool(cut.missing) or configuration.removed is not None
         if configuration.level not in PARITY_LEVELS or not is_degraded or configuration.policy.exempt == "none":
@@ -737,7 +737,7 @@ class Exploration:
     on_point: Callable[[PointVerdict], None] = lambda _: None
     is_stopped: Callable[[], bool] = lambda: False
     calls: Callable[[Callable[[bytes], bytes], bytes], bytes] | None = None
-    """Calls ``module:name`` with bytes on a worker of a cluster, where the configurations are then tried, without
+    """Calls ``module:name`` with bytes on a cluster's worker, where the configurations are then tried, without
     ``on_point``; None: they are tried on this computer.
     """
 
@@ -776,7 +776,7 @@ class _Asked(msgspec.Struct, frozen=True):
 
 
 def explore_asked(payload: bytes) -> bytes:
-    """Try one configuration on a worker of a cluster, as requested by another computer."""
+    """Try one configuration on a cluster's worker, as requested by another computer."""
     asked = decode_json(payload, _Asked)
     host = Host.real("raidlab fault points")
     exploration = Exploration(parse_target(asked.target), host, asked.points, asked.operations)
@@ -794,7 +794,7 @@ def explore_all(
     machines: int = MACHINES,
     on_rest: Callable[[Explored], object] = lambda _: None,
 ) -> Generator[Explored, None, None]:
-    """The result of each configuration and seed, in the order in which they end.
+    """The result of each configuration and seed, in the order in which they finish.
 
     ``on_point`` is called on the machines' threads. Closing the iterator stops all work; ``on_rest`` then receives the
     partial results.

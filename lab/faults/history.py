@@ -1,6 +1,6 @@
 """Histories: a small array and the acts on it, generated from a seed and identified by an id.
 
-An id is ``c1-7`` (version 1 of the generator, seed 7). The limits of the campaign come in between (``c1-l5-ppl-7``:
+An id is ``c1-7`` (version 1 of the generator, seed 7). The campaign's limits stand between these (``c1-l5-ppl-7``:
 level 5 and PPL only), and the remaining parts of a shrunk history at the end: ``c1-7-s0_2w1.4.5`` has the acts 0 and 2,
 and of the writes of act 2 those with the numbers 1, 4 and 5. The id is all that a replay needs.
 
@@ -36,7 +36,7 @@ from lab.plans import Plan
 from lab.units import KIB, MIB
 
 NOTHING = "none"
-"""In an id: no act is left; the initial array is sufficient."""
+"""Stands in an id for no acts: the initial array is sufficient."""
 VERSION = 1
 """Version of the generator; to be incremented when seeds produce different histories."""
 MOST_SEED = 2**32 - 1
@@ -81,11 +81,11 @@ class ActKind(StrEnum):
     READD = "re-add"
     REPLACE = "replace"
     GROW = "grow"
-    """By one member, on ``drive``."""
+    """Grow by one member, on ``drive``."""
     ENLARGE = "enlarge"
     """Increase the component size to ``number`` KiB per member."""
     SCRUB = "scrub"
-    """``word`` is check or repair."""
+    """Scrub; ``word`` is check or repair."""
     CORRUPT = "corrupt"
     """Invert ``number`` bytes of the member while the array is stopped, then check, repair, and rewrite the blocks."""
     SLOW = "slow"
@@ -186,7 +186,7 @@ class FaultHistory(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The limits of a campaign; an empty string is no limit."""
+    """The limits of a campaign; an empty string means no limit."""
 
     level: str = ""
     policy: str = ""
@@ -214,7 +214,7 @@ _ID = re.compile(r"c(\d+)-(?:l(\d+)-)?(?:([a-z]+(?:-[a-z]+)*)-)?(?:p(\d+)-)?(\d+
 class FindingId:
     """Identifies a history for replay.
 
-    ``planted`` is the number of a planted bug, ``before`` the number of histories, of the preceding seeds, that run
+    ``planted`` is the number of a planted bug, ``before`` the number of histories, from the preceding seeds, that run
     before it on the same machine.
     """
 
@@ -231,7 +231,7 @@ class FindingId:
 
 
 def parse_id(text: str, *, is_any_version: bool = False) -> FindingId:
-    """The id in this text. Raises SpecError if it is invalid or of another version."""
+    """The id in this text. Raises SpecError if it is invalid or from another version."""
     match = _ID.fullmatch(text)
     if not match:
         raise SpecError(f"'{text}' is not the id of a finding", hint="raidlab fault findings lists the stored ones")
@@ -481,7 +481,7 @@ class Chooser:
         return shape.level in ("1", "4", "5", "6") or (shape.layout == "n2" and shape.members > 2)
 
     def load(self) -> Act:
-        """Writes: anywhere, repeatedly in a small region, or at the end of the array."""
+        """Choose writes: anywhere in the array, repeatedly in a small region, or at its end."""
         blocks = self.model.map.blocks
         first, count = 0, self.writable
         place = self.chance.random()
@@ -517,7 +517,7 @@ class Chooser:
         return [drive for drive in sorted(m.in_sync - m.pulled) if m.survives(drive)]
 
     def fail(self) -> Act:
-        """A member whose loss the level survives; sometimes one whose loss it does not survive."""
+        """Fail a member whose loss the level survives; sometimes one whose loss it does not survive."""
         m = self.model
         drives = sorted(m.in_sync - m.pulled)
         bearable = self._bearable()
@@ -588,7 +588,7 @@ class Chooser:
         return Act(ActKind.SCRUB, word=self.chance.choice(("check", "check", "repair")))
 
     def corrupt(self) -> Act:
-        """A few bytes within one page of one member, so that no other member of that strip is affected."""
+        """Corrupt a few bytes within one page of one member, so that no other member of that strip is affected."""
         drive = self.chance.choice(sorted(self.model.in_sync))
         page = self.chance.randrange(self.model.shape.size_kib // 4)
         length = self.chance.choice((1, 16, 512))
@@ -604,7 +604,7 @@ class Chooser:
         return Act(ActKind.SLOW, drive, number=milliseconds)
 
     def pull(self) -> Act:
-        """Requests in flight on the drive fail. If there are none, md notices the loss at the next request only."""
+        """Pull a drive. Requests in flight fail; if there are none, md notices the loss only at the next request."""
         m = self.model
         drive = self.chance.choice(self._bearable())
         m.pulled.add(drive)
@@ -678,7 +678,7 @@ JUNK_BYTES = 5 * MIB
 """Bytes of random data on each drive, which cover all of the member's data."""
 COMMAND_SECONDS = 60.0
 IDLE_SECONDS = 4000.0
-"""On the machine's clock: a rebuild on the slowest drive at the lowest speed takes some hundreds of seconds."""
+"""On the machine's clock: a rebuild on the slowest drive at the lowest speed takes several hundred seconds."""
 
 
 class Purpose(StrEnum):
@@ -686,7 +686,7 @@ class Purpose(StrEnum):
 
     CREATE = "create"
     TOOL = "tool"
-    """A command of mdadm or md that may be refused."""
+    """A command to mdadm or md that may be refused."""
     START = "start"
     """The array is assembled."""
     CUT = "cut"
@@ -726,7 +726,7 @@ def node(drive: int) -> str:
 
 
 def creation(shape: ArrayShape) -> list[str]:
-    """The command line of mdadm that creates the array."""
+    """The mdadm command line that creates the array."""
     spec = array_spec(
         f"raid{shape.level}",
         [node(drive) for drive in range(shape.members)],
@@ -825,7 +825,7 @@ class Stepwise:
         return self.make(Purpose.LOOK, "check")
 
     def assembled(self, *, is_forced: bool = False) -> Iterator[PlannedStep]:
-        """Assemble the array from all drives with a superblock, and let md begin what is pending."""
+        """Assemble the array from all drives with a superblock, and let md start any pending sync."""
         yield self.make(Purpose.START, "assemble", list(range(DRIVES)), is_forced)
         yield from self.started()
         # A started array remains read-auto until the first write (md_mod.start_ro).
@@ -849,7 +849,7 @@ class Stepwise:
     def on_load(self, act: Act) -> Iterator[PlannedStep]:
         yield self.part("load", [list(write) for write in act.writes], self.shape.depth)
 
-    # Failing and removing use the ioctls of mdadm directly: a process takes too long while requests are in flight.
+    # Failing and removing use mdadm's ioctls directly: a process takes too long while requests are in flight.
 
     def on_fail(self, act: Act) -> Iterator[PlannedStep]:
         yield self.make(Purpose.TOOL, "manage", "fail", node(act.drive))
@@ -965,7 +965,7 @@ class Stepwise:
 
 
 def planned(history: FaultHistory, *, has_evidence: bool = False) -> list[PlannedStep]:
-    """The steps of a history; ``has_evidence`` adds the output of mdadm and /proc/mdstat at the end."""
+    """The steps of a history; ``has_evidence`` adds mdadm's output and /proc/mdstat at the end."""
     return list(Stepwise(history, has_evidence=has_evidence).steps())
 
 

@@ -1,4 +1,4 @@
-"""Judges a history: what md did and what the oracle read, against the level's arithmetic and the promises of md.
+"""Judges a history: compares what md did and what the oracle read with the level's arithmetic and md's promises.
 
 The expected state follows from the acts and from the member states that md reports. There are few exceptions to "every
 acknowledged write is present", each limited to the blocks that it can affect:
@@ -14,7 +14,7 @@ acknowledged write is present", each limited to the blocks that it can affect:
 
 An unreadable block is correct only if the level cannot reconstruct it without the missing members. Further differences
 are: a wrong count of missing members in sysfs, a rebuild that does not start, a member that is left out, a scrub that
-counts mismatches that do not exist or misses those that do, and a complaint of the kernel.
+counts mismatches that do not exist or misses those that do, and a kernel complaint.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from lab.units import SECTOR_BYTES
 
 
 class KnownBug(StrEnum):
-    """Known bugs of md and mdadm, by the names that docs/findings/ and promises.toml use."""
+    """Known bugs in md and mdadm, by the names that docs/findings/ and promises.toml use."""
 
     RAID1_REBUILD = "known: raid1-rebuild"
     BITMAP_CHUNK = "known: bitmap-chunk"
@@ -276,7 +276,7 @@ class ExpectedArray:
             self.at_risk |= dict.fromkeys(exposed, HOLE)
 
     def on_started(self) -> None:
-        """Note a start: a replayed log has repaired the strips that it protects; known bugs of md may leave damage."""
+        """Note a start: a replayed log has repaired the strips that it protects; known md bugs may leave damage."""
         self.lost_new_part |= self.is_enlarged and self.shape.policy is HistoryPolicy.BITMAP
         is_rebuilding = any(each.is_waiting for each in self.drives.values()) and bool(self.missing)
         if is_rebuilding and self.shape.raid.name is LevelName.RAID1 and len(self.in_sync) == 1:
@@ -662,7 +662,7 @@ class HistoryJudge:
                 )
         elif count and expected.is_consistent and self.was_whole:
             # A scrub that is requested while a resync or a rebuild is pending runs in its place, and counts what that
-            # would repair (md_choose_sync_action() in drivers/md/md.c).
+            # sync would repair (md_choose_sync_action() in drivers/md/md.c).
             self.differ(
                 "scrub counts", step, f"{act.word} counts {count} mismatched sectors, although nothing was corrupted"
             )

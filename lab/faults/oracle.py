@@ -40,7 +40,7 @@ class BadPlace:
     """The device, or the name of the file below the folder."""
     offset_bytes: int
     verdict: str
-    """A verdict of guest/ledger.py: lost after acknowledgement, silently corrupt, unreadable."""
+    """One of guest/ledger.py's verdicts: lost after acknowledgement, silently corrupt, unreadable."""
     found: str
     allowed: str
     stripe: int | None = None
@@ -108,7 +108,7 @@ class Loss(StrEnum):
     NOTHING = "nothing"
     """Nothing, or a clean shutdown."""
     KERNEL = "kernel"
-    """Its kernel ended at an arbitrary moment; the drives keep everything that they acknowledged."""
+    """The machine's kernel died at an arbitrary moment; the drives keep everything that they acknowledged."""
     POWER = "power"
     """The drives also lost what was only in their caches."""
 
@@ -148,7 +148,7 @@ class Oracle:
     """Known writes to one device or below one folder of a lab.
 
     ``Oracle.open(session.lab, session.folder, "/dev/md0")`` continues an existing ledger or begins one; then
-    ``fill()``, ``advance(100)``, ``check()``. No other program may write to the device, or the part of it. A file
+    ``fill()``, ``advance(100)``, ``check()``. No other program may write to the device, or to that part of it. A file
     system must be mounted, and its folders d0 and d1 belong to the oracle.
     """
 

@@ -1,7 +1,7 @@
 """Where faults are injected: a disposable machine with blank drives that record what is written to them.
 
 Only the drives of the lab's own kernel (``make uml-kernel``) keep a record; the kernel is used in virtual and in real
-time. Other machines have plain lab disks, which serve all tests that need no record.
+time. Other machines have plain lab disks, which are sufficient for all tests that need no record.
 
 A program of the fault lab on a machine (guest/) receives a job as JSON and prints one JSON document per line.
 """

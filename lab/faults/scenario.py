@@ -131,7 +131,7 @@ class OraclePlaces:
         return frozenset(block for block in range(self.blocks) if not self.map.is_readable(block, failed))
 
     def on_slots(self, slots: Collection[int]) -> frozenset[int]:
-        """Data blocks of which a member in these slots holds the data or a copy."""
+        """Data blocks whose data or copy is held by a member in these slots."""
         return frozenset(
             block for block in range(self.blocks) if any(each.slot in slots for each in self.places(block))
         )
@@ -148,7 +148,7 @@ class OraclePlaces:
         )
 
     def described(self, block: int) -> str:
-        """Such as ``block 5: stripe 0, member 1 at KiB 4``."""
+        """The block's place as text, for example ``block 5: stripe 0, member 1 at KiB 4``."""
         where = " and ".join(f"member {each.slot} at KiB {each.at_bytes // KIB}" for each in self.places(block))
         return f"block {block}: stripe {block // self.row_blocks}, {where}" if where else f"block {block}"
 
@@ -243,7 +243,7 @@ class FactCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_fact(name: str) -> bool:
-    """Whether a fact of this name exists."""
+    """Whether a fact with this name exists."""
     return name in KNOWN or NUMBERED.fullmatch(name) is not None
 
 
@@ -440,7 +440,7 @@ class SceneArray(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return self.members + (self.journal is not None) + self.spares
 
     def creation(self) -> list[str]:
-        """The command line of mdadm that creates the array, with drives as ``@0``."""
+        """The mdadm command line that creates the array, with drives as ``@0``."""
         spec = array_spec(
             self.level,
             [f"@{number}" for number in range(self.members)],
@@ -542,7 +542,7 @@ class SceneAction(
     """An action that only the fault lab has, and the base class of these."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
-        """The steps of the program on the machine: its method of this name, with the fields in order."""
+        """The steps of the program on the machine: its method with this name, called with the fields in order."""
         return [[str(self.__struct_config__.tag).replace("-", "_"), *msgspec.structs.astuple(self)]]
 
     def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
@@ -558,7 +558,7 @@ class SceneStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     why: str = ""
     """A sentence for the user."""
     only: tuple[str, ...] = ()
-    """Only in these variants; empty: in all."""
+    """The variants in which the step runs; empty: all variants."""
     expect: dict[str, Expectation] = {}
     """Fact -> expected value, for the evidence after this step (FACTS)."""
     is_timed: bool = False
@@ -588,7 +588,7 @@ def _planned(action: Action, stage: Stage) -> GuestSteps:
         # The machine's program tells the driver itself: requests that the drive has in flight fail.
         return [["line", f"{'pull' if isinstance(action, Pull) else 'plug'} {action.disk}"]]
     assert isinstance(action, PlanAction)
-    # What a plan needs of a session are its arrays; those of a scenario are known to the program on the machine only.
+    # All that a plan needs from a session is its arrays; only the program on the machine knows a scenario's arrays.
     plan = action.plan(cast("LabSession", ScenarioArrays(stage)))
     steps = stage.closed() if isinstance(action, StopArray | RestartStep) else []
     steps += [["run", list(step.argv), step.timeout_seconds] for step in plan.steps]
@@ -613,7 +613,7 @@ class ScenarioArray:
     """Plans the operations on an array as lab.arrays.md.MdArray does, but from the action alone.
 
     A whole history is planned before it runs, in one program on the machine, so no plan can depend on the current state
-    of the array: a client that looked at it in between would determine the timing.
+    of the array: a client that looked at it between two steps would influence the timing.
     """
 
     name: str
@@ -682,9 +682,9 @@ class AssembleStep(Assemble, frozen=True, kw_only=True, tag="array.assemble"):
 
     array: Name = ARRAY
     disks: tuple[int, ...] = ()
-    """Empty: all drives with which it was created."""
+    """The drives; empty: all drives with which the array was created."""
     options: tuple[str, ...] | None = None
-    """Options of mdadm instead of the lab's own."""
+    """mdadm options instead of the lab's own."""
     activates: bool = True
     """Whether to make it active at once: here md starts arrays read-auto."""
 
@@ -748,7 +748,7 @@ class CloseStep(SceneAction, frozen=True, kw_only=True, tag="close"):
 
 
 class CheckStep(SceneAction, frozen=True, kw_only=True, tag="check"):
-    """The oracle's verdict on all blocks, and the state of md."""
+    """The oracle's verdict on all blocks, and md's state."""
 
     settles: bool = False
     """Whether blocks with several allowed versions must keep the version found from then on."""
@@ -1128,7 +1128,7 @@ class SetsStep(SceneAction, frozen=True, kw_only=True, tag="lose-every"):
         differing, survived = [], 0
         told = {tuple(each["failed"]): each for each in evidence.get("sets", ())}
         for failed in self.sets(stage):
-            # Counted by what was observed, not by what is expected.
+            # Counted by what was observed, not by what was expected.
             seen = told.get(failed, {"restart_refused": "not tried"})
             survived += not seen["restart_refused"] and set(seen["verdicts"]) == {"intact"}
             if failed not in told or (reason := difference(told[failed], stage)):
@@ -1341,7 +1341,7 @@ _NEEDED_BY = {
 
 
 Does = SceneStep | SceneAction | Action
-"""A step, or an action of which nothing is expected."""
+"""A step, or an action from which nothing is expected."""
 
 
 def expecting(does: SceneAction | Action, **expect: Expectation) -> SceneStep:
@@ -1382,7 +1382,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     sources: tuple[str, ...]
     """Manual pages, kernel documents or functions from which the requirements follow."""
     notes: tuple[str, ...] = ()
-    """Where and why md differs from what the catalogue expected; what the scenario demonstrates of it, and what not."""
+    """Where and why md differs from what the catalogue expected; what of it the scenario shows, and what not."""
     code: str = ""
     """Key of ``FUNCTIONS``: generates the variants of a scenario that a table cannot express."""
     array: dict[str, Any] = {}
@@ -1453,7 +1453,7 @@ def words() -> Mapping[str, type[SceneAction | Action]]:
 
 
 def step_of(tree: Mapping[str, Any], source: str) -> SceneStep:
-    """The step of a table. Raises SpecError for an unknown name, argument or fact, with the nearest name as hint."""
+    """The step in a table. Raises SpecError with the nearest name in its hint for an unknown name, argument or fact."""
     # All fields but ``does``, which is the rest of the table.
     framing = {key: tree[key] for key in SceneStep.__struct_fields__[1:] if key in tree}
     written = {key: value for key, value in tree.items() if key not in framing}
@@ -1506,7 +1506,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
 
 
 def find_scenario(word: str) -> Scenario:
-    """The scenario with this number or id. Raises SpecError, with the nearest id as hint."""
+    """The scenario with this number or id. Raises SpecError, with the nearest id in its hint."""
     known = {each.id: each for each in all_scenarios()} | {str(each.number): each for each in all_scenarios()}
     key = word.lstrip("0") if word.isdigit() else word
     if key not in known:
@@ -1631,7 +1631,7 @@ class ArrayModel:
         return [*cut, *back]
 
     def corrupt(self) -> list[Does]:
-        """Corrupt a block, of a complete RAID 6 only, because no other level can locate the wrong chunk.
+        """Corrupt a block, only in a complete RAID 6, because no other level can locate the wrong chunk.
 
         The block is repaired at once, before any later operation depends on it.
         """
@@ -1647,7 +1647,7 @@ class ArrayModel:
         ]
 
     def _forget_gone(self) -> None:
-        """After a start md no longer lists the failed drives; they keep stale superblocks."""
+        """Drop the failed drives: after a start md no longer lists them, and they keep stale superblocks."""
         self.gone = []
 
 

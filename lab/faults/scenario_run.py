@@ -121,7 +121,7 @@ class ScenarioOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     notes: tuple[str, ...] = ()
     verdict: FaultVerdict
     reason: str = ""
-    """Why it was not possible, or what happened to the machine."""
+    """Why the scenario could not be run, or what happened to the machine."""
     variants: tuple[VariantOutcome, ...] = ()
     computer_seconds: float = 0.0
     """Duration on this computer's clock."""
@@ -263,7 +263,7 @@ def stored_runs(host: Host) -> tuple[ScenarioRun, ...]:
 
 
 def load_run(host: Host, name: str = LATEST) -> StoredScenarios:
-    """The run with this id, or prefix of an id, or ``latest``. Raises ResultError."""
+    """The run whose id is or begins with this text, or the ``latest`` run. Raises ResultError."""
     runs = scenario_runs(host)
     run_id = runs.find(name, lambda _: stored_runs(host)[0].id)
     run = runs.good_header(run_id, ScenarioRun, _is_good)
@@ -357,7 +357,7 @@ def outcome_text(outcome: ScenarioOutcome) -> str:
 
 
 def variant_title(name: str, array: str) -> str:
-    """Such as ``RAID 5 (raid5 of 4, …)``."""
+    """The title, for example ``RAID 5 (raid5 of 4, …)``."""
     return f"{name} ({array})" if name and name != array else array
 
 
@@ -586,7 +586,7 @@ def play_all(
 
 @dataclass
 class ScenarioRunner:
-    """Runs scenarios on one machine, whose drives are blanked in between."""
+    """Runs scenarios on one machine, whose drives are blanked after each one."""
 
     place: FaultPlace
     seed: int = 1

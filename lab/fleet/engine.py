@@ -3,7 +3,7 @@
 All arrays of a block process their next event together, each at its own time, so that numpy handles thousands in one
 step. Some quantities are not drawn. The number of latent defects on a drive is Poisson at any time (Elerath and Pecht's
 "usage dependent data corruptions"): its mean is their rate times the hours since each place was last read, so
-probabilities are added instead of counts; likewise the probability that people lose a stopped array.
+probabilities are added instead of counts; so is the probability that people lose a stopped array.
 
 Rare losses are found by importance sampling. An *episode* begins when a member fails in an array without failed
 members, and ends when all members are rebuilt. The main path of an array has the true distribution. At the beginning of
@@ -509,7 +509,7 @@ class _Walk:
                 self._make_anew(lost, now[own])
 
     def _make_anew(self, columns: Columns, now: Floats) -> None:
-        """Create a lost array again, with new drives for the failed ones and data from the backup."""
+        """Recreate a lost array, with new drives for the failed ones and data from the backup."""
         import numpy
 
         slots, which = numpy.nonzero(self._arrays.state[:, columns] != UP)

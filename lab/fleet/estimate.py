@@ -1,6 +1,6 @@
 """Figures from sums, each with its 95 % confidence interval, and the shares of the causes of loss.
 
-NOMDL, the normalised magnitude of data loss, is proposed by Greenan, Plank and Wylie instead of MTTDL ("Mean time to
+NOMDL, the normalised magnitude of data loss, was proposed by Greenan, Plank and Wylie instead of MTTDL ("Mean time to
 meaningless", HotStorage 2010): the expected number of bytes lost in a number of years, per usable byte.
 
 Losses of blocks of arrays are sums that can be added.
@@ -33,9 +33,9 @@ class Chain:
     """A birth-death chain with an absorbing last state."""
 
     failure_rates: Sequence[float]
-    """From state i to i + 1, for i from 0 to the tolerance; per hour."""
+    """Rates per hour from state i to i + 1, for i from 0 to the tolerance."""
     repair_rates: Sequence[float]
-    """From state i to i - 1, for i from 1 to the tolerance; per hour."""
+    """Rates per hour from state i to i - 1, for i from 1 to the tolerance."""
 
     def mean_hours(self) -> float:
         """Mean time from no failures to the loss.
@@ -112,7 +112,7 @@ class Moments(msgspec.Struct, frozen=True):
 
 
 ByCause = tuple[Moments, Moments, Moments]
-"""In the order of ``Cause``."""
+"""One value per cause, in the order of ``Cause``."""
 _NEVER: ByCause = (Moments(), Moments(), Moments())
 
 
@@ -345,7 +345,7 @@ def mttdl_years(model: FleetModel) -> float:
 
 
 def mttdl_by_hand(model: FleetModel) -> str:
-    """``(553,949 h)² ÷ (6 × 5 × 72 h) = 16,206 years``: the leading term of the chain, and the remaining terms."""
+    """The leading term of the chain, ``(553,949 h)² ÷ (6 × 5 × 72 h) = 16,206 years``, and the remaining terms."""
     life, repair = model.life.mean_hours / model.hazard_scale, max(model.repair_hours, 1e-9)
     lost = model.tolerance + 1
     factors = [str(model.group_members - failed) for failed in range(lost)]

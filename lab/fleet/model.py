@@ -95,15 +95,15 @@ class FleetModel(msgspec.Struct, frozen=True, kw_only=True):
     disk_bytes: float
 
     life: Spread
-    """From the first hour of a drive to its failure; ``values_hours`` and ``location_hours`` are not used."""
+    """Time from the first hour of a drive to its failure; ``values_hours`` and ``location_hours`` are not used."""
     rebuild: Spread
     shares_rate: bool = False
     """Simultaneous rebuilds in one group share the rate of one (each of two takes twice as long)."""
     detection_hours: float = 0.0
-    """From a failure until it is noticed and, if a spare is available, its rebuild begins."""
+    """Time from a failure until it is noticed and, if a spare is available, the rebuild begins."""
     spares: int = 0
     replenish_hours: float = 0.0
-    """Until a used spare is replaced; without spares, until the failed drive is replaced."""
+    """Time until a used spare is replaced; without spares, until the failed drive is replaced."""
 
     defects_per_hour: float = 0.0
     """Rate of latent defects of one drive."""
@@ -112,7 +112,7 @@ class FleetModel(msgspec.Struct, frozen=True, kw_only=True):
     read_errors_per_byte: float = 0.0
     """Probability of a permanent error when a byte is read (data sheets: at most 1 in 10^14 or 10^15 bits)."""
     counts_new_defects: bool = True
-    """Also count defects that occur during the rebuild."""
+    """Whether to count defects that occur during the rebuild too."""
     rebuild_clears: bool = True
     """A rebuild reads every member from end to end, and so finds its defects like a scrub."""
     scrub: Scrubbing = Scrubbing()
@@ -131,7 +131,7 @@ class FleetModel(msgspec.Struct, frozen=True, kw_only=True):
 
     seed: int = 1
     is_biased: bool = True
-    """Use importance sampling for rare events (lab.fleet.engine)."""
+    """Whether to use importance sampling for rare events (lab.fleet.engine)."""
 
     @property
     def members(self) -> int:

@@ -1,4 +1,4 @@
-"""What the simulation of fleets adds to raidlab."""
+"""The parts that the simulation of fleets adds to raidlab."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def blocks_of(trials: int) -> tuple[Block, ...]:
 
 
 def local_spreader(workers: int) -> Spreader:
-    """A spreader over processes of this computer."""
+    """A spreader over processes on this computer."""
 
     def here(work: Work, blocks: Sequence[Block]) -> Iterator[BlockSums]:
         with spread(partial(_numbered, work), blocks, min(workers, len(blocks))) as answers:
@@ -103,7 +103,7 @@ def _numbered(work: Work, block: Block) -> tuple[int, BlockSums]:
 
 
 def cluster_spreader(calls: ClusterCalls) -> Spreader:
-    """Workers of a cluster, which have this very program."""
+    """A cluster's workers, which have this very program."""
 
     def there(work: Work, blocks: Sequence[Block]) -> Iterator[BlockSums]:
         def one(block: Block) -> BlockSums:
@@ -117,7 +117,7 @@ def cluster_spreader(calls: ClusterCalls) -> Spreader:
 
 
 def work_asked(payload: bytes) -> bytes:
-    """Run one block on a worker of a cluster."""
+    """Run one block on a cluster's worker."""
     work, block = pickle.loads(payload)
     return pickle.dumps(work(block))
 
@@ -157,7 +157,7 @@ def with_method(model: FleetModel, method: Method, trials: int = BLOCK_TRIALS) -
 def run_spec(
     spec: FleetSpec, measured: Measured, spreader: Spreader, on_progress: Progress | None = None
 ) -> tuple[FleetModel, LossFigures]:
-    """The model and figures of a fleet. Raises the errors of reading results and class folders."""
+    """The model and figures of a fleet. Raises the same errors as reading results and class folders."""
     model = with_method(model_of(spec, measured, lost_in_drills), spec.run.method, spec.run.trials)
     return model, figures_of(model, run_model(model, spec.run.trials, spreader, on_progress), spec.arrays)
 
@@ -165,7 +165,7 @@ def run_spec(
 def lost_in_drills(folder: str) -> float:
     """The share of first attempts at drills, in the bundles of a class, after which data were lost.
 
-    Raises SpecError if no part of raidlab reads bundles, or no student of the class ended a drill.
+    Raises SpecError if no part of raidlab reads bundles, or no student in the class ended a drill.
     """
     from lab.errors import SpecError
 

@@ -36,7 +36,7 @@ Shape = Annotated[float, msgspec.Meta(ge=0.2, le=20)]
 Years = Annotated[float, msgspec.Meta(ge=0.01, le=100)]
 Factor = Annotated[float, msgspec.Meta(ge=1, le=1000)]
 FailingPercent = Annotated[float, msgspec.Meta(ge=1e-3, le=99)]
-"""From a thousandth of the rates that operators report to nearly all drives."""
+"""Share of drives: from a thousandth of the rates that operators report to nearly all drives."""
 TrialCount = Annotated[int, msgspec.Meta(ge=100, le=MOST_TRIALS)]
 ArrayCount = Annotated[int, msgspec.Meta(ge=1, le=10**7)]
 MemberCount = Annotated[int, msgspec.Meta(ge=1, le=MOST_DISKS)]
@@ -47,7 +47,7 @@ DiskTb = Annotated[float, msgspec.Meta(ge=1e-6, le=1000)]
 """The minimum is that of the lab's own disks of a few megabytes."""
 DefectRate = Annotated[float, msgspec.Meta(ge=0, le=1)]
 DefectBytes = Annotated[int, msgspec.Meta(ge=1, le=1024**3)]
-"""From one byte to the largest stripes."""
+"""Size of a defect: from one byte to the largest stripes."""
 ReadErrorBits = Annotated[float, msgspec.Meta(ge=10**9, le=10**21)]
 """Data sheets state 10^14 to 10^17."""
 
@@ -117,7 +117,7 @@ class Rebuild(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     hours: tuple[float, ...] | None = None
     """Measured durations of equal probability."""
     result: Name | None = None
-    """A stored result of raidlab: the rates of its rebuilds apply to the whole drive."""
+    """A stored raidlab result: the rates of its rebuilds apply to the whole drive."""
     array: Name | None = None
     """An array of the result; omitted: all its arrays."""
     shares_rate: bool = False
@@ -154,7 +154,7 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     detection_hours: HoursOrZero = 0.0
     spares: SpareCount = 0
     replenish_hours: HoursOrZero = 0.0
-    """Until a used spare is replaced; without spares, until the failed drive is replaced."""
+    """Time until a used spare is replaced; without spares, until the failed drive is replaced."""
 
 
 class Sectors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -252,7 +252,7 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     level: str = "raid6"
     members: MemberCount
     parities: ParityCount | None = None
-    """Number of failures tolerated, if no level of md has it: 3 for 7+3."""
+    """Number of failures tolerated, if no md level has it: 3 for 7+3."""
     disk_tb: DiskTb
     failures: Failures
     rebuild: Rebuild
@@ -321,7 +321,7 @@ def _one_of(what: str, **ways: object) -> None:
 
 
 def model_of(spec: FleetSpec, measured: Measured, lost_in_drills: LostInDrills) -> FleetModel:
-    """The model for the engine. Raises the errors of the two functions."""
+    """The model for the engine. Raises whatever the two functions raise."""
     groups, group_members, tolerance, data_members = spec.layout()
     disk_bytes = spec.disk_tb * TB
     people, sectors, batches = spec.people, spec.sectors, spec.batches

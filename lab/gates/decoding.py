@@ -6,7 +6,7 @@ determines is bounded too, and any TOML text is read or rejected in a fraction o
 The types are for fields of Structs and for command line options: msgspec checks them while decoding, and ``checked``
 checks them everywhere else. Decoding is thread-safe. msgspec analyses a Struct's fields at the first use of the type
 and publishes the result before it is complete. A second thread that decodes the same type at that moment reads
-uninitialised fields, and the process ends with a segmentation fault (seen with 0.22.0). Here a lock serialises the
+uninitialised fields, and the process dies of a segmentation fault (seen with 0.22.0). Here a lock serialises the
 first use of each type.
 
 tomllib itself sets no bounds: it takes quadratic time in the dots of a key, raises RecursionError for nested brackets,
@@ -35,9 +35,9 @@ from lab.units import KIB, human_bytes
 T = TypeVar("T")
 
 Name = Annotated[str, msgspec.Meta(pattern=rf"^{NAME.pattern}\Z", max_length=MOST_NAME_CHARACTERS)]
-"""For fields of files."""
+"""A name in a field of a file."""
 NameOrNone = Annotated[str, msgspec.Meta(pattern=rf"^({NAME.pattern})?\Z", max_length=MOST_NAME_CHARACTERS)]
-"""Empty for none."""
+"""A name, or an empty string for none."""
 Names = Annotated[str, msgspec.Meta(pattern=rf"^({NAME.pattern}(,{NAME.pattern})*)?\Z", max_length=1000)]
 """Names separated by commas, such as ``disk01,disk02``."""
 
@@ -86,11 +86,11 @@ _SUFFIXES = {"": 1, "B": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": _TIB}
 _SIZE = re.compile(r"([0-9]+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 FormatVersion = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
-"""Of a stored file; bounded so that messages that contain it stay short. 0: written before files had a version."""
+"""Version of a stored file, bounded to keep messages short. 0: written before files had a version."""
 SizeBytes = Annotated[int, msgspec.Meta(ge=0, le=MOST_BYTES)]
 DiskBytes = Annotated[int, msgspec.Meta(ge=1024**2, le=MOST_DISK_BYTES)]
 BlockBytes = Annotated[int, msgspec.Meta(ge=512, le=256 * 1024**2, multiple_of=512)]
-"""Of one request of a load."""
+"""Size of one request of a load."""
 DiskCount = Annotated[int, msgspec.Meta(ge=1, le=MOST_DISKS)]
 SpareCount = Annotated[int, msgspec.Meta(ge=0, le=MOST_DISKS)]
 JobCount = Annotated[int, msgspec.Meta(ge=1, le=256)]
@@ -104,19 +104,19 @@ Seed = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 PortOrAny = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 ProcessId = Annotated[int, msgspec.Meta(ge=2, le=2**22)]
-"""Of a process to be killed: never 1 or less, which means init or a group of processes (kill(2)); pid_max (proc(5))."""
+"""Id of a process to be killed: never 1 or less, which means init or a process group (kill(2)); pid_max (proc(5))."""
 RepeatCount = Annotated[int, msgspec.Meta(ge=1, le=MOST_REPEATS)]
 CacheEntries = Annotated[int, msgspec.Meta(ge=17, le=32768)]
-"""Of md's stripe cache, in pages for each member (raid5_set_cache_size in drivers/md/raid5.c)."""
+"""Size of md's stripe cache, in pages for each member (raid5_set_cache_size in drivers/md/raid5.c)."""
 Milliseconds = Annotated[float, msgspec.Meta(ge=0, le=60_000)]
-"""Of one request, or of a part of it."""
+"""Duration of one request, or of a part of it."""
 Rate = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
 PartCount = Annotated[int, msgspec.Meta(ge=1, le=10**7)]
-"""Of a drive's parts: cylinders, sectors of a track."""
+"""Number of a drive's parts: cylinders, sectors of a track."""
 PointCount = Annotated[int, msgspec.Meta(ge=1, le=10**7)]
-"""Of crash points, and of the operations that they are chosen from."""
+"""Number of crash points, or of the operations that they are chosen from."""
 ReadPercent = Annotated[int, msgspec.Meta(ge=1, le=99)]
-"""Of a mix, which contains both reads and writes."""
+"""Share of reads in a mix, which contains both reads and writes."""
 LookCount = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
 Figure = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
 """A figure reported by someone else, in any unit: ratios of two and sums of many stay finite."""
@@ -234,7 +234,7 @@ MOST_TOML_BYTES = 256 * KIB
 """More than ten times the longest lesson."""
 MOST_DEPTH = 32
 MOST_ENTRIES = 1000
-"""Of one table or list."""
+"""Maximum number of entries in one table or list."""
 _LONGEST_WORD = 256
 # Strings and comments, as TOML 1.0 delimits them; an unterminated one extends to the end of its line, or of the text:
 # every alternative matches once it has begun, so no text is scanned twice.

@@ -2,7 +2,7 @@
 
 Kernels, drivers, libraries and interpreters must belong to this user or to root. Files that are not shipped with
 raidlab are reported, with what they may do, before anything in them runs. Only this user writes the lab's own data: a
-folder in which another user can write is not used, no link leads out of the state folder, and a damaged, replaced or
+folder to which another user can write is not used, no link leads out of the state folder, and a damaged, replaced or
 oversized file raises a single error.
 """
 
@@ -105,7 +105,7 @@ def require_trusted(path: Path, what: str, *, again: str = "", has_tree: bool = 
 
 
 def _reason(place: Path, found: os.stat_result) -> str:
-    """Why others may have written there; empty if they cannot."""
+    """Why other users may have written there; empty if they cannot."""
     if found.st_uid not in (0, os.geteuid()):
         return f"{place} belongs to another user (number {found.st_uid})"
     is_shared = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
@@ -168,9 +168,9 @@ MOST_RECORD_BYTES = 16 * MIB
 """A cell takes about 2 KiB, and the largest experiment of the catalogue has 1,146 cells. A record of this size may take
 thirty times as much once decoded, half of the memory that a computer can be expected to have."""
 MOST_DOCUMENT_BYTES = 32 * MIB
-"""Of one fio document (about 36 KiB) or one timeline (about 150 bytes per sample), unpacked."""
+"""Size of one fio document (about 36 KiB) or one timeline (about 150 bytes per sample), unpacked."""
 _MOST_MEMBERS = 64
-"""Of a gzip file; the lab writes one. Reading a million members would take hours."""
+"""Maximum number of members in a gzip file; the lab writes one. Reading a million members would take hours."""
 
 
 def open_plain(
@@ -183,8 +183,8 @@ def open_plain(
 ) -> int:
     """The descriptor of a plain file.
 
-    ``is_own``: it must belong to this user, have no other hard link, and be no symlink. ``folder_fd``: the descriptor
-    of the folder in which the last component of ``path`` is opened; it must be no symlink.
+    ``is_own``: it must belong to this user, have no other hard link, and not be a symlink. ``folder_fd``: the
+    descriptor of the folder in which the last component of ``path`` is opened; it must not be a symlink.
 
     With O_CREAT a missing file is created, with access for this user only. Raises ``error`` for anything but such a
     file, OSError as open(2) does.
@@ -315,12 +315,12 @@ def kind_of(mode: int) -> str:
 T = TypeVar("T")
 
 MOST_OWN_BYTES = 4 * MIB
-"""Of a list or a note of the lab; the largest known, the progress in a lesson, has a few KiB."""
+"""Size of one of the lab's lists or notes; the largest known, the progress in a lesson, has a few KiB."""
 _ELSEWHERE = "choose another place with RAIDLAB_STATE=FOLDER"
 
 
 def check_own_folder(path: Path, what: str, *, may_be_link: bool = False) -> None:
-    """Raises LabError for a folder of another user, or one in which others may write; OSError as stat(2) does.
+    """Raises LabError for another user's folder, or one to which others may write; OSError as stat(2) does.
 
     A missing folder passes, since it may be created. Folders of root are trusted, since root is unrestricted anyway.
     ``may_be_link``: the user who configured the folder may have made a link to it; folders created by the lab are never
@@ -348,9 +348,9 @@ def check_own_folder(path: Path, what: str, *, may_be_link: bool = False) -> Non
 
 
 def make_own_folder(path: Path, what: str, *, root: Path | None = None) -> None:
-    """Create a folder for this user alone, with its parents, and check all from ``root`` down (else itself).
+    """Create a folder for this user only, with its parents, and check all from ``root`` down (else itself).
 
-    The XDG Base Directory Specification requires mode 0700, also for the parents. Raises LabError as
+    The XDG Base Directory Specification requires mode 0700, even for the parents. Raises LabError as
     ``check_own_folder``, OSError.
     """
     root = root or path

@@ -1,7 +1,8 @@
 """Text from outside that is displayed, and names that become part of a path, of a command or of a device's name.
 
-The guarantees: displayed text has no side effects. It moves no cursor, forges no line, runs no script, is no formula.
-A name never leads outside its folder, is hidden in it, is parsed as an option, or is too long for a file system.
+The guarantees: displayed text has no side effects. It does not move the cursor, forge lines, run scripts or act as a
+formula. A name never leads outside its folder, and is never hidden in it, parsed as an option, or too long for a file
+system.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files of the host on which this client runs, below a root folder that tests replace; and file locks.
+"""Files on the host on which this client runs, below a root folder that tests replace; and file locks.
 
 A lock ends with its holder: flock(2), or a lock of a single byte.
 """
@@ -90,9 +90,9 @@ _HINTS = {
 }
 _NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _LONGEST_BYTES = 200
-"""Limit of a name's part within its temporary file's name, which may have 255."""
+"""Limit for the part of a name within its temporary file's name, which may have 255."""
 _MOST_LINKS = 40
-"""As many links as the kernel follows (path_resolution(7))."""
+"""The number of links that the kernel follows (path_resolution(7))."""
 
 
 class HostFiles:
@@ -123,7 +123,7 @@ def storage_error(what: str, error: OSError) -> ResultError:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write every byte; a disk that fills up may take only some at first. Raises OSError."""
+    """Write every byte; a disk that fills up may accept only some of them at first. Raises OSError."""
     view = memoryview(data)
     while view:
         try:
@@ -188,10 +188,10 @@ def create_file(path: Path, data: bytes, *, is_durable: bool = True, mode: int =
 
 
 def append_file(path: Path, data: bytes, *, is_durable: bool = True) -> None:
-    """Append ``data`` to a file of the lab's own; create it for this user alone if it is missing.
+    """Append ``data`` to one of the lab's own files; create it for this user only if it is missing.
 
-    Raises OSError, ResultError if it is not a regular file of this user alone. Then the file is as long as before,
-    unless the process was killed meanwhile. Only one process may append at a time.
+    Raises OSError, ResultError if it is not a regular file that belongs to this user alone. Then the file is as long as
+    before, unless the process was killed meanwhile. Only one process may append at a time.
     """
     descriptor = open_to_append(path)
     try:
@@ -218,9 +218,9 @@ def _write(descriptor: int, data: bytes, *, is_durable: bool) -> None:
 
 
 def open_to_append(path: Path, *, error: type[LabError] = ResultError) -> int:
-    """Open a file of the lab's own for reading and appending; create it for this user alone if it is missing.
+    """Open one of the lab's own files for reading and appending; create it for this user only if it is missing.
 
-    Raises OSError, ``error`` if it is not a regular file of this user alone.
+    Raises OSError, ``error`` if it is not a regular file that belongs to this user alone.
     """
     return open_plain(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, is_own=True, error=error)
 
@@ -259,7 +259,7 @@ def _temporary(folder: int, name: str, mode: int) -> Iterator[tuple[str, int]]:
     """Create a file in ``folder``, yield its name and descriptor; remove it at the end unless it was renamed."""
     short = os.fsdecode(os.fsencode(name)[:_LONGEST_BYTES])
     temporary = f".{short}.{secrets.token_hex(8)}.tmp"
-    # O_EXCL never opens an existing file, pipe or link of this name (open(2)).
+    # O_EXCL never opens an existing file, pipe or link with this name (open(2)).
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(temporary, flags, mode, dir_fd=folder)
     try:

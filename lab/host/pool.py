@@ -2,7 +2,7 @@
 
 Workers are started with spawn: a fork would copy locks that threads of this process hold. A worker has one pipe to its
 parent and no descriptor of the other pipes, so it sees the end of its parent as the end of its pipe; and the kernel
-kills it when the parent dies, also in the middle of a job (PR_SET_PDEATHSIG, prctl(2)).
+kills it when the parent dies, even in the middle of a job (PR_SET_PDEATHSIG, prctl(2)).
 """
 
 from __future__ import annotations

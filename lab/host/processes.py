@@ -1,4 +1,4 @@
-"""The only module of the client that starts processes, Python processes of raidlab among them."""
+"""The client's only module that starts processes, including raidlab's Python processes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Processes(Protocol):
 
 
 class HostProcesses:
-    """Processes of the host."""
+    """Processes on the host."""
 
     # Administration tools live in sbin, which an ordinary user's PATH leaves out on Debian. The current folder is never
     # searched for programs, although an empty or relative entry of PATH means that.
@@ -81,7 +81,7 @@ class HostProcesses:
     )
 
     def find(self, program: str) -> str | None:
-        """Return the full path of a program, also in administration folders; None if it is not installed."""
+        """Return the full path of a program, including those in administration folders; None if it is not installed."""
         return shutil.which(program, path=self._SEARCH_PATH)
 
     def _env(self, extra_env: Mapping[str, str] | None) -> dict[str, str]:
@@ -132,7 +132,7 @@ class HostProcesses:
         )
 
     def kill_group(self, group_id: int) -> None:
-        """Send SIGKILL to a whole process group; a group that is gone already is no error."""
+        """Send SIGKILL to a whole process group; a group that is already gone is not an error."""
         try:
             os.killpg(group_id, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):

@@ -57,7 +57,7 @@ class _Ending:
         if number == signal.SIGHUP:
             leave_lost_terminal()
             if self.received:
-                # The kernel and the shell each send one when a window closes: the second is no sign of impatience.
+                # The kernel and the shell each send one when a window closes: the second is not a sign of impatience.
                 return
         self.received += 1
         if self.received >= _IMPATIENT_FROM or not self.is_anything_open:

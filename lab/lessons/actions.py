@@ -29,7 +29,7 @@ class ShellLine(Action, frozen=True, kw_only=True, tag="shell"):
 
         A lesson may come from an unknown author.
 
-        Raises LabError on other machines, and for a line that ends with a status other than 0.
+        Raises LabError on other machines, and for a line that exits with a nonzero status.
         """
         if not session.is_embedded:
             raise LabError(
@@ -51,7 +51,7 @@ class ShellLine(Action, frozen=True, kw_only=True, tag="shell"):
 
 
 class ApartAction(Action, frozen=True, kw_only=True):
-    """An action on a lab of its own, with disks of its own; on some machines the open lab must be closed first."""
+    """An action on a separate lab with its own disks; on some machines the open lab must be closed first."""
 
     @property
     @abstractmethod

@@ -42,7 +42,7 @@ FORMAT_VERSIONS = range(1, FORMAT_VERSION + 1)
 """Formats that can be read; lab.tomlfile has the names that earlier ones used."""
 _LONGEST_VALUE = 500
 HINTS = 3
-"""From a nudge to the complete answer."""
+"""The number of hints: from a nudge to the complete answer."""
 
 SOURCE_LANGUAGE = "en"
 
@@ -90,13 +90,13 @@ class ReadingPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     value: Arguments
     """The source of the correct number: its name under ``get`` (lab.checks.readings), and its arguments."""
     unit: str = ""
-    """Such as ``ms``; empty: a number without unit."""
+    """The unit, for example ``ms``; empty: a number without a unit."""
     within_percent: float = 0.0
     """Tolerance of a typed number: the effect of rounding in the displayed number."""
 
 
 class Mistake(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A common state after a mistake of the student, and a hint."""
+    """A common state after a mistake by the student, and a hint."""
 
     id: str
     when: tuple[Arguments, ...] = ()
@@ -130,7 +130,7 @@ class LessonStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Wrong(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A recorded wrong solution: instead of the step's own it must not pass, and the mistake must be recognised."""
+    """A recorded wrong solution: in place of the step's own it must not pass, and its mistake must be recognised."""
 
     step: str
     do: tuple[Arguments, ...] = ()
@@ -143,7 +143,7 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     format_version: FormatVersion
     id: str
-    """The name of the file; the digits at its beginning are the position in the course."""
+    """The file's name; the digits at its beginning are the position in the course."""
     title: str
     goal: str
     """One sentence: what the student can do or explain after the lesson."""
@@ -630,7 +630,7 @@ def _course(paths: Iterable[Path]) -> Course:
 
 @cache
 def built_in_course() -> Course:
-    """The course that is part of raidlab."""
+    """The course that comes with raidlab."""
     return _course(catalogue(COURSE_FOLDER).values())
 
 

@@ -1,4 +1,4 @@
-"""The state of a student in a lesson, its transitions, and what of it the student may see. Pure.
+"""A student's state in a lesson, its transitions, and what the student may see of it. Pure.
 
 A step is shown without answers to its prediction, its number or its choice. Nothing here uses a clock, files or a
 machine.
@@ -20,7 +20,7 @@ FORMAT_VERSION = 2
 
 
 class StepProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Progress of a student in one step."""
+    """A student's progress in one step."""
 
     began_utc: str
     done_utc: str = ""
@@ -38,7 +38,7 @@ class StepProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Progress of a student in one lesson. Times are ISO 8601 in UTC."""
+    """A student's progress in one lesson. Times are ISO 8601 in UTC."""
 
     format_version: FormatVersion = 1
     """Format 1 did not write this key."""

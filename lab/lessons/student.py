@@ -399,7 +399,7 @@ class Student:
         return self._store.desk()
 
     def lines(self) -> tuple[CourseLine, ...]:
-        """The course with the student's progress; unreadable progress counts as none."""
+        """The course with the student's progress; unreadable progress counts as no progress."""
         progress = {files.lesson.id: self._readable(files.lesson.id) for files in self.course.lessons}
         done = {files.lesson.id: _done_steps(files, progress[files.lesson.id]) for files in self.course.lessons}
         finished = {
@@ -628,7 +628,7 @@ def deep_state(lesson: ReadyLesson, session: LabSession, before: Snapshot, after
 
 
 def _written_since(session: LabSession, paths: Iterable[str], created_seconds: Iterable[int]) -> list[str]:
-    """Those of the files that were written since the newest array was created; none without an array.
+    """The files that were written since the newest array was created; none without an array.
 
     An older file is from an earlier attempt at the lesson.
     """

@@ -15,9 +15,9 @@ SHORTEST_IN_LATENCIES = 10
 WARMUP_IN_LATENCIES = 2
 """After this many mean latencies every request of the first burst has completed."""
 SHORTEST_IN_QUEUES, WARMUP_IN_QUEUES = 3.0, 1.5
-"""The same, in mean latencies times the requests per disk. Requests start evenly distributed, and queues drift apart
-like a random walk: with q requests per disk the initial state is forgotten after about 0.8 q² service times, and until
-then the array is too fast."""
+"""The same limits, in mean latencies times the requests per disk. Requests start evenly distributed, and queues drift
+apart like a random walk: with q requests per disk the initial state is forgotten after about 0.8 q² service times, and
+until then the array is too fast."""
 ROOM_FRACTION = 0.97
 """The approximate fraction of an array that a file system leaves for files: ext4 without reserved blocks, xfs with its
 log."""
@@ -206,7 +206,7 @@ _PHASES_WITH_SYNC = frozenset({"rebuilding"})
 
 
 LEAST_SHARE_MEASURED = 0.8
-"""Of the requested time; late documents of fio leave less time between them."""
+"""Minimum share of the requested time; if fio's documents are late, there is less time between them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,7 @@ class DeviceFacts:
     """loop/dio; None if it is not a loop device."""
     holders: tuple[str, ...] = ()
     sync_action: str = ""
-    """For an array."""
+    """md's sync_action, for an array."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +244,7 @@ class CellFacts:
     is_mix: bool
     read_bytes: int = 0
     written_bytes: int = 0
-    """I/O of fio while the members were monitored."""
+    """fio's I/O while the members were monitored."""
     member_read_bytes: int | None = None
     member_written_bytes: int | None = None
     sync_actions: frozenset[str] = frozenset()
@@ -254,7 +254,7 @@ class CellFacts:
     is_steady: bool | None = None
     steady_words: str = ""
     fewest_ios: int | None = None
-    """Of the direction with the fewest I/Os; None if there are no percentiles."""
+    """I/Os of the direction with the fewest; None if there are no percentiles."""
     is_cold: bool = True
     declared_cold: bool = True
 

@@ -18,7 +18,7 @@ class FileLint(NamedTuple):
 
 
 class PublicationLint(NamedTuple):
-    """The lint of what studies published."""
+    """The lint of published studies."""
 
     names: Callable[[], Sequence[str]]
     """The studies that it knows."""

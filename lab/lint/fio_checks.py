@@ -282,7 +282,7 @@ class FioSection:
 
     @cached_property
     def direction(self) -> str:
-        """``read``, ``write`` or ``mix``; empty if unknown."""
+        """The direction: ``read``, ``write`` or ``mix``; empty if unknown."""
         word = self.value("rw", "read").partition(":")[0]
         return "read" if word in _READS else "write" if word in _WRITES else "mix" if word in _MIXES else ""
 
@@ -334,7 +334,7 @@ class FioJob:
     skipped: list[tuple[str, str]] = field(default_factory=list)
     """Parts that are not checked: location, and a sentence with the reason."""
     reaches: list[tuple[str, str]] = field(default_factory=list)
-    """Accesses outside the job other than by a job's option: location and means."""
+    """Accesses to anything outside the job by means other than a job's option: location and means."""
     files: list[str] = field(default_factory=list)
     """Job files named on a command line; ``-`` is standard input."""
     formats: tuple[str, ...] = ()
@@ -345,7 +345,7 @@ class FioJob:
 
 
 def parse_fio(text: str) -> tuple[FioSection, ...]:
-    """The jobs of a file, in order."""
+    """The jobs in a file, in order."""
     return read_job(text).sections
 
 

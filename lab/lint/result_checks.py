@@ -26,8 +26,8 @@ from lab.workloads.fio_job import deaf_jobs, fingerprint
 AGREEMENT_FRACTION = 0.05
 """An interval within this distance of theory agrees with it."""
 BUSY_FRACTION = 0.85
-"""From here on a processor counts as the limit. Not 1: /proc/stat counts whole ticks, and a machine waiting for its own
-interrupts is idle."""
+"""From this fraction on, a processor counts as the limit. Not 1: /proc/stat counts whole ticks, and a machine waiting
+for its own interrupts is idle."""
 DRAIN_FRACTION = 0.02
 """The drain of a queue within this fraction of the measured time is not reported."""
 REBUILD = "rebuild"
@@ -68,12 +68,12 @@ class BesideTheory:
 
     @property
     def name(self) -> str:
-        """``raid5/rand-read-4k/healthy``."""
+        """The figure's name, for example ``raid5/rand-read-4k/healthy``."""
         return f"{self.array}/{self.workload}/{self.phase}"
 
     @property
     def words(self) -> str:
-        """``0.80 [0.78–0.83] of theory; likely: …``."""
+        """The figure as text: ``0.80 [0.78–0.83] of theory; likely: …``."""
         return f"{self.share.text()} of theory; likely: {'; or '.join(self.limiters)}"
 
 

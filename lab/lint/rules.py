@@ -105,7 +105,7 @@ class LintFinding:
 
     @property
     def stamp(self) -> str:
-        """``rule: sentence``: the form in which a result stores it."""
+        """The form in which a result stores the finding: ``rule: sentence``."""
         return f"{self.rule_id}: {self.sentence}"
 
     @property

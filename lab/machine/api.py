@@ -23,13 +23,13 @@ class CommandResult:
     stderr: str
     duration_seconds: float
     started_seconds: float
-    """On the machine's monotonic clock, as is the duration."""
+    """Start on the machine's monotonic clock, as is the duration."""
     waited_seconds: float | None = None
     """How long the client waited for it, on the host's clock; None if equal to the duration."""
 
     @property
     def computer_seconds(self) -> float:
-        """Its duration on the host's clock."""
+        """The command's duration on the host's clock."""
         return self.duration_seconds if self.waited_seconds is None else self.waited_seconds
 
 
@@ -51,7 +51,7 @@ class MachineFacts:
 class SampleRequest:
     """The data that the agent reads at each tick.
 
-    An interval of 0 takes one sample at once, also while virtual time is stopped.
+    An interval of 0 takes one sample at once, even while virtual time is stopped.
     ``files`` are read whole; from /proc/diskstats only the lines of ``block_devices`` are kept;
     ``thread_prefixes`` selects kernel threads by the start of their name (``md0_``); each one's CPU time is reported.
     """
@@ -187,14 +187,14 @@ class Machine(Protocol):
         ...
 
     def install(self, program: GuestProgram, change: Change = unchanged) -> str:
-        """Send a program unless the machine has it, and return the path of what ``python3 -IS`` starts.
+        """Send a program unless the machine has it, and return the path of the file that ``python3 -IS`` starts.
 
         ``change`` is applied to the text of each of its modules.
         """
         ...
 
     def call(self, program: GuestProgram, arguments: Sequence[str], *, timeout_seconds: float = 120.0) -> str:
-        """Run a program of the lab inside the agent and return its text; no process is started.
+        """Run one of the lab's programs inside the agent and return its text; no process is started.
 
         Raises CommandFailed with the program's reason, CommandTimedOut after ``timeout_seconds``.
         """
@@ -229,9 +229,9 @@ class Machine(Protocol):
         ...
 
     def waited_seconds(self) -> float | None:
-        """Return the total time in which the machine was ready to run while its host gave the processor to others.
+        """Return the total time for which the machine was ready to run while its host's processor ran something else.
 
-        None if unknown: a machine that is not a process of this computer counts it as steal (proc(5)).
+        None if unknown: a machine that is not a process on this computer counts it as steal (proc(5)).
         """
         ...
 

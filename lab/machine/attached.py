@@ -103,7 +103,7 @@ def remote_command(agent_bytes: int) -> str:
     """Return a shell line that reads the agent's source from standard input and runs it as root.
 
     It reads the source with os.read to the last byte and no further, since requests follow on the same pipe.
-    The empty line ends any output of a login script. sh runs the line, since the login shell may be any.
+    The empty line ends any output of a login script. sh runs the line, since the login shell may be any shell.
     """
     code = (
         f"import os,sys;n={agent_bytes};b=b''\n"

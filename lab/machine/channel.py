@@ -1,7 +1,7 @@
 """The client's end of the agent's channel: sends requests and matches answers to them by id.
 
-A reader thread passes each answer to its request, so a long stream never delays a short read, and a consumer that
-stops reading blocks no other.
+A reader thread passes each answer to its request, so a long stream never delays a short read, and a consumer that stops
+reading does not block any other.
 """
 
 from __future__ import annotations

@@ -298,7 +298,7 @@ def _set_mount(path: str, switched_on: int, switched_off: int, flags: int = 0) -
 
 
 def _keep_capabilities(kept: int) -> None:
-    """Drop all capabilities except these, including those that a program of root would gain at its start."""
+    """Drop all capabilities except these, including those that a program run by root would gain at its start."""
     for capability in range(64):
         if not kept >> capability & 1 and _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
             number = ctypes.get_errno()

@@ -402,7 +402,7 @@ def start_embedded(
 
 
 def kept_free() -> dict[str, str]:
-    """Return the room to leave free on the host's disk, in bytes, if the user has set it."""
+    """Return the number of bytes to leave free on the host's disk, if the user has set it."""
     wanted = os.environ.get(KEEP_FREE)
     return {KEEP_FREE: str(parse_bytes(wanted, what=KEEP_FREE))} if wanted else {}
 
@@ -454,7 +454,7 @@ def supervisor_argv(
 
 
 def _pipe(reading: ExitStack, writing: ExitStack) -> tuple[int, int]:
-    """Create a pipe; each stack closes one of its ends."""
+    """Create a pipe; each exit stack closes one of its ends."""
     ends = os.pipe2(os.O_CLOEXEC)
     reading.callback(os.close, ends[0])
     writing.callback(os.close, ends[1])

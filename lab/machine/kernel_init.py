@@ -59,7 +59,7 @@ def use_own_root(readable: list[str]) -> None:
 
     This only hides the host's files; root in the guest can mount them again.
     """
-    # Imported on demand: loading it takes longer than most of a start.
+    # Imported on demand: loading it takes longer than most of the startup.
     if TYPE_CHECKING:
         from lab.machine import confinement
     else:
@@ -92,8 +92,8 @@ def prepare() -> None:
         visible = json.load(file)
     if os.environ.pop(OWN_ROOT, "") == "1":
         use_own_root(visible["readable"])
-    # Here all is root's. In the kernel's user namespace (confinement.py) the host's root is the user nobody, so the
-    # set-user-ID bit would make mount(8) run as nobody.
+    # Here root owns everything. In the kernel's user namespace (confinement.py) the host's root is the user nobody, so
+    # the set-user-ID bit would make mount(8) run as nobody.
     mount("none", "/", "none", flags=MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID)
     mount("proc", "/proc", "proc")
     mount("sysfs", "/sys", "sysfs")
@@ -109,7 +109,7 @@ def prepare() -> None:
     # The kernel passes a parameter that it does not know to its init as an environment variable.
     modules = os.environ.get("RAIDLAB_MODULES", f"/usr/lib/uml/modules/{release}")
     os.symlink(modules, f"{MODULE_ROOT}/lib/modules/{release}")
-    # The kernel loads modules by running this program; /lib/modules of the host holds those of another kernel.
+    # The kernel loads modules by running this program; the host's /lib/modules holds those of another kernel.
     loader = f"{RUN_FOLDER}/bin/modprobe"
     # A wrapper for every caller: fio's default clock is the processor's counter, which shows the host's time.
     fio = f"{RUN_FOLDER}/bin/fio"
@@ -139,7 +139,7 @@ def prepare() -> None:
 
 
 def virtio_port() -> str:
-    """Return the device of the client's port, of a machine of QEMU's; empty if there is none."""
+    """Return the device of the client's port on a QEMU machine; empty if there is none."""
     folder = "/sys/class/virtio-ports"
     for name in os.listdir(folder) if os.path.isdir(folder) else ():
         if read_text(f"{folder}/{name}/name").strip() == "raidlab":
@@ -164,7 +164,7 @@ def fio_environment(preloaded: str) -> str:
 
 
 def quoted(path: str) -> str:
-    """Quote a path for a shell. Importing shlex would take longer than all work of init."""
+    """Quote a path for a shell. Importing shlex would take longer than everything else that init does."""
     return "'" + path.replace("'", "'\\''") + "'"
 
 

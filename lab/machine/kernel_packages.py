@@ -1,7 +1,8 @@
-"""Fetch a distribution's kernel through the package sources of this computer (apt), without root.
+"""Fetch a distribution's kernel through this computer's package sources (apt), without root.
 
-apt keeps lists of its own for it, so nothing of this computer's changes; it verifies the lists by the distribution's
-keys, and packages by the lists. On Debian further suites of the same sites are searched: backports, testing and sid.
+apt uses separate lists for this, so nothing else on this computer changes; it verifies the lists with the
+distribution's keys, and packages with the lists. On Debian, further suites on the same sites are searched: backports,
+testing and sid.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _KEYRINGS = tuple(
     f"/usr/share/keyrings/{name}-archive-keyring.{kind}" for name in ("debian", "ubuntu") for kind in ("pgp", "gpg")
 )
 _WANTED = re.compile(r"\d+(\.\d+)*[\w.+~-]*")
-# Drivers of hardware that no machine of QEMU's has.
+# Drivers for hardware that no QEMU machine has.
 _UNUSED = ("sound", "drivers/gpu", "drivers/media", "drivers/net/wireless", "drivers/staging", "drivers/infiniband")
 
 
@@ -47,7 +48,7 @@ def _last_line(done: Completed) -> str:
 
 
 class _Apt:
-    """apt with lists of its own, of these sources (sources.list(5), one-line style)."""
+    """apt with its own lists, for these sources (sources.list(5), one-line style)."""
 
     def __init__(self, processes: Processes, folder: Path, sources: str) -> None:
         self._processes = processes
@@ -65,7 +66,7 @@ class _Apt:
         self._options = [word for setting in settings for word in ("-o", setting)]
 
     def run(self, program: str, *words: str, seconds: float = _LIST_SECONDS) -> str:
-        """Raises ToolMissing without apt, LabError with its reason."""
+        """Raises ToolMissing without apt, LabError with apt's message."""
         done = self._processes.run([program, "-q", *self._options, *words], timeout_seconds=seconds)
         if done.status == 127:
             raise ToolMissing("apt is not installed", hint=_NO_APT)
@@ -94,7 +95,7 @@ class _Apt:
 
 
 def fetchable(processes: Processes, files: HostFiles) -> Iterator[KernelPackage]:
-    """All kernels in the sources of this computer and, on Debian, in further suites; needs the network."""
+    """All kernels in this computer's package sources and, on Debian, in further suites; needs the network."""
     for suite, sources in _suites(processes, files):
         with _apt(processes, sources) as (apt, _):
             for release in sorted(apt.releases(), key=version_key, reverse=True):
@@ -104,7 +105,7 @@ def fetchable(processes: Processes, files: HostFiles) -> Iterator[KernelPackage]
 def fetch_kernel(
     wanted: str, processes: Processes, files: HostFiles, *, on_progress: Callable[[str], None] = lambda _: None
 ) -> StockKernel:
-    """Fetch the newest kernel whose release is ``wanted`` or begins so (7.2), and return it.
+    """Fetch the newest kernel whose release is or begins with ``wanted`` (7.2), and return it.
 
     A suite is searched only if those before it lack the kernel. Raises SpecError if none has it.
     """
@@ -128,7 +129,7 @@ def fetch_kernel(
 
 
 def _suites(processes: Processes, files: HostFiles) -> Iterator[tuple[str, str]]:
-    """Name and source lines of the computer's own suites, then of each further one."""
+    """Name and source lines of the computer's own suites, then of each further suite."""
     done = processes.run(
         ["apt-get", "indextargets", "--format", "$(SITE)|$(RELEASE)|$(COMPONENT)", "Created-By: Packages"]
     )
@@ -164,7 +165,7 @@ def _apt(processes: Processes, sources: str) -> Iterator[tuple[_Apt, Path]]:
 
 
 def _install(apt: _Apt, release: str, folder: Path, processes: Processes) -> None:
-    """Unpack the packages of a release below ``folder``, and move what is needed to its place in one step."""
+    """Unpack the packages of a release below ``folder``, and move the needed files into place in one step."""
 
     def run(*argv: str, hint: str) -> None:
         done = processes.run(argv, timeout_seconds=_PACKAGE_SECONDS)
@@ -194,7 +195,7 @@ def _install(apt: _Apt, release: str, folder: Path, processes: Processes) -> Non
 
 
 def _packages_of(apt: _Apt, release: str) -> list[str]:
-    """The package of a kernel's image, and those of its modules where these are packages of their own."""
+    """The package with a kernel's image, and those with its modules where the modules are packaged separately."""
     names = [f"linux-image-{release}"]
     for name in names:
         needs = re.findall(r"^ +(?:Pre)?Depends: (linux-\w+-\S+)", apt.run("apt-cache", "depends", name), re.MULTILINE)

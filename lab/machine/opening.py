@@ -28,7 +28,7 @@ from lab.machine.vagrant import find_host
 from lab.units import MIB
 
 QEMU_MORE_BYTES = 512 * MIB
-"""Memory that a distribution's kernel is given beyond that of User Mode Linux, whose drivers and programs are fewer."""
+"""Extra memory for a distribution's kernel, which has more drivers and programs than User Mode Linux."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Host:
 
 
 def default_target(host: Host) -> str:
-    """``local:`` on a computer with lab disks of its own (the virtual machine), otherwise ``uml:``."""
+    """Return ``local:`` on a computer with its own lab disks (the virtual machine), otherwise ``uml:``."""
     blocks = host.files.path("/sys/block")
     serials = [*blocks.glob("*/serial"), *blocks.glob("*/device/serial"), *blocks.glob("*/device/vpd_pg80")]
     for path in serials:
@@ -69,7 +69,7 @@ def open_machine(
     """Open the machine, and always close it at the end.
 
     ``embedded`` has the boot options of an embedded kernel; the target's own options take precedence. ``on_notice`` is
-    called with each report on the leftovers of an earlier, killed client.
+    called with each report about the leftovers of an earlier, killed client.
     """
     for notice in host.state.sweep():
         on_notice(notice)
@@ -106,7 +106,7 @@ def _start(
 def _start_qemu(
     target: Target, host: Host, options: EmbeddedOptions, on_notice: Callable[[str], None]
 ) -> tuple[EmbeddedKernel, ChannelMachine]:
-    """With the first accelerator with which the agent answers, for /dev/kvm may be there and of no use."""
+    """Start it with the first accelerator with which the agent answers: /dev/kvm may exist but not work."""
     asked = qemu_options(target)
     choice = accelerators(asked, host.files)
     for accelerator in choice:

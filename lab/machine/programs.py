@@ -1,7 +1,7 @@
-"""Programs of raidlab that run on machines: a module, sent with the modules of raidlab that it imports.
+"""raidlab's programs that run on machines: each is a module, sent with the raidlab modules that it imports.
 
-Modules keep their names and import each other as they do here. Each uses nothing but these and the standard library of
-Python 3.9. The machine has them as files in a folder whose name follows from their text, so they are sent once.
+Modules keep their names and import each other as they do here. They use only each other and the standard library of
+Python 3.9. On the machine they are files in a folder named after a hash of their text, so they are sent only once.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pathlib import Path
 from lab.machine.agent import RUN_FOLDER
 
 _ROOT = Path(__file__).resolve().parents[2]
-# At the beginning of a line: imports for type checkers alone are indented.
+# Only at the beginning of a line: imports for type checkers alone are indented.
 _IMPORT = re.compile(r"^from (lab\.[\w.]+) import ", re.MULTILINE)
 Change = Callable[[str], str]
-"""What makes another text of a module's text, to try a program with a defect."""
+"""A function that changes a module's text, to try a program with a defect."""
 
 
 def unchanged(text: str) -> str:
@@ -29,16 +29,15 @@ def unchanged(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GuestProgram:
-    """A module whose ``main`` runs on machines.
+    """A module whose ``main`` function runs on machines.
 
     In the agent (``Machine.call``), ``main(arguments, is_stopped)`` returns text. As a process (``Machine.install``),
-    ``main()`` uses its standard streams and
-    returns the exit status.
+    ``main()`` uses its standard streams and returns the exit status.
     """
 
     file: Path
     name: str
-    """In reports of commands, and of the file that starts the process."""
+    """Its name in reports of commands, and the name of the file that starts the process."""
 
     @property
     def module(self) -> str:
@@ -58,12 +57,12 @@ class ProgramFiles:
     texts: dict[str, str]
     """Path in the folder -> text; one of them is ``start``."""
     start: str
-    """The path of what ``python3 -IS`` starts as a process."""
+    """The path of the file that ``python3 -IS`` starts as a process."""
 
 
 @cache
 def program_files(program: GuestProgram, change: Change = unchanged) -> ProgramFiles:
-    """Return what is sent to a machine. ``change`` is applied to the text of each module."""
+    """Return the files that are sent to a machine. ``change`` is applied to the text of each module."""
     texts = {path: change(text) for path, text in _modules(program.file).items()}
     digest = sha256("\0".join(part for item in sorted(texts.items()) for part in item).encode()).hexdigest()[:16]
     folder = f"{RUN_FOLDER}/program-{program.name}-{digest}"
@@ -72,7 +71,7 @@ def program_files(program: GuestProgram, change: Change = unchanged) -> ProgramF
 
 
 def _modules(file: Path) -> dict[str, str]:
-    """Path -> text of a module and of all that it imports from raidlab."""
+    """Path -> text, for a module and every raidlab module that it imports."""
     found: dict[str, str] = {}
     left = [file]
     while left:

@@ -1,9 +1,9 @@
 """A distribution's own kernel as an ordinary process: QEMU, on the system's files, without root and without an image.
 
-It is an embedded kernel like User Mode Linux's: the same supervisor, confinement, init and agent. The kernel sees the
-files of QEMU's confined view by 9p, read-only; the agent answers on a virtio port. Models: virtme-ng and the vmtest of
-drgn. virtme-ng itself is not used: Debian packages it since release 13 only, it gives the guest all that the user can
-read, and its guest has neither an agent nor an end when the client is killed.
+It is an embedded kernel like User Mode Linux, with the same supervisor, confinement, init and agent. The kernel sees
+the files that the confined QEMU sees, read-only, over 9p; the agent answers on a virtio port. Models: virtme-ng and
+drgn's vmtest. virtme-ng itself is not used: Debian packages it only since release 13, it gives the guest everything
+that the user can read, and its guest has no agent and does not stop when the client is killed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _CONSOLES = {"x86_64": "ttyS0", "aarch64": "ttyAMA0"}
 
 @dataclass(frozen=True, slots=True)
 class QemuOptions:
-    """Options of a target ``qemu:``."""
+    """Options of a ``qemu:`` target."""
 
     kernel: str = ""
     """The path of an image, or a release or its beginning; empty for find_stock_kernel's choice."""
@@ -73,7 +73,7 @@ def qemu_options(target: Target) -> QemuOptions:
 
 
 class Monitor:
-    """QEMU's monitor (QMP, docs/interop/qmp-spec.rst of QEMU), on a socket that this class owns."""
+    """QEMU's monitor (QMP, QEMU's docs/interop/qmp-spec.rst), on a socket that this class owns."""
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line
@@ -82,7 +82,7 @@ class Monitor:
         self._has_greeted = False
 
     def command(self, name: str, **arguments: object) -> Any:
-        """Run one command and return what it returns. Raises LabError with QEMU's reason, or if it does not answer."""
+        """Run one command and return its result. Raises LabError with QEMU's reason, or if QEMU does not answer."""
         with self._lock:
             if not self._has_greeted:
                 self._message()
@@ -107,7 +107,7 @@ class Monitor:
                 raise LabError(f"QEMU refuses '{name}': {answer['error'].get('desc', '')}")
 
     def _message(self) -> dict[str, Any]:
-        """The next message of any kind; events are among them."""
+        """The next message of any kind, including events."""
         while b"\n" not in self._text:
             ready, _, _ = select.select([self._line], [], [], MONITOR_SECONDS)
             data = self._line.recv(65536) if ready else b""
@@ -125,7 +125,7 @@ class QemuKernel(EmbeddedKernel):
     monitor: Monitor
 
     def waited_seconds(self) -> float | None:
-        """As of the base class, summed over QEMU's threads."""
+        """The time as in the base class, summed over QEMU's threads."""
         group = kernel_group(self._instance.folder)
         threads = self._files.path(f"/proc/{group}/task").glob("*") if group else ()
         fields = [(self._files.read(f"/proc/{group}/task/{each.name}/schedstat") or "").split() for each in threads]
@@ -155,7 +155,7 @@ def accelerators(options: QemuOptions, files: HostFiles) -> list[str]:
 
 
 def note_failure(accelerator: str, files: HostFiles) -> None:
-    """Remember until the next boot that a machine did not start with KVM: its device may be there and of no use."""
+    """Remember until the next boot that a machine did not start with KVM: its device may exist but not work."""
     if accelerator == "kvm":
         _failure_note().parent.mkdir(parents=True, exist_ok=True)
         replace_file(_failure_note(), _boot_id(files).encode(), is_durable=False)
@@ -170,7 +170,7 @@ def _boot_id(files: HostFiles) -> str:
 
 
 def find_qemu(processes: Processes, architecture: str = "") -> str:
-    """Return the path of QEMU for an architecture as in uname(2), by default this computer's.
+    """Return the path of the QEMU program for an architecture as in uname(2), by default this computer's.
 
     Raises ToolMissing with the package.
     """

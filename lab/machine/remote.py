@@ -21,7 +21,8 @@ from lab.machine.programs import Change, GuestProgram, program_files, unchanged
 from lab.machine.terminal import ChannelTerminal
 
 STDERR_TAIL_CHARACTERS = 2000
-# Short requests are answered in milliseconds; a kernel under heavy load, or waiting for a lock of md, takes longer.
+# Short requests are answered in milliseconds; a kernel under heavy load, or waiting for one of md's locks, takes
+# longer.
 ANSWER_TIMEOUT_SECONDS = 120.0
 SILENCE_SECONDS = 30.0
 EXIT_TIMEOUT_SECONDS = 5.0
@@ -73,7 +74,7 @@ class ChannelMachine:
 
     @property
     def facts(self) -> MachineFacts:
-        """Kernel, processors and memory of the machine."""
+        """The machine's kernel, processors and memory."""
         return self._facts
 
     @property
@@ -130,7 +131,7 @@ class ChannelMachine:
         return files.start
 
     def call(self, program: GuestProgram, arguments: Sequence[str], *, timeout_seconds: float = 120.0) -> str:
-        """Run a program of the lab inside the agent; see Machine.call."""
+        """Run one of the lab's programs inside the agent; see Machine.call."""
         folder = self.install(program).rpartition("/")[0]
         argv = program.argv_of_call(arguments)
         pending = self._channel.request("call", folder=folder, module=program.module, arguments=list(arguments))
@@ -212,7 +213,7 @@ class ChannelMachine:
                 self._channel.close()
 
     def stop_request(self, pending: Pending, signal_number: int) -> None:
-        """Ask the agent to end a long request; one that has ended already is no error."""
+        """Ask the agent to end a long request; a request that has already ended is not an error."""
         self._ask("stop", target=pending.request_id, signal=signal_number)
 
     def next_message(self, pending: Pending, timeout_seconds: float = math.inf) -> Message:

@@ -1,8 +1,8 @@
 """Diagnose an embedded kernel that does not answer: from outside, and through its own management console.
 
-The management console (mconsole) is a datagram socket that User Mode Linux answers in its interrupt handler, hence
-also while no guest process makes progress (Documentation/virt/uml/user_mode_linux_howto_v2.rst). It has the functions
-of the magic SysRq keys (Documentation/admin-guide/sysrq.rst); their output goes to the console's log as well.
+The management console (mconsole) is a datagram socket that User Mode Linux answers in its interrupt handler, hence even
+while no guest process makes progress (Documentation/virt/uml/user_mode_linux_howto_v2.rst). It has the functions of the
+magic SysRq keys (Documentation/admin-guide/sysrq.rst); their output goes to the console's log as well.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _REQUEST, _REPLY = struct.Struct(f"=III{_DATA_BYTES}s"), struct.Struct("=III")
 _ANSWER_SECONDS = 1.0
 _ALIVE = "version"
 _WORDS = (_ALIVE, "proc mdstat", "proc diskstats", "proc interrupts", "sysrq 9", "sysrq w", "sysrq m", "sysrq t")
-"""Print all there is. Blocked tasks come before all tasks: printing all has ended a kernel (6.1) half-way."""
+"""Print everything. Blocked tasks come before all tasks: printing all tasks has killed a kernel (6.1) half-way."""
 KEPT_FOLDER = "stood-still"
 """Folder below the state folder for the evidence on kernels that did not answer, which outlives them."""
 KEPT_COUNT = 10
 STILL_SECONDS = 10
-"""A kernel with nothing to do answers within milliseconds, and a busy one that is idle so long waits for nothing."""
+"""A kernel with nothing to do answers within milliseconds, and a busy one idle for so long is waiting for nothing."""
 SILENT_SECONDS = 120
-"""Limit for a kernel that does not answer, whatever it does meanwhile."""
+"""Limit for a kernel that does not answer, whatever else it does in that time."""
 _BUSY_SHARE = 0.5
 _MAY_WAIT = frozenset({"write", "exit"})
 """Requests in which the agent itself may block: on md's lock of an array, or until disks have written all data."""
@@ -152,11 +152,11 @@ class Vigil:
         if before is None:
             return None
         if pulse.waiting_seconds - before.waiting_seconds > _BUSY_SHARE:
-            # Others have the processor: the kernel cannot answer, but it is not hung.
+            # Other processes have the processor: the kernel cannot answer, but it is not hung.
             return None
         self._silent += 1
         is_busy = pulse.running_seconds - before.running_seconds > _BUSY_SHARE
-        # D: it waits for a disk of the host.
+        # D: it is waiting for one of the host's disks.
         self._still = 0 if is_busy or pulse.state == "D" else self._still + 1
         if self._silent >= SILENT_SECONDS:
             return self._lost(group, f"no answer for {SILENT_SECONDS} s")
@@ -168,7 +168,7 @@ class Vigil:
         if not can_answer(self._files, self._folder):
             # The kernel's state is unknown.
             return self._lost(group, f"no answer for {seconds} s") if _MAY_WAIT.isdisjoint(awaited) else None
-        # Twice, since one request may fall into a moment in which the host runs nothing.
+        # Twice, since one request may coincide with a moment in which the host runs nothing.
         if all(ask_management_console(self._folder, _ALIVE) is None for _ in range(2)):
             return self._lost(group, f"no answer for {seconds} s, and its management console gives none either")
         if _MAY_WAIT.isdisjoint(awaited):

@@ -1,7 +1,8 @@
 """The state folder: running machines, lab disks and results, each guarded by a lock that dies with its holders.
 
 A lock is an flock(2) on an open file that the embedded kernel inherits, so it is free exactly when the client *and*
-every process of its kernel are gone. The leftovers of a killed client are recognised by that, reported, and removed.
+every process of its kernel are gone. That is how the leftovers of a killed client are recognised; they are reported and
+removed.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ def default_state_root() -> Path:
 
 
 def make_folder(path: Path, *, what: str, root: Path | None = None) -> Path:
-    """Create a folder for this user alone; verify that it is writable for this user and for no other.
+    """Create a folder for this user only; verify that it is writable for this user and for no other user.
 
-    ``root`` is the ancestor from which on all folders are the lab's own. Raises LabError with the reason.
+    ``root`` is the ancestor from which all folders downwards are the lab's own. Raises LabError with the reason.
     """
     try:
         make_own_folder(path, what, root=root)
@@ -150,7 +151,7 @@ class FolderLock:
         self.fd = _open_lock(folder / LOCK)
         try:
             take(self.fd, ALONE, folder / LOCK)
-            # Not durable: after a failure of the host the owner is gone, whatever the record says.
+            # Not durable: if the host fails, the owner is gone, whatever the record says.
             replace_file(folder / OWNER_RECORD, json.dumps(asdict(owner)).encode(), is_durable=False)
         except BaseException:
             self.close()
@@ -240,7 +241,7 @@ class StateFolder:
 
     @property
     def root(self) -> Path:
-        """The state folder. Raises LabError if it belongs to another user, or if others may write in it."""
+        """The state folder. Raises LabError if it belongs to another user, or if other users may write to it."""
         try:
             check_own_folder(self._root, "the state folder", may_be_link=True)
         except OSError as error:
@@ -293,7 +294,7 @@ class StateFolder:
                 owner = read_owner(folder)
             if is_last or (owner and owner.is_alive(self._files)):
                 break
-            # A killed client's kernel holds the lock until its supervisor, or the sweep, ends it.
+            # A killed client's kernel holds the lock until its supervisor, or the sweep, kills it.
             self._notices += self._sweep_all()
         raise MachineBusy(
             f"the lab '{name}' is open in {owner or 'another raidlab'}",

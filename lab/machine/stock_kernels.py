@@ -1,7 +1,7 @@
-"""Distribution kernels for ``qemu:``: those of this computer, and those that ``raidlab kernels get`` fetched.
+"""Distribution kernels for ``qemu:``: those installed on this computer, and those that ``raidlab kernels get`` fetched.
 
-A kernel starts on this computer's files by way of a small initramfs: busybox and the modules that reach the files
-(9p over virtio). All other modules are loaded from there.
+A kernel reaches this computer's files through a small initramfs: busybox and the modules for 9p over virtio. All other
+modules are loaded from this computer's files.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ROOT_MODULES = ("virtio_pci", "virtio_console", "virtio_blk", "9pnet_virtio", "9
 COMPUTER_TAG = "computer"
 """The 9p mount tag of this computer's files."""
 INIT_VARIABLE = "RAIDLAB_INIT"
-"""Kernel parameter, and so a variable of the first process: the program that takes over once the files are reached."""
+"""Kernel parameter, so also a variable of the first process: the program that takes over once the files can be read."""
 _INIT = f"""#!/bin/busybox sh
 for module in /modules/*; do /bin/busybox insmod "$module" || echo "$module was not loaded"; done
 /bin/busybox mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=262144,cache=loose {COMPUTER_TAG} /root || exit 1
@@ -42,7 +42,7 @@ _GET = "raidlab kernels get 6.12"
 
 @dataclass(frozen=True, slots=True)
 class StockKernel:
-    """A distribution's kernel. ``modules`` is its folder ``lib/modules/RELEASE``."""
+    """A distribution's kernel. ``modules`` is its ``lib/modules/RELEASE`` folder."""
 
     release: str
     image: Path
@@ -50,7 +50,7 @@ class StockKernel:
 
 
 def stock_folder() -> Path:
-    """The folder of fetched kernels, and of initramfs files."""
+    """The folder for fetched kernels and initramfs files."""
     return kernel_cache() / "stock"
 
 
@@ -61,7 +61,7 @@ def stock_kernels(files: HostFiles | None = None) -> list[StockKernel]:
 
 
 def version_key(release: str) -> tuple[tuple[int, int | str], ...]:
-    """Sort key of releases: numbers in them by value."""
+    """Sort key for releases: the numbers in them sort by value."""
     return tuple((1, int(word)) if word.isdigit() else (0, word) for word in re.findall(r"\d+|[^\d.]+", release))
 
 
@@ -118,7 +118,7 @@ def _of_image(image: Path) -> StockKernel:
 
 
 def release_in(head: bytes) -> str:
-    """Return the release in the beginning of an x86 kernel image; empty if there is none.
+    """Return the release named at the beginning of an x86 kernel image; empty if there is none.
 
     Source: Documentation/arch/x86/boot.rst, field kernel_version.
     """
@@ -129,7 +129,7 @@ def release_in(head: bytes) -> str:
 
 
 def _installed(files: HostFiles) -> Iterator[StockKernel]:
-    """Kernels of this computer that this user may read (Ubuntu's are readable for root alone)."""
+    """This computer's kernels that this user may read (Ubuntu's are readable only by root)."""
     for image in (*files.path("/boot").glob("vmlinuz-*"), *files.path("/usr/lib/modules").glob("*/vmlinuz")):
         release = image.parent.name if image.name == "vmlinuz" else image.name.removeprefix("vmlinuz-")
         modules = files.path("/lib/modules") / release
@@ -173,9 +173,9 @@ def make_initramfs(kernel: StockKernel, processes: Processes) -> Path:
 
 
 def needed_modules(folder: Path, wanted: tuple[str, ...] = ROOT_MODULES) -> list[Path]:
-    """Return the files of modules and of all that they need, in the order in which they are loaded (modules.dep(5)).
+    """Return the files of these modules and of those that they need, in the order of loading (modules.dep(5)).
 
-    Modules that are built in are left out. Raises LabError if one is neither there nor built in.
+    Modules that are built in are left out. Raises LabError if one is neither available nor built in.
     """
     needs: dict[str, tuple[str, list[str]]] = {}
     for line in (folder / "modules.dep").read_text(encoding="ascii", errors="replace").splitlines():
@@ -229,7 +229,7 @@ def _unpacked_zstd(path: Path, processes: Processes) -> bytes:
 
 
 def static_busybox(processes: Processes) -> Path:
-    """Return the path of busybox. Raises ToolMissing unless it is there as a static program."""
+    """Return the path of busybox. Raises ToolMissing unless it is installed as a static program."""
     for candidate in (processes.find("busybox"), "/usr/lib/initramfs-tools/bin/busybox"):
         if is_static_program(candidate):
             return Path(str(candidate))

@@ -57,7 +57,7 @@ PROCESSOR_NAME = "raidlab-processor"
 HALF_CONFINED = b"without namespace"
 OWN_ROOT = "RAIDLAB_OWN_ROOT=1"
 NO_OWN_ROOT = "RAIDLAB_OWN_ROOT=0"
-"""In the words for QEMU, of which one holds all of its kernel's parameters."""
+"""Used in QEMU's arguments, one of which holds all of its kernel's parameters."""
 
 
 def start_kernel(
@@ -150,12 +150,12 @@ def is_virtual_time(argv: Sequence[str]) -> bool:
 
 
 def is_user_mode(argv: Sequence[str]) -> bool:
-    """Whether the kernel is User Mode Linux, not one that QEMU runs."""
+    """Whether the kernel is User Mode Linux rather than one that QEMU runs."""
     return "umid=kernel" in argv
 
 
 def own_id(proc: int) -> int:
-    """Return this process's id on the host, whose /proc is open as ``proc``, also from within a PID namespace."""
+    """Return this process's id on the host, whose /proc is open as ``proc``, even from within a PID namespace."""
     return int(os.readlink("self", dir_fd=proc))
 
 
@@ -228,9 +228,9 @@ def write_record(path: str, kernel: int, layers: Sequence[str]) -> None:
 class TimerRescue:
     """Sends the kernel an extra timer signal now and then.
 
-    User Mode Linux 6.1 can lose a timer signal on a busy host. Its idle loop then ignores all else and waits for a
-    signal that never comes (strace shows no timer armed, only sigprocmask and timer_gettime); one SIGALRM restarts it.
-    An extra timer interrupt does no harm. In virtual time no event may come from outside.
+    User Mode Linux 6.1 can lose a timer signal on a busy host. Its idle loop then ignores everything else and waits for
+    a signal that never comes (strace shows no timer armed, only sigprocmask and timer_gettime); one SIGALRM restarts
+    it. An extra timer interrupt does no harm. In virtual time no event may come from outside.
     """
 
     def __init__(self, kernel: int, argv: Sequence[str]) -> None:
@@ -251,8 +251,8 @@ class TimerRescue:
 class RoomKeeper:
     """Pauses the kernel before the host's disk is full, and ends it if the user makes no room.
 
-    To md a write that fails for lack of space is a failed disk: it would fail every member of an array within a second.
-    A pause and a kill are a power failure to it, which loses no acknowledged write.
+    md treats a write that fails for lack of space as a disk failure: it would fail every member of an array within a
+    second. A pause and a kill look like a power failure to md, which loses no acknowledged write.
     """
 
     def __init__(self, kernel: int, writable: Sequence[str], spare_bytes: int) -> None:
@@ -266,7 +266,7 @@ class RoomKeeper:
 
     @property
     def seconds(self) -> float:
-        """Time until the next check: a fast disk takes some MiB in the shorter one."""
+        """Time until the next check: during the shorter one a fast disk fills only some MiB."""
         return TIGHT_SECONDS if self.is_scarce or self.paused_at is not None else KICK_SECONDS
 
     def room_bytes(self) -> int:

@@ -50,7 +50,7 @@ class Target:
 
     @property
     def is_embedded(self) -> bool:
-        """Whether the machine is a process of this computer, started on demand, with this computer's files."""
+        """Whether the machine is a process on this computer, started on demand, with this computer's files."""
         return self.kind in (TargetKind.UML, TargetKind.QEMU)
 
     @property
@@ -59,7 +59,7 @@ class Target:
         return self.options.get("time") == "virtual"
 
     def with_option(self, key: str, value: str) -> Target:
-        """Return the same target with one more option, also in its text."""
+        """Return the same target with one more option, which is also added to its text."""
         joint = "&" if "?" in self.text else "?"
         return replace(self, options={**self.options, key: value}, text=f"{self.text}{joint}{key}={value}")
 

@@ -173,7 +173,8 @@ class ChannelTerminal:
                     self._channel.request("resize", target=target, columns=size[0], rows=size[1])
                 if piece:
                     text = base64.b64encode(piece).decode("ascii")
-                    # Answered once the terminal has accepted all of it, which may take long: later input waits here.
+                    # Answered once the terminal has accepted all of it, which may take a long time: later input waits
+                    # here.
                     self._machine.next_message(self._channel.request("type", target=target, base64=text))
 
 

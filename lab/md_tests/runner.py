@@ -149,7 +149,7 @@ class SuiteMachine:
         return shown
 
     def has_arrays(self) -> bool:
-        """Whether arrays are left, with which the suite refuses to run the next test; True also if this is unknown."""
+        """Whether arrays are left, with which the suite refuses to run the next test; also True if this is unknown."""
         try:
             text = self._lab.machine.read(["/proc/mdstat"])["/proc/mdstat"] or ""
         except LabError:
@@ -158,7 +158,7 @@ class SuiteMachine:
 
 
 class ComputerLimit:
-    """Closes a machine whose test exceeds a limit of this computer; callers that wait for the machine get MachineLost.
+    """Closes a machine whose test exceeds this computer's limit; callers that wait for the machine get MachineLost.
 
     In virtual time, the machine's clock stands still while a program computes, so a limit by that clock cannot end an
     endless loop. ``before`` is called just before the machine is closed, and its result is stored in ``seen``, since

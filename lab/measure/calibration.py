@@ -132,7 +132,7 @@ def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
 Place = tuple[int, int]
 """Byte offset and length."""
 Times = tuple[float, float]
-"""Begin and end of a read, in seconds."""
+"""Start and end of a read, in seconds."""
 Read = Callable[[Sequence[Place], int], list[Times]]
 """Read the places at the given queue depth; returns the times of each read."""
 

@@ -171,7 +171,7 @@ _PROBED_BYTES = 256 * 1024 * 1024
 
 
 def probe_disk(lab: Lab, disk: LabDisk, workloads: Sequence[Workload], *, rebuilds: bool) -> DiskRates:
-    """Measure the rates of a disk that theory needs for these workloads and for rebuilds.
+    """Measure those of a disk's rates that theory needs for these workloads and for rebuilds.
 
     These are sequential rates, for one second in each direction, and the service times of an emulated drive. A drive
     with mechanics has the service time of its model: on a few blocks only short strokes would be measured. Rates that

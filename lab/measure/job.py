@@ -47,11 +47,11 @@ class Finished:
     figures: JobFigures
     result: CommandResult
     load_seconds: float
-    """From the first request to the last completion."""
+    """Time from the first request to the last completion."""
 
     @property
     def stretch(self) -> tuple[float, float]:
-        """Begin and end of the measured interval, on the machine's clock."""
+        """Start and end of the measured interval, on the machine's clock."""
         end = self.result.started_seconds + self.result.duration_seconds
         seconds = longest_seconds(self.figures)
         if self.figures.window_begin_seconds is None:
@@ -94,7 +94,7 @@ class FioRun:
     def run(self, invocations: Iterable[Invocation]) -> tuple[Finished, ...]:
         """Run the invocations until all are done or stop is requested; returns those that measured something.
 
-        Raises WorkloadError if one fails, and the errors of the guard.
+        Raises WorkloadError if one fails, and the guard's errors.
         """
         finished: list[Finished] = []
         for invocation in invocations:
@@ -272,12 +272,12 @@ class MeasureOptions:
     hertz: float = DEFAULT_HERTZ
     idle_baseline: float = 0.0
     live_interval_seconds: float | None = None
-    """Maximum status interval of fio; None: the interval that the measurement window needs."""
+    """fio's maximum status interval; None: the interval that the measurement window needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberBytes:
-    """Bytes moved by the members from the start of fio to the last sample, including its ramp time and its end."""
+    """Bytes moved by the members from fio's start to the last sample, including its ramp time and its end."""
 
     read_bytes: int
     written_bytes: int
@@ -400,7 +400,7 @@ def member_bytes(
     measured_from: float,
     measured_until: float,
 ) -> MemberBytes | None:
-    """Bytes from the members' counters since the start of fio; None if a member is missing from the samples.
+    """Bytes from the members' counters since fio's start; None if a member is missing from the samples.
 
     They may exceed the bytes that fio reports, since they include its ramp time, but must not fall below them.
     """
@@ -437,7 +437,7 @@ def account(window: tuple[Sample, ...], figures: JobFigures, idle_baseline: floa
 class BackgroundLoad:
     """A workload that runs in the background until it is stopped.
 
-    Its figures cover the time between the first and the last status document of fio, or the whole run if the load
+    Its figures cover the time between fio's first and last status document, or the whole run if the load
     ended before there were two.
     """
 

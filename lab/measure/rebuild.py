@@ -1,4 +1,4 @@
-"""Rebuilds that are measured or predicted, and programs of the lab that read, mark and sum data."""
+"""Measured and predicted rebuilds, and the lab's programs that read, mark and sum data."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Integrity:
 
     @property
     def verdict(self) -> DataVerdict:
-        """The worst of the two comparisons."""
+        """The worse of the two comparisons."""
         found = {verdict(self.before, self.degraded), verdict(self.before, self.after)}
         for worst in (DataVerdict.CHANGED, DataVerdict.UNREADABLE):
             if worst in found:
@@ -158,7 +158,7 @@ def mean_request_bytes(samples: Sequence[Sample], members: Sequence[str]) -> flo
 def sync_seconds(samples: Sequence[Sample]) -> float:
     """Duration of the rebuild in ``samples``.
 
-    Begin and end are each the midpoint between the two samples around them, which halves the uncertainty.
+    Start and end are each the midpoint between the two samples around them, which halves the uncertainty.
     Raises ArrayError if no sample shows a rebuild, or if it did not end.
     """
     shown = [index for index, sample in enumerate(samples) if sample.sync_action == _RECOVER and sample.degraded_count]
@@ -248,7 +248,7 @@ def _member(name: str, points: Sequence[_Point]) -> MemberRates:
 
 
 def _stretches(recordings: Sequence[Recording], start: float) -> Iterator[Stretch]:
-    """Begin and end of each recording; a rebuild is cut to the first and last sample of md's recovery."""
+    """Start and end of each recording; a rebuild is cut to the first and last sample of md's recovery."""
     for recording in recordings:
         samples = recording.samples
         shown = [sample.time_seconds for sample in samples if _rebuilt(sample) is not None]

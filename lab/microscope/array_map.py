@@ -162,9 +162,9 @@ class LocatedPlace:
     """The name of the disk; empty if no member has the slot."""
     device: str
     device_sector: int | None
-    """From the start of the member's device; None without a member."""
+    """The sector, counted from the start of the member's device; None without a member."""
     note: str = ""
-    """Why md does not read it from there now; empty if it does."""
+    """Why md does not currently read the block from there; empty if it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class LocatedBlock:
     """None for levels without chunks."""
     stripe: int | None
     chunk_offset_bytes: int
-    """From the beginning of the chunk; for a mirror, of the unit that md compares."""
+    """Offset from the beginning of the chunk or, for a mirror, of the unit that md compares."""
     places: tuple[LocatedPlace, ...]
     """Data first, then copies."""
     parities: tuple[LocatedPlace, ...]
@@ -215,7 +215,7 @@ def locate(shape: MappedArray, sector: int) -> LocatedBlock:
 
 
 def _doubt(shape: MappedArray, *, is_before: bool) -> str:
-    """Why the location may be out of date: only md knows what it moved since it last recorded its position."""
+    """Why the location may be out of date: only md knows what it has moved since it last recorded its position."""
     if not is_before or shape.reshaping is None or not shape.reshaping.is_moving:
         return ""
     return (
@@ -270,7 +270,7 @@ class LocatedSector:
     """The sector of the array that is stored there; for parity, all sectors that it protects."""
     copy: int = 0
     chunk_offset_bytes: int = 0
-    """From the beginning of the chunk."""
+    """Offset from the beginning of the chunk."""
     shape: str = ""
     note: str = ""
     doubt: str = ""

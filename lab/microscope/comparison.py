@@ -1,7 +1,7 @@
 """Evaluates one stripe: stored and computed parity, copies, the wrong member, and what md would do. Pure.
 
 P is the exclusive-or of the data, Q their sum weighted by powers of 2 in the field of 256 elements, with the polynomial
-0x11d (H. P. Anvin, "The mathematics of RAID-6"; lib/raid6 of the kernel). md's procedures: handle_parity_checks5() and
+0x11d (H. P. Anvin, "The mathematics of RAID-6"; the kernel's lib/raid6). md's procedures: handle_parity_checks5() and
 handle_parity_checks6() in drivers/md/raid5.c, process_checks() in drivers/md/raid1.c, sync_request_write() in
 drivers/md/raid10.c.
 """

@@ -1,4 +1,4 @@
-"""A stripe of a running array as stored on its members, evaluated by the rules of md; and plans that damage it."""
+"""A stripe of a running array as stored on its members, evaluated by md's rules; and plans that damage it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class StripePicture:
     missing: Mapping[tuple[int, int], str]
     """Slot and sector of a chunk -> why it was not read."""
     is_before: bool
-    """In the geometry before the running reshape."""
+    """Whether the stripe is in the geometry before the running reshape."""
     is_one_moment: bool
     why_not: str
 
@@ -203,7 +203,7 @@ def flip_plan(picture: StripePicture, device: str, byte: int) -> Plan:
     """A plan that inverts all bits of a byte of the stripe on the member on ``device``.
 
     ``byte`` counts from the beginning of the member's part of the stripe: its chunk, or its chunks in sequence. Raises
-    ArrayError for a byte outside of it, or one that the picture does not contain.
+    ArrayError for a byte outside it, or one that the picture does not contain.
     """
     shape = picture.shape
     member = shape.member(device)

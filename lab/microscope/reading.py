@@ -318,7 +318,7 @@ class Moment:
 
     places: tuple[BytesRead, ...]
     is_one: bool
-    """Whether writes to the array were suspended meanwhile."""
+    """Whether writes to the array were suspended during the read."""
     why_not: str = ""
 
 

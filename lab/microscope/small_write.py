@@ -248,7 +248,7 @@ def _further(shape: MappedArray) -> tuple[str, ...]:
 
 
 _AWAKE_SECONDS = "60"
-"""Delay before md marks the array clean meanwhile: longer than the whole observation."""
+"""Delay before md marks the array clean during an observation: longer than the whole observation."""
 _DISKSTATS = "/proc/diskstats"
 
 
@@ -450,7 +450,7 @@ class CrashOutcome(StrEnum):
 
     @property
     def is_right(self) -> bool:
-        """Whether a disk may behave so: a write in flight may have completed or not."""
+        """Whether a disk may behave like this: a write in flight may have completed or not."""
         return self in (CrashOutcome.OLD, CrashOutcome.NEW, CrashOutcome.EITHER)
 
 

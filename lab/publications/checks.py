@@ -22,7 +22,7 @@ _INTEGRITY = "integrity"
 
 
 class PublishedConclusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A conclusion about a parameter, with the measured values of the parameter that it was varied together with."""
+    """A conclusion about a parameter, with the measured values of the other parameter that was varied with it."""
 
     about: str
     partner: str

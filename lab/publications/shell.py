@@ -675,7 +675,7 @@ def _closing(word: str, opening: int) -> int:
 
 
 def _split(inner: str) -> list[str]:
-    """Split at the commas outside of nested braces."""
+    """Split at the commas outside nested braces."""
     parts, depth = [""], 0
     for char in inner:
         depth += {"{": 1, "}": -1}.get(char, 0)

@@ -147,7 +147,7 @@ class ResultLabels:
 
 
 def labels_of(record: ResultRecord) -> ResultLabels:
-    """The labels from the experiment file in the record; only ids if this version of raidlab cannot read the file."""
+    """The labels from the experiment file in the record; only ids if this raidlab version cannot read the file."""
     try:
         experiment = decode_toml(record.experiment_toml, Experiment, source=f"{record.id}/experiment")
         jobs = [job.build() for job in experiment.jobs]

@@ -1,6 +1,6 @@
 """The tables of a result: those of its study, if it belongs to one, or the general ones.
 
-The antioquia study has tables of its own: array details (its Fig. 4), performance (its Fig. 5), ratios between levels.
+The antioquia study has its own tables: array details (its Fig. 4), performance (its Fig. 5), ratios between levels.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def find_results(names: Sequence[str], store: ResultStore) -> Iterator[FoundResu
 
 def read_files(file: Path) -> ResultFiles:
     """The results of a file. Raises ResultError if its format is unknown to this raidlab, or if it is damaged."""
-    # A file of any other name is read as well: who downloads a bundle may rename it.
+    # A file with any other name is read as well: anyone who downloads a bundle may rename it.
     found = _format_of(file) or extension(ResultFormat)
     if found is None:
         raise ResultError(f"'{file}' is not a file of results", hint="name a result, a bundle, or a folder of either")

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class ResultFormat(NamedTuple):
-    """A file format for results. Its suffix is an extension of its own, ``ResultSuffix``."""
+    """A file format for results. Its suffix is a separate extension, ``ResultSuffix``."""
 
     suffix: str
     read: Callable[[Path], ResultFiles]
-    """Raises ResultError, also for a file of another format."""
+    """Raises ResultError, including for a file in another format."""
     write: Callable[[ResultStore, Sequence[str], Path], object]
     """Writes the results with these names to a file. Raises ResultError."""

@@ -103,7 +103,7 @@ class ArrayRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     commands: Lines = ()
     """The commands that built it."""
     details: dict[Word, Line] = {}
-    """Output of mdadm and sysfs about it, verbatim."""
+    """What mdadm and sysfs output about it, verbatim."""
     content_sums: dict[Word, Word] = {}
     """Disk -> SHA-256 of its size and its non-blank pages, when the array was last stopped; in virtual time only."""
 
@@ -292,7 +292,7 @@ def refuse_newer(source: object, what: str, version: int, known: int) -> None:
 def decode_visible(data: bytes, kind: type[Kind], change: Callable[[Any], Any] | None = None) -> Kind:
     """Decode JSON to ``kind`` with all text made visible (lab.gates.text), so that it can be printed without checks.
 
-    ``change`` is applied to the tree first. Raises the errors of msgspec.
+    ``change`` is applied to the tree first. Raises msgspec's errors.
     """
     if change is not None:
         if len(data) > _MOST_CHANGED_BYTES:
@@ -396,7 +396,7 @@ _CHANCE = frozenset({"id", "created_utc", "started_utc", "cpu_model"})
 _COMPUTERS = frozenset(
     {"fio_seconds", "mkfs_seconds", "mdadm_seconds", "resync_seconds", "other_seconds", "total_seconds"}
 )
-"""Fields of the timings that are the computer's time."""
+"""The fields of the timings that contain the computer's own time."""
 
 
 def measured_part(record: ResultRecord) -> dict[str, Any]:

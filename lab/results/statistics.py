@@ -1,7 +1,7 @@
 """Statistics of repeats: medians, ratios of two configurations, and verdicts on families of ratios.
 
 Medians have order-statistic confidence intervals, also under sequential sampling. Ratios are Hodges-Lehmann estimates,
-with confidence intervals from inverting exact rank tests; scipy, which loads in a second, is loaded for them alone.
+with confidence intervals from inverting exact rank tests; scipy, which takes a second to load, is loaded only for them.
 Verdicts are: faster, slower, the same, or undecided.
 """
 
@@ -155,7 +155,7 @@ class Estimate:
         return self.coverage >= WANTED_COVERAGE
 
     def text(self, digits: int = 2) -> str:
-        """``0.53 [0.50–0.56]``; without an interval for one sample."""
+        """The estimate as text: ``0.53 [0.50–0.56]``; without an interval for one sample."""
         middle = f"{self.median:.{digits}f}"
         return middle if self.n == 1 else f"{middle} [{self.low:.{digits}f}–{self.high:.{digits}f}]"
 
@@ -320,7 +320,7 @@ def ratio_apart(numerator: Sequence[float], denominator: Sequence[float]) -> Rat
 
 
 def smallest_p_value(first: int, second: int | None) -> float:
-    """For a two-sided test of ``first`` pairs, or of ``first`` and ``second`` samples of separate runs."""
+    """Smallest p-value of a two-sided test of ``first`` pairs, or of ``first`` and ``second`` separate samples."""
     outcomes = 2**first if second is None else math.comb(first + second, first)
     return min(1.0, 2 / outcomes)
 

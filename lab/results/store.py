@@ -222,7 +222,7 @@ class ResultSummary:
     planned_count: int = 0
     """Number of stored and missing ones: an adaptive run measures more than planned."""
     is_imported: bool = False
-    """Imported; ``latest`` never refers to it."""
+    """Whether the result was imported; ``latest`` never refers to an imported result."""
     problem: str = ""
 
 
@@ -427,7 +427,7 @@ class ResultStore:
         return max(own)[1]
 
     def _created(self, record_id: str) -> str:
-        """Its date, in a form that sorts by age; empty if it cannot be read."""
+        """The result's date, in a form that sorts by age; empty if it cannot be read."""
         folder = self.root / record_id
         try:
             name = RECORD_NAME if is_there(folder / RECORD_NAME) else DRAFT_NAME

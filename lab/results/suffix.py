@@ -9,4 +9,4 @@ class ResultSuffix(NamedTuple):
     """Files with this suffix hold results."""
 
     suffix: str
-    """In small letters, such as ``.zip``."""
+    """The suffix in lowercase letters, for example ``.zip``."""

@@ -36,7 +36,7 @@ def mark_bytes(size_bytes: int) -> int:
 
 
 def load_target(session: LabSession, word: str) -> LoadTarget:
-    """The target of loads on the array, or the free disk, of this name; mounts an existing file system.
+    """The target of loads on the array, or the free disk, with this name; mounts an existing file system.
 
     The free space of a file system is not determined here: see ``with_free_bytes``. Raises ArrayError for an array that
     is not running or has unknown content, DeviceRefused for a disk in use.

@@ -1,4 +1,4 @@
-"""What is seen of an open lab: looks at all arrays and disks, the events between two looks, and their history."""
+"""Observing an open lab: snapshots of all arrays and disks, the events between two snapshots, and their history."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ class Snapshot:
 
 
 def take_snapshot(session: LabSession, name: str | None = None) -> Snapshot:
-    """Take a single snapshot; with ``name``, of this array alone. Raises ArrayError if it is not running."""
+    """Take a single snapshot; with ``name``, of this array only. Raises ArrayError if it is not running."""
     arrays = (session.array(name).status(),) if name else session.statuses()
     texts = session.machine.read(["/proc/uptime", "/proc/diskstats", "/proc/stat", MDSTAT])
     # proc(5): the first number is the uptime in seconds.
@@ -389,7 +389,7 @@ class SnapshotMaker:
         )
 
     def _bridged(self, status: ArrayStatus) -> ArrayStatus:
-        """While a plan continues in the background, the status before the short idle period of md."""
+        """While a plan continues in the background, the status before md's short idle period."""
         if status.sync_action.is_busy:
             self._at_work[status.name] = status
             return status
@@ -434,7 +434,7 @@ class SyncPace:
     """Speed and remaining time of a sync."""
 
     bytes_per_second: float
-    """Of each member."""
+    """Speed at each member."""
     left_seconds: float | None
     """None while the sync makes no progress, and in its first second."""
 

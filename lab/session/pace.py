@@ -42,7 +42,7 @@ class Pace:
 
     @property
     def words(self) -> str:
-        """``paused``, ``10x``, ``max``, ``step``."""
+        """The pace as text: ``paused``, ``10x``, ``max`` or ``step``."""
         if self.is_step:
             return "step"
         return "paused" if self.is_paused else "max" if math.isinf(self.speed) else f"{self.speed:.0f}x"
@@ -114,7 +114,7 @@ class Pacer:
         self._choose(pace)
 
     def _choose(self, pace: Pace, note: str = "", *, after: Pace | None = None) -> None:
-        """``after``: only if this is still the current pace."""
+        """Set the pace; ``after``: only if that is still the current pace."""
         with self._choosing:
             if after is not None and self._pace is not after:
                 return

@@ -139,7 +139,7 @@ class LabSession(OpenArrays):
         self.on_typed: Callable[[str], None] = lambda _: None
         """Called with each command line from the user: steps of plans, and lines typed in a shell."""
         self.going_on: set[str] = set()
-        """Arrays with a plan that continues in the background, with short idle periods of md."""
+        """Arrays with a plan that continues in the background, during which md is idle for short periods."""
         self._rescanning = threading.Lock()
         self._stopped = stopped
         self._on_plan = on_plan
@@ -212,7 +212,7 @@ class LabSession(OpenArrays):
         return self.lab.reset_plan(chosen)
 
     def reset_all(self, *, ends_drill: bool = False, only: Collection[str] | None = None) -> Plan:
-        """Start from scratch: stop every array that consists of lab disks alone, and make all disks blank.
+        """Start from scratch: stop every array that consists only of lab disks, and make all disks blank.
 
         ``only``: names of disks; all other disks, and arrays on them, are not touched. On the embedded kernel all
         devices belong to the lab, so mapped devices and arrays on them are removed too. Raises DrillError if a drill is
@@ -265,7 +265,7 @@ def _refusals(folder: Path, found: BroughtUp) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Who opens a lab: on which machine, and what is called while it is open."""
+    """A client that opens a lab: its machine, and the callbacks while the lab is open."""
 
     target: Target
     host: Host
@@ -291,7 +291,7 @@ def open_session(client: Client, *, start_arrays: bool = True) -> Iterator[LabSe
         arrival = read_arrival(host.state.lab_folder(target.lab_name))
         stopped = stopped_arrays(target, host.state)
         if arrival:
-            # The drill, and the user who works at it, decide which of its arrays run.
+            # The drill, and the user who is working on it, decide which of its arrays run.
             stopped, start_arrays = None, False
             if target.is_embedded:
                 arrive(lab.machine, arrival)

@@ -62,7 +62,7 @@ class Shell:
         self._command: RunningCommand | None = None
         self._interrupts = 0
         self.folder = ""
-        """Initial folder of the next line; empty before the first line has run: the home folder."""
+        """Initial folder of the next line; empty before the first line has run, which means the home folder."""
 
     @property
     def is_running(self) -> bool:

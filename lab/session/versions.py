@@ -21,7 +21,7 @@ class NeededMdadm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def sentence(self) -> str:
-        """``mdadm 4.5 or later on Linux 6.8 and later``."""
+        """The requirement as text: ``mdadm 4.5 or later on Linux 6.8 and later``."""
         return f"mdadm {self.mdadm} or later{f' on Linux {self.from_kernel} and later' if self.from_kernel else ''}"
 
 

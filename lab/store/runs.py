@@ -51,7 +51,7 @@ class RunFolders:
     """The runs below ``root``, which is created with the first run.
 
     ``noun`` names one run in messages ("sweep"). A run's folder has at least one of the files ``header_names``.
-    ``begin_hint`` and ``list_hint`` are the hints if there is no run at all, or no run of a given name.
+    ``begin_hint`` and ``list_hint`` are the hints if there is no run at all, or no run with a given name.
     """
 
     root: Path
@@ -93,9 +93,9 @@ class RunFolders:
     def find(self, word: str, latest: Callable[[Sequence[str]], str] = max) -> str:
         """The run with this id, the only one whose id begins with the word, or ``latest``.
 
-        Raises ResultError for none or several. ``latest`` chooses among all ids, of which there is at least one.
+        Raises ResultError for none or several. ``latest`` chooses among all ids, and there is at least one.
         """
-        # Avoid listing the others: a report on thousands of runs looks up each.
+        # Avoid listing all other runs: a report on thousands of runs looks up each one.
         if word != LATEST and is_name(word) and self.has(word):
             return word
         ids = self.ids()
@@ -114,7 +114,7 @@ class RunFolders:
         raise ResultError(f"there is no {self.noun} '{shortened(word)}' in '{self.root}'", hint=self.list_hint)
 
     def has(self, run_id: str) -> bool:
-        """Whether there is a run of this id."""
+        """Whether there is a run with this id."""
         return any(is_there(self.root / run_id / name) for name in self.header_names)
 
     def free_id(self, word: str = "", now: datetime | None = None) -> str:
@@ -311,12 +311,12 @@ def stem(now: datetime, word: str = "") -> str:
 
 
 def id_word(text: str) -> str:
-    """``text`` in the form used in ids: lower case letters and digits, separated by ``-``."""
+    """``text`` in the form used in ids: lowercase letters and digits, separated by ``-``."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower())[:_MOST_WORD].strip("-")
 
 
 def numbered(first: str) -> Iterator[str]:
-    """``first``, ``first-2``, ``first-3`` and so on."""
+    """Yield ``first``, ``first-2``, ``first-3`` and so on."""
     yield first
     for number in count(2):
         yield f"{first}-{number}"

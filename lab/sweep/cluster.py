@@ -1,4 +1,4 @@
-"""The cluster that measures a sweep's cells: the option ``--cluster``, the tables ``[cluster.*]``, and Dask's settings.
+"""The cluster that measures a sweep's cells: the ``--cluster`` option, the ``[cluster.*]`` tables, and Dask's settings.
 
 This module does not import Dask, which need not be installed.
 """
@@ -26,9 +26,9 @@ PAGES = f"{LOOPBACK}:8787"
 _KEPT_VARIABLES = "DASK_DISTRIBUTED__COMM__"
 _LOGGERS = ("distributed", "distributed.client", "distributed.core", "tornado.application", "asyncio")
 CONFIGURATION: dict[str, Any] = {
-    # Programs that the user's configuration of Dask (~/.config/dask/*.yaml) loads in each process.
+    # Programs that the user's Dask configuration (~/.config/dask/*.yaml) loads in each process.
     **{f"distributed.{role}.preload": [] for role in ("scheduler", "worker", "nanny")},
-    # A worker without a heartbeat for so long is stopped, and replaced; it sends one every half second.
+    # A worker that sends no heartbeat for this long is stopped and replaced; it normally sends one every half second.
     "distributed.scheduler.worker-ttl": "60 seconds",
     "distributed.scheduler.allowed-failures": 2,
     # A worker has one task at a time, and gets the next when that is done.
@@ -49,8 +49,8 @@ class ClusterLost(LabError):
 def configure_dask() -> None:
     """Set Dask's configuration in this process; to be called before anything else imports Dask.
 
-    The environment variables of Dask that may name code to import (``DASK_CONFIG``, preloads, routes, plugins) are
-    removed. The variables for connections do not, and remain.
+    Dask's environment variables that may name code to import (``DASK_CONFIG``, preloads, routes, plugins) are
+    removed. The variables for connections cannot do this, and remain.
     """
     for name in [each for each in os.environ if each.startswith("DASK_") and not each.startswith(_KEPT_VARIABLES)]:
         del os.environ[name]
@@ -106,7 +106,7 @@ class SshTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class ClusterTables(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The tables ``[cluster.slurm]`` and ``[cluster.ssh]``."""
+    """The ``[cluster.slurm]`` and ``[cluster.ssh]`` tables."""
 
     slurm: SlurmTable = SlurmTable()
     ssh: SshTable = SshTable()
@@ -138,7 +138,7 @@ class ClusterSpec:
     workers: int = 0
     """For ``local``: number of workers, 0 for one per processor."""
     hosts: tuple[str, ...] = ()
-    """For ``ssh``."""
+    """For ``ssh``: the hosts."""
     address: str = ""
     text: str = "local"
 

@@ -120,7 +120,7 @@ def _earlier(name: str | None, store: SweepStore, *, is_resumed: bool) -> SweepF
     if name.endswith(".toml") or name in built_in_names():
         return None
     if name != LATEST and not any(each.startswith(name) for each in store.ids()):
-        # Raises SpecError, with the closest known name as hint.
+        # Raises SpecError with the nearest known name in its hint.
         find_sweep(name)
     return store.find(name)
 

@@ -46,7 +46,7 @@ class CellRow(msgspec.Struct, frozen=True, kw_only=True):
     iops_high: float
     bytes_per_second: float
     mean_seconds: float | None
-    """Mean latency, as the median of the repeats; ``p99_seconds`` likewise."""
+    """Mean latency, as the median of the repeats, as is ``p99_seconds``."""
     p99_seconds: float | None
     predicted_iops: float | None
     """The prediction of lab.theory, or None if there is none."""
@@ -119,7 +119,7 @@ class Sensitivity:
     title: str
     rows: int
     effects: tuple[AxisEffect, ...]
-    """In the order of the axes, only those that vary in the group. Empty if all speeds are equal."""
+    """The effects of the axes that vary in the group, in the order of the axes. Empty if all speeds are equal."""
     together: float | None
     """Share of the variance explained by a model in which the effects of all axes multiply.
 
@@ -274,7 +274,7 @@ class Pair:
 
     @property
     def title(self) -> str:
-        """Such as ``rand-read-4k, reads``."""
+        """The title, for example ``rand-read-4k, reads``."""
         return f"{self.workload}, {self.direction}s"
 
 
@@ -572,7 +572,7 @@ def sensitivity_table(grid: SweepGrid) -> Table:
 
 
 def interval_text(row: CellRow) -> str:
-    """``[98 – 104], n = 6``, or ``one repeat``, which has no interval."""
+    """The interval as text: ``[98 – 104], n = 6``, or ``one repeat``, which has no interval."""
     if row.repeats < 2:
         return "one repeat"
     return f"[{iops_text(row.iops_low)} – {iops_text(row.iops_high)}], n = {row.repeats}"

@@ -61,9 +61,9 @@ def _cpuinfo() -> list[str]:
 
 
 def kernel_path(word: str) -> str:
-    """Path of the kernel for a value of the axis ``kernel``; empty for the installed kernel.
+    """Path of the kernel for a value of the ``kernel`` axis; empty for the installed kernel.
 
-    ``word`` is a version, a path, or empty. Raises ToolMissing, with the build command as hint, if not exactly one
+    ``word`` is a version, a path, or empty. Raises ToolMissing, with the build command in its hint, unless exactly one
     built kernel has the version.
     """
     if not word or "/" in word:
@@ -84,7 +84,7 @@ def _is_version(version: str, word: str) -> bool:
 
 
 def facts(kernel: str, *, is_virtual_time: bool, file_disks: int = 0) -> dict[str, str]:
-    """The conditions on which figures of this computer depend, as name -> value (lab.measure.conditions).
+    """The conditions on which this computer's figures depend, as name -> value (lab.measure.conditions).
 
     ``file_disks`` is the maximum number of disks of kind file in a cell. Raises ToolMissing for a missing program or
     kernel, SpecError if the path of the state folder prevents a machine from starting.
@@ -178,7 +178,7 @@ def differing(wanted: dict[str, str], here: dict[str, str]) -> str:
 
 
 def _record(task: CellTask, host: Host, is_cancelled: Callable[[], bool]) -> ResultRecord:
-    """The cell's record, without raw documents and paths of this computer, so it is the same on any computer."""
+    """The cell's record, without raw documents and this computer's paths, so it is the same on any computer."""
     target = target_of(task)
     request = RunRequest(target, host, is_cancelled=is_cancelled, allowed_rules=frozenset(task.allowed_rules))
     record = run_experiment(task.experiment, toml_of(task.experiment), request)

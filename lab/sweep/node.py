@@ -1,10 +1,10 @@
-"""What runs on a computer of a cluster: Dask's scheduler and worker, and the program of workers elsewhere.
+"""What runs on a cluster node: Dask's scheduler and worker, and the program for workers elsewhere.
 
 The program is a worker over ssh. It reads its settings (NodeSettings) from the first line of standard input, so that
 the key does not appear in a command line that other users can read. It exits when standard input ends, which means that
 its client has ended. With arguments it is the worker of a Slurm job, and takes those of ``dask worker``; with
-``--processors`` it prints the number of processors of this computer and exits. The workers of this computer need no
-program: Dask's Nanny starts them.
+``--processors`` it prints this computer's number of processors and exits. Workers on this computer need no program:
+Dask's Nanny starts them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a worker over ssh."""
 
     certificate: str
-    """PEM certificate with which the processes of a cluster authenticate each other, and its key."""
+    """PEM certificate with which a cluster's processes authenticate each other, and its key."""
     key: str
     listen: str
     """Address to listen on, such as ``tls://127.0.0.1:20000``."""
@@ -74,13 +74,13 @@ class QuietWorker(_NoPages, _Worker):  # type: ignore[misc] # it comes without t
                 os.dup2(descriptor, each)
             os.close(descriptor)
         if threading.current_thread() is threading.main_thread():
-            # Ctrl-C is for the client. SIG_IGN would be inherited by child processes, a handler is not.
+            # Ctrl-C is for the client. Child processes would inherit SIG_IGN, but not a handler.
             signal.signal(signal.SIGINT, lambda *_: None)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
         super().__init__(*arguments, **options)
 
     async def close(self, *arguments: Any, **options: Any) -> Any:
-        """Stop the measurement that runs, and close."""
+        """Stop the running measurement, and close."""
         ENDING.set()
         return await super().close(*arguments, **options)
 

@@ -1,7 +1,7 @@
 """A running cluster and a client of it: Dask's own clusters, with the workers and settings that a sweep needs.
 
-The scheduler runs in this process. On this computer Dask's Nanny starts the workers and starts them again; Slurm's jobs
-are those of dask-jobqueue. Whatever is missing afterwards, SpecCluster starts again when ``Pool.tend`` says so.
+The scheduler runs in this process. On this computer Dask's Nanny starts and restarts the workers; dask-jobqueue
+provides Slurm's jobs. SpecCluster restarts whatever is still missing when ``Pool.tend`` requests it.
 
 Three things are raidlab's own, each with a test that shows why:
 
@@ -88,7 +88,7 @@ class _Watch(_SchedulerPlugin):  # type: ignore[misc] # it comes without types
 
     def __init__(self) -> None:
         self.joined: dict[str, str] = {}
-        """Address -> name of the connected workers."""
+        """Address -> name, for the connected workers."""
         self.lost: queue.SimpleQueue[str] = queue.SimpleQueue()
         """Names of workers that have left."""
 
@@ -282,7 +282,7 @@ class Pool:
 
     @property
     def process_ids(self) -> dict[str, int]:
-        """Name -> process id of the workers that run on this computer, and of ssh for those on others."""
+        """Name -> process id of the workers that run on this computer, and of ssh for all others."""
         found = {}
         for name, worker in list(self._cluster.workers.items()) if self._cluster else ():
             pid = (
@@ -517,7 +517,7 @@ class Pool:
             scheduler_options=options,
             security=security,
             protocol="tls://",
-            # Receives certificate and key while the cluster runs, for this user alone.
+            # Receives certificate and key while the cluster runs, for this user only.
             shared_temp_directory=str(self._folder),
             job_name="raidlab",
             queue=table.partition or None,
@@ -532,7 +532,7 @@ class Pool:
             worker_command="lab.sweep.node",
             local_directory=str(self._folder),
             log_directory=str(self._folder),
-            # A requeued job would be a second worker of this name; SLURMCluster submits a new job instead.
+            # A requeued job would be a second worker with this name; SLURMCluster submits a new job instead.
             job_extra_directives=["--no-requeue", *table.directives],
             worker_extra_args=["--no-nanny", "--no-dashboard", "--worker-class", "lab.sweep.node.QuietWorker"],
         )
@@ -546,7 +546,7 @@ def _root(failure: BaseException | None) -> str:
 
 
 def _client_of_others(address: str) -> Any:
-    """A client of an existing scheduler, with the certificates named in the user's configuration of Dask."""
+    """A client of an existing scheduler, with the certificates named in the user's Dask configuration."""
     make_security: Any = distributed.Security
     security = make_security() if address.startswith("tls:") else None
     if security is not None and not security.tls_ca_file:

@@ -69,7 +69,7 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """In any spelling that ``parse_level`` accepts, normalised to ``LevelName``."""
     members: Annotated[tuple[DiskCount, ...], msgspec.Meta(max_length=MOST_VALUES)]
     chunk: _Values = ()
-    """Such as ``64K``; ``64KiB`` and ``65536`` are normalised to it. Levels without a chunk have one cell in all."""
+    """Sizes such as ``64K``, in any spelling, normalised to this one. Levels without a chunk have one cell in all."""
     queue_depth: Annotated[tuple[QueueDepth, ...], msgspec.Meta(max_length=MOST_VALUES)] = ()
     jobs: Annotated[tuple[JobCount, ...], msgspec.Meta(max_length=MOST_VALUES)] = ()
     block: _Values = ()
@@ -133,7 +133,7 @@ class DiskBase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kind: DiskKind = DiskKind.SPINDLE
     size_bytes: DiskBytes = DEFAULT_SIZE_BYTES
     model: str = ""
-    """Model of emulated drives, if there is no axis ``drive``."""
+    """Model of emulated drives, if there is no ``drive`` axis."""
 
 
 class Sweep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -174,7 +174,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 def find_sweep(name: str) -> tuple[Sweep, str]:
     """A sweep by name or path, and the text of its file.
 
-    Raises SpecError for an unknown name, with the closest known name as hint, and for an invalid file.
+    Raises SpecError for an unknown name, with the nearest known name in its hint, and for an invalid file.
     """
     known = built_in_names()
     if not name.endswith(".toml") and name not in known:
@@ -291,7 +291,7 @@ class Combination:
 
     @property
     def label(self) -> str:
-        """Such as ``raid5, 6 members, chunk 64K, queue depth 4``."""
+        """The combination as text, for example ``raid5, 6 members, chunk 64K, queue depth 4``."""
         words = {"level": "{}", "members": "{} members", "queue_depth": "queue depth {}", "workload": "{}"}
         return ", ".join(words.get(name, name + " {}").format(value) for name, value in self.place.items())
 

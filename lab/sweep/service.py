@@ -452,7 +452,7 @@ def plan_lines(plan: SweepPlan, request: SweepRequest) -> Iterator[str]:
 
 
 class LocalDesk(SweepDesk):
-    """Sweeps that run on the processors of this computer."""
+    """Sweeps that run on this computer's processors."""
 
     def __init__(self, target: Target, host: Host) -> None:
         """Take the option ``time`` from ``target`` if it is an embedded kernel; everything else in it is ignored."""

@@ -70,7 +70,7 @@ class Calls(ClusterCalls):
 def calls_on(cluster: str, host: Host, on_notice: Callable[[str], None]) -> Iterator[Calls]:
     """The workers of the cluster that ``cluster`` names as for ``--cluster``, with default settings.
 
-    Raises SpecError, RequirementMissing without Dask, and LabError if a worker has a different version of raidlab.
+    Raises SpecError, RequirementMissing without Dask, and LabError if a worker has a different raidlab version.
     """
     spec = parse_cluster(cluster)
     require_dask()
@@ -132,7 +132,7 @@ class SpreadState:
     tried_again: int = 0
     workers: int = 0
     unfit: dict[str, str] = field(default_factory=dict)
-    """Address of a worker -> reason why it gets no tasks."""
+    """Worker's address -> reason why it gets no tasks."""
 
 
 Call = Callable[[bytes], bytes]

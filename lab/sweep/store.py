@@ -192,7 +192,7 @@ class CellStore:
         return found
 
     def read(self, key: str) -> bytes | None:
-        """The content of a cell's file, or None if it cannot be read. Raises ResultError for a file of another user."""
+        """The content of a cell's file, or None if it cannot be read. Raises ResultError for another user's file."""
         path = self.path(key)
         try:
             return read_plain(path, MOST_RECORD_BYTES, is_own=True, error=ResultError)
@@ -263,7 +263,7 @@ def sweeps_folder(host: Host) -> Path:
 
 
 def cell_store(host: Host) -> CellStore:
-    """The store of measured cells of this computer."""
+    """This computer's store of measured cells."""
     return CellStore(sweeps_folder(host) / "cells")
 
 
@@ -490,5 +490,5 @@ class SweepStore:
 
 
 def _time_of(record: SweepRecord) -> str:
-    """The value of a target's option ``time``."""
+    """The value of a target's ``time`` option."""
     return "virtual" if record.is_virtual_time else "real"

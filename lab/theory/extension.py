@@ -1,7 +1,7 @@
-"""What plugins can add to theory: what a fleet of arrays loses over years, as figures with intervals.
+"""What plugins can add to theory: the data loss of a fleet of arrays over years, as figures with intervals.
 
-NOMDL, the normalised magnitude of data loss, is what Greenan, Plank and Wylie propose in MTTDL's place ("Mean time to
-meaningless", HotStorage 2010): bytes that are expected to be lost in the years asked about, for each usable byte.
+NOMDL, the normalised magnitude of data loss, was proposed by Greenan, Plank and Wylie instead of MTTDL ("Mean time to
+meaningless", HotStorage 2010): the expected number of bytes lost in a number of years, per usable byte.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Interval(msgspec.Struct, frozen=True):
         return Interval(self.value * factor, self.low * factor, self.high * factor)
 
     def text(self, digits: int = 3) -> str:
-        """Such as ``7.6e-06 [7.5e-06–7.7e-06]``."""
+        """The estimate as text, for example ``7.6e-06 [7.5e-06–7.7e-06]``."""
         value, low, high = (f"{each:.{digits}g}" for each in (self.value, self.low, self.high))
         return f"{value} [{low}–{high}]"
 
@@ -81,4 +81,4 @@ class FleetLosses(NamedTuple):
     """The data loss of small fleets of arrays, computed fast enough for an interactive screen."""
 
     what_if: Callable[..., LossFigures]
-    """Gets the properties of the fleet by name (``lab.fleet.run``). Raises SpecError for what is no array."""
+    """Gets the properties of the fleet by name (``lab.fleet.run``). Raises SpecError for an invalid array."""

@@ -4,12 +4,12 @@ There are two kinds. **Closed forms**, for teaching and for checks by hand: capa
 (operational analysis, Denning and Buzen, 1978: an array completes at most one request in the time that its busiest
 member needs for its share of one, and with few requests in flight at most ``depth`` in the time of one alone). And
 **simulation** (``predict_load``, ``workload_iops``): md's own order of member reads and writes, on members that serve
-I/Os in order of arrival, at a given queue depth. Both ignore the processor, the file system and merging.
-A measured figure far from a prediction has another limiter; finding it is the next step (Gregg's benchmarking
+I/Os in order of arrival, at a given queue depth. Both ignore the processor, the file system and merging. A measured
+figure far from a prediction has another limiter; finding that limiter is the next step (Gregg's benchmarking
 checklist).
 
-In RAID 0 of unequal members all members are used up to the size of the smallest, from there to the next size only the
-larger ones, and so on; ``predict_zones`` has each member's share of a load, and the rate of one stream.
+In a RAID 0 of unequal members all members are used up to the size of the smallest, only the larger ones from there to
+the next size, and so on; ``predict_zones`` has each member's share of a load, and the rate of one stream.
 """
 
 from __future__ import annotations
@@ -345,7 +345,7 @@ def _load_reason(load: ArrayUnderLoad, figures: LoadFigures) -> str:
 
 
 def _cost(work: Demand, *, is_write: bool, chunks: int = 1) -> str:
-    """``one small write is 2 reads, then 2 writes of members``."""
+    """The cost as text: ``one small write is 2 reads, then 2 writes of members``."""
     small = "small write" if chunks == 1 else f"write of {chunks} chunks"
     reads, writes = work.total_reads, work.total_writes
     if not is_write:

@@ -302,7 +302,7 @@ class ParityRequests(Requests):
         return stages, afterwards
 
     def _reads_before(self, data: int, parity: frozenset[int], pages: Pages) -> tuple[int, ...]:
-        """Reads of md before a write: the fewer of read-modify-write and reconstruct-write, the latter if equal."""
+        """The reads before a write, of read-modify-write or reconstruct-write: the fewer, the latter's if equal."""
         failed = self._failed
         others = frozenset(range(self._members)) - parity - {data}
         if len(failed) > 1 and failed & (parity | {data}) and (failed & others) - pages:
@@ -374,6 +374,6 @@ def _copy_sets(level: Raid10, members: int) -> list[tuple[int, ...]]:
 
 
 def _parity_row(level: Level, members: int, row: int) -> ParityRow:
-    """In the default layout."""
+    """The slots of a row in the default layout."""
     layout = PARITY_LAST if level.name is LevelName.RAID4 else LEFT_SYMMETRIC
     return parity_row(layout, members, row, has_q=level.parity_members == 2)

@@ -258,7 +258,7 @@ class JobTarget:
     """Bytes per job; overrides the workload's. Without both, the available bytes are divided between the jobs."""
     repeat: int = 0
     seed: int = 0
-    """Seed of the experiment: a different seed gives different addresses, also in the same repeat."""
+    """Seed of the experiment: a different seed gives different addresses, even in the same repeat."""
 
 
 @dataclass(frozen=True, slots=True)

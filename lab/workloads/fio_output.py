@@ -62,7 +62,7 @@ class FioJob(msgspec.Struct, frozen=True):
 
 
 class FioDocument(msgspec.Struct, frozen=True):
-    """One JSON document of fio."""
+    """One of fio's JSON documents."""
 
     jobs: tuple[FioJob, ...]
     version: str = msgspec.field(name="fio version", default="")
@@ -101,9 +101,9 @@ class JobFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     interrupted: bool = False
     """Terminated by a signal before its end."""
     notes: tuple[str, ...] = ()
-    """Other output of fio on standard output."""
+    """fio's other output on standard output."""
     window_begin_seconds: Figure | None = None
-    """Begin of the measured interval, since the start of the load. None: the whole run counts,
+    """Start of the measured interval, since the start of the load. None: the whole run counts,
     including its ramp time and the completions after its end."""
     raw_json: str = ""
     """fio's document, verbatim; for an interval a list of two, and the figures are the difference between them."""
@@ -156,7 +156,7 @@ class DocumentSplitter:
 
 
 def decode_document(text: str) -> FioDocument:
-    """Decode one document. Raises WorkloadError if it is not a document of fio."""
+    """Decode one document. Raises WorkloadError if it is not one of fio's documents."""
     try:
         return decode_json(text, FioDocument)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -456,7 +456,7 @@ class LiveInterval:
     reads: LiveDirection | None
     writes: LiveDirection | None
     is_warmup: bool
-    """Before the measured interval: not part of the result."""
+    """Whether it lies before the measured interval and so is not part of the result."""
 
 
 @dataclass(slots=True)
@@ -474,7 +474,7 @@ class LiveFeed:
     last_document: str = ""
     """The newest complete document, verbatim: at the end of a run the one with its result."""
     load_seconds: float = 0.0
-    """From the first request to the newest document, by fio's clock."""
+    """Time from the first request to the newest document, by fio's clock."""
     is_due: Callable[[], bool] = lambda: True
     """Whether to return an interval now; otherwise it is merged into the next one."""
     _before: FioDocument | None = None
@@ -560,7 +560,7 @@ def _started_anew(before: FioDocument, after: FioDocument) -> bool:
     if _is_warmup(before) and not _is_warmup(after):
         return True
     pairs = [(_sections(before, name), _sections(after, name)) for name in ("read", "write")]
-    # Less time with the same bytes is not a reset: the last document of a run may be like that.
+    # A shorter time with the same bytes is not a reset: the last document of a run may be like that.
     return any(
         new.total_ios < old.total_ios or (new.runtime < old.runtime and new.io_bytes != old.io_bytes)
         for old, new in pairs

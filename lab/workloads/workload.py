@@ -424,7 +424,7 @@ def all_workloads() -> dict[str, Workload]:
 def find_workload(name: str) -> Workload:
     """A workload by id, or by the path of a ``.toml`` file.
 
-    Raises SpecError for an unknown name, which names the nearest known one.
+    Raises SpecError for an unknown name, with the nearest known one in its hint.
     """
     if name.endswith(".toml"):
         return read_toml(Path(name), Workload)

@@ -80,7 +80,7 @@ def _attach(session: LabSession, size_bytes: int) -> tuple[str, ...]:
 
 
 def _add_to_list(client: LabClient, size_bytes: int) -> tuple[str, ...]:
-    """Add the disks to the disk list of an embedded lab, which is closed meanwhile. Not on the lab's own thread."""
+    """Add the disks to the disk list of an embedded lab, which is closed meanwhile. Not for the lab's thread."""
     from lab.disks import DiskKind
     from lab.disks.lab_files import lab_folder
     from lab.machine import parse_target

@@ -248,7 +248,7 @@ class BuildScreen(ModeScreen):
         is_much = shown.unused_bytes >= _MUCH_UNUSED * shown.raw_bytes
         lost = f", {human_bytes(shown.unused_bytes)} unused" if is_much and shown.unused_bytes else ""
         note = f"of {human_bytes(shown.raw_bytes)}{lost}"
-        # A truncated note is of no use.
+        # A truncated note is useless.
         short = lost.removeprefix(", ") or note
         usable.say(human_bytes(shown.usable_bytes), note=note if len(note) < usable.size.width else short)
         low, high = shown.failures_survived, shown.most_failures_survived

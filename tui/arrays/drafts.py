@@ -341,7 +341,7 @@ class Draft:
         return ChoiceRow("spares", "Spares", tuple(map(str, range(_MOST_SPARES + 1))), str(self.spare_count), note)
 
     def changed(self, key: str, value: str) -> Draft:
-        """A copy with a new value for one row; ``value`` is the value as the row shows it."""
+        """A copy with a new value for one row; ``value`` is the value as shown in the row."""
         match key:
             case "level":
                 return replace(self, level=next(level for level in LEVELS if title_of(level) == value))

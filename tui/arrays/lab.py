@@ -410,7 +410,7 @@ _WORDS = {
 
 
 class Details(Vertical):
-    """The details of the selected disk and array, in the room below the rack and the arrays."""
+    """The details of the selected disk and array, in the space below the rack and the arrays."""
 
     def compose(self) -> ComposeResult:
         yield ChangingText("", id="details-disk")

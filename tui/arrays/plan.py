@@ -1,4 +1,4 @@
-"""The dialog that shows a plan before it runs: the user can run it, copy it or leave it."""
+"""The dialog that shows a plan before it runs: the user can run it, copy it or dismiss it."""
 
 from __future__ import annotations
 

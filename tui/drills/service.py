@@ -45,7 +45,7 @@ class DrillItem:
 
     @property
     def number(self) -> str:
-        """Its number, without leading zeros, such as ``5``."""
+        """The drill's number, without leading zeros, such as ``5``."""
         return self.id[:2].lstrip("0")
 
     @property
@@ -83,7 +83,7 @@ class DrillView:
 
 
 class Drills:
-    """The drills of the app and of the text mode: the list, the open drill and what the last one left on the disks."""
+    """The drills of the app and of the text mode: the list, the open drill, and the last drill's leftovers."""
 
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
@@ -306,8 +306,8 @@ class Drills:
     ) -> None:
         """End the drill; ``then`` is called when ``page`` has the debriefing. ``array`` names the array with the data.
 
-        If no array with the data runs although one could, the drill ends only with ``as_it_is`` or at the second call;
-        ``again`` is the hint that says how.
+        If no array with the data is running although one could, the drill ends only with ``as_it_is`` or at the second
+        call; ``again`` is the hint that says how.
         """
         desk = self._desk
         if desk is None:

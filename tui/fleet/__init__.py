@@ -1,1 +1,1 @@
-"""What a fleet of arrays loses over years: the Fleet screen."""
+"""The data loss of a fleet of arrays over years: the Fleet screen."""

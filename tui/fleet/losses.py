@@ -1,4 +1,4 @@
-"""What fleets of arrays lose: the parameters of a fleet as a form, and its losses as sentences and rows of a chart.
+"""The data loss of fleets: the parameters of a fleet as a form, and its losses as sentences and rows of a chart.
 
 The plugin that simulates fleets computes the losses, on threads.
 """
@@ -95,7 +95,7 @@ class FleetChoice:
         return tuple(rows)
 
     def changed(self, field: str, text: str, measured: Sequence[MeasuredRebuild] = ()) -> FleetChoice:
-        """A copy with a new value for one row; ``text`` is the value as the row shows it."""
+        """A copy with a new value for one row; ``text`` is the value as shown in the row."""
         if field == "measured":
             return replace(self, measured=next((each for each in measured if each.label == text), None))
         knob = _knob(field)
@@ -365,7 +365,7 @@ def _bytes(count: float) -> str:
 
 
 def simulate(choice: FleetChoice) -> LossFigures:
-    """Compute the losses, on a separate thread. Raises LabError, also if the plugin is missing."""
+    """Compute the losses, on a separate thread. Raises LabError, including if the plugin is missing."""
     from lab.plugins import extension
     from lab.theory.extension import FleetLosses
 

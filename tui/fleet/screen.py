@@ -176,7 +176,7 @@ class FleetScreen(ModeScreen):
             problem.clear()
         if found is not None and not isinstance(found, LabError):
             self._shown = self.choice, found
-        # Until the next figures are computed, the last ones remain, with the description of their fleet.
+        # Until the next figures are computed, the previous figures remain, with the description of their fleet.
         if self._shown:
             self._show(*self._shown)
         else:

@@ -156,7 +156,7 @@ class LessonView:
     explanation: Explanation | None = None
     """An explanation that the student has not read; it is shown before the next step."""
     step: StepCard | None = None
-    """None: all steps are completed."""
+    """The current step; None: all steps are completed."""
     activity: str = ""
     """Name of the running measurement; empty: none."""
     progress: float = 0.0

@@ -241,7 +241,8 @@ class ResultView(StrEnum):
 def export(store: ResultStore, result_id: str, suffix: str, folder: Path) -> Path:
     """Write one result to ``folder`` and return the file; ``suffix`` is one of ``_EXPORTS``.
 
-    Raises ResultError if it cannot be read or written, RequirementMissing if what writes the format is not installed.
+    Raises ResultError if it cannot be read or written, RequirementMissing if the library for the format is not
+    installed.
     """
     from lab.host.files import write_file
     from lab.plugins import extensions

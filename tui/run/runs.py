@@ -113,7 +113,7 @@ def sweep_items(entries: Sequence[SweepEntry]) -> tuple[RunItem, ...]:
 
 
 def _job_lines(workload: Workload) -> tuple[str, ...]:
-    """The job file of fio, or the dd command, for an array md0."""
+    """The fio job file, or the dd command, for an array md0."""
     from lab.workloads.dd_job import dd_invocation
     from lab.workloads.fio_job import JobTarget, PathKind, fio_invocations
     from lab.workloads.workload import LoadProgram
@@ -261,7 +261,7 @@ class ExperimentView:
             self.points.setdefault(name, deque(maxlen=KEPT_POINTS)).append((progress.time_seconds, value))
 
     def stored_words(self) -> str:
-        """A sentence that says what is stored of an incomplete run."""
+        """A sentence that says which part of an incomplete run is stored."""
         if not self.result_id:
             return "Nothing had been measured yet, so nothing is stored."
         return f"{self.done_count} of {self.progress.planned_count} measurements are stored as {self.result_id}."

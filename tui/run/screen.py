@@ -255,7 +255,7 @@ _HIGH_ROWS = 34
 _RUNTIMES: dict[str, float | None] = {"10 s": 10.0, "30 s": 30.0, "1 min": 60.0, "5 min": 300.0, "until stopped": None}
 _FIRST = "rand-read-4k"
 _LOOK_SECONDS = 1.0
-"""Time between two reads of the status of a sweep of another process."""
+"""Time between two reads of the status of another process's sweep."""
 _TICKS_A_LOOK = 4
 """Number of ticks between two checks whether another process has started the sweep."""
 

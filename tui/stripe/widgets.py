@@ -107,7 +107,7 @@ class StripeHex(LineWidget):
         return [*heads, *rows]
 
     def _in_sight(self, count: int) -> tuple[HexColumn, ...]:
-        """``count`` successive columns, which include that of the cursor."""
+        """The ``count`` successive columns that include that of the cursor."""
         slots = [column.slot for column in self._columns]
         at = slots.index(self._slot) if self._slot in slots else 0
         last = max(index for index, slot in enumerate(slots) if slot == slots[at])

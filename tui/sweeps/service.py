@@ -1,4 +1,4 @@
-"""Sweeps as background jobs: they are started and cancelled, and a run of another process is monitored.
+"""Sweeps as background jobs: they are started and cancelled, and another process's run is monitored.
 
 The plugin for sweeps (``lab.experiments.extension``) is called on threads only.
 """
@@ -50,7 +50,7 @@ class SweepLook:
     work: SweepWork | None = None
     """None: not yet read, or see ``problem``."""
     problem: LabError | None = None
-    """Why it cannot run."""
+    """Why the sweep cannot run."""
     status: SweepStatus | None = None
     """The status of its newest run; None: it has none."""
 
@@ -82,7 +82,7 @@ class Sweeps:
         self._ask(name, partial(_looked, self._frontend, name))
 
     def watch(self, name: str) -> None:
-        """Read the status of a run of another process, or whether one has started. It is cheap and called often."""
+        """Read the status of another process's run, or whether one has started. It is cheap and called often."""
         known = self.look(name)
         if known.work or known.problem:
             self._ask(name, partial(_watched, self._frontend, name, known))

@@ -135,7 +135,7 @@ class Choices(LineWidget, can_focus=True):
             line.add(f" {self.glyphs.after}", style("arrow"))
         elif row.values or row.current:
             line.add("  ", style("value")).add(shorten(row.current, line.room, self.glyphs.ellipsis), style("value"))
-        # A truncated note after a value is of no use.
+        # A truncated note after a value is useless.
         if row.note and (not row.values or len(row.note) + 2 <= line.room):
             line.add("  ", style("note")).add(shorten(row.note, line.room, self.glyphs.ellipsis), style("note"))
         return line.add(" " * line.room, style("note"))

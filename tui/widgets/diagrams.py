@@ -1,4 +1,4 @@
-"""Where an array puts its chunks: stripe rows of an array, and slices of disks in the inner arrays of an array."""
+"""Diagrams of where an array puts its chunks: stripe rows, and slices of disks in an array's inner arrays."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class SyncView:
 
 
 class SyncBar(LineWidget):
-    """One row: action, bar, per cent, rate, remaining time; what does not fit is omitted from the end."""
+    """One row: action, bar, per cent, rate, remaining time; parts that do not fit are omitted from the end."""
 
     PREFIX = "sync-bar"
     DEFAULT_CSS = """

@@ -1,7 +1,7 @@
-"""Say in a shared object that its stack need not be executable, where the compiler has not said so.
+"""Mark a shared object as needing no executable stack, where the compiler has not done so.
 
-tcc writes no PT_GNU_STACK header. The loader takes that for a wish for an executable stack, and since glibc 2.41 it
-refuses to load such an object into a running program. Sources: elf(5); the release notes of glibc 2.41, dlopen.
+tcc writes no PT_GNU_STACK header. The loader takes that as a request for an executable stack, and since glibc 2.41 it
+refuses to load such an object into a running program. Sources: elf(5); glibc 2.41's release notes, dlopen.
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""The published numbers of the studies, one TOML file each, to stand beside what is measured here."""
+"""The published numbers of the studies, one TOML file each, for comparison with what is measured here."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class Quantity(StrEnum):
     BANDWIDTH = "bandwidth"
     MEAN_LATENCY = "mean-latency"
     CPU_PER_GIB = "cpu-per-gib"
-    """CPU time of the whole machine for each GiB, md's threads included and the idle machine's taken off."""
+    """CPU time of the whole machine per GiB, including md's threads and minus that of the idle machine."""
     CAPACITY = "capacity"
-    """Size of the array itself; no workload has a part in it."""
+    """Size of the array itself; no workload is involved."""
 
 
 class Relation(StrEnum):
-    """What a finding says of its ratio."""
+    """What a finding says about its ratio."""
 
     MORE = "more"
     LESS = "less"
@@ -64,11 +64,11 @@ class Basis(StrEnum):
     CALCULATED = "calculated"
     """The study's own expectation."""
     IN_WORDS = "in words"
-    """The study prints no number that a ratio could be made of."""
+    """The study prints no numbers from which to compute a ratio."""
 
 
 class PublishedFinding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One thing that a study says, as a ratio between two of its arrays: what can carry over to another computer."""
+    """One statement of a study as a ratio between two of its arrays, which can carry over to another computer."""
 
     says: str
     array: str
@@ -80,7 +80,7 @@ class PublishedFinding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     ratio: float | None = None
     basis: Basis = Basis.IN_WORDS
     difference: str
-    """Why a figure measured here may be another one."""
+    """Why a figure measured here may differ."""
 
     def __post_init__(self) -> None:
         if (self.ratio is None) is not (self.basis is Basis.IN_WORDS):
@@ -95,13 +95,13 @@ class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     title: str
     baseline: str = ""
-    """The array whose figures the others are divided by."""
+    """The array by whose figures those of the other arrays are divided."""
     remarks: tuple[str, ...] = ()
     arrays: tuple[PublishedArray, ...] = ()
     figures: tuple[PublishedFigures, ...] = ()
     findings: tuple[PublishedFinding, ...] = ()
     explanations: dict[str, str] = {}
-    """Claim, by the number that the report gives it -> why it may come out otherwise here."""
+    """Claim, by the number that the report gives it -> why its outcome may differ here."""
 
     def array(self, array_id: str) -> PublishedArray | None:
         """Details of an array; None where the study has none."""

@@ -252,7 +252,7 @@ class WarningBox:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """HTML from a file of raidlab, with elements that the page's scripts fill."""
+    """HTML from one of raidlab's files, with elements that the page's scripts fill."""
 
     path: Path
 
