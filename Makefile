@@ -20,7 +20,7 @@ help: ## show these targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 lab: setup-lab ## set up what is missing, then open the lab; without a terminal: run antioquia-quick and print its tables
-	@if [[ -t 0 && -t 1 ]]; then $(BIN)/raidlab; else $(BIN)/raidlab --on uml: run $(EXPERIMENT); fi
+	@if [[ -t 0 && -t 1 ]]; then $(BIN)/raidlab; else $(BIN)/raidlab run $(EXPERIMENT); fi
 
 cluster: setup-cluster ## set up the lab with what raidlab sweep and --cluster need as well (Dask)
 

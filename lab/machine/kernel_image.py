@@ -70,9 +70,10 @@ def _found_kernel(processes: Processes, files: HostFiles, *, virtual_time: bool,
     packaged = None if virtual_time else processes.find("linux.uml")
     if packaged:
         return KernelImage(Path(packaged), None)
-    built = built_part(flavour)
-    if os.access(built / "linux", os.X_OK):
-        return _with_time(_image_in(built / "linux")) if virtual_time else _image_in(built / "linux")
+    # The kernel for virtual time also runs in real time.
+    for built in (built_part(each) for each in dict.fromkeys((flavour, "virtual-time"))):
+        if os.access(built / "linux", os.X_OK):
+            return _with_time(_image_in(built / "linux")) if virtual_time else _image_in(built / "linux")
     is_packaged = not virtual_time and "ID=debian" in (files.read("/etc/os-release") or "")
     fix = "apt install user-mode-linux" if is_packaged else f"provision/kernel/build-uml.sh {flavour}"
     kind = "with virtual time " if virtual_time else ""

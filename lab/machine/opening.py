@@ -19,8 +19,9 @@ from lab.machine.api import Machine, MachineFacts
 from lab.machine.attached import AgentProcess, ssh_arguments, start_local, start_ssh
 from lab.machine.channel import Channel
 from lab.machine.embedded import START_TIMEOUT_SECONDS, EmbeddedKernel, EmbeddedOptions, start_embedded
+from lab.machine.kernel_image import find_kernel
 from lab.machine.qemu import START_TIMEOUT_SECONDS as QEMU_START_SECONDS
-from lab.machine.qemu import accelerators, note_failure, qemu_options, start_qemu
+from lab.machine.qemu import accelerators, can_start, note_failure, qemu_options, start_qemu
 from lab.machine.remote import ChannelMachine
 from lab.machine.state_folder import StateFolder, default_state_root
 from lab.machine.target import Target, TargetKind
@@ -48,13 +49,20 @@ class Host:
 
 
 def default_target(host: Host) -> str:
-    """Return ``local:`` on a computer with its own lab disks (the virtual machine), otherwise ``uml:``."""
+    """Return ``local:`` on a computer with its own lab disks (the virtual machine), otherwise ``uml:`` or ``qemu:``.
+
+    ``uml:`` starts faster; ``qemu:`` is for computers without an embedded kernel.
+    """
     blocks = host.files.path("/sys/block")
     serials = [*blocks.glob("*/serial"), *blocks.glob("*/device/serial"), *blocks.glob("*/device/vpd_pg80")]
     for path in serials:
         # A SCSI disk's page has four bytes before the serial.
         if "RAIDLAB-" in (host.files.read(f"/sys/block/{path.relative_to(blocks)}") or "")[:12]:
             return "local:"
+    try:
+        find_kernel(host.processes, host.files)
+    except LabError:
+        return "qemu:" if can_start(host.processes, host.files) else "uml:"
     return "uml:"
 
 

@@ -40,7 +40,15 @@ from lab.machine.embedded import (
 from lab.machine.kernel_image import guest_python, kernel_cache
 from lab.machine.stand_still import SILENT_SECONDS
 from lab.machine.state_folder import StateFolder, kernel_group, remove_instance
-from lab.machine.stock_kernels import COMPUTER_TAG, INIT_VARIABLE, StockKernel, find_stock_kernel, make_initramfs
+from lab.machine.stock_kernels import (
+    COMPUTER_TAG,
+    INIT_VARIABLE,
+    StockKernel,
+    find_stock_kernel,
+    make_initramfs,
+    static_busybox,
+    stock_kernels,
+)
 from lab.machine.supervisor import NO_OWN_ROOT
 from lab.machine.target import ACCELERATORS, Target
 from lab.units import MIB
@@ -167,6 +175,16 @@ def _failure_note() -> Path:
 
 def _boot_id(files: HostFiles) -> str:
     return files.read("/proc/sys/kernel/random/boot_id") or ""
+
+
+def can_start(processes: Processes, files: HostFiles) -> bool:
+    """Whether QEMU, busybox and a kernel are there."""
+    try:
+        find_qemu(processes)
+        static_busybox(processes)
+    except ToolMissing:
+        return False
+    return bool(stock_kernels(files))
 
 
 def find_qemu(processes: Processes, architecture: str = "") -> str:

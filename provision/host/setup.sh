@@ -39,20 +39,33 @@ prepare_registers() {
   mv "$cache/wide_registers.so.new" "$cache/wide_registers.so"
 }
 
+# Only Debian packages User Mode Linux, for x86-64.
+has_uml_package() { [[ $1 == debian && "$(uname -m)" == x86_64 ]]; }
+
 prepare_lab() {
   local distro="$1" sets=(lab "${@:2}")
-  if [[ "$(uname -m)" != x86_64 ]]; then
-    say "the embedded kernel exists for x86-64 only; on this $(uname -m) computer use --on local: or --on ssh:HOST"
-    "$here/packages.sh" "${sets[@]}"
-  elif [[ $distro == debian ]]; then
+  if has_uml_package "$distro"; then
     "$here/packages.sh" "${sets[@]}" lab-debian
   else
-    # Once built, the kernel needs no compiler: later runs need only the lab's packages.
-    [[ -x ${XDG_CACHE_HOME:-$HOME/.cache}/raidlab/kernels/standard/linux ]] || sets+=(kernel)
-    "$here/packages.sh" "${sets[@]}"
-    "$here/../kernel/build-uml.sh" standard
+    # A distribution's kernel in QEMU serves at once; on x86-64 make uml-kernel builds the embedded kernel later.
+    "$here/packages.sh" "${sets[@]}" qemu "qemu-$(uname -m)"
   fi
   prepare_registers
+}
+
+# The tests need an embedded kernel. Once built, it needs no compiler: later runs need only the lab's packages.
+prepare_standard_kernel() {
+  ! has_uml_package "$1" && [[ "$(uname -m)" == x86_64 ]] || return 0
+  [[ -x ${XDG_CACHE_HOME:-$HOME/.cache}/raidlab/kernels/standard/linux ]] || "$here/packages.sh" kernel
+  "$here/../kernel/build-uml.sh" standard
+}
+
+# Without an embedded kernel the lab needs a kernel that this user can read, unlike Ubuntu's own.
+prepare_stock_kernel() {
+  local raidlab="$here/../../.venv/bin/raidlab"
+  ! has_uml_package "$1" || return 0
+  [[ "$("$raidlab" --json kernels list)" == "[]" ]] || return 0
+  "$raidlab" kernels get "$(uname -r | grep -oE '^[0-9]+\.[0-9]+')" || "$raidlab" kernels get 6
 }
 
 prepare_vm() {
@@ -72,14 +85,18 @@ main() {
   lab)
     prepare_lab "$distro"
     "$here/venv.sh" runtime
+    prepare_stock_kernel "$distro"
     ;;
   cluster)
     prepare_lab "$distro"
     "$here/venv.sh" cluster
     ;;
   test)
+    local sets=(test cluster qemu "qemu-$(uname -m)")
     # The only release with a package of Packer; on others its checks are skipped.
-    if grep -qsxF VERSION_CODENAME=bookworm "$os_release"; then prepare_lab "$distro" test cluster qemu test-debian-12; else prepare_lab "$distro" test cluster qemu; fi
+    ! grep -qsxF VERSION_CODENAME=bookworm "$os_release" || sets+=(test-debian-12)
+    prepare_lab "$distro" "${sets[@]}"
+    prepare_standard_kernel "$distro"
     "$here/venv.sh" dev
     ;;
   kernel) "$here/packages.sh" kernel ;;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import lzma
 import stat
@@ -12,8 +13,11 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabError, SpecError, ToolMissing
+from lab.host.files import HostFiles
 from lab.host.processes import HostProcesses
-from lab.machine import stock_kernels
+from lab.machine import opening, stock_kernels
+from lab.machine.kernel_image import find_kernel
+from lab.machine.qemu import can_start
 from lab.machine.stock_kernels import cpio, find_stock_kernel, make_initramfs, needed_modules, release_in, version_key
 from lab.machine.target import parse_target
 
@@ -145,3 +149,39 @@ def test_a_cpio_archive_is_read_back_by_cpio(tmp_path: Path) -> None:
 def test_options_of_qemu_are_checked(text: str) -> None:
     with pytest.raises(SpecError):
         parse_target(text)
+
+
+@pytest.mark.parametrize(
+    ("has_uml", "has_qemu", "target"),
+    [(True, True, "uml:"), (False, True, "qemu:"), (False, False, "uml:")],
+)
+def test_without_an_embedded_kernel_the_default_is_qemu(
+    has_uml: bool, has_qemu: bool, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without either, the error of uml: names what to install."""
+
+    def find_kernel(*_: object) -> None:
+        if not has_uml:
+            raise ToolMissing("the embedded kernel is not installed")
+
+    monkeypatch.setattr(opening, "find_kernel", find_kernel)
+    monkeypatch.setattr(opening, "can_start", lambda *_: has_qemu)
+    host = dataclasses.replace(opening.Host.real(), files=HostFiles(tmp_path))
+    assert opening.default_target(host) == target
+
+
+def test_qemu_can_start_with_a_kernel_busybox_and_qemu(stock: Path, tmp_path: Path) -> None:
+    files = HostFiles(tmp_path)
+    assert not can_start(HostProcesses(), files)
+    make_kernel(stock, "6.1", {})
+    assert can_start(HostProcesses(), files)
+
+
+def test_the_kernel_for_virtual_time_also_serves_in_real_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HostProcesses, "find", lambda *_: None)
+    monkeypatch.setattr("lab.machine.kernel_image.built_part", lambda name: tmp_path / name)
+    linux = tmp_path / "virtual-time/linux"
+    linux.parent.mkdir()
+    linux.write_text("#!/bin/sh\n")
+    linux.chmod(0o755)
+    assert find_kernel(HostProcesses(), HostFiles(tmp_path)).path == linux
