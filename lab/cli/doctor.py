@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lab.cli.context import Context, current
 from lab.cli.output import out, out_json, table
-from lab.doctor import DoctorReport, check_computer, check_machine
+from lab.doctor import DoctorReport, Subject, check_computer, check_machine, machine_kinds
 from lab.errors import ExitCode
 from lab.machine import TargetKind, open_machine
 
@@ -42,6 +42,9 @@ def _text(report: DoctorReport) -> str:
         lines.append(f"missing: {check.title} ({need})" + (f"\n  next: {check.fix}" if check.fix else ""))
     if report.install_command:
         lines.append(f"all missing packages at once:\n  {report.install_command}")
+    if report.subject is Subject.COMPUTER:
+        kinds = [(each.target, "yes" if each.is_ready else "no", *each.words) for each in machine_kinds(report)]
+        lines.append(table(("machine", "ready", "starts in", "shows", "does not show"), kinds))
     verdict = "ready" if report.is_ready else "not ready"
     lines.append(f"{report.target} is {verdict}; works here: {', '.join(report.ready_targets()) or 'none'}")
     return "\n\n".join(lines)

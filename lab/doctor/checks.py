@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from threading import Thread
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -318,6 +318,34 @@ def make_report(
         install_command=distribution.install_command(packages, is_root=is_root),
         checks=listed,
     )
+
+
+class MachineKind(NamedTuple):
+    """A kind of machine on this computer."""
+
+    target: str
+    is_ready: bool
+    words: tuple[str, str, str]
+    """How long its start takes, what it shows, and what it does not show."""
+
+
+_EXACT = f"{UML}?time=virtual"
+_KINDS = {
+    UML: ("2 s", "md's behaviour, faults, lessons and drills", "several processors; times of real disks"),
+    _EXACT: ("2 s", "figures that repeat exactly; every crash point", "several processors; times of this computer"),
+    QEMU: ("6 s emulated, less with KVM", "a distribution's kernel, two processors, races", "times of real disks"),
+    LOCAL: ("at once", "this computer's kernel and disks", "what needs a kernel of its own"),
+    SSH: ("1 s", "another computer's kernel and disks", "what needs a kernel of its own"),
+    VAGRANT: ("a minute", "a whole system with udev and a boot loader", "times of real disks"),
+}
+
+
+def machine_kinds(report: DoctorReport) -> tuple[MachineKind, ...]:
+    """Return all kinds of machine, with whether nothing is missing for each."""
+    ready = set(report.ready_targets())
+    has_time = any(check.name == "virtual-time" and check.outcome is Outcome.OK for check in report.checks)
+    ready |= {_EXACT} if UML in ready and has_time else set()
+    return tuple(MachineKind(target, target in ready, words) for target, words in _KINDS.items())
 
 
 def _check(

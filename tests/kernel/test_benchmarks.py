@@ -82,6 +82,7 @@ EXPECTED = {
     "memory": Expected({"client_mib": 1, "agent_mib": 1, "rebuild_seconds/*": 1}),
     "planted_bugs": Expected({"oracle/row-skipped/found_after_seconds": 1}, must_hold=True),
     "prediction": Expected({"experiments/antioquia/seconds/*": SPREAD, "experiments/antioquia/cells": 1}),
+    "qemu": Expected({f"{name}_seconds/*": 2 * SPREAD for name in ("boot", "first_array", "command")}),
     "report": Expected({"cpu_seconds/*": SPREAD, "wall_seconds/*": SPREAD, "peak_mib": 1, "page_megabytes": 1}),
     "sampling_overhead": Expected({"pairs": 1, "sampled_iops/*": SPREAD, "bare_iops/*": SPREAD}),
     "steady_flight": Expected({"paces/*/iops": 6}, {"measured": 1}),
@@ -108,7 +109,8 @@ EXPECTED = {
 def needs(name: str) -> tuple[pytest.MarkDecorator, ...]:
     """What this computer must have for it, beside the embedded kernels."""
     has_browser = CHROMIUM is not None or bool(os.environ.get("RAIDLAB_BROWSER"))
-    marks = {
+    marks: dict[str, tuple[pytest.MarkDecorator, ...]] = {
+        "qemu": (pytest.mark.qemu,),
         "sweep_page": (pytest.mark.skipif(not has_browser, reason="no Chromium here (apt install chromium)"),),
         "vm_boot": (pytest.mark.skipif(os.geteuid() == 0, reason="as root it boots virtual machines: make bench"),),
     }

@@ -10,7 +10,15 @@ import jsonschema
 import msgspec
 import pytest
 
-from lab.doctor import Check, DoctorReport, Outcome, check_computer, check_machine, report_schema
+from lab.doctor import (
+    Check,
+    DoctorReport,
+    Outcome,
+    check_computer,
+    check_machine,
+    machine_kinds,
+    report_schema,
+)
 from lab.doctor.checks import PROGRAMS, parse_distribution, version_in
 from lab.errors import ExitCode
 from lab.host.clock import HostClock
@@ -397,3 +405,18 @@ def test_linear_is_found_under_either_name() -> None:
 
 def test_an_empty_os_release_is_no_distribution() -> None:
     assert parse_distribution("").family == ""
+
+
+def test_each_kind_of_machine_is_listed_with_what_it_can_show(tmp_path: Path) -> None:
+    ready = {kind.target: kind.is_ready for kind in machine_kinds(examine(tmp_path))}
+    assert ready == {
+        "uml:": True,
+        "uml:?time=virtual": False,
+        "qemu:": True,
+        "local:": True,
+        "ssh:": True,
+        "vagrant:": True,
+    }
+    without = machine_kinds(examine(tmp_path, programs=["fio"]))
+    assert not any(kind.is_ready for kind in without)
+    assert all(all(kind.words) for kind in without)

@@ -1,0 +1,107 @@
+"""Boot, first array and a command on an open machine: a distribution's kernel in QEMU next to the embedded kernel."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass
+from typing import Annotated
+
+from benchmarks.support.report import asked, finish, private_state, spread
+from lab.arrays.spec import ArraySpec
+from lab.disks import open_lab
+from lab.disks.kinds import DiskKind, specs
+from lab.host.clock import HostClock
+from lab.host.files import HostFiles
+from lab.host.processes import HostProcesses
+from lab.machine import Host, parse_target
+from lab.machine.qemu import QemuOptions, accelerators
+from lab.machine.state_folder import StateFolder
+from lab.machine.stock_kernels import find_stock_kernel
+from lab.units import MIB
+
+BOUND = 1.5
+BOOT_BOUND_SECONDS, FIRST_ARRAY_BOUND_SECONDS = 6.0, 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    rounds: Annotated[int, "machines of each kind"] = 7
+    commands: Annotated[int, "commands on each open machine"] = 200
+    kernel: Annotated[str, "release for qemu:, or its beginning; empty for the newest"] = ""
+
+
+SMOKE = Options(rounds=1, commands=20)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Times of one machine, in seconds."""
+
+    boot: float
+    """Until its agent answers; the lab has nine disks."""
+    first_array: float
+    """Until mdadm has created a RAID 5."""
+    command: float
+    """Median of a command that reads a small file by a process."""
+
+
+def measure(target: str, host: Host, commands: int) -> Opened:
+    """Open a machine with new disks, create an array, and run commands."""
+    begin = time.monotonic()
+    booted: list[float] = []
+    wanted = specs(9, DiskKind.FILE, size_bytes=64 * MIB)
+    with open_lab(
+        parse_target(target), host, wanted=wanted, on_machine=lambda _: booted.append(time.monotonic() - begin)
+    ) as lab:
+        nodes = tuple(disk.node for disk in lab.disks)
+        lab.execute(ArraySpec("raid5", nodes[:4], assume_clean=True).creation())
+        first_array = time.monotonic() - begin
+        times = []
+        for _ in range(commands):
+            start = time.monotonic()
+            lab.machine.run(("cat", "/proc/mdstat"))
+            times.append(time.monotonic() - start)
+    return Opened(booted[0], first_array, statistics.median(times))
+
+
+def main() -> None:
+    """Measure in turns, and report the ratio of a command's time; boot and first array have bounds of their own."""
+    options = asked(SMOKE)
+    kernel = find_stock_kernel(options.kernel)
+    qemu = f"qemu:?kernel={kernel.release}"
+    found: dict[str, list[Opened]] = {"uml:": [], qemu: []}
+    with private_state() as state:
+        processes, clock, files = HostProcesses(), HostClock(), HostFiles()
+        host = Host(processes, files, clock, StateFolder(state, processes, clock, command="benchmark"))
+        # The first makes the initramfs, and warms the caches.
+        measure(qemu, host, 1)
+        for _ in range(options.rounds):
+            for target, opened in found.items():
+                opened.append(measure(target, host, options.commands))
+    ratios = [ours.command / base.command for ours, base in zip(found[qemu], found["uml:"], strict=True)]
+    boots, arrays = ([getattr(each, name) for each in found[qemu]] for name in ("boot", "first_array"))
+    finish(
+        "qemu",
+        "a command on an open machine, qemu: ÷ uml:, median of pairs",
+        statistics.median(ratios),
+        BOUND,
+        at_most=True,
+        details={
+            "kernel": kernel.release,
+            "accelerator": accelerators(QemuOptions(), files)[0],
+            "is_boot_within_bound": statistics.median(boots) <= BOOT_BOUND_SECONDS,
+            "is_first_array_within_bound": statistics.median(arrays) <= FIRST_ARRAY_BOUND_SECONDS,
+            **{
+                f"{name}_seconds": {
+                    target.partition(":")[0]: spread([getattr(each, name) for each in opened])
+                    for target, opened in found.items()
+                }
+                for name in ("boot", "first_array", "command")
+            },
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()
