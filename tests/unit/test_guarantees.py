@@ -26,7 +26,7 @@ MACHINES = {
     "Without the namespace the guest's first sight": (READING,),
 }
 SECURITY = {
-    "files of others": (
+    "other people's files": (
         "tests/unit/gates/test_foreign.py::test_a_foreign_file_is_named_with_what_it_may_do",
         "tests/hardening/guests.py::a drill from outside reads no file of the user",
         "tests/hardening/stored.py::",
