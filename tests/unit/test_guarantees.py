@@ -20,13 +20,13 @@ MACHINES = {
         LAYERS,
         "tests/hardening/guests.py::what is confined sends no datagram to another program",
     ),
-    "With the namespace, programs of the guest end": (
+    "With the namespace, the guest's programs stop": (
         "tests/kernel/test_machine.py::test_no_program_of_the_guest_goes_on_without_its_kernel",
     ),
-    "Without the namespace the guest's first sight": (READING,),
+    "Without the namespace, the guest sees the same files": (READING,),
 }
 SECURITY = {
-    "files of others": (
+    "other people's files": (
         "tests/unit/gates/test_foreign.py::test_a_foreign_file_is_named_with_what_it_may_do",
         "tests/hardening/guests.py::a drill from outside reads no file of the user",
         "tests/hardening/stored.py::",
