@@ -17,12 +17,13 @@ from pathlib import Path
 
 from lab.errors import LabError, SpecError, ToolMissing
 from lab.gates.text import shortened
-from lab.host.files import HostFiles, create_file
+from lab.host.files import ALONE, HostFiles, create_file, locked
 from lab.host.processes import Completed, Processes
 from lab.machine.stock_kernels import StockKernel, find_stock_kernel, stock_folder, version_key
 
 _TRY_AGAIN = "see that this computer reaches its package sources, then try again"
 _NO_APT = "name a kernel by its path: --on 'qemu:?kernel=PATH'"
+_PREFIX = ".fetch-"
 _LIST_SECONDS, _PACKAGE_SECONDS = 300.0, 1200.0
 _FURTHER_SUITES = ("{codename}-backports", "testing", "sid")
 # Without the descriptions' translations and the catalogues of applications.
@@ -158,7 +159,14 @@ def _source(site: str, suite: str, keys: str) -> str:
 @contextmanager
 def _apt(processes: Processes, sources: str) -> Iterator[tuple[_Apt, Path]]:
     stock_folder().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=stock_folder(), prefix=".fetch-") as name:
+    with (
+        locked(stock_folder() / ".lock", ALONE, waits=True),
+        tempfile.TemporaryDirectory(dir=stock_folder(), prefix=_PREFIX) as name,
+    ):
+        # Those of clients that were killed.
+        for leftover in stock_folder().glob(f"{_PREFIX}*"):
+            if leftover.name != Path(name).name:
+                shutil.rmtree(leftover, ignore_errors=True)
         apt = _Apt(processes, Path(name), sources)
         apt.run("apt-get", "update")
         yield apt, Path(name)
