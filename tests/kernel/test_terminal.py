@@ -60,7 +60,8 @@ class Sitting:
             return "\n".join(line.rstrip() for line in self.screen.display)
 
     def until(self, is_reached: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
-        wait_for(lambda: None, lambda _: is_reached(), what=what, timeout_seconds=seconds, clock=HostClock())
+        # The screen's text, so that a failure shows it.
+        wait_for(self.text, lambda _: is_reached(), what=what, timeout_seconds=seconds, clock=HostClock())
 
     def type(self, text: str, shown: str = "") -> None:
         self.terminal.type(text.encode())
