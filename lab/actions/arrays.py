@@ -378,7 +378,7 @@ class Replace(MemberAction, frozen=True, kw_only=True, tag="array.replace"):
 
 
 class ReAdd(MemberAction, frozen=True, kw_only=True, tag="array.re-add"):
-    """Put a former member back; with a bitmap only what changed meanwhile is copied."""
+    """Put a former member back; with a bitmap only what has changed since is copied."""
 
     words, key, label, in_footer = "array re-add", "r", "Re-add", True
     wait_help = _WAIT
@@ -406,7 +406,7 @@ class ReAdd(MemberAction, frozen=True, kw_only=True, tag="array.re-add"):
 
 
 class Speed(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.speed"):
-    """Limit the speed of syncs of one array; without a limit the system's value holds."""
+    """Limit the speed of syncs of one array; without a limit the system's value applies."""
 
     words, key, label, in_footer, alias = "array speed", "t", "Throttle", True, "throttle"
     tooltip = "Limit how fast rebuilds and checks run, and see what it does to the load"

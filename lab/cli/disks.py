@@ -53,11 +53,11 @@ def add_to(app: App) -> None:
 def calibrate_drive(
     device: Annotated[str, Parameter(help="A disk of the machine, such as /dev/sdb; it is only read.")],
     *,
-    name: Annotated[str, Parameter(help="Of the new drive model, such as my-drive.")],
+    name: Annotated[str, Parameter(help="Name of the new drive model, such as my-drive.")],
 ) -> None:
-    """Measure a drive that rotates, and keep what was found as a model for emulated drives.
+    """Measure a rotating drive, and store its properties as a model for emulated drives.
 
-    It is read for about half a minute and never written. Nothing else should use it meanwhile.
+    It is read for about half a minute and never written. Nothing else should use it during this time.
     """
     context = current()
     require_free_name(name)
@@ -120,7 +120,7 @@ add_to(app)
 
 @app.default
 def show() -> None:
-    """List the lab's disks, and all others with the reasons why the lab does not write on them."""
+    """List the lab's disks, and all others with the reasons why the lab does not write to them."""
     context = current()
     with open_session(client_of(context)) as session:
         lab = session.lab
@@ -228,7 +228,7 @@ def add(
 
 @app.command
 def remove(*names: Annotated[str, Parameter(help="Names of disks.")]) -> None:
-    """Take disks out of the lab; what was on them is gone, except on physical disks."""
+    """Remove disks from the lab; their data are lost, except on physical disks."""
     _require(names)
     context = current()
     if context.is_embedded:
@@ -303,7 +303,7 @@ def _act(context: Context, make: Callable[[LabSession], Plan], what: str, name: 
 
 @app.command
 def models() -> None:
-    """List what an emulated drive can be like."""
+    """List the drive models for emulated drives."""
     context, known = current(), all_drive_models()
     if context.json:
         out_json({name: {**msgspec.to_builtins(each), "iops": each.iops} for name, each in known.items()})

@@ -107,12 +107,12 @@ def list_scenarios(*names: Names) -> None:
 def run(
     *names: Names,
     every: Annotated[bool, Parameter(name="--all", negative="", show_default=False, help="All of them.")] = False,
-    seed: Annotated[int, number(Seed, help="Of the oracle's writes, of cuts and of random histories.")] = 1,
+    seed: Annotated[int, number(Seed, help="Seed of the oracle's writes, of cuts and of random histories.")] = 1,
     keep: Annotated[
         bool, Parameter(negative="", show_default=False, help="Store all output of the machine, beside the outcomes.")
     ] = False,
 ) -> int:
-    """Play scenarios on tiny arrays in a machine of their own, and check that what must hold does.
+    """Play scenarios on tiny arrays in a separate machine, and check that each ends as it must.
 
     In virtual time on the lab's own kernel; --on 'uml:?time=real' in real time. Every outcome is stored as soon as it
     is known. The exit status is 0 only if all are as expected.
@@ -223,8 +223,8 @@ def campaign(
     planted: Annotated[
         str, Parameter(help="With this planted bug of md, until it is found; 'all': one after the other.")
     ] = "",
-    resume: Annotated[str | None, Parameter(help="Go on with a campaign: its id, or 'latest'.")] = None,
-    shrink: Annotated[bool, Parameter(help="Shrink what is found.")] = True,
+    resume: Annotated[str | None, Parameter(help="Continue a campaign: its id, or 'latest'.")] = None,
+    shrink: Annotated[bool, Parameter(help="Shrink the findings.")] = True,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> int:
     """Play random histories of faults on tiny arrays, each from its seed, and judge them by the level arithmetic.
@@ -309,7 +309,7 @@ def findings(
     store = FindingStore(context.host)
     if name is None:
         if forget:
-            raise SpecError("--forget needs a finding", hint="name one: raidlab fault findings ID --forget")
+            raise SpecError("--forget needs a finding", hint="name one: 'raidlab fault findings ID --forget'")
         records = tuple(each.record for each in store.all(on_damage=context.narrator.notice))
         if context.json:
             out_json(records)
@@ -341,7 +341,7 @@ def _lines_of(record: FindingRecord, history: FaultHistory) -> list[str]:
 def replay(
     name: Annotated[str, Parameter(help="The id of a finding, or its folder.")],
     *,
-    times: Annotated[int, number(PointCount, help="So many times, each on a machine of its own.")] = 1,
+    times: Annotated[int, number(PointCount, help="How many times to replay it, each time on a new machine.")] = 1,
     output: Annotated[
         Path | None, Parameter(name=["--output", "-o"], help="Keep all evidence in this new folder too.")
     ] = None,
@@ -441,7 +441,7 @@ def points(
     ] = False,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> int | None:
-    """Cut the power at many moments of a load, each member for itself, and judge what is left by md's promises."""
+    """Cut the power at many moments of a load, for each member separately, and judge the result by md's promises."""
     context = current()
     if listed:
         show_list(context)

@@ -367,12 +367,12 @@ add_verbs(
 
 @app.command
 def verify(
-    *files: Annotated[Path, Parameter(help="Lesson files; without any: the whole course, and all drills.")],
+    *files: Annotated[Path, Parameter(help="Lesson files; by default the whole course, and all drills.")],
     prove: Annotated[
         bool,
-        Parameter(negative="", show_default=False, help="Also carry each out, on a lab of its own (minutes)."),
+        Parameter(negative="", show_default=False, help="Also carry out each lesson, on a separate lab (minutes)."),
     ] = False,
-    seed: Annotated[list[str] | None, Parameter(help="Prove for these words; without any: for two.")] = None,
+    seed: Annotated[list[str] | None, Parameter(help="Prove for these words; by default for two.")] = None,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> None:
     """Check lesson files: everything that is wrong, with file, step and remedy."""

@@ -299,7 +299,7 @@ def inspect(
     ] = None,
     plan: PlanFlag = False,
 ) -> None:
-    """Show a stripe as its members hold it: parity computed beside parity stored, who is wrong, what md would do."""
+    """Show a stripe as its members hold it: computed and stored parity, which member is wrong, what md would do."""
     steps = [word for word in (step_write, step_crash) if word is not None]
     places = [word for word in (stripe, block) if word is not None]
     if len(steps) > 1 or (steps and (flip or places)) or (not steps and len(places) != 1):

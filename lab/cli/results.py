@@ -133,25 +133,25 @@ def take_in(
 
 @app.command
 def raw(name: str, file: str) -> None:
-    """Print the document of fio behind a cell, word for word; 'show --json' names the files."""
+    """Print fio's document for a cell, verbatim; 'show --json' names the files."""
     store = _store()
     out(store.raw_json(store.find(name), file).rstrip("\n"))
 
 
 def export(
-    *names: Annotated[str, Parameter(help="Results: ids, beginnings of ids, or 'latest'.")],
+    *names: Annotated[str, Parameter(help="Results: ids, prefixes of ids, or 'latest'.")],
     to: Annotated[Path, Parameter(help="The file to write, such as results.zip; with --fio-plot a folder.")],
     fio_plot: Annotated[
         bool, Parameter(negative="", show_default=False, help="fio's documents in folders, as fio-plot reads them.")
     ] = False,
     practice: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Also all lessons and ended drills, or they alone.")
+        bool, Parameter(negative="", show_default=False, help="Also all lessons and ended drills, or only these.")
     ] = False,
 ) -> None:
     """Write results with fio's documents and checksums to one file; 'raidlab results import' reads it back.
 
-    With --practice: what was done in lessons and drills too, to be handed in; 'raidlab class' reads it.
-    With --fio-plot: of each array and workload the document of the repeat with the median IOPS, word for word, and the
+    With --practice: also the work in lessons and drills, to hand in; 'raidlab class' reads it.
+    With --fio-plot: for each array and workload fio's document for the repeat with the median IOPS, verbatim, and the
     commands that draw them.
     """
     option = "--fio-plot" if fio_plot else ""
@@ -178,7 +178,7 @@ def lint(
     *,
     explain: Annotated[str | None, Parameter(help="Explain one rule: why it is there, what to do, its source.")] = None,
 ) -> int:
-    """Name what makes a measurement untrustworthy, and what is not judged. Ends with 1 if a rule is broken."""
+    """Name what makes a measurement untrustworthy, and what is not judged. Exits with status 1 if a rule is broken."""
     context = current()
     if explain is not None:
         _show_rule(find_rule(explain), context)

@@ -51,7 +51,7 @@ class WayOut:
 
 
 def shell() -> int:
-    """Open a terminal on the machine with its arrays running, as root; ends with bash's status."""
+    """Open a terminal on the machine with its arrays running, as root; exits with bash's status."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise SpecError(
             "there is no terminal to open a shell in", hint="for one command, or a script: raidlab exec -- COMMAND"
