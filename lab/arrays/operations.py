@@ -150,7 +150,7 @@ def add(name: str, device: str, *, erase_first: bool = False) -> Plan:
 
 def re_add(name: str, device: str) -> Plan:
     """Put a former member back in its slot; with a bitmap only the regions that have changed since then are copied."""
-    why = "The superblock says which slot this was, the bitmap which regions changed meanwhile: only these are copied."
+    why = "The superblock says which slot this was, the bitmap which regions have changed since: only these are copied."
     return Plan(f"Put {device} back in {name} (re-add)", (_manage(name, "--re-add", device, why=why),))
 
 
@@ -211,7 +211,7 @@ def grow_members(name: str, level: str, members: int, added: Sequence[str], spar
         grow = ("mdadm", "--grow", array, number, "--add", *added)
         return Plan(f"Grow {name} to {count} members", (_grow(grow, array, added, why),))
     mirrored = "md copies the mirror to the new members." if kind is LevelName.RAID1 else ""
-    why = mirrored or f"md spreads every stripe anew over all members; the array can be used meanwhile. {_QUIET_START}"
+    why = mirrored or f"md spreads every stripe anew over all members; the array remains usable. {_QUIET_START}"
     grow = ("mdadm", "--grow", array, number)
     add = _add_steps(array, added, "The new devices become spares, so that md knows them.")
     return Plan(f"Grow {name} to {count} members", (*add, _grow(grow, array, spares, why)))

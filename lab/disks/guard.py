@@ -220,7 +220,7 @@ class Guard:
             listed = None
         # wipefs prints nothing if it cannot read a disk; this must not count as "no signatures".
         if listed is None or result.status != 0:
-            said = result.stderr.strip() or f"wipefs ended with status {result.status}"
+            said = result.stderr.strip() or f"wipefs exited with status {result.status}"
             raise DeviceRefused(
                 f"the signatures on {', '.join(nodes)} cannot be read: {said}",
                 hint="try 'wipefs' on them, and fix what it says",

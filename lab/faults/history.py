@@ -234,7 +234,9 @@ def parse_id(text: str, *, is_any_version: bool = False) -> FindingId:
     """The id in this text. Raises SpecError if it is invalid or from another version."""
     match = _ID.fullmatch(text)
     if not match:
-        raise SpecError(f"'{text}' is not the id of a finding", hint="raidlab fault findings lists the stored ones")
+        raise SpecError(
+            f"'{text}' is not the id of a finding", hint="'raidlab fault findings' lists the stored findings"
+        )
     if int(match[1]) != VERSION and not is_any_version:
         raise SpecError(
             f"'{text}' is of version {match[1]}, and this raidlab makes histories of version {VERSION}",

@@ -252,7 +252,7 @@ def _how_it_ended(status: int | None) -> str:
         return "was killed"
     if status == 256 - signal.SIGBUS:
         return "found no room for its memory (SIGBUS)"
-    return f"ended with status {status}"
+    return f"exited with status {status}"
 
 
 def most_requests(disks: int) -> int:

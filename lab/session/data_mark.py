@@ -81,7 +81,7 @@ def file_system_on(session: LabSession, device: str) -> FileSystem:
     argv = ("dd", f"if={device}", "of=/dev/null", "bs=64K", "count=2", "iflag=direct", "status=none")
     if session.machine.run(argv, check=False).status != 0:
         raise ArrayError(
-            f"the beginning of {device} cannot be read, so it is not known what is on it",
+            f"the beginning of {device} cannot be read, so the lab cannot tell what is on it",
             hint="scrub the array or replace the member that cannot be read, then try again",
         )
     session.lab.guard.check_unused([device])
@@ -215,12 +215,14 @@ def _judge(mark: DataMark, found: _Found) -> MarkVerdict:
     lost = sum(length for _, length in unreadable)
     if changed:
         wrong = human_bytes(sum(length for _, length in changed))
-        sentence = f"{wrong} of {size} differ from what was written, {_places(mark, changed)}, and md said nothing"
+        sentence = f"{wrong} of {size} differ from what was written, {_places(mark, changed)}, and md reported no error"
         if lost:
             sentence += f"; {human_bytes(lost)} cannot be read"
         return MarkVerdict(verdict=DataVerdict.CHANGED, sentence=sentence, changed=changed, unreadable=unreadable)
     if unreadable:
-        sentence = f"{human_bytes(lost)} of {size} cannot be read, {_places(mark, unreadable)}: lost, and md says so"
+        sentence = (
+            f"{human_bytes(lost)} of {size} cannot be read, {_places(mark, unreadable)}: lost, and md reports an error"
+        )
         return MarkVerdict(verdict=DataVerdict.UNREADABLE, sentence=sentence, unreadable=unreadable)
     blocks = mark.length_bytes // _BLOCK_BYTES
     return MarkVerdict(

@@ -504,9 +504,7 @@ class Pool:
     def _slurm_cluster(self, security: Any, scheduler: Any, options: dict[str, Any]) -> Any:
         table = self.tables.slurm
         if not self._host.processes.find("sbatch"):
-            raise RequirementMissing(
-                "Slurm's programs are not installed here", hint="work on a computer of the cluster"
-            )
+            raise RequirementMissing("Slurm's programs are not installed here", hint="work on a cluster node")
         # dask_jobqueue installs handlers for SIGINT and SIGTERM on import; restore ours.
         with signals.kept():
             from dask_jobqueue.slurm import SLURMCluster

@@ -150,7 +150,7 @@ def test_a_missing_driver_is_named(tmp_path: Path) -> None:
 
 def test_another_failure_stays_what_it_is(tmp_path: Path) -> None:
     machine = FakeMachine(answers={("false",): Scripted(status=1, stderr="no")})
-    with pytest.raises(CommandFailed, match="'false' ended with status 1: no"):
+    with pytest.raises(CommandFailed, match="'false' exited with status 1: no"):
         lab_on(machine, tmp_path).execute(Plan("Test", (Step(("false",), "A test."),)))
 
 

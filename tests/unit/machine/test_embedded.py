@@ -221,10 +221,10 @@ def test_the_hint_fits_the_distribution(tmp_path: Path) -> None:
         (-9, "", "its supervisor having been killed", "as after a power failure"),
         (249, "", "found no room for its memory", "/dev/shm"),
         (None, "", "no longer answers", "as after a power failure"),
-        (1, "starting\n\nCannot open disk\n", "ended with status 1; its last words: Cannot open disk", "report it"),
+        (1, "starting\n\nCannot open disk\n", "exited with status 1; its last words: Cannot open disk", "report it"),
         (1, "/k/linux: /lib/libc.so.6: version `GLIBC_2.38' not found\n", "GLIBC_2.38' not found", "uml:?kernel=PATH"),
         (127, "/k/linux: Exec format error\n", "Exec format error", "uml:?kernel=PATH"),
-        (127, "", "ended with status 127", "libraries are there"),
+        (127, "", "exited with status 127", "libraries are there"),
         (1, "check_ptrace : expected SIGSTOP, got status = 9\n", "check_ptrace", "allow it"),
     ],
 )
@@ -238,7 +238,7 @@ def test_a_loss_is_told_in_the_kernels_words_with_a_hint_that_fits(
 
 
 def test_a_loss_without_a_console_is_told_too(tmp_path: Path) -> None:
-    assert told_loss(3, tmp_path / "gone")[0] == "the embedded kernel ended with status 3"
+    assert told_loss(3, tmp_path / "gone")[0] == "the embedded kernel exited with status 3"
 
 
 def test_what_a_kernel_said_moves_no_cursor(tmp_path: Path) -> None:
