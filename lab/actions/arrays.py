@@ -190,7 +190,7 @@ class BadBlock(MemberAction, frozen=True, kw_only=True, tag="disk.bad_block"):
         return it.filled("md takes 4 KiB of {disk} as unreadable, until it can write them anew (a scrub does).")
 
     def __post_init__(self) -> None:
-        self._first  # noqa: B018 - raises for what is no number
+        self._first  # noqa: B018 - raises for what is not a number
 
     @property
     def _first(self) -> int | None:

@@ -203,12 +203,12 @@ def _carries_words(session: LabSession, disk: LabDisk, types: Sequence[str]) -> 
 
 @app.command
 def add(
-    path: Annotated[str | None, Parameter(help="The disk of kind physical, such as /dev/sdX.")] = None,
+    path: Annotated[str | None, Parameter(help="A physical disk, such as /dev/sdX.")] = None,
     *,
     kind: Annotated[str, Parameter(help="file, spindle, loop, ram or physical.")],
     count: Annotated[int, number(DiskCount, help="How many.")] = 1,
-    size: Annotated[str, Parameter(help="Of each, such as 500M.")] = format_bytes(DEFAULT_SIZE_BYTES),
-    model: Annotated[str | None, Parameter(help="Of a spindle: see 'raidlab disks models'.")] = None,
+    size: Annotated[str, Parameter(help="Size of each, such as 500M.")] = format_bytes(DEFAULT_SIZE_BYTES),
+    model: Annotated[str | None, Parameter(help="Drive model of a spindle: see 'raidlab disks models'.")] = None,
     confirm: Annotated[str | None, Parameter(help="The path of a physical disk, typed a second time.")] = None,
 ) -> None:
     """Add disks to the lab."""
@@ -333,7 +333,7 @@ def _confirm_physical(path: str, again: str | None) -> None:
         err(f"raidlab: everything on {path} may be lost. Type its path again to continue:")
         again = sys.stdin.readline().strip()
     if again != path:
-        told = f"'{again}' is not '{path}'" if again else "it was typed once"
+        told = f"'{again}' is not '{path}'" if again else "it was typed only once"
         raise DeviceRefused(
             f"{path} is not taken into the lab: {told}", hint=f"type it twice: disks add {path} … --confirm {path}"
         )

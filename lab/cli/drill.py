@@ -109,7 +109,7 @@ def _start(context: Context, verb: StartDrill) -> None:
     case = DrillCase.find(_folder(context))
     if case is not None and not verb.again:
         same = case.drill.drill.id == drill.id
-        hint = "'raidlab drill' shows it; --again makes it anew" if same else "'raidlab drill debrief' ends it"
+        hint = "'raidlab drill' shows it; --again starts it over" if same else "'raidlab drill debrief' ends it"
         raise DrillError(f"drill {case.drill.id} is open in this lab", hint=hint)
     if case is not None and case.record.exam and verb.exam is None:
         raise DrillError(f"an exam in {case.drill.id} is open in this lab", hint="'raidlab drill debrief' ends it")
@@ -265,7 +265,7 @@ def verify(
     seed: Annotated[list[str] | None, Parameter(help="Prove for these words; by default for two.")] = None,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> None:
-    """Check drill files: all that is wrong, with its remedy."""
+    """Check drill files, and list all problems with their remedies."""
     context = current()
     if cluster:
         require_shared(files, catalogue().values(), is_proof=prove)

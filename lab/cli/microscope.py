@@ -116,7 +116,7 @@ def file_text(shape: MappedArray, found: LocatedFile) -> str:
     numbers = ("file byte", "length", "array block", "stripe", "sector")
     headings = (*numbers[:4], "begins on", "sector", "parity on", "")
     size = f"{found.path}: {human_bytes(found.size_bytes)} ({found.size_bytes} bytes)"
-    body = table(headings, rows, right=numbers) if rows else "nothing of it has a place on the array"
+    body = table(headings, rows, right=numbers) if rows else "none of it lies on the array"
     return "\n".join([shape_words(shape), size, "", body])
 
 

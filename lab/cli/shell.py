@@ -85,7 +85,7 @@ def _connect(session: LabSession) -> int:
         if failures:
             raise failures[0]
     if terminal.status is None:
-        err("raidlab: left; what still ran in the terminal is ended")
+        err("raidlab: left; programs that still ran in the terminal were ended")
         return 1
     return terminal.status
 
