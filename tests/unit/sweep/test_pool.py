@@ -256,7 +256,7 @@ def test_what_is_no_scheduler_is_named(
         for port in (other_server, bound.getsockname()[1]):
             address = f"tcp://127.0.0.1:{port}"
             with (
-                pytest.raises(ClusterLost, match=f"no scheduler of Dask answers at {address}"),
+                pytest.raises(ClusterLost, match=f"no Dask scheduler answers at {address}"),
                 made(tmp_path, address),
             ):
                 pass
