@@ -234,7 +234,7 @@ def _places(mark: DataMark, stretches: tuple[tuple[int, int], ...]) -> str:
     named = [f"{human_bytes(length)} at byte {start}" for start, length in stretches[:_NAMED_STRETCHES]]
     more = len(stretches) - len(named)
     where = mark.array if mark.is_raw else mark.path
-    return f"{', '.join(named)}{f' and {more} more stretches' if more else ''} of {where}"
+    return f"{', '.join(named)}{f' and {more} more regions' if more else ''} of {where}"
 
 
 def mark_of(session: LabSession, name: str) -> DataMark | None:
@@ -288,7 +288,7 @@ def _call(session: LabSession, action: str, mark: DataMark) -> _Found:
         found = session.machine.call(MARK_DATA, (action, *place), timeout_seconds=LONGEST_SECONDS)
     except CommandFailed as error:
         what = f"the data mark of {mark.array} could not be {_PAST[action]}"
-        raise LabError(f"{what}: {error.stderr_tail}", hint="see the array's state") from error
+        raise LabError(f"{what}: {error.stderr_tail}", hint="check the array's state") from error
     return decode_json(found, _Found)
 
 

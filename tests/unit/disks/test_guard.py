@@ -55,7 +55,7 @@ def check(machine: FakeMachine, *nodes: str, disks: tuple[LabDisk, ...] = (lab_d
 def test_reasons(machine: FakeMachine, reason: str) -> None:
     with pytest.raises(DeviceRefused) as caught:
         check(machine, "/dev/ubda")
-    assert caught.value.message == f"the lab does not write on /dev/ubda: {reason}"
+    assert caught.value.message == f"the lab does not write to /dev/ubda: {reason}"
 
 
 def test_a_disk_that_is_not_of_the_lab_is_refused_with_every_reason() -> None:
