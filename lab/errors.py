@@ -85,7 +85,7 @@ class CommandFailed(LabError):
         self.status = status
         self.stderr_tail = stderr_tail.strip()
         detail = f": {self.stderr_tail}" if self.stderr_tail else ""
-        super().__init__(f"'{' '.join(argv)}' ended with status {status}{detail}", hint=hint)
+        super().__init__(f"'{' '.join(argv)}' exited with status {status}{detail}", hint=hint)
 
 
 class CommandTimedOut(LabError):

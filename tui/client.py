@@ -171,7 +171,7 @@ class LabClient:
                 return self._lane.submit(self._work, session, work)
         hint = "wait until it has started" if self._wake.is_set() else "start it again with Ctrl+R"
         failed: Future[T] = Future()
-        failed.set_exception(MachineLost("the machine does not run", hint=hint))
+        failed.set_exception(MachineLost("the machine is not running", hint=hint))
         return failed
 
     def _work(self, session: LabSession, work: Callable[[LabSession], T]) -> T:

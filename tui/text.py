@@ -158,7 +158,7 @@ def array_lines(state: LabState) -> Iterator[str]:
             inner = ", ".join(f"{name} {width} {how}" for name, width, how in inner_lines(status))
             yield f"inside {status.name}: {inner}."
     for array in state.resting_arrays:
-        yield f"{array.name}: does not run{f': {array.refusal}' if array.refusal else ''}."
+        yield f"{array.name}: is not running{f': {array.refusal}' if array.refusal else ''}."
     free = len(state.free_disks)
     yield f"{len(state.disks)} disks, {free} of them free."
 
@@ -724,7 +724,7 @@ class TextApp(Frontend):
         elif named_so:
             self._line(f"{word} is not possible now: {obstacles[0]}.")
         elif word == "b":
-            self._line("b is not possible now: the machine does not run.")
+            self._line("b is not possible now: the machine is not running.")
         elif word in SHORT_WORDS:
             self._line(f"{word} is not possible now: no drill is open.")
         else:
@@ -897,7 +897,7 @@ class TextApp(Frontend):
 
         def ended(status: int) -> None:
             self._is_commanded = False
-            self._line(f"raidlab {words}: ended with status {status}.")
+            self._line(f"raidlab {words}: exited with status {status}.")
 
         self.beside("command", lambda: self._run_here(words), on_done=ended)
 

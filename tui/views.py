@@ -245,7 +245,7 @@ def inner_lines(status: ArrayStatus) -> list[tuple[str, str, str]]:
     for each in status.inside.arrays if status.inside else ():
         inner = each.array
         if inner is None:
-            lines.append(("gone", each.width, "does not run"))
+            lines.append(("gone", each.width, "not running"))
             continue
         words = "lost" if each.is_lost else "degraded" if each.is_degraded else "whole"
         if inner.sync_action.is_busy and inner.sync_progress:

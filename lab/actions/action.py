@@ -216,7 +216,7 @@ class Action(Verb, frozen=True, kw_only=True):
     @classmethod
     def obstacle(cls, it: Selection) -> str:
         """Why the action is not possible on the selection, as the end of a sentence; empty if it is possible."""
-        return "" if it.is_open else "the machine does not run"
+        return "" if it.is_open else "the machine is not running"
 
     @classmethod
     def choices(cls) -> list[Choice]:

@@ -190,7 +190,7 @@ class BadBlock(MemberAction, frozen=True, kw_only=True, tag="disk.bad_block"):
         return it.filled("md takes 4 KiB of {disk} as unreadable, until it can write them anew (a scrub does).")
 
     def __post_init__(self) -> None:
-        self._first  # noqa: B018 - raises for what is no number
+        self._first  # noqa: B018 - raises for what is not a number
 
     @property
     def _first(self) -> int | None:
@@ -378,7 +378,7 @@ class Replace(MemberAction, frozen=True, kw_only=True, tag="array.replace"):
 
 
 class ReAdd(MemberAction, frozen=True, kw_only=True, tag="array.re-add"):
-    """Put a former member back; with a bitmap only what changed meanwhile is copied."""
+    """Put a former member back; with a bitmap only what has changed since is copied."""
 
     words, key, label, in_footer = "array re-add", "r", "Re-add", True
     wait_help = _WAIT
@@ -406,7 +406,7 @@ class ReAdd(MemberAction, frozen=True, kw_only=True, tag="array.re-add"):
 
 
 class Speed(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.speed"):
-    """Limit the speed of syncs of one array; without a limit the system's value holds."""
+    """Limit the speed of syncs of one array; without a limit the system's value applies."""
 
     words, key, label, in_footer, alias = "array speed", "t", "Throttle", True, "throttle"
     tooltip = "Limit how fast rebuilds and checks run, and see what it does to the load"

@@ -212,7 +212,7 @@ def layout_of(label: Label) -> VolumeLayout:
     volume = label.volume()
     if checksum_of(volume) != label.layout_checksum:
         raise ArrayError(
-            f"another version of raidlab laid out array {label.name}, and this one computes another layout",
+            f"array {label.name} was laid out by another raidlab version, and this one computes a different layout",
             hint="use the version that created it; nothing was touched",
         )
     return volume

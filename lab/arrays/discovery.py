@@ -319,7 +319,7 @@ def _foreign_words(array_name: str, host_name: str) -> str:
     host, _, _ = array_name.rpartition(":")
     if host and host not in (_OUR_HOST, host_name):
         return f"its name '{array_name}' says that it belongs to the computer '{host}'"
-    return f"its name '{array_name}' is none of the lab's, which are md0 to md999"
+    return f"its name '{array_name}' is not one of the lab's, which are md0 to md999"
 
 
 def _obstacles(superblock: Superblock, level: LevelName | None, working: Sequence[int]) -> Iterator[str]:

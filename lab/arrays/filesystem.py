@@ -56,7 +56,7 @@ def make(
     else:
         options = _ext4_options(chunk_bytes, full_stripe_bytes)
         argv = ("mkfs.ext4", "-F", "-q", "-b", str(EXT4_BLOCK_BYTES), "-E", options, device)
-        why = "ext4 is laid out by chunk and stripe; what it would initialise later, during a measurement, is done now."
+        why = "ext4 is laid out by chunk and stripe; what it would initialise during a measurement is initialised now."
     step = Step(argv, why, (), Danger.DATA, (device,), MKFS_TIMEOUT_SECONDS)
     return Plan(f"Make {kind.value} on {device}", (step,))
 

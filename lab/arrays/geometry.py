@@ -654,8 +654,8 @@ def raid0_geometry(layout: int, chunk_sectors: int, member_sectors: Sequence[int
     has_two_layouts = len(zones) > 1 and len(zones[1].slots) > 1
     if has_two_layouts and layout not in (ORIGINAL_LAYOUT, ALTERNATE_LAYOUT):
         raise ArrayError(
-            f"members of several sizes, and md says layout {layout}, which does not tell where later zones begin",
-            hint="the kernel's parameter raid0.default_layout says it: 1 or 2",
+            f"members of several sizes, and md says layout {layout}, which does not determine where later zones begin",
+            hint="the kernel parameter raid0.default_layout determines it: 1 or 2",
         )
     return Raid0Geometry(zones, chunk_sectors, is_original=not (has_two_layouts and layout == ALTERNATE_LAYOUT))
 

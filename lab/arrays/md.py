@@ -48,7 +48,7 @@ class MdArray(Array):
         if status.state is not ArrayState.READ_AUTO:
             return plan
         why = (
-            "An assembled array waits for its first write; from now on md records changes, and a pending sync goes on."
+            "An assembled array waits for its first write; from now on md records changes and continues a pending sync."
         )
         # All devices that the plan writes to: the guard must refuse any of them before the array leaves read-auto.
         devices = tuple(dict.fromkeys((self.device, *(node for step in plan.steps for node in step.writes_devices))))
@@ -119,7 +119,7 @@ class MdArray(Array):
             )
         if not status.has_bitmap:
             raise ArrayError(
-                f"array {self.name} has no bitmap, so nothing tells what {disk} missed",
+                f"array {self.name} has no bitmap, so nothing records what {disk} missed",
                 hint=f"rebuild it as a whole: raidlab array add {self.name} {disk}",
             )
         if not member and not self._was_member(node):
@@ -168,7 +168,7 @@ class MdArray(Array):
         # sync.
         if status.sync_action.is_busy or status.awaits_rebuild:
             raise ArrayError(
-                f"the bitmap of {self.name} cannot change while it is synchronised",
+                f"the bitmap of {self.name} cannot be changed during a sync",
                 hint=f"wait for that: raidlab array wait {self.name}",
             )
         return self._awake_first(status, operations.set_bitmap(self.name, kind, chunk_bytes=chunk_bytes))
@@ -204,9 +204,7 @@ class MdArray(Array):
         more = count - status.raid_disks
         free = [*(spare.device for spare in status.spares), *(disk.node for disk in self.arrays.free_disks())]
         if more < 1:
-            raise SpecError(
-                f"{self.name} has {status.raid_disks} members", hint="ask for more, or name disks that join"
-            )
+            raise SpecError(f"{self.name} has {status.raid_disks} members", hint="ask for more, or name disks to add")
         if len(free) < more:
             raise ArrayError(
                 f"{more} more disks are needed, and {len(free)} are free", hint="'raidlab disks' shows them"

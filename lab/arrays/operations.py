@@ -108,7 +108,9 @@ def fail(name: str, member: str, *, breaks_array: bool = False) -> Plan:
         step = Step(("sh", "-c", f"{folder} && {state}"), why, (), Danger.ARRAY, devices)
         # array_state_show in drivers/md/md.c; five seconds allow for an increased safe_mode_delay.
         shown = "for _ in $(seq 50); do grep -q broken ../array_state && break; sleep 0.1; done"
-        why = "RAID 0, 1 and 10 keep the member, and show the state broken once their last superblock write is over."
+        why = (
+            "RAID 0, 1 and 10 keep the member, and show the state broken once their last superblock write has finished."
+        )
         wait = Step(("sh", "-c", f"{folder} && {{ grep faulty state || {shown}; }}"), why)
         return Plan(f"Fail {member} in {name}, which breaks {name}", (step, wait))
     why = "md marks the member as faulty: it stays in the list, but is neither read nor written."
@@ -150,7 +152,7 @@ def add(name: str, device: str, *, erase_first: bool = False) -> Plan:
 
 def re_add(name: str, device: str) -> Plan:
     """Put a former member back in its slot; with a bitmap only the regions that have changed since then are copied."""
-    why = "The superblock says which slot this was, the bitmap which regions changed meanwhile: only these are copied."
+    why = "The superblock says which slot this was, the bitmap which regions have changed since: only these are copied."
     return Plan(f"Put {device} back in {name} (re-add)", (_manage(name, "--re-add", device, why=why),))
 
 
@@ -166,7 +168,7 @@ def replace(name: str, old: str, new: str, *, is_spare: bool = False) -> Plan:
         writes_devices=(array_device(name), old, new),
     )
     before = () if is_spare else add(name, new).steps
-    return Plan(f"Replace {old} by {new} in {name}", (*before, step))
+    return Plan(f"Replace {old} with {new} in {name}", (*before, step))
 
 
 def _kernel_name_word(member: str) -> str:
@@ -187,7 +189,7 @@ BACKUP_FOLDER = f"{RUN_FOLDER}/backup"
 RESHAPE_START_TIMEOUT_SECONDS = 120.0
 
 # A defect in md of Linux 6.12 and 7.2, not in 6.1: docs/arrays.md.
-_QUIET_START = "Let nothing read it at the moment this begins: newer kernels may then return another block's data."
+_QUIET_START = "Do not read from it at the moment this begins: newer kernels may then return another block's data."
 
 
 def grow_members(name: str, level: str, members: int, added: Sequence[str], spares: Sequence[str] = ()) -> Plan:
@@ -211,7 +213,7 @@ def grow_members(name: str, level: str, members: int, added: Sequence[str], spar
         grow = ("mdadm", "--grow", array, number, "--add", *added)
         return Plan(f"Grow {name} to {count} members", (_grow(grow, array, added, why),))
     mirrored = "md copies the mirror to the new members." if kind is LevelName.RAID1 else ""
-    why = mirrored or f"md spreads every stripe anew over all members; the array can be used meanwhile. {_QUIET_START}"
+    why = mirrored or f"md spreads every stripe anew over all members; the array remains usable. {_QUIET_START}"
     grow = ("mdadm", "--grow", array, number)
     add = _add_steps(array, added, "The new devices become spares, so that md knows them.")
     return Plan(f"Grow {name} to {count} members", (*add, _grow(grow, array, spares, why)))
@@ -220,7 +222,7 @@ def grow_members(name: str, level: str, members: int, added: Sequence[str], spar
 def grow_size(name: str) -> Plan:
     """Use all of each member, after members were replaced by larger ones; md refuses while the policy is ppl."""
     array = array_device(name)
-    why = "md takes into use what the smallest member has to spare, and synchronises the new part."
+    why = "md extends the array to the size of the smallest member, and synchronises the new part."
     step = _grow(("mdadm", "--grow", array, "--size=max"), array, (), why)
     return Plan(f"Grow {name} to the size of its members", (step,))
 
@@ -313,7 +315,9 @@ def scrub_check(name: str) -> Plan:
 
 def scrub_repair(name: str) -> Plan:
     """Make copies and parity agree again. md cannot know which is correct: it trusts the data, or the first mirror."""
-    why = "md makes parity fit the data, or the mirrors fit the first copy: consistent again, not necessarily right."
+    why = (
+        "md makes parity match the data, or the mirrors match the first copy: consistent again, not necessarily right."
+    )
     return Plan(f"Repair {name}", (_sync_action(name, "repair", why),))
 
 
@@ -469,7 +473,7 @@ def slow(disk: LabDisk, model: str) -> Plan:
     title = f"Slow {disk.name} down to a {model}" if wanted else f"Let {disk.name} run at its own pace"
     if kernel_drives.is_kernel_drive(disk):
         words = why.replace("Requests are let through one by one, so that the drive", "The drive")
-        step = kernel_drives.pace_step(disk, seconds, words if wanted else "Its own service time holds again.")
+        step = kernel_drives.pace_step(disk, seconds, words if wanted else "Its own service time applies again.")
         note = write_file_step(
             pace_note(disk.name), f"0 {model}" if wanted else "", "The lab records the model of that pace."
         )

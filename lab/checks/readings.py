@@ -367,7 +367,7 @@ class Reading:
         joined = re.sub(r"(?<=\d) +(?=\d)", "", text.strip())
         match = _NUMBER.fullmatch(joined)
         if match is None:
-            raise SpecError(f"'{text}' is no number", hint=asked)
+            raise SpecError(f"'{text}' is not a number", hint=asked)
         if match[2] and match[2].lower() != self.unit.lower():
             raise SpecError(f"'{text}' is not in the unit asked for", hint=asked)
         # Lessons and tools print thousands with commas. A decimal comma is not followed by groups of three digits.

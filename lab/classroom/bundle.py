@@ -121,7 +121,7 @@ def _private_key(data: bytes, path: Path) -> Ed25519PrivateKey:
     except (ValueError, TypeError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PrivateKey):
-        raise ResultError(f"'{path}' is not a key of raidlab", hint="delete it: the next export creates a new one")
+        raise ResultError(f"'{path}' is not a raidlab key", hint="delete it: the next export creates a new one")
     return key
 
 
@@ -266,7 +266,7 @@ def _open(file: Path) -> Iterator[zipfile.ZipFile]:
                 yield archive
     # zipfile raises RuntimeError for encrypted entries, NotImplementedError for unsupported compression.
     except (KeyError, zipfile.BadZipFile, EOFError, RuntimeError, zlib.error, ValueError, struct.error) as error:
-        raise ResultError(f"'{file}' is not an export of raidlab, or is damaged: {error}", hint=_COPY_AGAIN) from None
+        raise ResultError(f"'{file}' is not a raidlab export, or is damaged: {error}", hint=_COPY_AGAIN) from None
     except OSError as error:
         raise storage_error(f"'{file}' cannot be read", error) from error
 
@@ -373,13 +373,13 @@ def _manifest(archive: zipfile.ZipFile, file: Path) -> Manifest:
     try:
         header = decode_json(data, _Header)
         if header.kind != KIND:
-            raise ResultError(f"'{file}' is not an export of raidlab", hint="check the path")
+            raise ResultError(f"'{file}' is not a raidlab export", hint="check the path")
         refuse_newer(file, "export", header.format_version, FORMAT_VERSION)
         if header.format_version < RESULTS_VERSION:
             raise ResultError(f"'{file}' is not signed: an older raidlab made it", hint="export its results again")
         manifest = decode_json(data, Manifest)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise ResultError(f"'{file}' is not an export of raidlab: {error}", hint="check the path") from None
+        raise ResultError(f"'{file}' is not a raidlab export: {error}", hint="check the path") from None
     if SIGNATURE not in archive.namelist():
         raise ResultError(f"'{file}' was edited: its signature is gone", hint=_COPY_AGAIN)
     if not is_signed(manifest.public_key, _read_entry(archive, SIGNATURE, MIB), data):

@@ -626,7 +626,7 @@ def open_class(
             yield kept.database
     except duckdb.Error as error:
         if refused := _refusal(str(error)):
-            raise storage_error(f"what was read of '{folder}' cannot be kept in '{place}'", refused) from None
+            raise storage_error(f"the contents of '{folder}' cannot be cached in '{place}'", refused) from None
         raise ResultError(f"the class of '{folder}' cannot be read: {error}", hint=f"delete '{place}'") from None
     except OSError as error:
         raise storage_error(f"'{place}' cannot be used", error) from error

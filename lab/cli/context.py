@@ -203,7 +203,7 @@ def calls_on(cluster: str, context: Context) -> Iterator[ClusterCalls | None]:
         return
     found = extension(Cluster)
     if found is None:
-        raise SpecError("this raidlab has no clusters", hint="install raidlab[cluster], or omit --cluster")
+        raise SpecError("this raidlab has no cluster support", hint="install raidlab[cluster], or omit --cluster")
     with found.calls_on(cluster, context.host, context.narrator.notice) as calls:
         yield calls
 

@@ -53,11 +53,11 @@ def add_to(app: App) -> None:
 def calibrate_drive(
     device: Annotated[str, Parameter(help="A disk of the machine, such as /dev/sdb; it is only read.")],
     *,
-    name: Annotated[str, Parameter(help="Of the new drive model, such as my-drive.")],
+    name: Annotated[str, Parameter(help="Name of the new drive model, such as my-drive.")],
 ) -> None:
-    """Measure a drive that rotates, and keep what was found as a model for emulated drives.
+    """Measure a rotating drive, and store its properties as a model for emulated drives.
 
-    It is read for about half a minute and never written. Nothing else should use it meanwhile.
+    It is read for about half a minute and never written. Nothing else should use it during this time.
     """
     context = current()
     require_free_name(name)
@@ -120,7 +120,7 @@ add_to(app)
 
 @app.default
 def show() -> None:
-    """List the lab's disks, and all others with the reasons why the lab does not write on them."""
+    """List the lab's disks, and all others with the reasons why the lab does not write to them."""
     context = current()
     with open_session(client_of(context)) as session:
         lab = session.lab
@@ -203,12 +203,12 @@ def _carries_words(session: LabSession, disk: LabDisk, types: Sequence[str]) -> 
 
 @app.command
 def add(
-    path: Annotated[str | None, Parameter(help="The disk of kind physical, such as /dev/sdX.")] = None,
+    path: Annotated[str | None, Parameter(help="A physical disk, such as /dev/sdX.")] = None,
     *,
     kind: Annotated[str, Parameter(help="file, spindle, loop, ram or physical.")],
     count: Annotated[int, number(DiskCount, help="How many.")] = 1,
-    size: Annotated[str, Parameter(help="Of each, such as 500M.")] = format_bytes(DEFAULT_SIZE_BYTES),
-    model: Annotated[str | None, Parameter(help="Of a spindle: see 'raidlab disks models'.")] = None,
+    size: Annotated[str, Parameter(help="Size of each, such as 500M.")] = format_bytes(DEFAULT_SIZE_BYTES),
+    model: Annotated[str | None, Parameter(help="Drive model of a spindle: see 'raidlab disks models'.")] = None,
     confirm: Annotated[str | None, Parameter(help="The path of a physical disk, typed a second time.")] = None,
 ) -> None:
     """Add disks to the lab."""
@@ -228,7 +228,7 @@ def add(
 
 @app.command
 def remove(*names: Annotated[str, Parameter(help="Names of disks.")]) -> None:
-    """Take disks out of the lab; what was on them is gone, except on physical disks."""
+    """Remove disks from the lab; their data are lost, except on physical disks."""
     _require(names)
     context = current()
     if context.is_embedded:
@@ -303,7 +303,7 @@ def _act(context: Context, make: Callable[[LabSession], Plan], what: str, name: 
 
 @app.command
 def models() -> None:
-    """List what an emulated drive can be like."""
+    """List the drive models for emulated drives."""
     context, known = current(), all_drive_models()
     if context.json:
         out_json({name: {**msgspec.to_builtins(each), "iops": each.iops} for name, each in known.items()})
@@ -333,7 +333,7 @@ def _confirm_physical(path: str, again: str | None) -> None:
         err(f"raidlab: everything on {path} may be lost. Type its path again to continue:")
         again = sys.stdin.readline().strip()
     if again != path:
-        told = f"'{again}' is not '{path}'" if again else "it was typed once"
+        told = f"'{again}' is not '{path}'" if again else "it was typed only once"
         raise DeviceRefused(
             f"{path} is not taken into the lab: {told}", hint=f"type it twice: disks add {path} … --confirm {path}"
         )

@@ -57,8 +57,8 @@ from lab.session.session import keep_arrival, keep_leftovers, open_session, read
 
 EACH_COMMAND = (
     "`raidlab shell` opens a terminal on the machine; `raidlab exec -- COMMAND` runs one command there. Each of them "
-    "starts a machine, which goes off at its end: overlays, and arrays on them, go with it. What is on the disks "
-    "stays. Within `raidlab exec` nobody answers `drill commit`: type `raidlab drill commit` before it."
+    "starts a machine, which is switched off when it ends: overlays, and the arrays on them, are lost. The disks keep "
+    "their data. Within `raidlab exec` nobody can answer `drill commit`: type `raidlab drill commit` first."
 )
 
 app = App(name="drill", help="Disasters to practise on, with a verdict on the data.", help_format="plaintext")
@@ -109,7 +109,7 @@ def _start(context: Context, verb: StartDrill) -> None:
     case = DrillCase.find(_folder(context))
     if case is not None and not verb.again:
         same = case.drill.drill.id == drill.id
-        hint = "'raidlab drill' shows it; --again makes it anew" if same else "'raidlab drill debrief' ends it"
+        hint = "'raidlab drill' shows it; --again starts it over" if same else "'raidlab drill debrief' ends it"
         raise DrillError(f"drill {case.drill.id} is open in this lab", hint=hint)
     if case is not None and case.record.exam and verb.exam is None:
         raise DrillError(f"an exam in {case.drill.id} is open in this lab", hint="'raidlab drill debrief' ends it")
@@ -258,14 +258,14 @@ add_verbs(
 
 @app.command
 def verify(
-    *files: Annotated[Path, Parameter(help="Drill files; without any: all that come with raidlab.")],
+    *files: Annotated[Path, Parameter(help="Drill files; by default all that come with raidlab.")],
     prove: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Also take every way in it, on machines of its own.")
+        bool, Parameter(negative="", show_default=False, help="Also carry out every way in it, on separate machines.")
     ] = False,
-    seed: Annotated[list[str] | None, Parameter(help="For these words; without any: two.")] = None,
+    seed: Annotated[list[str] | None, Parameter(help="Prove for these words; by default for two.")] = None,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> None:
-    """Check drill files: all that is wrong, with its remedy."""
+    """Check drill files, and list all problems with their remedies."""
     context = current()
     if cluster:
         require_shared(files, catalogue().values(), is_proof=prove)

@@ -106,13 +106,13 @@ def list_scenarios(*names: Names) -> None:
 @app.command
 def run(
     *names: Names,
-    every: Annotated[bool, Parameter(name="--all", negative="", show_default=False, help="All of them.")] = False,
-    seed: Annotated[int, number(Seed, help="Of the oracle's writes, of cuts and of random histories.")] = 1,
+    every: Annotated[bool, Parameter(name="--all", negative="", show_default=False, help="All scenarios.")] = False,
+    seed: Annotated[int, number(Seed, help="Seed of the oracle's writes, of cuts and of random histories.")] = 1,
     keep: Annotated[
         bool, Parameter(negative="", show_default=False, help="Store all output of the machine, beside the outcomes.")
     ] = False,
 ) -> int:
-    """Play scenarios on tiny arrays in a machine of their own, and check that what must hold does.
+    """Play scenarios on tiny arrays in a separate machine, and check that each ends as it must.
 
     In virtual time on the lab's own kernel; --on 'uml:?time=real' in real time. Every outcome is stored as soon as it
     is known. The exit status is 0 only if all are as expected.
@@ -143,7 +143,7 @@ def run(
 
 @app.command
 def show(
-    name: Annotated[str, Parameter(help="A run: its id, the beginning of one, or 'latest'.")] = LATEST,
+    name: Annotated[str, Parameter(help="A run: its id, a prefix of it, or 'latest'.")] = LATEST,
     *scenarios: Annotated[str, Parameter(help="Scenarios of the run whose evidence to show, by number or id.")],
 ) -> int:
     """Show stored outcomes again: the table of a run, or scenarios of it with all their evidence."""
@@ -214,7 +214,7 @@ ALL = "all"
 def campaign(
     *,
     seeds: Annotated[int | None, number(PointCount, help="Histories; 1000 unless minutes are given.")] = None,
-    minutes: Annotated[float | None, number(Seconds, help="Until so much time is over.")] = None,
+    minutes: Annotated[float | None, number(Seconds, help="Stop after this many minutes.")] = None,
     first: Annotated[int, number(Seed, help="The first seed.")] = 1,
     level: Annotated[str, Parameter(help="Only this level: 1, 4, 5, 6 or 10.")] = "",
     policy: Annotated[
@@ -223,8 +223,8 @@ def campaign(
     planted: Annotated[
         str, Parameter(help="With this planted bug of md, until it is found; 'all': one after the other.")
     ] = "",
-    resume: Annotated[str | None, Parameter(help="Go on with a campaign: its id, or 'latest'.")] = None,
-    shrink: Annotated[bool, Parameter(help="Shrink what is found.")] = True,
+    resume: Annotated[str | None, Parameter(help="Continue a campaign: its id, or 'latest'.")] = None,
+    shrink: Annotated[bool, Parameter(help="Shrink the findings.")] = True,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> int:
     """Play random histories of faults on tiny arrays, each from its seed, and judge them by the level arithmetic.
@@ -300,7 +300,7 @@ def _table(records: tuple[FindingRecord, ...]) -> str:
 
 @app.command
 def findings(
-    name: Annotated[str | None, Parameter(help="A finding; without it: list all that are stored.")] = None,
+    name: Annotated[str | None, Parameter(help="A finding; by default all stored findings are listed.")] = None,
     *,
     forget: Annotated[bool, Parameter(negative="", help="Remove it.")] = False,
 ) -> None:
@@ -309,7 +309,7 @@ def findings(
     store = FindingStore(context.host)
     if name is None:
         if forget:
-            raise SpecError("--forget needs a finding", hint="name one: raidlab fault findings ID --forget")
+            raise SpecError("--forget needs a finding", hint="name one: 'raidlab fault findings ID --forget'")
         records = tuple(each.record for each in store.all(on_damage=context.narrator.notice))
         if context.json:
             out_json(records)
@@ -341,15 +341,15 @@ def _lines_of(record: FindingRecord, history: FaultHistory) -> list[str]:
 def replay(
     name: Annotated[str, Parameter(help="The id of a finding, or its folder.")],
     *,
-    times: Annotated[int, number(PointCount, help="So many times, each on a machine of its own.")] = 1,
+    times: Annotated[int, number(PointCount, help="How many times to replay it, each time on a new machine.")] = 1,
     output: Annotated[
-        Path | None, Parameter(name=["--output", "-o"], help="Keep all evidence in this new folder too.")
+        Path | None, Parameter(name=["--output", "-o"], help="Also store all evidence in this new folder.")
     ] = None,
 ) -> int:
     """Play a history again and judge it: in virtual time with the same verdict each time."""
     context = current()
     if output is not None and output.exists():
-        raise SpecError(f"'{output}' is there already", hint="name a folder that is not")
+        raise SpecError(f"'{output}' already exists", hint="name a folder that does not exist")
     finding_id, history, earlier = _found(context, name)
     arena = Arena(with_own_kernel(context.target, context.host), context.host, finding_id.planted)
     outcomes = []
@@ -422,16 +422,16 @@ _HEADINGS = ("configuration", "points", *(word.value for word in PointJudgement)
 
 @app.command
 def points(
-    *names: Annotated[str, Parameter(help="Configurations, such as raid5/ppl/idle/mixed, or the beginning of names.")],
+    *names: Annotated[str, Parameter(help="Configurations, such as raid5/ppl/idle/mixed, or prefixes of names.")],
     count: Annotated[int, number(PointCount, help="Crash points of each configuration, chosen by the seed.")] = POINTS,
     every: Annotated[
         bool, Parameter(negative="", show_default=False, help="Every crash point of a short recording.")
     ] = False,
     operations: Annotated[
         int | None,
-        number(PointCount, help="Operations of the load; without: as many as show something."),
+        number(PointCount, help="Operations of the load; by default as many as show something."),
     ] = None,
-    seed: Annotated[str, Parameter(help="Of the load and of the choice.")] = "1",
+    seed: Annotated[str, Parameter(help="Seed of the load and of the choice.")] = "1",
     cut: Annotated[
         str | None, Parameter(help="One crash point again, by its word; the array is started by mdadm.")
     ] = None,
@@ -441,7 +441,7 @@ def points(
     ] = False,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> int | None:
-    """Cut the power at many moments of a load, each member for itself, and judge what is left by md's promises."""
+    """Cut the power at many moments of a load, for each member separately, and judge the result by md's promises."""
     context = current()
     if listed:
         show_list(context)
@@ -572,7 +572,9 @@ def one_cut(context: Context, name: str, seed: str, word: str, operations: int |
     try:
         cut = cut_of(word)
     except ValueError:
-        raise SpecError(f"'{word[:60]}' is no crash point", hint="copy it as 'fault points' has printed it") from None
+        raise SpecError(
+            f"'{word[:60]}' is not a crash point", hint="copy it as 'fault points' has printed it"
+        ) from None
     configuration = find_configuration(name)
     with open_place(context.target, context.host, drives=MOST_DRIVES, on_notice=context.narrator.notice) as place:
         recording = make_recording(place, configuration, seed, operations=operations)

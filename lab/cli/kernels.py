@@ -36,9 +36,7 @@ def list_kernels(
 
 @app.command(name="get")
 def get(
-    release: Annotated[
-        str, Parameter(help="A release or its beginning, such as 6.12, of which the newest is fetched.")
-    ],
+    release: Annotated[str, Parameter(help="A release or a prefix, such as 6.12: the newest that matches is fetched.")],
 ) -> int:
     """Fetch a distribution's kernel from this computer's package sources, without root.
 

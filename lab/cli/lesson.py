@@ -367,15 +367,15 @@ add_verbs(
 
 @app.command
 def verify(
-    *files: Annotated[Path, Parameter(help="Lesson files; without any: the whole course, and all drills.")],
+    *files: Annotated[Path, Parameter(help="Lesson files; by default the whole course, and all drills.")],
     prove: Annotated[
         bool,
-        Parameter(negative="", show_default=False, help="Also carry each out, on a lab of its own (minutes)."),
+        Parameter(negative="", show_default=False, help="Also carry out each lesson, on a separate lab (minutes)."),
     ] = False,
-    seed: Annotated[list[str] | None, Parameter(help="Prove for these words; without any: for two.")] = None,
+    seed: Annotated[list[str] | None, Parameter(help="Prove for these words; by default for two.")] = None,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> None:
-    """Check lesson files: everything that is wrong, with file, step and remedy."""
+    """Check lesson files, and list all problems with file, step and remedy."""
     context = current()
     course = Student(context.host).course
     if cluster:
@@ -443,7 +443,7 @@ def _require_needs(desk: Student, files: LessonFiles, *, anyway: bool) -> None:
     if line and line.missing_needs and not anyway:
         raise LessonError(
             f"lesson {files.lesson.id} builds on {', '.join(line.missing_needs)}, not done yet",
-            hint=f"begin with {line.missing_needs[0]}, or take --anyway",
+            hint=f"begin with {line.missing_needs[0]}, or add --anyway",
         )
 
 

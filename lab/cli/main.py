@@ -83,7 +83,7 @@ def _failure(error: BaseException) -> int:
         return ExitCode.DONE
     if isinstance(error, OSError):
         about = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
-        otherwise = "fix its rights, or choose another state folder with RAIDLAB_STATE=FOLDER"
+        otherwise = "fix its permissions, or choose another state folder with RAIDLAB_STATE=FOLDER"
         return _report(f"{about}{error.strerror or error}", advice(error, otherwise), "SystemError", ExitCode.FAILED)
     if isinstance(error, MemoryError):
         hint = "close other programs, or allow more memory (ulimit -v)"

@@ -116,7 +116,7 @@ def file_text(shape: MappedArray, found: LocatedFile) -> str:
     numbers = ("file byte", "length", "array block", "stripe", "sector")
     headings = (*numbers[:4], "begins on", "sector", "parity on", "")
     size = f"{found.path}: {human_bytes(found.size_bytes)} ({found.size_bytes} bytes)"
-    body = table(headings, rows, right=numbers) if rows else "nothing of it has a place on the array"
+    body = table(headings, rows, right=numbers) if rows else "none of it lies on the array"
     return "\n".join([shape_words(shape), size, "", body])
 
 
@@ -299,7 +299,7 @@ def inspect(
     ] = None,
     plan: PlanFlag = False,
 ) -> None:
-    """Show a stripe as its members hold it: parity computed beside parity stored, who is wrong, what md would do."""
+    """Show a stripe as its members hold it: computed and stored parity, which member is wrong, what md would do."""
     steps = [word for word in (step_write, step_crash) if word is not None]
     places = [word for word in (stripe, block) if word is not None]
     if len(steps) > 1 or (steps and (flip or places)) or (not steps and len(places) != 1):

@@ -77,7 +77,7 @@ def show(
     markdown: Annotated[bool, Parameter(negative="", help="As Markdown, for a document.")] = False,
     csv: Annotated[bool, Parameter(negative="", help="As CSV, in the columns of its study.")] = False,
 ) -> None:
-    """Show one result by id, the beginning of an id, or 'latest': the newest that was measured here."""
+    """Show one result by id, a prefix of an id, or 'latest': the newest that was measured here."""
     context = current()
     record = as_shown(_store().load(name))
     if context.json:
@@ -119,7 +119,7 @@ def take_in(
         Path, Parameter(help="A file of 'raidlab export', or a folder of results from another computer.")
     ],
 ) -> None:
-    """Take in results from elsewhere, checked as a whole before any is stored."""
+    """Import results from elsewhere; all are checked before any is stored."""
     context = current()
     new, known = import_results(_store(), source)
     if context.json:
@@ -133,32 +133,32 @@ def take_in(
 
 @app.command
 def raw(name: str, file: str) -> None:
-    """Print the document of fio behind a cell, word for word; 'show --json' names the files."""
+    """Print fio's document for a cell, verbatim; 'show --json' names the files."""
     store = _store()
     out(store.raw_json(store.find(name), file).rstrip("\n"))
 
 
 def export(
-    *names: Annotated[str, Parameter(help="Results: ids, beginnings of ids, or 'latest'.")],
+    *names: Annotated[str, Parameter(help="Results: ids, prefixes of ids, or 'latest'.")],
     to: Annotated[Path, Parameter(help="The file to write, such as results.zip; with --fio-plot a folder.")],
     fio_plot: Annotated[
         bool, Parameter(negative="", show_default=False, help="fio's documents in folders, as fio-plot reads them.")
     ] = False,
     practice: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Also all lessons and ended drills, or they alone.")
+        bool, Parameter(negative="", show_default=False, help="Also all lessons and ended drills, or only these.")
     ] = False,
 ) -> None:
     """Write results with fio's documents and checksums to one file; 'raidlab results import' reads it back.
 
-    With --practice: what was done in lessons and drills too, to be handed in; 'raidlab class' reads it.
-    With --fio-plot: of each array and workload the document of the repeat with the median IOPS, word for word, and the
+    With --practice: also the work in lessons and drills, to hand in; 'raidlab class' reads it.
+    With --fio-plot: for each array and workload fio's document for the repeat with the median IOPS, verbatim, and the
     commands that draw them.
     """
     option = "--fio-plot" if fio_plot else ""
     exporter = next((each for each in extensions(Exporter) if each.option == option), None)
     if exporter is None:
         words = f"export {option}".rstrip()
-        raise RequirementMissing(f"this raidlab has no plugin for '{words}'", hint="install the whole of it")
+        raise RequirementMissing(f"this raidlab has no plugin for '{words}'", hint="install all of raidlab")
     exporter.write(names, to, practice)
 
 
@@ -178,7 +178,7 @@ def lint(
     *,
     explain: Annotated[str | None, Parameter(help="Explain one rule: why it is there, what to do, its source.")] = None,
 ) -> int:
-    """Name what makes a measurement untrustworthy, and what is not judged. Ends with 1 if a rule is broken."""
+    """Name what makes a measurement untrustworthy, and what is not judged. Exits with status 1 if a rule is broken."""
     context = current()
     if explain is not None:
         _show_rule(find_rule(explain), context)
@@ -282,18 +282,16 @@ _LETTERS = 26
 def compare(
     *names: Annotated[
         str,
-        Parameter(
-            help="Results (ids, beginnings of ids, 'latest'), bundles (.zip), or folders of bundles; two or more."
-        ),
+        Parameter(help="Results (ids, prefixes of ids, 'latest'), bundles (.zip), or folders of bundles; two or more."),
     ],
     platforms: Annotated[
-        bool, Parameter(negative="", help="Compare machines, in ratios only; so are more than two, and bundles.")
+        bool, Parameter(negative="", help="Compare machines, in ratios only; more than two, and bundles, always are.")
     ] = False,
     allow: Annotated[
         list[str] | None,
-        Parameter(negative="", help=f"A difference that may be: {', '.join(CONDITIONS)} or all. May be repeated."),
+        Parameter(negative="", help=f"A difference to allow: {', '.join(CONDITIONS)} or all. May be repeated."),
     ] = None,
-    margin: Annotated[float, number(Margin, help="Ratios this near to 1 count as no difference.")] = DEFAULT_MARGIN,
+    margin: Annotated[float, number(Margin, help="Ratios this close to 1 count as no difference.")] = DEFAULT_MARGIN,
 ) -> None:
     """Compare results: two of one machine cell by cell, those of several machines by what carries over.
 
@@ -431,10 +429,10 @@ _SUFFIXES = {".html": Format.HTML, ".htm": Format.HTML, ".md": Format.MARKDOWN, 
 def report(
     *names: Annotated[
         str,
-        Parameter(help="Results (ids, beginnings of ids, 'latest'), bundles (.zip), folders of either, or one sweep."),
+        Parameter(help="Results (ids, prefixes of ids, 'latest'), bundles (.zip), folders of either, or one sweep."),
     ],
     format: Annotated[  # noqa: A002 - the word for it on a command line
-        Format | None, Parameter(help="How to write it; without it, as the file's ending says, else as text.")
+        Format | None, Parameter(help="Format; by default as the file's extension says, else text.")
     ] = None,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="The file to write.")] = None,
     title: Annotated[str, Parameter(help="The report's title.")] = "",

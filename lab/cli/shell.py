@@ -51,7 +51,7 @@ class WayOut:
 
 
 def shell() -> int:
-    """Open a terminal on the machine with its arrays running, as root; ends with bash's status."""
+    """Open a terminal on the machine with its arrays running, as root; exits with bash's status."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise SpecError(
             "there is no terminal to open a shell in", hint="for one command, or a script: raidlab exec -- COMMAND"
@@ -85,7 +85,7 @@ def _connect(session: LabSession) -> int:
         if failures:
             raise failures[0]
     if terminal.status is None:
-        err("raidlab: left; what still ran in the terminal is ended")
+        err("raidlab: left; programs that still ran in the terminal were ended")
         return 1
     return terminal.status
 

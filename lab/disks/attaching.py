@@ -55,7 +55,7 @@ def take(free: list[LabDisk], spec: DiskSpec) -> LabDisk:
             free.remove(disk)
             return disk
     raise LabError(
-        f"no free lab disk is large enough to put the spindle {spec.name} on",
+        f"no free lab disk is large enough for the spindle {spec.name}",
         hint="'raidlab disks' shows what uses them; 'raidlab disks reset NAME' blanks one, RAIDLAB_DISKS=16 makes more",
     )
 
@@ -188,7 +188,7 @@ def _spindle_detachment(name: str, node: str) -> Plan:
             Step(("nbd-client", "-d", node), "The block device is disconnected from its server."),
             Step(
                 ("pkill", "-F", pid_file(name)),
-                "The server ends; a spindle in memory forgets its data.",
+                "The server exits; a spindle in memory forgets its data.",
                 danger=Danger.DATA,
             ),
             Step(
@@ -225,7 +225,11 @@ def _mechanical_drive(spec: DiskSpec, mechanics: Mechanics, plugin: str, transpo
 def _rotation_step(node: str, *, is_rotational: bool) -> Step:
     """The kernel treats every nbd device as solid-state (QUEUE_FLAG_NONROT in drivers/block/nbd.c of Linux 6.1)."""
     flag = f"/sys/block/{node.removeprefix('/dev/')}/queue/rotational"
-    how = "md reads from the copy with the nearest head" if is_rotational else "md reads from the copy with least to do"
+    how = (
+        "md reads from the copy with the nearest head"
+        if is_rotational
+        else "md reads from the copy with the least to do"
+    )
     word = "rotates" if is_rotational else "does not rotate"
     return write_file_step(flag, str(int(is_rotational)), f"The kernel learns that the drive {word}: {how}.")
 
@@ -268,7 +272,7 @@ def ram_attachments(wanted: Sequence[DiskSpec]) -> tuple[tuple[LabDisk, ...], Pl
     size_kib = sizes.pop() // KIB
     step = Step(
         ("modprobe", "brd", f"rd_nr={len(disks)}", f"rd_size={size_kib}"),
-        "The brd driver makes block devices of kernel memory.",
+        "The brd driver makes block devices from kernel memory.",
         ("modprobe", "-r", "brd"),
     )
     return disks, Plan("Make ram disks", (step,))
@@ -307,7 +311,7 @@ def reset_plan(disk: LabDisk, *, has_partitions: bool = False, is_blank: bool = 
         commands += _zeroed_ends(disk)
     if has_partitions:
         forget = ("blockdev", "--rereadpt", disk.node)
-        commands.append((forget, "The kernel reads the partition table anew, and finds none."))
+        commands.append((forget, "The kernel reads the partition table again, and finds none."))
     danger = Danger.NONE if is_blank else Danger.DATA
     steps = (Step(each, text, (), danger, (disk.node,), ignores_partitions=True) for each, text in commands)
     return Plan.of(f"Reset {disk.name}", steps)
@@ -320,7 +324,7 @@ def _zeroed_ends(disk: LabDisk) -> list[tuple[tuple[str, ...], str]]:
     """Zero both ends of a disk whose discard may not erase: metadata are at the beginning, some kinds at the end."""
     zero = ("blkdiscard", "--force", "--zeroout", "--length", str(_END_BYTES), "--offset")
     places = {"first": 0, "last": disk.size_bytes - _END_BYTES}
-    why = "Zeros are written on the {} MiB: metadata of arrays and partition tables may lie there."
+    why = "Zeros are written to the {} MiB: metadata of arrays and partition tables may lie there."
     return [((*zero, str(at), disk.node), why.format(which)) for which, at in places.items()]
 
 
@@ -329,7 +333,7 @@ def require_time_of(kind: DiskKind) -> None:
     if kind in (DiskKind.RAM, DiskKind.LOOP):
         raise SpecError(
             f"{kind} disks take no time, and in virtual time a load on them would never end",
-            hint="use spindle disks ('raidlab disks remove NAME' takes others off the lab), or --on 'uml:?time=real'",
+            hint="use spindle disks ('raidlab disks remove NAME' removes others), or --on 'uml:?time=real'",
         )
 
 

@@ -169,7 +169,8 @@ def require_free_name(name: str) -> None:
     """Raises SpecError for an invalid name and for the name of a built-in drive model."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,40}", name):
         raise SpecError(
-            f"'{name}' cannot be the name of a drive model", hint="use small letters, digits and - such as my-drive"
+            f"'{name}' cannot be the name of a drive model",
+            hint="use lowercase letters, digits and hyphens, such as my-drive",
         )
     if name in all_drive_models() and not (user_folder() / f"{name}.toml").exists():
         raise SpecError(f"'{name}' is a built-in drive model", hint="choose another name")

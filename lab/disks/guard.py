@@ -140,7 +140,7 @@ class Guard:
                 problems.append(f"{node}: {'; '.join(reasons)}")
         if problems:
             raise DeviceRefused(
-                "the lab does not write on " + " | ".join(problems),
+                "the lab does not write to " + " | ".join(problems),
                 hint="'raidlab disks' shows the disks that the lab may use, and why it refuses the others",
             )
         self._never_written.difference_update(step.writes_devices)
@@ -220,10 +220,10 @@ class Guard:
             listed = None
         # wipefs prints nothing if it cannot read a disk; this must not count as "no signatures".
         if listed is None or result.status != 0:
-            said = result.stderr.strip() or f"wipefs ended with status {result.status}"
+            said = result.stderr.strip() or f"wipefs exited with status {result.status}"
             raise DeviceRefused(
                 f"the signatures on {', '.join(nodes)} cannot be read: {said}",
-                hint="try 'wipefs' on them, and fix what it says",
+                hint="try 'wipefs' on them, and fix what it reports",
             )
         found: dict[str, list[str]] = {}
         for signature in listed:

@@ -51,7 +51,9 @@ def pull_step(disk: LabDisk, why: str) -> Step:
 
 def plug_step(disk: LabDisk) -> Step:
     """Bring the drive back."""
-    return _line(("plug", _number(disk.node)), "The cable is in again: the drive answers, with what is on its medium.")
+    return _line(
+        ("plug", _number(disk.node)), "The cable is plugged in again: the drive answers with the data on its medium."
+    )
 
 
 def pace_step(disk: LabDisk, seconds: float, why: str) -> Step:

@@ -106,7 +106,7 @@ class DiskImages:
         if found and found.st_size != spec.size_bytes:
             raise LabError(
                 f"the image {self.path(spec.name)} has {found.st_size} bytes instead of {spec.size_bytes}",
-                hint="move the file to another place, where its data stay: the disk is then made anew, blank",
+                hint="move the file elsewhere to keep its data; the disk is then made again, blank",
             )
         return found is not None
 
@@ -197,8 +197,8 @@ class LabFolder:
         before = {name for name in files if self.images.find(name)}
         if before:
             raise LabError(
-                f"there is an image {self.images.path(min(before))} already, which is on no list",
-                hint="move it to another place, where its data stay",
+                f"there is an image {self.images.path(min(before))} already, but no list names it",
+                hint="move it elsewhere to keep its data",
             )
         self.images.make([spec for spec in further if spec.kind is DiskKind.FILE])
         try:
@@ -295,7 +295,7 @@ def _read_list(path: Path) -> tuple[DiskSpec, ...]:
         return listed
     except LabError as error:
         told = error.message if str(path) in error.message else f"'{path}' is damaged: {error.message}"
-        hint = "move that file to another place: the disks whose images are there are then listed anew"
+        hint = "move that file elsewhere: the disks whose images exist are then listed again"
         raise LabError(f"the list of disks {told}", hint=hint) from None
 
 
@@ -340,7 +340,7 @@ def read_registry(machine: Machine) -> tuple[LabDisk, ...]:
         for disk in listed:
             disk.validate()
         if len({disk.name for disk in listed}) < len(listed):
-            raise SpecError("several disks have one name")
+            raise SpecError("several disks have the same name")
     except (ValueError, SpecError) as error:
         told = error.message if isinstance(error, SpecError) else error
         raise LabError(

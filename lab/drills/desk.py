@@ -672,7 +672,7 @@ class DrillDesk:
             self._arrive()
 
     def leave(self) -> None:
-        """Give the drill up without a verdict. Raises DrillError in an exam."""
+        """Give up the drill without a verdict. Raises DrillError in an exam."""
         require_practice(self.case.record.exam)
         self.close()
 

@@ -8,7 +8,7 @@ from lab.actions.action import Argument, Verb
 
 
 class ListDrills(Verb, frozen=True, kw_only=True):
-    """List the drills with what you have reached."""
+    """List the drills with your progress."""
 
     words = "drill list"
 
@@ -46,10 +46,10 @@ class DrillHint(Verb, frozen=True, kw_only=True):
 
 
 class Commit(Verb, frozen=True, kw_only=True):
-    """Declare that you write on the disks themselves from now on."""
+    """Declare that from now on you will write to the disks themselves."""
 
     words, key, label = "drill commit", "c", "Commit"
-    tooltip = "From now on you write on the disks themselves"
+    tooltip = "From now on you write to the disks themselves"
 
 
 class ResetDrill(Verb, frozen=True, kw_only=True):
@@ -72,17 +72,17 @@ class Debrief(Verb, frozen=True, kw_only=True):
 
 
 class LeaveDrill(Verb, frozen=True, kw_only=True):
-    """Give the drill up without a verdict; the disks stay as they are."""
+    """Give up the drill without a verdict; the disks stay as they are."""
 
     words, key, label = "drill leave", "x", "Give up"
     tooltip = "Close the drill without a verdict"
 
 
 class ClearDisks(Verb, frozen=True, kw_only=True):
-    """Make the disks blank that an ended drill used; this deletes what is on them."""
+    """Blank the disks that an ended drill used; this deletes their data."""
 
     words, key, label = "drill clear", "b", "Clear disks"
-    tooltip = "Make the disks blank that the last drill used"
+    tooltip = "Blank the disks that the last drill used"
 
 
 VERBS: tuple[type[Verb], ...] = (

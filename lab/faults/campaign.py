@@ -164,8 +164,8 @@ def planted_kernel(host: Host) -> Path:
     try:
         return find_kernel(host.processes, host.files, virtual_time=True, chosen=str(path)).path
     except ToolMissing as error:
-        reason = "the embedded kernel with planted bugs is not built, or not wholly"
-        raise ToolMissing(reason, hint=f"remove {path.parent} if it is there, then: make planted-kernel") from error
+        reason = "the embedded kernel with planted bugs is not built, or only partly"
+        raise ToolMissing(reason, hint=f"remove {path.parent} if it exists, then: make planted-kernel") from error
 
 
 def on_planted_kernel(target: Target, host: Host) -> Target:
@@ -369,7 +369,7 @@ class FindingStore:
                 if kept.record.id == folder.name:
                     found.append(kept)
                 else:
-                    on_damage(f"finding {folder.name} cannot be read: it says that it is another")
+                    on_damage(f"finding {folder.name} cannot be read: its record names another finding")
         return found
 
     def find(self, word: str) -> KeptFinding | None:
@@ -395,8 +395,8 @@ class FindingStore:
         record = read_own_json(folder / _FINDING, FindingRecord)
         if record.format_version != FINDING_FORMAT:
             raise ResultError(
-                f"'{folder}' is of format {record.format_version}, and this raidlab reads {FINDING_FORMAT}",
-                hint="read it with the raidlab that made it",
+                f"'{folder}' has format {record.format_version}, and this raidlab reads {FINDING_FORMAT}",
+                hint="read it with the raidlab version that made it",
             )
         return KeptFinding(record, read_own_json(folder / _HISTORY, FaultHistory), folder)
 
@@ -1075,7 +1075,7 @@ class Campaign:
         except LabError as error:
             if isinstance(error, ResultError) or self._stopped.is_set():
                 raise
-            self.hooks.notice(f"{record.id} could not be looked into: {error.message}")
+            self.hooks.notice(f"{record.id} could not be examined: {error.message}")
 
     def _shrunk(self, record: FindingRecord, whole: FaultHistory, outcome: HistoryOutcome) -> list[FaultHistory]:
         def tell(history: FaultHistory) -> None:

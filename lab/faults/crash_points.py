@@ -368,7 +368,7 @@ class DriveRecording:
             wrong = f"drives {', '.join(map(str, cut.missing))} may not be lost in it"
         if wrong:
             raise SpecError(
-                f"'{cut.word()[:60]}' is no crash point of this recording: {wrong}",
+                f"'{cut.word()[:60]}' is not a crash point of this recording: {wrong}",
                 hint="give --seed, --operations and the kernel as they were when 'fault points' printed it",
             )
 
@@ -617,7 +617,7 @@ class Judge:
     def _of_the_start(self, cut: Cut, seen: Mapping[str, Any]) -> Iterable[str]:
         """What is wrong with the start of the array, as messages."""
         if "dead" in seen:
-            yield f"could not be started, also forced: {seen['dead']}"
+            yield f"could not be started, even when forced: {seen['dead']}"
         elif "refused" in seen and not self._may_be_refused(cut):
             yield f"was refused: {seen['refused']}"
 

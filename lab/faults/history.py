@@ -199,7 +199,7 @@ class Bounds:
             raise SpecError(f"'{self.policy}' is not a consistency policy", hint=f"choose one of {known}")
         if self.level and self.policy and not HistoryPolicy(self.policy).fits(self.level):
             raise SpecError(
-                f"md has no {self.policy} on RAID {self.level}", hint="PPL is RAID 5's; a journal, that of 4, 5 and 6"
+                f"md has no {self.policy} on RAID {self.level}", hint="PPL needs RAID 5; a journal needs RAID 4, 5 or 6"
             )
 
     def words(self) -> str:
@@ -234,10 +234,12 @@ def parse_id(text: str, *, is_any_version: bool = False) -> FindingId:
     """The id in this text. Raises SpecError if it is invalid or from another version."""
     match = _ID.fullmatch(text)
     if not match:
-        raise SpecError(f"'{text}' is not the id of a finding", hint="raidlab fault findings lists the stored ones")
+        raise SpecError(
+            f"'{text}' is not the id of a finding", hint="'raidlab fault findings' lists the stored findings"
+        )
     if int(match[1]) != VERSION and not is_any_version:
         raise SpecError(
-            f"'{text}' is of version {match[1]}, and this raidlab makes histories of version {VERSION}",
+            f"'{text}' has version {match[1]}, and this raidlab makes histories of version {VERSION}",
             hint="replay its folder: the history itself is stored there",
         )
     bounds = Bounds(match[2] or "", match[3] or "")
@@ -280,7 +282,7 @@ def part_of(whole: FaultHistory, word: str) -> FaultHistory:
                 act = msgspec.structs.replace(act, writes=chosen)
             acts.append(act)
     except (ValueError, IndexError):
-        raise SpecError(f"'-s{word}' is no part of this history", hint="check the id") from None
+        raise SpecError(f"'-s{word}' is not part of this history", hint="check the id") from None
     return msgspec.structs.replace(whole, acts=tuple(acts))
 
 

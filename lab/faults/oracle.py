@@ -276,7 +276,7 @@ class Oracle:
         self._open_operations = 0
         if failed := [each for each in documents if each.get("failures")]:
             why = failed[-1].get("first_failure") or f"{failed[-1]['failures']} operations failed"
-            raise LabError(f"the oracle could not write on {self.region.where}: {why}", hint="see the array's state")
+            raise LabError(f"the oracle could not write to {self.region.where}: {why}", hint="check the array's state")
 
     def _run(self, steps: list[list[Any]], *, is_cut: bool = False) -> list[dict[str, Any]]:
         """Run steps on the machine. Raises LabError for a step that could not be carried out."""
@@ -289,7 +289,7 @@ class Oracle:
             self._add(document.get("new", []))
             if "broke" in document:
                 why = f"the oracle's step '{document['kind']}' on {region.where}: {document['broke']}"
-                raise LabError(why, hint="see the array's state")
+                raise LabError(why, hint="check the array's state")
             documents.append(document)
         return documents
 
@@ -366,7 +366,7 @@ class Oracle:
 def _journal(file: Path) -> Journal[OracleRegion | _Asked]:
     """The ledger file: the region, then one line per request or report."""
     return Journal(
-        file, dict[str, Any], hint="move it away, and fill anew", most_bytes=MOST_LEDGER_BYTES, error=LabError
+        file, dict[str, Any], hint="move it away, and fill again", most_bytes=MOST_LEDGER_BYTES, error=LabError
     )
 
 
@@ -377,5 +377,5 @@ def _lines(file: Path) -> tuple[OracleRegion, list[_Asked]]:
         return convert(first, OracleRegion), [convert(line, _Asked) for line in lines]
     except ValueError as error:
         raise LabError(
-            f"the oracle's ledger '{file}' is damaged: {error}", hint="move it away, and fill anew"
+            f"the oracle's ledger '{file}' is damaged: {error}", hint="move it away, and fill again"
         ) from None

@@ -163,7 +163,7 @@ def run_program(
     if result.status or not has_ended:
         said = (result.stderr.strip().splitlines() or ["no message"])[-1]
         raise LabError(
-            f"the program {path} on {machine.facts.target} ended with status {result.status}: {said}",
+            f"the program {path} on {machine.facts.target} exited with status {result.status}: {said}",
             hint="the machine's kernel may have killed it: raidlab exec dmesg",
         )
 

@@ -190,7 +190,7 @@ def numbers_in(text: str) -> frozenset[int]:
     for part in filter(None, re.split(r"[\s,]+", text.strip())):
         first, dash, last = part.partition("-")
         if not first.isdigit() or (dash and not last.isdigit()):
-            raise SpecError(f"'{part}' is no number", hint="write numbers and ranges, such as 0 3-5")
+            raise SpecError(f"'{part}' is not a number", hint="write numbers and ranges, such as 0 3-5")
         found.update(range(int(first), int(last if dash else first) + 1))
     return frozenset(found)
 
@@ -1003,7 +1003,7 @@ class CulpritsStep(SceneAction, frozen=True, kw_only=True, tag="locate"):
         array = stage.array
         rows = stage.job((), has_record=False)["geometry"]["rows"]
         if array.level != "raid6":
-            raise SpecError("only RAID 6 can tell which chunk is wrong", hint="take level raid6")
+            raise SpecError("only RAID 6 can tell which chunk is wrong", hint="use level raid6")
         return [["culprits", [row[1:] for row in rows], *([True] if self.mends else [])]]
 
     def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
@@ -1486,7 +1486,7 @@ def read_scenario(path: Path) -> Scenario:
     scenario = read_toml(path, Scenario)
     if scenario.id != path.stem.partition("-")[2] or f"{scenario.number:02d}" != path.stem.partition("-")[0]:
         raise SpecError(
-            f"'{path.name}' is called otherwise than its number and id",
+            f"'{path.name}' does not match its number and id",
             hint=f"{scenario.number:02d}-{scenario.id}.toml",
         )
     for variant in scenario.ready(1):

@@ -611,7 +611,7 @@ class ScenarioRunner:
                 self.place.lab.machine.close()
             raise
         except MachineLost as error:
-            silent = f"it reported nothing for {self.longest_silence_seconds:g} s: it waits or computes without end"
+            silent = f"it reported nothing for {self.longest_silence_seconds:g} s: it hangs or computes endlessly"
             verdict, reason = FaultVerdict.MACHINE_LOST, silent if watchdog.is_silent else error.message
         except (DeviceRefused, RunCancelled, ResultError):
             # The error is not caused by md, so there is no outcome.

@@ -301,4 +301,6 @@ def _spec(name: str, variant: str, changes: Mapping[str, Any]) -> FleetSpec:
 
 
 def _no_results(name: str, _array: str | None) -> tuple[float, ...]:
-    raise SpecError(f"a lesson's fleet names the result '{name}'", hint="write rebuild.hours instead")
+    raise SpecError(
+        f"a lesson's fleet cannot take its rebuild time from a result ('{name}')", hint="write rebuild.hours instead"
+    )

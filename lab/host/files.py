@@ -345,7 +345,7 @@ def _write_to_special(path: Path, seen: os.stat_result, data: bytes) -> None:
     try:
         found = os.fstat(descriptor)
         if (found.st_dev, found.st_ino) != (seen.st_dev, seen.st_ino):
-            raise OSError(errno.EEXIST, "it was exchanged meanwhile", str(path))
+            raise OSError(errno.EEXIST, "it was replaced while it was being opened", str(path))
         os.set_blocking(descriptor, True)
         write_all(descriptor, data)
     finally:

@@ -66,7 +66,7 @@ class _Ending:
         if number in self.seconds:
             self.start_deadline(self.seconds[number], 128 + number)
         if self.received > 1:
-            _say("raidlab: closing; once more leaves at once")
+            _say("raidlab: closing; one more signal ends it at once")
         elif self.listener:
             self.listener(number)
         else:

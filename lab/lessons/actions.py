@@ -45,7 +45,7 @@ class ShellLine(Action, frozen=True, kw_only=True, tag="shell"):
         session.rescan()
         if result.status:
             raise LabError(
-                f"the line ended with status {result.status}: {self.line}",
+                f"the line exited with status {result.status}: {self.line}",
                 hint=f"it said: {result.output.strip()[-_SHOWN_CHARACTERS:] or 'nothing'}",
             )
 

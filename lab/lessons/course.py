@@ -225,7 +225,7 @@ def draw(varied: Varied, seed: str) -> Values:
         if len(str(values[name])) > _LONGEST_VALUE:
             raise SpecError(
                 f"{varied.id}: seed.{shortened(name)} is longer than {_LONGEST_VALUE} characters",
-                hint="make it of fewer others",
+                hint="build it from fewer other variables",
             )
     return values
 

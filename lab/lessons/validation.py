@@ -83,14 +83,14 @@ def _head_problems(files: LessonFiles) -> Iterator[str]:
     if lesson.id != stem:
         yield f"id is '{lesson.id}': write id = \"{stem}\", as the file is called"
     if not is_lesson_name(stem):
-        yield f"the name '{stem}' is not two digits, a hyphen and small letters, such as 05-mirroring: rename the file"
+        yield f"the name '{stem}' is not two digits, a hyphen and lowercase letters (05-mirroring): rename the file"
     if not 1 <= lesson.minutes <= 60:
         yield f"minutes is {lesson.minutes}: make it 1 to 60, or two lessons"
     if not 1 <= lesson.disks <= 16:
         yield f"disks is {lesson.disks}: write 1 to 16"
     for name in lesson.measure:
         if not re.fullmatch(r"[a-z0-9-]+", name):
-            yield f"measurement '{name}': use small letters, digits and hyphens, since results are called after it"
+            yield f"measurement '{name}': use lowercase letters, digits and hyphens, since results are named after it"
     if not lesson.steps:
         yield "it has no steps: write at least one [[steps]]"
     if not lesson.wrong:

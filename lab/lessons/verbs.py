@@ -14,7 +14,7 @@ class ListLessons(Verb, frozen=True, kw_only=True):
 
 
 class StartLesson(Verb, frozen=True, kw_only=True):
-    """Begin a lesson, or go on with it where you left it."""
+    """Begin a lesson, or continue it where you left off."""
 
     words, key, label = "lesson start", "v", "Variant"
     tooltip = "Type a word, such as your name: it varies the sizes, the levels and the disk that fails"

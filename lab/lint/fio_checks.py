@@ -148,7 +148,7 @@ def _group_of_engine(value: str) -> tuple[FioGroup, str]:
     if entry is None or (word != value and word != "external"):
         return (
             FioGroup.REACHES,
-            "loads code: fio has no engine of this name, and loads a library that it is the name of",
+            "loads code: fio has no engine with this name, so it loads a library with this name",
         )
     return entry.group, entry.why
 

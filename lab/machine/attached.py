@@ -140,13 +140,13 @@ def start_ssh(
 
 def _ssh_loss(host: str, status: int, said: str, by_hand: str = "") -> LabError:
     last = said.splitlines()[-1] if said else "it said nothing"
-    fix = f"try '{by_hand or f'ssh {host} true'}' and fix what it says"
+    fix = f"try '{by_hand or f'ssh {host} true'}' and fix what it reports"
     if "Permission denied" in said:
         return MachineLost(f"{host} does not let this user in: {last}", hint=fix)
     if "REMOTE HOST IDENTIFICATION HAS CHANGED" in said:
         return MachineLost(
-            f"{host} has another host key than before",
-            hint=f"if it was installed anew: ssh-keygen -R {host.split('@')[-1]}, then connect by hand: ssh {host}",
+            f"the host key of {host} has changed",
+            hint=f"if it was reinstalled: ssh-keygen -R {host.split('@')[-1]}, then connect by hand: ssh {host}",
         )
     if "Host key verification failed" in said:
         return MachineLost(f"{host} has an unknown host key", hint=f"connect once by hand: ssh {host}")

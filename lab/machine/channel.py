@@ -316,7 +316,7 @@ class Channel:
             if pending and (message.get("done") or not is_good):
                 del self._pending[request_id]
         if pending:
-            pending.put(message if is_good else _not_understood(f"its answer to '{pending.verb}' is none"))
+            pending.put(message if is_good else _not_understood(f"its answer to '{pending.verb}' is invalid"))
 
     def _lose(self) -> None:
         """Fail all outstanding requests once the reason is known; finding it may take seconds, so no lock is held."""
@@ -341,5 +341,6 @@ class Channel:
 
 def _not_understood(why: str) -> MachineLost:
     return MachineLost(
-        f"the machine's agent is not understood: {why}", hint="see that nothing else writes on its line, then try again"
+        f"the machine's agent is not understood: {why}",
+        hint="make sure that nothing else writes to its line, then try again",
     )

@@ -64,7 +64,7 @@ _WORDS_OF_TROUBLE = ("panic", "Oops", "BUG:", "RIP:", "not syncing")
 # userspace() in arch/um/os-Linux/skas/process.c ends a program stopped by a signal that it does not handle: 18 and 19
 # are SIGCONT and SIGSTOP. If that program is init, the kernel panics.
 _STOPPED = re.compile(r"child stopped with signal (18|19)\b|failed to wait for SIGTRAP.*status = 0x1[23]7f")
-_STOPPED_WORDS = "was stopped from outside together with its programs (SIGSTOP), and could not go on from there"
+_STOPPED_WORDS = "was stopped from outside together with its programs (SIGSTOP), and could not continue"
 _STOPPED_HINT = (
     "arrays are as after a power failure. To pause raidlab press Ctrl-Z, or stop its supervisor and kernel alone"
 )
@@ -77,7 +77,7 @@ _OTHER_KERNEL = "name another kernel with 'uml:?kernel=PATH', or build one here:
 _CAUSES = {
     r"GLIBC_[0-9.]+' not found": f"this kernel is made for a newer C library than this computer's; {_OTHER_KERNEL}",
     r"error while loading shared libraries": f"install the library that it names, or {_OTHER_KERNEL}",
-    r"Exec format error|cannot execute": f"this is no program for this processor; {_OTHER_KERNEL}",
+    r"Exec format error|cannot execute": f"this program is for another processor; {_OTHER_KERNEL}",
     r"Out of memory|out of memory|OOM killer": "give the machine more memory: --on 'uml:?mem=1G'",
     r"check_ptrace|ptrace.*Operation not permitted": "the kernel must trace its programs (ptrace), which this computer "
     "or container forbids, or a debugger does already: allow it, or choose another machine with --on",
@@ -86,14 +86,14 @@ _CAUSES = {
     r"No space left on device|Disk quota exceeded": "make room on this computer's disk, then " + RUN_AGAIN,
 }
 _LOSS_HINT = (
-    f"{RUN_AGAIN}: arrays are as after a power failure; if it happens again, report it with the console's words"
+    f"{RUN_AGAIN}: arrays are as after a power failure; if it happens again, report it with the console's output"
 )
 _HINTS_OF_STATUS: dict[int | None, str] = {
     256 - signal.SIGKILL: f"{RUN_AGAIN}: arrays are as after a power failure. If nobody killed it, this computer may "
     "have run out of memory: give the machine less ('uml:?mem=256M')",
     256 - signal.SIGBUS: "free some room in /dev/shm, or give the machine less memory: --on 'uml:?mem=256M'",
-    126: f"see that the kernel may be executed, or {_OTHER_KERNEL}",
-    127: f"see that the kernel and its libraries are there, or {_OTHER_KERNEL}",
+    126: f"make sure that the kernel is executable, or {_OTHER_KERNEL}",
+    127: f"make sure that the kernel and its libraries exist, or {_OTHER_KERNEL}",
 }
 
 
@@ -247,12 +247,12 @@ def _how_it_ended(status: int | None) -> str:
     if status is None:
         return "no longer answers"
     if status < 0:
-        return "was killed, its supervisor having been killed"
+        return "was killed because its supervisor was killed"
     if status == 256 - signal.SIGKILL:
         return "was killed"
     if status == 256 - signal.SIGBUS:
-        return "found no room for its memory (SIGBUS)"
-    return f"ended with status {status}"
+        return "ran out of room for its memory (SIGBUS)"
+    return f"exited with status {status}"
 
 
 def most_requests(disks: int) -> int:
@@ -418,9 +418,7 @@ def shown_files(options: EmbeddedOptions) -> list[str]:
     """Return the paths of ``options.shown``. Raises SpecError for one that cannot be shown."""
     for path in options.shown:
         if not path.exists():
-            raise SpecError(
-                f"there is no '{path}' to be shown to the machine", hint="give the path of a file or folder"
-            )
+            raise SpecError(f"there is no '{path}' to show to the machine", hint="give the path of a file or folder")
         if path.resolve() == Path("/"):
             raise SpecError("'/' is not shown to the machine", hint="give the path of one file or folder")
         if not os.access(path, os.R_OK):
@@ -467,7 +465,7 @@ def check_path(*paths: Path) -> None:
         if any(character in str(path) for character in " \t\n,:\"'"):
             raise SpecError(
                 f"the embedded kernel cannot use the path '{path}'",
-                hint="choose a folder without spaces, commas, colons and quotes; for all that the lab keeps: "
+                hint="choose a folder without spaces, commas, colons and quotes; for everything that the lab stores: "
                 "RAIDLAB_STATE=FOLDER",
             )
 

@@ -101,7 +101,7 @@ def wide_registers(files: HostFiles) -> Path | None:
     library = built_part("wide_registers.so")
     if not library.is_file():
         raise ToolMissing(
-            "this processor has more registers (AMX) than an embedded kernel before Linux 6.13 can keep",
+            "this processor has more registers (AMX) than an embedded kernel before Linux 6.13 can save",
             hint="provision/host/setup.sh lab, or choose another machine with --on",
         )
     require_trusted(library, "the library", again="provision/host/setup.sh lab")
@@ -113,7 +113,7 @@ def _image_in(path: Path) -> KernelImage:
     path = path.absolute()
     if not _is_whole(path):
         raise ToolMissing(
-            f"{path} is no program, or only the beginning of one",
+            f"{path} is not a program, or is truncated",
             hint=f"remove {path.parent}, then {_BUILD}" if kernel_cache() in path.parents else "install it again",
         )
     built, packaged = path.parent / "modules", path.parent.parent / "lib/uml/modules"
@@ -123,7 +123,7 @@ def _image_in(path: Path) -> KernelImage:
         if len(releases) != 1:
             raise ToolMissing(
                 f"{packaged} holds drivers of {len(releases)} kernels, and {path} is one of them",
-                hint="unpack each package into a folder of its own",
+                hint="unpack each package into its own folder",
             )
         return KernelImage(path, releases[0])
     return KernelImage(path, built if built.is_dir() else None)
@@ -153,7 +153,7 @@ def _with_time(image: KernelImage) -> KernelImage:
         return image
     first = f"remove {folder}, then " if kernel_cache() in folder.parents else ""
     raise ToolMissing(
-        f"{image.path} was not built for virtual time, or not wholly",
+        f"{image.path} was not built for virtual time, or only partly built",
         hint=f"{first}{_BUILD}",
     )
 

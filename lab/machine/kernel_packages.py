@@ -21,7 +21,7 @@ from lab.host.files import ALONE, HostFiles, create_file, locked
 from lab.host.processes import Completed, Processes
 from lab.machine.stock_kernels import StockKernel, find_stock_kernel, stock_folder, version_key
 
-_TRY_AGAIN = "see that this computer reaches its package sources, then try again"
+_TRY_AGAIN = "make sure that this computer can reach its package sources, then try again"
 _NO_APT = "name a kernel by its path: --on 'qemu:?kernel=PATH'"
 _PREFIX = ".fetch-"
 _LIST_SECONDS, _PACKAGE_SECONDS = 300.0, 1200.0

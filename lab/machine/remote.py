@@ -126,7 +126,7 @@ class ChannelMachine:
         files = program_files(program, change)
         with self._load_lock:
             if files.folder not in self._loaded:
-                self._ask("install", folder=files.folder, files=files.texts)
+                self._ask("install", files.folder, folder=files.folder, files=files.texts)
                 self._loaded.add(files.folder)
         return files.start
 
@@ -150,17 +150,17 @@ class ChannelMachine:
 
     def read(self, paths: Sequence[str]) -> dict[str, str | None]:
         """Read many files in one round trip; None for one that cannot be read."""
-        files = self._ask("read", paths=list(paths))["files"]
+        files = self._ask("read", _first_of(paths), paths=list(paths))["files"]
         return {path: files.get(path) for path in paths}
 
     def list_dirs(self, paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Sorted names in each folder."""
-        names = self._ask("list", paths=list(paths))["names"]
+        names = self._ask("list", _first_of(paths), paths=list(paths))["names"]
         return {path: tuple(names.get(path, ())) for path in paths}
 
     def write(self, path: str, text: str) -> None:
         """Write a small file."""
-        self._ask("write", path=path, base64=base64.b64encode(text.encode()).decode("ascii"))
+        self._ask("write", path, path=path, base64=base64.b64encode(text.encode()).decode("ascii"))
 
     def sample(self, request: SampleRequest) -> ChannelSamples:
         """Start sampling on the machine's clock."""
@@ -214,7 +214,7 @@ class ChannelMachine:
 
     def stop_request(self, pending: Pending, signal_number: int) -> None:
         """Ask the agent to end a long request; a request that has already ended is not an error."""
-        self._ask("stop", target=pending.request_id, signal=signal_number)
+        self._ask("stop", f"request {pending.request_id}", target=pending.request_id, signal=signal_number)
 
     def next_message(self, pending: Pending, timeout_seconds: float = math.inf) -> Message:
         """Return the next answer to a long request: silence may last for hours, but the machine must stay alive.
@@ -242,10 +242,10 @@ class ChannelMachine:
         """Send the agent a file unless it has the file already."""
         with self._load_lock:
             if name not in self._loaded:
-                self._ask("load", name=name, source=file.read_text(encoding="utf-8"))
+                self._ask("load", file.name, name=name, source=file.read_text(encoding="utf-8"))
                 self._loaded.add(name)
 
-    def _ask(self, verb: str, **fields: object) -> Message:
+    def _ask(self, verb: str, what: str, **fields: object) -> Message:
         try:
             answer = self._channel.request(verb, **fields).next(ANSWER_TIMEOUT_SECONDS)
         except queue.Empty:
@@ -254,8 +254,13 @@ class ChannelMachine:
                 hint=f"its kernel hangs or the connection is dead: close it and {RUN_AGAIN}",
             ) from None
         if "error" in answer:
-            raise LabError(f"the machine could not {verb} {fields.get('path', '')}: {answer['text']}")
+            raise LabError(f"the machine could not {verb} {what}: {answer['text']}")
         return answer
+
+
+def _first_of(paths: Sequence[str]) -> str:
+    """The paths as text for a message, for example ``/proc/mdstat`` or ``/proc/mdstat and 3 more``."""
+    return f"{paths[0]} and {len(paths) - 1} more" if len(paths) > 1 else "".join(paths)
 
 
 class MachineClock:

@@ -298,7 +298,7 @@ class StateFolder:
             self._notices += self._sweep_all()
         raise MachineBusy(
             f"the lab '{name}' is open in {owner or 'another raidlab'}",
-            hint=f"close that one, or work beside it in a lab of another name: --on 'uml:?name={name}2'",
+            hint=f"close that one, or work beside it in a lab with another name: --on 'uml:?name={name}2'",
         )
 
     def sweep(self) -> list[str]:

@@ -94,7 +94,7 @@ def parse_target(text: str) -> Target:
     if kind is TargetKind.SSH and (not host or host.startswith("-")):
         raise SpecError(f"'{text}' names no host", hint="write ssh:HOST or ssh:USER@HOST")
     if kind is TargetKind.VAGRANT and host and not _is_name(host):
-        raise SpecError(f"'{text}' names no machine of a Vagrantfile", hint="write vagrant: or vagrant:NAME")
+        raise SpecError(f"'{text}' names no machine in a Vagrantfile", hint="write vagrant: or vagrant:NAME")
     if kind in (TargetKind.UML, TargetKind.QEMU, TargetKind.LOCAL) and host:
         raise SpecError(f"'{text}': {kind}: takes no host", hint=f"write {kind}: alone, or options after '?'")
     options = _parse_options(query)

@@ -135,7 +135,7 @@ class ChannelTerminal:
         if "error" in message:
             raise LabError(
                 f"the machine could not open a terminal: {message['text']}",
-                hint="see that bash is installed there; without a terminal: raidlab exec -- COMMAND",
+                hint="make sure that bash is installed there; without a terminal: raidlab exec -- COMMAND",
             )
         status = message["status"]
         self._status = status if status >= 0 else 128 - status
@@ -182,4 +182,4 @@ def _decoded(message: Message) -> bytes:
     try:
         return base64.b64decode(message.get("base64", ""), validate=True)
     except (binascii.Error, ValueError):
-        raise MachineLost("the machine's agent is not understood: what its terminal printed is no base64") from None
+        raise MachineLost("the machine's agent is not understood: its terminal's output is not base64") from None

@@ -83,5 +83,5 @@ def refusal(target: Target, answer: Completed) -> LabError:
         up = " ".join(("vagrant up", target.host)).strip()
         return LabError(f"the virtual machine of {folder} is not running", hint=f"start it: {up}")
     if answer.status == 124:
-        return LabError(f"vagrant did not answer: {said}", hint="see what holds up 'vagrant status'")
+        return LabError(f"vagrant did not answer: {said}", hint="find out what delays 'vagrant status'")
     return LabError(f"vagrant refused: {said[-500:]}", hint="see what 'vagrant status' says, and fix it")

@@ -136,7 +136,7 @@ def _outcome(test: str, end: EndOfTest) -> tuple[SuiteOutcome, str]:
     _, has_begun, after = said.partition(f"/{test}... ")
     if not has_begun:
         lines = [line.strip() for line in said.splitlines() if line.strip()]
-        return SuiteOutcome.UNSTARTED, lines[-1] if lines else f"the suite ended with status {end.status}"
+        return SuiteOutcome.UNSTARTED, lines[-1] if lines else f"the suite exited with status {end.status}"
     if "FAILED" in after:
         return SuiteOutcome.FAILED, reason_of_failure(end.log)
     if "skipping" in after:
@@ -144,7 +144,7 @@ def _outcome(test: str, end: EndOfTest) -> tuple[SuiteOutcome, str]:
         return SuiteOutcome.SKIPPED, found[1] if found else ""
     if "succeeded" in after and end.status == 0:
         return _passed(end.log)
-    return SuiteOutcome.FAILED, f"the suite ended with status {end.status}, and did not report the test"
+    return SuiteOutcome.FAILED, f"the suite exited with status {end.status} and did not report the test"
 
 
 def _passed(log: str) -> tuple[SuiteOutcome, str]:

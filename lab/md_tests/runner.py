@@ -330,7 +330,7 @@ def run_tests(
                 result, files = _result(test, suite, end, logs)
                 if is_fresh and not journal.results and result.outcome is SuiteOutcome.UNSTARTED:
                     raise LabError(
-                        f"mdadm's suite ends before its first test: {result.why}",
+                        f"mdadm's suite stopped before its first test: {result.why}",
                         hint="run it in a machine of another kernel (--on 'uml:?time=real'), or take a whole checkout",
                     )
                 is_fresh = False

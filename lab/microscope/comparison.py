@@ -230,9 +230,9 @@ def _blame_parity(
     row: ParityRow, by_slot: Mapping[int, SeenCell], parity: Mapping[int, bytes], *, has_lost: bool
 ) -> tuple[Blamed | None, str]:
     if row.q_slot is None:
-        return None, "there is one parity: that the data and it do not fit is all that it can tell"
+        return None, "one parity shows only that something is wrong"
     if has_lost:
-        return None, "with a member missing one parity is left: it tells that something is wrong, not who"
+        return None, "with a member missing, one parity is left, which shows only that something is wrong"
     stored = {slot: by_slot[slot].data or b"" for slot in (row.p_slot, row.q_slot)}
     bad = {slot: set(differing(stored[slot], parity[slot])) for slot in stored}
     p, q = row.p_slot, row.q_slot

@@ -148,7 +148,7 @@ def stripe_in(shape: MappedArray, number: int) -> tuple[ArrayGeometry, StripeMap
                 return geometry, stripe, is_before
     raise ArrayError(
         f"stripe {number} of {shape.name} lies in no shape as a whole: the reshape is at sector {reshaping.position}",
-        hint=f"'raidlab array map {shape.name} --block N' shows where a block lies meanwhile",
+        hint=f"'raidlab array map {shape.name} --block N' shows where a block lies during the reshape",
     )
 
 

@@ -42,7 +42,7 @@ def judged_words(picture: StripePicture) -> list[str]:
     if comparison.verdict is StripeVerdict.UNKNOWN:
         if level in ("raid0", "linear"):
             return [f"{level} keeps nothing twice: there is nothing to compare."]
-        return ["With what is missing nothing is left to compare: what there is must be believed."]
+        return ["Too much is missing to compare anything: what remains cannot be verified."]
     what = "Copies" if level in _COPIED else "Data and parity"
     if comparison.verdict is StripeVerdict.AGREES:
         return [f"{what} agree."]
@@ -133,7 +133,7 @@ def observed_words(seen: ObservedWrite) -> list[str]:
         return ["The journal is in write-back mode: members are written when md sees fit."]
     if not seen.differences:
         return ["md did just what was predicted."]
-    return ["md did not do what was predicted:", *(f"  {words}" for words in seen.differences)]
+    return ["md's I/O differs from the prediction:", *(f"  {words}" for words in seen.differences)]
 
 
 def crash_head(write: SmallWrite) -> str:

@@ -315,7 +315,7 @@ def foremost(record: ResultRecord) -> str:
     if seen is None:
         why = _told(record).why[:400]
         return "".join(character if character.isprintable() else " " for character in why)
-    return f"What was measured is the {seen.subject}: {seen.observed}. {_PROCESSOR_BOUND}"
+    return f"The {seen.subject} limited these figures: {seen.observed}. {_PROCESSOR_BOUND}"
 
 
 def render_result(record: ResultRecord, *, is_markdown: bool = False) -> str:

@@ -44,7 +44,7 @@ def plug_in(session: LabSession, disk: str) -> Plan:
     for status in holders:
         if not status.member(found.node).is_faulty:
             raise ArrayError(
-                f"{status.name} holds on to {disk}, as if it were there",
+                f"{status.name} has not marked {disk} as faulty, although it is unplugged",
                 hint=f"stop the array first: raidlab array stop {status.name}",
             )
     return operations.plug_in(found, arrays=[status.name for status in holders])

@@ -81,7 +81,7 @@ def file_system_on(session: LabSession, device: str) -> FileSystem:
     argv = ("dd", f"if={device}", "of=/dev/null", "bs=64K", "count=2", "iflag=direct", "status=none")
     if session.machine.run(argv, check=False).status != 0:
         raise ArrayError(
-            f"the beginning of {device} cannot be read, so it is not known what is on it",
+            f"the beginning of {device} cannot be read, so the lab cannot tell what is on it",
             hint="scrub the array or replace the member that cannot be read, then try again",
         )
     session.lab.guard.check_unused([device])
@@ -215,12 +215,14 @@ def _judge(mark: DataMark, found: _Found) -> MarkVerdict:
     lost = sum(length for _, length in unreadable)
     if changed:
         wrong = human_bytes(sum(length for _, length in changed))
-        sentence = f"{wrong} of {size} differ from what was written, {_places(mark, changed)}, and md said nothing"
+        sentence = f"{wrong} of {size} differ from what was written, {_places(mark, changed)}, and md reported no error"
         if lost:
             sentence += f"; {human_bytes(lost)} cannot be read"
         return MarkVerdict(verdict=DataVerdict.CHANGED, sentence=sentence, changed=changed, unreadable=unreadable)
     if unreadable:
-        sentence = f"{human_bytes(lost)} of {size} cannot be read, {_places(mark, unreadable)}: lost, and md says so"
+        sentence = (
+            f"{human_bytes(lost)} of {size} cannot be read, {_places(mark, unreadable)}: lost, and md reports an error"
+        )
         return MarkVerdict(verdict=DataVerdict.UNREADABLE, sentence=sentence, unreadable=unreadable)
     blocks = mark.length_bytes // _BLOCK_BYTES
     return MarkVerdict(
@@ -232,7 +234,7 @@ def _places(mark: DataMark, stretches: tuple[tuple[int, int], ...]) -> str:
     named = [f"{human_bytes(length)} at byte {start}" for start, length in stretches[:_NAMED_STRETCHES]]
     more = len(stretches) - len(named)
     where = mark.array if mark.is_raw else mark.path
-    return f"{', '.join(named)}{f' and {more} more stretches' if more else ''} of {where}"
+    return f"{', '.join(named)}{f' and {more} more regions' if more else ''} of {where}"
 
 
 def mark_of(session: LabSession, name: str) -> DataMark | None:
@@ -286,7 +288,7 @@ def _call(session: LabSession, action: str, mark: DataMark) -> _Found:
         found = session.machine.call(MARK_DATA, (action, *place), timeout_seconds=LONGEST_SECONDS)
     except CommandFailed as error:
         what = f"the data mark of {mark.array} could not be {_PAST[action]}"
-        raise LabError(f"{what}: {error.stderr_tail}", hint="see the array's state") from error
+        raise LabError(f"{what}: {error.stderr_tail}", hint="check the array's state") from error
     return decode_json(found, _Found)
 
 

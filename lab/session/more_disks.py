@@ -70,8 +70,8 @@ def _require_memory(folder: LabFolder, wanted: Sequence[DiskSpec]) -> None:
         raise SpecError(
             f"with these disks the embedded kernel needs {human_bytes(needed)} of memory, and there is room for "
             f"{human_bytes(room)}",
-            hint=f"disks that are no files may have {human_bytes(max(0, room - without))} together: ask for smaller or "
-            "fewer ones",
+            hint=f"disks that are not files may have {human_bytes(max(0, room - without))} in total: ask for "
+            "smaller or fewer ones",
         )
 
 

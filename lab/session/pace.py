@@ -177,7 +177,7 @@ class Pacer:
                 self._settle()
                 self._choose(PAUSED, after=pace)
                 return
-        self._choose(PAUSED, "Nothing has happened to an array for an hour of the machine.", after=pace)
+        self._choose(PAUSED, "Nothing has happened to an array for an hour of machine time.", after=pace)
 
     def _settle(self) -> None:
         """Let related changes of an event that has begun finish."""

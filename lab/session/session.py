@@ -226,7 +226,7 @@ class LabSession(OpenArrays):
         disks = [disk for disk in self.disks if only is None or disk.name in only]
         nodes = {disk.node for disk in disks}
         others = {disk.node for disk in self.disks} - nodes
-        plan = Plan("Start anew with blank disks")
+        plan = Plan("Start again with blank disks")
         for status in self.statuses():
             members = {member.device for member in status.members}
             if members <= nodes:
@@ -235,7 +235,7 @@ class LabSession(OpenArrays):
                 why = "It runs on mapped devices that were made by hand over the disks."
                 plan += Plan.of("", [Step(("mdadm", "--stop", status.device), why)])
         if self.is_embedded and mapped_devices(self.machine):
-            why = "Mapped devices that were made by hand over the disks go, so that nothing holds the disks."
+            why = "Mapped devices that were made by hand over the disks are removed, so that nothing holds the disks."
             plan += Plan.of("", [Step(("dmsetup", "remove_all"), why)])
         return plan + self.lab.reset_plan(disks, used=self.used_nodes())
 

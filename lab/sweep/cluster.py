@@ -154,7 +154,7 @@ def parse_cluster(text: str) -> ClusterSpec:
     if word == ClusterKind.LOCAL:
         workers = whole(rest, "workers of --cluster local:") if rest else 0
         if rest and not 1 <= workers <= MOST_WORKERS:
-            raise SpecError(f"{workers} workers are not possible", hint=f"take 1 to {MOST_WORKERS}")
+            raise SpecError(f"{workers} workers are not possible", hint=f"choose 1 to {MOST_WORKERS}")
         return ClusterSpec(ClusterKind.LOCAL, workers=workers, text=text.strip())
     if word == ClusterKind.SSH and rest:
         hosts = tuple(host.strip() for host in rest.split(","))

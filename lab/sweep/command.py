@@ -32,17 +32,19 @@ _PAGES_HELP = (
 def sweep(
     name: Annotated[
         str | None,
-        Parameter(help="A sweep, the path of a .toml file, or the id of one that was run: it is shown. Nothing: list."),
+        Parameter(
+            help="A sweep, the path of a .toml file, or the id of a stored sweep to show; by default all are listed."
+        ),
     ] = None,
     *,
     cluster: Annotated[
         str, Parameter(help="local[:N], ssh:HOST,HOST, slurm, or a scheduler's address such as tcp://HOST:8786.")
     ] = "local",
     resume: Annotated[
-        bool, Parameter(negative="", help="Go on with the newest sweep of this file, or with the one of this id.")
+        bool, Parameter(negative="", help="Continue the newest sweep of this file, or the one with this id.")
     ] = False,
     plan: Annotated[
-        bool, Parameter(negative="", help="Say how many cells, how much time and room, and do nothing.")
+        bool, Parameter(negative="", help="Print the number of cells and the time and space needed; do nothing.")
     ] = False,
     dashboard: Annotated[str, Parameter(help=_PAGES_HELP)] = NONE,
     allow: Annotated[

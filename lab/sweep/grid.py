@@ -544,7 +544,7 @@ def surprise_table(grid: SweepGrid, most: int) -> Table:
     if len(found) > most:
         note += f"; the {most} farthest are shown"
     if not predicted:
-        note = "theory says nothing of these cells"
+        note = "theory says nothing about these cells"
     return Table("Surprises: far from theory (IOPS)", columns, tuple(body), (note,))
 
 

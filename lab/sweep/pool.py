@@ -201,7 +201,8 @@ def processors_of(ssh_host: str, table: SshTable, host: Host) -> int:
     said = (found.stderr.strip() or word or f"status {found.status}").splitlines()[-1]
     if found.status == _SSH_FAILED:
         raise LabError(
-            f"{ssh_host} cannot be reached: {said}", hint=f"see that 'ssh {ssh_host} true' works without a password"
+            f"{ssh_host} cannot be reached: {said}",
+            hint=f"make sure that 'ssh {ssh_host} true' works without a password",
         )
     if found.status or not count.isdecimal():
         raise LabError(
@@ -382,7 +383,9 @@ class Pool:
         listed = self._host.processes.run(("squeue", "--noheader", "--format=%i", "--me"))
         there = set(listed.stdout.split())
         return {
-            name: f"{name} (job {job}) is over" for name, job in jobs.items() if not listed.status and job not in there
+            name: f"{name} (job {job}) has ended"
+            for name, job in jobs.items()
+            if not listed.status and job not in there
         }
 
     def _settle(self, ended: tuple[str, ...] = ()) -> None:
@@ -504,9 +507,7 @@ class Pool:
     def _slurm_cluster(self, security: Any, scheduler: Any, options: dict[str, Any]) -> Any:
         table = self.tables.slurm
         if not self._host.processes.find("sbatch"):
-            raise RequirementMissing(
-                "Slurm's programs are not installed here", hint="work on a computer of the cluster"
-            )
+            raise RequirementMissing("Slurm's programs are not installed here", hint="work on a cluster node")
         # dask_jobqueue installs handlers for SIGINT and SIGTERM on import; restore ours.
         with signals.kept():
             from dask_jobqueue.slurm import SLURMCluster
@@ -559,5 +560,6 @@ def _client_of_others(address: str) -> Any:
     except Exception as error:  # any exception for an answer that is not Dask's
         said = str(error).strip().splitlines() or [type(error).__name__]
         raise ClusterLost(
-            f"no scheduler of Dask answers at {address}: {said[0]}", hint="check the address, and that it runs"
+            f"no Dask scheduler answers at {address}: {said[0]}",
+            hint="check the address, and that the scheduler is running",
         ) from None

@@ -77,7 +77,7 @@ def write_parquet(result: SweepResult, path: Path) -> None:
             options = "FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false"
             database.execute(f"COPY (SELECT {values} FROM cells) TO '{quoted}' ({options})")
     except duckdb.Error as error:
-        hint = "see whether its folder can be written to, and has room"
+        hint = "make sure that its folder is writable and has room"
         raise ResultError(f"'{path}' cannot be written: {error}", hint=hint) from None
     except OSError as error:
         raise storage_error(f"'{path}' cannot be written", error) from error
@@ -131,7 +131,7 @@ def report_sweep(
             raise _not_a_sweep(names, host)
         return None
     if len(names) > 1 or not is_alone:
-        raise SpecError("a report is of one sweep, with nothing beside it", hint=f"raidlab report {folders[0].id}")
+        raise SpecError("a report covers one sweep and nothing else", hint=f"raidlab report {folders[0].id}")
     if output and not output.parent.is_dir():
         raise ResultError(f"there is no folder '{output.parent}'", hint="make it first")
     if not kind and ending and ending not in _KINDS:

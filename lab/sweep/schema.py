@@ -212,13 +212,13 @@ def _complaints(sweep: Sweep) -> Iterator[str]:
         if len(set(values)) < len(values):
             yield f"the axis {name} has a value twice"
     if not sweep.jobs and "workload" not in axes:
-        yield "it has neither jobs nor an axis workload"
+        yield "it has neither jobs nor a workload axis"
     if "workload" in axes and len(sweep.jobs) > 1:
-        yield "with an axis workload it can have one job, which all of them follow"
+        yield "with a workload axis it can have one job, which all of them follow"
     if "drive" in axes and (sweep.disks.model or sweep.disks.kind is not DiskKind.SPINDLE):
-        yield "an axis drive and [disks] with a model or another kind than spindle contradict each other"
+        yield "a drive axis and [disks] with a model or another kind than spindle contradict each other"
     if sweep.disks.kind in (DiskKind.VIRTIO, DiskKind.PHYSICAL):
-        yield f"the machine of a cell has no disks of kind {sweep.disks.kind}: take spindle, file, loop or ram"
+        yield f"the machine of a cell has no disks of kind {sweep.disks.kind}: use spindle, file, loop or ram"
     if sweep.combination_count > MOST_CELLS:
         yield f"it has {sweep.combination_count:,} combinations, and {MOST_CELLS:,} are possible"
     if sweep.most_repeats and sweep.most_repeats < sweep.repeats:
@@ -246,7 +246,7 @@ def _load_complaints(sweep: Sweep) -> Iterator[str]:
     # The key of a cell does not cover a workload file, which may change or differ on a worker.
     for name in (*sweep.sweep.workload, *(job.workload for job in sweep.jobs)):
         if name.endswith(".toml"):
-            yield f"'{shortened(name)}' is a file, and the loads of a sweep are of the catalogue"
+            yield f"'{shortened(name)}' is a file, and a sweep's loads come from the catalogue"
 
 
 def _check(sweep: Sweep) -> None:
@@ -264,7 +264,7 @@ def _check(sweep: Sweep) -> None:
         find_drive_model(model)
     if sweep.disks.kind is DiskKind.SPINDLE and not axes.drive and not sweep.disks.model:
         raise SpecError(
-            f"sweep '{sweep.id}' has emulated drives and names no model", hint="add an axis drive, or model to [disks]"
+            f"sweep '{sweep.id}' has emulated drives and names no model", hint="add a drive axis, or a model to [disks]"
         )
     for job in sweep.jobs:
         if job.workload or not axes.workload:

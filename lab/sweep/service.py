@@ -124,7 +124,7 @@ def plan_sweep(sweep: Sweep, text: str, request: SweepRequest) -> SweepPlan:
     if others := ", ".join(sorted(set(request.target.options) - {"time"})):
         raise SpecError(
             f"a sweep starts machines of its own, and takes no {others} from --on {request.target}",
-            hint="of its options a sweep takes time alone; the axis kernel names kernels",
+            hint="a sweep takes only its time option; the kernel axis names kernels",
         )
     found = combinations(sweep, _part(request, 0.0, 0.3))
     is_virtual = _is_virtual(sweep, found, request)

@@ -84,7 +84,7 @@ def calls_on(cluster: str, host: Host, on_notice: Callable[[str], None]) -> Iter
             if isinstance(found, Exception):
                 raise LabError(f"the worker at {address} has no raidlab: {found!r}", hint="install this version there")
             if found[1] != own:
-                raise LabError(f"{found[0]} has a different version of raidlab", hint="install this version there")
+                raise LabError(f"{found[0]} has a different raidlab version", hint="install this version there")
         yield Calls(pool)
 
 
@@ -328,7 +328,7 @@ class TaskSpread:
         if future.status == "error":
             error = future.exception(timeout=60)
             if type(error).__name__ == "KilledWorker":
-                return Answer(failure="every worker that had it ended meanwhile")
+                return Answer(failure="every worker that was given this task died")
             return Answer(failure=f"{type(error).__name__}: {error}")
         return None
 

@@ -116,7 +116,7 @@ def unpacked_cell(data: bytes, source: str) -> CellDone:
     except (msgspec.MsgspecError, UnicodeError) as error:
         raise ResultError(f"{source} is damaged: {error}", hint="delete it; it is measured again") from None
     if done.format != _CELL_FORMAT:
-        raise ResultError(f"{source} was written by another version of raidlab", hint="delete it")
+        raise ResultError(f"{source} was written by another raidlab version", hint="delete it")
     return done
 
 

@@ -16,6 +16,7 @@ from enum import StrEnum
 from lab.arrays.geometry import LEFT_SYMMETRIC, PARITY_LAST, ParityRow, level_geometry, parity_row
 from lab.arrays.levels import Level, LevelName, Raid10, Raid10Layout
 from lab.errors import SpecError
+from lab.units import counted
 
 Random = Callable[[], float]
 """Uniform in [0, 1)."""
@@ -339,7 +340,8 @@ def requests_for(
     """
     if failed and not level.survives(failed, members):
         raise SpecError(
-            f"{level.name} does not survive the loss of {len(failed)}", hint="no prediction for a lost array"
+            f"{level.name} does not survive the loss of {counted(len(failed), 'member')}",
+            hint=f"choose at most {counted(level.minimum_failures_survived(members), 'failed member')}",
         )
     if level.name is LevelName.RAID0:
         return StripedRequests(members, chunks, shares)

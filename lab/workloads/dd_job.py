@@ -39,7 +39,7 @@ def parse_dd(text: str, workload: Workload, *, exit_status: int = 0) -> JobFigur
     found = _COPIED.search(text)
     if exit_status or not found or int(found[1]) <= 0 or float(found[2]) <= 0:
         said = text.strip() or "nothing at all"
-        raise WorkloadError(f"dd ended with status {exit_status}: {said}", hint="run the recipe by hand to see more")
+        raise WorkloadError(f"dd exited with status {exit_status}: {said}", hint="run the recipe by hand to see more")
     copied, seconds = int(found[1]), float(found[2])
     blocks = -(-copied // workload.block_bytes)
     figures = DirectionFigures(

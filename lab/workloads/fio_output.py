@@ -182,7 +182,7 @@ def parse_figures(
         raise WorkloadError(_job_error(job, said), hint="the array or its file system refused I/O, or data changed")
     interrupted = exit_status == INTERRUPTED_STATUS
     if exit_status and not (interrupted and accept_interrupted):
-        raise WorkloadError(f"fio ended with status {exit_status}: {said}", hint="run the job by hand to see more")
+        raise WorkloadError(f"fio exited with status {exit_status}: {said}", hint="run the job by hand to see more")
     if document is None or job is None:
         raise WorkloadError(f"fio printed no JSON: {said or 'nothing at all'}", hint="run the job by hand to see more")
     return JobFigures(

@@ -32,7 +32,7 @@ def _(bench: Bench) -> None:
     for closes in ((0,), (2,), (0, 2)):
         bench.run("workloads", closes=closes).worked()
         bench.run("--json", "results", closes=closes).worked()
-    bench.run("disks", "add", "/dev/sdx", "--kind", "physical", closes=(0,)).was_refused(because="typed once")
+    bench.run("disks", "add", "/dev/sdx", "--kind", "physical", closes=(0,)).was_refused(because="typed only once")
     nothing = bench.run("nonsense", closes=(1, 2))
     expect(nothing.status == 2, str(nothing))
 

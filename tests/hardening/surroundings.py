@@ -218,7 +218,7 @@ def _(bench: Bench) -> None:
         environment = _shim(bench, f"flock-{error}", code)
         done = bench.run("disks", environment=environment).was_refused(because="has no locks")
         expect(str(bench.state) in done.err and "RAIDLAB_STATE" in done.err, str(done))
-        expect("its rights" not in done.err, str(done))
+        expect("its permissions" not in done.err, str(done))
 
 
 @promise("results are exported also where the file system has no hard links")

@@ -224,5 +224,5 @@ def test_on_a_volume_of_unequal_disks(session: LabSession, tmp_path: Path) -> No
 
 def test_what_the_lab_may_not_write_on_is_refused(session: LabSession, tmp_path: Path) -> None:
     oracle = Oracle.open(session.lab, tmp_path, "/dev/loop0", block_count=16)
-    with pytest.raises(LabError, match="does not write on"):
+    with pytest.raises(LabError, match="does not write to"):
         oracle.fill()

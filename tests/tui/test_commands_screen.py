@@ -172,7 +172,7 @@ async def test_its_end_is_told_and_enter_opens_another(app_on: AppMaker, fake_la
     async with running(app) as pilot:
         terminal = await terminal_of(pilot, app, fake_lab)
         terminal.put(3)
-        await until(pilot, lambda: "ended with status 3" in text_of(app), "the end")
+        await until(pilot, lambda: "exited with status 3" in text_of(app), "the end")
         # Then the app's keys hold again.
         await pilot.press("enter")
         await terminal_of(pilot, app, fake_lab, 2)

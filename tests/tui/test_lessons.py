@@ -159,7 +159,7 @@ async def test_a_number_is_typed_and_what_is_none_is_told_where_it_was_typed(
         await pilot.press(*"lots", "enter")
         await pilot.pause()
         assert isinstance(app.screen, NumberScreen), "what was typed is still there"
-        assert "'lots' is no number" in text_of(app)
+        assert "'lots' is not a number" in text_of(app)
         await pilot.press(*(["backspace"] * 4), *"125", "enter")
         await shown(app, pilot)
         assert "125 TB is not the right number" in text_of(app)

@@ -125,13 +125,13 @@ def test_what_is_no_choice_leaves_the_building(talk: Talk, fake_lab: FakeLab) ->
 def test_the_command_line_can_be_typed(talk: Talk, fake_lab: FakeLab, capsys: pytest.CaptureFixture[str]) -> None:
     talk.look()
     talk.type("raidlab workloads")
-    talk.hear("raidlab workloads: ended with status 0.")
+    talk.hear("raidlab workloads: exited with status 0.")
     assert "rand-mix-4k" in capsys.readouterr().out
     assert talk.app.lab.is_open
     talk.type("raidlab results show 'no such")
-    talk.hear("ended with status 2.")
+    talk.hear("exited with status 2.")
     talk.type("lesson list")
-    talk.hear("raidlab lesson list: ended with status 0.")
+    talk.hear("raidlab lesson list: exited with status 0.")
     assert fake_lab.opened == 1
 
 
@@ -154,7 +154,7 @@ def test_waiting_for_an_array_holds_nothing_up(talk: Talk, fake_lab: FakeLab) ->
     talk.type("array wait md0")
     talk.hear("md0: the end of its check will be reported.")
     talk.type("array wait md7")
-    talk.hear("md7 does not run.")
+    talk.hear("md7 is not running.")
     fake_lab.finish_sync()
     talk.look()
     talk.type("array wait md0")
@@ -189,7 +189,7 @@ def test_options_that_only_the_command_line_has_are_the_command_lines(
     monkeypatch.setattr("lab.cli.main.run", run)
     talk.look()
     talk.type("array fail md0 disk02 --plan")
-    talk.hear("ended with status 0.")
+    talk.hear("exited with status 0.")
     assert seen == [["--on", "uml:", "array", "fail", "md0", "disk02", "--plan"]]
 
 
@@ -206,7 +206,7 @@ def test_a_command_that_opens_the_lab_gets_it_and_gives_it_back(
     talk.look()
     talk.type("raidlab lesson show")
     talk.wait(lambda: talk.said.getvalue().count("The machine uml: is running.") == 2, "the lab is open again")
-    talk.wait(lambda: "ended with status 3." in talk.said.getvalue(), "the status")
+    talk.wait(lambda: "exited with status 3." in talk.said.getvalue(), "the status")
     assert seen == [(["--on", "uml:", "lesson", "show"], True)]
     assert fake_lab.opened == 2
 
@@ -214,7 +214,7 @@ def test_a_command_that_opens_the_lab_gets_it_and_gives_it_back(
 @pytest.mark.parametrize("line", ["raidlab fleet", "raidlab sweep"])
 def test_fleets_and_sweeps_leave_the_open_lab_as_it_is(talk: Talk, fake_lab: FakeLab, line: str) -> None:
     talk.type(line)
-    talk.hear(f"{line}: ended with status 0.")
+    talk.hear(f"{line}: exited with status 0.")
     assert fake_lab.opened == 1
     assert talk.app.lab.is_open
 

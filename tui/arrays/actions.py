@@ -195,7 +195,7 @@ def waiting_words(state: LabState, name: str) -> str:
     """What ``array wait`` would wait for. The app does not wait: it reports the end of each sync."""
     status = state.array(name)
     if status is None:
-        return f"{name} does not run."
+        return f"{name} is not running."
     busy = status.sync_action.noun if status.sync_action.is_busy else ""
     return f"{name}: the end of its {busy} will be reported." if busy else f"{name} is idle."
 

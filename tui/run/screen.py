@@ -501,7 +501,7 @@ class RunScreen(ModeScreen):
         if not state.arrays:
             return "A workload needs an array: [b]2[/b] builds one. Experiments bring their own."
         if state.running_load:
-            return "[b]s[/b] stops it and keeps the figures; on [b]1[/b] you can fail a disk meanwhile."
+            return "[b]s[/b] stops it and keeps the figures; during the run, [b]1[/b] can fail a disk."
         return "[b]r[/b] runs it on the array; [b]d[/b] changes how long."
 
     def _experiment_hint(self, state: LabState) -> str:

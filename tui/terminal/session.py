@@ -87,7 +87,7 @@ class TerminalSession:
             case TerminalEnded(terminal=terminal) if terminal is self._terminal:
                 self._terminal = None
                 lost = f"The machine is lost: {message.error.message}" if message.error else ""
-                self.ended = lost or f"The shell has ended with status {terminal.status}."
+                self.ended = lost or f"The shell exited with status {terminal.status}."
                 self.on_change()
             case _:
                 pass

@@ -180,7 +180,7 @@ def test_lesson_files_of_earlier_versions_are_read() -> None:
 
 def test_nothing_is_possible_without_a_machine() -> None:
     for kind in ACTIONS:
-        assert kind.obstacle(Selection(is_open=False)) == "the machine does not run"
+        assert kind.obstacle(Selection(is_open=False)) == "the machine is not running"
 
 
 def test_what_is_done_to_a_selection_is_filled_in_and_the_rest_is_chosen() -> None:

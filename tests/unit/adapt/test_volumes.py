@@ -82,7 +82,7 @@ def test_a_label_of_a_later_format_is_left_alone() -> None:
 
 
 def test_a_layout_that_would_come_out_differently_is_refused() -> None:
-    with pytest.raises(ArrayError, match="another version of raidlab") as caught:
+    with pytest.raises(ArrayError, match="another raidlab version") as caught:
         layout_of(replace(LABEL, layout_checksum="0" * 64))
     assert "nothing was touched" in caught.value.hint
 

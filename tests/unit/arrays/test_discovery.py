@@ -73,8 +73,8 @@ def test_a_rebuilding_member_does_not_count_as_working() -> None:
     ("name", "said"),
     [
         ("server:0", "its name 'server:0' says that it belongs to the computer 'server'"),
-        ("any:home", "its name 'any:home' is none of the lab's, which are md0 to md999"),
-        ("home", "its name 'home' is none of the lab's, which are md0 to md999"),
+        ("any:home", "its name 'any:home' is not one of the lab's, which are md0 to md999"),
+        ("home", "its name 'home' is not one of the lab's, which are md0 to md999"),
     ],
 )
 def test_an_array_of_another_name_waits_to_be_asked_for(name: str, said: str) -> None:

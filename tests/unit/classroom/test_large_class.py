@@ -307,7 +307,7 @@ def test_a_full_disk_is_told_and_loses_nothing(folder: Path, cache: Path, tmp_pa
             view_class(folder, cache)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert "cannot be kept" in caught.value.message
+    assert "cannot be cached" in caught.value.message
     assert "delete" not in caught.value.hint
     assert sorted(kept_in(cache).iterdir()) == before
     assert view_class(folder, cache) == view_class(folder, tmp_path / "anew")

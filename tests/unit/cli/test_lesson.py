@@ -83,7 +83,7 @@ def test_a_number_is_typed_compared_and_kept(tmp_path: Path, capfd: pytest.Captu
     predicted = said(capfd, "lesson", "answer", "no")
     assert 'You predicted "no".' in predicted
     assert "Read off How much? (TB)" in predicted
-    assert "'lots' is no number" in said(capfd, "lesson", "answer", "lots", status=2)
+    assert "'lots' is not a number" in said(capfd, "lesson", "answer", "lots", status=2)
     assert "125 TB is not the right number" in said(capfd, "lesson", "answer", "125", status=1)
     shown = value(capfd, "lesson", "show")["step"]
     assert (shown["read"], shown["number"], shown["answer"]) == (

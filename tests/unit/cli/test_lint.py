@@ -76,7 +76,7 @@ def test_a_rule_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
         ("binary.sh", b"\x7fELF\x02\x01\x01\x00", "byte 8 is zero"),
         ("empty.toml", b"", "key 'arrays' is missing"),
         ("empty.json", b"", "is damaged"),
-        ("empty.zip", b"", "is not an export of raidlab"),
+        ("empty.zip", b"", "is not a raidlab export"),
     ],
 )
 def test_a_file_in_which_there_is_nothing_to_judge_is_an_error(

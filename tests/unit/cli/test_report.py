@@ -100,7 +100,7 @@ def test_bundles_folders_and_ids_count_once_each(
     assert run(["--json", "report", *names, "-o", str(tmp_path / "r.html")]) == 0
     found = json.loads(capfd.readouterr().out)
     assert found["results"] == [ONE.id]
-    assert "b.zip' is not an export of raidlab, or is damaged" in " ".join(found["problems"])
+    assert "b.zip' is not a raidlab export, or is damaged" in " ".join(found["problems"])
 
 
 def test_a_damaged_result_is_named_and_the_others_reported(

@@ -40,7 +40,7 @@ def test_spindles_take_the_last_disks_that_carry_nothing() -> None:
 
 def test_too_few_free_disks_are_told_before_anything_is_attached() -> None:
     fake = machine(signed="vdc\nvdd\nvde\n")
-    with pytest.raises(LabError, match="no free lab disk is large enough to put the spindle disk10 on") as refused:
+    with pytest.raises(LabError, match="no free lab disk is large enough for the spindle disk10") as refused:
         with_backing(as_machine(fake), DISKS, [SPINDLE])
     assert "raidlab disks reset" in refused.value.hint
 

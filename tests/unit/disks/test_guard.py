@@ -55,7 +55,7 @@ def check(machine: FakeMachine, *nodes: str, disks: tuple[LabDisk, ...] = (lab_d
 def test_reasons(machine: FakeMachine, reason: str) -> None:
     with pytest.raises(DeviceRefused) as caught:
         check(machine, "/dev/ubda")
-    assert caught.value.message == f"the lab does not write on /dev/ubda: {reason}"
+    assert caught.value.message == f"the lab does not write to /dev/ubda: {reason}"
 
 
 def test_a_disk_that_is_not_of_the_lab_is_refused_with_every_reason() -> None:
@@ -150,7 +150,7 @@ def test_a_missing_driver_is_named(tmp_path: Path) -> None:
 
 def test_another_failure_stays_what_it_is(tmp_path: Path) -> None:
     machine = FakeMachine(answers={("false",): Scripted(status=1, stderr="no")})
-    with pytest.raises(CommandFailed, match="'false' ended with status 1: no"):
+    with pytest.raises(CommandFailed, match="'false' exited with status 1: no"):
         lab_on(machine, tmp_path).execute(Plan("Test", (Step(("false",), "A test."),)))
 
 

@@ -98,7 +98,7 @@ def test_the_advice_for_an_image_of_another_size_keeps_its_data(images: DiskImag
     images.path("disk01").write_bytes(b"\2" * 3 * MIB)
     with pytest.raises(LabError, match=f"has {3 * MIB} bytes instead of {MIB}") as caught:
         images.make([SPEC])
-    assert "move the file to another place, where its data stay" in caught.value.hint
+    assert "move the file elsewhere to keep its data" in caught.value.hint
     assert "remove" not in caught.value.hint
     images.path("disk01").rename(tmp_path / "kept.img")
     images.make([SPEC])

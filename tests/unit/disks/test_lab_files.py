@@ -104,7 +104,7 @@ def test_a_damaged_list_is_named_and_the_lab_is_let_go(state: StateFolder, text:
     path.write_bytes(text)
     with pytest.raises(LabError, match=r"the list of disks .*lab\.json' is damaged") as caught:
         lab_folder(state, "default")
-    assert "move that file to another place" in caught.value.hint
+    assert "move that file elsewhere" in caught.value.hint
     path.unlink()
     with lab_folder(state, "default") as folder:
         assert len(folder.specs) == 9

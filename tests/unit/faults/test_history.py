@@ -158,7 +158,7 @@ def test_an_id_of_seeds_that_there_are_not_is_refused(word: str) -> None:
 
 @pytest.mark.parametrize("word", ["0_0", "2_1"])
 def test_a_part_has_its_acts_in_order(word: str) -> None:
-    with pytest.raises(SpecError, match="is no part"):
+    with pytest.raises(SpecError, match="is not part"):
         part_of(generated(1), word)
 
 

@@ -264,7 +264,7 @@ def test_a_measurement_is_checked_with_its_lesson(tmp_path: Path) -> None:
         ),
         ('workload = "rand-read-4k"', 'workload = "rand-raed-4k"', "no workload 'rand-raed-4k'"),
         ('model = "hdd-7200"', 'model = "hdd-720"', "no drive model 'hdd-720'"),
-        ("speed = ", "Speed_1 = ", "measurement 'Speed_1': use small letters"),
+        ("speed = ", "Speed_1 = ", "measurement 'Speed_1': use lowercase letters"),
     ],
 )
 def test_a_mistake_in_a_measurement_is_named(tmp_path: Path, old: str, new: str, said: str) -> None:

@@ -21,7 +21,7 @@ from lab.machine import GuestProgram
 from lab.machine.agent_programs import install
 from lab.machine.api import CommandResult, MachineFacts, SampleRequest
 from lab.machine.attached import AGENT_FILE
-from lab.machine.channel import Channel
+from lab.machine.channel import Channel, Pending
 from lab.machine.remote import ChannelMachine
 
 FACTS = MachineFacts("test:", "6.1", "x86_64", "here", 2, 1 << 30, False)
@@ -85,7 +85,7 @@ def test_a_command_runs_to_its_end_and_listeners_hear_of_it(machine: ChannelMach
 
 
 def test_failures_name_the_command(machine: ChannelMachine) -> None:
-    with pytest.raises(CommandFailed, match="'false' ended with status 1"):
+    with pytest.raises(CommandFailed, match="'false' exited with status 1"):
         machine.run(["false"])
     with pytest.raises(ToolMissing, match="mdadm-of-tomorrow is not installed"):
         machine.run(["mdadm-of-tomorrow"])
@@ -225,6 +225,22 @@ def test_files_are_read_listed_and_written(machine: ChannelMachine, tmp_path: Pa
     assert machine.list_dirs([str(tmp_path), "/nowhere"]) == {str(tmp_path): ("empty", "file"), "/nowhere": ()}
     with pytest.raises(LabError, match=r"could not write /nowhere/file: .*No such file"):
         machine.write("/nowhere/file", "x")
+
+
+@pytest.mark.parametrize(
+    ("paths", "named"),
+    [(("/proc/mdstat",), "/proc/mdstat"), (("/proc/mdstat", "/a", "/b"), "/proc/mdstat and 2 more")],
+)
+def test_a_refused_request_names_its_object(
+    here: AgentHere, monkeypatch: pytest.MonkeyPatch, paths: tuple[str, ...], named: str
+) -> None:
+    answer = Pending(1, "read")
+    answer.put({"id": 1, "done": True, "error": "failed", "text": "no"})
+    with monkeypatch.context() as patch:
+        patch.setattr(here.channel, "request", lambda _verb, **_fields: answer)
+        with pytest.raises(LabError) as caught:
+            here.machine.read(paths)
+    assert caught.value.message == f"the machine could not read {named}: no"
 
 
 @pytest.mark.parametrize(("size", "read"), [(4096, 4096), (200_001, 200_001), (5 << 20, 4 << 20)])

@@ -58,7 +58,7 @@ def test_a_source_that_is_cut_short_is_no_agent() -> None:
             255,
             "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.",
             MachineLost,
-            "another",
+            "has changed",
         ),
         (255, "No ED25519 host key is known\nHost key verification failed.", MachineLost, "unknown host key"),
         (255, "ssh: connect to host lab1 port 22: Connection refused", MachineLost, "the connection to me@lab1 failed"),

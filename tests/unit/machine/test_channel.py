@@ -98,7 +98,7 @@ def test_garbage_between_the_messages_is_passed_over(far: FarEnd) -> None:
 def test_an_answer_that_no_agent_gives_ends_its_request_alone(far: FarEnd, verb: str, answer: dict[str, Any]) -> None:
     asked, other = far.channel.request(verb), far.channel.request("write")
     far.say({"id": asked.request_id, **answer}, {"id": other.request_id, "done": True})
-    with pytest.raises(MachineLost, match=f"its answer to '{verb}' is none"):
+    with pytest.raises(MachineLost, match=f"its answer to '{verb}' is invalid"):
         asked.next(5.0)
     assert other.next(5.0)["done"]
 

@@ -148,7 +148,7 @@ def test_a_kernel_that_was_cut_off_is_none(tmp_path: Path) -> None:
     for content in (b"", whole[:50], whole[:-1], b"\n" * 100):
         kernel.write_bytes(content)
         kernel.chmod(0o755)
-        with pytest.raises(ToolMissing, match="only the beginning") as cut:
+        with pytest.raises(ToolMissing, match="or is truncated") as cut:
             find_kernel(Installed(), HostFiles(tmp_path), chosen=str(kernel))
         assert cut.value.hint == "install it again"
     built = tmp_path / "cache" / "raidlab" / "kernels" / "virtual-time"
@@ -214,17 +214,17 @@ def test_the_hint_fits_the_distribution(tmp_path: Path) -> None:
         (
             134,
             "wait_stub_done : failed to wait for SIGTRAP, pid = 673, status = 0x127f\nKernel panic - oops\n",
-            "(SIGSTOP), and could not go on",
+            "(SIGSTOP), and could not continue",
             "run the command again",
         ),
         (247, "", "the embedded kernel was killed", "run out of memory"),
-        (-9, "", "its supervisor having been killed", "as after a power failure"),
-        (249, "", "found no room for its memory", "/dev/shm"),
+        (-9, "", "because its supervisor was killed", "as after a power failure"),
+        (249, "", "ran out of room for its memory", "/dev/shm"),
         (None, "", "no longer answers", "as after a power failure"),
-        (1, "starting\n\nCannot open disk\n", "ended with status 1; its last words: Cannot open disk", "report it"),
+        (1, "starting\n\nCannot open disk\n", "exited with status 1; its last words: Cannot open disk", "report it"),
         (1, "/k/linux: /lib/libc.so.6: version `GLIBC_2.38' not found\n", "GLIBC_2.38' not found", "uml:?kernel=PATH"),
         (127, "/k/linux: Exec format error\n", "Exec format error", "uml:?kernel=PATH"),
-        (127, "", "ended with status 127", "libraries are there"),
+        (127, "", "exited with status 127", "libraries exist"),
         (1, "check_ptrace : expected SIGSTOP, got status = 9\n", "check_ptrace", "allow it"),
     ],
 )
@@ -238,7 +238,7 @@ def test_a_loss_is_told_in_the_kernels_words_with_a_hint_that_fits(
 
 
 def test_a_loss_without_a_console_is_told_too(tmp_path: Path) -> None:
-    assert told_loss(3, tmp_path / "gone")[0] == "the embedded kernel ended with status 3"
+    assert told_loss(3, tmp_path / "gone")[0] == "the embedded kernel exited with status 3"
 
 
 def test_what_a_kernel_said_moves_no_cursor(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_a_suite_that_does_not_come_to_the_test() -> None:
     found, why = outcome(EndOfTest(1, words), is_broken=True)
     assert found is SuiteOutcome.UNSTARTED
     assert why == "test: please run test suite without running RAIDs environment."
-    assert outcome(EndOfTest(9)) == (SuiteOutcome.UNSTARTED, "the suite ended with status 9")
+    assert outcome(EndOfTest(9)) == (SuiteOutcome.UNSTARTED, "the suite exited with status 9")
 
 
 def test_a_suite_that_breaks_off() -> None:

@@ -111,14 +111,16 @@ def test_findings_stand_with_published_theory_and_measured(antioquia: str) -> No
 
 
 def test_where_the_processor_is_the_limit_it_says_so_first_and_draws_no_theory_of_drives(antioquia: str) -> None:
-    assert antioquia.index("What was measured is the processor") < antioquia.index('class="badges"')
+    assert antioquia.index("The processor of the embedded kernel limited these figures") < antioquia.index(
+        'class="badges"'
+    )
     assert speeds_in(antioquia)
     assert not named(speeds_in(antioquia), "theory")
     result = load("antioquia-quick")
     conditions = msgspec.structs.replace(result.conditions, is_embedded=False)
     text = find_experiment("antioquia-quick")[1]
     on_disks = page_of(msgspec.structs.replace(result, conditions=conditions, experiment_toml=text))
-    assert "What was measured is the processor" not in on_disks
+    assert "The processor of the embedded kernel limited these figures" not in on_disks
     assert named(speeds_in(on_disks), "theory")
 
 

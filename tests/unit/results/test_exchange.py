@@ -124,11 +124,11 @@ def test_a_newer_format_and_strange_files_are_refused(store: ResultStore, other:
     with pytest.raises(ResultError, match="export format 99"):
         import_results(other, file)
     rewrite(file, "manifest.json", manifest_with(file, kind="holiday-pictures"))
-    with pytest.raises(ResultError, match="not an export of raidlab"):
+    with pytest.raises(ResultError, match="not a raidlab export"):
         import_results(other, file)
     for name, data in (("a.zip", b"PK\x03\x04 torn"), ("b.zip", b""), ("c.json", b"{}")):
         (tmp_path / name).write_bytes(data)
-        with pytest.raises(ResultError, match="not an export of raidlab"):
+        with pytest.raises(ResultError, match="not a raidlab export"):
             import_results(other, tmp_path / name)
     with pytest.raises(ResultError, match="cannot be read"):
         import_results(other, tmp_path / "nowhere.zip")
@@ -212,7 +212,7 @@ def test_a_damaged_key_is_told(tmp_path: Path) -> None:
     path = tmp_path / "key.pem"
     path.write_text("no key")
     path.chmod(0o600)
-    with pytest.raises(ResultError, match="is not a key"):
+    with pytest.raises(ResultError, match="is not a raidlab key"):
         load_signer(path)
 
 

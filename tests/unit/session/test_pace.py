@@ -155,7 +155,7 @@ def test_a_write_to_a_clean_array_is_no_event_and_an_hour_is_the_end(machine: Vi
     told.pacer.go(STEP)
     told.pacer.start()
     told.wait(lambda: told.paces[-1:] and told.paces[-1][0] == "paused", "the step ends")
-    assert told.paces[-1] == ("paused", "Nothing has happened to an array for an hour of the machine.")
+    assert told.paces[-1] == ("paused", "Nothing has happened to an array for an hour of machine time.")
     assert LONGEST_STEP_SECONDS <= sum(seconds for seconds, _ in machine.sleeps) < LONGEST_STEP_SECONDS + 1
 
 

@@ -141,7 +141,7 @@ def test_skipped_are_those_that_match_all_of_a_table() -> None:
         ("[disks]", "[[skip]]\nlevel = []\n[disks]", "[[skip]] names no value of level"),
         ("[[jobs]]", '[[jobs]]\nworkload = "rand-read-4k"\n[[jobs]]', "two jobs have the same id"),
         ("[[jobs]]", '[[jobs]]\narrays = ["x"]', "a job names arrays, and a cell has one"),
-        ('"rand-read-4k"', '"mine.toml"', "'mine.toml' is a file, and the loads of a sweep are of the catalogue"),
+        ('"rand-read-4k"', '"mine.toml"', "'mine.toml' is a file, and a sweep's loads come from the catalogue"),
         ("queue_depth = [1, 8]", 'workload = ["./mine.toml"]', "'./mine.toml' is a file"),
         ("members = [2, 4]", "members = []", "the axis members has no values"),
         ('"64K", "512K"', '"64K", "100K"', "power of two"),

@@ -91,7 +91,7 @@ def test_a_report_has_one_sweep_and_nothing_beside_it(tmp_path: Path, capfd: pyt
     for words in ([first.id, second.id], [first.id, "latest"], [first.id, "--faults", "latest"]):
         assert run(["report", *words, "-o", str(tmp_path / "a.csv")]) != 0
         said = capfd.readouterr().err
-        assert "of one sweep, with nothing beside it" in said
+        assert "covers one sweep and nothing else" in said
     assert not list(tmp_path.glob("*.csv"))
 
 

@@ -62,7 +62,7 @@ def test_a_reader_has_figures_for_reads() -> None:
     [("", 0), (SAID, 1), ("dd: failed to open '/dev/md0': Permission denied\n", 1), ("0 bytes copied, 0 s\n", 0)],
 )
 def test_a_dd_that_failed_is_an_error_with_its_words(text: str, status: int) -> None:
-    with pytest.raises(WorkloadError, match=f"dd ended with status {status}"):
+    with pytest.raises(WorkloadError, match=f"dd exited with status {status}"):
         parse_dd(text, WRITE, exit_status=status)
 
 
