@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -28,9 +30,22 @@ from lab.sweep.spread import Calls, SpreadTask, TaskSpread
 from tests.unit.fakes import FakeClock
 from tests.unit.sweep import tasks
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    # Dask gives up a connection that is too slow without closing its socket, which is collected at any later time.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
 PATIENCE_SECONDS = 30.0
 _READINGS = 5
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_sockets_left() -> Iterator[None]:
+    """The tests of other files do not meet Dask's sockets."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 def made(folder: Path, cluster: str = "local:2", **options: Any) -> Pool:
@@ -281,7 +296,9 @@ def test_workers_ignore_ctrl_c_and_end_with_their_client(tmp_path: Path) -> None
             os.kill(pid, signal.SIGINT)
         spread = TaskSpread(pool, tasks.echo)
         work = (SpreadTask(key=f"t{number}", payload=b"%d" % number) for number in range(8))
-        assert len({answer.data.split()[1] for _, answer in spread.run(work)}) == 2
+        # On a busy computer one worker may do all of it.
+        assert {int(answer.data.split()[1]) for _, answer in spread.run(work)} <= set(pids)
+        assert all(is_there(pid) for pid in pids)
         begin = time.monotonic()
     assert time.monotonic() - begin < END_SECONDS
     assert not [pid for pid in pids if is_there(pid)]
@@ -328,8 +345,13 @@ def test_a_task_that_only_one_worker_could_do_goes_to_its_successor(tmp_path: Pa
         spread.shut_out({address: "it is old" for address, name in pool.workers().items() if name == "worker-1"})
         ((_, answer),) = spread.run([SpreadTask(key="t", payload=str(tmp_path).encode())])
         assert answer.data == b"done"
-    assert "a worker gets no work: it is old" in heard
-    assert "worker-0 ended; another one is started" in heard
+        assert "a worker gets no work: it is old" in heard
+        # The answer of its successor may come before the loss is reported.
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while "worker-0 ended; another one is started" not in heard:
+            assert time.monotonic() < deadline
+            pool.tend()
+            time.sleep(0.05)
 
 
 CLIENT = """
