@@ -77,10 +77,28 @@ _PORTS = range(20_000, 60_000)
 _NODE = ("-m", "lab.sweep.node")
 _ERROR = re.compile(r"([a-z_]+\.)*[A-Z][A-Za-z]*(Error|Exception): ")
 """Matches the line of a traceback that names the exception."""
-_Client: Any = distributed.Client
+_DaskClient: Any = distributed.Client
 _Nanny: Any = distributed.Nanny
 _ProcessInterface: Any = ProcessInterface
 _SchedulerPlugin: Any = SchedulerPlugin
+
+
+class _Client(_DaskClient):  # type: ignore[misc] # it comes without types
+    """Dask's client, which is closed by name alone.
+
+    A client that cannot connect is collected at any later time, and Dask then takes a lock that the same thread may
+    hold, since it has just begun another client: the process would hang.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        try:
+            super().__init__(*arguments, **options)
+        except BaseException:
+            self.close(timeout=0)
+            raise
+
+    def __del__(self) -> None:
+        """Does nothing."""
 
 
 class _Watch(_SchedulerPlugin):  # type: ignore[misc] # it comes without types
