@@ -86,7 +86,7 @@ def test_a_job_that_is_cancelled_before_it_starts_is_submitted_again(
     slurm.run("scancel", str(blockers[1]))
     _, said = process.communicate(timeout=300)
     assert process.returncode == 0, said
-    assert "is over; it is started again" in said
+    assert "has ended; it is started again" in said
     assert digests(sweeps.run("--resume")) == alone
 
 
