@@ -403,7 +403,7 @@ class VolumeArray(ArrayStatus):
     """
 
     unit: ClassVar[str] = "disk"
-    waits_words: ClassVar[str] = "rebuild stands still"
+    waits_words: ClassVar[str] = "rebuild is paused"
     cannot: ClassVar[frozenset[str]] = frozenset({"corrupt", "re_add", "replace", "bitmap", "grow"})
 
     volume: VolumeStatus | None = None

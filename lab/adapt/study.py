@@ -436,7 +436,7 @@ def claims_table(found: Measurements, explanations: Mapping[str, str]) -> Table:
     due = [each.number for each in judged if each.verdict is ClaimVerdict.FAILS and each.number in explanations]
     notes = (
         f"{coverage_note(found)}; a claim holds if every comparison shows it, and does not if one shows the contrary; "
-        "of all that is said here 5 % at most is expected to be wrong",
+        "at most 5 % of these claims are expected to be wrong",
         f"flat and equal: within {FLAT_MARGIN:.0%}; no dip: no step down by more than {DIP_MARGIN:.0%}; "
         f"a ratio is the first system's requests per second through the other's",
         *(f"{number}: why it may be different here: {explanations[number]}" for number in due),

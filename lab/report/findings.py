@@ -131,7 +131,7 @@ def _notes(found: tuple[ComparedFinding, ...]) -> Iterator[str]:
     yield paired_note(each.measured for each in found if each.finding.quantity is not Quantity.CAPACITY)
     yield (
         f"within {DEFAULT_MARGIN:.0%} of 1 counts as the same, within {DEFAULT_MARGIN:.0%} of the published ratio as "
-        "near it, each shown by an equivalence test; of all that is claimed 5 % at most are expected to be wrong"
+        "near it, each shown by an equivalence test; at most 5 % of these claims are expected to be wrong"
     )
     if any(each.theory is not None and each.finding.quantity is not Quantity.CAPACITY for each in found):
         yield "theory: members of one constant pace set the limit, nothing else does"
