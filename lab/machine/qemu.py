@@ -8,18 +8,14 @@ that the user can read, and its guest has no agent and does not stop when the cl
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import platform
-import select
 import socket
-import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from lab.errors import RUN_AGAIN, LabError, MachineLost, ToolMissing
 from lab.host.files import HostFiles, open_to_append, replace_file
@@ -54,9 +50,7 @@ from lab.machine.target import ACCELERATORS, Target
 from lab.units import MIB
 
 DEFAULT_CPUS = 2
-MOST_DISKS = 16
 START_TIMEOUT_SECONDS = 120.0
-MONITOR_SECONDS = 20.0
 _KVM = Path("/dev/kvm")
 _PACKAGES = {"x86_64": "qemu-system-x86", "aarch64": "qemu-system-arm"}
 _BOARDS = {"x86_64": "pc", "aarch64": "virt"}
@@ -80,57 +74,8 @@ def qemu_options(target: Target) -> QemuOptions:
     return QemuOptions(asked.get("kernel", ""), int(asked.get("cpus", DEFAULT_CPUS)), asked.get("accel", ""))
 
 
-class Monitor:
-    """QEMU's monitor (QMP, QEMU's docs/interop/qmp-spec.rst), on a socket that this class owns."""
-
-    def __init__(self, line: socket.socket) -> None:
-        self._line = line
-        self._lock = threading.Lock()
-        self._text = b""
-        self._has_greeted = False
-
-    def command(self, name: str, **arguments: object) -> Any:
-        """Run one command and return its result. Raises LabError with QEMU's reason, or if QEMU does not answer."""
-        with self._lock:
-            if not self._has_greeted:
-                self._message()
-                self._has_greeted = True
-                self._exchange("qmp_capabilities", {})
-            return self._exchange(name, arguments)
-
-    def close(self) -> None:
-        self._line.close()
-
-    def _exchange(self, name: str, arguments: Mapping[str, object]) -> Any:
-        request = {"execute": name, "arguments": dict(arguments)}
-        try:
-            self._line.sendall(json.dumps(request).encode() + b"\n")
-        except OSError as error:
-            raise MachineLost(f"QEMU's monitor is gone: {error.strerror}") from None
-        while True:
-            answer = self._message()
-            if "return" in answer:
-                return answer["return"]
-            if "error" in answer:
-                raise LabError(f"QEMU refuses '{name}': {answer['error'].get('desc', '')}")
-
-    def _message(self) -> dict[str, Any]:
-        """The next message of any kind, including events."""
-        while b"\n" not in self._text:
-            ready, _, _ = select.select([self._line], [], [], MONITOR_SECONDS)
-            data = self._line.recv(65536) if ready else b""
-            if not data:
-                raise MachineLost("QEMU's monitor does not answer")
-            self._text += data
-        line, _, self._text = self._text.partition(b"\n")
-        message: dict[str, Any] = json.loads(line)
-        return message
-
-
 class QemuKernel(EmbeddedKernel):
     """A started QEMU and its supervisor; ``release`` leaves nothing behind."""
-
-    monitor: Monitor
 
     def waited_seconds(self) -> float | None:
         """The time as in the base class, summed over QEMU's threads."""
@@ -138,12 +83,6 @@ class QemuKernel(EmbeddedKernel):
         threads = self._files.path(f"/proc/{group}/task").glob("*") if group else ()
         fields = [(self._files.read(f"/proc/{group}/task/{each.name}/schedstat") or "").split() for each in threads]
         return sum(int(each[1]) for each in fields if len(each) > 1) / 1e9 if fields else None
-
-    def release(self, has_left: bool) -> None:
-        try:
-            super().release(has_left)
-        finally:
-            self.monitor.close()
 
 
 def _loss_by_silence(seconds: int, _verbs: Collection[str]) -> LabError | None:
@@ -207,11 +146,11 @@ def qemu_arguments(
     kernel: StockKernel,
     initramfs: Path,
     folder: Path,
-    fds: tuple[int, int],
+    agent_fd: int,
     *,
     architecture: str = "",
 ) -> list[str]:
-    """Return QEMU's command line; ``fds`` are the sockets of the agent and of the monitor.
+    """Return QEMU's command line; ``agent_fd`` is the agent's socket.
 
     Sources: qemu(1); Documentation/admin-guide/kernel-parameters.txt; qemu-project.org, 9psetup.
     """
@@ -229,8 +168,7 @@ def qemu_arguments(
         *("-smp", str(asked.cpus), "-m", f"{options.memory_bytes // MIB}M"),
         *("-kernel", str(kernel.image), "-initrd", str(initramfs), "-append", parameters),
         *("-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"),
-        *("-chardev", f"socket,id=monitor,fd={fds[1]}", "-mon", "chardev=monitor,mode=control"),
-        *("-device", "virtio-serial-pci", "-chardev", f"socket,id=agent,fd={fds[0]}"),
+        *("-device", "virtio-serial-pci", "-chardev", f"socket,id=agent,fd={agent_fd}"),
         *("-device", "virtserialport,chardev=agent,name=raidlab"),
         *("-fsdev", "local,id=computer,path=/,security_model=none,readonly=on,multidevs=remap"),
         *("-device", f"virtio-9p-pci,fsdev=computer,mount_tag={COMPUTER_TAG}"),
@@ -271,13 +209,10 @@ def start_qemu(
         console = open_to_append(folder / CONSOLE_LOG, error=LabError)
         handed_over.callback(os.close, console)
         agent, agent_far = socket.socketpair()
-        monitor, monitor_far = socket.socketpair()
-        for line in (agent, monitor):
-            undo.callback(line.close)
-        for line in (agent_far, monitor_far):
-            handed_over.callback(line.close)
-        fds = (agent_far.fileno(), monitor_far.fileno())
-        arguments = qemu_arguments(qemu, options, asked, accelerator, kernel, initramfs, folder, fds)
+        undo.callback(agent.close)
+        handed_over.callback(agent_far.close)
+        fds = (agent_far.fileno(), console)
+        arguments = qemu_arguments(qemu, options, asked, accelerator, kernel, initramfs, folder, fds[0])
         readable = [*read, str(kernel.image), str(initramfs)]
         # QEMU opens the root directory that it exports. Without a namespace this lets it list names, not read files.
         confinement = {
@@ -286,13 +221,12 @@ def start_qemu(
             "listable": ["/"],
         }
         supervisor = processes.start(
-            supervisor_argv(python, folder, (*fds, console), confinement, arguments),
-            pass_fds=[*fds, console, instance.fd, *options.kept_locks],
+            supervisor_argv(python, folder, fds, confinement, arguments),
+            pass_fds=[*fds, instance.fd, *options.kept_locks],
             stderr_fd=console,
             extra_env=kept_free(),
         )
         started = QemuKernel(supervisor, instance, processes, files)
-        started.monitor = Monitor(monitor)
         undo.callback(started.release, has_left=False)
         channel = _channel_to(started, supervisor, agent)
         undo.pop_all()
