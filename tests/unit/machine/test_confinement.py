@@ -385,3 +385,21 @@ def test_what_a_computer_does_not_have_is_left_out_and_the_rest_holds(
     assert listing(base / "out") == before
     assert (base / "image").read_text() == "x\n"
     assert said.splitlines()[-1] == str(os.geteuid())
+
+
+@pytest.mark.parametrize(("layers", "expected"), [([], "a key"), (["landlock"], "PermissionError")])
+def test_a_listable_folder_shows_names_and_no_contents(layers: list[str], expected: str, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("a key")
+    code = f"""
+import os, sys
+sys.path.insert(0, {str(CONFINEMENT.parent)!r})
+from confinement import confine
+confine([], {layers!r}, listable=["/"])
+assert os.listdir({str(tmp_path)!r}) == ["secret"]
+try:
+    print(open({str(tmp_path / "secret")!r}).read())
+except OSError as error:
+    print(type(error).__name__)
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == expected
