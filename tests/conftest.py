@@ -17,6 +17,8 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from lab.machine.stock_kernels import stock_kernels
+from lab.machine.target import TargetKind
+from tests.kernel.place import VARIABLE, kernel_target
 from tui.base_app import settle_collector
 
 # An example may take long where the computer is busy with other things, and that is no defect.
@@ -130,6 +132,9 @@ WIDE = (
     "unit/test_parts.py",
 )
 
+# Tests of what only the embedded kernel has: left out with --on qemu:.
+EMBEDDED_ONLY = ("virtual_time", "planted", "uml")
+
 # Marker -> programs that its tests start.
 PROGRAMS = {
     "kernel": ("mdadm", "dmsetup", "fio", "modprobe", "mkfs.ext4", "nbdkit", "nbd-client"),
@@ -152,13 +157,14 @@ CURE = {
 def missing_for(marker: str) -> list[str]:
     """What tests with this marker lack on this computer."""
     missing = [program for program in PROGRAMS.get(marker, ()) if not shutil.which(program, path=SEARCH_PATH)]
-    if marker == "kernel" and not embedded_kernel():
+    kind = kernel_target().kind
+    if marker == "kernel" and kind is TargetKind.UML and not embedded_kernel():
         missing.append("linux.uml")
     if marker == "virtual_time" and not built_kernel("virtual-time"):
         missing.append("the embedded kernel with virtual time")
     if marker == "planted" and not built_kernel("planted"):
         missing.append("the embedded kernel with planted bugs")
-    if marker == "qemu" and not stock_kernels():
+    if (marker == "qemu" or (marker == "kernel" and kind is TargetKind.QEMU)) and not stock_kernels():
         missing.append("a distribution's kernel that this user can read")
     return missing
 
@@ -188,6 +194,15 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(MOST_WORKERS, (os.cpu_count() or 1) * 3 // 2)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--on", metavar="TARGET", help="the machine of the kernel tests: uml: (the default) or qemu:")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("on"):
+        os.environ[VARIABLE] = config.getoption("on")
+
+
 class Shares(LoadFileScheduling):  # type: ignore[misc] # it comes without types
     """A file of tests by one worker, but each test of the SHARED ones by whichever is free."""
 
@@ -199,11 +214,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Shares | 
     return Shares(config, log) if config.getoption("dist") == "loadfile" else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Files that measure, then those of the embedded kernel, longest first, and between them the others.
 
     So no worker is left alone with a long file in the end, and no more kernels run at a time than must.
     """
+    if kernel_target().kind is not TargetKind.UML:
+        left_out = [item for item in items if any(map(item.get_closest_marker, EMBEDDED_ONLY))]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         if item.path.as_posix().endswith(SLOW):

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 import pytest
 
 from lab.disks import Lab, open_lab, with_fitting_time
-from lab.machine import Host, parse_target
+from lab.machine import Host
+from tests.kernel.place import kernel_target
 from tests.kernel.rig import Rig, file_disks
 
 
 @pytest.fixture(scope="module")
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """Boots once for a module, with its DISKS; where it MEASURES_DRIVES, in virtual time if that can be."""
-    wanted, host, target = getattr(request.module, "DISKS", file_disks(8, 48)), Host.real("tests"), parse_target("uml:")
+    wanted, host, target = getattr(request.module, "DISKS", file_disks(8, 48)), Host.real("tests"), kernel_target()
     if getattr(request.module, "MEASURES_DRIVES", False):
         target = with_fitting_time(target, host, wanted, lambda _: None)
     with open_lab(target, host, wanted=wanted) as opened:

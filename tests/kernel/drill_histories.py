@@ -26,8 +26,9 @@ from lab.drills.proof import DISK_BYTES, NOTHING_RUNS
 from lab.drills.schema import DrillStep, ReadyDrill, catalogue, find_drill, read_drill, ready
 from lab.drills.verdict import DrillVerdict, look_at_all, recognised
 from lab.errors import CommandFailed, DrillError
-from lab.machine import Host, parse_target
+from lab.machine import Host
 from lab.session.session import Client, LabSession, open_session
+from tests.kernel.place import kernel_target
 from tests.kernel.text_user import TextUser
 
 SEED = "ana"
@@ -114,7 +115,7 @@ def _begun(step: DrillStep) -> DrillStep:
 
 def play_all(drill: ReadyDrill, *, places: tuple[str, ...] = ("CLI", "app"), only: str = "") -> Iterator[Ended]:
     """Make the drill once, and end it after each history, without closing it. ``only``: such histories."""
-    target, host = parse_target("uml:"), Host.real("tests")
+    target, host = kernel_target(), Host.real("tests")
     with tempfile.TemporaryDirectory(prefix="raidlab-drill-") as folder:
         own = _own_lab(host, Path(folder))
         with open_session(Client(target, own), start_arrays=False) as session:
@@ -157,7 +158,7 @@ def play_typed(drill: ReadyDrill, *, only: Collection[str] = ()) -> Iterator[End
 def _own_lab(host: Host, root: Path) -> Host:
     """With disks that are soon read as a whole."""
     own = replace(host, state=host.state.elsewhere(root))
-    with lab_folder(own.state, parse_target("uml:").lab_name) as disks:
+    with lab_folder(own.state, kernel_target().lab_name) as disks:
         disks.save(specs(DEFAULT_COUNT, DiskKind.FILE, size_bytes=DISK_BYTES))
     return own
 

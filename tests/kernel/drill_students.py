@@ -11,10 +11,11 @@ from lab.drills.desk import DrillDesk, run_lines
 from lab.drills.schema import find_drill, read_drill, ready
 from lab.drills.verdict import end_drill
 from lab.errors import CommandFailed
-from lab.machine import Host, parse_target
+from lab.machine import Host
 from lab.session.session import Client, open_session
+from tests.kernel.place import kernel_target
 
-TARGET = parse_target("uml:")
+TARGET = kernel_target()
 
 
 def student(folder: Path) -> Host:

@@ -9,11 +9,12 @@ import signal
 import subprocess
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.host.processes import isolated_python
 from lab.machine.state_folder import KERNEL_RECORD, memory_folder
+from tests.kernel.place import kernel_target
 
 COMMAND = isolated_python("-c", "import sys; from lab.cli.main import run; sys.exit(run())", "--on")
 PATIENCE_SECONDS = 120.0
@@ -40,7 +41,7 @@ class Place:
     """Where a command works: its state folder, and one for temporary files of its own; and on which machine."""
 
     root: Path
-    target: str = "uml:"
+    target: str = field(default_factory=lambda: kernel_target().text)
 
     @property
     def state(self) -> Path:

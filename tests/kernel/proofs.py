@@ -8,8 +8,9 @@ import pytest
 
 from lab.lessons.course import LessonFiles, built_in_course
 from lab.lessons.proof import open_proof_session, prove_in
-from lab.machine import Host, parse_target
+from lab.machine import Host
 from lab.session.session import LabSession
+from tests.kernel.place import kernel_target
 
 LESSONS = built_in_course().lessons
 MEASURED = [files for files in LESSONS if files.lesson.measure]
@@ -21,7 +22,7 @@ NOT_MEASURED = [files for files in LESSONS if not files.lesson.measure and files
 @pytest.fixture(scope="module")
 def session() -> Iterator[LabSession]:
     most = max(files.lesson.disks for files in LESSONS)
-    with open_proof_session(parse_target("uml:"), Host.real("tests"), disks=most) as opened:
+    with open_proof_session(kernel_target(), Host.real("tests"), disks=most) as opened:
         yield opened
 
 

@@ -12,13 +12,13 @@ from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, DiskSpec, Lab, specs
 from lab.errors import LabError
 from lab.host.clock import HostClock, wait_for
-from lab.machine import parse_target
 from lab.plans import Plan
 from lab.session import breaking
 from lab.session.breaking import is_pulled
 from lab.session.monitor import Event, EventKind, History, Monitor, Snapshot, events_between
 from lab.session.session import LabSession
 from lab.units import KIB, MIB
+from tests.kernel.place import kernel_target
 
 FILES = specs(6, DiskKind.FILE, size_bytes=64 * MIB)
 
@@ -39,7 +39,7 @@ D = [f"disk{number:02d}" for number in range(1, 11)]
 @pytest.fixture
 def session(lab: Lab) -> Iterator[LabSession]:
     """Blank disks and no array."""
-    session = LabSession(parse_target("uml:?name=session"), lab.host, lab)
+    session = LabSession(kernel_target("name=session"), lab.host, lab)
     yield session
     for status in session.statuses():
         session.run(session.array(status.name).stop())

@@ -29,7 +29,7 @@ from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, DiskSpec, Lab, open_lab
 from lab.errors import LabError
 from lab.host.files import HostFiles
-from lab.machine import Host, Machine, parse_target
+from lab.machine import Host, Machine
 from lab.machine.disk_rescue import RESCUED
 from lab.machine.embedded import CONSOLE_LOG
 from lab.machine.stand_still import KEPT_FOLDER, stand_still_evidence
@@ -41,6 +41,7 @@ from lab.session.session import LabSession
 from lab.units import KIB, MIB
 from tests.kernel.footprint import client_footprint, machine_footprint, prepare_client
 from tests.kernel.growth import growth_per_round
+from tests.kernel.place import kernel_target
 
 TWO_HOURS = 7200.0
 STINTS = (1, 40, 3, 60, 1, 2)
@@ -176,7 +177,7 @@ def watched_machine(findings: Findings, state: Path) -> Iterator[Lab]:
     """A fresh machine. What goes wrong on it is looked at while it is there, and what it leaves when it is gone."""
     findings.machines += 1
     machines: list[Machine] = []
-    with open_lab(parse_target("uml:"), Host.real("soak"), wanted=disks(), on_machine=machines.append) as lab:
+    with open_lab(kernel_target(), Host.real("soak"), wanted=disks(), on_machine=machines.append) as lab:
         (record,) = (state / "machines").glob(f"*/{KERNEL_RECORD}")
         try:
             yield lab
@@ -194,7 +195,7 @@ def stint(findings: Findings, state: Path, chance: random.Random, rounds: int, e
             # All pairs in turn: what is measured at the end of a round has the same past each time.
             kind = KINDS[findings.rounds % len(KINDS)][0]
             level, members = LEVELS[findings.rounds // len(KINDS) % len(LEVELS)]
-            session = LabSession(parse_target("uml:?name=soak"), lab.host, lab)
+            session = LabSession(kernel_target("name=soak"), lab.host, lab)
             monitor = Monitor(session, on_look=lambda _: None, on_end=lambda _: None, hertz=8.0)
             is_watched = chance.random() < 0.5
             begun = time.monotonic()

@@ -20,6 +20,7 @@ from lab.disks import DiskKind, DiskSpec, specs
 from lab.disks.lab_files import lab_folder
 from lab.machine import Host
 from lab.units import MIB
+from tests.kernel.place import kernel_target
 from tui.app import RaidlabApp
 from tui.arrays.plan import PlanScreen
 from tui.mode import HintLine, ProblemBar
@@ -104,7 +105,7 @@ def plain(widget: HintLine | ProblemBar) -> str:
 
 @asynccontextmanager
 async def student_at(
-    tmp_path: Path, *, was_welcomed: bool, kind: type[S], target: str = "uml:", disks: Sequence[DiskSpec] = SMALL
+    tmp_path: Path, *, was_welcomed: bool, kind: type[S], target: str = "", disks: Sequence[DiskSpec] = SMALL
 ) -> AsyncIterator[S]:
     """The real app, at 120 x 40; without ``disks`` on the nine of a first start, but small."""
     with lab_folder(Host.real("raidlab").state, "default") as folder:
@@ -112,7 +113,7 @@ async def student_at(
     settings = tmp_path / "app.json"
     if was_welcomed:
         save_settings(settings, Settings(was_welcomed=True))
-    app = RaidlabApp(target, settings_file=settings, keys_file=tmp_path / "keys.toml")
+    app = RaidlabApp(target or kernel_target().text, settings_file=settings, keys_file=tmp_path / "keys.toml")
     try:
         async with app.run_test(size=(120, 40)) as pilot:
             yield kind(app, pilot, tmp_path)

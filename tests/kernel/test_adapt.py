@@ -17,11 +17,12 @@ from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, DiskSpec, Lab, LabDisk
 from lab.errors import ArrayError, DeviceRefused
-from lab.machine import Host, parse_target
+from lab.machine import Host
 from lab.measure.rebuild import DataSum, sum_device
 from lab.plans import Plan, Step
 from lab.session.session import Client, LabSession, open_session
 from lab.units import KIB, MIB
+from tests.kernel.place import kernel_target
 
 pytestmark = pytest.mark.kernel
 
@@ -41,7 +42,7 @@ MORE = tuple(DiskSpec(name=f"slow{number}", kind=DiskKind.LOOP, size_bytes=SLOW)
 @pytest.fixture(scope="module")
 def session(lab: Lab) -> LabSession:
     lab.attach(MORE)
-    return LabSession(parse_target("uml:"), lab.host, lab)
+    return LabSession(kernel_target(), lab.host, lab)
 
 
 def nine_names(k: int) -> list[str]:
@@ -277,7 +278,7 @@ def test_a_volume_comes_back_after_a_restart_of_the_machine_without_the_disk_tha
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path_factory.mktemp("restart")))
-    host, target = Host.real("tests"), parse_target("uml:?name=restart")
+    host, target = Host.real("tests"), kernel_target("name=restart")
     sizes = {"file01": 20, "file02": 20, "file03": 20, "file04": 10, "file05": 20}
     wanted = [{"name": name, "kind": "file", "size_bytes": size * MIB} for name, size in sizes.items()]
     folder = host.state.root / "labs" / "restart"

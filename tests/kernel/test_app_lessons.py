@@ -19,6 +19,7 @@ from lab.machine import Host
 from lab.results.store import ResultStore
 from lab.session.session import LabSession
 from lab.units import MIB
+from tests.kernel.place import kernel_target
 from tui.app import RaidlabApp
 from tui.arrays.plan import PlanScreen
 from tui.lessons.view import LessonView
@@ -42,7 +43,7 @@ async def student(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     own_lab(folder, monkeypatch)
     settings = folder / "app.json"
     save_settings(settings, Settings(was_welcomed=True))
-    app = RaidlabApp("uml:", settings_file=settings, keys_file=folder / "keys.toml")
+    app = RaidlabApp(kernel_target().text, settings_file=settings, keys_file=folder / "keys.toml")
     try:
         async with app.run_test(size=(120, 40)) as pilot:
             await until(pilot, lambda: app.lab.look is not None, "the lab is open")

@@ -14,6 +14,7 @@ from textual.pilot import Pilot
 from lab.errors import LabError
 from lab.results.record import RunStatus
 from lab.results.store import ResultStore
+from tests.kernel.place import kernel_target
 from tui.app import RaidlabApp
 from tui.settings import Settings, save_settings
 
@@ -65,7 +66,7 @@ def test_an_experiment_is_ended_in_the_app_and_gone_on_with(tmp_path: Path, monk
     file = tmp_path / "short.toml"
     file.write_text(EXPERIMENT)
     save_settings(tmp_path / "app.json", Settings(mode="run", was_welcomed=True))
-    app = RaidlabApp("uml:", settings_file=tmp_path / "app.json", keys_file=tmp_path / "keys.toml")
+    app = RaidlabApp(kernel_target().text, settings_file=tmp_path / "app.json", keys_file=tmp_path / "keys.toml")
     store = ResultStore(tmp_path / "state" / "results")
 
     async def run() -> None:

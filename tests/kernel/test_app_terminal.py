@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kernel.place import kernel_target
 from tests.kernel.student import PATIENCE_SECONDS, kernels_of, own_state
 from tui.settings import Settings, save_settings
 
@@ -80,7 +81,7 @@ def terminal(tmp_path: Path) -> Iterator[Callable[[str], Terminal]]:
     save_settings(tmp_path / "app.json", Settings(was_welcomed=True))
 
     def open_app(line: str) -> Terminal:
-        made = Terminal([sys.executable, "-c", line, "--on", "uml:"])
+        made = Terminal([sys.executable, "-c", line, "--on", kernel_target().text])
         opened.append(made)
         made.read_until(lambda output: b"No array yet" in output, "the lab is open")
         return made

@@ -18,6 +18,8 @@ from pathlib import Path
 import pyte
 import pytest
 
+from tests.kernel.place import kernel_target
+
 pytestmark = pytest.mark.kernel
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -66,7 +68,7 @@ class Window:
 def test_an_arrow_and_an_action_in_one_write_have_the_disk_under_the_cursor(tmp_path: Path) -> None:
     window, chance = Window(), random.Random(5)
     with subprocess.Popen(
-        [sys.executable, "-c", COMMAND, "--on", "uml:"],
+        [sys.executable, "-c", COMMAND, "--on", kernel_target().text],
         stdin=window.terminal,
         stdout=window.terminal,
         stderr=window.terminal,

@@ -12,6 +12,7 @@ from lab.disks import DiskKind, DiskSpec
 from lab.disks.lab_files import lab_folder
 from lab.machine import Host
 from lab.units import MIB
+from tests.kernel.place import kernel_target
 from tests.kernel.student import Student, own_state
 from tui.app import RaidlabApp
 from tui.arrays.build import BuildScreen
@@ -55,7 +56,7 @@ async def test_a_volume_is_built_failed_and_rebuilt_with_keys(tmp_path: Path) ->
             ]
         )
     save_settings(tmp_path / "app.json", Settings(was_welcomed=True))
-    app = RaidlabApp("uml:", settings_file=tmp_path / "app.json", keys_file=tmp_path / "keys.toml")
+    app = RaidlabApp(kernel_target().text, settings_file=tmp_path / "app.json", keys_file=tmp_path / "keys.toml")
     try:
         async with app.run_test(size=(120, 40)) as pilot:
             student = Student(app, pilot, tmp_path)

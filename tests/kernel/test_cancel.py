@@ -12,10 +12,11 @@ from lab.errors import RunCancelled
 from lab.experiments.progress import RunProgress
 from lab.experiments.run import RunRequest, resume_experiment, run_experiment
 from lab.experiments.schema import Experiment, check
-from lab.machine import Host, parse_target
+from lab.machine import Host
 from lab.results.record import RunStatus
 from lab.results.store import ResultStore
 from lab.tomlfile import decode_toml
+from tests.kernel.place import kernel_target
 
 pytestmark = pytest.mark.kernel
 
@@ -64,7 +65,7 @@ def test_a_cancelled_run_ends_at_once_keeps_what_it_has_and_goes_on_later(
             cancelled.set()
 
     request = RunRequest(
-        target=parse_target("uml:"),
+        target=kernel_target(),
         host=host,
         on_progress=watch,
         on_notice=lambda _: None,

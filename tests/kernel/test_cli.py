@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.kernel.place import kernel_target
+
 pytestmark = pytest.mark.kernel
-LAB = ["uml:?name=cli"]
-COMMAND = [sys.executable, "-c", "import sys; from lab.cli.main import run; sys.exit(run())", "--on", *LAB]
+TARGET = kernel_target("name=cli").text
+COMMAND = [sys.executable, "-c", "import sys; from lab.cli.main import run; sys.exit(run())", "--on", TARGET]
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -118,7 +120,7 @@ def test_only_one_command_has_the_lab(state: Path) -> None:
         assert watching.stdout is not None
         watching.stdout.readline()
         second = raidlab(state, "array", "show", status=1)
-        assert "is open in 'raidlab --on uml:?name=cli watch'" in second.stderr
+        assert f"is open in 'raidlab --on {TARGET} watch'" in second.stderr
     finally:
         watching.terminate()
         _, said = watching.communicate(timeout=20)

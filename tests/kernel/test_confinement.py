@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.machine import EmbeddedOptions, open_machine, parse_target
+from lab.machine import EmbeddedOptions, open_machine
 from lab.machine.api import Machine
+from tests.kernel.place import kernel_target
 from tests.kernel.test_machine import host_at, sparse_disks
 
 pytestmark = pytest.mark.kernel
@@ -96,7 +97,7 @@ def intruder(victim: Path, layers: tuple[str, ...] | None) -> Iterator[tuple[Mac
     state = victim.parent / "state"
     # In sight: here it is about writing.
     options = EmbeddedOptions(disks=sparse_disks(victim.parent, 1), layers=layers, shown=(victim,))
-    with open_machine(parse_target("uml:"), host_at(state), embedded=options) as machine:
+    with open_machine(kernel_target(), host_at(state), embedded=options) as machine:
         (folder,) = (state / "machines").glob("[0-9]*")
         names = NAMES.format(victim=victim, folder=folder)
         machine.run(["sh", "-c", names + PREPARE], check=False)
@@ -120,7 +121,7 @@ def test_a_lab_in_shared_memory_has_its_own_and_no_more(victim: Path) -> None:
         neighbour = Path(shared) / "neighbour"
         neighbour.write_text("untouched")
         options = EmbeddedOptions(disks=disks)
-        with open_machine(parse_target("uml:"), host_at(Path(shared) / "state"), embedded=options) as machine:
+        with open_machine(kernel_target(), host_at(Path(shared) / "state"), embedded=options) as machine:
             script = (
                 f"umount -l /dev/shm /dev; mount -o remount,rw /; dd if=/dev/zero of={neighbour} conv=notrunc count=1"
             )
@@ -183,7 +184,7 @@ def test_confined_no_file_of_the_user_is_read(tmp_path: Path, layers: tuple[str,
     witness = ["sleep", f"{60 + os.getpid()}"]
     with (
         subprocess.Popen(witness, env={**os.environ, "LEAK": SECRET}) as process,
-        open_machine(parse_target("uml:"), host_at(tmp_path / "state"), embedded=options) as machine,
+        open_machine(kernel_target(), host_at(tmp_path / "state"), embedded=options) as machine,
     ):
         try:
             for way, script in READS.items():
@@ -206,7 +207,7 @@ def test_what_is_shown_is_read_and_no_more(tmp_path: Path) -> None:
     script.parent.mkdir()
     for path in (script, other):
         path.write_text("echo from outside")
-    target = parse_target(f"uml:?show={script.parent}")
+    target = kernel_target(f"show={script.parent}")
     with open_machine(target, host_at(tmp_path / "state")) as machine:
         assert machine.run(["sh", str(script)]).stdout == "from outside\n"
         assert machine.run(["sh", "-c", f"echo x >> {script}"], check=False).status != 0

@@ -11,7 +11,8 @@ from lab.cli.main import run
 from lab.drills.proof import prove
 from lab.drills.schema import read_drill, ready
 from lab.errors import ExitCode
-from lab.machine import Host, parse_target
+from lab.machine import Host
+from tests.kernel.place import kernel_target, real_time_target
 from tests.unit.drills.test_drill_files import example
 
 pytestmark = pytest.mark.kernel
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.kernel
 
 def test_the_example_of_the_page_is_true(tmp_path: Path) -> None:
     path = example(tmp_path)
-    proof = prove(ready(read_drill(path), path, "page"), parse_target("uml:"), Host.real("tests"))
+    proof = prove(ready(read_drill(path), path, "page"), kernel_target(), Host.real("tests"))
     assert proof.failures == ()
     assert (proof.right, proof.wrong) == (2, 3)
 
@@ -31,8 +32,8 @@ def test_a_drill_that_cannot_be_made_is_told_for_each_word(
     path = example(tmp_path)
     path.write_text(path.read_text(encoding="utf-8").replace("mdadm --create", "echo no such disk >&2; false", 1))
     try:
-        words = ["--on", "uml:?time=real", "drill", "verify", "--prove", str(path), "--seed", "one", "--seed", "two"]
-        assert run(words) == ExitCode.FAILED
+        words = ["drill", "verify", "--prove", str(path), "--seed", "one", "--seed", "two"]
+        assert run(["--on", real_time_target().text, *words]) == ExitCode.FAILED
     finally:
         use_options(Options())
     told = capfd.readouterr()

@@ -22,11 +22,12 @@ from lab.drills.schema import file_digest, find_drill, read_drill, ready
 from lab.drills.verdict import DrillVerdict, NothingRuns, end_drill, judge
 from lab.errors import DrillError, LabError
 from lab.gates.decoding import read_own_json
-from lab.machine import Host, parse_target
+from lab.machine import Host
 from lab.session.session import Client, LabSession, open_session
+from tests.kernel.place import kernel_target
 
 pytestmark = pytest.mark.kernel
-TARGET = parse_target("uml:")
+TARGET = kernel_target()
 PATH = find_drill("1")
 DRILL = ready(read_drill(PATH), PATH, "tests")
 VALUES = DRILL.values

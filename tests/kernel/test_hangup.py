@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from lab.machine.state_folder import KERNEL_RECORD
+from tests.kernel.place import kernel_target
 
 pytestmark = pytest.mark.kernel
 
@@ -55,7 +56,7 @@ def read(terminal: int, seconds: float) -> None:
 def test_a_closed_window_leaves_no_machine(tmp_path: Path, words: list[str], settled_seconds: float, way: str) -> None:
     window, terminal = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-c", way + COMMAND, "--on", "uml:", *words],
+        [sys.executable, "-c", way + COMMAND, "--on", kernel_target().text, *words],
         stdin=terminal,
         stdout=terminal,
         stderr=terminal,
@@ -84,7 +85,7 @@ def test_a_machine_that_nobody_closes_is_ended_by_force_and_the_next_command_wor
     window, terminal = pty.openpty()
     environment = {**os.environ, "RAIDLAB_STATE": str(tmp_path), "RAIDLAB_CONFIG": str(tmp_path)}
     with subprocess.Popen(
-        [sys.executable, "-c", stuck + COMMAND, "--on", "uml:"],
+        [sys.executable, "-c", stuck + COMMAND, "--on", kernel_target().text],
         stdin=terminal,
         stdout=terminal,
         stderr=terminal,
@@ -106,7 +107,7 @@ def test_a_machine_that_nobody_closes_is_ended_by_force_and_the_next_command_wor
         finally:
             process.kill()
             os.close(window)
-    shown = [sys.executable, "-c", COMMAND, "--on", "uml:", "array", "show"]
+    shown = [sys.executable, "-c", COMMAND, "--on", kernel_target().text, "array", "show"]
     done = subprocess.run(shown, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -118,7 +119,7 @@ def test_what_was_started_with_nohup_goes_on(tmp_path: Path) -> None:
             "-c",
             NOHUP + COMMAND,
             "--on",
-            "uml:",
+            kernel_target().text,
             "exec",
             "--",
             "sh",

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.kills import ALONE, SCENARIOS, Preparations, planned, problems_after
+from tests.kernel.place import kernel_target
 
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(600)]
-TARGET = "uml:"
+TARGET = kernel_target().text
 SEED = 11
 
 

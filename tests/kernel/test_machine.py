@@ -26,6 +26,8 @@ from lab.machine import EmbeddedOptions, Host, SampleRequest, UbdDisk, open_mach
 from lab.machine.api import Machine
 from lab.machine.kernel_image import kernel_cache
 from lab.machine.state_folder import StateFolder
+from lab.machine.target import TargetKind
+from tests.kernel.place import kernel_target
 
 pytestmark = pytest.mark.kernel
 
@@ -34,9 +36,10 @@ DEADLINE_SECONDS = 3.0
 # Whoever starts the tests in the background may have ignored Ctrl-C, which a process hands on to its children.
 CLIENT = """
 import signal
-from lab.machine import Host, open_machine, parse_target
+from lab.machine import Host, open_machine
+from tests.kernel.place import kernel_target
 signal.signal(signal.SIGINT, signal.default_int_handler)
-with open_machine(parse_target("uml:"), Host.real("client")) as machine:
+with open_machine(kernel_target(), Host.real("client")) as machine:
     machine.stream(["sleep", "1000"])
     print(machine.read(["/proc/mounts"])["/proc/mounts"].count("hostfs"), flush=True)
     machine.run(["sleep", "1000"], timeout_seconds=2000)
@@ -122,7 +125,7 @@ def disks_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory, disks_folder: Path) -> Iterator[Machine]:
     options = EmbeddedOptions(disks=sparse_disks(disks_folder, 16))
-    with open_machine(parse_target("uml:"), host_at(tmp_path_factory.mktemp("state")), embedded=options) as opened:
+    with open_machine(kernel_target(), host_at(tmp_path_factory.mktemp("state")), embedded=options) as opened:
         yield opened
 
 
@@ -198,7 +201,8 @@ def test_samples_come_while_a_command_floods_the_line(machine: Machine) -> None:
 
 
 def test_two_kernels_run_side_by_side(machine: Machine, state: Path) -> None:
-    with open_machine(parse_target("uml:?mem=128M"), host_at(state)) as other:
+    small = {TargetKind.UML: "mem=128M", TargetKind.QEMU: "memory=512M"}[kernel_target().kind]
+    with open_machine(kernel_target(small), host_at(state)) as other:
         other.write("/run/mine", "other")
         assert machine.read(["/run/mine"]) == {"/run/mine": None}
         assert other.facts.memory_bytes < machine.facts.memory_bytes
@@ -233,7 +237,7 @@ def test_client_and_supervisor_killed_together_are_swept(client: Client) -> None
 
 @pytest.mark.parametrize("victim", ["kernel_group", "supervisor"])
 def test_a_killed_kernel_or_supervisor_is_a_lost_machine(state: Path, victim: str) -> None:
-    with open_machine(parse_target("uml:"), host_at(state)) as machine:
+    with open_machine(kernel_target(), host_at(state)) as machine:
         machine.stream(["sleep", "1000"])
         os.kill(record_of(state)[victim], signal.SIGKILL)
         with pytest.raises(MachineLost, match="killed") as lost:
@@ -257,7 +261,7 @@ while True:
 def test_no_program_of_the_guest_goes_on_without_its_kernel(
     state: Path, layers: tuple[str, ...] | None, victims: list[str]
 ) -> None:
-    with open_machine(parse_target("uml:"), host_at(state), embedded=EmbeddedOptions(layers=layers)) as machine:
+    with open_machine(kernel_target(), host_at(state), embedded=EmbeddedOptions(layers=layers)) as machine:
         machine.stream(["python3", "-c", FORKING])
         machine.run(["sleep", "0.5"])
         record = record_of(state)
@@ -269,7 +273,7 @@ def test_no_program_of_the_guest_goes_on_without_its_kernel(
 
 
 def test_a_panic_is_named(state: Path) -> None:
-    with open_machine(parse_target("uml:"), host_at(state)) as machine:
+    with open_machine(kernel_target(), host_at(state)) as machine:
         with pytest.raises(MachineLost, match=r"crashed: .*Kernel panic - not syncing: sysrq triggered crash") as lost:
             machine.write("/proc/sysrq-trigger", "c")
         assert lost.value.exit_code is ExitCode.MACHINE_LOST
@@ -279,7 +283,7 @@ def test_a_panic_is_named(state: Path) -> None:
 
 
 def test_a_killed_agent_is_a_lost_machine(state: Path) -> None:
-    with open_machine(parse_target("uml:"), host_at(state)) as machine, pytest.raises(MachineLost):
+    with open_machine(kernel_target(), host_at(state)) as machine, pytest.raises(MachineLost):
         # The agent is the guest's init; SIGTERM is how it is told to leave.
         machine.run(["sh", "-c", "kill -TERM 1; sleep 10"])
     assert processes_of(state) == []
@@ -288,7 +292,7 @@ def test_a_killed_agent_is_a_lost_machine(state: Path) -> None:
 def test_a_lab_stays_locked_as_long_as_its_kernel_runs(state: Path) -> None:
     host = host_at(state)
     lock = host.state.lock_lab("default")
-    with open_machine(parse_target("uml:"), host, embedded=EmbeddedOptions(kept_locks=(lock.fd,))):
+    with open_machine(kernel_target(), host, embedded=EmbeddedOptions(kept_locks=(lock.fd,))):
         lock.close()
         with pytest.raises(LabError, match="the lab 'default' is open"):
             host_at(state).state.lock_lab("default")
@@ -300,7 +304,7 @@ def test_no_descriptor_is_left_open(state: Path, tmp_path: Path) -> None:
         return len(list(Path("/proc/self/fd").iterdir()))
 
     before = open_fds()
-    with open_machine(parse_target("uml:"), host_at(state)) as machine:
+    with open_machine(kernel_target(), host_at(state)) as machine:
         machine.run(["true"])
     broken = tmp_path / "not-a-kernel"
     broken.write_text("#!/bin/sh\necho no kernel here >&2\nexit 3\n")

@@ -22,6 +22,7 @@ import pytest
 
 from lab.cli.context import Options, use_options
 from lab.cli.main import run
+from tests.kernel.place import real_time_target
 from tests.unit.md_tests.checkouts import make_checkout, picture
 
 pytestmark = [pytest.mark.kernel, pytest.mark.wide]
@@ -163,7 +164,7 @@ def test_in_real_time_and_no_further_than_the_first_failure(
     tmp_path: Path, state: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     checkout = checkout_with(tmp_path / "mdadm", {"00passes": PASS, "01fails": FAIL, "02not": "true\n"})
-    words = ["--on", "uml:?time=real", "--json", "md-tests", str(checkout)]
+    words = ["--on", real_time_target().text, "--json", "md-tests", str(checkout)]
     assert run([*words, "--stop-at-failure"]) == 1
     output = json.loads(capfd.readouterr().out)
     outcomes = [(each["test"], each["outcome"]) for each in output["results"]]

@@ -21,11 +21,12 @@ from lab.errors import MachineLost
 from lab.host.clock import HostClock
 from lab.host.files import HostFiles
 from lab.host.processes import HostProcesses
-from lab.machine import Host, RunningCommand, parse_target
+from lab.machine import Host, RunningCommand
 from lab.machine.state_folder import StateFolder
 from lab.measure.rebuild import DataVerdict, fail_and_remove, measure_rebuild, sum_device, verdict
 from lab.measure.samples import Recorder
 from lab.units import KIB, MIB
+from tests.kernel.place import kernel_target
 from tests.kernel.rig import DEVICE, NAME, Rig, file_disks, run_lengths
 
 pytestmark = pytest.mark.kernel
@@ -104,7 +105,7 @@ def test_killed_kernel_in_a_rebuild_under_load(
     crash_host: Host, level: str, members: int, policy: ConsistencyPolicy
 ) -> None:
     # RAID 5 with a partial parity log: without one md rightly refuses to start an array that is dirty and degraded.
-    target, last = parse_target("uml:?name=crash"), 0
+    target, last = kernel_target("name=crash"), 0
     with lab_folder(crash_host.state, "crash") as folder:
         folder.save(file_disks(members, 64))
     with open_lab(target, crash_host) as lab:

@@ -9,8 +9,9 @@ import pytest
 from benchmarks.support.rebuilds import limit_speed
 from lab.experiments.run import RunRequest, run_experiment
 from lab.experiments.schema import Experiment, check
-from lab.machine import Host, parse_target
+from lab.machine import Host
 from lab.tomlfile import decode_toml
+from tests.kernel.place import kernel_target
 
 pytestmark = [pytest.mark.kernel, pytest.mark.wide]
 
@@ -49,7 +50,7 @@ def test_a_load_without_bounds_leaves_the_witness_alone(tmp_path: Path, monkeypa
     experiment = decode_toml(TEXT, Experiment, source="test")
     check(experiment)
     request = RunRequest(
-        parse_target("uml:"),
+        kernel_target(),
         Host.real("tests"),
         on_machine=lambda machine: limit_speed(machine, experiment.disks.size_bytes),
     )

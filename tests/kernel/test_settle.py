@@ -9,8 +9,9 @@ import pytest
 
 from lab.drills.desk import run_lines
 from lab.lessons.proof import open_proof_session
-from lab.machine import Host, parse_target
+from lab.machine import Host
 from lab.session.session import LabSession
+from tests.kernel.place import kernel_target
 
 pytestmark = pytest.mark.kernel
 SPEED_KIB = 16_000
@@ -26,7 +27,7 @@ AT_ONCE_SECONDS = 15
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabSession]:
     host = Host.real("tests")
     own = replace(host, state=host.state.elsewhere(tmp_path_factory.mktemp("settle")))
-    with open_proof_session(parse_target("uml:"), own, disks=4) as session:
+    with open_proof_session(kernel_target(), own, disks=4) as session:
         yield session
 
 

@@ -12,12 +12,13 @@ import pytest
 
 from lab.disks import open_lab
 from lab.errors import LabError, MachineLost
-from lab.machine import Host, parse_target
+from lab.machine import Host
 from lab.session.load import Load
 from lab.session.monitor import Monitor
 from lab.session.session import LabSession
 from lab.session.shell import KEPT_CHARACTERS, Shell, ShellResult
 from lab.units import MIB
+from tests.kernel.place import kernel_target
 from tests.kernel.sessions import DISKS, FILES, D, create, do, session
 
 __all__ = ["DISKS", "session"]
@@ -109,8 +110,8 @@ def test_much_output_of_a_line_is_handed_on_and_its_end_kept(session: LabSession
 
 
 def test_a_lost_machine_ends_everything_soon() -> None:
-    with open_lab(parse_target("uml:"), Host.real("tests"), wanted=FILES[:3]) as lab:
-        session = LabSession(parse_target("uml:"), lab.host, lab)
+    with open_lab(kernel_target(), Host.real("tests"), wanted=FILES[:3]) as lab:
+        session = LabSession(kernel_target(), lab.host, lab)
         create(session, "raid5", D[:3])
         over = threading.Event()
         ends: list[LabError | None] = []

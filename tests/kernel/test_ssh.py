@@ -26,6 +26,7 @@ from lab.machine import EmbeddedOptions, Host, SampleRequest, UbdDisk, open_mach
 from lab.machine.state_folder import StateFolder
 from tests.cluster.keeper import children_of
 from tests.cluster.ssh_rig import SSHD, SshRig, keygen, ssh_rig
+from tests.kernel.place import kernel_target
 
 pytestmark = pytest.mark.kernel
 
@@ -183,7 +184,7 @@ def test_local_builds_a_mirror_on_a_computer_with_md(tmp_path: Path, sources: Pa
     environment = f"PYTHONPATH={sources}"
     # In a user namespace the system's files would seem to be another user's, and be refused as programs.
     options = EmbeddedOptions(disks=disks, shown=(sources,), layers=())
-    with open_machine(parse_target("uml:"), host_at(tmp_path / "state"), embedded=options) as machine:
+    with open_machine(kernel_target(), host_at(tmp_path / "state"), embedded=options) as machine:
         machine.run(["modprobe", "raid1"])
         # The guest's files are this computer's, and so are its Python and its packages.
         python = str(Path(sys.executable).resolve())

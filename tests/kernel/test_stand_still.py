@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from lab.errors import MachineLost
-from lab.machine import EmbeddedOptions, GuestProgram, Machine, open_machine, parse_target
+from lab.machine import EmbeddedOptions, GuestProgram, Machine, open_machine
 from lab.machine.disk_rescue import LOOK_SECONDS, RESCUED, STILL_LOOKS
 from lab.machine.stand_still import KEPT_FOLDER, SILENT_SECONDS, STILL_SECONDS
+from tests.kernel.place import kernel_target
 from tests.kernel.test_machine import host_at, processes_of, record_of, sparse_disks
 
 pytestmark = pytest.mark.kernel
@@ -51,7 +52,7 @@ def kept_as_lost(state: Path, why: str) -> Iterator[None]:
 
 
 def test_a_stopped_kernel_is_recognised_and_its_console_kept(state: Path) -> None:
-    with open_machine(parse_target("uml:"), host_at(state)) as machine:
+    with open_machine(kernel_target(), host_at(state)) as machine:
         os.kill(record_of(state)["kernel_group"], signal.SIGSTOP)
         with kept_as_lost(state, r"is hung: its process is stopped"):
             machine.run(["sleep", "1000"], timeout_seconds=2000)
@@ -62,7 +63,7 @@ def test_a_stopped_kernel_is_recognised_and_its_console_kept(state: Path) -> Non
 def test_an_agent_that_hangs_is_recognised_while_its_kernel_runs(state: Path, tmp_path: Path) -> None:
     hanging = tmp_path / "hanging.py"
     hanging.write_text(HANGS, encoding="ascii")
-    with open_machine(parse_target("uml:"), host_at(state)) as machine:
+    with open_machine(kernel_target(), host_at(state)) as machine:
         machine.run(["true"])
         # Loading it runs what stands in it, on the agent's only thread.
         with kept_as_lost(state, r"is hung: it runs, but its agent"):
@@ -73,7 +74,7 @@ def test_an_agent_that_hangs_is_recognised_while_its_kernel_runs(state: Path, tm
 
 
 def test_a_command_that_says_nothing_for_long_is_no_stand_still(state: Path) -> None:
-    with open_machine(parse_target("uml:"), host_at(state)) as machine:
+    with open_machine(kernel_target(), host_at(state)) as machine:
         assert machine.run(["sleep", str(STILL_SECONDS + 5)]).status == 0
     assert not (state / KEPT_FOLDER).exists()
 
@@ -105,7 +106,7 @@ def rescues(machine: Machine) -> int:
 
 def test_disks_whose_event_was_lost_are_set_going_again(state: Path, tmp_path: Path) -> None:
     options = EmbeddedOptions(disks=sparse_disks(tmp_path, 2))
-    with open_machine(parse_target("uml:"), host_at(state), embedded=options) as machine:
+    with open_machine(kernel_target(), host_at(state), embedded=options) as machine:
         thief = EventThief(record_of(state)["kernel_group"])
         read = "while [ ! -e /run/over ]; do dd if=/dev/ubda of=/dev/null bs=64k iflag=direct status=none; done"
         load = machine.stream(["sh", "-c", read])

@@ -21,6 +21,7 @@ from lab.errors import LabError, MachineLost
 from lab.host.clock import HostClock, wait_for
 from lab.machine import Host, Machine, TypedCommand, parse_target
 from lab.machine.terminal import HISTORY_FILE
+from tests.kernel.place import kernel_target
 from tests.kernel.rig import file_disks
 from tests.kernel.student import kernels_of, own_state
 from tests.kernel.test_app_terminal import Terminal as Window
@@ -169,7 +170,7 @@ def test_what_a_closed_terminal_leaves_behind_is_ended(lab: Lab) -> None:
 
 def test_who_looks_learns_that_the_machine_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path))
-    with open_lab(parse_target("uml:"), Host.real("tests"), wanted=DISKS) as lab:
+    with open_lab(kernel_target(), Host.real("tests"), wanted=DISKS) as lab:
         sitting = Sitting(lab.machine)
         sitting.type("less /etc/services\r")
         sitting.until(sitting.is_in_editor, "a pager")
@@ -208,7 +209,9 @@ def test_in_virtual_time_commands_take_theirs_and_waiting_for_a_key_takes_none()
 @contextmanager
 def shell_in_a_window(state: Path) -> Iterator[Window]:
     script = f"import os, sys; os.environ['RAIDLAB_STATE'] = {str(state)!r}; from lab.cli.main import run; "
-    window = Window([sys.executable, "-c", script + "sys.argv[1:] = ['--on', 'uml:', 'shell']; sys.exit(run())"])
+    window = Window(
+        [sys.executable, "-c", script + f"sys.argv[1:] = ['--on', {kernel_target().text!r}, 'shell']; sys.exit(run())"]
+    )
     try:
         window.read_until(lambda output: b"# " in output, "a prompt")
         yield window

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.kernel.place import kernel_target
+
 _REPOSITORY = Path(__file__).resolve().parents[2]
 _COMMAND = "import sys; from lab.cli.main import run; sys.exit(run())"
 _LONGEST_LINE = 4095
@@ -37,7 +39,7 @@ class TextUser:
         flags[3] &= ~termios.ECHO
         termios.tcsetattr(terminal, termios.TCSANOW, flags)
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _COMMAND, "--text", "--on", "uml:"],
+            [sys.executable, "-c", _COMMAND, "--text", "--on", kernel_target().text],
             stdin=terminal,
             stdout=terminal,
             stderr=terminal,

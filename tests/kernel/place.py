@@ -1,0 +1,24 @@
+"""The machine of the kernel tests: ``pytest --on qemu:`` runs them on a stock kernel, otherwise the embedded one."""
+
+from __future__ import annotations
+
+import os
+
+from lab.machine import parse_target
+from lab.machine.target import Target, TargetKind
+
+VARIABLE = "RAIDLAB_TEST_MACHINE"
+"""What ``--on`` says, for the workers and the programs that tests start."""
+
+
+def kernel_target(options: str = "") -> Target:
+    """The machine under test, with more options, such as ``name=crash``."""
+    text = os.environ.get(VARIABLE, "uml:")
+    joint = "&" if "?" in text else "?"
+    return parse_target(f"{text}{joint}{options}" if options else text)
+
+
+def real_time_target() -> Target:
+    """The same for commands that would choose virtual time where they can."""
+    target = kernel_target()
+    return target.with_option("time", "real") if target.kind is TargetKind.UML else target
