@@ -37,7 +37,9 @@ class _Given(NamedTuple):
 
 def _global_options(
     *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
-    on: Annotated[str | None, Parameter(help="Machine: uml:, local: or ssh:HOST [env: RAIDLAB_ON].")] = None,
+    on: Annotated[
+        str | None, Parameter(help="Machine: uml:, qemu:, local:, ssh:HOST or vagrant: [env: RAIDLAB_ON].")
+    ] = None,
     json: Annotated[bool, Parameter(negative="", show_default=False, help="Print data as JSON.")] = False,
     quiet: Annotated[
         bool, Parameter(name=["--quiet", "-q"], negative="", show_default=False, help="No narration.")

@@ -103,7 +103,7 @@ def _list(context: Context, _: ListDrills) -> None:
 
 
 def _start(context: Context, verb: StartDrill) -> None:
-    path = find_playable(verb.name, context.target.kind)
+    path = find_playable(verb.name, context.target)
     drill = read_drill(path)
     context.announce_foreign(path, FileKind.DRILL, shell_lines(drill))
     case = DrillCase.find(_folder(context))

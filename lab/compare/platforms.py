@@ -226,7 +226,8 @@ def platform_of(record: ResultRecord, name: str = "") -> Platform:
 def platform_words(record: ResultRecord) -> str:
     """A short description, for example ``embedded, hdd-7200`` or ``vagrant:, virtio``."""
     conditions = record.conditions
-    machine = "embedded" if conditions.is_embedded else conditions.target or conditions.host_name
+    is_uml = conditions.is_embedded and not conditions.is_stock
+    machine = "embedded" if is_uml else conditions.target or conditions.host_name
     disks = dict.fromkeys(disk.model or disk.kind for disk in conditions.disks)
     return ", ".join((machine, "+".join(disks))) if disks else machine
 

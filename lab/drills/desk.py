@@ -42,7 +42,7 @@ from lab.gates.decoding import digits
 from lab.gates.text import visible
 from lab.host.clock import utc_text
 from lab.host.files import write_file
-from lab.machine import RUN_FOLDER, GuestProgram, Machine, TargetKind
+from lab.machine import RUN_FOLDER, GuestProgram, Machine
 from lab.plans import Danger, Step
 from lab.session.session import Arrival, LabSession, Leftovers, arrive, keep_arrival, keep_leftovers
 from lab.session.versions import require_kernel, require_mdadm
@@ -411,7 +411,7 @@ class DrillClock:
 
     def __init__(self, session: LabSession, seed: str) -> None:
         self._machine, self._seed = session.machine, seed
-        self._may_set = session.target.kind is TargetKind.UML
+        self._may_set = session.is_embedded
         self._began: tuple[float, float] | None = None
 
     def show(self, when: str) -> None:

@@ -22,7 +22,7 @@ from lab.gates.decoding import DiskCount, FormatVersion, convert
 from lab.gates.files import FileKind, foreign_note
 from lab.gates.text import visible
 from lab.lessons.course import Arguments, Value, Variable, draw, fill_tree, find_id
-from lab.machine import TargetKind
+from lab.machine import Target
 from lab.session.versions import NeededKernel, NeededMdadm
 from lab.tomlfile import read_toml
 
@@ -272,12 +272,12 @@ def find_drill(word: str) -> Path:
     return known[find_id("drill", word, known)]
 
 
-def find_playable(word: str, kind: TargetKind) -> Path:
-    """As ``find_drill``, for a drill that may be played on this kind of machine. Raises SpecError, DrillError."""
+def find_playable(word: str, target: Target) -> Path:
+    """As ``find_drill``, for a drill that may be played on this machine. Raises SpecError, DrillError."""
     path = find_drill(word)
-    if path not in catalogue().values() and kind is not TargetKind.UML:
+    if path not in catalogue().values() and not target.is_embedded:
         raise DrillError(
-            f"'{path}' runs its own commands as root, so it is played on the embedded kernel only",
-            hint="take --on uml:",
+            f"'{path}' runs its own commands as root, so it is played only on a machine that raidlab starts",
+            hint="use --on uml: or --on qemu:",
         )
     return path

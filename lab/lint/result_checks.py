@@ -344,11 +344,12 @@ def steady_words(range_fraction: float, slope_fraction: float) -> str:
 
 
 def _simulated_origin(conditions: Conditions) -> Iterator[Seen]:
+    machine = "a kernel in QEMU" if conditions.is_stock else "an embedded kernel"
     if is_without_service_time(conditions):
-        yield Seen("machine", "an embedded kernel, its disks without a service time", "drives that set the pace")
+        yield Seen("machine", f"{machine}, its disks without a service time", "drives that set the pace")
     elif conditions.is_embedded:
         clock = ", in virtual time" if conditions.is_virtual_time else ""
-        yield Seen("machine", f"an embedded kernel{clock}", "compare ratios, never absolute IOPS or CPU")
+        yield Seen("machine", f"{machine}{clock}", "compare ratios, never absolute IOPS or CPU")
     if any(disk.kind == "spindle" for disk in conditions.disks):
         yield Seen("disks", "emulated drives", "compare ratios")
 

@@ -78,7 +78,7 @@ _CAUSES = {
     r"GLIBC_[0-9.]+' not found": f"this kernel is made for a newer C library than this computer's; {_OTHER_KERNEL}",
     r"error while loading shared libraries": f"install the library that it names, or {_OTHER_KERNEL}",
     r"Exec format error|cannot execute": f"this program is for another processor; {_OTHER_KERNEL}",
-    r"Out of memory|out of memory|OOM killer": "give the machine more memory: --on 'uml:?mem=1G'",
+    r"Out of memory|out of memory|OOM killer": "give the machine more memory: --on 'uml:?mem=1G' or 'qemu:?memory=2G'",
     r"check_ptrace|ptrace.*Operation not permitted": "the kernel must trace its programs (ptrace), which this computer "
     "or container forbids, or a debugger does already: allow it, or choose another machine with --on",
     r"Unable to mount root|No working init|No filesystem could mount|Cannot open root": "this kernel cannot read the "
@@ -90,7 +90,7 @@ _LOSS_HINT = (
 )
 _HINTS_OF_STATUS: dict[int | None, str] = {
     256 - signal.SIGKILL: f"{RUN_AGAIN}: arrays are as after a power failure. If nobody killed it, this computer may "
-    "have run out of memory: give the machine less ('uml:?mem=256M')",
+    "have run out of memory: give the machine less ('uml:?mem=256M', 'qemu:?memory=512M')",
     256 - signal.SIGBUS: "free some room in /dev/shm, or give the machine less memory: --on 'uml:?mem=256M'",
     126: f"make sure that the kernel is executable, or {_OTHER_KERNEL}",
     127: f"make sure that the kernel and its libraries exist, or {_OTHER_KERNEL}",

@@ -155,8 +155,9 @@ def qemu_arguments(
     Sources: qemu(1); Documentation/admin-guide/kernel-parameters.txt; qemu-project.org, 9psetup.
     """
     architecture = architecture or platform.machine()
+    # no_timer_check: on a busy computer, the kernel's test of the emulated timer may fail, and stop the boot.
     parameters = (
-        f"console={_CONSOLES[architecture]} quiet oops=panic panic=-1 md_mod.start_ro=1 {NO_OWN_ROOT} "
+        f"console={_CONSOLES[architecture]} quiet no_timer_check oops=panic panic=-1 md_mod.start_ro=1 {NO_OWN_ROOT} "
         f"{INIT_VARIABLE}={folder}/init RAIDLAB_MODULES={kernel.modules}"
     )
     return [

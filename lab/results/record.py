@@ -82,6 +82,11 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """In virtual time, kernel, programs and raidlab -> SHA-256: equal sums give equal figures."""
 
     @property
+    def is_stock(self) -> bool:
+        """Whether raidlab started a stock kernel in QEMU."""
+        return self.is_embedded and self.target.startswith("qemu:")
+
+    @property
     def has_cpu_time(self) -> bool:
         """Whether CPU time is meaningful: a virtual clock does not advance while the processor works."""
         return not self.is_virtual_time

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import string
 
 from lab.machine import parse_target
 from lab.machine.target import Target, TargetKind
@@ -22,3 +23,9 @@ def real_time_target() -> Target:
     """The same for commands that would choose virtual time where they can."""
     target = kernel_target()
     return target.with_option("time", "real") if target.kind is TargetKind.UML else target
+
+
+def disk_name(number: int) -> str:
+    """Kernel name of a lab disk of the machine under test, counted from 0, such as ``ubda``."""
+    stem = {TargetKind.UML: "ubd", TargetKind.QEMU: "vd"}[kernel_target().kind]
+    return f"{stem}{string.ascii_lowercase[number]}"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Button
 
+from tests.kernel.place import disk_name
 from tests.kernel.student import Student, own_state, student_at
 from tui.dialogs import MenuScreen
 from tui.help import WelcomeScreen
@@ -55,5 +56,5 @@ async def test_a_newcomer_gets_from_nothing_to_data_intact_by_following_the_scre
 
         await student.press("w")
         await student.until(lambda: lab.past_loads, "the figures of the load")
-        assert any("--fail /dev/ubdb" in entry.line for entry in lab.commands)
+        assert any(f"--fail /dev/{disk_name(1)}" in entry.line for entry in lab.commands)
         await student.told("Done")

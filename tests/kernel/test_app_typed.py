@@ -18,7 +18,7 @@ from pathlib import Path
 import pyte
 import pytest
 
-from tests.kernel.place import kernel_target
+from tests.kernel.place import disk_name, kernel_target
 
 pytestmark = pytest.mark.kernel
 
@@ -89,7 +89,7 @@ def test_an_arrow_and_an_action_in_one_write_have_the_disk_under_the_cursor(tmp_
                     at = 0 if move is HOME else at + 1
                 keys = b"".join((HOME, *moves, b"f\r"))
                 window.type(keys)
-                window.until(lambda text, at=at: f"Fail disk0{at + 1} (/dev/ubd{'abcd'[at]})" in text, f"{keys!r}")  # type: ignore[misc]
+                window.until(lambda text, at=at: f"Fail disk0{at + 1} (/dev/{disk_name(at)})" in text, f"{keys!r}")  # type: ignore[misc]
                 # Nobody agrees to what was not on the screen yet.
                 window.until(lambda text: "Run (r)" in text, "the question is open")
                 window.type(ESCAPE)

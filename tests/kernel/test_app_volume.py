@@ -12,7 +12,7 @@ from lab.disks import DiskKind, DiskSpec
 from lab.disks.lab_files import lab_folder
 from lab.machine import Host
 from lab.units import MIB
-from tests.kernel.place import kernel_target
+from tests.kernel.place import disk_name, kernel_target
 from tests.kernel.student import Student, own_state
 from tui.app import RaidlabApp
 from tui.arrays.build import BuildScreen
@@ -75,14 +75,14 @@ async def test_a_volume_is_built_failed_and_rebuilt_with_keys(tmp_path: Path) ->
             await student.confirm()
             await student.told("a adds disk04")
             told = [event.sentence for event in lab.events]
-            assert told.count("adapt0 lost disk02 (/dev/ubdb) in 2 of 2 arrays") == 1
+            assert told.count(f"adapt0 lost disk02 (/dev/{disk_name(1)}) in 2 of 2 arrays") == 1
 
             await student.press("a")
             await student.confirm()
             await student.until(lambda: not volume_of(student).is_degraded, "the volume is whole again")
             told = [event.sentence for event in lab.events]
             assert told.count("a rebuild of adapt0 has begun") <= 1, "one rebuild over both arrays"
-            assert [words for words in told if "joined" in words] == ["disk04 (/dev/ubdd) has joined adapt0"]
+            assert [words for words in told if "joined" in words] == [f"disk04 (/dev/{disk_name(3)}) has joined adapt0"]
             assert "adapt0 is whole again" in told
             await student.until(lambda: lab.marks["adapt0"].verdict, "the verdict, unasked")
             verdict = lab.marks["adapt0"].verdict

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.kernel.place import kernel_target
+from tests.kernel.place import disk_name, kernel_target
 
 pytestmark = pytest.mark.kernel
 TARGET = kernel_target("name=cli").text
@@ -93,7 +93,7 @@ def test_an_array_lives_from_command_to_command(state: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (["md1", "--level", "raid1", "--disks", "disk01,disk05"], 1, "/dev/ubda is a member of md0"),
+        (["md1", "--level", "raid1", "--disks", "disk01,disk05"], 1, f"/dev/{disk_name(0)} is a member of md0"),
         (["--level", "raid1", "--disks", "disk05,disk08"], 2, "disk08 has 1 MiB and needs"),
         (["--level", "raid7"], 2, "unknown level 'raid7'"),
         (["--level", "raid6", "--disks", "disk05,disk06"], 2, "raid6 needs at least"),
@@ -109,7 +109,7 @@ def test_a_signed_disk_is_refused_until_it_is_reset(state: Path) -> None:
         ["/usr/sbin/mkfs.ext4", "-q", "-F", str(state / "labs/cli/disks/disk05.img")], check=True, timeout=30
     )
     create = ("array", "create", "--level", "raid1", "--disks", "disk05,disk06", "--assume-clean")
-    assert "/dev/ubde carries ext4" in raidlab(state, *create, status=1).stderr
+    assert f"/dev/{disk_name(4)} carries ext4" in raidlab(state, *create, status=1).stderr
     raidlab(state, "disks", "reset", "disk05")
     assert "md1" in raidlab(state, *create).stdout
 

@@ -14,7 +14,7 @@ import pytest
 
 from lab.machine import EmbeddedOptions, open_machine
 from lab.machine.api import Machine
-from tests.kernel.place import kernel_target
+from tests.kernel.place import disk_name, kernel_target
 from tests.kernel.test_machine import host_at, sparse_disks
 
 pytestmark = pytest.mark.kernel
@@ -155,7 +155,7 @@ def test_confined_none_of_it_has_an_effect(victim: Path, layers: tuple[str, ...]
             machine.run(["sh", "-c", names + script], check=False)
             assert picture(victim) == before, way
         # What the kernel was given it can write, also while it attacks.
-        machine.run(["dd", "if=/dev/urandom", "of=/dev/ubda", "bs=1M", "count=2", "conv=fsync"])
+        machine.run(["dd", "if=/dev/urandom", f"of=/dev/{disk_name(0)}", "bs=1M", "count=2", "conv=fsync"])
     image = victim.parent / "disk0"
     assert image.read_bytes()[: 2 << 20] != bytes(2 << 20)
 

@@ -24,7 +24,7 @@ from lab.errors import DrillError, LabError
 from lab.gates.decoding import read_own_json
 from lab.machine import Host
 from lab.session.session import Client, LabSession, open_session
-from tests.kernel.place import kernel_target
+from tests.kernel.place import disk_name, kernel_target
 
 pytestmark = pytest.mark.kernel
 TARGET = kernel_target()
@@ -373,6 +373,6 @@ def test_the_end_is_kept_with_all_that_was_typed(made: Host, monkeypatch: pytest
     try:
         assert run(["drill", "clear"]) == 0
         assert run(["drill", "clear"]) != 0
-        assert run(["exec", "--", "blkid /dev/ubd?"]) != 0
+        assert run(["exec", "--", f"blkid /dev/{disk_name(0)[:-1]}?"]) != 0
     finally:
         use_options(Options())

@@ -27,7 +27,7 @@ from lab.machine.api import Machine
 from lab.machine.kernel_image import kernel_cache
 from lab.machine.state_folder import StateFolder
 from lab.machine.target import TargetKind
-from tests.kernel.place import kernel_target
+from tests.kernel.place import disk_name, kernel_target
 
 pytestmark = pytest.mark.kernel
 
@@ -130,7 +130,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory, disks_folder: Path) -> Ite
 
 
 def test_sixteen_disks_bear_their_serials(machine: Machine) -> None:
-    names = [f"ubd{letter}" for letter in "abcdefghijklmnop"]
+    names = [disk_name(number) for number in range(16)]
     serials = machine.read([f"/sys/block/{name}/serial" for name in names])
     assert [(text or "").strip() for text in serials.values()] == [f"RAIDLAB-{number:02}" for number in range(16)]
     sizes = machine.read([f"/sys/block/{name}/size" for name in names])
@@ -138,17 +138,17 @@ def test_sixteen_disks_bear_their_serials(machine: Machine) -> None:
 
 
 def test_no_disk_stands_still_while_all_others_are_busy(machine: Machine) -> None:
-    busy = ":".join(f"/dev/ubd{letter}" for letter in "abcdefghijklmno")
+    busy = ":".join(f"/dev/{disk_name(number)}" for number in range(15))
     job = ["--ioengine=libaio", "--direct=1", "--rw=randread", "--bs=64k", "--iodepth=640", "--time_based"]
     load = machine.stream(["fio", "--name=busy", f"--filename={busy}", "--runtime=600", *job], keeps_output=False)
     try:
         # fio may take seconds to start where the computer is busy, and a load that has not begun proves nothing.
-        assert wait_until(lambda: reads_of(machine, "ubda") > 100, 60)
-        before = reads_of(machine, "ubda")
+        assert wait_until(lambda: reads_of(machine, disk_name(0)) > 100, 60)
+        before = reads_of(machine, disk_name(0))
         # With 64 requests of each disk under way one of the first hundred stood still.
         for _ in range(400):
-            read_heads(machine, ["/dev/ubdp"], 4096)
-        assert wait_until(lambda: reads_of(machine, "ubda") > before + 1000, 60)
+            read_heads(machine, [f"/dev/{disk_name(15)}"], 4096)
+        assert wait_until(lambda: reads_of(machine, disk_name(0)) > before + 1000, 60)
     finally:
         load.stop()
         load.result()
@@ -167,7 +167,7 @@ def test_facts_are_the_guests(machine: Machine) -> None:
 
 def test_no_disk_seems_to_be_mounted(machine: Machine) -> None:
     shown = machine.run(["lsblk", "--noheadings", "--output", "NAME,MOUNTPOINT"]).stdout
-    assert "ubda" in shown
+    assert disk_name(0) in shown
     assert "/" not in shown
 
 

@@ -402,5 +402,5 @@ def _ready(session: LabSession, drill_id: str, seed: str | None) -> ReadyDrill:
     from lab.drills.schema import find_playable, read_drill, ready
     from lab.lessons.student import Student
 
-    path = find_playable(drill_id, session.target.kind)
+    path = find_playable(drill_id, session.target)
     return ready(read_drill(path), path, Student(session.host).state.seed if seed is None else seed)

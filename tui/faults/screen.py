@@ -147,12 +147,14 @@ def all_items() -> tuple[FaultItem, ...]:
 
 
 def _target(frontend: Frontend) -> Target:
-    """The target of the fault lab: a separate embedded kernel, with the app's time mode if the app uses one too."""
-    from lab.machine import TargetKind, parse_target
+    """The target of the fault lab: a separate machine like the app's, if that is one that raidlab starts."""
+    from lab.machine import parse_target
 
     target = parse_target(frontend.lab.target or "uml:")
-    time = target.options.get("time") if target.kind is TargetKind.UML else None
-    return parse_target(f"uml:?time={time}" if time else "uml:")
+    if not target.is_embedded:
+        return parse_target("uml:")
+    kept = [f"{key}={value}" for key, value in target.options.items() if key in ("time", "kernel", "cpus", "accel")]
+    return parse_target(f"{target.kind}:?{'&'.join(kept)}" if kept else f"{target.kind}:")
 
 
 def _stop_if(cancelled: Cancelled) -> None:

@@ -339,12 +339,12 @@ def request_of(
     ``progress`` is called with each ``RunProgress``.
     """
     from lab.experiments.run import RunRequest
-    from lab.machine import TargetKind, parse_target
+    from lab.machine import parse_target
 
     target = parse_target(frontend.lab.target or "uml:")
     request = RunRequest(target, frontend.client.host, on_progress=progress, is_cancelled=cancelled)
-    # Each run starts an embedded kernel of its own; any other machine exists once, and the app has locked it.
-    return request, nullcontext() if target.kind is TargetKind.UML else frontend.client.released()
+    # raidlab starts a machine for each run if it can; any other machine exists once, and the app has locked it.
+    return request, nullcontext() if target.is_embedded else frontend.client.released()
 
 
 def _kept_id(store: ResultStore, before: set[str]) -> str:
