@@ -6,6 +6,9 @@ SCRIPTS = .ci/run provision/raidlab $(shell find $(wildcard provision packer ben
 # A file of tests by one worker: a test of the embedded kernel leaves its machine to the next in its file. In the order of
 # tests/conftest.py, longest first, so that no worker is left alone with a long file in the end.
 PYTEST ?= $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder --durations 10
+# What `make test-kernel` runs on, and what `make test-qemu` runs on the stock kernel, of the kernel tests.
+ON ?= qemu:
+ON_QEMU = $(addprefix tests/kernel/,test_grow.py test_scrub.py test_verdicts.py)
 # What `make lab` runs where there is no terminal.
 EXPERIMENT ?= antioquia-quick
 
@@ -13,7 +16,7 @@ EXPERIMENT ?= antioquia-quick
 # the assertions of all costs each worker five seconds.
 unexport $(filter PYTHON%,$(.VARIABLES))
 
-.PHONY: help lab cluster vm test test-fast test-wide test-cluster test-qemu test-vm check format bench theory-table screenshots architecture lock uml-kernel planted-kernel
+.PHONY: help lab cluster vm test test-fast test-wide test-cluster test-qemu test-kernel test-vm check format bench theory-table screenshots architecture lock uml-kernel planted-kernel
 .PHONY: setup-lab setup-cluster setup-test setup-vm setup-test-vm clean
 
 help: ## show these targets
@@ -39,9 +42,13 @@ test-wide: setup-test ## what make test leaves out: every combination, proofs, k
 test-cluster: setup-test ## the tests on Slurm and on ssh, with daemons of their own on loopback, as an ordinary user (two minutes)
 	@$(PYTEST) -m cluster tests/cluster
 
-test-qemu: setup-test ## the tests of a distribution's kernel in QEMU, which is fetched if this user can read none (two minutes)
+test-qemu: setup-test ## the tests of a distribution's kernel in QEMU, and some of the kernel tests on it (five minutes)
 	@[[ "$$($(BIN)/raidlab --json kernels list)" != "[]" ]] || $(BIN)/raidlab kernels get 6.12
-	@$(BIN)/pytest -v -m qemu tests/kernel
+	@$(BIN)/pytest -v -m "qemu and not wide" tests/kernel
+	@$(BIN)/pytest --on qemu: -m "kernel and not wide" $(ON_QEMU)
+
+test-kernel: setup-test ## all kernel tests that need no virtual time, on the machine ON (make test-kernel ON=qemu:, 25 minutes)
+	@$(PYTEST) --on $(ON) -m "kernel and not wide" tests/kernel
 
 test-vm: setup-test-vm ## bake an image and test the virtual machine on it, in namespaces of their own (root; half an hour)
 	@$(BIN)/pytest -v -m vm -o timeout=0 tests/vm

@@ -119,7 +119,7 @@ def execute(
     if unseen:
         err(
             f"raidlab: '{visible(unseen)}' is on this computer, not in the machine, which sees only the system's files"
-            "\n  next: show it to the machine: --on 'uml:?show=PATH'"
+            f"\n  next: show it to the machine: --on '{context.target.kind}:?show=PATH'"
         )
     if context.json:
         out_json({"line": line, "status": result.status, "output": result.output, "seconds": result.seconds})

@@ -6,7 +6,7 @@
 # Only the embedded kernel's guest has its drivers there.
 if [ -d /run/raidlab/modroot ]; then
   echo 'Here are the system'"'"'s files, read-only, and the lab'"'"'s disks (/dev/lab). Write in /root, /tmp and /run, which end with the'
-  echo "machine; they are not the computer's. To read a file of yours here: raidlab --on 'uml:?show=PATH'"
+  echo "machine; they are not the computer's. To read a file of yours here: raidlab --on 'uml:?show=PATH' (or qemu:)"
 fi
 
 # Every line with its time, also one that stands there already: drills look at what was typed.
