@@ -12,13 +12,13 @@ from textual.binding import Binding
 from textual.reactive import reactive
 
 from lab.errors import RUN_AGAIN
-from tui.drills.service import Drills
+from tui.drills import Drills
 from tui.frontend import ClientMaker, Frontend
-from tui.lessons.guide import Guide
+from tui.lessons import Guide
 from tui.look import ASCII, KEY_WORDS, UNICODE, AsciiFilter, Glyphs, needs_ascii
-from tui.run.runs import Experiments
-from tui.sweeps.service import Sweeps
-from tui.terminal.session import TerminalSession
+from tui.runs import Experiments
+from tui.sweeps import Sweeps
+from tui.terminal import TerminalSession
 
 if TYPE_CHECKING:
     from lab.errors import LabError

@@ -18,8 +18,8 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from lab.actions.action import Choice
-from tui.lessons.view import ReadingCard
-from tui.widgets.lines import entitle
+from tui.lessons import ReadingCard
+from tui.widgets import entitle
 
 if TYPE_CHECKING:
     from textual import getters

@@ -42,23 +42,29 @@ from lab.gates.decoding import digits
 from lab.host import signals
 from lab.plain_page import page_lines
 from lab.units import human_bytes
-from tui.arrays.actions import (
+from tui.actions import (
+    FIRST_MEMBERS,
     KEY_ACTIONS,
+    Draft,
     applying,
     ask_for_larger,
     build,
     carry_out,
     do,
+    next_array_name,
+    next_step,
     selected_disk,
     selection_of,
     start_array,
+    survives_words,
+    system_rows,
 )
-from tui.arrays.drafts import FIRST_MEMBERS, Draft, next_array_name, survives_words, system_rows
-from tui.drills.service import Drills
+from tui.drills import Drills
 from tui.frontend import ClientMaker, Frontend, MakePlan, PlanRun, named
 from tui.look import to_ascii
 from tui.quantities import Unit, clock_words, format_value
-from tui.run.runs import figures_lines, measured_of
+from tui.rack import bays_of, inner_lines, sync_view
+from tui.runs import figures_lines, measured_of
 from tui.state import (
     LabLooked,
     LabMessage,
@@ -72,8 +78,6 @@ from tui.state import (
     SessionOpened,
     condition,
 )
-from tui.story import next_step
-from tui.views import bays_of, inner_lines, sync_view
 
 if TYPE_CHECKING:
     from textual.message import Message
@@ -83,7 +87,7 @@ if TYPE_CHECKING:
     from lab.drills.case import DrillOutcome
     from lab.plans import Plan
     from lab.workloads.fio_output import LiveInterval
-    from tui.widgets.choices import ChoiceRow
+    from tui.widgets import ChoiceRow
 
 
 HELP = """\

@@ -14,9 +14,8 @@ from lab.machine import Host
 from lab.units import MIB
 from tests.kernel.place import kernel_target
 from tests.kernel.student import Student, own_state
-from tui.app import RaidlabApp
-from tui.arrays.build import BuildScreen
-from tui.settings import Settings, save_settings
+from tui.app import RaidlabApp, Settings, save_settings
+from tui.build_screen import BuildScreen
 
 __all__ = ["own_state"]
 pytestmark = pytest.mark.kernel

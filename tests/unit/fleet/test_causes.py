@@ -14,7 +14,7 @@ from lab.fleet.run import BLOCK_TRIALS, local_spreader, run_model, with_method
 from lab.fleet.schema import Method
 from lab.theory.extension import LossFigures
 from tests.unit.fleet.models import exponential
-from tui.fleet.losses import FleetChoice, figure_lines
+from tui.fleet_screen import FleetChoice, figure_lines
 
 SEEDS = range(1, 16)
 TRIALS = 2000

@@ -24,12 +24,11 @@ from lab.machine.target import target_words
 from lab.report.cells import OFF_THEORY, READ, Row, interval_text, rows
 from lab.results.record import RunStatus
 from lab.units import counted, human_bytes, human_seconds
+from tui.charts import BARS, RATIOS, IntervalChart, IntervalRow
 from tui.keys import CommandKey
 from tui.look import Tone
 from tui.mode import ModeScreen
-from tui.widgets.charts import BARS, RATIOS, IntervalChart, IntervalRow
-from tui.widgets.lines import titled
-from tui.widgets.tiles import SyncBar, SyncView, VerdictBanner
+from tui.widgets import SyncBar, SyncView, VerdictBanner, titled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -290,7 +289,7 @@ _EXPORTS = (
 class ResultsScreen(ModeScreen):
     """The Results screen, key 4."""
 
-    CSS_PATH = "screen.tcss"
+    CSS_PATH = "results_screen.tcss"
     AREA = "Results"
     USES_LAB = False
     LESSON_FROM_CELLS = 160

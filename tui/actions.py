@@ -1,26 +1,240 @@
-"""The array that the user composes on the Build screen: choices, form, specification and comparisons. Does no I/O."""
+"""Verbs on the selected disk and array, the array that the user composes, and the next step to suggest to a new user.
+
+``carry_out`` performs an action. It first opens a menu if the action has a choice, and shows the plan if it has one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rich.style import Style
 
+from lab.actions import ACTIONS
+from lab.actions.action import Action, Choice, PlanAction, Selection
+from lab.actions.arrays import Assemble, Create, Scrub, ScrubAction, VerifyMark, Wait, WriteMark
+from lab.actions.loads import Load, StopLoad
 from lab.arrays.array import ArrayKind
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.kinds import free_name, kind_of_level, kinds
 from lab.arrays.levels import Level, LevelName, layout_words
 from lab.arrays.spec import Bitmap, ConsistencyPolicy, CreateOptions, Spec
+from lab.arrays.status import ArrayState
+from lab.session.more_disks import LARGER_COUNT, add_to_list, larger_bytes, larger_line, new_specs
 from lab.units import KIB, MIB, human_bytes
-from tui.widgets.choices import ChoiceRow
-from tui.widgets.lines import Line, RowsWidget
+from tui.frontend import Frontend
+from tui.look import Tone
+from tui.state import LabState, MachinePhase, condition, purpose
+from tui.widgets import ChoiceRow, Line, RowsWidget
 
 if TYPE_CHECKING:
     from lab.arrays.spec import ArrayPreview
+    from lab.arrays.status import ArrayStatus, MemberStatus
     from lab.disks import LabDisk
+    from lab.plans import Plan
+    from lab.session.session import LabSession
+    from tui.client import LabClient
     from tui.state import LabState
+
+Done = Callable[[tuple[str, ...]], None]
+
+
+def larger_command(state: LabState) -> str:
+    """The command line that adds two larger disks to the lab."""
+    return larger_line(state.disks, is_embedded=_is_embedded(state))
+
+
+def ask_for_larger(frontend: Frontend, on_done: Done = lambda _: None) -> None:
+    """Ask the user, then add two larger disks; ``on_done`` gets their names, possibly before the disks exist.
+
+    An embedded kernel is restarted for this; its arrays are then assembled again.
+    """
+    state, size = frontend.lab, larger_bytes(frontend.lab.disks)
+    how = (
+        "The machine restarts for this; arrays and their data remain, a running load ends."
+        if _is_embedded(state)
+        else "They are loop devices and available at once."
+    )
+    choices = [
+        Choice("add", "Add them", larger_command(state), "a"),
+        Choice("leave", "Cancel", "nothing is changed", "l"),
+    ]
+
+    def added(names: tuple[str, ...]) -> None:
+        frontend.say(f"{' and '.join(names)} of {human_bytes(size)} are added to the lab.")
+        on_done(names)
+
+    def then(chosen: str) -> None:
+        if chosen != "add":
+            return
+        if _is_embedded(state):
+            frontend.beside("Two larger disks", lambda: _add_to_list(frontend.client, size), on_done=added)
+        else:
+            frontend.job("Two larger disks", lambda session: _attach(session, size), on_done=added)
+
+    title = f"Two disks of {human_bytes(size)}"
+    frontend.pick(title, choices, then, intro=f"Two larger disks are added to the lab. {how}")
+
+
+def _is_embedded(state: LabState) -> bool:
+    return state.facts is not None and state.facts.is_embedded
+
+
+def _attach(session: LabSession, size_bytes: int) -> tuple[str, ...]:
+    from lab.disks import DiskKind
+
+    taken = [disk.name for disk in session.disks]
+    made = session.lab.attach(new_specs(taken, DiskKind.LOOP, LARGER_COUNT, size_bytes))
+    session.rescan()
+    return tuple(disk.name for disk in made)
+
+
+def _add_to_list(client: LabClient, size_bytes: int) -> tuple[str, ...]:
+    """Add the disks to the disk list of an embedded lab, which is closed meanwhile. Not for the lab's thread."""
+    from lab.disks import DiskKind
+    from lab.disks.lab_files import lab_folder
+    from lab.machine import parse_target
+
+    name = parse_target(client.target or "uml:").lab_name
+    with client.released(), lab_folder(client.host.state, name) as folder:
+        return add_to_list(folder, DiskKind.FILE, LARGER_COUNT, size_bytes)
+
+
+KEY_ACTIONS = tuple(each for each in ACTIONS if each.key)
+"""The actions that have a key on the Lab screen."""
+FIRST_ARRAY_NOTE = (
+    "Four disks: three disks' worth of data, one disk's worth of parity, spread over all four. Any one disk may fail "
+    "and nothing is lost, as soon as the first sync is done. The other disks stay free, to replace the one that you "
+    "will break."
+)
+
+
+def action_id(kind: type[Action]) -> str:
+    """The id of an action's key in keymaps; it does not change between releases."""
+    return f"lab.{kind.short_name()}"
+
+
+def selected_disk(state: LabState) -> LabDisk | None:
+    """The disk under the rack's cursor."""
+    return state.disk(state.selected_disk or "")
+
+
+def selected_member(state: LabState) -> tuple[ArrayStatus, MemberStatus] | None:
+    """The selected disk as a member of a running array."""
+    return state.member_of(state.selected_disk or "")
+
+
+def target_array(state: LabState) -> ArrayStatus | None:
+    """The array of which the selected disk is a member, else the selected array."""
+    found = selected_member(state)
+    return found[0] if found else state.selected
+
+
+def joining_disk(state: LabState) -> LabDisk | None:
+    """The disk to add: the selected disk if it is free, else one that suits the array; None if no disk can be added."""
+    free, status = state.free_disks, target_array(state)
+    chosen = next((disk for disk in free if disk.name == state.selected_disk), None)
+    return status.disk_to_add(free, chosen, state.disks) if status else chosen or next(iter(free), None)
+
+
+def selection_of(state: LabState) -> Selection:
+    """The selection to which actions apply, and which decides whether they are possible."""
+    found, disk, array = selected_member(state), selected_disk(state), target_array(state)
+    known = state.found.array(array.name) if state.found and array else None
+    resting = next(iter(state.resting_arrays), None)
+    return Selection(
+        is_open=state.is_open,
+        array=array,
+        disk=disk,
+        member=found[1] if found else None,
+        free_disk=joining_disk(state),
+        is_pulled=bool(disk and state.look and disk.kernel_name in state.look.vanished),
+        was_member=bool(disk and known and disk.node in known.former_devices),
+        has_known_data=bool(array and array.name in state.marks),
+        has_load=state.running_load is not None,
+        stopped_array=resting.name if resting else "",
+    )
+
+
+def applying(state: LabState) -> tuple[type[Action], ...]:
+    """The actions that are possible for the current selection."""
+    selection = selection_of(state)
+    return tuple(each for each in KEY_ACTIONS if not each.obstacle(selection))
+
+
+def carry_out(frontend: Frontend, kind: type[Action]) -> None:
+    """Apply an action to the selection if it is possible; if the action has a choice, show a menu first."""
+    it = selection_of(frontend.lab)
+    if kind.obstacle(it):
+        return
+    if kind.picks:
+        frontend.pick(
+            it.filled(kind.title),
+            kind.choices(),
+            lambda value: do(frontend, kind.on_selection(it, **kind.chosen(value))),
+            intro=it.filled(kind.intro),
+        )
+    elif issubclass(kind, PlanAction):
+        frontend.ask(kind.on_selection(it).plan, note=kind.note(it))
+    else:
+        do(frontend, kind.on_selection(it))
+
+
+def do(frontend: Frontend, action: Action) -> None:
+    """Perform an action that needs no confirmation."""
+    match action:
+        case Load():
+            frontend.loads.start(action.array, action.workload)
+        case StopLoad():
+            frontend.loads.stop()
+        case WriteMark():
+            frontend.marks.write(action.array)
+        case VerifyMark():
+            frontend.marks.verify(action.array)
+        case Wait():
+            frontend.say(waiting_words(frontend.lab, action.array))
+        case PlanAction():
+            if isinstance(action, Scrub) and action.action is ScrubAction.STOP:
+                frontend.leave_volume(action.array)
+            frontend.make_and_run(action.plan)
+        case _:
+            raise AssertionError(f"the app does not know how to do {action}")
+
+
+def waiting_words(state: LabState, name: str) -> str:
+    """What ``array wait`` would wait for. The app does not wait: it reports the end of each sync."""
+    status = state.array(name)
+    if status is None:
+        return f"{name} is not running."
+    busy = status.sync_action.noun if status.sync_action.is_busy else ""
+    return f"{name}: the end of its {busy} will be reported." if busy else f"{name} is idle."
+
+
+def build(frontend: Frontend) -> None:
+    """Offer a plan for the first array; if there are arrays, or too few blank disks, open the Build screen."""
+    if not frontend.lab.arrays and len(frontend.lab.blank_disks) >= FIRST_MEMBERS:
+        frontend.ask(first_array, note=FIRST_ARRAY_NOTE)
+    else:
+        frontend.choose_freely()
+
+
+def start_array(frontend: Frontend, name: str) -> None:
+    """Show the plan that assembles a stopped array."""
+    frontend.ask(Assemble(array=name).plan)
+
+
+def first_array(session: LabSession) -> Plan:
+    """A RAID 5 on the first ``FIRST_MEMBERS`` free disks, with a bitmap chunk that suits small disks."""
+    return Create(
+        array="",
+        level="raid5",
+        disks=",".join(disk.name for disk in session.free_disks()[:FIRST_MEMBERS]),
+        chunk="64K",
+        bitmap=Bitmap.INTERNAL,
+        bitmap_chunk="256K",
+    ).plan(session)
+
 
 _TITLES = ("level", "usable", "survives", "small write")
 _NARROW_TITLES = ("level", "usable", "survives", "write")
@@ -377,3 +591,87 @@ def _chunks(count: int) -> str:
 
 def _file_system_word(kind: FileSystem) -> str:
     return _NONE if kind is FileSystem.RAW else kind.value
+
+
+_SYNC_WORDS = {
+    "resync": "is being resynced",
+    "recover": "is being rebuilt",
+    "check": "is being checked",
+    "repair": "is being repaired",
+    "reshape": "is being reshaped",
+}
+
+
+def next_step(state: LabState) -> str:
+    """One line of markup that says what the user can do now, with keys in bold; at most 76 characters of text."""
+    if state.phase is MachinePhase.OPENING:
+        return "The machine is starting. [b]F1[/b] explains the screen."
+    if state.phase is not MachinePhase.OPEN:
+        return "[b]Ctrl+R[/b] restarts the machine. Stored results are not affected."
+    if state.look is None:
+        return "Looking for arrays …"
+    status = state.selected
+    resting = state.resting_arrays
+    if status is None and resting:
+        return f"{resting[0].name} is stopped; its data are on its disks. [b]Tab[/b] selects, [b]Enter[/b] starts it."
+    if status is None:
+        return "No array yet. [b]b[/b] creates a RAID 5 to start with; [b]2[/b] offers all choices."
+    load = state.running_load
+    if load and load.phase == "preparing":
+        return f"{load.workload} first writes the data that it will read."
+    return _about(state, status)
+
+
+def _about(state: LabState, status: ArrayStatus) -> str:
+    name = status.name
+    has_load = state.running_load is not None
+    if condition(state, status)[0] is Tone.BAD:
+        return f"{name} has lost too many disks. [b]Del[/b] removes it; then create a new one."
+    if name in state.first_syncs:
+        return f"New: md {purpose(status)}. The array can be used: [b]m[/b] or [b]w[/b]."
+    if status.sync_action.is_busy:
+        activity = _SYNC_WORDS.get(str(status.sync_action), "is busy")
+        more = "[b]t[/b] slows it down." if has_load else "[b]w[/b] starts a load on it."
+        return f"{name} {activity}. {more}"
+    mark = state.marks.get(name)
+    if status.is_degraded:
+        return _degraded(state, status)
+    if not status.is_redundant:
+        return f"{name} has no redundancy: one failed disk loses data. [b]w[/b] starts a load."
+    if mark is None:
+        return f"[b]m[/b] writes known data on {name}, to verify later that nothing was lost."
+    if mark.verdict and mark.is_stale:
+        return f"{name} has changed since the last check. [b]v[/b] verifies its data again."
+    if mark.verdict and mark.verdict.is_intact and _was_broken(state):
+        if not has_load:
+            return "Done: the data are intact. Try RAID 6 with [b]2[/b], or fail two disks."
+        return "The data are intact, under load. [b]w[/b] stops the load and shows its figures."
+    if mark.verdict and not mark.verdict.is_intact:
+        return "The data have changed. [b]s[/b] scrubs to find where, but not on which disk."
+    if not has_load:
+        return f"[b]w[/b] starts a load on {name}; then fail a disk with [b]f[/b]."
+    return f"{name} is running. Select one of its disks and press [b]f[/b] to fail it."
+
+
+def _was_broken(state: LabState) -> bool:
+    return any(event.kind.value in ("member-faulty", "disk-vanished") for event in state.events)
+
+
+def _degraded(state: LabState, status: ArrayStatus) -> str:
+    name, disk = status.name, joining_disk(state)
+    if disk and status.is_interrupted:
+        return f"The rebuild of {name} on {disk.name} is interrupted. [b]a[/b] resumes it."
+    if status.awaits_rebuild and status.state is ArrayState.READ_AUTO:
+        # md(4), start_ro: an assembled array does not start a resync or rebuild before its first write.
+        return f"{name} starts to rebuild at its first write: [b]m[/b] writes known data."
+    if status.awaits_rebuild:
+        return f"{name} misses a member and has a spare: the rebuild is about to start."
+    if disk:
+        return f"{name} is degraded and still works. [b]a[/b] adds {disk.name}, and md rebuilds."
+    fault = next((member for member in status.members if member.is_faulty), None)
+    why = "No free disk is large enough" if state.free_disks else f"{name} is degraded"
+    if fault:
+        return f"{why}. [b]x[/b] removes {state.disk_name(fault.device)}, then [b]a[/b] adds it again."
+    if state.free_disks:
+        return f"{name} is degraded, and no free disk is large enough."
+    return f"{name} is degraded and no disk is free: 'raidlab disks add' creates more."

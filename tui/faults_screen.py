@@ -19,7 +19,7 @@ from lab.errors import LabError, RunCancelled
 from tui.keys import CommandKey
 from tui.look import glyphs_of
 from tui.mode import ModeScreen
-from tui.widgets.lines import titled
+from tui.widgets import titled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -301,7 +301,7 @@ _STYLES = {"plain": "", "muted": "$text-muted", "good": "$text-success", "bad": 
 class FaultsScreen(ModeScreen):
     """The Faults screen, key 7. It runs one item at a time."""
 
-    CSS_PATH = "screen.tcss"
+    CSS_PATH = "faults_screen.tcss"
     AREA = "Faults"
     USES_LAB = False
     LESSON_FROM_CELLS = 160

@@ -17,7 +17,7 @@ from tui.dialogs import Modal
 from tui.keys import key_for
 from tui.look import glyphs_of
 from tui.mode import ModeScreen, PaletteEntry
-from tui.widgets.lines import numbered, titled
+from tui.widgets import numbered, titled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
     from textual.worker import WorkType
 
-    from tui.drills.service import DrillItem, Drills, DrillView
+    from tui.drills import DrillItem, Drills, DrillView
     from tui.state import LabState
 
 
@@ -46,7 +46,7 @@ def drill_line(widget: Widget, item: DrillItem) -> Content:
 class DrillsScreen(ModeScreen):
     """The Drills screen, key 9."""
 
-    CSS_PATH = "screen.tcss"
+    CSS_PATH = "drill_screen.tcss"
     AREA = "Drills"
     HELP = (
         "Disasters to practise on. An array does not work. You get the information and the tools of an administrator: "
@@ -246,7 +246,7 @@ class DrillsScreen(ModeScreen):
 class MakingScreen(Modal[None]):
     """Covers the screen while a drill is being prepared."""
 
-    CSS_PATH = "screen.tcss"
+    CSS_PATH = "drill_screen.tcss"
     AREA = "Drills"
     HELP = "The drill is being set up on the lab's disks. This takes some seconds; the commands are hidden."
 
@@ -261,7 +261,7 @@ class DebriefScreen(Modal[bool]):
         page: the debriefing, as Markdown.
     """
 
-    CSS_PATH = "screen.tcss"
+    CSS_PATH = "drill_screen.tcss"
     AREA = "Debriefing"
     HELP = "How much of the data was saved, what was done to each member, and what an expert would have done."
     BINDINGS: ClassVar[list[BindingType]] = [

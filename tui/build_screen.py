@@ -16,30 +16,28 @@ from textual.widgets import Static
 
 from lab.arrays.spec import ArrayPreview
 from lab.units import human_bytes
-from tui.arrays.actions import ask_for_larger, larger_command
-from tui.arrays.drafts import (
+from tui.actions import (
     FIRST_MEMBERS,
     NARROW_SYSTEM_TITLES,
     SYSTEM_TITLES,
     Draft,
     LevelTable,
+    ask_for_larger,
     inner_names,
+    larger_command,
     level_rows,
     next_array_name,
     survives_words,
     system_rows,
 )
-from tui.arrays.plan import PlanView
-from tui.arrays.rack import Bay, BayState, Rack
+from tui.charts import DiagramMember, SliceDiagram, StripeDiagram
 from tui.keys import CommandKey
 from tui.look import Tone
 from tui.mode import ModeScreen
+from tui.plan_screen import PlanView
+from tui.rack import Bay, BayState, Rack, bays_of, planned_picture
 from tui.state import LabState
-from tui.views import bays_of, planned_picture
-from tui.widgets.choices import Choices, stepped
-from tui.widgets.diagrams import DiagramMember, SliceDiagram, StripeDiagram
-from tui.widgets.lines import titled
-from tui.widgets.tiles import Tile, VerdictBanner
+from tui.widgets import Choices, Tile, VerdictBanner, stepped, titled
 
 _HIGH_ROWS = 34
 _DISK_NAMES = re.compile(r"\bdisk\d{2,3}\b")
@@ -50,7 +48,7 @@ _MUCH_UNUSED = 0.01
 class BuildScreen(ModeScreen):
     """The Build screen, key 2."""
 
-    CSS_PATH = "build.tcss"
+    CSS_PATH = "build_screen.tcss"
     AREA = "Build"
     HELP = (
         "Choose a level and its disks. The right side shows what the array would hold and survive, what a small write "

@@ -25,13 +25,13 @@ from tui.keys import CommandKey
 from tui.look import glyphs_of
 from tui.mode import LessonSide, ModeScreen
 from tui.state import CommandEntry, LabState, Origin
-from tui.widgets.lines import titled
+from tui.widgets import titled
 
 if TYPE_CHECKING:
     from textual import getters
 
     from tui.base_app import BaseApp
-    from tui.terminal.emulator import Run, TerminalScreen
+    from tui.terminal import Run, TerminalScreen
 
 _LETTERED = {"up": "A", "down": "B", "right": "C", "left": "D", "home": "H", "end": "F"}
 _FUNCTIONS = {"f1": "P", "f2": "Q", "f3": "R", "f4": "S"}
@@ -342,7 +342,7 @@ _LEAVES = "F12 or Ctrl+] leaves, F11: whole screen"
 class CommandsScreen(ModeScreen):
     """The Commands screen, key 5."""
 
-    CSS_PATH = "commands.tcss"
+    CSS_PATH = "terminal_screen.tcss"
     AREA = "Commands"
     HELP = (
         "Every command that ran on the machine, as a line that you can copy and type at a root shell, with its status "

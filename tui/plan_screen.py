@@ -23,7 +23,7 @@ from lab.plans import Danger, Plan, Step
 from tui.dialogs import Modal
 from tui.frontend import MakePlan, PlanRun, named
 from tui.keys import CommandKey
-from tui.widgets.lines import FittedLines, Line, entitle, wrapped
+from tui.widgets import FittedLines, Line, entitle, wrapped
 
 _INDENT_CELLS = 3
 _NAMES_SHOWN = 6
@@ -238,7 +238,7 @@ class PlanScreen(Modal[bool]):
         on_done: called after the plan, or its first part if it waits for md, has run; at once if there is no plan.
     """
 
-    CSS_PATH = "plan.tcss"
+    CSS_PATH = "plan_screen.tcss"
     SEEN_FIRST = True
     AREA = "Plan"
     HELP = "These commands will run on the machine, in this order. Nothing has been changed yet."

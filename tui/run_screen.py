@@ -13,11 +13,13 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from lab.errors import LabError
+from tui.charts import Series, TimeChart
 from tui.keys import CommandKey
 from tui.look import Tone
 from tui.mode import ModeScreen
 from tui.quantities import Unit, format_value
-from tui.run.runs import (
+from tui.rack import MINUTE_SECONDS, marks_of, shown_seconds
+from tui.runs import (
     RunItem,
     RunKind,
     earlier_lines,
@@ -30,21 +32,17 @@ from tui.run.runs import (
     sweep_items,
     workload_items,
 )
-from tui.sweeps.panel import SweepPanel
-from tui.views import MINUTE_SECONDS, marks_of, shown_seconds
-from tui.widgets.charts import Series, TimeChart
-from tui.widgets.choices import ChoiceRow, Choices, stepped
-from tui.widgets.lines import entitle, titled
-from tui.widgets.tiles import SyncBar, SyncView, Tile, VerdictBanner
+from tui.sweeps import SweepPanel
+from tui.widgets import ChoiceRow, Choices, SyncBar, SyncView, Tile, VerdictBanner, entitle, stepped, titled
 
 if TYPE_CHECKING:
     from lab.experiments.sweeps import SweepEntry
     from lab.measure.job import Measured
     from lab.results.record import ResultRecord
     from lab.session.load import Forecast
-    from tui.run.runs import ExperimentView
+    from tui.runs import ExperimentView
     from tui.state import LabState, LoadView
-    from tui.sweeps.service import SweepLook, SweepView
+    from tui.sweeps import SweepLook, SweepView
 
 _IN_THE_RESULT = (
     "Theory: the result shows a prediction beside each figure, where disks have a service time of their own."
@@ -263,7 +261,7 @@ _TICKS_A_LOOK = 4
 class RunScreen(ModeScreen):
     """The Run screen, key 3."""
 
-    CSS_PATH = "run.tcss"
+    CSS_PATH = "run_screen.tcss"
     AREA = "Run"
     HELP = (
         "A workload runs on an array of this lab, while you go on breaking and repairing it. An experiment builds "

@@ -14,20 +14,18 @@ from textual.widgets.option_list import Option
 
 from lab.actions.action import Choice
 from lab.lessons.verbs import Answer, DoStep, LeaveLesson, LessonHint, Measure, ResetLesson, StartLesson
-from tui.drills.screen import drill_line
+from tui.drill_screen import drill_line
 from tui.keys import key_for
-from tui.lessons.guide import PLACES
-from tui.lessons.panel import LETTERS, LessonPanel
-from tui.lessons.view import CourseItem
+from tui.lessons import LETTERS, PLACES, CourseItem, LessonPanel
 from tui.look import glyphs_of
 from tui.mode import ModeScreen, PaletteEntry
-from tui.widgets.lines import numbered, titled
+from tui.widgets import numbered, titled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tui.drills.service import DrillItem
-    from tui.lessons.guide import Guide
+    from tui.drills import DrillItem
+    from tui.lessons import Guide
     from tui.state import LabState
 
 _DRILL = "drill:"
@@ -38,7 +36,7 @@ _LANGUAGES = {"en": "English", "es": "español", "sv": "svenska"}
 class LessonsScreen(ModeScreen):
     """The Lessons screen, key 6."""
 
-    CSS_PATH = "screen.tcss"
+    CSS_PATH = "lesson_screen.tcss"
     AREA = "Lessons"
     SHOWS_LESSON = False
     HELP = (

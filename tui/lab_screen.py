@@ -17,27 +17,31 @@ from textual.widgets.option_list import Option
 
 from lab.actions.action import Choice, Fills
 from lab.units import human_bytes
-from tui.arrays.actions import (
+from tui.actions import (
+    FIRST_MEMBERS,
     KEY_ACTIONS,
+    Draft,
+    LevelTable,
     action_id,
     applying,
     build,
     carry_out,
+    level_rows,
     selected_disk,
     selection_of,
     start_array,
     target_array,
 )
-from tui.arrays.drafts import FIRST_MEMBERS, Draft, LevelTable, level_rows
-from tui.arrays.rack import Bay, BayState, Rack
-from tui.keys import CommandKey, key_for
+from tui.charts import DiagramMember, Series, SliceDiagram, StripeDiagram, TimeChart
+from tui.keys import SCREENS, CommandKey, key_for
 from tui.look import Glyphs, Tone, glyphs_of
 from tui.mode import ModeScreen, pause_key
 from tui.quantities import Unit, age_words
-from tui.registry import SCREENS
-from tui.state import LabState, MachinePhase, condition
-from tui.views import (
+from tui.rack import (
     STOPPED,
+    Bay,
+    BayState,
+    Rack,
     added,
     bays_of,
     marks_of,
@@ -49,10 +53,8 @@ from tui.views import (
     sync_view,
     tone_of,
 )
-from tui.widgets.charts import Series, TimeChart
-from tui.widgets.diagrams import DiagramMember, SliceDiagram, StripeDiagram
-from tui.widgets.lines import ChangingText, entitle, titled
-from tui.widgets.tiles import SyncBar, Tile, VerdictBanner
+from tui.state import LabState, MachinePhase, condition
+from tui.widgets import ChangingText, SyncBar, Tile, VerdictBanner, entitle, titled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -540,7 +542,7 @@ _TALL_ROWS = 36
 class LabScreen(ModeScreen):
     """The Lab screen, key 1."""
 
-    CSS_PATH = "lab.tcss"
+    CSS_PATH = "lab_screen.tcss"
     AREA = "Lab"
     HELP = (
         "The rack on the left holds the lab's disks. Below it are the arrays, each with its members in order. "
