@@ -178,7 +178,7 @@ class Drills:
         self._counted, self._is_counting = now, True
 
         def count(_: LabSession) -> bool:
-            from lab.drills.debriefing import answer_one
+            from lab.drills.verdict import answer_one
 
             desk.look()
             return answer_one(desk)
@@ -200,7 +200,7 @@ class Drills:
         self._frontend.show_soon()
 
     def _make_view(self, desk: DrillDesk) -> DrillView:
-        from lab.drills.debriefing import RULES, briefing, hint_words, progress_lines
+        from lab.drills.verdict import RULES, briefing, hint_words, progress_lines
 
         case = desk.case
         drill, record = case.drill.drill, case.record
@@ -315,8 +315,7 @@ class Drills:
         is_final, self._may_end = as_it_is or self._may_end, False
 
         def work(session: LabSession) -> tuple[DrillOutcome, str]:
-            from lab.drills.debriefing import debriefing
-            from lab.drills.verdict import end_drill
+            from lab.drills.verdict import debriefing, end_drill
 
             outcome = end_drill(desk, array, is_final=is_final)
             return outcome, debriefing(outcome, desk.case.drill, can_clear=True)

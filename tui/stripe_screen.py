@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from lab.actions.action import Choice
 from lab.arrays.geometry import ChunkKind
-from lab.microscope.comparison import SeenCell, StripeVerdict
+from lab.microscope.picture import SeenCell, StripeVerdict
 from lab.microscope.small_write import CrashOutcome, CrashState
 from tui.charts import fitting_names
 from tui.dialogs import TypedScreen
@@ -68,8 +68,7 @@ def flip_byte(name: str, stripe: int, disk: str, byte: int, session: LabSession)
 
 def small_write(name: str, sector: int, session: LabSession) -> StepText:
     """The predicted I/O of a small write to a block."""
-    from lab.microscope.small_write import picture_of_block
-    from lab.microscope.words import write_head, write_tail
+    from lab.microscope.small_write import picture_of_block, write_head, write_tail
 
     write, picture = picture_of_block(session, name, sector)
     shape = picture.shape
@@ -83,8 +82,14 @@ def small_write(name: str, sector: int, session: LabSession) -> StepText:
 
 def crash_in_write(name: str, sector: int, session: LabSession) -> StepText:
     """The states that a crash during such a write can leave."""
-    from lab.microscope.small_write import crash_states, new_content, picture_of_block
-    from lab.microscope.words import crash_head, crash_words, slot_name
+    from lab.microscope.small_write import (
+        crash_head,
+        crash_states,
+        crash_words,
+        new_content,
+        picture_of_block,
+        slot_name,
+    )
 
     write, picture = picture_of_block(session, name, sector)
     states = crash_states(picture, write, new_content(picture, write))
@@ -94,8 +99,7 @@ def crash_in_write(name: str, sector: int, session: LabSession) -> StepText:
 
 def write_block(name: str, sector: int, session: LabSession) -> StepText:
     """Write the block, and compare md's I/O with the prediction."""
-    from lab.microscope.small_write import write_really
-    from lab.microscope.words import observed_words
+    from lab.microscope.small_write import observed_words, write_really
 
     seen = write_really(session, name, sector)
     predicted = {(io.slot, io.name): io for io in seen.predicted.ios}
@@ -343,7 +347,7 @@ class StripeScreen(ModeScreen):
             entitle(box, f"Stripe {at.stripe} of {at.array}" if at.array else "Stripe", "")
             self._show_text(StepText("Verdict", (problem.hint,) if problem and problem.hint else ()))
             return
-        from lab.microscope.words import moment_words, shape_words
+        from lab.microscope.small_write import moment_words, shape_words
 
         picture = at.picture
         shown.show(columns_of(picture), at.byte, at.slot, picture.skip_bytes)
@@ -358,7 +362,7 @@ class StripeScreen(ModeScreen):
             self._show_verdict(picture)
 
     def _show_verdict(self, picture: StripePicture) -> None:
-        from lab.microscope.words import judged_words, repair_words
+        from lab.microscope.small_write import judged_words, repair_words
 
         # The last sentence says which member is wrong, which matters most.
         *others, first = judged_words(picture)
@@ -490,7 +494,7 @@ class StripeScreen(ModeScreen):
         self.app.make_and_run(lambda session: session.array(name).scrub("check"))
 
     def action_repair(self) -> None:
-        from lab.microscope.words import repair_words
+        from lab.microscope.small_write import repair_words
 
         name, picture = self._at.array, self._at.picture
         note = " ".join(repair_words(picture)[1:]) if picture else ""

@@ -453,12 +453,12 @@ class TextDrills:
             self._app.say("There are no more hints. drill status shows all of them.")
 
     def _committed(self, touched_bytes: int) -> None:
-        from lab.drills.debriefing import committed_words
+        from lab.drills.verdict import committed_words
 
         self._app.say(f"{committed_words(touched_bytes)}.")
 
     def _reset(self) -> None:
-        from lab.drills.debriefing import PUT_BACK
+        from lab.drills.verdict import PUT_BACK
 
         self._app.say("The disks are being restored.")
         self._drills.reset(lambda _: self._app.say(f"{PUT_BACK}."))
@@ -486,7 +486,7 @@ class TextDrills:
 
         def read() -> str:
             from lab.drills.case import DrillStore
-            from lab.drills.debriefing import ended_page
+            from lab.drills.verdict import ended_page
 
             return ended_page(DrillStore(host).newest(word))
 

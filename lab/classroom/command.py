@@ -196,7 +196,7 @@ def classroom(
         context.narrator.notice(visible(caution))
     _write_sheets(found, grades=grades, roster=roster, points=points, moodle=moodle, canvas=canvas)
     if page is not None:
-        from lab.classroom.page import class_page
+        from lab.classroom.view import class_page
         from lab.report.page.render import render_page
 
         write_file(page, render_page(class_page(found, visible(title))).encode())

@@ -12,17 +12,8 @@ from lab.cli.context import CLUSTER_HELP, calls_on, current
 from lab.cli.output import ProgressBar, out, out_json, table
 from lab.errors import SpecError
 from lab.fleet.estimate import MOST_YEARS, figures_of
-from lab.fleet.model import FleetModel
-from lab.fleet.run import (
-    Spreader,
-    cluster_spreader,
-    local_spreader,
-    lost_in_drills,
-    measured_in,
-    run_model,
-    with_method,
-)
-from lab.fleet.schema import (
+from lab.fleet.model import (
+    FleetModel,
     FleetSpec,
     Hours,
     TrialCount,
@@ -33,6 +24,15 @@ from lab.fleet.schema import (
     model_of,
     value_of,
     variants,
+)
+from lab.fleet.run import (
+    Spreader,
+    cluster_spreader,
+    local_spreader,
+    lost_in_drills,
+    measured_in,
+    run_model,
+    with_method,
 )
 from lab.gates.decoding import JobCount, Seed
 from lab.gates.files import FileKind

@@ -18,9 +18,11 @@ from lab.drills.extension import DrillLosses
 from lab.errors import ResultError, SpecError
 from lab.fleet.engine import simulate_block
 from lab.fleet.estimate import BlockSums, figures_of, most_lost, summed
-from lab.fleet.model import HOURS_PER_YEAR, Block, FleetModel
-from lab.fleet.schema import (
+from lab.fleet.model import (
+    HOURS_PER_YEAR,
+    Block,
     Failures,
+    FleetModel,
     FleetSpec,
     Measured,
     Method,

@@ -52,7 +52,7 @@ class CellRow(msgspec.Struct, frozen=True, kw_only=True):
     """The prediction of lab.theory, or None if there is none."""
     is_virtual_time: bool
     computer: str
-    """The computer that measured the cell (lab.sweep.measure.computer)."""
+    """The computer that measured the cell (lab.sweep.cells.computer)."""
     measured_utc: str
     seconds: float
     """Time on that computer from the start of the machine to its end."""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.adapt.kind import VolumeArray
 from lab.adapt.layout import AdaptLevel
-from lab.adapt.state import VolumeArray
 from lab.disks import DiskKind, DiskSpec
 from lab.disks.lab_files import lab_folder
 from lab.machine import Host

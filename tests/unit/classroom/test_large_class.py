@@ -21,8 +21,7 @@ from lab.classroom import folder as class_folder
 from lab.classroom.bundle import load_signer, read_bundle, write_bundle
 from lab.classroom.folder import TABLES, KeptPart, held, read_rows
 from lab.classroom.grading import grading_sheet
-from lab.classroom.page import class_page
-from lab.classroom.view import ClassView, view_class, view_of
+from lab.classroom.view import ClassView, class_page, view_class, view_of
 from lab.compare.platforms import HEALTHY, is_speed, singles
 from lab.errors import LabError, ResultError
 from lab.report.page.render import render_page

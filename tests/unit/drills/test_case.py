@@ -26,8 +26,8 @@ from lab.drills.case import (
     require_practice,
     require_time,
 )
-from lab.drills.debriefing import debriefing
 from lab.drills.schema import find_drill, read_drill, ready
+from lab.drills.verdict import debriefing
 from lab.errors import DrillError, SpecError
 from lab.machine import Host
 

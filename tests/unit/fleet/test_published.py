@@ -11,9 +11,8 @@ import numpy
 import pytest
 
 from lab.fleet.estimate import array_chain
-from lab.fleet.model import HOURS_PER_YEAR
+from lab.fleet.model import HOURS_PER_YEAR, changed, fleet_spec, fleet_tree
 from lab.fleet.run import local_spreader, run_spec
-from lab.fleet.schema import changed, fleet_spec, fleet_tree
 from lab.theory.extension import LossFigures
 
 PUBLISHED = tomllib.loads(

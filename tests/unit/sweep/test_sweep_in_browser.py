@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.support.browser import CHROMIUM, Browser, browser
 from lab.sweep.grid import SweepResult
-from lab.sweep.page import write_page
+from lab.sweep.report import write_page
 from tests.unit.sweep.made_sweeps import row, sweep
 from tests.unit.sweep.test_sweep_page import EVIL
 

@@ -14,7 +14,7 @@ import pytest
 from benchmarks.support.sweep import made_sweep
 from lab.errors import RequirementMissing
 from lab.sweep.grid import FailedCell, SweepGrid, SweepResult, sensitivities
-from lab.sweep.page import page_data, sensitivity_plot, sweep_page, write_page
+from lab.sweep.report import page_data, sensitivity_plot, sweep_page, write_page
 from tests.unit.report.test_page import FETCHING, Reader
 from tests.unit.sweep.made_sweeps import row, sweep
 
