@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lab.classroom.folder import TABLES, Tell, open_class, silent
+from lab.classroom.folder import TABLES, DrillTry, LessonTry, Tell, open_class, silent
 from lab.drills.case import attempt_rank
 from lab.drills.schema import catalogue, file_digest
 from lab.drills.verdict import DrillVerdict
@@ -51,72 +51,6 @@ DESTROYED = frozenset({DrillVerdict.PARTLY, DrillVerdict.LOST})
 
 
 @dataclass(frozen=True, slots=True)
-class DrillTry:
-    """One ended drill in one bundle."""
-
-    key: str
-    file: str
-    outcome: str
-    digest: str
-    drill: str
-    drill_file: str
-    """lab.drills.schema.file_digest; empty if that raidlab version did not record it."""
-    seed: str
-    began_utc: str
-    ended_utc: str
-    verdict: str
-    saved_percent: float
-    minutes: float
-    touched_bytes: int
-    """Bytes written to the member disks before commit."""
-    hints: int
-    resets: int
-    exam_attempt: int
-    """0 for practice."""
-    exam_over_minutes: float
-    """Minutes beyond the time limit."""
-    mistakes: tuple[str, ...]
-
-    @property
-    def what(self) -> str:
-        return self.drill
-
-    @property
-    def figures(self) -> tuple[object, ...]:
-        """The values of the grading sheet, which are equal in unmodified copies of the same work."""
-        counts = (self.minutes, self.hints, self.resets, self.touched_bytes, self.exam_attempt, self.exam_over_minutes)
-        return (self.verdict, self.saved_percent, *counts, self.seed, self.drill_file)
-
-
-@dataclass(frozen=True, slots=True)
-class LessonTry:
-    """The progress in one lesson in one bundle."""
-
-    key: str
-    file: str
-    lesson: str
-    digest: str
-    seed: str
-    is_passed: bool
-    steps_done: int
-    last_done_utc: str
-    """When the last step was done; empty if none is done."""
-    all_hints: tuple[str, ...]
-    """Steps for which all hints were used."""
-    by_lab: tuple[str, ...]
-    """Steps that the lab carried out for the student."""
-
-    @property
-    def what(self) -> str:
-        return self.lesson
-
-    @property
-    def figures(self) -> tuple[object, ...]:
-        """The values of the grading sheet, which are equal in unmodified copies of the same work."""
-        return (self.seed,)
-
-
-@dataclass(frozen=True, slots=True)
 class Share:
     """A share of a total, with a 95 % confidence interval."""
 
@@ -130,7 +64,6 @@ class Share:
         return self.count / self.of
 
     def text(self) -> str:
-        """The share as text, for example ``12 of 40: 30 % [18–45]``."""
         return f"{self.count} of {self.of}: {self.fraction:.0%} [{self.low * 100:.0f}–{self.high * 100:.0f}]".replace(
             "%", " %"
         )
@@ -167,7 +100,6 @@ class DrillStanding:
     drill: str
     tries: int
     first: TryStanding
-    """The first try of each student."""
     best: TryStanding
     """The best try of each student (``best_try``)."""
     mistakes: Mapping[str, int]

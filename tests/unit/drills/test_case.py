@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from lab.classroom.folder import DrillTry
 from lab.classroom.grading import BUILT_IN, CountedWork, chosen_try, drill_worth, read_scale
-from lab.classroom.view import DrillTry
 from lab.drills.case import (
     CaseRecord,
     DrillCase,
