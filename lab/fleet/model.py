@@ -398,7 +398,6 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     id: Name
     title: str
     source: str = ""
-    """Source of the numbers."""
     arrays: ArrayCount = 1
     years: Years = 5.0
     level: str = "raid6"
