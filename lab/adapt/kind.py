@@ -125,7 +125,6 @@ class FoundVolume(FoundArray):
             machine.run(step.argv, check=False)
 
     def stop_plan(self, stack: Stack) -> Plan:
-        """The plan that stops the parts of the volume that ``stack`` contains."""
         cut = stack.disks_cut(self.name)
         whole = operations.stop(self.description, cut, stack.arrays.get(self.name, {}))
         steps = whole.steps if self.name in stack.volumes else whole.steps[1:]

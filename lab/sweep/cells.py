@@ -186,7 +186,6 @@ class CellStore:
         self.root = root
 
     def path(self, key: str) -> Path:
-        """The path of a cell's file, which need not exist."""
         assert re.match(CELL_KEY, key), key
         return self.root / key[:2] / f"{key}{SUFFIX}"
 
@@ -503,7 +502,6 @@ class SweepStore:
 
 
 def _time_of(record: SweepRecord) -> str:
-    """The value of a target's ``time`` option."""
     return "virtual" if record.is_virtual_time else "real"
 
 

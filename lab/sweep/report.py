@@ -322,18 +322,6 @@ _FOOTER = (
 )
 
 
-def write_page(result: SweepResult, folder: Path, name: str) -> Path:
-    """Write ``folder/name.html``, complete or not at all; returns its path.
-
-    Raises RequirementMissing without the extra ``report``, ResultError if the file cannot be written.
-    """
-    text = sweep_page(result)
-    make_folder(folder)
-    path = folder / f"{name}.html"
-    write_file(path, text.encode())
-    return path
-
-
 def sweep_page(result: SweepResult) -> str:
     """The HTML document. Raises RequirementMissing without the extra ``report``."""
     grid = SweepGrid(result)

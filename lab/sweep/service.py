@@ -257,7 +257,6 @@ class _Run:
         return bool(self._come or self._plan.done)
 
     def tell(self, *, is_over: bool = False) -> None:
-        """Write the progress file and call ``on_progress``."""
         state, pool = self._state, self._pool
         done = len(self._plan.tasks) - self._left()
         progress = SweepProgress(
