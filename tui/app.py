@@ -87,7 +87,6 @@ class TypedAhead:
         return self._is_following or bool(self._held)
 
     async def take(self, event: Event) -> None:
-        """Handle this event now, or after the events before it."""
         if self._is_following:
             self._held.append(event)
             return
@@ -366,7 +365,6 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
             self.changes += 1
 
     def ask(self, make: MakePlan, *, note: str = "", on_done: Callable[[], object] | None = None) -> None:
-        """Show the plan on a screen on which the user can run it, copy it or leave it."""
         from tui.plan_screen import PlanScreen
 
         self.push_screen(PlanScreen(make, note=note, on_done=on_done))

@@ -184,7 +184,6 @@ class BuildScreen(ModeScreen):
         self.refresh_bindings()
 
     def _show_drawing(self, shown: ArrayPreview) -> None:
-        """Show the layout of the data: the stripes of an array, or the slices of an array of unequal disks."""
         stripes, slices = self.query_one(StripeDiagram), self.query_one(SliceDiagram)
         picture = planned_picture(shown, self._draft.members, self._lost)
         stripes.display = picture is None
@@ -196,7 +195,6 @@ class BuildScreen(ModeScreen):
         stripes.show(shown.level, self._draft.layout, members, shown.chunk_bytes)
 
     def _show_comparison(self, shown: ArrayPreview) -> None:
-        """Compare the levels, or the systems for unequal disks, with the same disks."""
         levels, systems = self.query_one("#build-levels", LevelTable), self.query_one("#build-systems", LevelTable)
         self.set_class(bool(shown.systems), "-volume")
         if shown.systems:
@@ -206,7 +204,6 @@ class BuildScreen(ModeScreen):
             levels.show(level_rows(self._draft, self.app.lab.disks))
 
     def _show_verdict(self) -> None:
-        """Show why the array cannot be built, or whether its data survive the assumed failures."""
         verdict, shown = self.query_one(VerdictBanner), self._preview
         if shown.problems:
             verdict.show(Tone.NOTICE, "NOT YET", "; ".join(shown.problems))

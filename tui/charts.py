@@ -351,7 +351,6 @@ class TimeChart(LineWidget):
                 plot.write(row, 0, self.glyphs.guide * plot.columns, "guide")
 
     def _time_axis(self, width: int, gutter: int, columns: int) -> Line:
-        """The time axis, with its labels and the characters of the marks."""
         cells = [_Cell(self.glyphs.horizontal, "axis")] * columns
         marked = self._mark_columns(columns)
         count = max(1, min(6, columns // _CELLS_PER_TIME_LABEL))
@@ -797,7 +796,6 @@ class SliceDiagram(LineWidget):
     _picture: SlicePicture | None = None
 
     def show(self, picture: SlicePicture | None) -> None:
-        """Draw this picture; None hides the diagram."""
         self.display = picture is not None
         if picture != self._picture:
             self._picture = picture

@@ -148,7 +148,6 @@ class TypedScreen(Modal[None]):
     """
 
     TITLES: ClassVar[tuple[str, str]]
-    """The titles at the top and the bottom of the box."""
     PLACEHOLDER: ClassVar[str]
     MOST_LETTERS: ClassVar[int]
 

@@ -50,7 +50,6 @@ class DrillItem:
 
     @property
     def status(self) -> str:
-        """The best verdict and the number of attempts."""
         attempts = "1 attempt" if self.tries == 1 else f"{self.tries} attempts"
         return f"{self.best} ({attempts})" if self.tries else "not tried yet"
 
@@ -74,7 +73,6 @@ class DrillView:
 
     @property
     def text(self) -> str:
-        """The briefing, the rules and the hints, as one Markdown text."""
         return "\n\n".join([self.briefing, f"**Rules.** {self.rules}", *self.hints])
 
     @property
@@ -297,7 +295,6 @@ class Drills:
             self._work("Commit", self._desk.commit, then)
 
     def reset(self, then: Callable[[None], object] = lambda _: None) -> None:
-        """Restore the disks to their state at the start of the drill."""
         if self._desk is not None:
             self._work("Restore the disks", self._desk.reset, then)
 
@@ -367,7 +364,6 @@ class Drills:
         self._frontend.show_soon()
 
     def leave(self, then: Callable[[], object] = lambda: None) -> None:
-        """Abandon the drill without a verdict."""
         desk = self._desk
         if desk is None:
             return

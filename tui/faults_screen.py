@@ -67,7 +67,6 @@ class FaultView:
         return self.outcome is None
 
     def add(self, line: Line) -> None:
-        """Append a line; only the last ``MOST_LINES`` are kept."""
         self.lines.append(line)
         del self.lines[:-MOST_LINES]
 
@@ -326,7 +325,6 @@ class FaultsScreen(ModeScreen):
         self._is_about = False
         self._drawn: tuple[object, ...] | None = None
         self.run: FaultView | None = None
-        """The current or the last run of this app."""
         self._stored: Mapping[str, FaultView] = {}
         """Id of an item -> its newest stored outcome, whether of the app, the command line or a lesson."""
 

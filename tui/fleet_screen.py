@@ -66,7 +66,6 @@ class FleetScreen(ModeScreen):
         """The parameter that was changed last; ``_before`` is the fleet before the first of its successive changes."""
         self._shown: tuple[FleetChoice, LossFigures] | None = None
         self.rates: tuple[MeasuredRebuild, ...] = ()
-        """Rebuild rates of stored results."""
         self._known: dict[FleetChoice, LossFigures | LabError] = {}
         self._requested: tuple[FleetChoice, ...] = ()
         self._is_computing = False
@@ -192,7 +191,6 @@ class FleetScreen(ModeScreen):
         self.query_one("#fleet-chart", IntervalChart).draw(loss_rows(choice, known), DECADES)
 
     def _comparisons(self, choice: FleetChoice, found: LossFigures) -> list[str]:
-        """Sentences about the effect of the last change and of scrubbing."""
         sentences = []
         before = self._figures(self._before)
         if self._changed and before and choice == self.choice != self._before:
@@ -265,7 +263,6 @@ class FleetChoice:
         return f"{arrays}{title_of(self.level)} of {self.members} × {self.disk_tb:g} TB, {_years(self.years)}, {scrub}"
 
     def rows(self, measured: Sequence[MeasuredRebuild]) -> tuple[ChoiceRow, ...]:
-        """The rows of the form; ``measured`` are the rebuild rates of stored results."""
         rows = []
         for knob in KNOBS:
             texts, note = tuple(map(knob.text, knob.values)), ""

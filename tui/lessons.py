@@ -93,12 +93,10 @@ class Guide:
 
     @property
     def is_following(self) -> bool:
-        """Whether a lesson is open and not completed."""
         return self._attempt is not None and self._attempt.step is not None
 
     @property
     def is_ready(self) -> bool:
-        """Whether the course has been read."""
         return self._student is not None
 
     def open(self, *, only_if_begun: bool = False) -> None:
@@ -223,7 +221,6 @@ class Guide:
 
     @property
     def _is_elsewhere(self) -> bool:
-        """Whether the lesson was started on another machine."""
         from lab.machine import parse_target
 
         target = self._frontend.lab.target
@@ -334,7 +331,6 @@ class Guide:
         self._frontend.ask(check, note=BLANK_NOTE, on_done=start)
 
     def again(self) -> None:
-        """Restart the open lesson on blank disks, with the same seed; on another machine, start it there."""
         attempt = self._attempt
         if attempt is None:
             return
@@ -406,7 +402,6 @@ class Guide:
         self._try(change)
 
     def do_step(self) -> None:
-        """Perform the actions of the step in the lab, except its measurements."""
         attempt = self._attempt
         step = attempt.step if attempt else None
         if attempt is None or step is None:
@@ -488,7 +483,6 @@ class CourseItem:
 
     @property
     def number(self) -> str:
-        """Its number in the course, without leading zeros, such as ``5``."""
         return self.id[:2].lstrip("0")
 
     @property
@@ -508,7 +502,6 @@ class Explanation:
     text: str
     """As Markdown."""
     figures: tuple[str, ...] = ()
-    """The measured figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -547,12 +540,10 @@ class StepCard:
     mistake: str
     """The hint for a recognised mistake, as Markdown; empty: none."""
     hints: tuple[str, ...]
-    """The hints shown so far, as Markdown."""
     hint_count: int
     measures: tuple[str, ...]
     """Names of the measurements and faults that the step runs on a separate lab."""
     can_be_done: bool
-    """Whether the lab can perform the step for the student."""
     reading: ReadingCard | None = None
     read_at: str = ""
     """Mode of the app that shows the number; empty: the text says where it is."""
@@ -597,7 +588,6 @@ class LessonView:
     languages: tuple[str, ...]
     seed: str
     labels: dict[str, str]
-    """Headings in the student's language."""
     explanation: Explanation | None = None
     """An explanation that the student has not read; it is shown before the next step."""
     step: StepCard | None = None
@@ -605,13 +595,11 @@ class LessonView:
     activity: str = ""
     """Name of the running measurement; empty: none."""
     progress: float = 0.0
-    """Progress of the measurement, 0 to 1."""
     elsewhere: str = ""
     """The machine on which the lesson was started, if it is another one; nothing is checked then."""
 
     @property
     def number(self) -> str:
-        """Its number in the course, without leading zeros, such as ``5``."""
         return self.id[:2].lstrip("0")
 
     @property

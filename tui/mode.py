@@ -333,7 +333,6 @@ class ModeScreen(Screen[None]):
         return None
 
     def palette(self) -> Iterable[PaletteEntry]:
-        """Further commands of the palette, without keys."""
         return ()
 
     @property

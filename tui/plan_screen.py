@@ -38,7 +38,6 @@ class PlanProgress:
     """The progress of a plan."""
 
     done: int
-    """Number of finished steps."""
     running: bool = True
     failed: str = ""
     """The error of the step after the finished ones; empty if it did not fail."""
@@ -273,7 +272,6 @@ class PlanScreen(Modal[bool]):
 
     @property
     def plan(self) -> Plan:
-        """The plan, once it has been made."""
         assert self._plan is not None
         return self._plan
 

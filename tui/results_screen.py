@@ -467,7 +467,6 @@ class ResultsScreen(ModeScreen):
             self.call_after_refresh(self._show)
 
     def _show_nothing(self, text: str) -> None:
-        """Show a text in place of a result."""
         self._record = None
         self._clear()
         self.query_one("#results-views", Static).update("")

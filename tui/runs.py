@@ -238,7 +238,6 @@ class ExperimentView:
     outcome: ResultRecord | LabError | None = None
     """None while it runs."""
     is_ending: bool = False
-    """The user has cancelled it."""
 
     @property
     def is_running(self) -> bool:

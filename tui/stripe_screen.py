@@ -42,7 +42,6 @@ class StepText:
     write: SmallWrite | None = None
     states: tuple[CrashState, ...] = ()
     names: tuple[str, ...] = ()
-    """Names of the members, by slot."""
 
 
 def read_stripe(name: str, number: int, session: LabSession) -> StripePicture:
@@ -592,7 +591,6 @@ class HexColumn:
 
     slot: int
     name: str
-    """The name of the disk; empty for computed content."""
     holds: str
     """The kind of the content: ``data 9``, ``P``, ``computed``."""
     look: str
@@ -648,7 +646,6 @@ class StripeHex(LineWidget):
             self.changed()
 
     def clear(self, text: str) -> None:
-        """Show ``text`` in place of a stripe."""
         if self._columns or text != self._empty:
             self._columns, self._empty = (), text
             self.changed()

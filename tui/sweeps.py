@@ -206,7 +206,6 @@ class SweepPanel(Vertical):
             yield ChangingText(id="sweep-text", markup=False)
 
     def show(self, item: RunItem, look: SweepLook, view: SweepView | None) -> None:
-        """Show a sweep: planned, running in this app or in another process, or ended."""
         entitle(self, item.title)
         is_going = bool(view and view.is_running) or look.runs_elsewhere
         progress = view.progress if view and view.is_running else look.status.progress if look.status else None

@@ -343,7 +343,6 @@ class TextDrills:
 
     @property
     def next_step(self) -> str | None:
-        """A line of markup about the open drill; None: no drill is open."""
         return self._drills.hint_line()
 
     def perform(self, verb: Verb) -> bool:
@@ -386,7 +385,6 @@ class TextDrills:
         return self._drills.view is not None
 
     def show_making(self) -> None:
-        """Show the answer to every line typed while a drill is being prepared."""
         self._app.say(_MAKING)
 
     def _list(self) -> None:
@@ -680,7 +678,6 @@ class TextApp(Frontend):
         return True
 
     def _drill(self, words: str) -> None:
-        """Perform the words after ``drill``, or show the help for drills."""
         if not self._perform(f"drill {words}"):
             self._line(DRILL_HELP)
 
@@ -776,7 +773,6 @@ class TextApp(Frontend):
             self._line(f"selected: {disk_line(self.lab, disk)}")
 
     def next_line(self) -> str:
-        """A line that says what the user can do next."""
         return f"next: {plain_step(self._text_drills.next_step or next_step(self.lab))}"
 
     def _choices(self) -> None:
@@ -884,7 +880,6 @@ class TextApp(Frontend):
         self.look_up(partial(named, make), on_done=show, on_error=refuse)
 
     def _go_on(self) -> None:
-        """Handle the lines that were held while a plan was made."""
         self._is_awaited = False
         while self._held and not self._is_awaited:
             if not self._typed(self._held.popleft()):

@@ -69,7 +69,6 @@ class Line:
         return self
 
     def strip(self) -> Strip:
-        """The finished line, padded with blanks."""
         self.pad_to(self.width)
         return Strip(self._segments, self.width)
 
@@ -511,11 +510,9 @@ class Tile(LineWidget):
         self._shown = ("–", Tone.QUIET, "")
 
     def show(self, value: float | None, unit: Unit, tone: Tone = Tone.QUIET, note: str = "") -> None:
-        """Show a measured value."""
         self.say(format_value(value, unit), tone, note)
 
     def say(self, text: str, tone: Tone = Tone.QUIET, note: str = "") -> None:
-        """Show a text, such as a figure with its unit."""
         if (text, tone, note) != self._shown:
             self._shown = (text, tone, note)
             self.changed()
@@ -555,7 +552,6 @@ class VerdictBanner(FittedLines):
     _shown: tuple[Tone, str, str] | None = None
 
     def show(self, tone: Tone, headline: str, sentence: str = "") -> None:
-        """Show a verdict, such as GOOD, ``DATA INTACT`` and a sentence about the comparison."""
         self.display = True
         if (tone, headline, sentence) != self._shown:
             self._shown = (tone, headline, sentence)

@@ -481,7 +481,6 @@ class Student:
         return opened
 
     def leave(self) -> None:
-        """Close the lesson; its progress is kept."""
         self._store.keep_desk(msgspec.structs.replace(self.state, lesson=""))
 
     def _opened(self, lesson: ReadyLesson, progress: Progress) -> LessonSession:

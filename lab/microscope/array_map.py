@@ -158,7 +158,6 @@ class MappedArray:
 
     @property
     def is_parity(self) -> bool:
-        """Whether the level is RAID 4, 5 or 6."""
         return self.level in _PARITY
 
     @property
@@ -440,7 +439,6 @@ class MemberArea:
     length: int
 
     def holds(self, sector: int) -> bool:
-        """Whether the area contains the sector."""
         return self.start <= sector < self.start + self.length
 
 
@@ -720,7 +718,6 @@ class FileExtent(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_placed(self) -> bool:
-        """Whether it has a location on the device."""
         return not self.flags & _WITHOUT_PLACE
 
     @property

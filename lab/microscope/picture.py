@@ -377,7 +377,6 @@ class StripePicture:
         return start.isdecimal() and place + self.stripe.cell_sectors > int(start)
 
     def member_of(self, cell: StripeCell) -> MappedMember | None:
-        """The member that has a chunk."""
         return self.holders.get((cell.slot, cell.sector))
 
     def device_sector(self, cell: StripeCell) -> int | None:
@@ -386,7 +385,6 @@ class StripePicture:
         return self.shape.offset_of(member, is_before=self.is_before) + cell.sector if member else None
 
     def name_of(self, slot: int) -> str:
-        """The name of the disk in a slot."""
         found = self.shape.members_in(slot)
         return found[0].name if found else f"slot {slot}"
 

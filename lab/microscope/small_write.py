@@ -72,7 +72,6 @@ class MemberIo:
 
     @property
     def read_bytes(self) -> int:
-        """Total bytes read."""
         return self.reads * BLOCK_BYTES
 
     @property
