@@ -320,12 +320,6 @@ def level_rows(draft: Draft, disks: Sequence[LabDisk], *, has_current: bool = Tr
 
 SYSTEM_TITLES = ("system", "usable", "of all", "full writes read")
 NARROW_SYSTEM_TITLES = ("system", "usable", "of all", "reads")
-_SYSTEMS = {
-    "raid5": "RAID 5",
-    "onlyfast": "largest alone",
-    "shr": "SHR",
-    "adapt5": "AdaptRaid5",
-}
 
 
 def system_rows(shown: ArrayPreview, level: str) -> list[LevelRow]:
@@ -335,7 +329,7 @@ def system_rows(shown: ArrayPreview, level: str) -> list[LevelRow]:
         usable = human_bytes(each.capacity_bytes) if each.capacity_bytes else "–"
         share = f"{100 * each.capacity_bytes / shown.raw_bytes:.0f} %" if each.capacity_bytes else "not possible"
         reads = each.reads_words if each.capacity_bytes else ""
-        rows.append(LevelRow(_SYSTEMS[each.system], usable, share, reads, each.system == level))
+        rows.append(LevelRow(title_of(each.system), usable, share, reads, each.system == level))
     return rows
 
 
@@ -355,6 +349,7 @@ _DRAFT_TITLES = {
     LevelName.RAID10: "RAID 10",
     "adapt5": "AdaptRaid5",
     "shr": "SHR",
+    "onlyfast": "largest alone",
 }
 _IDEAS = {
     LevelName.RAID0: "stripes, no redundancy",
@@ -395,7 +390,7 @@ def inner_names(state: LabState) -> tuple[str, ...]:
 
 
 def title_of(level: str) -> str:
-    """The title of a level, such as ``RAID 5``."""
+    """The title of a level, or of a system for unequal disks, such as ``RAID 5``."""
     return _DRAFT_TITLES.get(level, level)
 
 

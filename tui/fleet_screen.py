@@ -24,7 +24,7 @@ from tui.charts import DECADES, SHARES, IntervalChart, IntervalRow
 from tui.keys import CommandKey
 from tui.look import Tone
 from tui.mode import ModeScreen
-from tui.widgets import ChangingText, ChoiceRow, Choices, VerdictBanner, stepped, titled
+from tui.widgets import ChangingText, ChoiceRow, Choices, VerdictBanner, error_sentence, stepped, titled
 
 if TYPE_CHECKING:
     from lab.results.store import ResultStore
@@ -162,7 +162,7 @@ class FleetScreen(ModeScreen):
         self.query_one(Choices).show(self.choice.rows(self.rates))
         problem, found = self.query_one("#fleet-problem", VerdictBanner), self._known.get(self.choice)
         if isinstance(found, LabError):
-            problem.show(Tone.BAD, "ERROR", f"{found.message}. {found.hint}".rstrip(". ") + ".")
+            problem.show(Tone.BAD, "ERROR", error_sentence(found))
         else:
             problem.clear()
         if found is not None and not isinstance(found, LabError):

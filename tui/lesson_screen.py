@@ -16,7 +16,7 @@ from lab.actions.action import Choice
 from lab.lessons.verbs import Answer, DoStep, LeaveLesson, LessonHint, Measure, ResetLesson, StartLesson
 from tui.drill_screen import drill_line
 from tui.keys import key_for
-from tui.lessons import LETTERS, PLACES, CourseItem, LessonPanel
+from tui.lessons import LETTERS, PLACES, LessonPanel
 from tui.look import glyphs_of
 from tui.mode import ModeScreen, PaletteEntry
 from tui.widgets import numbered, titled
@@ -24,6 +24,7 @@ from tui.widgets import numbered, titled
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from lab.lessons.student import CourseLine
     from tui.drills import DrillItem
     from tui.lessons import Guide
     from tui.state import LabState
@@ -72,8 +73,8 @@ class LessonsScreen(ModeScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._items: tuple[CourseItem, ...] = ()
-        self._shown: tuple[tuple[CourseItem, ...], tuple[DrillItem, ...]] = ((), ())
+        self._items: tuple[CourseLine, ...] = ()
+        self._shown: tuple[tuple[CourseLine, ...], tuple[DrillItem, ...], str] = ((), (), "")
         self._current = ""
 
     @property
@@ -135,15 +136,15 @@ class LessonsScreen(ModeScreen):
         return "[b]1[/b] shows the lab, [b]2[/b] builds; the lesson checks meanwhile. [b]F6[/b] returns here."
 
     def _show_course(self) -> None:
-        shown = (self.guide.course, self.app.drills.items)
+        shown = (self.guide.course, self.app.drills.items, self._open_id)
         if shown == self._shown:
             return
         self._shown = shown
-        self._items, drills = shown
+        self._items, drills, _ = shown
         course = self.query_one("#course", OptionList)
         current = self._current
         course.clear_options()
-        course.add_options(Option(self._line(item), id=item.id) for item in self._items)
+        course.add_options(Option(self._line(item), id=item.lesson.id) for item in self._items)
         if self._items and drills:
             course.add_option(
                 Option(Content.styled("\nDrills: disasters to practise on", "bold $primary"), disabled=True)
@@ -154,25 +155,30 @@ class LessonsScreen(ModeScreen):
         saved = f", {sum(item.is_saved for item in drills)} of {len(drills)} drills saved" if drills else ""
         course.border_subtitle = done + saved
 
+    @property
+    def _open_id(self) -> str:
+        return self.guide.view.id if self.guide.view else ""
+
     def _next_id(self) -> str:
         """Id of the first lesson that is open or not completed; empty if there is none."""
-        return next((item.id for item in self._items if item.is_open or not item.is_done), "")
+        unfinished = (item.lesson.id for item in self._items if item.lesson.id == self._open_id or not item.is_done)
+        return next(unfinished, "")
 
     def _highlight(self, option_id: str) -> None:
         course = self.query_one("#course", OptionList)
         known = option_id and any(option.id == option_id for option in course.options)
         course.highlighted = course.get_option_index(option_id) if known else 0 if course.options else None
 
-    def _line(self, item: CourseItem) -> Content:
+    def _line(self, item: CourseLine) -> Content:
         glyphs = glyphs_of(self)
         if item.is_done:
             sign = (glyphs.good, "$text-success")
-        elif item.done_steps or item.is_open:
+        elif item.done_steps or item.lesson.id == self._open_id:
             sign = (glyphs.busy, "$text-primary")
         else:
             sign = (glyphs.pending, "$foreground-muted")
         progress = f"{item.done_steps}/{item.step_count}" if item.done_steps and not item.is_done else ""
-        return numbered(sign, item.number, item.title, progress)
+        return numbered(sign, item.number, item.lesson.title, progress)
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         if event.option_list.id == "course":
@@ -180,7 +186,7 @@ class LessonsScreen(ModeScreen):
             self._show_about()
 
     def _show_about(self) -> None:
-        item = next((item for item in self._items if item.id == self._current), None)
+        item = next((item for item in self._items if item.lesson.id == self._current), None)
         about = self.query_one("#about", Static)
         drill = next((drill for drill in self.app.drills.items if _DRILL + drill.id == self._current), None)
         if item is None:
@@ -188,16 +194,19 @@ class LessonsScreen(ModeScreen):
             return
         self.query_one("#lessons-about").border_title = f"Lesson {item.number}"
         glyphs = glyphs_of(self)
-        languages = ", ".join(_LANGUAGES.get(each, each) for each in item.languages)
+        languages = ", ".join(_LANGUAGES.get(each, each) for each in item.files.languages)
         parts: list[tuple[str, str]] = [
-            (f"{item.title}\n\n", "bold $primary"),
-            (f"{item.goal}\n\n", ""),
-            (f"about {item.minutes} min, {item.step_count} steps, {item.done_steps} done\n", "$foreground-muted"),
+            (f"{item.lesson.title}\n\n", "bold $primary"),
+            (f"{item.lesson.goal}\n\n", ""),
+            (
+                f"about {item.lesson.minutes} min, {item.step_count} steps, {item.done_steps} done\n",
+                "$foreground-muted",
+            ),
         ]
-        if len(item.languages) > 1:
+        if len(item.files.languages) > 1:
             parts.append((f"in {languages}\n", "$foreground-muted"))
-        if item.missing_needs:
-            parts.append((f"\n{glyphs.notice} builds on: {', '.join(item.missing_needs)}\n", "$text-warning"))
+        if missing := ", ".join(other.lesson.title for other in self._missing(item)):
+            parts.append((f"\n{glyphs.notice} builds on: {missing}\n", "$text-warning"))
         verb = "opens it again" if item.is_done else "continues it" if item.done_steps else "starts it"
         parts += [("\nEnter", "bold $footer-key-foreground"), (f" {verb}. A new lesson erases the lab's disks.", "")]
         about.update(Content.assemble(*parts))
@@ -220,21 +229,25 @@ class LessonsScreen(ModeScreen):
             self._start(chosen)
 
     def _start(self, lesson_id: str) -> None:
-        item = next(item for item in self._items if item.id == lesson_id)
-        if not item.missing_needs or item.done_steps:
+        item = next(item for item in self._items if item.lesson.id == lesson_id)
+        missing = self._missing(item)
+        if not missing or item.done_steps:
             self.guide.start(lesson_id)
             return
-        first = next(other for other in self._items if other.title == item.missing_needs[0])
+        first = missing[0]
         choices = [
-            Choice(first.id, f"Start with {first.number}", first.title),
-            Choice(lesson_id, f"Start {item.number} anyway", item.title),
+            Choice(first.lesson.id, f"Start with {first.number}", first.lesson.title),
+            Choice(lesson_id, f"Start {item.number} anyway", item.lesson.title),
         ]
-        missing = [other for other in self._items if other.title in item.missing_needs]
         numbers = [f"lesson {other.number}" for other in missing]
         *some, last = numbers
         listed = f"{', '.join(some)} and {last}" if some else last
         intro = f"Lesson {item.number} builds on {listed}, which you have not completed."
         self.app.pick(f"Do lesson {first.number} first?", choices, self.guide.start, intro=intro)
+
+    def _missing(self, item: CourseLine) -> list[CourseLine]:
+        """The lessons on which this one builds and which are not completed."""
+        return [other for other in self._items if other.lesson.id in item.missing_needs]
 
     def on_lesson_panel_answered(self, event: LessonPanel.Answered) -> None:
         self.guide.answer(event.key)
@@ -272,9 +285,9 @@ class LessonsScreen(ModeScreen):
         view = self.guide.view
         if view is None or view.step or view.explanation:
             return ""
-        ids = [item.id for item in self._items]
+        ids = [item.lesson.id for item in self._items]
         at = ids.index(view.id) if view.id in ids else -1
-        left = [item.id for item in (*self._items[at + 1 :], *self._items[: at + 1]) if not item.is_done]
+        left = [item.lesson.id for item in (*self._items[at + 1 :], *self._items[: at + 1]) if not item.is_done]
         return next((each for each in left if each != view.id), "")
 
     def action_read_on(self) -> None:
@@ -343,5 +356,5 @@ class LessonsScreen(ModeScreen):
 
     def palette(self) -> Iterable[PaletteEntry]:
         for item in self._items:
-            text = f"Start {item.number}, {item.title}"
-            yield PaletteEntry(text, item.goal, partial(self._start, item.id))
+            text = f"Start {item.number}, {item.lesson.title}"
+            yield PaletteEntry(text, item.lesson.goal, partial(self._start, item.lesson.id))

@@ -82,7 +82,7 @@ class Guide:
         """Id of the step whose events are collected."""
         self._since: Snapshot | None = None
         self._events: list[Event] = []
-        self.course: tuple[CourseItem, ...] = ()
+        self.course: tuple[CourseLine, ...] = ()
         self.view: LessonView | None = None
         self._activity, self._fraction = "", 0.0
         self._came_from = "lab"
@@ -191,8 +191,7 @@ class Guide:
     def refresh(self) -> None:
         if self._student is None:
             return
-        state = self._student.state
-        self.course = course_items(self._student.lines(), state.lesson)
+        self.course = self._student.lines()
         self.view = self._make_view(self._attempt) if self._attempt else None
         self._frontend.show_soon()
 
@@ -467,30 +466,6 @@ class Guide:
 
 
 @dataclass(frozen=True, slots=True)
-class CourseItem:
-    """A lesson in the list of the course."""
-
-    id: str
-    title: str
-    goal: str
-    minutes: int
-    done_steps: int
-    step_count: int
-    languages: tuple[str, ...]
-    missing_needs: tuple[str, ...]
-    """Titles of the prerequisite lessons that are not completed."""
-    is_open: bool
-
-    @property
-    def number(self) -> str:
-        return self.id[:2].lstrip("0")
-
-    @property
-    def is_done(self) -> bool:
-        return self.done_steps == self.step_count
-
-
-@dataclass(frozen=True, slots=True)
 class Explanation:
     """The explanation of a completed step."""
 
@@ -619,25 +594,6 @@ def labels_of(attempt: LessonSession) -> dict[str, str]:
     labels = {name: words.say(name) for name in ("goal", "predict", "checks", "mistake", "read-off", "why")}
     framed = {name: words.frame[name] for name in ("step-of", "missing", "hint-of")}
     return labels | framed | {"lesson-done": words.say("lesson-done", title=attempt.lesson.title)}
-
-
-def course_items(lines: tuple[CourseLine, ...], open_id: str) -> tuple[CourseItem, ...]:
-    """The lessons of the course, for the list."""
-    titles = {line.files.lesson.id: line.files.lesson.title for line in lines}
-    return tuple(
-        CourseItem(
-            id=line.files.lesson.id,
-            title=line.files.lesson.title,
-            goal=line.files.lesson.goal,
-            minutes=line.files.lesson.minutes,
-            done_steps=line.done_steps,
-            step_count=line.step_count,
-            languages=line.files.languages,
-            missing_needs=tuple(titles.get(need, need) for need in line.missing_needs),
-            is_open=line.files.lesson.id == open_id,
-        )
-        for line in lines
-    )
 
 
 def explanation_of(attempt: LessonSession, number: int) -> Explanation:

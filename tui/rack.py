@@ -218,8 +218,6 @@ def paint_row(brush: Brush, bay: Bay, look: BayLook, width: int, cells: RowCells
     return line.add(f" {activity_sign(bay, glyphs)}", edge)
 
 
-__all__ = ["Bay", "BayState", "Rack"]
-
 _CARD_MOST_CELLS = 34
 _LIST_MOST_CELLS = 100
 _GAP_CELLS = 1

@@ -26,14 +26,24 @@ from tui.runs import (
     experiment_items,
     figures_lines,
     iops_of,
-    live_iops,
     measured_of,
     ran_seconds,
     sweep_items,
     workload_items,
 )
 from tui.sweeps import SweepPanel
-from tui.widgets import ChoiceRow, Choices, SyncBar, SyncView, Tile, VerdictBanner, entitle, stepped, titled
+from tui.widgets import (
+    ChoiceRow,
+    Choices,
+    SyncBar,
+    SyncView,
+    Tile,
+    VerdictBanner,
+    entitle,
+    error_sentence,
+    stepped,
+    titled,
+)
 
 if TYPE_CHECKING:
     from lab.experiments.sweeps import SweepEntry
@@ -73,6 +83,8 @@ class RunPanel(Vertical):
             yield Static(id="run-lines", markup=False)
 
     def show_load(self, item: RunItem, state: LabState, forecast: Forecast | None) -> None:
+        from lab.session.monitor import LoadMeasure, load_value
+
         load = state.load if state.load and state.load.workload == item.id else None
         if load and load.forecast:
             # The forecast from the start of the load, even if the array has changed since.
@@ -81,7 +93,7 @@ class RunPanel(Vertical):
         self._show_forecast(forecast)
         if not state.arrays:
             self.query_one("#run-reason", Static).update("Build an array first; a prediction needs one.")
-        self._now(live_iops(load.newest) if load and load.is_running else None)
+        self._now(load_value(load.newest, LoadMeasure.IOPS) if load and load.is_running and load.newest else None)
         found = measured_of(load)
         self._measured(f"{format_value(iops_of(found), Unit.IOPS)} IOPS" if found else "–", found is not None)
         self.query_one("#run-progress", SyncBar).show(self._load_progress(load, state))
@@ -201,7 +213,7 @@ class RunPanel(Vertical):
         if load is None or load.is_running:
             verdict.clear()
         elif isinstance(load.outcome, LabError):
-            verdict.show(Tone.BAD, "FAILED", f"{load.outcome.message}. {load.outcome.hint}".rstrip(". ") + ".")
+            verdict.show(Tone.BAD, "FAILED", error_sentence(load.outcome))
         elif measured:
             verdict.show(*_load_verdict(measured, load, predicted))
         else:

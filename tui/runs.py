@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lab.measure.job import Measured
     from lab.results.record import ResultRecord
     from lab.results.store import ResultStore, ResultSummary
-    from lab.workloads.fio_output import DirectionFigures, LiveInterval, MeasuredWindow
+    from lab.workloads.fio_output import DirectionFigures, MeasuredWindow
     from lab.workloads.workload import Workload
     from tui.frontend import Cancelled, Frontend, Progress
     from tui.state import LabState, LoadView, PastLoad
@@ -192,13 +192,6 @@ def _rates(section: DirectionFigures) -> str:
 def _latencies(section: DirectionFigures) -> str:
     values = (("p50", section.p50_seconds), ("p99", section.p99_seconds), ("max", section.max_seconds))
     return "  ".join(f"{name} {format_value(value, Unit.SECONDS)}" for name, value in values)
-
-
-def live_iops(interval: LiveInterval | None) -> float | None:
-    """The IOPS of reads and writes together in an interval; None without an interval."""
-    if interval is None:
-        return None
-    return sum(part.iops for part in (interval.reads, interval.writes) if part)
 
 
 def ran_seconds(measured: Measured) -> float:

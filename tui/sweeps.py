@@ -16,7 +16,7 @@ from textual.content import Content
 
 from lab.errors import LabError, RunCancelled
 from tui.look import Tone
-from tui.widgets import ChangingText, SyncBar, SyncView, Tile, VerdictBanner, entitle, titled
+from tui.widgets import ChangingText, SyncBar, SyncView, Tile, VerdictBanner, entitle, error_sentence, titled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -274,9 +274,9 @@ def _verdict(look: SweepLook, view: SweepView | None) -> tuple[Tone, str, str] |
     if look.runs_elsewhere:
         return Tone.BUSY, "RUNNING ELSEWHERE", "Another raidlab process runs this sweep; it is only monitored here."
     if view and isinstance(view.outcome, LabError) and not isinstance(view.outcome, RunCancelled):
-        return Tone.BAD, "FAILED", _error_text(view.outcome)
+        return Tone.BAD, "FAILED", error_sentence(view.outcome)
     if look.problem:
-        return Tone.NOTICE, "CANNOT RUN", _error_text(look.problem)
+        return Tone.NOTICE, "CANNOT RUN", error_sentence(look.problem)
     if look.work is None:
         return Tone.BUSY, "PLANNING", ""
     if look.work.missing_dependency:
@@ -299,7 +299,3 @@ def _state_verdict(look: SweepLook, view: SweepView | None) -> tuple[Tone, str, 
     if work.run_id:
         return Tone.NOTICE, "INCOMPLETE", f"{work.there:,} of {work.cells:,} cells are measured; r resumes.{report}"
     return None
-
-
-def _error_text(error: LabError) -> str:
-    return f"{error.message}. {error.hint}".rstrip(". ") + "."

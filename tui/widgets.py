@@ -24,6 +24,7 @@ from textual.visual import VisualType
 from textual.widget import Widget
 from textual.widgets import Static
 
+from lab.errors import LabError
 from tui.look import ASCII, Glyphs, Tone, glyphs_of, tone_css
 from tui.quantities import Unit, format_seconds, format_value
 
@@ -531,6 +532,11 @@ class Tile(LineWidget):
                 self.line(width).add(part, self.style("note")) for part in wrapped(note, width)[: max(0, height - 2)]
             ]
         return lines
+
+
+def error_sentence(error: LabError) -> str:
+    """The message of an error and its hint."""
+    return f"{error.message}. {error.hint}".rstrip(". ") + "."
 
 
 class VerdictBanner(FittedLines):
