@@ -11,8 +11,8 @@ from typing import Annotated
 from benchmarks.support.report import asked, finish, private_state
 from benchmarks.support.terminal import DOWN, ENTER, UP, AppInTerminal, load_average
 from lab.units import MIB
+from tui.app import Settings, save_settings
 from tui.client import HERTZ
-from tui.settings import Settings, save_settings
 
 FAST_HERTZ = 64.0
 BOUND_BYTES = 20 * MIB

@@ -13,9 +13,8 @@ from typing import Annotated
 from benchmarks.support.report import asked, finish, spread
 from lab.fleet.engine import simulate_block
 from lab.fleet.estimate import BlockSums, summed
-from lab.fleet.model import Block, FleetModel
+from lab.fleet.model import Block, FleetModel, Method, fleet_spec, fleet_tree, model_of
 from lab.fleet.run import BLOCK_TRIALS, local_spreader, run_model, with_method
-from lab.fleet.schema import Method, fleet_spec, fleet_tree, model_of
 from lab.host.pool import processors
 
 FLEET = "large-operator"

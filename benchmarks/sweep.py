@@ -24,10 +24,10 @@ from benchmarks.support.report import asked, finish, private_state
 from lab.gates.decoding import decode_json
 from lab.host.processes import isolated_python
 from lab.machine import Host, parse_target
+from lab.sweep.cells import CellDone, SweepFolder, SweepStore, cell_store, unpacked_cell
 from lab.sweep.cluster import parse_cluster
 from lab.sweep.schema import find_sweep
 from lab.sweep.service import SweepPlan, SweepRequest, plan_sweep, run_sweep
-from lab.sweep.store import CellDone, SweepFolder, SweepStore, cell_store, unpacked_cell
 
 MOST_OVERHEAD = 0.05
 MOST_SHARE = 0.6

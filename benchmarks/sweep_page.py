@@ -13,7 +13,7 @@ from typing import Annotated
 from benchmarks.support.browser import browser
 from benchmarks.support.report import asked, finish, private_state, spread
 from benchmarks.support.sweep import made_sweep
-from lab.sweep.page import write_page
+from lab.sweep.report import write_page
 
 BOUND_SECONDS, BOUND_MEGABYTES = 3.0, 10.0
 DRAWN = """(() => {

@@ -1,16 +1,22 @@
-"""The app: modes on number keys that share one lab, the frontend that uses screens and menus, and input typed ahead."""
+"""The app: modes on number keys that share one lab, what it stores between runs, and input typed ahead.
+
+A damaged file of settings does not prevent the app from starting.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import platformdirs
 from textual import events
 from textual.app import ScreenStackError, SystemCommand
 from textual.binding import Binding, BindingType
@@ -22,16 +28,19 @@ from textual.screen import Screen
 from textual.widgets import OptionList
 
 from lab.actions.action import Choice
+from lab.errors import LabError, SpecError
+from lab.gates.decoding import parse_toml, read_own_json
+from lab.gates.files import make_own_folder
 from lab.host import signals
+from lab.host.files import replace_file
+from lab.tomlfile import toml_text
 from tui.base_app import BaseApp
 from tui.dialogs import Modal
 from tui.driver import FEWEST_COLUMNS, FEWEST_ROWS, MOST_COLUMNS, MOST_ROWS, TerminalDriver
 from tui.frontend import ClientMaker, MakePlan
-from tui.keys import known_ids
-from tui.look import TERMINAL_DARK, TERMINAL_LIGHT, THEMES, Glyphs
-from tui.registry import SCREENS
-from tui.settings import Settings, keymap_file, load_keymap, load_settings, save_settings, state_file
-from tui.terminal.commands import TerminalView
+from tui.keys import SCREENS, known_ids
+from tui.look import DEFAULT, TERMINAL_DARK, TERMINAL_LIGHT, THEMES, Glyphs
+from tui.terminal_screen import TerminalView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -78,7 +87,6 @@ class TypedAhead:
         return self._is_following or bool(self._held)
 
     async def take(self, event: Event) -> None:
-        """Handle this event now, or after the events before it."""
         if self._is_following:
             self._held.append(event)
             return
@@ -166,25 +174,25 @@ def make_screen(mode: str) -> ModeScreen:
     kind: type[ModeScreen]
     match mode:
         case "lab":
-            from tui.arrays.lab import LabScreen as kind
+            from tui.lab_screen import LabScreen as kind
         case "build":
-            from tui.arrays.build import BuildScreen as kind
+            from tui.build_screen import BuildScreen as kind
         case "run":
-            from tui.run.screen import RunScreen as kind
+            from tui.run_screen import RunScreen as kind
         case "results":
-            from tui.results.screen import ResultsScreen as kind
+            from tui.results_screen import ResultsScreen as kind
         case "commands":
-            from tui.terminal.commands import CommandsScreen as kind
+            from tui.terminal_screen import CommandsScreen as kind
         case "lessons":
-            from tui.lessons.screen import LessonsScreen as kind
+            from tui.lesson_screen import LessonsScreen as kind
         case "faults":
-            from tui.faults.screen import FaultsScreen as kind
+            from tui.faults_screen import FaultsScreen as kind
         case "stripe":
-            from tui.stripe.screen import StripeScreen as kind
+            from tui.stripe_screen import StripeScreen as kind
         case "drills":
-            from tui.drills.screen import DrillsScreen as kind
+            from tui.drill_screen import DrillsScreen as kind
         case "fleet":
-            from tui.fleet.screen import FleetScreen as kind
+            from tui.fleet_screen import FleetScreen as kind
         case _:
             raise AssertionError(f"there is no mode {mode}")
     return kind()
@@ -357,8 +365,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
             self.changes += 1
 
     def ask(self, make: MakePlan, *, note: str = "", on_done: Callable[[], object] | None = None) -> None:
-        """Show the plan on a screen on which the user can run it, copy it or leave it."""
-        from tui.arrays.plan import PlanScreen
+        from tui.plan_screen import PlanScreen
 
         self.push_screen(PlanScreen(make, note=note, on_done=on_done))
 
@@ -368,7 +375,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         self.push_screen(MenuScreen(title, choices, intro=intro), lambda chosen: then(chosen) if chosen else None)
 
     def _cover(self, is_covered: bool) -> None:
-        from tui.drills.screen import MakingScreen
+        from tui.drill_screen import MakingScreen
 
         covers = [screen for screen in self.screen_stack if isinstance(screen, MakingScreen)]
         if is_covered and not covers:
@@ -471,3 +478,71 @@ def main(on: str | None = None) -> int:
     if app.ended_by:
         return 128 + app.ended_by
     return status if isinstance(status, int) else app.return_code or 0
+
+
+STATE_VARIABLE = "RAIDLAB_STATE"
+CONFIG_VARIABLE = "RAIDLAB_CONFIG"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings that are restored at the next start."""
+
+    theme: str = DEFAULT
+    mode: str = "lab"
+    array: str = ""
+    disk: str = ""
+    was_welcomed: bool = False
+
+
+def state_file() -> Path:
+    """The settings file: ``app.json`` in ``$RAIDLAB_STATE``, else in the user's state folder for raidlab."""
+    chosen = os.environ.get(STATE_VARIABLE)
+    return (Path(chosen) if chosen else platformdirs.user_state_path("raidlab")) / "app.json"
+
+
+def keymap_file() -> Path:
+    """``keymap.toml`` in ``$RAIDLAB_CONFIG``, else in the user's configuration folder (``~/.config/raidlab``)."""
+    chosen = os.environ.get(CONFIG_VARIABLE)
+    return (Path(chosen) if chosen else platformdirs.user_config_path("raidlab")) / "keymap.toml"
+
+
+def load_settings(file: Path) -> Settings:
+    """The stored settings, with defaults for missing or damaged values."""
+    try:
+        stored = read_own_json(file, dict[str, Any])
+    except (FileNotFoundError, LabError):
+        return Settings()
+    known = {each.name: type(each.default) for each in fields(Settings)}
+    good: dict[str, Any] = {}
+    for name, value in stored.items():
+        if name in known and isinstance(value, known[name]):
+            good[name] = value
+    return Settings(**good)
+
+
+def save_settings(file: Path, settings: Settings) -> str:
+    """Store the settings; returns the reason if that fails, else an empty string."""
+    try:
+        make_own_folder(file.parent, "the state folder")
+        replace_file(file, json.dumps(asdict(settings)).encode())
+    except LabError as error:
+        return error.message
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def load_keymap(file: Path, known_ids: Callable[[], frozenset[str]]) -> tuple[dict[str, str], list[str]]:
+    """The user's keymap (binding id -> keys), and one line for each problem of the file."""
+    try:
+        if not file.exists():
+            return {}, []
+        keys = parse_toml(toml_text(file), source=str(file)).get("keys", {})
+    except (OSError, SpecError) as error:
+        return {}, [error.message if isinstance(error, SpecError) else f"{file} cannot be read: {error.strerror}"]
+    if not isinstance(keys, dict):
+        return {}, [f'{file}: keys must be a table, such as [keys] with "lab.fail" = "f"']
+    known = known_ids()
+    good = {name: value for name, value in keys.items() if name in known and isinstance(value, str) and value}
+    return good, [f"{file}: no binding '{name}', or its keys are no text" for name in keys if name not in good]

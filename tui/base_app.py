@@ -12,13 +12,13 @@ from textual.binding import Binding
 from textual.reactive import reactive
 
 from lab.errors import RUN_AGAIN
-from tui.drills.service import Drills
+from tui.drills import Drills
 from tui.frontend import ClientMaker, Frontend
-from tui.lessons.guide import Guide
+from tui.lessons import Guide
 from tui.look import ASCII, KEY_WORDS, UNICODE, AsciiFilter, Glyphs, needs_ascii
-from tui.run.runs import Experiments
-from tui.sweeps.service import Sweeps
-from tui.terminal.session import TerminalSession
+from tui.runs import Experiments
+from tui.sweeps import Sweeps
+from tui.terminal import TerminalSession
 
 if TYPE_CHECKING:
     from lab.errors import LabError
@@ -78,7 +78,6 @@ class BaseApp(App[object], Frontend, inherit_bindings=False):
             settle_collector()
 
     def show_now(self) -> None:
-        """Update every screen on the screen stack."""
         raise NotImplementedError
 
     def select(self, *, array: str | None = None, disk: str | None = None) -> None:
@@ -99,7 +98,6 @@ class BaseApp(App[object], Frontend, inherit_bindings=False):
         self.say(f"{error.message}\nnext: {hint}" if hint else error.message, is_bad=True)
 
     def say(self, text: str, *, title: str = "", is_bad: bool = False) -> None:
-        """Show the text in a notification; bad news stays longer."""
         options: dict[str, Any] = {"severity": "error", "timeout": _BAD_NEWS_SECONDS} if is_bad else {}
         self.notify(text, title=title, markup=False, **options)
 

@@ -18,8 +18,8 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from lab.actions.action import Choice
-from tui.lessons.view import ReadingCard
-from tui.widgets.lines import entitle
+from tui.lessons import ReadingCard
+from tui.widgets import entitle
 
 if TYPE_CHECKING:
     from textual import getters
@@ -148,7 +148,6 @@ class TypedScreen(Modal[None]):
     """
 
     TITLES: ClassVar[tuple[str, str]]
-    """The titles at the top and the bottom of the box."""
     PLACEHOLDER: ClassVar[str]
     MOST_LETTERS: ClassVar[int]
 

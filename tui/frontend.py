@@ -168,7 +168,6 @@ class Pacing:
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
         self._last_speed = 1.0
-        """The speed after a pause."""
 
     def toggle(self) -> None:
         """Pause, or continue at the speed before the pause."""
@@ -485,7 +484,6 @@ class Frontend:
         self.look_up(lambda session: session.named(make(session)), on_done=lambda plan: PlanRun(self, plan).go_on())
 
     def leave_volume(self, volume: str) -> None:
-        """Abandon all plans that wait for this array."""
         for run in tuple(self.plan_runs):
             if run.volume == volume:
                 run.leave()
@@ -510,7 +508,6 @@ class Frontend:
         raise NotImplementedError
 
     def show_soon(self) -> None:
-        """Schedule an update of the display."""
         raise NotImplementedError
 
     def settle(self) -> None:
@@ -565,7 +562,6 @@ class PlanRun:
         self._end()
 
     def _end(self) -> None:
-        """Remove this run from the plans in progress."""
         self.is_over = True
         session = self._frontend.client.session
         if session:
@@ -635,7 +631,6 @@ class PlanRun:
         return any(status.name == self.volume for status in session.statuses())
 
     def _stopped_early(self, is_running: bool) -> None:
-        """Report that the wait failed, unless the array was stopped meanwhile."""
         if is_running and not self._is_left:
             hint = f"look at {self.volume}; adding the disk again continues where it stopped"
             self._frontend.show_error(LabError(f"{self.plan.title}: md stopped before it was done", hint=hint))

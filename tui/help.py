@@ -16,13 +16,12 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Button, Footer, Input, OptionList, Static
 
-from tui.arrays.actions import first_array
+from tui.actions import first_array
 from tui.dialogs import Modal
 from tui.frontend import PlanRun
-from tui.keys import CommandKey, own_bindings
+from tui.keys import SCREENS, CommandKey, own_bindings
 from tui.mode import ModeScreen
-from tui.registry import SCREENS
-from tui.widgets.lines import wrapped
+from tui.widgets import wrapped
 
 if TYPE_CHECKING:
     from lab.errors import LabError

@@ -10,7 +10,7 @@ from textual.binding import Binding
 from textual.keys import format_key
 
 from tui.app import RaidlabApp, make_screen
-from tui.registry import SCREENS
+from tui.keys import SCREENS
 
 EVERYWHERE = "Everywhere"
 _ANSWER = re.compile(r"-[a-z]$")

@@ -52,7 +52,6 @@ class Glyphs:
     bar_parts: str
     """The last cell of a bar, from nearly empty to nearly full; empty: bars have whole cells only."""
     levels: str
-    """Characters of increasing height for sparklines."""
     horizontal: str
     vertical: str
     guide: str

@@ -19,10 +19,9 @@ from textual.widgets._footer import FooterKey
 from lab.errors import RUN_AGAIN
 from lab.lessons.verbs import LessonHint
 from lab.machine.target import target_words
-from tui.keys import CommandKey, key_for
+from tui.keys import SCREENS, CommandKey, key_for
 from tui.look import glyphs_of
 from tui.quantities import clock_words
-from tui.registry import SCREENS
 from tui.state import LabState, MachinePhase
 
 if TYPE_CHECKING:
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
     from textual.app import RenderResult
 
     from tui.base_app import BaseApp
-    from tui.lessons.panel import LessonPanel
-    from tui.lessons.view import LessonView
+    from tui.lessons import LessonPanel, LessonView
 
 _NAMED_FROM_CELLS = 100
 _LONGEST_TITLE = max(len(entry.narrow_title) for entry in SCREENS)
@@ -236,7 +234,7 @@ class LessonSide(Vertical):
         self.display = view is not None and width >= WIDE_CELLS
         if view is None or not self.display:
             return
-        from tui.lessons.panel import LessonPanel
+        from tui.lessons import LessonPanel
 
         self.set_class(width >= 150, "-roomy")
         panel = next(iter(self.query(LessonPanel)), None)
@@ -331,11 +329,10 @@ class ModeScreen(Screen[None]):
         """Show the state. It is called at most ten times a second, while the screen is visible."""
 
     def hint(self, state: LabState) -> str | None:
-        """The next step on this screen, as markup; None: the general next step of ``tui.story``."""
+        """The next step on this screen, as markup; None: the general next step of ``tui.actions``."""
         return None
 
     def palette(self) -> Iterable[PaletteEntry]:
-        """Further commands of the palette, without keys."""
         return ()
 
     @property
@@ -351,7 +348,7 @@ class ModeScreen(Screen[None]):
         """Update the body and the frame. Another mode's screen is updated when it is resumed."""
         if self not in self.app.screen_stack:
             return
-        from tui.story import next_step
+        from tui.actions import next_step
 
         self.query_one(TopBar).show(state, self.app.current_mode)
         self.query_one(ProblemBar).show(state)

@@ -288,7 +288,6 @@ class LabState:
     has_ticked: bool = False
     """Whether the newest sample is from another second of the machine's clock than the one before."""
     new_events: tuple[Event, ...] = ()
-    """The events of the newest sample."""
     first_syncs: set[str] = field(default_factory=set)
     """New arrays whose parity or copies md computes for the first time."""
     events: deque[Event] = field(default_factory=lambda: deque(maxlen=KEPT_EVENTS))
@@ -366,7 +365,6 @@ class LabState:
 
     @property
     def resting_arrays(self) -> tuple[FoundArray, ...]:
-        """The arrays on the disks that are not running."""
         return tuple(each for each in self.found_arrays if self.array(each.name) is None)
 
     def resting_array(self, word: str) -> FoundArray | None:

@@ -42,23 +42,29 @@ from lab.gates.decoding import digits
 from lab.host import signals
 from lab.plain_page import page_lines
 from lab.units import human_bytes
-from tui.arrays.actions import (
+from tui.actions import (
+    FIRST_MEMBERS,
     KEY_ACTIONS,
+    Draft,
     applying,
     ask_for_larger,
     build,
     carry_out,
     do,
+    next_array_name,
+    next_step,
     selected_disk,
     selection_of,
     start_array,
+    survives_words,
+    system_rows,
 )
-from tui.arrays.drafts import FIRST_MEMBERS, Draft, next_array_name, survives_words, system_rows
-from tui.drills.service import Drills
+from tui.drills import Drills
 from tui.frontend import ClientMaker, Frontend, MakePlan, PlanRun, named
 from tui.look import to_ascii
 from tui.quantities import Unit, clock_words, format_value
-from tui.run.runs import figures_lines, measured_of
+from tui.rack import bays_of, inner_lines, sync_view
+from tui.runs import figures_lines, measured_of
 from tui.state import (
     LabLooked,
     LabMessage,
@@ -72,8 +78,6 @@ from tui.state import (
     SessionOpened,
     condition,
 )
-from tui.story import next_step
-from tui.views import bays_of, inner_lines, sync_view
 
 if TYPE_CHECKING:
     from textual.message import Message
@@ -83,7 +87,7 @@ if TYPE_CHECKING:
     from lab.drills.case import DrillOutcome
     from lab.plans import Plan
     from lab.workloads.fio_output import LiveInterval
-    from tui.widgets.choices import ChoiceRow
+    from tui.widgets import ChoiceRow
 
 
 HELP = """\
@@ -339,7 +343,6 @@ class TextDrills:
 
     @property
     def next_step(self) -> str | None:
-        """A line of markup about the open drill; None: no drill is open."""
         return self._drills.hint_line()
 
     def perform(self, verb: Verb) -> bool:
@@ -382,7 +385,6 @@ class TextDrills:
         return self._drills.view is not None
 
     def show_making(self) -> None:
-        """Show the answer to every line typed while a drill is being prepared."""
         self._app.say(_MAKING)
 
     def _list(self) -> None:
@@ -449,12 +451,12 @@ class TextDrills:
             self._app.say("There are no more hints. drill status shows all of them.")
 
     def _committed(self, touched_bytes: int) -> None:
-        from lab.drills.debriefing import committed_words
+        from lab.drills.verdict import committed_words
 
         self._app.say(f"{committed_words(touched_bytes)}.")
 
     def _reset(self) -> None:
-        from lab.drills.debriefing import PUT_BACK
+        from lab.drills.verdict import PUT_BACK
 
         self._app.say("The disks are being restored.")
         self._drills.reset(lambda _: self._app.say(f"{PUT_BACK}."))
@@ -482,7 +484,7 @@ class TextDrills:
 
         def read() -> str:
             from lab.drills.case import DrillStore
-            from lab.drills.debriefing import ended_page
+            from lab.drills.verdict import ended_page
 
             return ended_page(DrillStore(host).newest(word))
 
@@ -676,7 +678,6 @@ class TextApp(Frontend):
         return True
 
     def _drill(self, words: str) -> None:
-        """Perform the words after ``drill``, or show the help for drills."""
         if not self._perform(f"drill {words}"):
             self._line(DRILL_HELP)
 
@@ -772,7 +773,6 @@ class TextApp(Frontend):
             self._line(f"selected: {disk_line(self.lab, disk)}")
 
     def next_line(self) -> str:
-        """A line that says what the user can do next."""
         return f"next: {plain_step(self._text_drills.next_step or next_step(self.lab))}"
 
     def _choices(self) -> None:
@@ -880,7 +880,6 @@ class TextApp(Frontend):
         self.look_up(partial(named, make), on_done=show, on_error=refuse)
 
     def _go_on(self) -> None:
-        """Handle the lines that were held while a plan was made."""
         self._is_awaited = False
         while self._held and not self._is_awaited:
             if not self._typed(self._held.popleft()):

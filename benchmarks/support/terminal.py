@@ -117,7 +117,7 @@ class AppInTerminal:
 @contextmanager
 def app_in_terminal(state: Path, **settings: object) -> Iterator[AppInTerminal]:
     """The app, welcomed before."""
-    from tui.settings import Settings, save_settings
+    from tui.app import Settings, save_settings
 
     save_settings(state / "app.json", Settings(was_welcomed=True, **settings))  # type: ignore[arg-type]
     app = AppInTerminal()

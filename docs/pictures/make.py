@@ -75,7 +75,7 @@ class Story:
 
     async def confirm(self) -> None:
         """Run the plan that is about to be shown."""
-        from tui.arrays.plan import PlanScreen
+        from tui.plan_screen import PlanScreen
 
         await self.until(lambda: isinstance(self.app.screen, PlanScreen), "a plan is shown")
         await self.press("r")
@@ -166,7 +166,7 @@ async def write_hole(story: Story) -> None:
     """Scenario 17, until its verdict is there."""
     from textual.widgets import OptionList
 
-    from tui.faults.screen import FaultsScreen
+    from tui.faults_screen import FaultsScreen
 
     app = story.app
     await story.press("7")
@@ -206,7 +206,7 @@ async def course(story: Story) -> None:
 
 async def fleet(story: Story) -> None:
     """A fleet that is never scrubbed, and then every other week."""
-    from tui.fleet.screen import FleetScreen
+    from tui.fleet_screen import FleetScreen
 
     app = story.app
     await story.press("0")
@@ -269,8 +269,7 @@ def build_on_spindles(session: LabSession) -> Plan:
 
 def play(act: Act, target: str = "uml:") -> None:
     """Open the app on the embedded kernel, let ``act`` use it, and close it."""
-    from tui.app import RaidlabApp
-    from tui.settings import Settings, save_settings
+    from tui.app import RaidlabApp, Settings, save_settings
 
     place = Path(os.environ["RAIDLAB_STATE"])
     save_settings(place / "app.json", Settings(was_welcomed=True))

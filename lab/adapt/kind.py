@@ -1,41 +1,689 @@
-"""Volumes of unequal disks as a kind of array, which lab.arrays lists among its kinds (``ADAPT``)."""
+"""Volumes of unequal disks as a kind of array, which lab.arrays lists among its kinds (``ADAPT``).
+
+They are found by their labels on disks, run as slices and md arrays, and are shown as one array.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 
 import msgspec
 
 from lab.adapt import operations
-from lab.adapt.label import LABEL_AREA_BYTES, layout_of, names_volume, volume_device
-from lab.adapt.layout import AdaptLevel
-from lab.adapt.spec import DEFAULT_CHUNK_BYTES, VolumeSpec, are_equal
-from lab.adapt.state import (
-    FoundVolume,
-    Stack,
-    VolumeArray,
-    VolumeDisk,
-    VolumeStatus,
-    as_array,
-    labels_in,
-    read_stack,
-    read_volume,
-    volumes_in,
+from lab.adapt.label import (
+    LABEL_AREA_BYTES,
+    Label,
+    VolumeStage,
+    copies_in,
+    layout_of,
+    names_volume,
+    needed_bytes,
+    newest,
+    parse_slice_name,
+    volume_device,
+    windows_named,
 )
+from lab.adapt.layout import AdaptLevel, Composition, TierWindow
+from lab.adapt.spec import DEFAULT_CHUNK_BYTES, VolumeSpec, are_equal, slice_rows
 from lab.arrays.array import Array, ArrayKind, ArrayText, OpenArrays
 from lab.arrays.discovery import FoundArray
 from lab.arrays.levels import Level, Raid5
+from lab.arrays.names import is_array_name, node_of
 from lab.arrays.operations import set_sync_speed
-from lab.arrays.spec import ConsistencyPolicy, CreateOptions
-from lab.arrays.status import ArrayState, ArrayStatus, read_arrays
+from lab.arrays.spec import METADATA_VERSION, ConsistencyPolicy, CreateOptions
+from lab.arrays.status import (
+    ArrayState,
+    ArrayStatus,
+    InnerArray,
+    Inside,
+    MemberStatus,
+    SliceState,
+    SyncAction,
+    SyncProgress,
+    read_arrays,
+)
 from lab.disks import LabDisk
-from lab.disks.inventory import DiskEnds
+from lab.disks.inventory import DiskEnds, mapped_devices
 from lab.errors import ArrayError, SpecError
+from lab.gates.decoding import read_count
 from lab.machine.api import Machine
 from lab.plans import Plan, Step
 from lab.tables import Table
-from lab.units import human_bytes
+from lab.units import SECTOR_BYTES, human_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """The running parts of volumes on a machine: slices, md arrays on them, and mapped volumes."""
+
+    slices: Mapping[tuple[str, int, int], str]
+    """(volume, disk, window) -> kernel name of the slice."""
+    arrays: Mapping[str, Mapping[int, str]]
+    """Volume -> window -> md name."""
+    volumes: Mapping[str, str]
+    """Mapped volume -> kernel name."""
+    nodes: Mapping[tuple[str, int], str]
+    """(volume, disk) -> node of the disk with its slices."""
+
+    @property
+    def inner_arrays(self) -> frozenset[str]:
+        return frozenset(name for own in self.arrays.values() for name in own.values())
+
+    def disks_cut(self, volume: str) -> tuple[int, ...]:
+        return tuple(sorted({disk for name, disk, _ in self.slices if name == volume}))
+
+    def has_any(self, volume: str) -> bool:
+        return volume in self.volumes or bool(self.disks_cut(volume))
+
+
+def read_stack(machine: Machine) -> Stack:
+    """Read the device-mapper devices of a machine; one round trip if there are none."""
+    mapped = mapped_devices(machine)
+    slices = {parsed: kernel for name, kernel in mapped.items() if (parsed := parse_slice_name(name))}
+    folders = {key: f"/sys/block/{kernel}" for key, kernel in slices.items()}
+    wanted = [f"{folder}/{part}" for folder in folders.values() for part in ("holders", "slaves")]
+    listed = machine.list_dirs(wanted) if wanted else {}
+    arrays: dict[str, dict[int, str]] = {}
+    nodes = {}
+    for (volume, disk, window), folder in sorted(folders.items()):
+        for below in listed[f"{folder}/slaves"]:
+            nodes[volume, disk] = node_of(below)
+        for holder in listed[f"{folder}/holders"]:
+            if is_array_name(holder):
+                arrays.setdefault(volume, {})[window] = holder
+    ordered = {volume: dict(sorted(own.items())) for volume, own in arrays.items()}
+    volumes = {name: kernel for name, kernel in mapped.items() if names_volume(name)}
+    return Stack(slices, ordered, volumes, nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundVolume(FoundArray):
+    """A volume on the disks: its newest label, and the nodes of its disks by number."""
+
+    label: Label | None = None
+    nodes: tuple[tuple[int, str], ...] = ()
+    former_nodes: tuple[tuple[int, str], ...] = ()
+    """Number and node of failed disks that have not been replaced; they are attached but not used."""
+
+    @property
+    def description(self) -> Label:
+        assert self.label is not None
+        return self.label
+
+    @property
+    def nodes_by_disk(self) -> dict[int, str]:
+        return dict(self.nodes)
+
+    def start_plan(self, machine: Machine) -> Plan:
+        taken = machine.list_dirs(["/sys/block"])["/sys/block"]
+        return operations.assemble(self.description, self.nodes_by_disk, windows_named(self.description, taken))
+
+    def clear_away(self, machine: Machine) -> None:
+        for step in self.stop_plan(read_stack(machine)).steps:
+            machine.run(step.argv, check=False)
+
+    def stop_plan(self, stack: Stack) -> Plan:
+        cut = stack.disks_cut(self.name)
+        whole = operations.stop(self.description, cut, stack.arrays.get(self.name, {}))
+        steps = whole.steps if self.name in stack.volumes else whole.steps[1:]
+        return Plan(whole.title, steps if cut else steps[:-1])
+
+
+def labels_in(heads: Mapping[str, bytes]) -> dict[str, Label]:
+    """Node -> newest label, for disks with a label in the first ``LABEL_AREA_BYTES``."""
+    found = {node: newest(copies_in(head[:LABEL_AREA_BYTES])) for node, head in heads.items()}
+    return {node: label for node, label in found.items() if label}
+
+
+def volumes_in(labels: Mapping[str, Label]) -> tuple[FoundVolume, ...]:
+    """The volumes that the labels describe. Of several with one name, only that with the lowest UUID can be started."""
+    by_volume: dict[str, dict[str, Label]] = {}
+    for node, label in labels.items():
+        by_volume.setdefault(label.uuid, {})[node] = label
+    found: list[FoundVolume] = []
+    for uuid in sorted(by_volume):
+        volume = _volume(by_volume[uuid])
+        if not volume.refusal and any(other.name == volume.name and not other.refusal for other in found):
+            volume = _volume(by_volume[uuid], f"another volume has the name {volume.name}")
+        found.append(volume)
+    return tuple(sorted(found, key=lambda volume: (len(volume.name), volume.name, volume.refusal)))
+
+
+def _volume(labels: Mapping[str, Label], refusal: str = "") -> FoundVolume:
+    label = max(labels.values(), key=lambda each: each.sequence)
+    present: dict[int, str] = {}
+    former = []
+    failed: dict[int, str] = {}
+    for node, own in sorted(labels.items()):
+        disk = label.disk_of(own.own_uuid)
+        if disk is None or label.disks[disk].is_failed or disk in present:
+            former.append(node)
+            if disk is not None and label.disks[disk].is_failed:
+                failed[disk] = node
+        else:
+            present[disk] = node
+    return FoundVolume(
+        name=label.name,
+        uuid=label.uuid,
+        level=label.rule.value,
+        slot_count=len(label.disks),
+        working_slots=tuple(sorted(present)),
+        devices=tuple(present[disk] for disk in sorted(present)),
+        former_devices=tuple(former),
+        updated_seconds=0,
+        refusal=refusal or _refusal(label, present),
+        label=label,
+        nodes=tuple(sorted(present.items())),
+        former_nodes=tuple(sorted(failed.items())),
+    )
+
+
+def _refusal(label: Label, present: Mapping[int, str]) -> str:
+    if label.stage is not VolumeStage.READY:
+        return "its creation was interrupted; there are no data on it yet"
+    try:
+        composition = layout_of(label).composition
+    except ArrayError as error:
+        return error.message
+    missing = frozenset(range(len(label.disks))) - frozenset(present)
+    lost = composition.lost_windows(missing)
+    if lost:
+        gone = ", ".join(str(disk) for disk in sorted(missing))
+        arrays = f"{len(lost)} of its {len(composition.windows)} arrays"
+        return f"disks {gone} are missing or failed, more than {arrays} survive"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowStatus:
+    """One array of a volume; ``array`` is None if it is not running."""
+
+    window: TierWindow
+    array: ArrayStatus | None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether more than one member is missing, so that data of the window cannot be read."""
+        return self.array is None or self.array.degraded_count > 1
+
+    @property
+    def is_degraded(self) -> bool:
+        return self.array is None or self.array.is_degraded
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeDisk:
+    """One disk of a volume. ``windows`` are the windows with a slice on it.
+
+    It is in sync in those in ``working``, in sync or being rebuilt in those in ``present``, and faulty in those in
+    ``faulty``.
+    """
+
+    number: int
+    node: str | None
+    size_bytes: int
+    """Bytes that the volume uses on the disk, including metadata."""
+    windows: tuple[int, ...]
+    working: tuple[int, ...]
+    present: tuple[int, ...]
+    faulty: tuple[int, ...]
+    is_failed: bool
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether the disk is part of the volume, but some of its windows have not been rebuilt."""
+        return bool(self.present) and self.working != self.windows and not self.faulty
+
+    @property
+    def state(self) -> str:
+        if self.node is None and not self.working:
+            return "missing"
+        if len(self.working) == len(self.windows):
+            return "in sync"
+        if self.is_failed or (self.faulty and not self.working):
+            return "faulty"
+        if self.faulty:
+            return f"faulty in {len(self.faulty)} of {len(self.windows)} arrays"
+        return f"in sync in {len(self.working)} of {len(self.windows)} arrays"
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeStatus:
+    """The state of a running volume."""
+
+    name: str
+    uuid: str
+    level: str
+    size_bytes: int
+    optimal_io_bytes: int
+    chunk_bytes: int
+    reference_blocks: int
+    disks: tuple[VolumeDisk, ...]
+    windows: tuple[WindowStatus, ...]
+    kernel_name: str = ""
+    """The kernel name of the mapped device, such as dm-12."""
+
+    @property
+    def device(self) -> str:
+        return volume_device(self.name)
+
+    @property
+    def is_degraded(self) -> bool:
+        return any(window.is_degraded for window in self.windows)
+
+    @property
+    def lost(self) -> tuple[WindowStatus, ...]:
+        return tuple(window for window in self.windows if window.is_lost)
+
+    @property
+    def arrays(self) -> tuple[ArrayStatus, ...]:
+        return tuple(window.array for window in self.windows if window.array)
+
+    @property
+    def busy(self) -> tuple[ArrayStatus, ...]:
+        """The arrays with a running or pending sync."""
+        return tuple(each for each in self.arrays if each.owes_sync)
+
+    @property
+    def mismatch_sectors(self) -> int:
+        return sum(each.mismatch_sectors or 0 for each in self.arrays)
+
+    @property
+    def failures_survived(self) -> int:
+        """The number of further disk failures that are certainly survived: 0 while an array is degraded, else 1."""
+        return int(not self.is_degraded and not self.lost)
+
+    @property
+    def survives_words(self) -> str:
+        return "1 failed disk" if self.failures_survived else "no failed disks now; 1 failed disk when complete"
+
+    @property
+    def loss_words(self) -> str:
+        return f"data lost in {len(self.lost)} of {len(self.windows)} arrays" if self.lost else ""
+
+    @property
+    def state_words(self) -> str:
+        """The state as text: ``clean``, ``degraded``, or the extent of a data loss."""
+        if self.lost:
+            return self.loss_words
+        return "degraded" if self.is_degraded else "clean"
+
+    def disk(self, node: str) -> VolumeDisk:
+        """The disk with this node. Raises ArrayError if the volume has none."""
+        for disk in self.disks:
+            if disk.node == node:
+                return disk
+        nodes = ", ".join(disk.node for disk in self.disks if disk.node)
+        raise ArrayError(f"{node} is not a disk of {self.name}", hint=f"its disks are {nodes}")
+
+    def broken_by(self, disk: VolumeDisk) -> tuple[int, ...]:
+        """The windows that would lose data if this disk failed now."""
+        return tuple(
+            each.window.number
+            for each in self.windows
+            if each.window.number in disk.working and each.array and each.array.is_degraded
+        )
+
+
+def read_volume(machine: Machine, found: FoundVolume, stack: Stack, arrays: Sequence[ArrayStatus]) -> VolumeStatus:
+    """The state of one running volume; ``arrays`` are all md arrays. Raises ArrayError if it is not running."""
+    if found.name not in stack.volumes:
+        raise ArrayError(
+            f"array {found.name} is not running", hint=f"start it with 'raidlab array assemble {found.name}'"
+        )
+    block = stack.volumes[found.name]
+    paths = [f"/sys/block/{block}/size", f"/sys/block/{block}/queue/optimal_io_size"]
+    texts = machine.read(paths)
+    size, optimal = (read_count(texts[path], path) for path in paths)
+    names = stack.arrays.get(found.name, {})
+    inner = {status.name: status for status in arrays if status.name in names.values()}
+    label = found.description
+    composition = layout_of(label).composition
+    windows = tuple(WindowStatus(window, inner.get(names.get(window.number, ""))) for window in composition.windows)
+    return VolumeStatus(
+        name=found.name,
+        uuid=found.uuid,
+        level=found.level,
+        size_bytes=size * SECTOR_BYTES,
+        optimal_io_bytes=optimal,
+        chunk_bytes=label.chunk_bytes,
+        reference_blocks=label.reference,
+        disks=tuple(_disks(found, composition, windows, stack)),
+        windows=windows,
+        kernel_name=block,
+    )
+
+
+def _disks(
+    found: FoundVolume, composition: Composition, windows: tuple[WindowStatus, ...], stack: Stack
+) -> Iterable[VolumeDisk]:
+    label, former = found.description, dict(found.former_nodes)
+    for number in range(len(label.disks)):
+        own = tuple(window.number for window in composition.windows_on(number))
+        members = {}
+        for window in own:
+            device = f"/dev/{stack.slices.get((found.name, number, window), '')}"
+            array = windows[window].array
+            members[window] = next((each for each in array.members if each.device == device), None) if array else None
+        yield VolumeDisk(
+            number=number,
+            # The slices are correct even while a disk is being replaced.
+            node=stack.nodes.get((found.name, number)) or found.nodes_by_disk.get(number) or former.get(number),
+            size_bytes=needed_bytes(label, number),
+            windows=own,
+            working=tuple(window for window, member in members.items() if member and member.is_in_sync),
+            present=tuple(window for window, member in members.items() if member and not member.is_faulty),
+            faulty=tuple(window for window, member in members.items() if member and member.is_faulty),
+            is_failed=label.disks[number].is_failed,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeSync:
+    """The sync of a volume, over all arrays that take part in it."""
+
+    action: SyncAction
+    number: int
+    """The number of the array that is being synchronised, counted from 1."""
+    count: int
+    """The number of arrays that take part; in a rebuild, those with a slice on the disk."""
+    at_once: int
+    """The number of arrays in progress; initial resyncs run in parallel, other syncs one after another."""
+    progress: SyncProgress
+
+    @property
+    def is_last(self) -> bool:
+        return self.number >= self.count
+
+    @property
+    def place_words(self) -> str:
+        """The place as text, for example ``2 of 5``; empty if arrays run in parallel or there is only one."""
+        return "" if self.at_once > 1 or self.count < 2 else f"{self.number} of {self.count}"
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeArray(ArrayStatus):
+    """The state of a volume in terms of an array; ``degraded_count`` is the number of disks that are not fully in sync.
+
+    A member is *faulty* if it is present in none of its arrays, and in sync if it is in sync in all.
+    """
+
+    unit: ClassVar[str] = "disk"
+    waits_words: ClassVar[str] = "rebuild is paused"
+    cannot: ClassVar[frozenset[str]] = frozenset({"corrupt", "re_add", "replace", "bitmap", "grow"})
+
+    volume: VolumeStatus | None = None
+    sync: VolumeSync | None = None
+
+    @property
+    def whole(self) -> VolumeStatus:
+        assert self.volume is not None
+        return self.volume
+
+    def _disk(self, member: MemberStatus) -> VolumeDisk:
+        return next(disk for disk in self.whole.disks if disk.number == member.slot)
+
+    @property
+    def device(self) -> str:
+        return self.whole.device
+
+    @property
+    def kernel_name(self) -> str:
+        return self.whole.kernel_name
+
+    @property
+    def inner(self) -> tuple[ArrayStatus, ...]:
+        return self.whole.arrays
+
+    @property
+    def inside(self) -> Inside:
+        volume = self.whole
+        rows = slice_rows([each.window for each in volume.windows], len(volume.disks))
+        return Inside(
+            tuple(map(_member, volume.disks)),
+            tuple(InnerArray(f"{w.window.width}+1", w.array, w.is_lost, w.is_degraded) for w in volume.windows),
+            rows,
+            tuple(
+                tuple(
+                    None if number is None else _slice_state(volume.disks[disk], volume.windows[number])
+                    for disk, number in enumerate(row.windows)
+                )
+                for row in rows
+            ),
+        )
+
+    @property
+    def raid(self) -> Level:
+        return Raid5()
+
+    @property
+    def has_lost_data(self) -> bool:
+        return bool(self.whole.lost)
+
+    @property
+    def loss_words(self) -> str:
+        return self.whole.loss_words
+
+    def works_without(self, member: MemberStatus) -> bool:
+        return not self.whole.broken_by(self._disk(member))
+
+    def breaks_without(self, member: MemberStatus) -> bool:
+        return not self.works_without(member)
+
+    def with_progress(self, progress: Mapping[str, SyncProgress]) -> VolumeArray:
+        before = self.whole.windows
+        after = tuple(
+            replace(window, array=window.array.with_progress(progress)) if window.array else window for window in before
+        )
+        return self if after == before else as_array(replace(self.whole, windows=after))
+
+    def bridged(self, before: ArrayStatus) -> ArrayStatus:
+        """Keep showing the sync of ``before`` while md is briefly idle between two arrays of a rebuild or scrub."""
+        sync = before.sync if isinstance(before, type(self)) else None
+        if sync is None or sync.is_last or not (sync.action in _SCRUBS or self.is_interrupted):
+            return self
+        return replace(self, sync_action=before.sync_action, sync_progress=before.sync_progress, sync=sync)
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether a disk is part of the volume but not in sync in all arrays, and no rebuild is running."""
+        return any(disk.is_incomplete for disk in self.whole.disks) and not self.sync_action.is_busy
+
+    @property
+    def sync_place(self) -> str:
+        return self.sync.place_words if self.sync else ""
+
+    def disk_to_add(self, free: Sequence[LabDisk], chosen: LabDisk | None, disks: Sequence[LabDisk]) -> LabDisk | None:
+        """The disk with an interrupted rebuild, else ``chosen``, else the smallest free disk that is large enough."""
+        # Add one disk at a time: a rebuild runs through its arrays one after another.
+        if self.sync_action.is_busy or not self.is_degraded or self.whole.lost:
+            return None
+        if self.is_interrupted:
+            waiting = {member.device for member in self.members if member.is_rebuilding}
+            return next((disk for disk in disks if disk.node in waiting), None)
+        places = [disk.size_bytes for disk in self.whole.disks if not disk.present]
+        if not places or chosen:
+            return chosen if places else None
+        fitting = [disk for disk in free if disk.size_bytes >= min(places)]
+        return min(fitting, key=lambda disk: disk.size_bytes, default=None)
+
+    @property
+    def summary(self) -> str:
+        volume = self.whole
+        working = sum(len(disk.working) == len(disk.windows) for disk in volume.disks)
+        parts = [self.level, human_bytes(self.size_bytes), volume.state_words]
+        parts += [f"{working} of {len(volume.disks)} disks in sync", self.kind_words]
+        parts += [f"{each.name} {each.sync_words}" for each in volume.busy]
+        parts += [f"{self.mismatch_sectors} sectors mismatch"] if self.mismatch_sectors else []
+        return f"{self.name}: " + ", ".join(parts)
+
+    @property
+    def kind_words(self) -> str:
+        count = len(self.whole.windows)
+        return "1 array inside" if count == 1 else f"{count} arrays inside"
+
+    @property
+    def inspecting_command(self) -> str:
+        return "dmsetup ls --tree"
+
+    @property
+    def unpredicted(self) -> str:
+        widths = sorted({window.window.width for window in self.whole.windows})
+        cost = " or ".join(str(cost) for cost in sorted({Raid5().small_write_ios(width + 1) for width in widths}))
+        return (
+            f"{self.name} is {len(self.whole.windows)} arrays in turn, with stripes of "
+            f"{' and '.join(map(str, widths))} data chunks. A small write costs {cost} I/Os, by where it lands"
+        )
+
+    def faulty_sentence(self, member: MemberStatus, disk: str) -> str:
+        faulty = len(self._disk(member).faulty)
+        return f"{self.name} lost {disk} in {faulty} of {len(self.whole.windows)} arrays"
+
+    def in_sync_sentence(self, member: MemberStatus, disk: str) -> str:
+        return f"{disk} is in sync with {self.name}, in all of its {len(self._disk(member).windows)} arrays"
+
+    def member_note(self, member: MemberStatus) -> str:
+        disk = self._disk(member)
+        if disk.faulty and disk.present:
+            return f"{self.name} faulty in {len(disk.faulty)} of {len(disk.windows)}"
+        return f"{self.name} rebuild waits" if member.is_rebuilding and self.is_interrupted else ""
+
+    def use_words(self, member: MemberStatus) -> str:
+        own = self._disk(member)
+        arrays = "1 array" if len(own.windows) == 1 else f"{len(own.windows)} arrays"
+        words = own.state if own.working != own.windows else f"in {arrays} of {self.name}"
+        return f"{human_bytes(own.size_bytes)}, {words}"
+
+    def failing_note(self, member: MemberStatus, disk: str) -> str:
+        own = self._disk(member)
+        if lost := self.whole.broken_by(own):
+            arrays = f"{len(lost)} of its {len(self.whole.windows)} arrays"
+            return f"{self.name} cannot do without {disk}: after this the data of {arrays} are lost."
+        return (
+            f"{disk} fails in its {len(own.windows)} arrays of {self.name}. {self.name} survives this: "
+            "it goes on degraded, and the other disks record which one failed."
+        )
+
+    @property
+    def adding_note(self) -> str:
+        if self.is_interrupted:
+            return "Resumes the rebuild where it stopped, one array after another."
+        return (
+            "The disk takes the place of the missing one in all of its arrays. md rebuilds one after another; "
+            "if that is interrupted, the same key resumes it."
+        )
+
+
+_SCRUBS = (SyncAction.CHECK, SyncAction.REPAIR)
+
+
+def as_array(volume: VolumeStatus) -> VolumeArray:
+    """The volume as an array."""
+    sync = sync_of(volume)
+    return VolumeArray(
+        name=volume.name,
+        level=volume.level,
+        state=_state(volume),
+        raid_disks=len(volume.disks),
+        degraded_count=sum(disk.working != disk.windows for disk in volume.disks),
+        size_bytes=volume.size_bytes,
+        chunk_bytes=volume.chunk_bytes,
+        layout_number=None,
+        component_size_kib=None,
+        metadata_version=METADATA_VERSION,
+        consistency_policy="resync",
+        sync_action=sync.action if sync else SyncAction.IDLE,
+        sync_progress=sync.progress if sync else None,
+        sync_speed_kib_per_second=None,
+        mismatch_sectors=volume.mismatch_sectors,
+        bitmap_location=None,
+        reshape_position_sectors=None,
+        resync_start_sectors=next((each.resync_start_sectors for each in volume.busy if each.awaits_resync), None),
+        members=tuple(_members(volume)),
+        holders=(),
+        uuid="".join(letter for letter in volume.uuid if letter.isalnum()),
+        volume=volume,
+        sync=sync,
+    )
+
+
+def _state(volume: VolumeStatus) -> ArrayState:
+    if volume.lost:
+        return ArrayState.BROKEN
+    states = {array.state for array in volume.arrays}
+    order = (ArrayState.READ_AUTO, ArrayState.ACTIVE, ArrayState.WRITE_PENDING, ArrayState.ACTIVE_IDLE)
+    return next((state for state in order if state in states), ArrayState.CLEAN)
+
+
+def _members(volume: VolumeStatus) -> Iterable[MemberStatus]:
+    for disk in volume.disks:
+        # A failed disk without a slice in any array is not a member; its slot is empty.
+        if disk.node and (disk.present or disk.faulty):
+            yield _member(disk)
+
+
+def _member(disk: VolumeDisk) -> MemberStatus:
+    return MemberStatus(disk.node or "", disk.number, _flags(disk), None, None, disk.size_bytes // 1024)
+
+
+def _slice_state(disk: VolumeDisk, window: WindowStatus) -> SliceState:
+    number = window.window.number
+    if number in disk.working:
+        return SliceState.WORKING
+    if number in disk.present:
+        return SliceState.REBUILDING
+    return SliceState.LOST if window.is_lost else SliceState.MISSING
+
+
+def _flags(disk: VolumeDisk) -> frozenset[str]:
+    if disk.working == disk.windows:
+        return frozenset({"in_sync"})
+    if not disk.present:
+        return frozenset({"faulty"})
+    return frozenset() if disk.faulty else frozenset({"spare"})
+
+
+def sync_of(volume: VolumeStatus) -> VolumeSync | None:
+    """The running sync of the volume, or None."""
+    at_work = [window for window in volume.windows if window.array and window.array.sync_action.is_busy]
+    if not at_work:
+        return None
+    first = at_work[0].array
+    assert first is not None
+    action = first.sync_action
+    if action in (SyncAction.CHECK, SyncAction.REPAIR):
+        taking_part = [window for window in volume.windows if window.array]
+        done = [window for window in taking_part if window.window.number < at_work[0].window.number]
+    else:
+        numbers = _rebuilt_numbers(volume) if len(at_work) == 1 else None
+        taking_part = [window for window in volume.windows if numbers is None or window.window.number in numbers]
+        done = [window for window in taking_part if not (window.is_degraded or _is_owed(window))]
+    total = sum(window.window.lines for window in taking_part)
+    moved = sum(window.window.lines for window in done)
+    moved_part = sum(window.window.lines * _fraction(window) for window in at_work if window not in done)
+    sectors = volume.chunk_bytes // SECTOR_BYTES
+    return VolumeSync(
+        action,
+        min(len(done) + 1, len(taking_part)),
+        len(taking_part),
+        len(at_work),
+        SyncProgress(int((moved + moved_part) * sectors), total * sectors),
+    )
+
+
+def _rebuilt_numbers(volume: VolumeStatus) -> frozenset[int] | None:
+    numbers = frozenset(number for disk in volume.disks if disk.is_incomplete for number in disk.windows)
+    return numbers or None
+
+
+def _is_owed(window: WindowStatus) -> bool:
+    return window.array is None or window.array.sync_action.is_busy or window.array.awaits_resync
+
+
+def _fraction(window: WindowStatus) -> float:
+    return window.array.sync_progress.fraction if window.array and window.array.sync_progress else 0.0
 
 
 class Volume(Array):

@@ -196,9 +196,6 @@ def _windows(tier: Tier, reference: int, rule: AdaptLevel) -> Iterator[tuple[tup
         yield tuple(tier.disks[(number * cells + cell) % active] for cell in range(cells)), slice_lines
 
 
-MAXIMUM_TARGETS = 1_048_576
-"""Maximum length of a table: DM_MAX_TARGETS of Linux since 2024 (drivers/md/dm-core.h)."""
-
 COMFORTABLE_TARGETS = 65_536
 """Limit for the length of a table; longer ones take more memory and time to load."""
 
@@ -394,27 +391,10 @@ def best_reference(lines: Sequence[int]) -> int:
     return max(range(1, len(lines)), key=lambda reference: (capacity(System.ADAPT5, lines, reference), reference))
 
 
-@dataclass(frozen=True, slots=True)
-class SmallWrites:
-    """The cost of aligned writes of a fixed size to a RAID 5."""
+def small_write_share(width: int, blocks: int) -> Fraction:
+    """The share of writes that cover a stripe of ``width`` data blocks only in part, so that blocks are read first.
 
-    share: Fraction
-    """Share of the writes that cover some stripe only in part, so that blocks must be read first."""
-    mean_blocks_read: Fraction
-    """Mean number of blocks read per write, by read-modify-write or reconstruct-write, whichever reads less."""
-
-
-def small_writes(width: int, blocks: int) -> SmallWrites:
-    """The cost of writes of ``blocks`` blocks, aligned to their size, to stripes of ``width`` data blocks."""
-    # The alignment of writes to stripes repeats after ``width`` writes.
-    partial = read = 0
-    for number in range(width):
-        begin, end = number * blocks, (number + 1) * blocks
-        needed = 0
-        for stripe in range(begin // width, (end - 1) // width + 1):
-            written = min(end, (stripe + 1) * width) - max(begin, stripe * width)
-            if written < width:
-                needed += min(written + 1, width - written)
-        partial += needed > 0
-        read += needed
-    return SmallWrites(Fraction(partial, width), Fraction(read, width))
+    The writes are of ``blocks`` blocks and aligned to their size; their alignment to stripes repeats after ``width``.
+    """
+    ends = (number * blocks for number in range(width))
+    return Fraction(sum(bool(end % width or (end + blocks) % width) for end in ends), width)

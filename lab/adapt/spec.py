@@ -32,7 +32,7 @@ from lab.adapt.layout import (
     default_reference,
     level_out,
     shortest_run,
-    small_writes,
+    small_write_share,
     usable_lines,
 )
 from lab.arrays.filesystem import FileSystem, make
@@ -313,14 +313,14 @@ def _md(system: System, title: str, members: int, size_bytes: int, chunk_bytes: 
     if members < Raid5.minimum_members:
         return SystemPreview(system, title, 0, 0, 0.0)
     capacity = usable_bytes(Raid5(), members, size_bytes, chunk_bytes)
-    return SystemPreview(system, title, capacity, 1, float(small_writes(members - 1, blocks).share))
+    return SystemPreview(system, title, capacity, 1, float(small_write_share(members - 1, blocks)))
 
 
 def _composed(system: System, title: str, composition: Composition, chunk_bytes: int, blocks: int) -> SystemPreview:
     total = sum(window.blocks for window in composition.windows)
     reads = Fraction(0)
     if system is System.SHR and total:
-        reads = sum((window.blocks * small_writes(window.width, blocks).share for window in composition.windows), reads)
+        reads = sum((window.blocks * small_write_share(window.width, blocks) for window in composition.windows), reads)
         reads /= total
     return SystemPreview(system, title, composition.data_blocks * chunk_bytes, len(composition.windows), float(reads))
 

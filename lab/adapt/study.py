@@ -78,25 +78,22 @@ class Measurements:
     def counts(self, system: System, workload: str) -> tuple[int, ...]:
         return tuple(k for k in range(10) if self.row(Configuration(system, k), workload))
 
-    def ratio(self, above: Configuration, below: Configuration, workload: str, direction: str = "") -> RatioTest | None:
+    def _iops(self, place: Configuration, workload: str) -> dict[int, float]:
+        row = self.row(place, workload)
+        return iops_of(row) if row else {}
+
+    def ratio(self, above: Configuration, below: Configuration, workload: str) -> RatioTest | None:
         """The ratio of requests per second of two arrays; None if they have no repeat in common."""
-        first, second = self.row(above, workload, direction), self.row(below, workload, direction)
-        if first is None or second is None:
-            return None
-        return _paired(iops_of(first), iops_of(second))
+        return _paired(self._iops(above, workload), self._iops(below, workload))
 
     def time_ratio(self, above: Configuration, below: Configuration, direction: str) -> RatioTest | None:
         """The ratio of the mean latencies of two arrays in the trace; None if they have no repeat in common."""
-        first, second = self.row(above, TRACE, direction), self.row(below, TRACE, direction)
-        if first is None or second is None:
-            return None
-        return _paired(times_of(first), times_of(second))
+        first, second = (self.row(place, TRACE, direction) for place in (above, below))
+        return _paired(times_of(first), times_of(second)) if first and second else None
 
     def gap_ratio(self, ours: Configuration, other: Configuration, wide: str, narrow: str) -> RatioTest | None:
         """The ratio of ``ours`` to ``other`` in workload ``wide``, divided by that in ``narrow``, paired by repeat."""
-        places = [(place, workload) for workload in (wide, narrow) for place in (ours, other)]
-        found = [self.row(*place) for place in places]
-        values = [iops_of(row) if row else {} for row in found]
+        values = [self._iops(place, workload) for workload in (wide, narrow) for place in (ours, other)]
         shared = [n for n in values[0] if all(n in each for each in values)]
         ratios = [{n: above[n] / below[n] for n in shared} for above, below in (values[:2], values[2:])]
         return _paired(*ratios)

@@ -7,7 +7,6 @@ explanations. Each is one A4 page.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -33,7 +32,7 @@ from lab.errors import ResultError, SpecError, ToolMissing
 from lab.frontend import AppFrontend
 from lab.gates.text import visible
 from lab.host.files import write_file
-from lab.lessons.course import ReadyLesson, ReadyStep, built_in_course
+from lab.lessons.course import ReadyLesson, built_in_course
 from lab.plugins import extension
 from lab.report.page.render import render_document, render_part
 from lab.results.store import ResultStore
@@ -46,31 +45,6 @@ _PARTS = Path(__file__).with_name("parts")
 _MOST_POINTS, _LEAST_POINTS = 10.5, 6.5
 _PAGE_CHARACTERS = 2900
 """Number of characters that fill a page at ``_MOST_POINTS``."""
-
-
-@dataclass(frozen=True, slots=True)
-class SheetStep:
-    """A step of a lesson sheet."""
-
-    text: Markup
-    question: str
-    options: tuple[str, ...]
-    reading: str
-    unit: str
-
-
-@dataclass(frozen=True, slots=True)
-class LessonSheet:
-    """The content of a lesson sheet."""
-
-    number: str
-    title: str
-    goal: str
-    minutes: int
-    disks: int
-    language: str
-    steps: tuple[SheetStep, ...]
-    font_points: float
 
 
 def handout(
@@ -106,7 +80,8 @@ def lesson_pages(names: Sequence[str], *, seed: str, language: str) -> str:
     Raises LessonError for an unknown lesson, RequirementMissing without jinja2.
     """
     course = built_in_course()
-    sheets = [_sheet(course.find(name).ready(seed, language)) for name in names or course.ids]
+    lessons = [course.find(name).ready(seed, language) for name in names or course.ids]
+    sheets = [(each, _font_points(each), [_html(step.say) for step in each.steps]) for each in lessons]
     return _render("lessons.html.jinja", "lessons", "raidlab: lessons", sheets=sheets, seed=seed)
 
 
@@ -115,31 +90,14 @@ def _render(template: str, kind: str, title: str, **values: object) -> str:
     return render_document(render_part(template, _PARTS, **values), title=title, style=style, kind=kind)
 
 
-def _sheet(lesson: ReadyLesson) -> LessonSheet:
-    steps = tuple(map(_step, lesson.steps))
-    length = sum(len(each.say) + 90 for each in lesson.steps)
-    length += sum(len(" ".join(each.options)) + len(each.question) + len(each.reading) + 60 for each in steps)
+def _font_points(lesson: ReadyLesson) -> float:
+    """The size with which the lesson fills at most one page."""
+    length = 0
+    for step in lesson.steps:
+        asked = " ".join([step.ask.question, *step.ask.options.values()]) if step.ask else ""
+        length += len(step.say) + len(asked) + len(step.read.question if step.read else "") + 150
     points = _MOST_POINTS * min(1.0, (_PAGE_CHARACTERS / length) ** 0.5)
-    return LessonSheet(
-        number=lesson.id.split("-")[0].lstrip("0"),
-        title=lesson.title,
-        goal=lesson.goal,
-        minutes=lesson.minutes,
-        disks=lesson.disks,
-        language=lesson.language,
-        steps=steps,
-        font_points=round(max(_LEAST_POINTS, points), 1),
-    )
-
-
-def _step(step: ReadyStep) -> SheetStep:
-    return SheetStep(
-        text=_html(step.say),
-        question=step.ask.question if step.ask else "",
-        options=tuple(step.ask.options.values()) if step.ask else (),
-        reading=step.read.question if step.read else "",
-        unit=step.read.unit if step.read else "",
-    )
+    return round(max(_LEAST_POINTS, points), 1)
 
 
 def _html(markdown: str) -> Markup:
@@ -196,7 +154,7 @@ def classroom(
         context.narrator.notice(visible(caution))
     _write_sheets(found, grades=grades, roster=roster, points=points, moodle=moodle, canvas=canvas)
     if page is not None:
-        from lab.classroom.page import class_page
+        from lab.classroom.view import class_page
         from lab.report.page.render import render_page
 
         write_file(page, render_page(class_page(found, visible(title))).encode())

@@ -1,7 +1,7 @@
 """The bundles of a folder as database tables, and the practice that a bundle has.
 
 The content of a bundle is untrusted: it is decoded, its numbers are bounded, and its strings are made printable before
-any other code uses them. The rows of each bundle are cached in Parquet files (duckdb), so that thousands of results are
+any other code uses them. The rows of each bundle are cached in a database (duckdb), so that thousands of results are
 evaluated in one query. Only new or changed bundles are read again, in several processes.
 
 Copied measurements are recognised by fingerprints: of the figures of some cells, of some of fio's documents, and of the
@@ -17,11 +17,10 @@ import errno
 import hashlib
 import math
 import os
-import re
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -35,11 +34,10 @@ from lab.compare.platforms import HEALTHY, is_speed, singles
 from lab.drills.case import OUTCOME_VERSION, DrillOutcome, DrillStore
 from lab.drills.verdict import DrillVerdict
 from lab.errors import LabError, RequirementMissing, ResultError
-from lab.gates.decoding import read_own_json
 from lab.gates.files import make_own_folder
 from lab.gates.text import is_name, shortened, visible, visible_name
 from lab.host.clock import HostClock
-from lab.host.files import ALONE, SHARED, locked, replace_file, storage_error
+from lab.host.files import ALONE, SHARED, locked, storage_error
 from lab.host.pool import processors, spread
 from lab.lessons.course import HINTS, is_lesson_name
 from lab.lessons.engine import FORMAT_VERSION as PROGRESS_VERSION
@@ -226,6 +224,82 @@ def _digest(what: str, value: Any) -> str:
 
 
 TEXT, NUMBER, WHOLE, TRUTH = "VARCHAR", "DOUBLE", "BIGINT", "BOOLEAN"
+
+
+@dataclass(frozen=True, slots=True)
+class DrillTry:
+    """One ended drill in one bundle."""
+
+    key: str
+    file: str
+    outcome: str
+    digest: str
+    drill: str
+    drill_file: str
+    """lab.drills.schema.file_digest; empty if that raidlab version did not record it."""
+    seed: str
+    began_utc: str
+    ended_utc: str
+    verdict: str
+    saved_percent: float
+    minutes: float
+    touched_bytes: int
+    """Bytes written to the member disks before commit."""
+    hints: int
+    resets: int
+    exam_attempt: int
+    """0 for practice."""
+    exam_over_minutes: float
+    """Minutes beyond the time limit."""
+    mistakes: tuple[str, ...]
+
+    @property
+    def what(self) -> str:
+        return self.drill
+
+    @property
+    def figures(self) -> tuple[object, ...]:
+        """The values of the grading sheet, which are equal in unmodified copies of the same work."""
+        counts = (self.minutes, self.hints, self.resets, self.touched_bytes, self.exam_attempt, self.exam_over_minutes)
+        return (self.verdict, self.saved_percent, *counts, self.seed, self.drill_file)
+
+
+@dataclass(frozen=True, slots=True)
+class LessonTry:
+    """The progress in one lesson in one bundle."""
+
+    key: str
+    file: str
+    lesson: str
+    digest: str
+    seed: str
+    is_passed: bool
+    steps_done: int
+    last_done_utc: str
+    """When the last step was done; empty if none is done."""
+    all_hints: tuple[str, ...]
+    """Steps for which all hints were used."""
+    by_lab: tuple[str, ...]
+    """Steps that the lab carried out for the student."""
+
+    @property
+    def what(self) -> str:
+        return self.lesson
+
+    @property
+    def figures(self) -> tuple[object, ...]:
+        """The values of the grading sheet, which are equal in unmodified copies of the same work."""
+        return (self.seed,)
+
+
+_KINDS = {"str": TEXT, "float": NUMBER, "int": WHOLE, "bool": TRUTH, "tuple[str, ...]": TEXT}
+
+
+def _columns(kind: type[DrillTry | LessonTry]) -> dict[str, str]:
+    """The fields with their types in the database, except for the key, which ``files`` has."""
+    return {each.name: _KINDS[str(each.type)] for each in fields(kind) if each.name != "key"}
+
+
 FILES = "files"
 TABLES = {
     "results": {"file": TEXT, "result": TEXT, "experiment": TEXT, "created_utc": TEXT, "digest": TEXT},
@@ -240,36 +314,8 @@ TABLES = {
         "direction": TEXT,
         "iops": NUMBER,
     },
-    "outcomes": {
-        "file": TEXT,
-        "outcome": TEXT,
-        "digest": TEXT,
-        "drill": TEXT,
-        "drill_file": TEXT,
-        "seed": TEXT,
-        "began_utc": TEXT,
-        "ended_utc": TEXT,
-        "verdict": TEXT,
-        "saved_percent": NUMBER,
-        "minutes": NUMBER,
-        "touched_bytes": WHOLE,
-        "hints": WHOLE,
-        "resets": WHOLE,
-        "exam_attempt": WHOLE,
-        "exam_over_minutes": NUMBER,
-        "mistakes": TEXT,
-    },
-    "lessons": {
-        "file": TEXT,
-        "lesson": TEXT,
-        "digest": TEXT,
-        "seed": TEXT,
-        "is_passed": TRUTH,
-        "steps_done": WHOLE,
-        "last_done_utc": TEXT,
-        "all_hints": TEXT,
-        "by_lab": TEXT,
-    },
+    "outcomes": _columns(DrillTry),
+    "lessons": _columns(LessonTry),
     FILES: {"file": TEXT, "bytes": WHOLE, "changed_ns": WHOLE, "key": TEXT, "problem": TEXT},
 }
 """Table -> columns with their DuckDB types; lists of steps and of mistakes are joined with commas.
@@ -277,8 +323,8 @@ TABLES = {
 ``medians`` has the medians of repeats, since the class view does not need single repeats, which are six times as many.
 """
 Rows = dict[str, list[tuple[object, ...]]]
-CHECKS = 8
-"""Version of the checks on bundles; after an increase, all bundles are read and checked again."""
+CHECKS = 9
+"""Version of the checks on bundles and of the tables; after an increase, all bundles are read and checked again."""
 Stamped = tuple[Path, int, int]
 """A bundle, its size, and its modification time in nanoseconds, taken before it was read."""
 
@@ -376,168 +422,43 @@ def _medians(record: ResultRecord) -> Iterator[tuple[object, ...]]:
         yield array, array in disks, workload, direction, median(iops)
 
 
-_PARTS, _LOCK = "parts.json", "lock"
+_DATABASE, _LOCK = "class.duckdb", "lock"
 _MEMORY = "400MiB"
 """Memory for queries; Python and its modules take 100 MiB more, and each process that reads bundles 50 MiB."""
-MOST_BUNDLES = 1000
-"""Maximum number of bundles in a merged part, so that rewriting it to drop a bundle takes a fraction of a second."""
-_MOST_SMALL = 16
-"""Number of small parts that are not merged; each file costs a query some tenths of a millisecond."""
 
 
-class KeptPart(msgspec.Struct, frozen=True):
-    """A part of the cache: the rows of some bundles."""
-
-    number: int
-    bundles: int
-    tables: tuple[str, ...]
-    """The tables for which the part has a file."""
+def _is_new(database: DuckDBPyConnection) -> bool:
+    return not database.execute("FROM duckdb_tables() WHERE table_name = ?", [FILES]).fetchall()
 
 
-class _PartList(msgspec.Struct, frozen=True):
-    parts: tuple[KeptPart, ...] = ()
+@contextmanager
+def _transaction(database: DuckDBPyConnection) -> Iterator[None]:
+    """After an error, closing the connection undoes the changes."""
+    database.begin()
+    yield
+    database.commit()
 
 
-class KeptClass:
-    """The cached parts in a folder, and a connection to query them. Methods raise duckdb.Error and OSError."""
+def _forget(database: DuckDBPyConnection, names: Collection[str]) -> None:
+    if names:
+        with _transaction(database):
+            for table in TABLES:
+                database.execute(f"DELETE FROM {table} WHERE file IN (SELECT unnest($1))", [list(names)])
 
-    def __init__(self, place: Path, database: DuckDBPyConnection) -> None:
-        self.database = database
-        self._place = place
-        self.parts: tuple[KeptPart, ...] = ()
 
-    def reload(self) -> None:
-        """Read the list of parts. Raises ResultError if it is damaged."""
-        try:
-            self.parts = read_own_json(self._place / _PARTS, _PartList).parts
-        except FileNotFoundError:
-            self.parts = ()
+def _add(database: DuckDBPyConnection, rows: Rows) -> None:
+    """Insert rows as arrays, one per column; thousands of single inserts would take a minute."""
+    import numpy as np
 
-    def sweep(self) -> None:
-        """Remove files left by killed processes. Requires the exclusive lock."""
-        kept = {path.name for part in self.parts for path in self._paths([part]).values()}
-        for path in self._place.iterdir():
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            elif path.name not in {*kept, _PARTS, _LOCK}:
-                path.unlink()
-
-    def known(self) -> dict[str, tuple[int, int]]:
-        rows = self.database.execute(f"SELECT file, bytes, changed_ns FROM {self._from(FILES, self.parts)}").fetchall()
-        return {name: (size, changed) for name, size, changed in rows}
-
-    def forget(self, names: Collection[str]) -> None:
-        """Remove bundles from the cache; only the parts that contain them are rewritten."""
-        if not names:
-            return
-        self.database.execute("CREATE OR REPLACE TEMP TABLE gone AS SELECT unnest($1) AS file", [list(names)])
-        count = "SELECT count(*) FROM {} WHERE file NOT IN (FROM gone)"
-        left, changed = [], []
-        for part in self.parts:
-            (bundles,) = self.database.execute(count.format(self._from(FILES, [part]))).fetchall()[0]
-            if bundles == part.bundles:
-                left.append(part)
-            else:
-                changed += [self._joined([part], bundles, "WHERE file NOT IN (FROM gone)")] if bundles else []
-        self._replace((*left, *changed))
-
-    def add(self, rows: Rows) -> None:
+    kinds: Mapping[str, Any] = {NUMBER: float, WHOLE: np.int64, TRUTH: bool}
+    with _transaction(database):
         for table, found in rows.items():
-            columns = ", ".join(f"{column} {kind}" for column, kind in TABLES[table].items())
-            self.database.execute(f"CREATE OR REPLACE TEMP TABLE new_{table} ({columns})")
-            self._append(f"new_{table}", TABLES[table], found)
-        part = self._written(len(rows[FILES]), {table: f"FROM new_{table}" for table, found in rows.items() if found})
-        self._replace((*self.parts, part))
-
-    def join_small(self) -> None:
-        """Merge small parts if there are many."""
-        small = [part for part in self.parts if part.bundles <= MOST_BUNDLES // 2]
-        if len(small) <= _MOST_SMALL:
-            return
-        groups: list[list[KeptPart]] = [[]]
-        for part in small:
-            if sum(each.bundles for each in groups[-1]) + part.bundles > MOST_BUNDLES:
-                groups.append([])
-            groups[-1].append(part)
-        joined = [self._joined(group, sum(each.bundles for each in group)) for group in groups]
-        self._replace((*(part for part in self.parts if part not in small), *joined))
-
-    def show(self) -> None:
-        """Create a view of each table over the Parquet files."""
-        for table in TABLES:
-            self.database.execute(f"CREATE VIEW {table} AS FROM {self._from(table, self.parts)}")
-
-    def _joined(self, parts: Sequence[KeptPart], bundles: int, only: str = "") -> KeptPart:
-        tables = {table for part in parts for table in part.tables}
-        sources = {table: f"FROM {self._from(table, parts)} {only}" for table in TABLES if table in tables}
-        return self._written(bundles, sources)
-
-    def _written(self, bundles: int, sources: Mapping[str, str]) -> KeptPart:
-        """Write a new part, which is not yet in the list; after an error, none of its files remain."""
-        used = [int(path.name[:6]) for path in self._place.glob("[0-9]*.parquet")]
-        part = KeptPart(max(used, default=0) + 1, bundles, tuple(sources))
-        paths = self._paths([part])
-        try:
-            for (_, path), source in zip(paths.items(), sources.values(), strict=True):
-                self.database.execute(f"COPY ({source}) TO {_quoted(path)} (FORMAT parquet)")
-        except BaseException:
-            _remove(paths.values())
-            raise
-        return part
-
-    def _replace(self, parts: tuple[KeptPart, ...]) -> None:
-        """Make ``parts`` the list of parts, and remove the files of the others."""
-        # If this fails, the new files remain for ``sweep``: the list may have been replaced already.
-        replace_file(self._place / _PARTS, msgspec.json.encode(_PartList(parts)), is_durable=False)
-        gone = [part for part in self.parts if part not in parts]
-        self.parts = parts
-        _remove(self._paths(gone).values())
-
-    def _paths(self, parts: Sequence[KeptPart]) -> dict[tuple[int, str], Path]:
-        return {
-            (part.number, table): self._place / f"{part.number:06d}.{table}.parquet"
-            for part in parts
-            for table in part.tables
-        }
-
-    def _from(self, table: str, parts: Sequence[KeptPart]) -> str:
-        """The SQL after FROM for a table of these parts."""
-        files = [_quoted(_plain(path)) for (_, name), path in self._paths(parts).items() if name == table]
-        if not files:
-            nothing = ", ".join(f"NULL::{kind} AS {column}" for column, kind in TABLES[table].items())
-            return f"(SELECT {nothing} WHERE false)"
-        return f"(SELECT {', '.join(TABLES[table])} FROM read_parquet([{', '.join(files)}]))"
-
-    def _append(self, table: str, columns: Mapping[str, str], rows: Sequence[tuple[object, ...]]) -> None:
-        """Insert rows as arrays, one per column; thousands of single inserts would take a minute."""
-        if not rows:
-            return
-        import numpy as np
-
-        kinds: Mapping[str, Any] = {NUMBER: float, WHOLE: np.int64, TRUTH: bool}
-        batch = {
-            name: np.array(values, dtype=kinds.get(kind, object))
-            for (name, kind), values in zip(columns.items(), zip(*rows, strict=True), strict=True)
-        }
-        self.database.register("batch", batch)
-        self.database.execute(f"INSERT INTO {table} SELECT * FROM batch")
-        self.database.unregister("batch")
-
-
-def _quoted(path: Path | str) -> str:
-    return "'" + str(path).replace("'", "''") + "'"
-
-
-def _plain(path: Path) -> str:
-    """The path with glob characters escaped, since DuckDB's read_parquet takes patterns."""
-    return re.sub(r"([*?\[])", r"[\1]", str(path))
-
-
-def _remove(paths: Collection[Path]) -> None:
-    for path in paths:
-        # A file that remains is not in the list, and ``sweep`` removes it later.
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
+            if found:
+                columns = zip(TABLES[table].items(), zip(*found, strict=True), strict=True)
+                batch = {name: np.array(values, dtype=kinds.get(kind, object)) for (name, kind), values in columns}
+                database.register("batch", batch)
+                database.execute(f"INSERT INTO {table} SELECT * FROM batch")
+                database.unregister("batch")
 
 
 def duckdb_module() -> Any:
@@ -549,16 +470,6 @@ def duckdb_module() -> Any:
             "a class view needs duckdb", hint="install it: pip install 'raidlab[classroom]'"
         ) from None
     return duckdb
-
-
-@contextmanager
-def open_kept(place: Path) -> Iterator[KeptClass]:
-    """The cache in ``place``, which is created if it is missing. Raises LabError, duckdb.Error, OSError."""
-    make_own_folder(place, "the folder for a class")
-    # One folder per process, since DuckDB uses the same file names in every process.
-    settings = {"memory_limit": _MEMORY, "temp_directory": str(place / f"spill-{os.getpid()}")}
-    with duckdb_module().connect(config=settings) as database:
-        yield KeptClass(place, database)
 
 
 @contextmanager
@@ -608,22 +519,26 @@ def open_class(
     if not folder.is_dir():
         raise ResultError(f"there is no folder '{folder}'", hint="give the folder that holds the bundles")
     place = cache / sha256(f"{CHECKS} {visible(str(folder.resolve()))}".encode()).hexdigest()[:16]
+    # One folder per process, since DuckDB uses the same file names in every process.
+    settings = {"memory_limit": _MEMORY, "temp_directory": str(place / f"spill-{os.getpid()}")}
     try:
-        with open_kept(place) as kept, ExitStack() as lock:
+        make_own_folder(place, "the folder for a class")
+        with ExitStack() as stack:
 
-            def hold(how: int) -> None:
-                lock.close()
-                lock.enter_context(held(place, how, lambda: tell("another raidlab reads this class", 0.0)))
-                kept.reload()
+            def opened(how: int) -> DuckDBPyConnection:
+                stack.close()
+                stack.enter_context(held(place, how, lambda: tell("another raidlab reads this class", 0.0)))
+                is_reader = how == SHARED and (place / _DATABASE).exists()
+                name = str(place / _DATABASE) if is_reader or how == ALONE else ":memory:"
+                return stack.enter_context(duckdb.connect(name, read_only=is_reader, config=settings))
 
-            hold(SHARED)
-            changes = _changes(folder, kept)
-            if changes.gone or changes.new:
-                hold(ALONE)
+            database = opened(SHARED)
+            changes = _changes(folder, database)
+            if changes.gone or changes.new or _is_new(database):
+                database = opened(ALONE)
                 # Compare again: the previous holder of the lock may have read the changes.
-                _bring_up_to_date(kept, _changes(folder, kept), tell, processes)
-            kept.show()
-            yield kept.database
+                _bring_up_to_date(database, place, _changes(folder, database), tell, processes)
+            yield database
     except duckdb.Error as error:
         if refused := _refusal(str(error)):
             raise storage_error(f"the contents of '{folder}' cannot be cached in '{place}'", refused) from None
@@ -638,7 +553,7 @@ def _refusal(text: str) -> OSError | None:
     return next((OSError(each, os.strerror(each)) for each in numbers if os.strerror(each) in text), None)
 
 
-def _changes(folder: Path, kept: KeptClass) -> _Changes:
+def _changes(folder: Path, database: DuckDBPyConnection) -> _Changes:
     """The cached bundles that were removed or changed, and the bundles to read, sorted by name."""
     there: dict[str, Stamped] = {}
     with os.scandir(folder) as entries:
@@ -646,7 +561,8 @@ def _changes(folder: Path, kept: KeptClass) -> _Changes:
             if entry.name.endswith(SUFFIX):
                 # A name may contain bytes that are not UTF-8, which a text column cannot store.
                 there[visible_name(entry.name)] = (Path(entry.path), *_stamp(entry))
-    known = kept.known()
+    rows = [] if _is_new(database) else database.execute(f"SELECT file, bytes, changed_ns FROM {FILES}").fetchall()
+    known = {name: (size, changed) for name, size, changed in rows}
     gone = tuple(name for name, stamp in known.items() if name not in there or there[name][1:] != stamp)
     new = tuple(there[name] for name in sorted(there) if known.get(name) != there[name][1:])
     return _Changes(gone, new)
@@ -661,10 +577,16 @@ def _stamp(entry: os.DirEntry[str]) -> tuple[int, int]:
     return found.st_size, found.st_mtime_ns
 
 
-def _bring_up_to_date(kept: KeptClass, changes: _Changes, tell: Tell, processes: int | None) -> None:
+def _bring_up_to_date(
+    database: DuckDBPyConnection, place: Path, changes: _Changes, tell: Tell, processes: int | None
+) -> None:
     """Read changed bundles into the cache. Requires the exclusive lock."""
-    kept.sweep()
-    kept.forget(changes.gone)
+    for left in place.glob("spill-*"):
+        shutil.rmtree(left)
+    for table, columns in TABLES.items():
+        kinds = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+        database.execute(f"CREATE TABLE IF NOT EXISTS {table} ({kinds})")
+    _forget(database, changes.gone)
     is_little = len(changes.new) <= _FEW and sum(size for _, size, _ in changes.new) <= _FEW_BYTES
     helpers = processes or (1 if is_little else min(processors(), MOST_PROCESSES))
     jobs = [changes.new[place : place + _AT_ONCE] for place in range(0, len(changes.new), _AT_ONCE)]
@@ -680,11 +602,10 @@ def _bring_up_to_date(kept: KeptClass, changes: _Changes, tell: Tell, processes:
                 tell(f"reading {len(changes.new)} bundles", done / len(changes.new))
             now = clock.monotonic_seconds()
             if len(gathered[FILES]) >= _KEEP_AFTER or now - begun >= _KEEP_AFTER_SECONDS:
-                kept.add(gathered)
+                _add(database, gathered)
                 gathered, begun = _no_rows(), now
     if gathered[FILES]:
-        kept.add(gathered)
-    kept.join_small()
+        _add(database, gathered)
 
 
 def _no_rows() -> Rows:

@@ -17,7 +17,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from lab.classroom.bundle import SUFFIX
-from lab.classroom.view import MOST_NAMES, ClassView, DrillTry, LessonTry, best_try, file_words, listed
+from lab.classroom.folder import DrillTry, LessonTry
+from lab.classroom.view import MOST_NAMES, ClassView, best_try, file_words, listed
 from lab.drills.schema import catalogue
 from lab.drills.verdict import DrillVerdict
 from lab.errors import SpecError
@@ -571,14 +572,22 @@ def moodle_sheet(found: ClassView, students: Sequence[Student], assignment: Assi
     """CSV for Moodle's *Import, CSV file*; map ``ID number`` or ``Email address``, and each column to a grade item."""
     lessons, drills = work_names(found)
     work = counted(scale, lessons, drills)
-    body: list[list[object]] = []
-    for line in lines_of(found, students, assignment):
+    body = [
+        [student.id, student.name, student.email, *points]
+        for student, points in _points(lines_of(found, students, assignment), scale, work)
+    ]
+    return as_csv(["ID number", "Full name", "Email address", *work, TOTAL], body)
+
+
+def _points(
+    lines: Iterable[Line], scale: Scale, work: Mapping[str, CountedWork]
+) -> Iterator[tuple[Student, list[object]]]:
+    """Each student with the points of all work, and their sum."""
+    for line in lines:
         if line.student:
             worth = line.worth(scale, work)
             points = [worth[name].points if name in worth else "" for name in work]
-            total = round(sum(each.points for each in worth.values()), 3)
-            body.append([line.student.id, line.student.name, line.student.email, *points, total])
-    return as_csv(["ID number", "Full name", "Email address", *work, TOTAL], body)
+            yield line.student, [*points, round(sum(each.points for each in worth.values()), 3)]
 
 
 def canvas_sheet(found: ClassView, students: Sequence[Student], assignment: Assignment, scale: Scale) -> str:
@@ -587,11 +596,6 @@ def canvas_sheet(found: ClassView, students: Sequence[Student], assignment: Assi
     work = counted(scale, lessons, drills)
     possible = [most_points(scale, each, is_drill=name in drills) for name, each in work.items()]
     body: list[list[object]] = [["    Points Possible", "", "", "", "", *possible, round(sum(possible), 3)]]
-    for line in lines_of(found, students, assignment):
-        if line.student:
-            worth = line.worth(scale, work)
-            points = [worth[name].points if name in worth else "" for name in work]
-            total = round(sum(each.points for each in worth.values()), 3)
-            who = [line.student.name, line.student.canvas_id, line.student.id, line.student.login, line.student.section]
-            body.append([*who, *points, total])
+    for student, points in _points(lines_of(found, students, assignment), scale, work):
+        body.append([student.name, student.canvas_id, student.id, student.login, student.section, *points])
     return as_csv(["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *work, TOTAL], body)

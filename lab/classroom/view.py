@@ -1,7 +1,8 @@
 """A class in figures: the speed-ups that it measured, and its practice, with tables and notes for the instructor.
 
 A speed-up is over the student's own disk. A student is identified by a key, so several bundles with one key belong to
-one student. Work that several keys handed in counts once and is reported.
+one student. Work that several keys handed in counts once and is reported. The page contains no names of files or
+students, so the class may see it.
 """
 
 from __future__ import annotations
@@ -14,11 +15,28 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lab.classroom.folder import TABLES, Tell, open_class, silent
+from lab.classroom.folder import TABLES, DrillTry, LessonTry, Tell, open_class, silent
 from lab.drills.case import attempt_rank
 from lab.drills.schema import catalogue, file_digest
 from lab.drills.verdict import DrillVerdict
 from lab.errors import ResultError
+from lab.report.collected import RatioDistribution, distribution_table
+from lab.report.page.blocks import (
+    Block,
+    Page,
+    PageGroup,
+    PageSection,
+    Plot,
+    Trace,
+    categories,
+    colour,
+    median_bars,
+    number,
+    strokes,
+    wrapped,
+)
+from lab.report.page.build import all_figures
+from lab.report.page.plots import distribution_plots
 from lab.results.statistics import WANTED_COVERAGE, Estimate, estimate
 from lab.tables import Column, Table
 from lab.units import counted
@@ -30,72 +48,6 @@ HAVE_DATA = frozenset({DrillVerdict.SAVED, DrillVerdict.RISKED, DrillVerdict.UNF
 """Verdicts with which all recoverable data exist at the end."""
 DESTROYED = frozenset({DrillVerdict.PARTLY, DrillVerdict.LOST})
 """Verdicts with which recoverable data were destroyed."""
-
-
-@dataclass(frozen=True, slots=True)
-class DrillTry:
-    """One ended drill in one bundle."""
-
-    key: str
-    file: str
-    outcome: str
-    digest: str
-    drill: str
-    drill_file: str
-    """lab.drills.schema.file_digest; empty if that raidlab version did not record it."""
-    seed: str
-    began_utc: str
-    ended_utc: str
-    verdict: str
-    saved_percent: float
-    minutes: float
-    touched_bytes: int
-    """Bytes written to the member disks before commit."""
-    hints: int
-    resets: int
-    exam_attempt: int
-    """0 for practice."""
-    exam_over_minutes: float
-    """Minutes beyond the time limit."""
-    mistakes: tuple[str, ...]
-
-    @property
-    def what(self) -> str:
-        return self.drill
-
-    @property
-    def figures(self) -> tuple[object, ...]:
-        """The values of the grading sheet, which are equal in unmodified copies of the same work."""
-        counts = (self.minutes, self.hints, self.resets, self.touched_bytes, self.exam_attempt, self.exam_over_minutes)
-        return (self.verdict, self.saved_percent, *counts, self.seed, self.drill_file)
-
-
-@dataclass(frozen=True, slots=True)
-class LessonTry:
-    """The progress in one lesson in one bundle."""
-
-    key: str
-    file: str
-    lesson: str
-    digest: str
-    seed: str
-    is_passed: bool
-    steps_done: int
-    last_done_utc: str
-    """When the last step was done; empty if none is done."""
-    all_hints: tuple[str, ...]
-    """Steps for which all hints were used."""
-    by_lab: tuple[str, ...]
-    """Steps that the lab carried out for the student."""
-
-    @property
-    def what(self) -> str:
-        return self.lesson
-
-    @property
-    def figures(self) -> tuple[object, ...]:
-        """The values of the grading sheet, which are equal in unmodified copies of the same work."""
-        return (self.seed,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +64,6 @@ class Share:
         return self.count / self.of
 
     def text(self) -> str:
-        """The share as text, for example ``12 of 40: 30 % [18–45]``."""
         return f"{self.count} of {self.of}: {self.fraction:.0%} [{self.low * 100:.0f}–{self.high * 100:.0f}]".replace(
             "%", " %"
         )
@@ -149,7 +100,6 @@ class DrillStanding:
     drill: str
     tries: int
     first: TryStanding
-    """The first try of each student."""
     best: TryStanding
     """The best try of each student (``best_try``)."""
     mistakes: Mapping[str, int]
@@ -576,3 +526,141 @@ def lost_in_drills(folder: str) -> float:
             f"no bundle in '{folder}' has an ended drill", hint="students add theirs with 'raidlab export --practice'"
         )
     return sum(each.first.verdicts.get(word, 0) for each in found for word in DESTROYED) / tried
+
+
+_BAR_PIXELS, _FRAME_PIXELS = 46, 110
+_LINE_CHARACTERS = 24
+FOOTER = (
+    "Lines through bars are 95 % confidence intervals: Wilson's for shares, order statistics for medians (from six "
+    "students on). A student is a key; work that several students handed in counts once."
+)
+
+
+def class_page(found: ClassView, title: str) -> Page:
+    """The page, with a section for drills, lessons and each experiment, if there are any."""
+    practice = found.practice
+    tables = tuple(practice_tables(practice))
+    sections = []
+    if practice.drills:
+        lead = "How many students recovered the data, how long they took, and what went wrong."
+        own = tuple(table for table in tables if table.title != "Lessons")
+        blocks: list[Block] = [*_drill_groups(practice), all_figures(own, is_open=True)]
+        sections.append(PageSection("drills", "Drills", lead, tuple(blocks)))
+    if practice.lessons:
+        bars = _share_bars("passed", {each.lesson: each.passed for each in practice.lessons}, 0)
+        plot = _percent_plot("Lessons passed", "Of the students who began the lesson.", [bars])
+        group = PageGroup("Who passed", plots=(plot,))
+        sections.append(PageSection("lessons", "Lessons", blocks=(group, all_figures(tables[-1:], is_open=True))))
+    measured = _by_experiment(found.rows)
+    for name in dict.fromkeys([*measured, *(each.experiment for each in found.left_out)]):
+        left_out = tuple(each.words for each in found.left_out if each.experiment == name)
+        sections.append(_measured(name, measured.get(name, []), left_out))
+    students = "1 student" if len(found.keys) == 1 else f"{len(found.keys)} students"
+    lead = f"{found.files} bundles of {students}"
+    if found.problems:
+        lead += f"; {len(found.problems)} cannot be used completely"
+    return Page(title, f"{lead}.", tuple(sections), footer=FOOTER)
+
+
+def _drill_groups(practice: ClassPractice) -> Iterator[PageGroup]:
+    drills = practice.drills
+    saved = [
+        _share_bars("first try", {each.drill: each.first.saved for each in drills}, 0),
+        _share_bars("best try", {each.drill: each.best.saved for each in drills}, 2),
+    ]
+    kept = [
+        _share_bars("first try", {each.drill: each.first.have_data for each in drills}, 0),
+        _share_bars("best try", {each.drill: each.best.have_data for each in drills}, 2),
+    ]
+    words = "Nothing written before commit, and the array as required."
+    yield PageGroup(
+        "Who saved the data",
+        plots=(
+            _percent_plot("Saved", words, saved),
+            _percent_plot("Have the data at the end", "Also those who risked them, or did not finish.", kept),
+        ),
+    )
+    yield PageGroup("How long it took", plots=(_minutes_plot(practice),))
+    mistakes = tuple(_mistakes_plot(each) for each in drills if each.mistakes)
+    if mistakes:
+        yield PageGroup("Mistakes", plots=mistakes)
+
+
+def _name(word: str) -> str:
+    return wrapped(word.replace("-", " "), _LINE_CHARACTERS)
+
+
+def _share_bars(what: str, shares: Mapping[str, Share], place: int) -> Trace:
+    """A bar in per cent for each share, with its interval."""
+    found = [
+        Estimate(100 * each.fraction, 100 * each.low, 100 * each.high, each.of, WANTED_COVERAGE)
+        for each in shares.values()
+    ]
+    bars = median_bars(list(map(_name, shares)), found, [each.text() for each in shares.values()], "")
+    hover = f"<b>%{{y}}</b><br>%{{customdata}}<extra>{what}</extra>"
+    return bars | {"name": what, "marker": {"color": colour(place)}, "hovertemplate": hover}
+
+
+def _percent_plot(title: str, summary: str, traces: Sequence[Trace]) -> Plot:
+    names = list(dict.fromkeys(name for trace in traces for name in trace["y"]))
+    layout = {
+        "barmode": "group",
+        "xaxis": {"title": {"text": "per cent of the students"}, "range": [0, 100]},
+        "yaxis": categories(names),
+    }
+    return Plot(title, summary, traces, layout, _FRAME_PIXELS + _BAR_PIXELS * len(names), is_wide=len(names) > 8)
+
+
+def _minutes_plot(practice: ClassPractice) -> Plot:
+    names = [_name(each.drill) for each in practice.drills]
+    found = [each.best.minutes for each in practice.drills]
+    hover = "<b>%{y}</b><br>%{customdata} minutes<extra>median</extra>"
+    bars = median_bars(names, found, [each.text(1) for each in found], "")
+    points = [(_name(each.drill), minutes) for each in practice.drills for minutes in each.best.all_minutes]
+    layout = {
+        "xaxis": {"title": {"text": "minutes with the lab open"}, "rangemode": "tozero"},
+        "yaxis": categories(names),
+    }
+    words = ", ".join(f"{each.drill} {each.best.minutes.median:.1f}" for each in practice.drills)
+    summary = f"Each student's best try; medians in minutes: {words}."
+    traces = [
+        bars | {"name": "median", "hovertemplate": hover},
+        strokes("each student", points, "%{x:.4~g} minutes<extra>one student</extra>"),
+    ]
+    return Plot("Minutes", summary, traces, layout, _FRAME_PIXELS + _BAR_PIXELS * len(names), is_wide=True)
+
+
+def _mistakes_plot(drill: DrillStanding) -> Plot:
+    names = list(map(_name, drill.mistakes))
+    counts = [drill.first.mistakes, drill.mistakes]
+    traces: list[Trace] = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": what,
+            "y": names,
+            "x": [number(100 * found.get(name, 0) / drill.first.saved.of) for name in drill.mistakes],
+            "marker": {"color": colour(place)},
+            "hovertemplate": "%{y}: %{x:.3~g} %",
+        }
+        for what, found, place in zip(("first try", "any try"), counts, (0, 3), strict=True)
+    ]
+    words = ", ".join(f"{name} {count}" for name, count in drill.mistakes.items())
+    return _percent_plot(drill.drill, f"Students who made each mistake, of {drill.first.saved.of}: {words}.", traces)
+
+
+def _by_experiment(rows: Sequence[ClassRow]) -> dict[str, list[RatioDistribution]]:
+    found: dict[str, list[RatioDistribution]] = {}
+    for row in rows:
+        ratios = RatioDistribution(row.array, row.baseline, row.workload, row.direction, row.values)
+        found.setdefault(row.experiment, []).append(ratios)
+    return found
+
+
+def _measured(experiment: str, found: Sequence[RatioDistribution], left_out: tuple[str, ...]) -> PageSection:
+    if not found:
+        return PageSection(f"measured-{experiment}", experiment, problems=left_out)
+    group = PageGroup("Ratios over all results", plots=tuple(distribution_plots(found)))
+    lead = "Each array divided by the same result's own baseline."
+    blocks = (group, all_figures((distribution_table(experiment, found),), is_open=True))
+    return PageSection(f"measured-{experiment}", experiment, lead, blocks, problems=left_out)

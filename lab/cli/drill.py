@@ -24,16 +24,6 @@ from lab.drills.case import (
     require_attempt,
     require_practice,
 )
-from lab.drills.debriefing import (
-    EXAM_RULES,
-    PUT_BACK,
-    RULES,
-    briefing,
-    committed_words,
-    ended_page,
-    hint_words,
-    progress_lines,
-)
 from lab.drills.desk import DrillDesk, close_case, require_blank
 from lab.drills.schema import ReadyDrill, catalogue, find_playable, read_drill, ready, shell_lines
 from lab.drills.verbs import (
@@ -48,7 +38,18 @@ from lab.drills.verbs import (
     ResetDrill,
     StartDrill,
 )
-from lab.drills.verdict import DrillVerdict, end_drill
+from lab.drills.verdict import (
+    EXAM_RULES,
+    PUT_BACK,
+    RULES,
+    DrillVerdict,
+    briefing,
+    committed_words,
+    end_drill,
+    ended_page,
+    hint_words,
+    progress_lines,
+)
 from lab.errors import DrillError, ExitCode
 from lab.gates.files import FileKind
 from lab.host.clock import utc_text

@@ -25,10 +25,9 @@ from lab.drills.schema import read_drill, shell_lines
 from lab.errors import ExitCode, LessonError, SpecError
 from lab.gates.files import FileKind, foreign_lines, foreign_note
 from lab.lessons.actions import ApartAction, RunMeasurement
-from lab.lessons.course import SOURCE_LANGUAGE, LessonFiles, LessonWords, ReadyStep
+from lab.lessons.course import SOURCE_LANGUAGE, LessonFiles, LessonWords, ReadyStep, check_file, course_problems
 from lab.lessons.engine import StepView, ToldCheck, is_predicted, shows_solution, tell
 from lab.lessons.student import CourseLine, LessonSession, Student, blank_lab, carry_out, look_once_more, require_disks
-from lab.lessons.validation import check_file, course_problems
 from lab.lessons.verbs import (
     VERBS,
     Answer,

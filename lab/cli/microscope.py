@@ -20,35 +20,33 @@ from lab.microscope.array_map import (
     LocatedFile,
     LocatedPlace,
     LocatedSector,
+    MappedArray,
     locate,
     locate_file,
+    read_shape,
     sector_of_member,
 )
-from lab.microscope.comparison import SeenCell
-from lab.microscope.picture import StripePicture, flip_plan, look_at_stripe, parse_place
-from lab.microscope.reading import MappedArray, read_shape
+from lab.microscope.picture import SeenCell, StripePicture, flip_plan, look_at_stripe, parse_place
 from lab.microscope.small_write import (
     CrashState,
     MemberIo,
     ObservedWrite,
     SmallWrite,
     check_bare,
-    crash_states,
-    new_content,
-    picture_of_block,
-    write_plan,
-    write_really,
-)
-from lab.microscope.words import (
     crash_head,
+    crash_states,
     crash_words,
     judged_words,
     moment_words,
+    new_content,
     observed_words,
+    picture_of_block,
     repair_words,
     shape_words,
     slot_name,
     write_head,
+    write_plan,
+    write_really,
     write_tail,
 )
 from lab.session.session import LabSession, open_session

@@ -166,7 +166,7 @@ def _drilled(context: Context, session: LabSession) -> Iterator[None]:
 
 def _follow(desk: DrillDesk, is_over: threading.Event) -> None:
     """Count, and answer requests from inside the machine, until the command has ended."""
-    from lab.drills.debriefing import answer_one
+    from lab.drills.verdict import answer_one
 
     while not is_over.wait(_LOOK_SECONDS):
         try:

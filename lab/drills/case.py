@@ -49,7 +49,6 @@ class ExamTerms(msgspec.Struct, frozen=True, kw_only=True):
     """Terms of an exam that has begun."""
 
     minutes: Annotated[float, msgspec.Meta(gt=0, le=MOST_MINUTES)]
-    """The time limit."""
     attempt: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1
     """Number of the attempt, from 1."""
     first_utc: str

@@ -31,7 +31,7 @@ _EXTENTS = 512
 _LAST, _NOT_WRITTEN = 0x1, 0x80F
 """Flags of an extent (linux/fiemap.h): the last one; of unknown location, or allocated and unwritten."""
 _TWICE = bytes((value << 1 ^ (0x11D if value & 0x80 else 0)) & 0xFF for value in range(256))
-"""Every value multiplied by 2 in the field of RAID 6 (lab.microscope.comparison)."""
+"""Every value multiplied by 2 in the field of RAID 6 (lab.microscope.picture)."""
 
 
 def digest(page: bytes) -> str:

@@ -11,18 +11,9 @@ from lab.cli.arguments import number
 from lab.cli.context import CLUSTER_HELP, calls_on, current
 from lab.cli.output import ProgressBar, out, out_json, table
 from lab.errors import SpecError
-from lab.fleet.estimate import MOST_YEARS, figures_of
-from lab.fleet.model import FleetModel
-from lab.fleet.run import (
-    Spreader,
-    cluster_spreader,
-    local_spreader,
-    lost_in_drills,
-    measured_in,
-    run_model,
-    with_method,
-)
-from lab.fleet.schema import (
+from lab.fleet.estimate import MOST_YEARS
+from lab.fleet.model import (
+    FleetModel,
     FleetSpec,
     Hours,
     TrialCount,
@@ -30,9 +21,14 @@ from lab.fleet.schema import (
     fleet_names,
     fleet_spec,
     fleet_tree,
-    model_of,
     value_of,
     variants,
+)
+from lab.fleet.run import (
+    cluster_spreader,
+    local_spreader,
+    measured_in,
+    run_spec,
 )
 from lab.gates.decoding import JobCount, Seed
 from lab.gates.files import FileKind
@@ -90,23 +86,15 @@ def fleet(
         here = workers or processors()
         spread = cluster_spreader(calls) if calls else local_spreader(here)
         for place, (name, each) in enumerate(chosen):
-            model = with_method(model_of(each, measured, lost_in_drills), each.run.method, each.run.trials)
-            found[name] = model, _figures(model, each, spread, bar, (place, len(chosen), name))
+
+            def show(fraction: float, place: int = place, name: str = name) -> None:
+                bar.show(name, (place + fraction) / len(chosen))
+
+            found[name] = run_spec(each, measured, spread, show)
     if context.json:
         out_json({"fleet": spec, "variants": {name: {"model": m, "figures": f} for name, (m, f) in found.items()}})
     else:
         out(fleet_text(spec, found))
-
-
-def _figures(
-    model: FleetModel, spec: FleetSpec, spread: Spreader, bar: ProgressBar, part: tuple[int, int, str]
-) -> LossFigures:
-    place, of, name = part
-
-    def show(fraction: float) -> None:
-        bar.show(name, (place + fraction) / of)
-
-    return figures_of(model, run_model(model, spec.run.trials, spread, show), spec.arrays)
 
 
 def _run_keys(trials: int | None, seed: int | None) -> dict[str, Any]:

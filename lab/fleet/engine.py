@@ -258,16 +258,6 @@ def waiting_hours(model: FleetModel, hours_clean: Floats, scrub_phase_hours: Flo
     return hours_clean
 
 
-def mean_waiting_hours(scrub: Scrubbing) -> float | None:
-    """The value of ``waiting_hours`` for an old drive, averaged over the phase; None without scrubs."""
-    match scrub.kind:
-        case ScrubKind.PERIODIC:
-            return scrub.interval_hours / 2
-        case ScrubKind.DELAY:
-            return scrub.delay.mean_hours
-    return None
-
-
 def _since_scrub(scrub: Scrubbing, clean: Floats, phase: Floats) -> Floats:
     """The scrub that began ``phase`` hours ago reads a place x (0 to 1) at x times its duration.
 

@@ -4,18 +4,12 @@ NOMDL, the normalised magnitude of data loss, was proposed by Greenan, Plank and
 meaningless", HotStorage 2010): the expected number of bytes lost in a number of years, per usable byte.
 
 Losses of blocks of arrays are sums that can be added.
-
-Exact results come from the Markov chain of an array with constant rates of failure and repair. Its states are the
-number of failed members of one group, from 0 to its tolerance; the next one is the loss. The mean time to it (MTTDL) is
-a sum of fractions. The probability of a loss within some years follows by uniformisation (Jensen 1953), whose terms are
-all positive, so that small probabilities keep their precision.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -28,60 +22,21 @@ if TYPE_CHECKING:
     from lab.fleet.model import Columns, Floats
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
-    """A birth-death chain with an absorbing last state."""
+def hours_to_loss(failure_rates: Sequence[float], repair_rates: Sequence[float]) -> float:
+    """Mean time from no failures to the loss, by the Markov chain of one group of an array.
 
-    failure_rates: Sequence[float]
-    """Rates per hour from state i to i + 1, for i from 0 to the tolerance."""
-    repair_rates: Sequence[float]
-    """Rates per hour from state i to i - 1, for i from 1 to the tolerance."""
+    Its states are the number of failed members, from 0 to the tolerance; the next one is the loss. The time from state
+    i to i + 1 is h(i) = 1 / f(i) + r(i) / f(i) × h(i - 1), which includes all returns to lower states.
 
-    def mean_hours(self) -> float:
-        """Mean time from no failures to the loss.
-
-        The time from state i to i + 1 is h(i) = 1 / f(i) + r(i) / f(i) × h(i - 1), which includes all returns to lower
-        states.
-        """
-        total = step = 0.0
-        for state, rate in enumerate(self.failure_rates):
-            back = self.repair_rates[state - 1] if state else 0.0
-            step = (1 + back * step) / rate
-            total += step
-        return total
-
-    def loss_chance(self, hours: float) -> float:
-        states = len(self.failure_rates)
-        back = (0.0, *self.repair_rates)
-        pace = max(self.failure_rates[state] + back[state] for state in range(states))
-        chances, lost, found = [1.0] + [0.0] * (states - 1), 0.0, 0.0
-        mean = pace * hours
-        steps = int(mean + 12 * math.sqrt(mean) + 40)
-        for step in range(steps + 1):
-            found += math.exp(step * math.log(mean) - mean - math.lgamma(step + 1)) * lost
-            lost += chances[-1] * self.failure_rates[-1] / pace
-            chances = [
-                chances[state] * (1 - (self.failure_rates[state] + back[state]) / pace)
-                + (chances[state - 1] * self.failure_rates[state - 1] / pace if state else 0)
-                + (chances[state + 1] * back[state + 1] / pace if state + 1 < states else 0)
-                for state in range(states)
-            ]
-        return found
-
-
-def array_chain(
-    members: int, tolerance: int, life_hours: float, repair_hours: float, *, repairs_at_once: int | None = None
-) -> Chain:
-    """The chain of an array of drives with these mean lives and repair times; None: all failed drives at the same time.
-
-    One repair at a time is the model of Chen and others (1994), simultaneous repairs that of Angus (1988). They agree
-    for a tolerance of one failure and differ for more, as Resch and Volvovski show (arXiv 1310.4702).
+    Args:
+        failure_rates: per hour from state i to i + 1, for i from 0 to the tolerance.
+        repair_rates: per hour from state i to i - 1, for i from 1 to the tolerance.
     """
-    at_once = tolerance if repairs_at_once is None else repairs_at_once
-    return Chain(
-        [(members - failed) / life_hours for failed in range(tolerance + 1)],
-        [min(failed, at_once) / repair_hours for failed in range(1, tolerance + 1)],
-    )
+    total = step = 0.0
+    for rate, back in zip(failure_rates, (0.0, *repair_rates), strict=True):
+        step = (1 + back * step) / rate
+        total += step
+    return total
 
 
 class Cause(IntEnum):
@@ -140,24 +95,12 @@ def summed(parts: Iterable[BlockSums]) -> BlockSums:
     """The total of these sums, in the order of their blocks: floating-point sums depend on the order."""
     whole = BlockSums()
     for part in parts:
-        whole = BlockSums(
-            whole.trials + part.trials,
-            whole.failures + part.failures,
-            whole.losses + part.losses,
-            whole.first + part.first,
-            whole.lost_bytes + part.lost_bytes,
-            _both(whole.cause_losses, part.cause_losses),
-            _both(whole.cause_first, part.cause_first),
-            _both(whole.cause_bytes, part.cause_bytes),
-            whole.copies + part.copies,
-            whole.copy_weights + part.copy_weights,
-            whole.copy_squares + part.copy_squares,
-        )
+        whole = BlockSums(*map(_plus, msgspec.structs.astuple(whole), msgspec.structs.astuple(part)))
     return whole
 
 
-def _both(ones: ByCause, others: ByCause) -> ByCause:
-    return ones[0] + others[0], ones[1] + others[1], ones[2] + others[2]
+def _plus(one: Any, other: Any) -> Any:
+    return tuple(map(_plus, one, other)) if isinstance(one, tuple) else one + other
 
 
 class LossTally:
@@ -340,8 +283,11 @@ def mttdl_years(model: FleetModel) -> float:
     """
     life = model.life.mean_hours / model.hazard_scale
     repair = max(model.repair_hours, 1e-9)
-    mean_hours = array_chain(model.group_members, model.tolerance, life, repair).mean_hours() / model.groups
-    return min(mean_hours / HOURS_PER_YEAR, MOST_YEARS)
+    hours = hours_to_loss(
+        [(model.group_members - failed) / life for failed in range(model.tolerance + 1)],
+        [failed / repair for failed in range(1, model.tolerance + 1)],
+    )
+    return min(hours / model.groups / HOURS_PER_YEAR, MOST_YEARS)
 
 
 def mttdl_by_hand(model: FleetModel) -> str:

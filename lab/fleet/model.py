@@ -1,4 +1,4 @@
-"""The numeric model of a fleet: drive lives, rebuilds, scrubs, spares and human errors.
+"""Fleets: their files, and the numeric model of one: drive lives, rebuilds, scrubs, spares and human errors.
 
 A ``FleetModel`` is the complete input of the engine, so any process can simulate a block of arrays from it and the
 number of the block. Times are hours, sizes bytes.
@@ -6,11 +6,19 @@ number of the block. Times are hours, sizes bytes.
 
 from __future__ import annotations
 
+import copy
 import math
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+
+from lab.arrays.levels import LevelName, parse_level
+from lab.errors import SpecError
+from lab.gates.decoding import MOST_DISKS, Name, Seed, Share, bounds, convert, parse_toml, shown
+from lab.tomlfile import convert_tree, toml_text, unknown_word
 
 if TYPE_CHECKING:
     import numpy
@@ -159,3 +167,412 @@ class Block(msgspec.Struct, frozen=True):
 
     number: int
     trials: int
+
+
+MOST_TRIALS = 10**9
+MOST_HOURS = 10**9
+MOST_REPLACED = 1000
+"""Mean number of drive failures of one array in its years: they are simulated in sequence, which takes time."""
+MOST_FAILURES = 10**10
+"""Number of drive failures in all simulated arrays: hours of work."""
+
+Hours = Annotated[float, msgspec.Meta(ge=1e-3, le=MOST_HOURS)]
+HoursOrZero = Annotated[float, msgspec.Meta(ge=0, le=MOST_HOURS)]
+LifeHours = Annotated[float, msgspec.Meta(ge=100, le=MOST_HOURS)]
+"""Scale of a drive's life. In accelerated tests some drives live for weeks, none for less."""
+LifeShape = Annotated[float, msgspec.Meta(ge=0.4, le=20)]
+"""Shape of a drive's life. Published fits have 0.7 to 1.5; with less, nearly all drives would fail in their first
+hours.
+"""
+Shape = Annotated[float, msgspec.Meta(ge=0.2, le=20)]
+Years = Annotated[float, msgspec.Meta(ge=0.01, le=100)]
+Factor = Annotated[float, msgspec.Meta(ge=1, le=1000)]
+FailingPercent = Annotated[float, msgspec.Meta(ge=1e-3, le=99)]
+"""Share of drives: from a thousandth of the rates that operators report to nearly all drives."""
+TrialCount = Annotated[int, msgspec.Meta(ge=100, le=MOST_TRIALS)]
+ArrayCount = Annotated[int, msgspec.Meta(ge=1, le=10**7)]
+MemberCount = Annotated[int, msgspec.Meta(ge=1, le=MOST_DISKS)]
+LotCount = Annotated[int, msgspec.Meta(ge=1, le=MOST_DISKS)]
+ParityCount = Annotated[int, msgspec.Meta(ge=0, le=8)]
+SpareCount = Annotated[int, msgspec.Meta(ge=0, le=8)]
+DiskTb = Annotated[float, msgspec.Meta(ge=1e-6, le=1000)]
+"""The minimum is that of the lab's own disks of a few megabytes."""
+DefectRate = Annotated[float, msgspec.Meta(ge=0, le=1)]
+DefectBytes = Annotated[int, msgspec.Meta(ge=1, le=1024**3)]
+"""Size of a defect: from one byte to the largest stripes."""
+ReadErrorBits = Annotated[float, msgspec.Meta(ge=10**9, le=10**21)]
+"""Data sheets state 10^14 to 10^17."""
+
+
+def within(value: float, kind: Any, what: str) -> float:
+    """Return ``value`` if it is within the bounds of ``kind``.
+
+    Raises SpecError with the bounds in its message, because errors from Structs are shown without hints.
+    """
+    try:
+        return convert(value, kind)  # type: ignore[no-any-return]
+    except msgspec.ValidationError:
+        told = f"{what}: {shown(value)} is not possible: write {bounds(kind)}"
+        raise SpecError(told, hint="write a value that a drive can have") from None
+
+
+FORMAT_VERSION = 2
+CATALOGUE = Path(__file__).with_name("catalogue")
+TB = 10**12
+
+
+class Weibull(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A Weibull distribution of hours; shape 1: a constant rate."""
+
+    shape: Shape
+    scale_hours: Hours
+    location_hours: HoursOrZero = 0.0
+
+    def spread(self) -> Spread:
+        return Spread(shape=self.shape, scale_hours=self.scale_hours, location_hours=self.location_hours)
+
+
+class Failures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The distribution of drive lives: exactly one of these keys."""
+
+    afr_percent: FailingPercent | None = None
+    """Share of drives that fail within a year, at a constant rate."""
+    weibull: Weibull | None = None
+
+    def __post_init__(self) -> None:
+        _one_of("failures", afr_percent=self.afr_percent, weibull=self.weibull)
+        if self.weibull and self.weibull.location_hours:
+            raise SpecError(
+                "lives begin at 0: failures have no location_hours", hint="leave it out, or use another scale"
+            )
+        if self.weibull:
+            within(self.weibull.scale_hours, LifeHours, "failures.weibull.scale_hours")
+            within(self.weibull.shape, LifeShape, "failures.weibull.shape")
+
+    def spread(self) -> Spread:
+        """The distribution for the engine.
+
+        An AFR is the share of drives that fail in a year: a rate of -ln(1 - AFR) per year.
+        """
+        if self.weibull:
+            return self.weibull.spread()
+        return Spread(scale_hours=HOURS_PER_YEAR / -math.log1p(-(self.afr_percent or 0) / 100))
+
+
+class Rebuild(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The duration of one rebuild: exactly one of the first five keys."""
+
+    constant_hours: Hours | None = None
+    exponential_hours: Hours | None = None
+    """The mean."""
+    weibull: Weibull | None = None
+    hours: tuple[float, ...] | None = None
+    """Measured durations of equal probability."""
+    result: Name | None = None
+    """A stored raidlab result: the rates of its rebuilds apply to the whole drive."""
+    array: Name | None = None
+    """An array of the result; omitted: all its arrays."""
+    shares_rate: bool = False
+
+    def __post_init__(self) -> None:
+        ways = {"constant_hours": self.constant_hours, "exponential_hours": self.exponential_hours}
+        if self.array and not self.result:
+            raise SpecError("rebuild.array needs rebuild.result", hint="add rebuild.result, or remove array")
+        _one_of("rebuild", **ways, weibull=self.weibull, hours=self.hours, result=self.result)
+        for number, hours in enumerate(self.hours or ()):
+            within(hours, Hours, f"rebuild.hours[{number}]")
+
+    def spread(self, disk_bytes: float, measured: Measured) -> Spread:
+        """The distribution for the engine; at a measured rate the duration depends on the drive's size.
+
+        Raises as ``measured``.
+        """
+        if self.weibull:
+            return self.weibull.spread()
+        if self.exponential_hours:
+            return Spread(scale_hours=self.exponential_hours)
+        if self.constant_hours:
+            return Spread(location_hours=self.constant_hours)
+        if self.result:
+            rates = measured(self.result, self.array)
+            what = f"hours of a rebuild of {disk_bytes:g} bytes as in result '{self.result}'"
+            return Spread(values_hours=tuple(within(disk_bytes / rate / 3600, Hours, what) for rate in rates))
+        return Spread(values_hours=self.hours or ())
+
+
+class Repair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Delays before a rebuild begins."""
+
+    detection_hours: HoursOrZero = 0.0
+    spares: SpareCount = 0
+    replenish_hours: HoursOrZero = 0.0
+    """Time until a used spare is replaced; without spares, until the failed drive is replaced."""
+
+
+class Sectors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Unreadable sectors."""
+
+    defects_per_hour: DefectRate = 0.0
+    """Rate of latent defects of one drive."""
+    defect_bytes: DefectBytes = 4096
+    read_error_bits: ReadErrorBits | None = None
+    """As in data sheets, 1e15: at most one unreadable sector in this number of bits read. For fleets without latent
+    defects.
+    """
+    counts_new_defects: bool = True
+    rebuild_clears: bool = True
+
+
+class Scrubs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Scrubs at a fixed interval, or a random delay for each defect. Neither: no scrubs."""
+
+    interval_hours: Hours | None = None
+    duration_hours: HoursOrZero = 0.0
+    weibull: Weibull | None = None
+
+    def __post_init__(self) -> None:
+        if self.interval_hours and self.weibull:
+            raise SpecError("a scrub is either periodic or Weibull", hint="remove interval_hours or weibull")
+        if self.duration_hours and not self.interval_hours:
+            raise SpecError("scrub.duration_hours needs scrub.interval_hours", hint="add the interval")
+        if self.duration_hours > (self.interval_hours or MOST_HOURS):
+            raise SpecError("a scrub lasts longer than its interval", hint="write a longer interval_hours")
+
+    def scrub(self) -> Scrubbing:
+        if self.interval_hours:
+            return Scrubbing(
+                kind=ScrubKind.PERIODIC, interval_hours=self.interval_hours, duration_hours=self.duration_hours
+            )
+        return Scrubbing(kind=ScrubKind.DELAY, delay=self.weibull.spread()) if self.weibull else Scrubbing()
+
+
+class People(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Human errors during the replacement of drives."""
+
+    wrong_disk: Share = 0.0
+    """Probability that a good drive is pulled instead."""
+    loses_data: Share = 1.0
+    """Probability that data are lost if the array stopped for this reason."""
+    class_folder: str | None = None
+    """Replaces ``loses_data``: the share of first attempts at drills in these bundles after which data were lost."""
+
+
+class Batches(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Production lots, some of which are bad; the drives of one lot have the same hazard."""
+
+    bad_share: Share
+    factor: Factor
+    per_array: LotCount = 1
+
+
+class Method(StrEnum):
+    """The method of sampling rare losses."""
+
+    AUTO = "auto"
+    """PLAIN if it finds enough losses, otherwise BIASED."""
+    PLAIN = "plain"
+    BIASED = "biased"
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Parameters of the simulation."""
+
+    trials: TrialCount = 200_000
+    """Number of arrays; more of them give narrower intervals, independent of the fleet's size."""
+    seed: Seed = 1
+    method: Method = Method.AUTO
+
+
+class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The same fleet with some keys changed, written with dots: ``"scrub.interval_hours" = 168``."""
+
+    id: Name
+    set: dict[str, Any]
+    remove: tuple[str, ...] = ()
+
+
+class FleetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One fleet file."""
+
+    format_version: Annotated[int, msgspec.Meta(ge=1, le=FORMAT_VERSION)]
+    id: Name
+    title: str
+    source: str = ""
+    arrays: ArrayCount = 1
+    years: Years = 5.0
+    level: str = "raid6"
+    members: MemberCount
+    parities: ParityCount | None = None
+    """Number of failures tolerated, if no md level has it: 3 for 7+3."""
+    disk_tb: DiskTb
+    failures: Failures
+    rebuild: Rebuild
+    repair: Repair = Repair()
+    sectors: Sectors = Sectors()
+    scrub: Scrubs = Scrubs()
+    people: People = People()
+    batches: Batches | None = None
+    run: Run = Run()
+    compare: tuple[Variant, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.layout()
+        self._require_bounded()
+        ids = [each.id for each in self.compare]
+        if twice := next((each for each in ids if ids.count(each) > 1), None):
+            raise SpecError(f"two variants to compare have the id '{twice}'", hint="give each an id of its own")
+
+    def _require_bounded(self) -> None:
+        """Bounds of single numbers are not sufficient, because short lives, long years and many trials multiply."""
+        batches = self.batches or Batches(bad_share=0.0, factor=1.0)
+        life, mission = self.failures.spread(), self.years * HOURS_PER_YEAR
+        good, bad = (life.most_renewals(mission, factor) for factor in (1.0, batches.factor))
+        replaced = self.members * (good + batches.bad_share * (bad - good)) * (1 + self.people.wrong_disk)
+        for count, most, what in (
+            (replaced, MOST_REPLACED, "an array of this fleet"),
+            (replaced * self.run.trials, MOST_FAILURES, f"{self.run.trials:,} arrays (run.trials)"),
+        ):
+            if count > most:
+                told = f"in {what} up to {count:,.0f} drives fail within the years, and {most:,} is the maximum"
+                raise SpecError(told, hint="write fewer years or trials, or longer lives in [failures]")
+
+    def layout(self) -> tuple[int, int, int, float]:
+        """Groups, members per group, failures that a group tolerates, and number of data members in total.
+
+        Raises SpecError for an invalid array.
+        """
+        level = parse_level(self.level)
+        if self.members < level.minimum_members:
+            raise SpecError(
+                f"{level.name.value} has at least {level.minimum_members} members", hint="write more members"
+            )
+        if level.name is LevelName.RAID10 and self.parities is None:
+            if self.members % 2:
+                raise SpecError("a fleet's RAID 10 consists of pairs", hint="write an even number of members")
+            return self.members // 2, 2, 1, self.members / 2
+        survived = level.minimum_failures_survived(self.members) if self.parities is None else self.parities
+        if survived >= self.members:
+            raise SpecError(f"{self.members} members with {survived} parities hold no data", hint="write more members")
+        data = float(level.data_members(self.members)) if self.parities is None else self.members - self.parities
+        return 1, self.members, survived, data
+
+
+Measured = Callable[[str, str | None], tuple[float, ...]]
+"""Id of a stored result, and an array or None -> bytes per second of each of its rebuilds."""
+LostInDrills = Callable[[str], float]
+"""Folder of a class's bundles -> share of first attempts that lost data."""
+
+
+def _one_of(what: str, **ways: object) -> None:
+    given = [name for name, value in ways.items() if value is not None and value != ()]
+    if len(given) != 1:
+        raise SpecError(
+            f"{what} has {' and '.join(given) or 'no distribution'}", hint=f"write one of: {', '.join(ways)}"
+        )
+
+
+def model_of(spec: FleetSpec, measured: Measured, lost_in_drills: LostInDrills) -> FleetModel:
+    """The model for the engine. Raises whatever the two functions raise."""
+    groups, group_members, tolerance, data_members = spec.layout()
+    disk_bytes = spec.disk_tb * TB
+    people, sectors, batches = spec.people, spec.sectors, spec.batches
+    return FleetModel(
+        groups=groups,
+        group_members=group_members,
+        tolerance=tolerance,
+        years=spec.years,
+        usable_bytes=data_members * disk_bytes,
+        disk_bytes=disk_bytes,
+        life=spec.failures.spread(),
+        rebuild=spec.rebuild.spread(disk_bytes, measured),
+        shares_rate=spec.rebuild.shares_rate,
+        detection_hours=spec.repair.detection_hours,
+        spares=spec.repair.spares,
+        replenish_hours=spec.repair.replenish_hours,
+        defects_per_hour=sectors.defects_per_hour,
+        defect_bytes=float(sectors.defect_bytes),
+        read_errors_per_byte=8 / sectors.read_error_bits if sectors.read_error_bits else 0.0,
+        counts_new_defects=sectors.counts_new_defects,
+        rebuild_clears=sectors.rebuild_clears,
+        scrub=spec.scrub.scrub(),
+        wrong_disk=people.wrong_disk,
+        loses_data=lost_in_drills(people.class_folder) if people.class_folder else people.loses_data,
+        bad_share=batches.bad_share if batches else 0.0,
+        bad_factor=batches.factor if batches else 1.0,
+        lots=batches.per_array if batches else 1,
+        seed=spec.run.seed,
+    )
+
+
+def fleet_names() -> tuple[str, ...]:
+    """Names of the built-in fleets."""
+    return tuple(sorted(path.stem for path in CATALOGUE.glob("*.toml")))
+
+
+def fleet_tree(name: str) -> dict[str, Any]:
+    """The content of a built-in fleet's file, or of the file at this path. Raises SpecError for any other name."""
+    is_file = name.endswith(".toml")
+    if not is_file and name not in fleet_names():
+        raise unknown_word("fleet", name, fleet_names())
+    path = Path(name) if is_file else CATALOGUE / f"{name}.toml"
+    return parse_toml(toml_text(path), source=str(path))
+
+
+def fleet_spec(tree: Mapping[str, Any], source: str, changes: Mapping[str, Any] | None = None) -> FleetSpec:
+    """A fleet from the keys of a file, with optional changes. Raises SpecError that lists every wrong key."""
+    return convert_tree(changed(tree, changes or {}), FleetSpec, source=source)
+
+
+def variants(tree: Mapping[str, Any], spec: FleetSpec) -> tuple[tuple[str, FleetSpec], ...]:
+    """The fleet itself and its ``[[compare]]`` variants in their order, by name."""
+    found = [("as it is", spec)]
+    for each in spec.compare:
+        for key in each.remove:
+            _require_there(tree, key, each.id)
+        without = changed(tree, {}, remove=each.remove)
+        found.append((each.id, fleet_spec(without, f"variant {each.id}", each.set)))
+    return tuple(found)
+
+
+def changed(tree: Mapping[str, Any], changes: Mapping[str, Any], remove: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A copy of the tables with some keys, written with dots, set or removed.
+
+    Raises SpecError if a table does not exist.
+    """
+    # Not through JSON, which has no nan or inf: they would be omitted instead of rejected.
+    copied: dict[str, Any] = copy.deepcopy(dict(tree))
+    for key in remove:
+        table, last = _table_of(copied, key)
+        table.pop(last, None)
+    for key, value in changes.items():
+        table, last = _table_of(copied, key)
+        table[last] = value
+    return copied
+
+
+def value_of(text: str) -> Any:
+    """A typed value, parsed as TOML; text that is not TOML is a string."""
+    try:
+        return parse_toml(f"value = {text}")["value"]
+    except SpecError:
+        return text
+
+
+def _require_there(tree: Mapping[str, Any], key: str, variant: str) -> None:
+    """Require the key: a misspelt one would leave the variant equal to the fleet, as if nothing depended on it."""
+    here: Any = tree
+    for word in key.split("."):
+        if not isinstance(here, Mapping) or word not in here:
+            raise SpecError(
+                f"variant '{variant}' removes '{key}', which the fleet does not have", hint="correct its remove"
+            )
+        here = here[word]
+
+
+def _table_of(tree: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:
+    *above, last = key.split(".")
+    for word in above:
+        tree = tree.setdefault(word, {})
+        if not isinstance(tree, dict):
+            raise SpecError(f"'{key}' is not a key of a fleet", hint="write it with dots, such as scrub.interval_hours")
+    return tree, last

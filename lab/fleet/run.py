@@ -18,9 +18,11 @@ from lab.drills.extension import DrillLosses
 from lab.errors import ResultError, SpecError
 from lab.fleet.engine import simulate_block
 from lab.fleet.estimate import BlockSums, figures_of, most_lost, summed
-from lab.fleet.model import HOURS_PER_YEAR, Block, FleetModel
-from lab.fleet.schema import (
+from lab.fleet.model import (
+    HOURS_PER_YEAR,
+    Block,
     Failures,
+    FleetModel,
     FleetSpec,
     Measured,
     Method,
@@ -122,15 +124,14 @@ def work_asked(payload: bytes) -> bytes:
     return pickle.dumps(work(block))
 
 
-def run_model(model: FleetModel, trials: int, spreader: Spreader, on_progress: Progress | None = None) -> BlockSums:
+def run_model(model: FleetModel, trials: int, spreader: Spreader, on_progress: Progress = lambda _: None) -> BlockSums:
     """The losses of this number of arrays. The sums depend only on model and trials, not on the processes."""
 
     def watched() -> Iterator[BlockSums]:
         done = 0
         for part in spreader(partial(simulate_block, model), blocks_of(trials)):
             done += part.trials
-            if on_progress:
-                on_progress(done / trials)
+            on_progress(done / trials)
             yield part
 
     return summed(watched())
@@ -155,7 +156,7 @@ def with_method(model: FleetModel, method: Method, trials: int = BLOCK_TRIALS) -
 
 
 def run_spec(
-    spec: FleetSpec, measured: Measured, spreader: Spreader, on_progress: Progress | None = None
+    spec: FleetSpec, measured: Measured, spreader: Spreader, on_progress: Progress = lambda _: None
 ) -> tuple[FleetModel, LossFigures]:
     """The model and figures of a fleet. Raises the same errors as reading results and class folders."""
     model = with_method(model_of(spec, measured, lost_in_drills), spec.run.method, spec.run.trials)
@@ -167,8 +168,6 @@ def lost_in_drills(folder: str) -> float:
 
     Raises SpecError if no part of raidlab reads bundles, or no student in the class ended a drill.
     """
-    from lab.errors import SpecError
-
     found = extension(DrillLosses)
     if found is None:
         raise SpecError("people.class_folder needs raidlab's classroom plugin", hint="write people.loses_data instead")
@@ -199,22 +198,8 @@ def what_if(
 ) -> LossFigures:
     """The losses of such a fleet, from one block of arrays: equal arguments give equal figures.
 
-    Args:
-        arrays: number of arrays of the fleet.
-        level: as in md, such as ``raid6``.
-        members: number of members of one array.
-        disk_tb: size of one drive, in 10^12 bytes.
-        afr_percent: share of drives that fail in a year.
-        rebuild_hours: rebuild time of one drive, under the load of the array.
-        scrub_interval_hours: None: no scrubs.
-        spares: number of spares for each array.
-        replenish_hours: until a used spare, or without spares the failed drive, is replaced.
-        years: how long the fleet is used.
-        defects_per_hour: rate of latent defects of one drive.
-        seed: of the random numbers.
-
-    Raises:
-        SpecError: for an invalid array.
+    ``disk_tb`` is in 10^12 bytes. ``replenish_hours`` pass until a used spare, or without spares the failed drive, is
+    replaced. ``defects_per_hour`` is the rate of latent defects of one drive. Raises SpecError for an invalid array.
     """
     failures = -math.log1p(-afr_percent / 100) * members * years
     spec = FleetSpec(

@@ -205,8 +205,6 @@ def _with_step(progress: Progress, step: ReadyStep, **changes: object) -> Progre
     return msgspec.structs.replace(progress, steps=steps)
 
 
-SECRET = ".secret"
-"""Suffix of the keys for secret checks."""
 _FIGURES = "ratio"
 _UNTOLD = "ratio-untold"
 """Prefixes of the keys for outcomes of measurements, with and without figures."""
@@ -255,18 +253,9 @@ def tell(words: LessonWords, view: StepView) -> Told:
     return Told(tuple(checks), view.mistake)
 
 
-def secret_key(words: LessonWords, wanted: str) -> str:
-    """The key of the sentence that hides the requirement of a check. Raises SpecError if there is none."""
-    key = f"{wanted}{SECRET}"
-    if key not in words.wanted:
-        known = [each.removesuffix(SECRET) for each in words.wanted if each.endswith(SECRET)]
-        raise unknown_word("check that can be secret", wanted, known)
-    return key
-
-
 def _told(words: LessonWords, step: ReadyStep, check: CheckView, *, hides_figures: bool) -> ToldCheck:
     is_secret = check.name in step.secret and not check.is_passed
-    wanted = words.want(secret_key(words, check.name) if is_secret else check.name, check.facts)
+    wanted = words.want(words.secret_key(check.name) if is_secret else check.name, check.facts)
     return ToldCheck(check.name, wanted, _found(words, check, hides_figures=hides_figures), check.is_passed)
 
 

@@ -44,17 +44,18 @@ from lab.lessons.course import (
     HINTS,
     SOURCE_LANGUAGE,
     Course,
+    Lesson,
     LessonFiles,
     LessonWords,
     ReadyLesson,
     ReadyStep,
     built_in_course,
+    check_file,
     experiment_id,
     word_languages,
     words_in,
 )
 from lab.lessons.engine import FORMAT_VERSION, Progress, StepView
-from lab.lessons.validation import check_file
 from lab.machine import Host, Target
 from lab.machine.state_folder import StateFolder
 from lab.plans import Plan
@@ -226,8 +227,17 @@ class CourseLine:
     """Required earlier lessons that are not done."""
 
     @property
+    def lesson(self) -> Lesson:
+        return self.files.lesson
+
+    @property
+    def number(self) -> str:
+        """The place in the course, without leading zeros, such as ``5``."""
+        return self.lesson.id[:2].lstrip("0")
+
+    @property
     def step_count(self) -> int:
-        return len(self.files.lesson.steps)
+        return len(self.lesson.steps)
 
     @property
     def is_done(self) -> bool:
@@ -481,7 +491,6 @@ class Student:
         return opened
 
     def leave(self) -> None:
-        """Close the lesson; its progress is kept."""
         self._store.keep_desk(msgspec.structs.replace(self.state, lesson=""))
 
     def _opened(self, lesson: ReadyLesson, progress: Progress) -> LessonSession:

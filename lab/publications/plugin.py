@@ -20,13 +20,13 @@ def _lint_script(text: str) -> Iterable[LintFinding]:
 
 
 def _names() -> Sequence[str]:
-    from lab.publications.checks import built_in_names
+    from lab.publications.recipes import built_in_names
 
     return built_in_names()
 
 
 def _lint_study(name: str) -> Sequence[LintFinding]:
-    from lab.publications.checks import lint_study
+    from lab.publications.recipes import lint_study
 
     return lint_study(name)
 

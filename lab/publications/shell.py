@@ -162,8 +162,6 @@ def read_script(text: str) -> Script:
 
 
 class _Lexer:
-    """Splits a text into words and operators."""
-
     def __init__(self, text: str, line: int = 1) -> None:
         self._text, self._at, self._line = text, 0, line
         self._pending: list[tuple[int, str, bool, bool]] = []
@@ -520,7 +518,6 @@ class _Runner:
         self._variables[name] = value
 
     def _expanded(self, token: Token) -> list[Word]:
-        """The words that a token expands to."""
         if len(token.pieces) == 1 and not (piece := token.pieces[0]).raw and not _ACTS.search(piece.text):
             return [Word(piece.text)]
         fields: list[list[tuple[str, bool]]] = [[]]

@@ -138,7 +138,6 @@ class ClusterSpec:
     workers: int = 0
     """For ``local``: number of workers, 0 for one per processor."""
     hosts: tuple[str, ...] = ()
-    """For ``ssh``: the hosts."""
     address: str = ""
     text: str = "local"
 

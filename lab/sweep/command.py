@@ -17,10 +17,10 @@ from lab.gates.decoding import digits
 from lab.gates.files import FileKind
 from lab.host.clock import Clock
 from lab.store.runs import LATEST
+from lab.sweep.cells import SweepFolder, SweepStore
 from lab.sweep.cluster import PAGES, parse_cluster
 from lab.sweep.schema import Sweep, built_in_names, decode_sweep, find_sweep
 from lab.sweep.service import SweepOutcome, SweepPlan, SweepRequest, plan_lines, plan_sweep, run_sweep
-from lab.sweep.store import SweepFolder, SweepStore
 
 NONE = "none"
 _PAGES_HELP = (

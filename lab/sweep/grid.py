@@ -52,7 +52,7 @@ class CellRow(msgspec.Struct, frozen=True, kw_only=True):
     """The prediction of lab.theory, or None if there is none."""
     is_virtual_time: bool
     computer: str
-    """The computer that measured the cell (lab.sweep.measure.computer)."""
+    """The computer that measured the cell (lab.sweep.cells.computer)."""
     measured_utc: str
     seconds: float
     """Time on that computer from the start of the machine to its end."""
@@ -109,7 +109,6 @@ class AxisEffect:
     factor: float
     """Geometric mean of the speeds at the best value divided by that at the worst value, at least 1."""
     best: str
-    """The label of the best value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +211,6 @@ AxisValue = str | int
 @dataclass(frozen=True, slots=True)
 class _Field:
     field: str
-    """The name of the field in ``CellRow``."""
     title: str
     word: Callable[[AxisValue], str] = str
     alone: str = "{}"
@@ -274,7 +272,6 @@ class Pair:
 
     @property
     def title(self) -> str:
-        """The title, for example ``rand-read-4k, reads``."""
         return f"{self.workload}, {self.direction}s"
 
 

@@ -24,8 +24,8 @@ from lab.host.clock import HostClock, polls
 from lab.host.files import open_to_append
 from lab.host.pool import processors
 from lab.host.signals import ENDING as ENDING_SIGNALS
+from lab.sweep.cells import ENDING
 from lab.sweep.cluster import configure_dask
-from lab.sweep.measure import ENDING
 
 configure_dask()
 import distributed  # noqa: E402 # Dask reads its configuration when it is imported

@@ -1,8 +1,13 @@
-"""``raidlab report`` for a sweep: its page, its rows as Parquet or CSV, or its tables."""
+"""``raidlab report`` for a sweep: its page, its rows as Parquet or CSV, or its tables.
+
+The page has all figures, stored as columns, and charts that it draws from them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +17,55 @@ from lab.errors import RequirementMissing, ResultError, SpecError
 from lab.gates.text import visible, visible_json
 from lab.host.files import make_folder, new_file, storage_error, write_file
 from lab.machine import Host
+from lab.report.page.blocks import (
+    DASHES,
+    SYMBOLS,
+    Block,
+    Facts,
+    Fold,
+    Fragment,
+    Lines,
+    OwnScripts,
+    Page,
+    PageSection,
+    Plot,
+    Remark,
+    ShownTable,
+    Stamp,
+    Stamps,
+    Trace,
+    Verbatim,
+    WarningBox,
+    colour,
+    number,
+    plain,
+)
+from lab.report.page.build import explained
+from lab.report.page.render import render_page
 from lab.results.store import ResultStore
 from lab.store.runs import LATEST
-from lab.sweep.grid import CellRow, SweepResult
-from lab.sweep.store import SweepFolder, SweepStore
-from lab.tables import as_csv
-from lab.units import counted
+from lab.sweep.cells import SweepFolder, SweepStore
+from lab.sweep.grid import (
+    NOWHERE,
+    OFF_THEORY,
+    WORKLOAD,
+    Axis,
+    CellRow,
+    FailedCell,
+    Sensitivity,
+    SweepGrid,
+    SweepResult,
+    chosen_axes,
+    extreme_table,
+    fixed_values,
+    is_off,
+    ranked_axes,
+    sensitivities,
+    sensitivity_table,
+    surprise_table,
+)
+from lab.tables import Column, Table, as_csv
+from lab.units import counted, human_seconds
 
 _TEXT, _NUMBER, _WHOLE, _TRUTH = "VARCHAR", "DOUBLE", "BIGINT", "BOOLEAN"
 COLUMNS = {
@@ -190,8 +238,6 @@ def _written(result: SweepResult, kind: str, output: Path) -> str:
     if kind == "parquet":
         write_parquet(result, output)
     else:
-        from lab.sweep.page import sweep_page
-
         write_file(output, sweep_page(result).encode())
     return f"{output}: {_count(result)}, {output.stat().st_size / 1e6:.1f} MB"
 
@@ -204,3 +250,317 @@ def _count(result: SweepResult) -> str:
 def _csv(result: SweepResult) -> str:
     names = CellRow.__struct_fields__
     return as_csv(names, [[getattr(row, name) for name in names] for row in result.rows])
+
+
+_PATTERNS = ("", "/", "x", ".", "\\", "-", "+", "|")
+_BAR_PIXELS, _FRAME_PIXELS = 26, 120
+_FULL = 101.0
+"""Maximum of the axis: 100 per cent and a margin."""
+
+
+def sensitivity_plot(grid: SweepGrid) -> Plot:
+    """A stacked bar for each group of figures, with a part for each axis."""
+    # Plotly numbers the bars from the bottom.
+    groups = sensitivities(grid)[::-1]
+    places = list(range(len(groups)))
+    most = max(map(_together, groups), default=0.0)
+    layout = {
+        "barmode": "stack",
+        "bargap": 0.3,
+        "xaxis": {
+            "title": {"text": "percent of the variance; the rest up to 100 is interactions and noise"},
+            "range": [0, number(1.02 * most) if most > _FULL else _FULL],
+        },
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "y": 1.01,
+            "yanchor": "bottom",
+            "traceorder": "normal",
+            "font": {"size": 12},
+        },
+        "yaxis": {
+            "tickvals": places,
+            "ticktext": [plain(group.title) for group in groups],
+            "zeroline": False,
+            "showgrid": False,
+        },
+    }
+    traces = [_axis_bars(axis, place, groups) for place, axis in enumerate(grid.axes)]
+    title = "Share of the variance of log IOPS that each axis explains alone"
+    height = _FRAME_PIXELS + _BAR_PIXELS * len(groups)
+    return Plot(title, "The table below has the same figures.", traces, layout, height)
+
+
+def _axis_bars(axis: Axis, place: int, groups: Sequence[Sensitivity]) -> Trace:
+    shares = [{effect.axis: effect.share for effect in group.effects}.get(axis.name, 0.0) for group in groups]
+    pattern = {"shape": _PATTERNS[place % len(_PATTERNS)], "fgcolor": "@paper", "fgopacity": 0.55, "size": 7}
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": plain(axis.title),
+        "y": list(range(len(groups))),
+        "x": [number(100 * share) for share in shares],
+        "marker": {"color": colour(place), "pattern": pattern | {"fillmode": "overlay"}},
+        "hovertemplate": f"%{{x:.3~g}} %<extra>{plain(axis.title)}</extra>",
+    }
+
+
+def _together(group: Sensitivity) -> float:
+    """Sum of the shares in per cent, which may exceed 100 because shares overlap if combinations are missing."""
+    return 100 * sum(effect.share for effect in group.effects)
+
+
+PARTS = Path(__file__).with_name("parts")
+_SCRIPTS = ("sweep.js", "charts.js", "cells.js")
+_EXTREMES, _SURPRISES, _MOST_PAIRS, _OPEN_TABLES = 5, 30, 6, 4
+_MOST_CONSOLES, _CONSOLE_CHARACTERS, _MOST_LABELS, _OPEN_LABELS = 50, 4000, 500, 5
+_CELL_DIGITS = 12
+_FOOTER = (
+    "Points are medians of all repeats; lines through them are intervals that cover the true median. "
+    "Shares of variance describe the cells of this sweep; they are no test."
+)
+
+
+def sweep_page(result: SweepResult) -> str:
+    """The HTML document. Raises RequirementMissing without the extra ``report``."""
+    grid = SweepGrid(result)
+    sections = (
+        PageSection("multiples", "Small multiples", blocks=tuple(_multiples(grid))),
+        PageSection("heat", "Heat maps", blocks=tuple(_heat(grid))),
+        PageSection("extremes", "Best and worst", blocks=tuple(_extremes(grid))),
+        PageSection("surprises", "Surprises", blocks=tuple(_surprises(grid))),
+        PageSection("sensitivity", "What matters", blocks=tuple(_sensitivity(grid))),
+        PageSection("failed", "Failed cells", blocks=tuple(_failures(result.failed))),
+        PageSection("cells", "All cells", blocks=_file("cells") if grid.rows else ()),
+        PageSection("stamps", "Be careful", blocks=tuple(_careful(grid))),
+        PageSection("conditions", "Conditions of measurement", blocks=tuple(_conditions(grid))),
+    )
+    page = Page(
+        visible(result.title) or "Sweep",
+        visible(result.question),
+        tuple(section for section in sections if section.blocks),
+        badges=tuple(_badges(grid)),
+        problems=tuple(map(visible, (*_warnings(grid), *grid.problems))),
+        footer=_FOOTER,
+        without_scripts="Charts and the table of all cells need JavaScript; the other tables do not.",
+        own=OwnScripts(PARTS, _SCRIPTS, ("sweep.css",), page_data(grid), has_plots=bool(grid.axes)),
+    )
+    return render_page(page)
+
+
+def _file(name: str) -> tuple[Fragment]:
+    return (Fragment(PARTS / f"{name}.html"),)
+
+
+def _nowhere(grid: SweepGrid) -> str:
+    names = [axis.title for axis in grid.settings if NOWHERE in axis.codes]
+    return f" A cell without {' or '.join(names)} appears at every value." if names else ""
+
+
+def _multiples(grid: SweepGrid) -> Iterator[Block]:
+    if grid.axes:
+        words = "One small chart for each value of two axes. All have the same scale."
+        yield Remark(f"{words}{_nowhere(grid)}")
+        yield from _file("multiples")
+
+
+def _heat(grid: SweepGrid) -> Iterator[Block]:
+    if len(grid.axes) > 1:
+        words = "Over two axes. The first buttons are the axes that explain most of the speeds' variance."
+        yield Remark(f"{words}{_nowhere(grid)}")
+        yield from _file("heat")
+
+
+def _extremes(grid: SweepGrid) -> Iterator[Block]:
+    tables = tuple(extreme_table(grid, pair, _EXTREMES) for pair in grid.pairs)
+    yield from tables[:_OPEN_TABLES]
+    if more := tables[_OPEN_TABLES:]:
+        yield Fold(f"{len(more)} more workloads and directions", more)
+
+
+def _surprises(grid: SweepGrid) -> Iterator[Block]:
+    if any(row.predicted_iops for row in grid.rows):
+        yield ShownTable(surprise_table(grid, _SURPRISES), is_titled=False)
+
+
+def _sensitivity(grid: SweepGrid) -> Iterator[Block]:
+    if grid.axes:
+        yield sensitivity_plot(grid)
+        yield sensitivity_table(grid)
+
+
+def _careful(grid: SweepGrid) -> Iterator[Block]:
+    if stamps := tuple(_stamps(grid)):
+        yield Stamps(stamps, is_titled=False)
+
+
+def _conditions(grid: SweepGrid) -> Iterator[Block]:
+    yield Facts(tuple(_facts(grid)))
+    if grid.rows:
+        yield _computers(grid)
+    if grid.result.toml:
+        yield Fold("The sweep's file", (Verbatim(visible(grid.result.toml, lines=True)),))
+
+
+def page_data(grid: SweepGrid) -> dict[str, Any]:
+    """The data of the page's scripts: the axes with the code of each row, and one list per figure.
+
+    Figures have four significant digits. Repeated strings are stored once, with a list of their indices.
+    """
+    rows = grid.rows
+    ranked = [axis.name for axis in ranked_axes(grid)]
+    values = {axis.name: len(axis.values) for axis in grid.axes}
+    by_rank = [*ranked, *(axis.name for axis in grid.axes if axis.name == WORKLOAD)]
+    return {
+        "axes": [
+            {
+                "name": axis.name,
+                "title": axis.title,
+                "labels": list(map(visible, axis.labels)),
+                "words": list(map(visible, axis.words)),
+                "numbers": list(axis.values) if axis.is_number else None,
+                "doubles": axis.is_doubling,
+                "codes": axis.codes,
+            }
+            for axis in grid.axes
+        ],
+        "multiples": chosen_axes(grid),
+        # The axis with more values is horizontal, where there is more room.
+        "pairs": [sorted(pair, key=lambda name: -values[name]) for pair in combinations(by_rank, 2)][:_MOST_PAIRS],
+        "symbols": SYMBOLS,
+        "dashes": DASHES,
+        "off": OFF_THEORY,
+        "direction": _coded([row.direction for row in rows]),
+        "workload": _coded([row.workload for row in rows]),
+        "computer": _coded([row.computer for row in rows]),
+        "stamps": _coded([row.stamps for row in rows]),
+        "cell": [row.cell[:_CELL_DIGITS] for row in rows],
+        "repeats": [row.repeats for row in rows],
+        "iops": _short([row.iops for row in rows]),
+        "low": _short([row.iops_low for row in rows]),
+        "high": _short([row.iops_high for row in rows]),
+        "megabytes": _short([row.bytes_per_second / 1e6 for row in rows]),
+        "mean": _short([None if row.mean_seconds is None else row.mean_seconds * 1e3 for row in rows]),
+        "p99": _short([None if row.p99_seconds is None else row.p99_seconds * 1e3 for row in rows]),
+        "predicted": _short([row.predicted_iops for row in rows]),
+        "is_off": [number for number, row in enumerate(rows) if is_off(row)],
+    }
+
+
+def _coded(words: Sequence[str]) -> dict[str, Any]:
+    places = {word: code for code, word in enumerate(dict.fromkeys(words))}
+    return {"labels": list(map(visible, places)), "codes": [places[word] for word in words]}
+
+
+def _short(values: Sequence[float | None]) -> list[float | int | None]:
+    """The values with four significant digits; whole numbers as int (``1234``), which takes less space in JSON."""
+    short = [None if value is None else float(f"{value:.4g}") for value in values]
+    return [int(value) if value is not None and value.is_integer() else value for value in short]
+
+
+def _counts(grid: SweepGrid) -> str:
+    result = grid.result
+    waiting = max(0, result.planned - grid.measured - len(result.failed))
+    words = f"{counted(result.planned, 'cell')} planned, {grid.measured:,} measured, {len(result.failed):,} failed"
+    return f"{words}, {waiting:,} not yet measured" if waiting else words
+
+
+def _clock_words(rows: Sequence[CellRow]) -> str:
+    virtual = len({row.cell for row in rows if row.is_virtual_time})
+    if not rows:
+        return ""
+    if virtual == len({row.cell for row in rows}):
+        return "virtual time"
+    return f"virtual time in {counted(virtual, 'cell')}, by the clock in the others" if virtual else "by the clock"
+
+
+def _badges(grid: SweepGrid) -> Iterator[str]:
+    yield _counts(grid)
+    if grid.rows:
+        yield counted(len(grid.rows), "figure")
+        yield _clock_words(grid.rows)
+        yield counted(len({row.computer for row in grid.rows}), "computer")
+        repeats = sorted({row.repeats for row in grid.rows})
+        span = str(repeats[0]) if len(repeats) == 1 else f"{repeats[0]} to {repeats[-1]}"
+        yield f"{span} repeat{'s' if span != '1' else ''}"
+
+
+def _warnings(grid: SweepGrid) -> Iterator[str]:
+    if not grid.rows:
+        yield "Nothing was measured yet." if not grid.result.failed else "No cell could be measured."
+        return
+    by_clock = {row.computer for row in grid.rows if not row.is_virtual_time}
+    if len(by_clock) > 1:
+        yield (
+            f"{len(by_clock)} computers measured by the clock: a difference between two cells may be one between "
+            "computers. Virtual time does not depend on them."
+        )
+
+
+def _facts(grid: SweepGrid) -> Iterator[tuple[str, str]]:
+    result, rows = grid.result, grid.rows
+    yield "sweep", visible(result.id)
+    yield "made", visible(result.created_utc)
+    yield "cells", _counts(grid)
+    for axis in grid.axes:
+        yield axis.title, ", ".join(map(visible, axis.labels))
+    if not rows:
+        return
+    for title, word in fixed_values(grid):
+        yield title, visible(word)
+    yield "time", _clock_words(rows)
+    times = sorted(row.measured_utc for row in rows)
+    yield "measured (UTC)", visible(times[0] if times[0] == times[-1] else f"{times[0]} to {times[-1]}")
+    yield "time spent", f"{human_seconds(sum(_seconds(rows).values()))} of all computers together"
+
+
+def _seconds(rows: Sequence[CellRow]) -> dict[str, float]:
+    """Cell -> seconds of its measurement; a cell may have several rows."""
+    return {row.cell: row.seconds for row in rows}
+
+
+def _computers(grid: SweepGrid) -> Table:
+    cells: dict[str, dict[str, float]] = {}
+    for row in grid.rows:
+        cells.setdefault(row.computer, {})[row.cell] = row.seconds
+    columns = (Column("computer", False), Column("cells", form=","), Column("time spent"), Column("a cell, mean"))
+    body = []
+    for name, spent in sorted(cells.items()):
+        total = sum(spent.values())
+        means = human_seconds(total / len(spent))
+        body.append((visible(name) or "unknown", len(spent), human_seconds(total), means))
+    return Table("Computers", columns, tuple(body))
+
+
+def _failures(failed: Sequence[FailedCell]) -> Iterator[WarningBox]:
+    """A box for each error message with its cells, most cells first, and the consoles of the first of them."""
+    groups: dict[str, list[FailedCell]] = {}
+    for each in failed:
+        groups.setdefault(each.message, []).append(each)
+    left = _MOST_CONSOLES
+    for message, cells in sorted(groups.items(), key=lambda item: -len(item[1])):
+        told = [each for each in cells if each.console][:left]
+        left -= len(told)
+        labels = Lines(tuple(visible(each.label) for each in cells), _MOST_LABELS)
+        consoles = (
+            Fold(
+                f"Console of {visible(each.label)}",
+                (Verbatim(visible(each.console[-_CONSOLE_CHARACTERS:], lines=True)),),
+            )
+            for each in told
+        )
+        count = f"{len(cells)} cell{'s' if len(cells) > 1 else ''}"
+        yield WarningBox(visible(message), (Fold(count, (labels,), is_open=len(cells) <= _OPEN_LABELS), *consoles))
+
+
+def _stamps(grid: SweepGrid) -> Iterator[Stamp]:
+    """The warnings of the cells, most frequent first, with the number of cells that have each."""
+    cells: dict[str, set[str]] = {}
+    for row in grid.rows:
+        for stamp in filter(None, row.stamps.splitlines()):
+            cells.setdefault(stamp, set()).add(row.cell)
+    for stamp, count in Counter({stamp: len(found) for stamp, found in cells.items()}).most_common():
+        told = explained(visible(stamp))
+        sentence = f"{told.sentence} ({count:,} of {counted(grid.measured, 'cell')})"
+        yield Stamp(told.rule, sentence, told.why, told.remedy)

@@ -291,7 +291,6 @@ class Combination:
 
     @property
     def label(self) -> str:
-        """The combination as text, for example ``raid5, 6 members, chunk 64K, queue depth 4``."""
         words = {"level": "{}", "members": "{} members", "queue_depth": "queue depth {}", "workload": "{}"}
         return ", ".join(words.get(name, name + " {}").format(value) for name, value in self.place.items())
 
@@ -306,11 +305,6 @@ class Combinations:
     skipped: int
     same: int
     """Number of combinations that equal another cell, because an axis has no effect on them."""
-
-    @property
-    def virtual_seconds(self) -> float:
-        """Total duration of the loads of all cells, in seconds of the machines' clocks."""
-        return sum(map(load_seconds_of, self.cells))
 
 
 def watched(each: Iterable[T], count: int, on_part: Callable[[float], None]) -> Iterator[T]:

@@ -32,9 +32,24 @@ from lab.experiments.sweeps import (
 from lab.gates.decoding import decode_json
 from lab.host.pool import processors
 from lab.machine import Host, Target, TargetKind, parse_target
+from lab.sweep.cells import (
+    CellDone,
+    CellTask,
+    MeasuredCell,
+    PlannedCell,
+    SweepFolder,
+    SweepStore,
+    cell_store,
+    computer,
+    differing,
+    facts,
+    key_of,
+    measured,
+    sweep_work,
+    unpacked_cell,
+)
 from lab.sweep.cluster import INSTALL, ClusterKind, ClusterSpec, parse_cluster, require_dask
 from lab.sweep.grid import FailedCell, iops_text
-from lab.sweep.measure import MeasuredCell, computer, differing, facts, measured, sweep_work
 from lab.sweep.schema import (
     Combination,
     Combinations,
@@ -47,7 +62,6 @@ from lab.sweep.schema import (
     watched,
 )
 from lab.sweep.spread import Answer, SpreadState, SpreadTask, TaskSpread
-from lab.sweep.store import CellDone, CellTask, PlannedCell, SweepFolder, SweepStore, cell_store, key_of, unpacked_cell
 from lab.units import human_bytes, human_seconds
 
 if TYPE_CHECKING:
@@ -243,7 +257,6 @@ class _Run:
         return bool(self._come or self._plan.done)
 
     def tell(self, *, is_over: bool = False) -> None:
-        """Write the progress file and call ``on_progress``."""
         state, pool = self._state, self._pool
         done = len(self._plan.tasks) - self._left()
         progress = SweepProgress(

@@ -21,9 +21,8 @@ from lab.experiments.run import RESULT_ROOM_BYTES
 from lab.machine import Host
 from lab.machine.state_folder import default_state_root
 from lab.measure.conditions import own_digest
+from lab.sweep.cells import computer, sweeps_folder
 from lab.sweep.cluster import ClusterLost, ClusterTables, parse_cluster, require_dask
-from lab.sweep.measure import computer
-from lab.sweep.store import sweeps_folder
 
 if TYPE_CHECKING:
     from lab.sweep.pool import Pool

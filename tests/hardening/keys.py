@@ -25,9 +25,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tui.app import make_screen
-from tui.registry import SCREENS
-from tui.settings import Settings, save_settings
+from tui.app import Settings, make_screen, save_settings
+from tui.keys import SCREENS
 
 ANSWER_SECONDS = 300.0
 """The longest that is waited for an answer: on a computer with too much to do even a repaint takes its time."""

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 import pyte
 
 from tests.hardening.workbench import RAIDLAB, Bench, expect, promise
-from tui.settings import Settings, save_settings
+from tui.app import Settings, save_settings
 
 _PATIENCE_SECONDS = 120.0
 _BUSY_SECONDS = 8.0

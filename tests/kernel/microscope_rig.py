@@ -8,8 +8,8 @@ from lab.arrays.array import OpenArrays
 from lab.arrays.geometry import StripeCell
 from lab.disks import Lab
 from lab.machine import GuestProgram
+from lab.microscope.array_map import read_shape
 from lab.microscope.picture import StripePicture
-from lab.microscope.reading import read_shape
 from tests.kernel.rig import DEVICE, NAME
 
 BYTES = GuestProgram(Path(__file__).with_name("numbers_program.py"), "numbers")

@@ -21,10 +21,9 @@ from lab.disks.lab_files import lab_folder
 from lab.machine import Host
 from lab.units import MIB
 from tests.kernel.place import kernel_target
-from tui.app import RaidlabApp
-from tui.arrays.plan import PlanScreen
+from tui.app import RaidlabApp, Settings, save_settings
 from tui.mode import HintLine, ProblemBar
-from tui.settings import Settings, save_settings
+from tui.plan_screen import PlanScreen
 from tui.state import LabState
 
 PATIENCE_SECONDS = 60.0

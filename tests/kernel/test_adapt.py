@@ -10,9 +10,9 @@ from fractions import Fraction
 
 import pytest
 
+from lab.adapt.kind import VolumeArray, VolumeStatus
 from lab.adapt.layout import AdaptLevel, System, capacity
 from lab.adapt.spec import VolumeSpec
-from lab.adapt.state import VolumeArray, VolumeStatus
 from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, DiskSpec, Lab, LabDisk

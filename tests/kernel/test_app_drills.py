@@ -20,8 +20,8 @@ from lab.session.session import LabSession
 from tests.kernel.test_app_lessons import PATIENCE_SECONDS, own_lab, student, until
 from tests.tui.talk import Typist
 from tui.app import RaidlabApp
-from tui.arrays.plan import PlanScreen
-from tui.drills.screen import DebriefScreen, DrillsScreen, MakingScreen
+from tui.drill_screen import DebriefScreen, DrillsScreen, MakingScreen
+from tui.plan_screen import PlanScreen
 
 pytestmark = pytest.mark.kernel
 SAVES = """

@@ -19,8 +19,8 @@ from lab.plans import Plan
 from lab.results.store import ResultStore
 from lab.session.session import LabSession
 from tests.kernel.student import Student, own_state, plain, student_at
-from tui.arrays.plan import PlanScreen
 from tui.mode import ProblemBar
+from tui.plan_screen import PlanScreen
 from tui.state import MachinePhase, PastLoad
 
 __all__ = ["own_state"]

@@ -20,10 +20,9 @@ from lab.results.store import ResultStore
 from lab.session.session import LabSession
 from lab.units import MIB
 from tests.kernel.place import kernel_target
-from tui.app import RaidlabApp
-from tui.arrays.plan import PlanScreen
-from tui.lessons.view import LessonView
-from tui.settings import Settings, save_settings
+from tui.app import RaidlabApp, Settings, save_settings
+from tui.lessons import LessonView
+from tui.plan_screen import PlanScreen
 
 pytestmark = pytest.mark.kernel
 PATIENCE_SECONDS = 240.0

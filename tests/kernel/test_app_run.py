@@ -15,8 +15,7 @@ from lab.errors import LabError
 from lab.results.record import RunStatus
 from lab.results.store import ResultStore
 from tests.kernel.place import kernel_target
-from tui.app import RaidlabApp
-from tui.settings import Settings, save_settings
+from tui.app import RaidlabApp, Settings, save_settings
 
 pytestmark = pytest.mark.kernel
 PATIENCE_SECONDS = 120.0

@@ -11,7 +11,7 @@ from tests.kernel.place import disk_name
 from tests.kernel.student import Student, own_state, student_at
 from tui.dialogs import MenuScreen
 from tui.help import WelcomeScreen
-from tui.widgets.tiles import VerdictBanner
+from tui.widgets import VerdictBanner
 
 __all__ = ["own_state"]
 pytestmark = pytest.mark.kernel

@@ -18,7 +18,7 @@ import pytest
 
 from tests.kernel.place import kernel_target
 from tests.kernel.student import PATIENCE_SECONDS, kernels_of, own_state
-from tui.settings import Settings, save_settings
+from tui.app import Settings, save_settings
 
 __all__ = ["own_state"]
 pytestmark = pytest.mark.kernel
@@ -95,7 +95,7 @@ RAIDLAB = "import sys; from lab.cli.main import run; sys.exit(run())"
 
 
 WITH_A_BUG = f"""
-from tui.arrays.lab import LabScreen
+from tui.lab_screen import LabScreen
 def show_state(self, state, shown=LabScreen.show_state):
     shown(self, state)
     if state.selected_disk == "disk03":

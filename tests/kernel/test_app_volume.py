@@ -6,17 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from lab.adapt.kind import VolumeArray
 from lab.adapt.layout import AdaptLevel
-from lab.adapt.state import VolumeArray
 from lab.disks import DiskKind, DiskSpec
 from lab.disks.lab_files import lab_folder
 from lab.machine import Host
 from lab.units import MIB
 from tests.kernel.place import disk_name, kernel_target
 from tests.kernel.student import Student, own_state
-from tui.app import RaidlabApp
-from tui.arrays.build import BuildScreen
-from tui.settings import Settings, save_settings
+from tui.app import RaidlabApp, Settings, save_settings
+from tui.build_screen import BuildScreen
 
 __all__ = ["own_state"]
 pytestmark = pytest.mark.kernel

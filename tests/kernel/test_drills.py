@@ -16,10 +16,9 @@ import pytest
 from lab.cli.context import Options, use_options
 from lab.cli.main import run
 from lab.drills.case import CHANGED_FILE, DrillCase, DrillStore
-from lab.drills.debriefing import debriefing
 from lab.drills.desk import DrillDesk, open_desk, run_lines
 from lab.drills.schema import file_digest, find_drill, read_drill, ready
-from lab.drills.verdict import DrillVerdict, NothingRuns, end_drill, judge
+from lab.drills.verdict import DrillVerdict, NothingRuns, debriefing, end_drill, judge
 from lab.errors import DrillError, LabError
 from lab.gates.decoding import read_own_json
 from lab.machine import Host

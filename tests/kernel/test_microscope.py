@@ -18,9 +18,19 @@ from lab.arrays.status import wait_until_idle
 from lab.disks import DiskKind, DiskSpec, Lab, open_lab
 from lab.host.clock import wait_for
 from lab.machine import Host, parse_target
-from lab.microscope.array_map import LocatedPlace, areas_of, locate, on_member, superblock_sector
-from lab.microscope.comparison import parities_of
-from lab.microscope.reading import BytesAt, MappedArray, MappedMember, read_moment, read_shape
+from lab.microscope.array_map import (
+    BytesAt,
+    LocatedPlace,
+    MappedArray,
+    MappedMember,
+    areas_of,
+    locate,
+    on_member,
+    read_moment,
+    read_shape,
+    superblock_sector,
+)
+from lab.microscope.picture import parities_of
 from lab.units import MIB
 from tests.kernel.microscope_rig import OFFSET_KIB, blank, create, fill
 from tests.kernel.numbers_program import MARK

@@ -20,12 +20,14 @@ from lab.microscope.array_map import (
     BLOCK_BYTES,
     BLOCK_SECTORS,
     AreaKind,
+    BytesAt,
     find_place,
     locate,
     locate_file,
+    read_moment,
+    read_shape,
     sector_of_member,
 )
-from lab.microscope.reading import BytesAt, read_moment, read_shape
 from lab.session.session import LabSession
 from lab.units import MIB
 from tests.kernel.rig import DEVICE, NAME, file_disks

@@ -10,8 +10,7 @@ from lab.arrays import operations
 from lab.arrays.status import read_array, wait_until_idle
 from lab.disks import Lab, open_lab
 from lab.machine import Host, parse_target
-from lab.microscope.comparison import StripeVerdict
-from lab.microscope.picture import flip_plan, look_at_stripe
+from lab.microscope.picture import StripeVerdict, flip_plan, look_at_stripe
 from lab.session.session import LabSession
 from tests.kernel.microscope_rig import blank, bytes_of, create, device_of, fill
 from tests.kernel.rig import NAME, file_disks

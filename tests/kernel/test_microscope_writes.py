@@ -11,10 +11,8 @@ from lab.arrays.names import md_path
 from lab.arrays.status import wait_until_idle
 from lab.disks import Lab, open_lab
 from lab.machine import Host, parse_target
-from lab.microscope.array_map import BLOCK_BYTES, BLOCK_SECTORS
-from lab.microscope.comparison import StripeVerdict
-from lab.microscope.picture import StripePicture
-from lab.microscope.reading import BytesAt, read_moment, read_shape
+from lab.microscope.array_map import BLOCK_BYTES, BLOCK_SECTORS, BytesAt, read_moment, read_shape
+from lab.microscope.picture import StripePicture, StripeVerdict
 from lab.microscope.small_write import CrashOutcome, crash_states, new_content, picture_of_block, write_really
 from lab.session.session import LabSession
 from tests.kernel.microscope_rig import BYTES, PPL, blank, create, device_of, fill

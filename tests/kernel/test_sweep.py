@@ -14,8 +14,8 @@ import pytest
 
 from lab.errors import LabError
 from lab.machine import Host, parse_target
+from lab.sweep.cells import measured
 from lab.sweep.cluster import parse_cluster
-from lab.sweep.measure import measured
 from lab.sweep.schema import decode_sweep
 from lab.sweep.service import SweepRequest, plan_sweep
 from tests.kernel.sweeps import Sweeps, digests, sweeps_in

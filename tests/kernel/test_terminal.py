@@ -25,7 +25,7 @@ from tests.kernel.place import kernel_target
 from tests.kernel.rig import file_disks
 from tests.kernel.student import kernels_of, own_state
 from tests.kernel.test_app_terminal import Terminal as Window
-from tui.terminal.emulator import TerminalScreen
+from tui.terminal import TerminalScreen
 
 __all__ = ["own_state"]
 pytestmark = pytest.mark.kernel

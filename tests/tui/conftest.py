@@ -15,11 +15,10 @@ from textual.pilot import Pilot
 from textual.widgets import Markdown
 
 from tests.tui.fake_lab import FakeLab
-from tui.app import RaidlabApp
-from tui.arrays.plan import PlanScreen
+from tui.app import RaidlabApp, Settings, save_settings
 from tui.client import LabClient
 from tui.look import UNICODE, Glyphs
-from tui.settings import Settings, save_settings
+from tui.plan_screen import PlanScreen
 
 PATIENCE_SECONDS = 15.0
 HERE = Path(__file__).parent

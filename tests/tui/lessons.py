@@ -10,7 +10,7 @@ from tests.tui.conftest import AppPilot, looked, read_out, until
 from tests.tui.fake_lab import FakeLab
 from tests.unit.lessons.samples import LESSON, TRANSLATION, write
 from tui.app import RaidlabApp
-from tui.lessons.view import LessonView, StepCard
+from tui.lessons import LessonView, StepCard
 
 # The captured RAID 5 lies on disk01 to disk03, rebuilds its last member, and has md's own chunk.
 MINE = (

@@ -116,7 +116,7 @@ async def experiment_runs(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> Non
     from textual.widgets import OptionList
 
     from lab.experiments.progress import RunProgress
-    from tui.run.runs import ExperimentView
+    from tui.runs import ExperimentView
 
     await looked(pilot, app, lab)
     app.lab.background = "antioquia-quick"
@@ -195,8 +195,8 @@ def in_lesson(lesson: str, shown: str, *keys: str, label: str = "") -> Prepare:
 async def unequal_disks(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
     """AdaptRaid5 of a small and four large disks, on the Build screen."""
     from tests.tui.volumes import UNEQUAL
-    from tui.arrays.build import BuildScreen
-    from tui.arrays.drafts import Draft
+    from tui.actions import Draft
+    from tui.build_screen import BuildScreen
 
     await looked(pilot, app, lab)
     app.lab.disks = UNEQUAL
@@ -219,7 +219,7 @@ async def volume_rebuilding(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> N
 async def fleet_turned(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
     """A fleet that is scrubbed every two weeks, and was not scrubbed before."""
     from tests.tui.conftest import until
-    from tui.fleet.screen import FleetScreen
+    from tui.fleet_screen import FleetScreen
 
     await looked(pilot, app, lab)
     screen = app.screen

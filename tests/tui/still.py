@@ -15,10 +15,9 @@ from lab.arrays.discovery import BroughtUp
 from lab.disks import DiskKind, LabDisk
 from lab.machine.api import MachineFacts
 from lab.units import GIB, MIB
-from tui.app import RaidlabApp
+from tui.app import RaidlabApp, Settings, save_settings
 from tui.client import LabClient
 from tui.look import UNICODE, Glyphs
-from tui.settings import Settings, save_settings
 from tui.state import SessionOpened
 
 DISKS = tuple(

@@ -10,7 +10,7 @@ from textual.widgets import OptionList
 from lab.experiments.sweeps import LatestCell, SweepProgress, SweepStatus, SweepWork
 from tests.tui.conftest import until
 from tui.app import RaidlabApp
-from tui.sweeps.service import SweepLook, SweepView
+from tui.sweeps import SweepLook, SweepView
 
 NAME = "chunks"
 LATEST = (

@@ -18,12 +18,11 @@ from tests.tui.fake_lab import FakeLab
 from tests.tui.still import text_of
 from tests.unit.cli.superblocks import READS, as_read, superblock
 from tests.unit.fakes import Scripted
-from tui.app import RaidlabApp
-from tui.arrays.plan import PlanScreen
+from tui.app import RaidlabApp, Settings
 from tui.help import WelcomeScreen
 from tui.look import ASCII
 from tui.mode import HintLine, ProblemBar
-from tui.settings import Settings
+from tui.plan_screen import PlanScreen
 from tui.state import MachinePhase, Origin
 
 

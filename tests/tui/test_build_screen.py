@@ -13,13 +13,13 @@ from lab.plans import Plan
 from tests.tui.conftest import AppMaker, looked, running
 from tests.tui.fake_lab import FakeLab
 from tests.tui.still import StillClient, quiet, run_app, still_app, text_of
+from tui.actions import LEVELS, Draft, survives_words
 from tui.app import RaidlabApp
-from tui.arrays.build import BuildScreen
-from tui.arrays.drafts import LEVELS, Draft, survives_words
-from tui.arrays.plan import PlanView
-from tui.arrays.rack import Rack
+from tui.build_screen import BuildScreen
 from tui.mode import HintLine
-from tui.widgets.choices import Choices
+from tui.plan_screen import PlanView
+from tui.rack import Rack
+from tui.widgets import Choices
 
 pytestmark = pytest.mark.tui
 

@@ -15,12 +15,11 @@ from tests.tui.conftest import running as running
 from tests.tui.fake_lab import FakeLab
 from tests.tui.still import text_of
 from tests.unit.fakes import FakeTerminal
-from tui.app import RaidlabApp
+from tui.app import RaidlabApp, Settings
 from tui.help import HelpScreen
-from tui.settings import Settings
 from tui.state import MachinePhase, Origin
-from tui.terminal.commands import TerminalView, pasted, typed
-from tui.terminal.emulator import TerminalScreen
+from tui.terminal import TerminalScreen
+from tui.terminal_screen import TerminalView, pasted, typed
 
 SETTINGS = Settings(mode="commands", was_welcomed=True)
 

@@ -12,7 +12,7 @@ from textual.strip import Strip
 from tests.tui.conftest import AppMaker, looked, running
 from tests.tui.fake_lab import TICK_SECONDS, FakeLab
 from tui.base_app import settle_collector
-from tui.widgets.lines import differing_cells
+from tui.widgets import differing_cells
 
 
 async def test_a_lab_in_which_nothing_happens_writes_nothing(

@@ -14,7 +14,7 @@ from lab.faults.scenario import all_scenarios
 from lab.faults.scenario_run import StepOutcome
 from tests.tui.still import quiet, run_app, still_app, text_of
 from tui.app import RaidlabApp
-from tui.faults.screen import FaultItem, FaultsScreen, Line, all_items, step_lines
+from tui.faults_screen import FaultItem, FaultsScreen, Line, all_items, step_lines
 from tui.frontend import Cancelled, Frontend, Progress
 
 pytestmark = pytest.mark.tui
@@ -25,7 +25,7 @@ def item(work: object) -> FaultItem:
 
 
 def with_items(monkeypatch: pytest.MonkeyPatch, *items: FaultItem) -> None:
-    monkeypatch.setattr("tui.faults.screen.all_items", lambda: items)
+    monkeypatch.setattr("tui.faults_screen.all_items", lambda: items)
 
 
 async def until_over(app: RaidlabApp, pilot: Pilot[object]) -> None:
@@ -77,7 +77,7 @@ def test_it_is_ended_at_its_next_step(tmp_path: Path, monkeypatch: pytest.Monkey
     going = threading.Event()
 
     def work(frontend: Frontend, progress: Progress, cancelled: Cancelled) -> Line:
-        from tui.faults.screen import _stop_if
+        from tui.faults_screen import _stop_if
 
         going.set()
         while True:

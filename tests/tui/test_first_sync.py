@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.tui.conftest import AppMaker, looked, running
 from tests.tui.fake_lab import FakeLab
+from tui.actions import next_step
 from tui.look import Tone
 from tui.state import FIRST_SYNC, condition
-from tui.story import next_step
 
 
 async def test_a_new_raid_5_computes_its_parity_and_is_not_called_degraded(app_on: AppMaker, fake_lab: FakeLab) -> None:

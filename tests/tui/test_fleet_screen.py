@@ -17,11 +17,12 @@ from tests.tui.results import keep, result
 from tests.tui.still import quiet, run_app, still_app, text_of
 from tests.unit.results.records import rebuild
 from tui.app import RaidlabApp
-from tui.fleet.losses import (
+from tui.fleet_screen import (
     LEVELS,
     MEMBERS,
     SCRUBS,
     FleetChoice,
+    FleetScreen,
     change_text,
     comparison,
     figure_lines,
@@ -30,7 +31,6 @@ from tui.fleet.losses import (
     mttdl_text,
     simulate,
 )
-from tui.fleet.screen import FleetScreen
 from tui.look import Tone
 
 pytestmark = pytest.mark.tui
@@ -118,7 +118,7 @@ def test_later_changes_win_and_the_loop_is_not_held_up(tmp_path: Path, monkeypat
         may_go_on.wait(10)
         return figures(0.01)
 
-    monkeypatch.setattr("tui.fleet.screen.simulate", simulated)
+    monkeypatch.setattr("tui.fleet_screen.simulate", simulated)
 
     async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
         await reached(lambda: bool(asked), "the first is simulated")
@@ -146,7 +146,7 @@ def test_figures_stay_under_the_words_that_they_are_of_until_others_come(
         may_go_on.wait(10)
         return figures(0.01 * choice.members)
 
-    monkeypatch.setattr("tui.fleet.screen.simulate", simulated)
+    monkeypatch.setattr("tui.fleet_screen.simulate", simulated)
 
     async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
         await all_known(app, pilot)
@@ -172,7 +172,7 @@ def test_an_error_is_shown_and_the_other_knobs_still_turn(tmp_path: Path, monkey
             return simulate(choice)
         return figures(0.01)
 
-    monkeypatch.setattr("tui.fleet.screen.simulate", simulated)
+    monkeypatch.setattr("tui.fleet_screen.simulate", simulated)
 
     async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
         await all_known(app, pilot)

@@ -11,9 +11,9 @@ from textual.pilot import Pilot
 
 from tests.tui.still import quiet, run_app, still_app
 from tui.app import RaidlabApp
-from tui.drills.service import Drills, DrillView
+from tui.drills import Drills, DrillView
+from tui.keys import SCREENS
 from tui.mode import HintLine, ModeScreen, TopBar
-from tui.registry import SCREENS
 
 pytestmark = pytest.mark.tui
 COLUMNS = 80

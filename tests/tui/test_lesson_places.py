@@ -9,8 +9,8 @@ from tests.tui.conftest import AppMaker, looked, running, until
 from tests.tui.fake_lab import FakeLab
 from tests.tui.lessons import answer_of, begin, begin_on_its_screen, lesson, shown, view_of
 from tests.tui.still import text_of
-from tui.lessons.panel import LessonPanel
-from tui.registry import SCREENS
+from tui.keys import SCREENS
+from tui.lessons import LessonPanel
 
 __all__ = ["lesson"]
 

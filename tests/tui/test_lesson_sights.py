@@ -24,8 +24,8 @@ from tests.tui.test_frame import DRILL
 from tests.unit.lessons.test_likely_mistakes import JUDGED, OUTCOMES, played, points
 from tests.unit.lessons.untold import measured_all
 from tui.app import RaidlabApp
-from tui.faults.screen import FaultView, scenario_view
-from tui.faults.screen import points_view as view_of_points
+from tui.faults_screen import FaultView, scenario_view
+from tui.faults_screen import points_view as view_of_points
 
 __all__ = ["lesson"]
 SIZES = [(80, 24), (120, 40)]
@@ -169,7 +169,7 @@ async def test_the_fact_of_a_scenario_is_in_sight(
         stored[f"scenario-{number}"] = scenario_view(outcome, ("run", "muted"))
     for name, judged in JUDGED.items():
         stored[f"points-{name}"] = view_of_points(points(name, judged))
-    monkeypatch.setattr("tui.faults.screen.stored_views", lambda _: stored)
+    monkeypatch.setattr("tui.faults_screen.stored_views", lambda _: stored)
     played_now = {str(number): played(number, variants) for number, variants in OUTCOMES.items()}
     monkeypatch.setattr("lab.lessons.student.played_since", lambda *_: played_now)
     tried = {name: points(name, judged) for name, judged in JUDGED.items()}

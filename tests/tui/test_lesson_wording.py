@@ -8,10 +8,10 @@ import pytest
 from textual.binding import Binding
 
 from lab.lessons.course import built_in_course, make_action
+from tui.actions import KEY_ACTIONS
 from tui.app import make_screen
-from tui.arrays.actions import KEY_ACTIONS
-from tui.lessons.view import TYPED, in_app, key_for, steps_in_app
-from tui.registry import SCREENS
+from tui.keys import SCREENS
+from tui.lessons import TYPED, in_app, key_for, steps_in_app
 
 
 def commands_of_the_course() -> list[str]:

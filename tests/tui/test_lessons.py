@@ -16,7 +16,7 @@ from tests.tui.still import text_of
 from tests.unit.lessons.samples import write
 from tui.app import RaidlabApp
 from tui.dialogs import MenuScreen, NumberScreen, VariantScreen
-from tui.drills.screen import DrillsScreen
+from tui.drill_screen import DrillsScreen
 
 __all__ = ["lesson"]
 COURSE_LENGTH = len(built_in_course().lessons)

@@ -7,7 +7,7 @@ from textual.widgets import OptionList
 from tests.tui.conftest import AppMaker, asked_to_fail, idle, looked, running, until
 from tests.tui.fake_lab import FakeLab
 from tests.tui.still import text_of
-from tui.arrays.actions import applying
+from tui.actions import applying
 from tui.dialogs import MenuScreen
 from tui.help import HelpScreen
 

@@ -9,7 +9,7 @@ from tests.tui.conftest import AppMaker, looked, running
 from tests.tui.fake_lab import FakeLab
 from tests.tui.still import text_of
 from tui.app import RaidlabApp
-from tui.registry import SCREENS
+from tui.keys import SCREENS
 
 
 def colours(app: RaidlabApp) -> set[Color]:

@@ -18,8 +18,8 @@ from tests.unit.session.looks import look
 from tui.app import RaidlabApp
 from tui.frontend import NO_PACE
 from tui.mode import TopBar
+from tui.rack import shown_seconds
 from tui.state import LabLooked, LabState, update
-from tui.views import shown_seconds
 
 
 @pytest.fixture

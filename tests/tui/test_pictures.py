@@ -15,8 +15,7 @@ from textual.widgets import Input
 from tests.tui.conftest import AppMaker, AppPilot, is_parsing, running, until
 from tests.tui.fake_lab import FakeLab
 from tests.tui.pictures import PICTURES, SIZES, THEMES, Picture
-from tui.app import RaidlabApp
-from tui.settings import Settings
+from tui.app import RaidlabApp, Settings
 
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion

@@ -20,8 +20,8 @@ from tests.unit.lint.test_theory_checks import FILES, cpu
 from tests.unit.results.records import CONDITIONS, array, rebuild
 from tui.app import RaidlabApp
 from tui.dialogs import MenuScreen
-from tui.results.screen import ResultsScreen
-from tui.run.runs import ExperimentView
+from tui.results_screen import ResultsScreen
+from tui.runs import ExperimentView
 
 pytestmark = pytest.mark.tui
 

@@ -18,8 +18,8 @@ from tests.tui.conftest import until
 from tests.tui.loads import measured, tell, with_array, with_load
 from tests.tui.still import StillClient, quiet, run_app, still_app, text_of
 from tui.app import RaidlabApp
-from tui.run.runs import ExperimentView, workload_items
-from tui.run.screen import RunScreen
+from tui.run_screen import RunScreen
+from tui.runs import ExperimentView, workload_items
 from tui.state import LoadEnded
 
 pytestmark = pytest.mark.tui

@@ -7,7 +7,7 @@ from textual.widgets import OptionList
 
 from tests.tui.conftest import AppMaker, looked, running
 from tests.tui.fake_lab import FakeLab
-from tui.registry import SCREENS
+from tui.keys import SCREENS
 
 SIZES = ((1, 1), (2, 1), (3, 3), (80, 2), (5, 20), (20, 5), (80, 3), (400, 150), (120, 40))
 

@@ -11,12 +11,10 @@ from tests.tui.conftest import AppMaker, AppPilot, idle, looked, running
 from tests.tui.fake_lab import FakeLab
 from tests.tui.still import text_of
 from tests.unit.microscope.arrays import CHUNK_SECTORS, Members, parity_array
-from tui.app import RaidlabApp
-from tui.arrays.plan import PlanScreen
+from tui.app import RaidlabApp, Settings
 from tui.look import ASCII
-from tui.settings import Settings
-from tui.stripe.screen import ByteScreen, PlaceScreen, StripeScreen
-from tui.stripe.widgets import StripeHex
+from tui.plan_screen import PlanScreen
+from tui.stripe_screen import ByteScreen, PlaceScreen, StripeHex, StripeScreen
 
 SETTINGS = Settings(mode="stripe", was_welcomed=True)
 

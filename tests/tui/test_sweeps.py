@@ -16,8 +16,8 @@ from tests.tui import sweeps
 from tests.tui.conftest import until
 from tests.tui.still import quiet, run_app, still_app, text_of
 from tui.app import RaidlabApp
-from tui.run.screen import RunScreen
-from tui.sweeps.service import SweepLook
+from tui.run_screen import RunScreen
+from tui.sweeps import SweepLook
 
 pytestmark = pytest.mark.tui
 SIZES = [(80, 24), (120, 40)]
@@ -72,7 +72,7 @@ class Desk:
 @pytest.fixture
 def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
     found = Desk()
-    monkeypatch.setattr("tui.sweeps.service._desk", lambda _frontend: found)
+    monkeypatch.setattr("tui.sweeps._desk", lambda _frontend: found)
     return found
 
 

@@ -13,9 +13,9 @@ from textual.widgets import Input
 from tests.tui.conftest import AppMaker, idle, looked, reached, running
 from tests.tui.fake_lab import FakeLab
 from tui.app import RaidlabApp
-from tui.arrays.plan import PlanScreen
-from tui.arrays.rack import Rack
 from tui.dialogs import MenuScreen
+from tui.plan_screen import PlanScreen
+from tui.rack import Rack
 
 MOVES = ("down", "up", "home", "end", "j", "k", "right", "left", "tab", "shift+tab")
 ACTIONS = ("f", "x", "p", "e", "z", "delete", "a", "enter", "w", "t", "s")

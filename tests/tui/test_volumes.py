@@ -14,16 +14,12 @@ from tests.tui.fake_lab import FakeLab
 from tests.tui.still import text_of
 from tests.tui.volumes import FILLED, UNEQUAL, look_at, show_rebuild, volume
 from tests.unit.fakes import Scripted
-from tui.app import RaidlabApp
-from tui.arrays.actions import applying, joining_disk
-from tui.arrays.build import BuildScreen
-from tui.arrays.drafts import Draft, level_rows
-from tui.arrays.rack import BayState
+from tui.actions import Draft, applying, joining_disk, level_rows, next_step
+from tui.app import RaidlabApp, Settings
+from tui.build_screen import BuildScreen
 from tui.frontend import PlanRun
-from tui.settings import Settings
-from tui.story import next_step
+from tui.rack import BayState, bays_of
 from tui.text import array_lines, preview_lines
-from tui.views import bays_of
 
 
 async def with_volumes(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:

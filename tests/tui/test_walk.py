@@ -17,15 +17,13 @@ from lab.drills.verbs import VERBS as DRILL_VERBS
 from lab.lessons.verbs import VERBS as LESSON_VERBS
 from tests.tui.conftest import AppMaker, looked, running
 from tests.tui.fake_lab import FakeLab
-from tui.app import RaidlabApp
-from tui.arrays.actions import KEY_ACTIONS
-from tui.arrays.lab import ArrayList
-from tui.arrays.rack import Rack
+from tui.actions import KEY_ACTIONS
+from tui.app import RaidlabApp, Settings
 from tui.help import CLOCK_IDS, HelpScreen, key_table
-from tui.keys import CommandKey, classes_with_keys, known_ids, own_bindings
+from tui.keys import SCREENS, CommandKey, classes_with_keys, known_ids, own_bindings
+from tui.lab_screen import ArrayList
 from tui.mode import ModeScreen
-from tui.registry import SCREENS
-from tui.settings import Settings
+from tui.rack import Rack
 
 _NO_NEED_OF_HELP = {"HelpScreen", "Screen", "ModeScreen", "Modal", "TypedScreen"}
 

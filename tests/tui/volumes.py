@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from lab.adapt.kind import VolumeStatus, as_array
 from lab.adapt.spec import VolumeSpec
-from lab.adapt.state import VolumeStatus, as_array
 from lab.disks import DiskKind, LabDisk
 from lab.disks.kinds import serial_of
 from lab.session.monitor import Snapshot

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.tui.widgets.host import shown
 from tui.look import ASCII, UNICODE, Tone
 from tui.quantities import Unit
-from tui.widgets.tiles import SyncBar, SyncView, Tile, VerdictBanner, bar
+from tui.widgets import SyncBar, SyncView, Tile, VerdictBanner, bar
 
 pytestmark = pytest.mark.tui
 

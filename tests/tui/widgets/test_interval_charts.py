@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tests.tui.widgets.host import shown
+from tui.charts import BARS, DECADES, RATIOS, SHARES, Axis, IntervalChart, IntervalRow
 from tui.look import ASCII, UNICODE, Glyphs, Tone
-from tui.widgets.charts import BARS, DECADES, RATIOS, SHARES, Axis, IntervalChart, IntervalRow
 
 pytestmark = pytest.mark.tui
 

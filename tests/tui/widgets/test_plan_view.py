@@ -9,8 +9,8 @@ from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
 from lab.plans import Plan, Step
 from tests.tui.widgets.host import messages_of, shown
-from tui.arrays.plan import PlanProgress, PlanView
 from tui.look import ASCII
+from tui.plan_screen import PlanProgress, PlanView
 
 pytestmark = pytest.mark.tui
 

@@ -7,8 +7,8 @@ from textual.pilot import Pilot
 
 from lab.units import MIB
 from tests.tui.widgets.host import Act, messages_of, shown
-from tui.arrays.rack import Bay, BayState, Rack
 from tui.look import ASCII, UNICODE
+from tui.rack import Bay, BayState, Rack
 
 pytestmark = pytest.mark.tui
 

@@ -5,8 +5,8 @@ import pytest
 from lab.arrays.levels import Level, Raid0, Raid1, Raid5, Raid6, Raid10, Raid10Layout
 from lab.units import KIB
 from tests.tui.widgets.host import shown
+from tui.charts import DiagramMember, StripeDiagram
 from tui.look import ASCII
-from tui.widgets.diagrams import DiagramMember, StripeDiagram
 
 pytestmark = pytest.mark.tui
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui.terminal.emulator import KEPT_LINES, PASTE, TerminalScreen
+from tui.terminal import KEPT_LINES, PASTE, TerminalScreen
 
 RECORDED = Path(__file__).parent / "recorded"
 

@@ -6,10 +6,10 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.tui.widgets.host import shown
+from tui.charts import DotCanvas, Mark, Series, TimeChart
 from tui.look import ASCII, Canvas, Tone
 from tui.quantities import Unit
-from tui.widgets.charts import DotCanvas, Mark, Series, TimeChart
-from tui.widgets.lines import Line
+from tui.widgets import Line
 
 pytestmark = pytest.mark.tui
 

@@ -5,7 +5,7 @@ import asyncio
 from textual.content import Content
 
 from tests.tui.widgets.host import Host
-from tui.widgets.lines import ChangingText
+from tui.widgets import ChangingText
 
 
 def refreshes_of(*texts: str | Content) -> list[bool]:

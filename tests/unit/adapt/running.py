@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 
+from lab.adapt.kind import VolumeDisk, VolumeStatus, WindowStatus
 from lab.adapt.label import Label, layout_of, needed_bytes, volume_bytes
 from lab.adapt.layout import TierWindow
 from lab.adapt.spec import VolumeSpec
-from lab.adapt.state import VolumeDisk, VolumeStatus, WindowStatus
 from lab.arrays.status import ArrayState, ArrayStatus, MemberStatus, SyncAction, SyncProgress
 from tests.unit.adapt.volumes import disks_of, ready_label
 from tests.unit.session.looks import captured

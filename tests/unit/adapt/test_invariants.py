@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.adapt.layout import MAXIMUM_TARGETS, AdaptLevel, Composition, VolumeLayout, shortest_run
+from lab.adapt.layout import AdaptLevel, Composition, VolumeLayout, shortest_run
 from tests.unit.adapt.pattern import Pattern
 
+# DM_MAX_TARGETS of Linux since 2024 (drivers/md/dm-core.h).
+MAXIMUM_TARGETS = 1_048_576
 LINES = st.lists(st.integers(1, 24), min_size=3, max_size=12)
 FEW = st.integers(1, 12)
 few_arrays, many_arrays = settings(max_examples=300), settings(max_examples=10_000)

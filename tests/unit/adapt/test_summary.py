@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from lab.adapt.kind import ADAPT
+from lab.adapt.kind import ADAPT, VolumeArray, VolumeStatus, as_array
 from lab.adapt.layout import AdaptLevel
 from lab.adapt.spec import VolumeSpec, slice_rows, unused_lines
-from lab.adapt.state import VolumeArray, VolumeStatus, as_array
 from lab.arrays.levels import parse_level
 from lab.arrays.status import ArrayState, SyncAction, SyncProgress
 from lab.disks import DiskKind

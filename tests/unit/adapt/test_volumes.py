@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from lab.adapt import operations
+from lab.adapt.kind import volumes_in
 from lab.adapt.label import (
     LABEL_AREA_BYTES,
     LABEL_BYTES,
@@ -32,7 +33,6 @@ from lab.adapt.label import (
 )
 from lab.adapt.layout import AdaptLevel, level_out
 from lab.adapt.spec import MAXIMUM_DISKS, VolumeSpec, compare_systems, new_label
-from lab.adapt.state import volumes_in
 from lab.errors import ArrayError, SpecError
 from lab.plans import Danger, Plan
 from lab.units import KIB, MIB, SECTOR_BYTES

@@ -35,8 +35,7 @@ def test_the_words_of_each_added_level_are_those_of_its_kind() -> None:
 
 
 def test_what_a_status_says_that_it_cannot_do_its_array_refuses() -> None:
-    from lab.adapt.kind import Volume
-    from lab.adapt.state import VolumeArray
+    from lab.adapt.kind import Volume, VolumeArray
 
     own = {name for name, verb in vars(Array).items() if callable(verb)}
     plain = {name for name in VolumeArray.cannot & own if getattr(Volume, name) is getattr(Array, name)}

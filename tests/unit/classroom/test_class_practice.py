@@ -17,8 +17,7 @@ import pytest
 
 from lab.classroom.bundle import Bundle, write_bundle
 from lab.classroom.grading import grading_sheet
-from lab.classroom.page import class_page
-from lab.classroom.view import ClassView, DrillStanding, cautions, share, view_class
+from lab.classroom.view import ClassView, DrillStanding, cautions, class_page, share, view_class
 from lab.cli.main import run
 from lab.drills.schema import catalogue, file_digest
 from lab.errors import ExitCode

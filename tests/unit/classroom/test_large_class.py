@@ -14,15 +14,15 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import msgspec
 import pytest
 
 from lab.classroom import folder as class_folder
 from lab.classroom.bundle import load_signer, read_bundle, write_bundle
-from lab.classroom.folder import TABLES, KeptPart, held, read_rows
+from lab.classroom.folder import TABLES, held, read_rows
 from lab.classroom.grading import grading_sheet
-from lab.classroom.page import class_page
-from lab.classroom.view import ClassView, view_class, view_of
+from lab.classroom.view import ClassView, class_page, view_class, view_of
 from lab.compare.platforms import HEALTHY, is_speed, singles
 from lab.errors import LabError, ResultError
 from lab.report.page.render import render_page
@@ -74,15 +74,14 @@ def kept_in(cache: Path) -> Path:
     return place
 
 
-def parts_in(cache: Path) -> list[KeptPart]:
-    found = msgspec.json.decode((kept_in(cache) / "parts.json").read_bytes(), type=dict[str, list[KeptPart]])
-    return found["parts"]
+def bundles_in(cache: Path) -> int:
+    with duckdb.connect(str(kept_in(cache) / "class.duckdb"), read_only=True) as database:
+        ((count,),) = database.execute("SELECT count(*) FROM files").fetchall()
+    return int(count)
 
 
 def by_single_figures(folder: Path) -> ClassView:
     """The view by medians that DuckDB takes over every single figure, each bundle after the other."""
-    import duckdb
-
     figures: list[tuple[object, ...]] = []
     names = sorted(path for path in folder.iterdir())
     with duckdb.connect() as database:
@@ -162,54 +161,30 @@ def test_many_bundles_are_read_by_others_and_few_are_not(
 
 
 @pytest.mark.slow
-def test_only_the_parts_concerned_are_written_again(
-    folder: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(class_folder, "_KEEP_AFTER", 10)
+def test_changed_new_and_removed_bundles_are_as_if_read_anew(folder: Path, cache: Path, tmp_path: Path) -> None:
     view_class(folder, cache)
-    before = {part.number for part in parts_in(cache)}
-    assert len(before) == 4
     measured(folder, 77, "s001.zip")
     (folder / "s039.zip").unlink()
     measured(folder, 78)
     found = view_class(folder, cache)
-    after = {part.number for part in parts_in(cache)}
-    assert len(before & after) == 2
-    assert sum(part.bundles for part in parts_in(cache)) == found.files == BUNDLES
+    assert bundles_in(cache) == found.files == BUNDLES
     assert found == view_class(folder, tmp_path / "anew")
     for path in folder.iterdir():
         path.unlink()
     assert view_class(folder, cache).files == 0
-    assert parts_in(cache) == []
-    assert {path.name for path in kept_in(cache).iterdir()} == {"parts.json", "lock"}
-
-
-@pytest.mark.wide
-@pytest.mark.slow
-def test_small_parts_are_joined(original: Path, cache: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "bundles"
-    folder.mkdir()
-    counts = []
-    for path in sorted(original.iterdir()):
-        shutil.copy(path, folder)
-        view_class(folder, cache)
-        counts.append(len(parts_in(cache)))
-    assert max(counts) <= 16
-    assert counts[-1] < 16
-    assert view_class(folder, cache) == view_class(original, tmp_path / "anew")
-    files = list(kept_in(cache).glob("*.parquet"))
-    assert len(files) == sum(len(part.tables) for part in parts_in(cache))
+    assert bundles_in(cache) == 0
+    assert {path.name for path in kept_in(cache).iterdir()} == {"class.duckdb", "lock"}
 
 
 READS = """
 import os, signal, sys
+from contextlib import contextmanager
 from pathlib import Path
-from lab.classroom import folder
 from lab.classroom import folder
 from lab.host import signals
 folder._KEEP_AFTER = folder._AT_ONCE = 5
 way, number = sys.argv[3], int(sys.argv[4])
-add, write = folder.KeptClass.add, folder.KeptClass._written
+add, transaction = folder._add, folder._transaction
 done = []
 # Ignored where the tests run in the background, and then nobody interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -217,19 +192,20 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def kill():
     os.kill(os.getpid(), number)
 
-def adds(self, rows):
-    add(self, rows)
+def adds(database, rows):
+    add(database, rows)
     done.append(1)
     if way == "between" and len(done) == 3:
         kill()
 
-def writes(self, *rest):
-    part = write(self, *rest)
-    if way == "written" and len(done) == 3:
-        kill()
-    return part
+@contextmanager
+def transactions(database):
+    with transaction(database):
+        yield
+        if way == "written" and len(done) == 3:
+            kill()
 
-folder.KeptClass.add, folder.KeptClass._written = adds, writes
+folder._add, folder._transaction = adds, transactions
 signals.install()
 with folder.open_class(Path(sys.argv[1]), Path(sys.argv[2]), processes=2):
     pass
@@ -245,11 +221,8 @@ def test_a_reading_that_is_interrupted_goes_on(
     argv = [sys.executable, "-c", READS, str(folder), str(cache), way, str(int(number))]
     ended = subprocess.run(argv, cwd=REPOSITORY, check=False, capture_output=True, text=True)
     assert ended.returncode == (-number if number == signal.SIGKILL else 1), ended.stderr
-    kept = sum(part.bundles for part in parts_in(cache))
+    kept = bundles_in(cache)
     assert kept == 15
-    # Ended between a part and the list, its files are there and count for nothing.
-    listed = sum(len(part.tables) for part in parts_in(cache))
-    assert (len(list(kept_in(cache).glob("*.parquet"))) > listed) == (way == "written")
     (kept_in(cache) / "spill-1").mkdir()
     read: list[str] = []
 
@@ -261,8 +234,7 @@ def test_a_reading_that_is_interrupted_goes_on(
     found = view_class(folder, cache, processes=1)
     assert len(read) == len(set(read)) == BUNDLES - kept
     assert found == view_class(folder, tmp_path / "anew")
-    names = {path.name for path in kept_in(cache).iterdir()}
-    assert len(names) == sum(len(part.tables) for part in parts_in(cache)) + 2
+    assert {path.name for path in kept_in(cache).iterdir()} == {"class.duckdb", "lock"}
 
 
 @pytest.mark.slow
@@ -276,7 +248,7 @@ def test_two_calls_at_once_read_each_bundle_once(folder: Path, cache: Path, tmp_
     argv = [sys.executable, "-c", program, str(folder), str(cache)]
     calls = [subprocess.Popen(argv, cwd=REPOSITORY) for _ in range(3)]
     assert [call.wait() for call in calls] == [0, 0, 0]
-    assert sum(part.bundles for part in parts_in(cache)) == BUNDLES
+    assert bundles_in(cache) == BUNDLES
     assert view_class(folder, cache) == view_class(folder, tmp_path / "anew")
 
 
@@ -296,7 +268,7 @@ def test_who_waits_for_another_is_told(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_told_and_loses_nothing(folder: Path, cache: Path, tmp_path: Path) -> None:
     view_class(folder, cache)
-    before = sorted(kept_in(cache).iterdir())
+    before = {path.name for path in kept_in(cache).iterdir()}
     for number in range(BUNDLES, BUNDLES + 5):
         measured(folder, number)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -309,7 +281,8 @@ def test_a_full_disk_is_told_and_loses_nothing(folder: Path, cache: Path, tmp_pa
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "cannot be cached" in caught.value.message
     assert "delete" not in caught.value.hint
-    assert sorted(kept_in(cache).iterdir()) == before
+    # What duckdb has written of its journal remains, and counts for nothing.
+    assert {path.name for path in kept_in(cache).iterdir()} == before | {"class.duckdb.wal"}
     assert view_class(folder, cache) == view_class(folder, tmp_path / "anew")
 
 

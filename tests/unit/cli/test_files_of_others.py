@@ -21,8 +21,7 @@ from lab.experiments import schema
 from lab.experiments.linting import lint_experiment
 from lab.experiments.schedule import estimated_seconds, planned_keys
 from lab.experiments.schema import Experiment, JobPlan
-from lab.lessons.course import COURSE_FOLDER, Lesson, LessonFiles, Translation
-from lab.lessons.validation import lesson_problems
+from lab.lessons.course import COURSE_FOLDER, Lesson, LessonFiles, Translation, lesson_problems
 from lab.tomlfile import convert_tree
 from lab.units import MIB
 from lab.workloads.dd_job import dd_invocation

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from lab.classroom.folder import DrillTry
 from lab.classroom.grading import BUILT_IN, CountedWork, chosen_try, drill_worth, read_scale
-from lab.classroom.view import DrillTry
 from lab.drills.case import (
     CaseRecord,
     DrillCase,
@@ -26,8 +26,8 @@ from lab.drills.case import (
     require_practice,
     require_time,
 )
-from lab.drills.debriefing import debriefing
 from lab.drills.schema import find_drill, read_drill, ready
+from lab.drills.verdict import debriefing
 from lab.errors import DrillError, SpecError
 from lab.machine import Host
 

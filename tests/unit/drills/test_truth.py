@@ -17,7 +17,7 @@ from lab.arrays.levels import ROTATIONS, Raid10, Raid10Layout, level_with_layout
 from lab.drills import truth_program
 from lab.drills.desk import DiskTruth, geometry_of
 from lab.drills.truth_program import PAGE_BYTES
-from lab.microscope.comparison import p_of, q_of
+from lab.microscope.picture import p_of, q_of
 
 ROWS, CHUNK_PAGES, OFFSET_PAGES = 24, 2, 3
 ROW_PAGES = ROWS * CHUNK_PAGES

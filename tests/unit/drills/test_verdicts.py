@@ -13,8 +13,7 @@ from lab.arrays.discovery import plain_uuid
 from lab.checks.state import freshest_events, parse_examine
 from lab.classroom.folder import decode_outcome
 from lab.drills.case import OUTCOME_VERSION, DrillCommand, DrillOutcome, DrillStore
-from lab.drills.debriefing import STRIP_CELLS, debriefing, strip
-from lab.drills.verdict import DrillVerdict, lacking, verdict_of
+from lab.drills.verdict import STRIP_CELLS, DrillVerdict, debriefing, lacking, strip, verdict_of
 from lab.machine import Host
 from lab.session.session import Leftovers, keep_leftovers, left_words, read_leftovers, still_there
 from lab.units import KIB, MIB

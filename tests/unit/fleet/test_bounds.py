@@ -18,9 +18,8 @@ from lab.cli.main import run
 from lab.errors import SpecError
 from lab.fleet.engine import cumulative_hazard, simulate_block, waiting_hours
 from lab.fleet.estimate import MOST_NINES, MOST_YEARS, BlockSums, Cause, Moments, figures_of, mean_of
-from lab.fleet.model import Block, Scrubbing, ScrubKind, Spread
+from lab.fleet.model import Block, FleetSpec, Scrubbing, ScrubKind, Spread, fleet_spec, fleet_tree
 from lab.fleet.run import local_spreader, run_spec
-from lab.fleet.schema import FleetSpec, fleet_spec, fleet_tree
 from tests.unit.fleet.models import exponential
 
 PAGE = Path(__file__).parents[3] / "docs" / "fleet.md"

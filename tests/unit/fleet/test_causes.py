@@ -9,12 +9,11 @@ import pytest
 
 from lab.cli.main import run
 from lab.fleet.estimate import Cause, figures_of, most_lost
-from lab.fleet.model import FleetModel, Scrubbing, ScrubKind, Spread
+from lab.fleet.model import FleetModel, Method, Scrubbing, ScrubKind, Spread
 from lab.fleet.run import BLOCK_TRIALS, local_spreader, run_model, with_method
-from lab.fleet.schema import Method
 from lab.theory.extension import LossFigures
 from tests.unit.fleet.models import exponential
-from tui.fleet.losses import FleetChoice, figure_lines
+from tui.fleet_screen import FleetChoice, figure_lines
 
 SEEDS = range(1, 16)
 TRIALS = 2000

@@ -11,8 +11,9 @@ import numpy
 import pytest
 
 from lab.fleet.engine import simulate_block
-from lab.fleet.estimate import Cause, Chain, array_chain, figures_of, mean_of
+from lab.fleet.estimate import Cause, figures_of, mean_of
 from lab.fleet.model import HOURS_PER_YEAR, Block, FleetModel, Scrubbing, ScrubKind, Spread
+from tests.unit.fleet.chains import Chain, array_chain
 from tests.unit.fleet.models import TB, deviations, exponential, hours, mean_and_error, simulated
 
 FAR = 4.0

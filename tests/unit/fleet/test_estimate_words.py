@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from lab.fleet.estimate import counted_words, mttdl_by_hand, mttdl_years
+from lab.fleet.model import fleet_spec, fleet_tree, model_of
 from lab.fleet.run import what_if
-from lab.fleet.schema import fleet_spec, fleet_tree, model_of
 
 
 def by_hand(**changes: Any) -> tuple[float, str]:

@@ -11,9 +11,8 @@ import pytest
 
 from lab.cli.main import run
 from lab.errors import ResultError, SpecError
-from lab.fleet.model import ScrubKind
+from lab.fleet.model import FleetSpec, ScrubKind, changed, fleet_names, fleet_spec, fleet_tree, model_of, variants
 from lab.fleet.run import BLOCK_TRIALS, blocks_of, local_spreader, lost_in_drills, measured_in, run_model, what_if
-from lab.fleet.schema import FleetSpec, changed, fleet_names, fleet_spec, fleet_tree, model_of, variants
 from lab.results.record import encode_record
 from lab.results.store import RECORD_NAME, ResultStore, measured_rebuilds
 from tests.unit.classroom.students import hand_in

@@ -10,11 +10,10 @@ from typing import Any
 import numpy
 import pytest
 
-from lab.fleet.estimate import array_chain
-from lab.fleet.model import HOURS_PER_YEAR
+from lab.fleet.model import HOURS_PER_YEAR, changed, fleet_spec, fleet_tree
 from lab.fleet.run import local_spreader, run_spec
-from lab.fleet.schema import changed, fleet_spec, fleet_tree
 from lab.theory.extension import LossFigures
+from tests.unit.fleet.chains import array_chain
 
 PUBLISHED = tomllib.loads(
     (Path(__file__).parents[3] / "lab/fleet/published.toml").read_text(encoding="utf-8"),

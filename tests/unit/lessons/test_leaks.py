@@ -9,9 +9,8 @@ import pytest
 
 from lab.checks.state import CheckedState
 from lab.lessons import engine
-from lab.lessons.course import ReadyStep, word_languages, words_in
+from lab.lessons.course import TRIED_SEEDS, ReadyStep, word_languages, words_in
 from lab.lessons.engine import tell
-from lab.lessons.validation import TRIED_SEEDS
 from tests.unit.lessons.untold import files_of, in_app, measured_all, seat, shown_before, steps_of_the_course
 
 COUNTED_BY_A_MODEL = "fleet.figure"

@@ -18,13 +18,15 @@ from lab.lessons.course import (
     WORDS_FOLDER,
     Course,
     built_in_course,
+    check_file,
+    course_problems,
+    lesson_problems,
     make_action,
     read_course,
     read_lesson,
     word_languages,
     words_in,
 )
-from lab.lessons.validation import check_file, course_problems, lesson_problems
 from tests.unit.lessons.samples import LESSON, TRANSLATION, write
 
 DOCS = (Path(__file__).parents[3] / "docs" / "lessons.md").read_text(encoding="utf-8")

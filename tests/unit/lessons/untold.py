@@ -111,7 +111,7 @@ def shown_before(
 
 def in_app(lesson: ReadyLesson, step: ReadyStep, lab: CheckedState, folder: Path, **done: Any) -> str:
     """All that the app says of it."""
-    from tui.lessons.view import step_card
+    from tui.lessons import step_card
 
     opened = seat(lesson, step.id, folder, **done)
     card = step_card(opened, step, 0, engine.look(lesson, opened.progress, lab))

@@ -8,9 +8,8 @@ from lab.errors import ExperimentError, SpecError
 from lab.experiments.linting import lint_experiment, require_sound
 from lab.experiments.schema import built_in_names, find_experiment
 from lab.lint.fio_checks import lint_fio
-from lab.publications.checks import Publication, find_publication, lint_publication
-from lab.publications.checks import built_in_names as publications
-from lab.publications.recipes import lint_shell
+from lab.publications.recipes import Publication, find_publication, lint_publication, lint_shell
+from lab.publications.recipes import built_in_names as publications
 from tests.unit.experiments.experiments import experiment
 
 DEFECTS = {

@@ -16,7 +16,7 @@ from lab.lint import experiment_checks as plan_checks
 from lab.lint import fio_checks, result_checks
 from lab.lint.experiment_checks import CellFacts, DeviceFacts, LintedMachine, PlanFacts
 from lab.lint.rules import LintFinding, LintStage, all_rules, find_rule
-from lab.publications import checks, recipes
+from lab.publications import recipes
 from lab.results.record import RunStatus, SteadyFigures
 from lab.units import GIB, MIB
 from tests.unit.experiments.experiments import experiment
@@ -25,7 +25,7 @@ from tests.unit.results.records import CONDITIONS, cell, direction, rebuild, rec
 CHECKS: dict[LintStage, set[str]] = {
     LintStage.PLAN: set(plan_checks.CHECKS),
     LintStage.RECIPE: {*recipes.SHELL_CHECKS, *fio_checks.FIO_CHECKS, *fio_checks.JOB_CHECKS},
-    LintStage.PUBLICATION: set(checks.CHECKS),
+    LintStage.PUBLICATION: set(recipes.CHECKS),
     LintStage.MACHINE: set(cell_checks.MACHINE_CHECKS),
     LintStage.CELL: set(cell_checks.CELL_CHECKS),
     LintStage.RESULT: {*result_checks.CONDITION_CHECKS, *result_checks.RESULT_CHECKS},

@@ -12,8 +12,8 @@ from lab.arrays.geometry import ParityGeometry
 from lab.arrays.kinds import kinds
 from lab.disks import DiskKind, Lab, LabDisk
 from lab.machine import Host
-from lab.microscope.comparison import parities_of
-from lab.microscope.reading import read_shape
+from lab.microscope.array_map import read_shape
+from lab.microscope.picture import parities_of
 from tests.unit.fakes import FakeMachine, Scripted, as_machine
 
 MD = "/sys/block/md0/md"

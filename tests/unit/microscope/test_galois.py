@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.microscope.comparison import (
+from lab.microscope.picture import (
     POWERS,
     differing,
     inverse,

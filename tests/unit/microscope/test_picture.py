@@ -6,9 +6,8 @@ import pytest
 
 from lab.arrays.geometry import ParityGeometry
 from lab.errors import ArrayError, LabError
-from lab.microscope.comparison import StripeVerdict
-from lab.microscope.picture import StripePicture, flip_plan, look_at_stripe, parse_place
-from lab.microscope.words import judged_words, repair_words
+from lab.microscope.picture import StripePicture, StripeVerdict, flip_plan, look_at_stripe, parse_place
+from lab.microscope.small_write import judged_words, repair_words
 from lab.plans import Danger
 from tests.unit.fakes import FakeMachine
 from tests.unit.microscope.arrays import (

@@ -7,8 +7,7 @@ import struct
 import pytest
 
 from lab.errors import ArrayError
-from lab.microscope.array_map import AreaKind, areas_of, locate, on_member, superblock_sector
-from lab.microscope.reading import MappedArray, read_shape
+from lab.microscope.array_map import AreaKind, MappedArray, areas_of, locate, on_member, read_shape, superblock_sector
 from tests.unit.arrays import captures
 from tests.unit.fakes import FakeMachine
 from tests.unit.microscope.arrays import CHUNK_SECTORS, MD, OFFSET, arrays_on, sysfs

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lab.errors import ArrayError
+from lab.microscope.array_map import MappedArray, read_shape
 from lab.microscope.picture import StripePicture, look_at_stripe
-from lab.microscope.reading import MappedArray, read_shape
 from lab.microscope.small_write import (
     CrashOutcome,
     CrashState,
@@ -15,11 +15,14 @@ from lab.microscope.small_write import (
     SmallWrite,
     WriteWay,
     crash_states,
+    crash_words,
     new_content,
+    observed_words,
     small_write,
+    write_head,
     write_plan,
+    write_tail,
 )
-from lab.microscope.words import crash_words, observed_words, write_head, write_tail
 from lab.plans import Danger
 from tests.unit.fakes import FakeMachine
 from tests.unit.microscope.arrays import CHUNK_BYTES, Members, arrays_on, parity_array, sysfs

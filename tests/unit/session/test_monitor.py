@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.adapt.state import as_array
+from lab.adapt.kind import as_array
 from lab.arrays.discovery import BroughtUp
 from lab.arrays.status import SyncProgress, parse_mdstat
 from lab.disks import DiskKind, Lab, LabDisk

@@ -26,7 +26,7 @@ from lab.md_tests.record import SuiteJournal, SuiteOutcome, SuiteRun, suite_runs
 from lab.results.record import RunStatus
 from lab.results.store import ResultStore
 from lab.store.runs import LATEST
-from lab.sweep.store import SweepStore
+from lab.sweep.cells import SweepStore
 from tests.unit.disks.machines import host_in
 
 EARLIER = Path(__file__).with_name("data") / "earlier"

@@ -19,11 +19,11 @@ from lab.host.files import HostFiles
 from lab.host.processes import HostProcesses
 from lab.machine import Host, parse_target
 from lab.machine.state_folder import StateFolder
+from lab.sweep.cells import PlannedCell, SweepStore, cell_store
 from lab.sweep.grid import FailedCell
 from lab.sweep.schema import built_in_names, find_sweep
 from lab.sweep.service import LocalDesk, SweepRequest
 from lab.sweep.spread import SpreadTask, TaskSpread
-from lab.sweep.store import PlannedCell, SweepStore, cell_store
 from tests.unit.fakes import FakeClock
 
 

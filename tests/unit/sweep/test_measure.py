@@ -16,17 +16,17 @@ from lab.host.files import HostFiles
 from lab.host.processes import HostProcesses
 from lab.machine import Host, parse_target
 from lab.machine.state_folder import StateFolder
-from lab.sweep import measure
+from lab.sweep import cells
+from lab.sweep.cells import sweeps_folder
 from lab.sweep.cluster import parse_cluster
 from lab.sweep.schema import find_sweep
 from lab.sweep.service import SweepRequest, plan_sweep
-from lab.sweep.store import sweeps_folder
 
 KEY, OTHER = "ab" * 32, "cd" * 32
 HOLDER = """
 import sys
 from lab.machine import Host
-from lab.sweep.measure import claimed
+from lab.sweep.cells import claimed
 with claimed(sys.argv[1], Host.real()):
     print("held", flush=True)
     input()
@@ -56,7 +56,7 @@ def test_a_cell_that_another_process_is_at_is_waited_for(host: Host, holder: sub
     got = threading.Event()
 
     def claim() -> None:
-        with measure.claimed(KEY, host):
+        with cells.claimed(KEY, host):
             got.set()
 
     waiting = threading.Thread(target=claim)
@@ -71,11 +71,11 @@ def test_threads_of_one_worker_wait_for_each_other_too(host: Host) -> None:
     free = threading.Event()
 
     def claim() -> None:
-        with measure.claimed(KEY, host):
+        with cells.claimed(KEY, host):
             free.set()
 
     waiting = threading.Thread(target=claim)
-    with measure.claimed(KEY, host):
+    with cells.claimed(KEY, host):
         waiting.start()
         assert not free.wait(0.3)
     assert free.wait(10)
@@ -84,7 +84,7 @@ def test_threads_of_one_worker_wait_for_each_other_too(host: Host) -> None:
 
 def test_other_cells_are_free_meanwhile(host: Host, holder: subprocess.Popen[str]) -> None:
     assert holder.poll() is None
-    with measure.claimed(OTHER, host):
+    with cells.claimed(OTHER, host):
         pass
 
 
@@ -94,14 +94,14 @@ def test_a_worker_that_is_to_end_waits_no_more(
     assert holder.poll() is None
     ending = threading.Event()
     ending.set()
-    monkeypatch.setattr(measure, "ENDING", ending)
-    with pytest.raises(RunCancelled), measure.claimed(KEY, host):
+    monkeypatch.setattr(cells, "ENDING", ending)
+    with pytest.raises(RunCancelled), cells.claimed(KEY, host):
         pass
 
 
 WORKER = """
 from lab.machine import Host
-from lab.sweep.measure import work_folder
+from lab.sweep.cells import work_folder
 for _ in range(60):
     with work_folder(Host.real()) as folder:
         (folder / "file").touch()

@@ -9,8 +9,8 @@ import pytest
 from lab.errors import SpecError
 from lab.experiments.linting import lint_experiment, require_sound
 from lab.experiments.schema import Experiment
+from lab.sweep.cells import key_of, toml_of
 from lab.sweep.schema import built_in_names, combinations, decode_sweep, find_sweep
-from lab.sweep.store import key_of, toml_of
 from lab.tomlfile import decode_toml
 
 FILE = """\

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.support.browser import CHROMIUM, Browser, browser
 from lab.sweep.grid import SweepResult
-from lab.sweep.page import write_page
+from lab.sweep.report import sweep_page
 from tests.unit.sweep.made_sweeps import row, sweep
 from tests.unit.sweep.test_sweep_page import EVIL
 
@@ -42,7 +42,9 @@ def shown(chromium: Browser, result: SweepResult, folder: Path) -> Browser:
     """A page with all its charts drawn."""
     chromium.complaints.clear()
     chromium.resize(1300, 1000)
-    chromium.open(write_page(result, folder, "sweep"))
+    page = folder / "sweep.html"
+    page.write_text(sweep_page(result), encoding="utf-8")
+    chromium.open(page)
     chromium.until('document.readyState === "complete" && typeof Sweep === "object"')
     chromium.until(DRAWN)
     assert chromium.complaints == []

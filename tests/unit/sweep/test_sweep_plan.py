@@ -15,12 +15,11 @@ from lab.host.processes import HostProcesses
 from lab.machine import Host, parse_target
 from lab.machine.embedded import UML_DIR_BYTES, require_fitting_paths
 from lab.machine.kernel_image import KernelImage
+from lab.sweep.cells import CellDone, CellStore, cell_store, kernel_path
 from lab.sweep.cluster import parse_cluster
 from lab.sweep.command import planning_shown
-from lab.sweep.measure import kernel_path
 from lab.sweep.schema import decode_sweep
 from lab.sweep.service import MOST_REASONS, SweepPlan, SweepRequest, plan_lines, plan_sweep
-from lab.sweep.store import CellDone, CellStore, cell_store
 from tests.unit.fakes import FakeClock
 from tests.unit.sweep.test_desk import host as host
 from tests.unit.sweep.test_schema import FILE, HERE

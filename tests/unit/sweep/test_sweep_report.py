@@ -11,10 +11,10 @@ import pytest
 
 from lab.cli.main import run
 from lab.machine import Host
+from lab.sweep.cells import CellDone, PlannedCell, SweepFolder, SweepStore, cell_store
 from lab.sweep.grid import CellRow, FailedCell, SweepResult
 from lab.sweep.schema import decode_sweep
 from lab.sweep.service import SweepOutcome, SweepPlan, SweepRequest
-from lab.sweep.store import CellDone, PlannedCell, SweepFolder, SweepStore, cell_store
 from tests.unit.sweep.made_sweeps import row
 from tests.unit.sweep.test_schema import FILE, HERE
 

@@ -1,0 +1,701 @@
+"""The cells of sweeps: their keys, their measurement by a worker, and the stores of cells and of sweeps.
+
+::
+
+    <state>/sweeps/cells/ab/abcd….cell      gzip: one line of JSON with the summary (CellDone), then the complete record
+    <state>/sweeps/runs/<id>/sweep.json     the text of the sweep's file, and the keys of its cells
+    <state>/sweeps/runs/<id>/failed.jsonl   one line per cell that could not be measured
+    <state>/sweeps/runs/<id>/progress.json  progress, written every second while the sweep runs
+    <state>/sweeps/runs/<id>/lock           locked by the client that runs the sweep
+    <state>/sweeps/runs/<id>/*.log          logs of the cluster's processes
+
+The key of a cell is a hash of everything that its figures depend on. A cell's file appears complete or not at all. In
+virtual time the figures do not depend on the computer, so a stored cell is never measured again. In real time the key
+includes the computer.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import re
+import secrets
+import shlex
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from lab.disks.kinds import DiskKind
+from lab.errors import LabError, ResultError, RunCancelled, SpecError, ToolMissing
+from lab.experiments.run import RunRequest, run_experiment
+from lab.experiments.schedule import HEALTHY
+from lab.experiments.schema import FORMAT_VERSION, ArrayPlan, DiskPlan, Experiment, JobPlan
+from lab.experiments.sweeps import SweepProgress as SweepProgress
+from lab.gates.decoding import decode_json, read_own_json
+from lab.gates.files import MOST_RECORD_BYTES, gunzip, make_own_folder, read_plain
+from lab.host.clock import utc_second_text
+from lab.host.files import ALONE, locked, open_lock, replace_file, take_byte, write_file
+from lab.machine import Host, Target, TargetKind, parse_target
+from lab.machine.embedded import LONGEST_INSTANCE, require_fitting_paths
+from lab.machine.kernel_image import find_kernel, kernel_cache
+from lab.machine.state_folder import FolderLock, Owner, start_ticks
+from lab.measure.conditions import depends_on
+from lab.results.record import CellRecord, ResultRecord, digest, encode_record
+from lab.results.statistics import estimate
+from lab.results.store import ResultStore
+from lab.store.runs import Journal, RunFolders, id_word
+from lab.sweep.grid import CellRow, FailedCell, SweepResult
+from lab.sweep.schema import Combination, Sweep, decode_sweep
+from lab.tomlfile import as_meant
+from lab.units import human_seconds
+from lab.workloads.fio_output import DirectionFigures
+
+SUFFIX = ".cell"
+_CELL_FORMAT = 1
+CELL_KEY = r"^[0-9a-f]{64}\Z"
+
+
+class CellTask(msgspec.Struct, frozen=True, kw_only=True):
+    """The request to measure one cell, as it is sent to a worker."""
+
+    key: str
+    label: str
+    experiment: Experiment
+    kernel: str
+    """As written in the sweep's file; empty for the installed kernel."""
+    is_virtual_time: bool
+    depends_on: dict[str, str]
+    """The values that were hashed into the key; a worker with other values refuses the task."""
+    allowed_rules: tuple[str, ...] = ()
+    most_seconds: float = 3600.0
+    """Time limit by the worker's clock, well above the expected time; the cell fails when it is exceeded."""
+
+
+class CellDone(msgspec.Struct, frozen=True, kw_only=True):
+    """The summary of a measured cell; ``digest`` and ``rows`` describe its figures, ``stamps`` are its warnings."""
+
+    key: str
+    format: int = _CELL_FORMAT
+    digest: str
+    measured_utc: str
+    computer: str
+    seconds: float
+    is_virtual_time: bool
+    stamps: tuple[str, ...]
+    rows: tuple[CellRow, ...]
+
+
+def key_of(cell: Combination, depends_on: Mapping[str, str], *, is_virtual_time: bool) -> str:
+    """SHA-256, in hexadecimal digits, of everything that a cell's figures depend on.
+
+    ``depends_on`` is the result of lab.measure.conditions.depends_on, plus the computer in real time.
+    """
+    experiment = msgspec.to_builtins(cell.experiment)
+    told = {"experiment": experiment, "depends_on": dict(depends_on), "is_virtual_time": is_virtual_time}
+    return hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()
+
+
+def packed(task: CellTask, record: ResultRecord, *, measured_utc: str, computer: str, seconds: float) -> bytes:
+    """The content of a cell's file: the summary and the record, compressed."""
+    stamps = tuple(stamp for stamp in record.stamps if not stamp.startswith("simulated-origin"))
+    planned_on = task.depends_on.get("computer", computer)
+    if computer != planned_on:
+        stamps = (*stamps, f"other-computer: measured by the clock of {computer}, planned on {planned_on}")
+    common: dict[str, Any] = {"measured_utc": measured_utc, "computer": computer, "seconds": round(seconds, 3)}
+    done = CellDone(
+        key=task.key,
+        digest=digest(record),
+        is_virtual_time=task.is_virtual_time,
+        stamps=stamps,
+        rows=tuple(_rows(task, record, {**common, "stamps": "\n".join(stamps)})),
+        **common,
+    )
+    return gzip.compress(msgspec.json.encode(done) + b"\n" + encode_record(record), compresslevel=6, mtime=0)
+
+
+def unpacked_cell(data: bytes, source: str) -> CellDone:
+    """The summary in a cell's file. Raises ResultError if the file is damaged or has another format version."""
+    try:
+        head = gunzip(data, MOST_RECORD_BYTES, source).partition(b"\n")[0]
+        done = decode_json(head, CellDone)
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise ResultError(f"{source} is damaged: {error}", hint="delete it; it is measured again") from None
+    if done.format != _CELL_FORMAT:
+        raise ResultError(f"{source} was written by another raidlab version", hint="delete it")
+    return done
+
+
+def _rows(task: CellTask, record: ResultRecord, common: Mapping[str, Any]) -> Iterable[CellRow]:
+    experiment = task.experiment
+    array = experiment.arrays[0]
+    for job in experiment.jobs:
+        workload = job.build()
+        cells = [cell for cell in record.cells if cell.workload == workload.id and cell.phase == HEALTHY]
+        for direction in ("read", "write"):
+            figures = [found for cell in cells if (found := _section(cell, direction)) is not None]
+            if not figures:
+                continue
+            middle = estimate([each.iops for each in figures])
+            predicted = [cell.predicted_iops for cell in cells if cell.predicted_iops is not None]
+            yield CellRow(
+                cell=task.key,
+                digest=digest(record),
+                level=array.level,
+                members=array.members,
+                chunk_bytes=record.arrays[0].chunk_bytes if record.arrays else array.chunk_bytes,
+                drive=experiment.disks.model if experiment.disks.kind is DiskKind.SPINDLE else "",
+                kernel=task.kernel,
+                workload=workload.id,
+                direction=direction,
+                block_bytes=workload.block_bytes,
+                queue_depth=workload.queue_depth,
+                jobs=workload.jobs,
+                repeats=len(figures),
+                iops=middle.median,
+                iops_low=middle.low,
+                iops_high=middle.high,
+                bytes_per_second=_median([each.bandwidth_bytes_per_second for each in figures]),
+                mean_seconds=_median([each.mean_seconds for each in figures]),
+                p99_seconds=_median([each.p99_seconds for each in figures if each.p99_seconds is not None]),
+                predicted_iops=_median(predicted),
+                is_virtual_time=task.is_virtual_time,
+                **common,
+            )
+
+
+def _section(cell: CellRecord, direction: str) -> DirectionFigures | None:
+    return cell.figures.reads if direction == "read" else cell.figures.writes
+
+
+def _median(values: list[float]) -> Any:
+    return estimate(values).median if values else None
+
+
+class CellStore:
+    """The measured cells below ``root``, which is created with the first cell."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def path(self, key: str) -> Path:
+        assert re.match(CELL_KEY, key), key
+        return self.root / key[:2] / f"{key}{SUFFIX}"
+
+    def keys(self, wanted: Iterable[str]) -> set[str]:
+        """The keys in ``wanted`` that have a file; the files are not read."""
+        there: dict[str, set[str]] = {}
+        found = set()
+        for key in wanted:
+            folder = key[:2]
+            if folder not in there:
+                there[folder] = set()
+                with suppress(OSError):
+                    there[folder] = {path.name for path in (self.root / folder).iterdir()}
+            if f"{key}{SUFFIX}" in there[folder]:
+                found.add(key)
+        return found
+
+    def read(self, key: str) -> bytes | None:
+        """The content of a cell's file, or None if it cannot be read. Raises ResultError for another user's file."""
+        path = self.path(key)
+        try:
+            return read_plain(path, MOST_RECORD_BYTES, is_own=True, error=ResultError)
+        except OSError:
+            return None
+
+    def load(self, key: str) -> CellDone | None:
+        """The summary of a cell, or None if its file is missing or damaged, so that the cell is measured again."""
+        try:
+            data = self.read(key)
+            done = unpacked_cell(data, f"'{self.path(key)}'") if data is not None else None
+        except ResultError:
+            return None
+        return done if done and done.key == key else None
+
+    def add(self, key: str, data: bytes) -> None:
+        """Store a cell's file. Raises ResultError if it cannot be written."""
+        path = self.path(key)
+        if not path.parent.is_dir():
+            make_own_folder(path.parent, "the folder for cells", root=self.root)
+        write_file(path, data)
+
+
+def record_of(data: bytes) -> bytes:
+    """The complete record in a cell's file, as JSON. Raises ResultError if the file is damaged."""
+    return gunzip(data, MOST_RECORD_BYTES, "the cell").partition(b"\n")[2]
+
+
+def toml_of(experiment: Experiment) -> str:
+    """A cell as an experiment file for ``raidlab run``, with which it can be measured again on its own."""
+    tree = msgspec.to_builtins(experiment)
+    plain = msgspec.to_builtins(
+        Experiment(format_version=FORMAT_VERSION, id="", title="", question="", arrays=(_NO_ARRAY,), jobs=(_NO_JOB,))
+    )
+    lines = [f"{name} = {_value(value)}" for name, value in tree.items() if _is_told(name, value, plain)]
+    for table in ("disks",):
+        lines += ["", f"[{table}]", *_lines(tree[table], msgspec.to_builtins(DiskPlan()))]
+    for table, defaults in (("arrays", _NO_ARRAY), ("jobs", _NO_JOB)):
+        for each in tree[table]:
+            lines += ["", f"[[{table}]]", *_lines(each, msgspec.to_builtins(defaults))]
+    return "\n".join(lines) + "\n"
+
+
+_NO_ARRAY = ArrayPlan(id="-", level="")
+_NO_JOB = JobPlan(workload="")
+_FIRST = ("format_version", "id", "title", "question")
+
+
+def _is_told(name: str, value: Any, plain: Mapping[str, Any]) -> bool:
+    is_table = isinstance(value, dict) or (
+        isinstance(value, list | tuple) and any(isinstance(each, dict) for each in value)
+    )
+    return not is_table and value is not None and (name in _FIRST or value != plain[name])
+
+
+def _lines(tree: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
+    return [f"{name} = {_value(value)}" for name, value in tree.items() if value != plain[name] and value is not None]
+
+
+def _value(value: Any) -> str:
+    # Strings, numbers, booleans and lists of these have the same notation in JSON and TOML.
+    return msgspec.json.encode(value).decode()
+
+
+def sweeps_folder(host: Host) -> Path:
+    """The folder of all sweeps and their cells."""
+    return host.state.root / "sweeps"
+
+
+def cell_store(host: Host) -> CellStore:
+    """This computer's store of measured cells."""
+    return CellStore(sweeps_folder(host) / "cells")
+
+
+_PROGRESS = "progress.json"
+_MOST_HEADER_BYTES = 4 * MOST_RECORD_BYTES
+"""The header of a sweep lists its cells, which may be many thousands."""
+
+
+class PlannedCell(msgspec.Struct, frozen=True, kw_only=True):
+    """A cell in the plan of a sweep."""
+
+    key: Annotated[str, msgspec.Meta(pattern=CELL_KEY)]
+    label: str
+
+
+class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The header of a sweep: its file and its planned cells."""
+
+    id: str
+    created_utc: str
+    toml: str
+    is_virtual_time: bool
+    cells: tuple[PlannedCell, ...]
+
+
+class SweepFolder:
+    """The folder of one sweep."""
+
+    def __init__(self, runs: RunFolders, sweep_id: str, cells: CellStore) -> None:
+        self.id = sweep_id
+        self.path = runs.path(sweep_id)
+        self._runs = runs
+        self._cells = cells
+        # A cell whose line is damaged is measured again, like other failed cells.
+        self._failed = Journal[FailedCell](
+            self.path / "failed.jsonl", FailedCell, skips_damaged=True, most_bytes=_MOST_HEADER_BYTES
+        )
+
+    @property
+    def record(self) -> SweepRecord:
+        """The header of the sweep. Raises ResultError if it is damaged."""
+        return self._runs.read_header(self.id, SweepRecord)
+
+    def in_its_time(self, target: Target) -> Target:
+        """``target`` with the kind of time of this sweep, even if a new sweep would now use the other kind.
+
+        Raises SpecError if ``target`` specifies the other kind, with which all cells would be measured again;
+        ResultError as ``record``.
+        """
+        time, asked = _time_of(self.record), target.options.get("time")
+        if target.kind is not TargetKind.UML or asked == time:
+            return target
+        if asked:
+            raise SpecError(
+                f"{self.id} was begun in {time} time, and {target} asks for {asked} time",
+                hint=f"continue with --on 'uml:?time={time}'; 'raidlab sweep FILE' without --resume begins a new one",
+            )
+        return target.with_option("time", time)
+
+    @property
+    def progress(self) -> SweepProgress | None:
+        """The content of the progress file; None if it is missing or damaged."""
+        with suppress(ResultError, FileNotFoundError):
+            return read_own_json(self.path / _PROGRESS, SweepProgress)
+        return None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a client holds the lock."""
+        return self._runs.is_held(self.id)
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Hold the lock of the sweep. Raises MachineBusy, ResultError."""
+        with self._runs.held(self.id):
+            self._failed.repair()
+            yield
+
+    def tell(self, progress: SweepProgress) -> None:
+        """Write the progress file; errors are ignored."""
+        with suppress(OSError):
+            replace_file(self.path / _PROGRESS, msgspec.json.encode(progress), is_durable=False)
+
+    def failed(self) -> tuple[FailedCell, ...]:
+        """The cells that could not be measured, each with its last failure."""
+        return tuple({each.cell: each for each in self._failed.read()}.values())
+
+    def forget_failed(self) -> None:
+        """Remove the failures, before the cells are measured again."""
+        self._failed.remove()
+
+    def add_failed(self, cell: FailedCell) -> None:
+        """Add a failure. Raises ResultError if it cannot be written."""
+        self._failed.append(cell)
+
+    def stand(self) -> SweepProgress | None:
+        """The progress: from the progress file while the sweep runs, else from the stored cells. None if unknown.
+
+        The progress file of a killed client is out of date, and another sweep may have measured missing cells. Cell
+        files are not read, so damaged ones count.
+        """
+        told = self.progress
+        if self.is_running or (told and told.done >= told.planned):
+            return told
+        try:
+            keys = {cell.key for cell in self.record.cells}
+            there = self._cells.keys(keys)
+            failed = sum(each.cell in keys - there for each in self.failed())
+        except (ResultError, OSError):
+            return told
+        return msgspec.structs.replace(
+            told or SweepProgress(done=0, planned=0),
+            done=len(there),
+            planned=len(keys),
+            failed=failed,
+            running=0,
+            left_seconds=None,
+        )
+
+    def state_words(self) -> tuple[str, str]:
+        """Progress and state for display: ``12 of 40`` and ``running, 3 min left``."""
+        is_running, progress = self.is_running, self.stand()
+        if progress is None:
+            return "", "running" if is_running else "broke off"
+        cells = f"{progress.done:,} of {progress.planned:,}"
+        if is_running:
+            return cells, "running" + (
+                f", {human_seconds(progress.left_seconds)} left" if progress.left_seconds else ""
+            )
+        if progress.failed:
+            is_whole = progress.done + progress.failed >= progress.planned
+            return cells, f"{progress.failed:,} failed{'' if is_whole else ', broke off'}"
+        return cells, "complete" if progress.done >= progress.planned else "broke off"
+
+    def result(self) -> SweepResult:
+        """All results of the sweep. Raises ResultError."""
+        record = self.record
+        sweep = decode_sweep(record.toml, f"{record.id}/sweep")
+        keys = [cell.key for cell in record.cells]
+        done = (found for key in keys if (found := self._cells.load(key)))
+        rows = tuple(row for each in done for row in each.rows)
+        there = {row.cell for row in rows}
+        return SweepResult(
+            id=record.id,
+            title=sweep.title,
+            question=sweep.question,
+            created_utc=record.created_utc,
+            toml=record.toml,
+            axes=sweep.sweep.named,
+            planned=len(keys),
+            rows=rows,
+            failed=tuple(each for each in self.failed() if each.cell not in there),
+        )
+
+    def digests(self) -> dict[str, str]:
+        """Key -> digest of the figures, for all measured cells."""
+        found = {cell.key: self._cells.load(cell.key) for cell in self.record.cells}
+        return {key: done.digest for key, done in found.items() if done}
+
+
+class SweepStore:
+    """All sweeps of a state folder."""
+
+    def __init__(self, host: Host) -> None:
+        self._runs = RunFolders(
+            sweeps_folder(host) / "runs",
+            "sweep",
+            ("sweep.json",),
+            begin_hint="sweep something: raidlab sweep FILE",
+            list_hint="'raidlab sweep' lists them",
+            state_root=host.state.root,
+            most_header_bytes=_MOST_HEADER_BYTES,
+        )
+        self.root = self._runs.root
+        self._host = host
+
+    def ids(self) -> tuple[str, ...]:
+        """The ids of all sweeps, newest first. Raises ResultError if the folder cannot be read."""
+        return self._runs.ids()
+
+    def find(self, name: str) -> SweepFolder:
+        """A sweep by id, unique prefix of an id, or ``latest``. Raises ResultError if there is none."""
+        return self._folder(self._runs.find(name))
+
+    def of_text(self, text: str, time: str | None = None) -> SweepFolder | None:
+        """The newest sweep with this file, or None; ``time`` (``real`` or ``virtual``) restricts the kind of time."""
+        meant = as_meant(text)
+        for each in self.ids():
+            with suppress(ResultError):
+                record = self._folder(each).record
+                if time in (None, _time_of(record)) and as_meant(record.toml) == meant:
+                    return self._folder(each)
+        return None
+
+    def of_id(self, sweep_id: str) -> SweepFolder | None:
+        """The newest sweep whose file has this id, with any other content."""
+        name = re.compile(rf"[0-9]{{8}}T[0-9]{{6}}Z-{re.escape(id_word(sweep_id))}(-[0-9]+)?")
+        return next((self._folder(each) for each in self.ids() if name.fullmatch(each)), None)
+
+    def begin(self, sweep: Sweep, text: str, cells: tuple[PlannedCell, ...], *, is_virtual_time: bool) -> SweepFolder:
+        """Create the folder of a new sweep. Raises ResultError if it cannot be stored."""
+        sweep_id = self._runs.create(self._host.clock, sweep.id).name
+        record = SweepRecord(
+            id=sweep_id,
+            created_utc=utc_second_text(self._host.clock),
+            toml=text,
+            is_virtual_time=is_virtual_time,
+            cells=cells,
+        )
+        self._runs.write_header(record, sweep_id)
+        return self._folder(sweep_id)
+
+    def plan_anew(self, folder: SweepFolder, cells: tuple[PlannedCell, ...]) -> None:
+        """Replace the cells in the header, because what they depend on has changed and with it their keys."""
+        record = msgspec.structs.replace(folder.record, cells=cells)
+        self._runs.write_header(record, folder.id)
+
+    def delete(self, folder: SweepFolder) -> None:
+        """Delete a sweep; its cells remain for other sweeps. Raises MachineBusy while it runs."""
+        self._runs.delete(folder.id)
+
+    def _folder(self, name: str) -> SweepFolder:
+        return SweepFolder(self._runs, name, cell_store(self._host))
+
+
+def _time_of(record: SweepRecord) -> str:
+    return "virtual" if record.is_virtual_time else "real"
+
+
+COMMAND = "raidlab sweep"
+ENDING = threading.Event()
+"""Set when this process is to end; running work stops as soon as it can."""
+_FLAVOUR = "virtual-time"
+_CLAIMS, _MAKING = ".claims", ".making"
+_LOOK_SECONDS = 0.1
+
+
+class MeasuredCell(msgspec.Struct, frozen=True):
+    """A worker's result for one cell."""
+
+    data: bytes
+    """The content of the cell's file."""
+    was_there: bool
+    """Whether the worker's store already had the cell, possibly added by another process after planning."""
+
+
+@cache
+def computer() -> str:
+    """Host name of this computer, with the model and number of its processors."""
+    models = [line.partition(":")[2].strip() for line in _cpuinfo() if line.startswith("model name")]
+    return f"{os.uname().nodename} ({models[0]}, {len(models)} processors)" if models else os.uname().nodename
+
+
+def _cpuinfo() -> list[str]:
+    return (Host.real().files.read("/proc/cpuinfo") or "").splitlines()
+
+
+def kernel_path(word: str) -> str:
+    """Path of the kernel for a value of the ``kernel`` axis; empty for the installed kernel.
+
+    ``word`` is a version, a path, or empty. Raises ToolMissing, with the build command in its hint, unless exactly one
+    built kernel has the version.
+    """
+    if not word or "/" in word:
+        return word
+    folders = sorted(kernel_cache().glob(f"{_FLAVOUR}-*"))
+    found = [each for each in folders if _is_version(each.name.removeprefix(f"{_FLAVOUR}-"), word)]
+    if len(found) != 1:
+        there = ", ".join(each.name.removeprefix(f"{_FLAVOUR}-") for each in found or folders)
+        raise ToolMissing(
+            f"there {'are several kernels' if found else 'is no kernel'} '{word}' with virtual time: {there or 'none'}",
+            hint=f"provision/kernel/build-uml.sh {_FLAVOUR} --source {shlex.quote(f'linux-source-{word}.tar.xz')}",
+        )
+    return str(found[0] / "linux")
+
+
+def _is_version(version: str, word: str) -> bool:
+    return version == word or version.startswith(f"{word}.")
+
+
+def facts(kernel: str, *, is_virtual_time: bool, file_disks: int = 0) -> dict[str, str]:
+    """The conditions on which this computer's figures depend, as name -> value (lab.measure.conditions).
+
+    ``file_disks`` is the maximum number of disks of kind file in a cell. Raises ToolMissing for a missing program or
+    kernel, SpecError if the path of the state folder prevents a machine from starting.
+    """
+    host, path = Host.real(COMMAND), kernel_path(kernel)
+    image = find_kernel(host.processes, host.files, virtual_time=is_virtual_time, chosen=path)
+    work = sweeps_folder(host) / "work" / LONGEST_INSTANCE
+    require_fitting_paths(host.state.root, work.relative_to(host.state.root), image, file_disks)
+    found = depends_on(host, path, virtual_time=is_virtual_time)
+    return found if is_virtual_time else {**found, "computer": computer()}
+
+
+def target_of(task: CellTask) -> Target:
+    """The machine that measures a cell on this computer. Raises ToolMissing as ``kernel_path``."""
+    target = parse_target("uml:").with_option("time", "virtual" if task.is_virtual_time else "real")
+    path = kernel_path(task.kernel)
+    return target.with_option("kernel", path) if path else target
+
+
+def measured(payload: bytes) -> bytes:
+    """Measure a cell, or take it from this computer's store; returns ``MeasuredCell`` as msgpack.
+
+    ``payload`` is a CellTask as JSON. A newly measured cell is added to the store first. Raises ToolMissing if this
+    computer does not match ``CellTask.depends_on``, and LabError if the run fails.
+    """
+    task = decode_json(payload, CellTask)
+    host = Host.real(COMMAND)
+    store = cell_store(host)
+    with claimed(task.key, host):
+        if was_there := store.load(task.key) is not None:
+            data = store.read(task.key) or b""
+        else:
+            require_same(task)
+            data = _measured_now(task, host)
+            store.add(task.key, data)
+    return msgspec.msgpack.encode(MeasuredCell(data, was_there))
+
+
+def _measured_now(task: CellTask, host: Host) -> bytes:
+    clock = host.clock
+    begin = clock.monotonic_seconds()
+
+    def is_too_late() -> bool:
+        return clock.monotonic_seconds() > begin + task.most_seconds
+
+    with work_folder(host) as work:
+        try:
+            there = replace(host, state=host.state.elsewhere(work))
+            record = _record(task, there, lambda: ENDING.is_set() or is_too_late())
+        except RunCancelled:
+            if not is_too_late():
+                raise
+            raise LabError(
+                f"not finished within {task.most_seconds:.0f} s, far more than it should take",
+                hint="check what else that computer is doing",
+            ) from None
+    moment = utc_second_text(clock)
+    return packed(task, record, measured_utc=moment, computer=computer(), seconds=clock.monotonic_seconds() - begin)
+
+
+@contextmanager
+def claimed(key: str, host: Host) -> Iterator[None]:
+    """Hold the lock of a cell on this computer. Raises RunCancelled if the process is to end while it waits.
+
+    Another worker that needs the same cell waits, and then finds it in the store. Each cell locks one byte of one
+    common file, so no lock files accumulate. The locks also exclude each other between threads.
+    """
+    folder = host.state.make(cell_store(host).root, what="the folder for cells")
+    descriptor = open_lock(folder / _CLAIMS)
+    try:
+        while not take_byte(descriptor, int(key[:15], 16), folder / _CLAIMS):
+            if ENDING.is_set():
+                raise RunCancelled("the work was cancelled")
+            host.clock.sleep(_LOOK_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def require_same(task: CellTask) -> None:
+    """Check that this computer gives the figures that were planned. Raises ToolMissing if it does not."""
+    here = facts(task.kernel, is_virtual_time=task.is_virtual_time)
+    if different := differing(task.depends_on, here):
+        raise ToolMissing(f"{computer()} has another {different}", hint="install the same there")
+
+
+def differing(wanted: dict[str, str], here: dict[str, str]) -> str:
+    """The differences between two results of ``facts``, as text for a message; empty if none matters."""
+    names = {"kernel": "embedded kernel", "programs": "fio, mdadm or Python", "raidlab": "raidlab"}
+    return ", ".join(words for name, words in names.items() if wanted.get(name) != here.get(name))
+
+
+def _record(task: CellTask, host: Host, is_cancelled: Callable[[], bool]) -> ResultRecord:
+    """The cell's record, without raw documents and this computer's paths, so it is the same on any computer."""
+    target = target_of(task)
+    request = RunRequest(target, host, is_cancelled=is_cancelled, allowed_rules=frozenset(task.allowed_rules))
+    record = run_experiment(task.experiment, toml_of(task.experiment), request)
+    with suppress(LabError):
+        ResultStore(host.state.results).delete(record.id)
+    # The path of the kernel is specific to this computer.
+    told = str(target) if not task.kernel else str(target).partition("&kernel=")[0] + f"&kernel={task.kernel}"
+    cells = tuple(msgspec.structs.replace(cell, raw_file="") for cell in record.cells)
+    conditions = msgspec.structs.replace(record.conditions, target=told)
+    return msgspec.structs.replace(record, cells=cells, conditions=conditions)
+
+
+@contextmanager
+def work_folder(host: Host) -> Iterator[Path]:
+    """A state folder for one cell's machine, removed on exit; folders left by killed workers are removed first."""
+    parent = host.state.make(sweeps_folder(host) / "work", what="the folder for work on cells")
+    sweep_work(host)
+    folder = parent / f"{os.getpid()}-{secrets.token_hex(4)}"
+    with _one_at_a_time(host):
+        folder.mkdir(mode=0o700)
+        lock = FolderLock(folder, Owner(os.getpid(), COMMAND, start_ticks(host.files, os.getpid())))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        lock.close()
+
+
+def _one_at_a_time(host: Host) -> AbstractContextManager[None]:
+    """Serialize creating and removing work folders, so a new folder without a lock is not taken for a leftover."""
+    return locked(sweeps_folder(host) / _MAKING, ALONE, waits=True)
+
+
+def sweep_work(host: Host) -> None:
+    """Remove the work folders of killed workers, and end their kernels."""
+    for folder in sorted((sweeps_folder(host) / "work").glob("*-*")):
+        try:
+            with _one_at_a_time(host):
+                lock = FolderLock(folder, Owner(os.getpid(), COMMAND))
+        except (OSError, LabError):
+            # The folder is in use, or another process is removing it.
+            continue
+        try:
+            host.state.elsewhere(folder).sweep()
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            lock.close()

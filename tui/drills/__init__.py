@@ -1,1 +1,0 @@
-"""Drills: the open drill, and the Drills screen."""

@@ -1,1 +1,0 @@
-"""Scenarios, crash points and campaigns: the Faults screen."""

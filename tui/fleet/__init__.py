@@ -1,1 +1,0 @@
-"""The data loss of a fleet of arrays over years: the Fleet screen."""

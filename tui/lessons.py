@@ -1,0 +1,1060 @@
+"""The open lesson on every screen: checks its step at each sample, shows it in the app's own words, in a panel.
+
+All of it runs on the app's own thread, except reading the course, which is slow, and work in the lab.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.markup import escape
+from textual.message import Message
+from textual.widgets import Markdown, OptionList, Static
+from textual.widgets.option_list import Option
+
+from lab.actions.action import Action
+from lab.actions.arrays import Create, Grow, Replace, Scrub, ScrubAction, Wait
+from lab.arrays.filesystem import FileSystem
+from lab.arrays.kinds import kind_of_level, kinds
+from lab.arrays.levels import parse_level
+from lab.arrays.spec import ConsistencyPolicy
+from lab.errors import LabError
+from lab.gates.decoding import parse_bytes
+from lab.lessons.actions import ApartAction, ShellLine
+from lab.machine.target import target_words
+from lab.units import human_bytes
+from tui.actions import KEY_ACTIONS, title_of
+from tui.look import Glyphs, glyphs_of
+from tui.runs import request_of
+from tui.state import LabLooked, LabMessage
+from tui.widgets import entitle
+
+if TYPE_CHECKING:
+    from lab.checks.readings import Source
+    from lab.checks.state import DeepState
+    from lab.experiments.progress import RunProgress
+    from lab.lessons.course import ReadyStep
+    from lab.lessons.engine import StepView, ToldCheck
+    from lab.lessons.student import CourseLine, LessonSession, Student
+    from lab.plans import Plan
+    from lab.session.monitor import Event, Snapshot
+    from lab.session.session import LabSession
+    from tui.frontend import Cancelled, Frontend, Progress
+
+FRESH_SECONDS = 2.0
+"""Maximum age of the contents of the disks; reading them takes several commands on the machine."""
+
+
+T = TypeVar("T")
+LESSONS_MODE = "lessons"
+PLACES = {"results": "[b]4[/b] shows your result", "faults": "[b]7[/b] shows the outcome"}
+"""Mode that shows a number to read -> hint with its key, as markup."""
+BLANK_NOTE = "A lesson starts with blank disks: all data on the lab's disks will be lost."
+
+
+class Guide:
+    """The course and the open lesson in the app.
+
+    Args:
+        on_passed: called when a step is done.
+        is_suspended: returns whether checks are suspended, because the lab's arrays belong to an open drill.
+    """
+
+    def __init__(
+        self, frontend: Frontend, *, on_passed: Callable[[], object], is_suspended: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._is_suspended = is_suspended
+        self._frontend = frontend
+        self._on_passed = on_passed
+        self._student: Student | None = None
+        self._attempt: LessonSession | None = None
+        self._step_view: StepView | None = None
+        self._read_count = 0
+        """Number of explanations that the student has read."""
+        self._watched = ""
+        """Id of the step whose events are collected."""
+        self._since: Snapshot | None = None
+        self._events: list[Event] = []
+        self.course: tuple[CourseLine, ...] = ()
+        self.view: LessonView | None = None
+        self._activity, self._fraction = "", 0.0
+        self._came_from = "lab"
+        self._was_asked = False
+        self._deep: tuple[float, DeepState] | None = None
+        """(time of the machine, contents of the disks), as last read in this step."""
+        self._is_reading_disks = False
+
+    @property
+    def is_following(self) -> bool:
+        return self._attempt is not None and self._attempt.step is not None
+
+    @property
+    def is_ready(self) -> bool:
+        return self._student is not None
+
+    def open(self, *, only_if_begun: bool = False) -> None:
+        """Read the course and the open lesson on a separate thread."""
+        self._was_asked = True
+        if self._student is not None:
+            self.refresh()
+            return
+
+        def read() -> Student | None:
+            host = self._frontend.client.host
+            # A user who has never started a lesson does not wait for the import.
+            if only_if_begun and not (host.state.root / "lessons" / "desk.json").exists():
+                return None
+            from lab.lessons.student import Student
+
+            student = Student(host)
+            student.lines()  # reads the course, which is slow, and caches it
+            return student
+
+        self._frontend.beside("course", read, on_done=self._opened)
+
+    def _opened(self, student: Student | None) -> None:
+        if student is not None and self._student is None:
+            self._student = student
+            self._set_attempt(self._try(student.open_lesson))
+
+    def _set_attempt(self, attempt: LessonSession | None) -> None:
+        """Make this the open lesson; the explanations of completed steps count as read."""
+        self._attempt, self._step_view, self._watched = attempt, None, ""
+        self._read_count = attempt.done_count if attempt else 0
+        self.refresh()
+
+    def hear(self, message: LabMessage) -> None:
+        if isinstance(message, LabLooked):
+            self.check()
+
+    def check(self) -> None:
+        """Collect the events since the last sample, and check the step."""
+        if not self._was_asked:
+            self.open(only_if_begun=True)
+        attempt, state = self._attempt, self._frontend.lab
+        step = attempt.step if attempt else None
+        if attempt is None or step is None or state.look is None or self._is_elsewhere:
+            return
+        if self._is_suspended():
+            self._watched = ""
+            return
+        if step.id != self._watched or self._since is None or state.look.time_seconds < self._since.time_seconds:
+            self._watched, self._since, self._events = step.id, state.look, []
+            self._deep = None
+        else:
+            self._events += state.new_events
+        from lab.lessons.student import marks_of
+
+        session = self._frontend.client.session
+        marks = marks_of(session, state.look.arrays) if session else {}
+        scene = attempt.checked_state(state.look, state.disks, marks=marks, events=self._events, since=self._since)
+        self._checked(attempt.look(replace(scene, deep=self._disk_contents(attempt, self._since, state.look))))
+
+    def _disk_contents(self, attempt: LessonSession, since: Snapshot, sample: Snapshot) -> DeepState:
+        """The contents that were read last; if they are old and the lesson needs them, they are read again."""
+        from lab.checks.state import DeepState
+        from lab.lessons.student import asks_for_disks, deep_state
+
+        def done(found: DeepState | None) -> None:
+            self._is_reading_disks = False
+            if found is not None:
+                # Contents that were requested in an earlier step are discarded.
+                self._deep = (sample.time_seconds, found) if since is self._since else self._deep
+                self.check()
+
+        is_fresh = self._deep and 0 <= sample.time_seconds - self._deep[0] < FRESH_SECONDS
+        if not self._is_reading_disks and not is_fresh and asks_for_disks(attempt.lesson):
+            self._is_reading_disks = True
+            self._frontend.look_up(
+                lambda session: deep_state(attempt.lesson, session, since, sample),
+                on_done=done,
+                on_error=lambda _: done(None),
+            )
+        return self._deep[1] if self._deep else DeepState()
+
+    def _checked(self, step_view: StepView | None) -> None:
+        if step_view is not None and step_view.is_done:
+            self._step_view = None
+            self.refresh()
+            self._on_passed()
+        elif step_view != self._step_view:
+            self._step_view = step_view
+            self.refresh()
+
+    def refresh(self) -> None:
+        if self._student is None:
+            return
+        self.course = self._student.lines()
+        self.view = self._make_view(self._attempt) if self._attempt else None
+        self._frontend.show_soon()
+
+    def _make_view(self, attempt: LessonSession) -> LessonView:
+        from lab.lessons import engine
+
+        step, done = attempt.step, attempt.done_count
+        step_view = self._step_view or engine.look(attempt.lesson, attempt.progress, attempt.state_apart)
+        files = self._student.find(self._student.state.lesson) if self._student and self._student.state.lesson else None
+        return LessonView(
+            id=attempt.lesson.id,
+            title=attempt.lesson.title,
+            goal=attempt.lesson.goal,
+            step_count=len(attempt.lesson.steps),
+            done_count=done,
+            language=attempt.lesson.language,
+            languages=files.languages if files else (attempt.lesson.language,),
+            seed=attempt.lesson.seed,
+            labels=labels_of(attempt),
+            explanation=explanation_of(attempt, self._read_count) if self._read_count < done else None,
+            step=step_card(attempt, step, done, step_view) if step else None,
+            activity=self._activity,
+            progress=self._fraction,
+            elsewhere=target_words(attempt.progress.target, in_sentence=True) if self._is_elsewhere else "",
+        )
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        from lab.machine import parse_target
+
+        target = self._frontend.lab.target
+        return bool(self._attempt and target and self._attempt.progress.target != str(parse_target(target)))
+
+    def hint_line(self) -> str | None:
+        """One line of markup about the open lesson, for every screen; None: no lesson is open."""
+        view = self.view
+        if view is None:
+            return None
+        where = f"Lesson {view.number}"
+        if view.elsewhere:
+            return f"{where} was started on {view.elsewhere}. [b]6[/b] restarts it here."
+        if view.explanation:
+            return f"{where}: step {view.explanation.number + 1} is done. [b]F6[/b] explains it, [b]F8[/b] continues."
+        if view.step is None:
+            return f"{where} is done. [b]6[/b] shows the next one."
+        if view.step.must_answer:
+            return f"{where}, step {view.done_count + 1}: predict first. [b]F6[/b] shows the question."
+        if view.activity:
+            return f"{where}, step {view.done_count + 1}: measuring, {view.progress:.0%}."
+        if view.step.must_measure:
+            return f"{where}, step {view.done_count + 1}: [b]F6[/b], then [b]r[/b] to measure."
+        if view.step.must_read_off:
+            there = PLACES.get(view.step.read_at, "")
+            place = f"{there}; " if there else ""
+            return f"{where}, step {view.done_count + 1}: {place}[b]F6[/b], then [b]t[/b] to type the number."
+        count = f"{view.step.passed_count}/{len(view.step.checks)}"
+        return f"{where}, step {view.done_count + 1}, {count}; next: {escape(view.next_line)}"
+
+    @property
+    def fault_to_read(self) -> FaultToRead | None:
+        """The fault outcome from which the student must read a number now; None: there is none."""
+        step = self._step_to_read
+        return step.read_fault if step else None
+
+    @property
+    def result_to_read(self) -> str:
+        """Id of the result from which the student must read a number now; empty: there is none."""
+        step = self._step_to_read
+        return step.read_result if step else ""
+
+    @property
+    def _step_to_read(self) -> StepCard | None:
+        """The current step if only its number is missing, else None."""
+        view = self.view
+        if view is None or view.step is None or view.explanation or view.elsewhere:
+            return None
+        return view.step if view.step.must_read_off else None
+
+    def reading_line(self, mode: str) -> str | None:
+        """The question about a number that this mode's screen shows; None: there is none."""
+        view, step = self.view, self._step_to_read
+        if view is None or step is None or step.reading is None or step.read_at != mode:
+            return None
+        unit = f" ({step.reading.unit})" if step.reading.unit else ""
+        question = escape(f"{step.reading.question}{unit}")
+        return f"[b]F6[/b], then [b]t[/b] to type the number. Lesson {view.number}: {question}"
+
+    def other_mode(self, mode: str) -> str:
+        """The mode to switch to: from ``mode`` to the lesson, or back."""
+        if mode == LESSONS_MODE:
+            return self._came_from
+        self._came_from = mode
+        return LESSONS_MODE
+
+    # The actions of the keys.
+
+    def start(self, lesson_id: str) -> None:
+        """Resume a lesson, or start it on blank disks."""
+        student = self._student
+        if student is None:
+            return
+        try:
+            before = student.resume(lesson_id)
+        except LabError as error:
+            self._frontend.show_error(error)
+            return
+        if before is not None and before.step is not None:
+            self._set_attempt(before)
+        else:
+            self.begin(lesson_id)
+
+    def begin(self, lesson_id: str, seed: str | None = None) -> None:
+        """Start a lesson at its first step, on blank disks, after a confirmation."""
+        student = self._student
+        if student is None:
+            return
+        try:
+            files = student.find(lesson_id)
+            language = student.language_for(files, None)
+            ready = files.ready(student.state.seed if seed is None else seed, language)
+        except LabError as error:
+            self._frontend.show_error(error)
+            return
+
+        def start() -> None:
+            from lab.machine import parse_target
+
+            target = parse_target(self._frontend.lab.target)
+            self._try(lambda: self._set_attempt(student.start(lesson_id, target, seed=seed, language=language)))
+
+        def check(session: LabSession) -> Plan | None:
+            from lab.lessons.student import clearing_plan
+
+            return clearing_plan(session, ready)
+
+        self._frontend.ask(check, note=BLANK_NOTE, on_done=start)
+
+    def again(self) -> None:
+        attempt = self._attempt
+        if attempt is None:
+            return
+        if self._is_elsewhere:
+            self.begin(attempt.lesson.id)
+            return
+
+        def restart() -> None:
+            self._try(attempt.restart)
+            self._set_attempt(attempt)
+
+        self._frontend.ask(lambda session: session.reset_all(), note=BLANK_NOTE, on_done=restart)
+
+    def answer(self, text: str) -> str:
+        """Answer the step with a prediction or a number; returns the error as a sentence, or an empty string."""
+        attempt = self._attempt
+        if attempt is None or attempt.step is None or self._is_unread:
+            return ""
+        try:
+            attempt.answer(text)
+        except LabError as error:
+            return f"{error.message}: {error.hint}" if error.hint else error.message
+        self._look_without_lab(attempt)
+        self.check()
+        return ""
+
+    def _look_without_lab(self, attempt: LessonSession) -> None:
+        """Check a step that needs only results, which the answer can complete even if the lab is not open."""
+        from lab.lessons.student import needs_lab
+
+        if attempt.step is not None and not needs_lab(attempt.step):
+            self._checked(attempt.look(attempt.state_apart))
+        self.refresh()
+
+    def hint(self) -> None:
+        attempt = self._attempt
+        if attempt is not None and attempt.step is not None and not self._is_unread:
+            self._try(attempt.hint)
+            self.refresh()
+
+    @property
+    def _is_unread(self) -> bool:
+        return bool(self._attempt and self._read_count < self._attempt.done_count)
+
+    def read_on(self) -> None:
+        """Mark the explanation as read and show the next step."""
+        if self._is_unread:
+            self._read_count += 1
+            self.refresh()
+
+    def leave(self) -> None:
+        if self._student is not None:
+            self._try(self._student.leave)
+            self._set_attempt(None)
+
+    def speak(self, language: str) -> None:
+        """Continue the lesson in another language."""
+        student, attempt = self._student, self._attempt
+        if student is None or attempt is None:
+            return
+
+        def change() -> None:
+            read = self._read_count
+            self._set_attempt(student.translate(attempt, language))
+            self._read_count = read
+            self.check()
+            self.refresh()
+
+        self._try(change)
+
+    def do_step(self) -> None:
+        attempt = self._attempt
+        step = attempt.step if attempt else None
+        if attempt is None or step is None:
+            return
+
+        def work(session: LabSession) -> None:
+            for action in step.do:
+                action.perform(session)
+            # No plan writes known data, so the lab must read the marks again.
+            session.rescan()
+
+        self._try(attempt.note_help)
+        lines = "\n".join(action.by_hand() for action in step.do)
+        self._frontend.say(lines, title="Running")
+        self._frontend.job(f"Lesson {attempt.lesson.id[:2].lstrip('0')}: do the step", work)
+
+    def measure(self) -> bool:
+        """Perform the step's measurement or fault on a separate lab; False if another background job runs."""
+        attempt = self._attempt
+        action = next(iter(attempt.step.apart), None) if attempt and attempt.step else None
+        if attempt is None or action is None:
+            return False
+        name = action.told
+
+        def work(progress: Progress, cancelled: Cancelled) -> None:
+            from lab.lessons.student import do_apart
+
+            request, released = request_of(self._frontend, progress, cancelled)
+            with released:
+                do_apart(attempt.lesson, action, request)
+
+        def done(_: None) -> None:
+            self._show_activity("")
+            attempt.find_results()
+            self._look_without_lab(attempt)
+
+        def failed(error: LabError) -> None:
+            self._show_activity("")
+            self._frontend.show_error(error)
+
+        def advanced(progress: RunProgress) -> None:
+            self._show_activity(name, progress.fraction)
+
+        has_started = self._frontend.background.run(
+            f"Measuring {name}", work, on_done=done, on_error=failed, on_progress=advanced
+        )
+        if has_started:
+            self._show_activity(name)
+        return has_started
+
+    def _show_activity(self, name: str, fraction: float = 0.0) -> None:
+        self._activity, self._fraction = name, fraction
+        if self.view is not None:
+            self.view = replace(self.view, activity=name, progress=fraction)
+            self._frontend.show_soon()
+
+    def _try(self, work: Callable[[], T]) -> T | None:
+        try:
+            return work()
+        except LabError as error:
+            self._frontend.show_error(error)
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The explanation of a completed step."""
+
+    number: int
+    outcome: str
+    """The prediction and the outcome; empty: no question was asked."""
+    is_right: bool | None
+    """None: the question has no right answer, or none was asked."""
+    text: str
+    """As Markdown."""
+    figures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingCard:
+    """A number that the step asks for."""
+
+    question: str
+    unit: str
+    given: str
+    """The number as typed; empty: not typed yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultToRead:
+    """The outcome of a fault that contains the number that a step asks for."""
+
+    item: str
+    """Id in the list of the Faults screen."""
+    parts: tuple[str, ...]
+    """Titles of the variants with the number; may be empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepCard:
+    """The current step."""
+
+    number: int
+    text: str
+    """The task, as Markdown."""
+    question: str
+    options: tuple[tuple[str, str], ...]
+    """(key, text) of each possible answer."""
+    answer: str
+    """Key of the chosen option; empty: not answered yet."""
+    checks: tuple[ToldCheck, ...]
+    mistake: str
+    """The hint for a recognised mistake, as Markdown; empty: none."""
+    hints: tuple[str, ...]
+    hint_count: int
+    measures: tuple[str, ...]
+    """Names of the measurements and faults that the step runs on a separate lab."""
+    can_be_done: bool
+    reading: ReadingCard | None = None
+    read_at: str = ""
+    """Mode of the app that shows the number; empty: the text says where it is."""
+    read_fault: FaultToRead | None = None
+    read_result: str = ""
+    """Id of the result with the number; empty: there is none."""
+
+    @property
+    def passed_count(self) -> int:
+        return sum(check.is_passed for check in self.checks)
+
+    @property
+    def must_answer(self) -> bool:
+        return bool(self.question) and not self.answer
+
+    @property
+    def must_measure(self) -> bool:
+        """Whether a measurement must run, which precedes reading its number."""
+        return bool(self.measures) and not (self.reading and self._is_all_but_reading)
+
+    @property
+    def must_read_off(self) -> bool:
+        """Whether only the number is missing."""
+        return self.reading is not None and self._is_all_but_reading
+
+    @property
+    def _is_all_but_reading(self) -> bool:
+        # The reading is the last check.
+        return all(check.is_passed for check in self.checks[:-1])
+
+
+@dataclass(frozen=True, slots=True)
+class LessonView:
+    """The state of the open lesson, for the screens."""
+
+    id: str
+    title: str
+    goal: str
+    step_count: int
+    done_count: int
+    language: str
+    languages: tuple[str, ...]
+    seed: str
+    labels: dict[str, str]
+    explanation: Explanation | None = None
+    """An explanation that the student has not read; it is shown before the next step."""
+    step: StepCard | None = None
+    """The current step; None: all steps are completed."""
+    activity: str = ""
+    """Name of the running measurement; empty: none."""
+    progress: float = 0.0
+    elsewhere: str = ""
+    """The machine on which the lesson was started, if it is another one; nothing is checked then."""
+
+    @property
+    def number(self) -> str:
+        return self.id[:2].lstrip("0")
+
+    @property
+    def next_line(self) -> str:
+        """The first check that is not passed, in one line of plain text; empty: none, or an explanation is shown."""
+        if self.explanation:
+            return ""
+        step = self.step
+        if step is None:
+            return ""
+        return next((check.wanted for check in step.checks if not check.is_passed), "")
+
+
+def labels_of(attempt: LessonSession) -> dict[str, str]:
+    """The headings in the language of the lesson."""
+    words = attempt.words
+    labels = {name: words.say(name) for name in ("goal", "predict", "checks", "mistake", "read-off", "why")}
+    framed = {name: words.frame[name] for name in ("step-of", "missing", "hint-of")}
+    return labels | framed | {"lesson-done": words.say("lesson-done", title=attempt.lesson.title)}
+
+
+def explanation_of(attempt: LessonSession, number: int) -> Explanation:
+    """The explanation of a step; ``number`` counts from 0."""
+    step, words = attempt.lesson.steps[number], attempt.words
+    explanation = Explanation(number, "", None, in_app(step.explain.strip()), _figures(attempt, step))
+    chosen = attempt.progress.in_step(step.id).answer
+    if step.ask is None or chosen not in step.ask.options:
+        return explanation
+    is_right = chosen == step.ask.answer if step.ask.answer else None
+    return replace(explanation, outcome=words.predicted(step.ask, chosen), is_right=is_right)
+
+
+def _figures(attempt: LessonSession, step: ReadyStep) -> tuple[str, ...]:
+    """The figures of the step's measurements, from the stored results."""
+    from lab.checks.readings import RatioWithin
+    from lab.checks.state import CheckedState
+
+    scene = CheckedState(results=attempt.results)
+    outcomes = [check.look(scene) for check in step.checks if isinstance(check, RatioWithin)]
+    return tuple(attempt.words.find(each.said, each.facts) for each in outcomes if each.said == "ratio-is")
+
+
+def step_card(attempt: LessonSession, step: ReadyStep, number: int, view: StepView | None) -> StepCard:
+    """The current step with the result of its last check."""
+    from lab.lessons.engine import is_predicted, tell
+
+    progress = attempt.progress.in_step(step.id)
+    shown = tell(attempt.words, view) if view else None
+    read = step.read if is_predicted(step, progress) else None
+    solution = "".join(f"\n1. {line}" for line in steps_in_app(step.do))
+    hints = tuple(in_app(hint.replace("{by_hand}", solution)) for hint in step.hints[: progress.hints])
+    return StepCard(
+        number=number,
+        text=in_app(step.say.strip()),
+        question=step.ask.question if step.ask else "",
+        options=tuple(step.ask.options.items()) if step.ask else (),
+        answer=progress.answer,
+        checks=shown.checks if shown else (),
+        mistake=in_app(shown.mistake.hint.strip()) if shown and shown.mistake else "",
+        hints=hints,
+        hint_count=len(step.hints),
+        measures=tuple(action.told for action in step.apart),
+        can_be_done=bool(step.do),
+        reading=ReadingCard(in_app(read.question), read.unit, progress.reading) if read else None,
+        read_at=_read_at(step) if read else "",
+        read_fault=_read_fault(read.source) if read else None,
+        read_result=_read_result(attempt, read.source) if read else "",
+    )
+
+
+def _read_result(attempt: LessonSession, source: Source) -> str:
+    record = attempt.results.get(getattr(source, "measure", ""))
+    return record.id if record else ""
+
+
+def _read_fault(source: Source) -> FaultToRead | None:
+    from lab.checks.faults import FaultFigure, FaultRatio, PointsFigure
+
+    match source:
+        case FaultFigure():
+            return FaultToRead(f"scenario-{source.scenario}", (source.variant,))
+        case FaultRatio():
+            return FaultToRead(f"scenario-{source.scenario}", (source.of, source.to))
+        case PointsFigure():
+            return FaultToRead(f"points-{source.configuration}", ())
+    return None
+
+
+def _read_at(step: ReadyStep) -> str:
+    from lab.lessons.actions import PlayScenario, RunMeasurement, TryPoints
+
+    places = {RunMeasurement: "results", PlayScenario: "faults", TryPoints: "faults"}
+    return next((places[type(action)] for action in step.apart if type(action) in places), "")
+
+
+_COMMAND = re.compile(r"(?P<open>\()?[`'](?P<command>raidlab [^`'\n]+)[`'](?P<close>\))?")
+_DISKS = re.compile(r"\bdisk\d\d(?:,disk\d\d)+")
+_LAB, _BUILD, _RUN, _RESULTS, _LESSONS = "1 Lab", "2 Build", "3 Run", "4 Results", "6 Lessons"
+_COMMANDS, _FAULTS, _STRIPE = "5 Commands", "7 Faults", "8 Stripe"
+_KEYS = {each.words: each for each in reversed(KEY_ACTIONS)}
+TYPED = ("fleet",)
+"""Commands without an equivalent in the app; they need a terminal of their own."""
+_ELSEWHERE = {
+    "array create": (_BUILD, ""),
+    "array wait": (_LAB, ""),
+    "array show": (_LAB, ""),
+    "array grow": (_COMMANDS, ""),
+    "exec": (_COMMANDS, ""),
+    "disks": (_LAB, ""),
+    "lesson reset": (_LESSONS, "z"),
+    "lesson measure": (_LESSONS, "r"),
+    "lesson answer": (_LESSONS, ""),
+    "lesson hint": (_LESSONS, "h"),
+    "results show": (_RESULTS, ""),
+    "run": (_RUN, ""),
+    "array map": (_STRIPE, "g"),
+    "array inspect": (_STRIPE, "g"),
+    # The Lessons screen uses the seed of the lesson; screen 7 uses its own.
+    "fault run": (_LESSONS, "r"),
+    "fault points": (_LESSONS, "r"),
+    "fault show": (_FAULTS, ""),
+    "fault list": (_FAULTS, "a"),
+}
+
+
+def in_app(text: str) -> str:
+    """A text of a lesson with the screen and the key of the app in place of each quoted ``raidlab`` command.
+
+    The replacements contain only names of screens and keys, so they fit every language.
+    """
+    shown = _COMMAND.sub(_instead, text)
+    return _DISKS.sub(lambda match: match[0].replace(",", ", "), shown)
+
+
+def _instead(match: re.Match[str]) -> str:
+    screen, key = key_for(match["command"])
+    if not screen:
+        return match[0]
+    if (typed := match["command"].removeprefix("raidlab exec -- ")) != match["command"]:
+        line = typed.strip('"')
+        return f"{match['open'] or ''}`{line}` ({screen}){match['close'] or ''}"
+    if match["open"] and match["close"]:
+        return f"(**{key}**, {screen})" if key else f"({screen})"
+    shown = f"**{key}** ({screen})" if key else f"**{screen}**"
+    return f"{match['open'] or ''}{shown}{match['close'] or ''}"
+
+
+def key_for(command: str) -> tuple[str, str]:
+    """(screen, key) of the app's equivalent of a command; both are empty if there is none."""
+    words = command.split()[1:]
+    for known in (" ".join(words[:2]), words[0] if words else ""):
+        if known in _ELSEWHERE:
+            return _ELSEWHERE[known]
+        if known in _KEYS:
+            return _LAB, f"{_key(known)}, Repair" if "repair" in words else _key(known)
+    return "", ""
+
+
+def steps_in_app(done: Iterable[Action]) -> tuple[str, ...]:
+    """The solution of a step in the app, one line for each action."""
+    return tuple(map(_in_app, done))
+
+
+def _in_app(action: Action) -> str:
+    match action:
+        case Create() if action.disks and kind_of_level(action.level) is kinds()[0]:
+            return _create(action)
+        case Wait():
+            return f"{_LAB}: → 100 %"
+        case Scrub() if action.action is not ScrubAction.STOP:
+            which = "Repair" if action.action is ScrubAction.REPAIR else "Check"
+            return f"{_LAB}: {_pressed(action)} → {which} → 100 %"
+        case Replace():
+            return f"{_LAB}: {_disks(action.disk)} → {_pressed(action)} → {action.new}"
+        case Grow() if action.members and not action.members.isdecimal() and not action.level:
+            return _grow(action)
+        case ShellLine():
+            return f"{_COMMANDS}:\n```\n{action.line}\n```"
+        case ApartAction():
+            return f"{_LESSONS}: **r** Measure"
+        case _ if any(action.option_words()) and not getattr(action, action.asks or "-", False):
+            # The keys do not support these options.
+            return f"`{action.by_hand()}`"
+        case _ if action.key and not action.picks and (disk := getattr(action, "disk", "")):
+            return f"{_LAB}: {_disks(disk)} → {_pressed(action)}"
+        case _ if action.key and not action.picks:
+            return f"{_LAB}: {_pressed(action)}"
+        case _:
+            return f"`{action.by_hand()}`"
+
+
+def _pressed(action: Action) -> str:
+    return f"**{_key(action.words)}** {action.label}"
+
+
+def _key(cli: str) -> str:
+    key = _KEYS[cli].key
+    return {"delete": "Del"}.get(key, key)
+
+
+def _create(action: Create) -> str:
+    parts = [title_of(parse_level(action.level).name), _disks(action.disks)]
+    if action.chunk:
+        parts.append(f"chunk {human_bytes(parse_bytes(action.chunk))}")
+    if action.layout == "n2":
+        parts.append("near 2")
+    if action.bitmap_chunk:
+        parts.append(f"bitmap {human_bytes(parse_bytes(action.bitmap_chunk))}")
+    if action.policy not in (None, ConsistencyPolicy.RESYNC):
+        parts.append(f"policy {action.policy}")
+    if action.file_system is not FileSystem.RAW:
+        parts.append(action.file_system.value)
+    if action.spares:
+        parts.append(f"spares {_disks(action.spares)}")
+    return f"{_BUILD}: {'; '.join(parts)} → **b**"
+
+
+def _grow(action: Grow) -> str:
+    disks = action.members.split(",")
+    add = f"mdadm /dev/{action.array} --add {' '.join(f'/dev/lab/{disk}' for disk in disks)}"
+    count = f"$(($(cat /sys/block/{action.array}/md/raid_disks) + {len(disks)}))"
+    return f"{_COMMANDS}: `{add}; mdadm --grow /dev/{action.array} --raid-devices={count}`"
+
+
+def _disks(words: str) -> str:
+    return words.replace(",", ", ")
+
+
+LETTERS = "abcdef"
+_BAR_CELLS = 20
+
+
+class LessonPanel(VerticalScroll):
+    """Shows a ``LessonView``; only changed parts are repainted.
+
+    Args:
+        continue_key: the name of the key that continues after an explanation.
+        keys: the other keys, as markup.
+    """
+
+    DEFAULT_CSS = """
+    LessonPanel {
+        border: round $border-blurred;
+        border-title-color: $primary;
+        border-title-style: bold;
+        border-subtitle-color: $text-muted;
+        padding: 0 1;
+        scrollbar-size-vertical: 1;
+        &:focus-within { border: round $primary; }
+        Markdown { padding: 0; margin: 0; background: transparent; height: auto; }
+        MarkdownParagraph { margin: 0 0 1 0; }
+        MarkdownFence { margin: 0 0 1 0; padding: 0 1; max-height: 100; }
+        MarkdownBulletList, MarkdownOrderedList { margin: 0 0 1 0; padding: 0; }
+        MarkdownBulletList MarkdownParagraph, MarkdownOrderedList MarkdownParagraph { margin: 0; }
+        MarkdownBlockQuote { margin: 0 0 1 0; padding: 0 1; }
+        .heading { height: auto; color: $primary; text-style: bold; }
+        #lesson-why {
+            height: auto;
+            border-left: thick $success;
+            padding: 0 0 0 1;
+            &.-wrong { border-left: thick $warning; }
+        }
+        #lesson-step { height: auto; }
+        #lesson-outcome { height: auto; margin: 0 0 1 0; }
+        #lesson-next { height: auto; }
+        #lesson-ask { height: auto; margin: 0 0 1 0; }
+        #lesson-options {
+            height: auto;
+            border: none;
+            padding: 0;
+            background: $surface;
+            max-height: 100;
+        }
+        #lesson-checks, #lesson-reading { height: auto; margin: 0 0 1 0; }
+        #lesson-mistake { height: auto; border-left: thick $warning; padding: 0 0 0 1; margin: 0 0 1 0; }
+        #lesson-hints { height: auto; border-left: thick $accent; padding: 0 0 0 1; margin: 0 0 1 0; }
+        #lesson-activity { height: auto; margin: 0 0 1 0; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("pageup", "page_up", "Up", show=False, id="lesson.up", tooltip="Scroll the lesson up"),
+        Binding("pagedown", "page_down", "Down", show=False, id="lesson.down", tooltip="Scroll the lesson down"),
+    ]
+
+    @dataclass
+    class Answered(Message):
+        """The user chose an option."""
+
+        key: str
+
+    def __init__(
+        self,
+        *,
+        continue_key: str = "n",
+        keys: str = "",
+        id: str | None = None,  # noqa: A002 (textual's name)
+    ) -> None:
+        super().__init__(id=id, can_focus=False)
+        self._continue_key = continue_key
+        self._keys = keys
+        self._shown: LessonView | None = None
+        self._early: LessonView | None = None
+        """The view to show once the panel is mounted."""
+        self._is_ready = False
+        self._options: tuple[object, ...] = ()
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="lesson-why"):
+            yield Static(id="lesson-outcome", classes="heading")
+            yield Markdown(id="lesson-explain", open_links=False)
+            yield Static(id="lesson-next")
+        with Vertical(id="lesson-step"):
+            yield Markdown(id="lesson-say", open_links=False)
+            with Vertical(id="lesson-ask"):
+                yield Static(id="lesson-question", classes="heading")
+                yield OptionList(id="lesson-options", markup=False)
+            yield Static(id="lesson-activity")
+            yield Static(id="lesson-reading", classes="heading")
+            yield Static(id="lesson-checks")
+            yield Markdown(id="lesson-mistake", open_links=False)
+            yield Markdown(id="lesson-hints", open_links=False)
+            yield Static(id="lesson-keys")
+
+    def on_mount(self) -> None:
+        self._is_ready = True
+        if self._early:
+            self.show(self._early)
+
+    def show(self, view: LessonView) -> None:
+        if not self._is_ready:
+            self._early = view
+            return
+        before, self._shown = self._shown, view
+        if view == before:
+            return
+        glyphs = glyphs_of(self)
+        entitle(self, f"{view.number}. {view.title}", _dots(view, glyphs))
+        self.query_one("#lesson-why").display = view.explanation is not None or view.step is None
+        self.query_one("#lesson-step").display = view.explanation is None and view.step is not None
+        if view.explanation:
+            if before is None or before.explanation != view.explanation:
+                self._explain(view, view.explanation, glyphs)
+        elif view.step is None:
+            self._end(view, glyphs)
+        else:
+            old = before.step if before and before.explanation is None else None
+            self._show_step(view, view.step, old, glyphs)
+        if before is None or (before.id, before.done_count, before.explanation) != (
+            view.id,
+            view.done_count,
+            view.explanation,
+        ):
+            self.scroll_home(animate=False)
+        elif bool(view.activity) != bool(before.activity):
+            # On a small terminal the progress bar and the checks are below the visible part.
+            shown = "#lesson-activity" if view.activity else "#lesson-checks"
+            self.call_after_refresh(self.query_one(shown).scroll_visible, animate=False)
+
+    def _explain(self, view: LessonView, why: Explanation, glyphs: Glyphs) -> None:
+        done = view.labels["step-of"].format(number=why.number + 1, count=view.step_count)
+        parts = [(f"{glyphs.good} {done}. ", "$text-success")]
+        if why.outcome:
+            sign = "" if why.is_right is None else f"{glyphs.good if why.is_right else glyphs.notice} "
+            parts.append((f"\n{sign}{why.outcome}", "$text-success" if why.is_right else "$text-warning"))
+        parts += [(f"\n{glyphs.arrow} {figures}", "not bold $foreground") for figures in why.figures]
+        self.query_one("#lesson-outcome", Static).update(Content.assemble(*parts))
+        self.query_one("#lesson-explain", Markdown).update(f"**{view.labels['why']}**\n\n{why.text}")
+        self.query_one("#lesson-next", Static).update(
+            Content.from_markup(f"[$accent]{glyphs.arrow}[/] [b]{self._continue_key}[/b] continues")
+        )
+        self.query_one("#lesson-why").set_class(why.is_right is False, "-wrong")
+
+    def _end(self, view: LessonView, glyphs: Glyphs) -> None:
+        done = Content.styled(f"{glyphs.good} {view.labels['lesson-done']}", "$text-success")
+        self.query_one("#lesson-outcome", Static).update(done)
+        self.query_one("#lesson-explain", Markdown).update(view.goal)
+        self.query_one("#lesson-next", Static).update(
+            Content.from_markup(f"[$accent]{glyphs.arrow}[/] [b]6[/b], [b]Esc[/b]: back to the course")
+        )
+        self.query_one("#lesson-why").remove_class("-wrong")
+
+    def _show_step(self, view: LessonView, step: StepCard, old: StepCard | None, glyphs: Glyphs) -> None:
+        if old is None or old.text != step.text or old.number != step.number:
+            head = view.labels["step-of"].format(number=step.number + 1, count=view.step_count)
+            goal = f"*{view.labels['goal']}: {view.goal}*\n\n" if step.number == 0 else ""
+            self.query_one("#lesson-say", Markdown).update(f"{goal}**{head}**\n\n{step.text}")
+        self._show_question(view, step, glyphs)
+        self._show_activity(view, glyphs)
+        self._show_reading(view, step, glyphs)
+        self.query_one("#lesson-checks", Static).update(self._checks(view, step, glyphs))
+        self._show_markdown("#lesson-mistake", f"**{view.labels['mistake']}:** {step.mistake}" if step.mistake else "")
+        total = step.hint_count
+        numbered = enumerate(step.hints, start=1)
+        hints = [f"**{view.labels['hint-of'].format(number=number, count=total)}** {hint}" for number, hint in numbered]
+        self._show_markdown("#lesson-hints", "\n\n".join(hints))
+        self.query_one("#lesson-keys", Static).update(Content.from_markup(self._keys))
+
+    def _show_markdown(self, where: str, text: str) -> None:
+        widget = self.query_one(where, Markdown)
+        widget.display = bool(text)
+        if text and widget.source != text:
+            is_more = bool(widget.source)
+            self.run_worker(self._replace(widget, text, shows=is_more or where == "#lesson-hints"), group=where)
+
+    async def _replace(self, widget: Markdown, text: str, *, shows: bool) -> None:
+        """Replace the text, and scroll to a new hint after its layout."""
+        await widget.update(text)
+        if shows:
+            # The hints are last, and the newest hint is at their end.
+            is_last = widget.id == "lesson-hints"
+            self.call_after_refresh(self.scroll_end if is_last else widget.scroll_visible, animate=False)
+
+    def _show_question(self, view: LessonView, step: StepCard, glyphs: Glyphs) -> None:
+        self.query_one("#lesson-ask").display = bool(step.question)
+        options_shown = (step.number, step.question, step.options, step.answer)
+        if not step.question or options_shown == self._options:
+            return
+        self._options = options_shown
+        self.query_one("#lesson-question", Static).update(
+            Content(f"{glyphs.cursor} {view.labels['predict']}: {step.question}")
+        )
+        options = self.query_one("#lesson-options", OptionList)
+        options.clear_options()
+        for letter, (key, text) in zip(LETTERS, step.options, strict=False):
+            is_chosen = key == step.answer
+            sign = glyphs.chosen if is_chosen else glyphs.not_chosen
+            style = "bold $text-primary" if is_chosen else ""
+            prompt = Content.assemble((f"{letter} ", "bold $footer-key-foreground"), (f"{sign} {text}", style))
+            options.add_option(Option(prompt, id=key))
+        options.highlighted = next((i for i, (key, _) in enumerate(step.options) if key == step.answer), None)
+
+    def _show_activity(self, view: LessonView, glyphs: Glyphs) -> None:
+        widget = self.query_one("#lesson-activity", Static)
+        widget.display = bool(view.activity)
+        full = round(view.progress * _BAR_CELLS)
+        bar = glyphs.bar_full * full + glyphs.bar_empty * (_BAR_CELLS - full)
+        text = f"{glyphs.busy} {view.activity} {bar} {view.progress:.0%}"
+        widget.update(Content.styled(text, "$text-primary"))
+
+    def _show_reading(self, view: LessonView, step: StepCard, glyphs: Glyphs) -> None:
+        widget = self.query_one("#lesson-reading", Static)
+        reading = step.reading
+        widget.display = reading is not None
+        if reading is None:
+            return
+        unit = f" ({reading.unit})" if reading.unit else ""
+        given = reading.given or "…"
+        widget.update(
+            Content.assemble(
+                f"{glyphs.cursor} {view.labels['read-off']}: {reading.question}{unit}",
+                ("\nt ", "bold $footer-key-foreground"),
+                (given, "bold $text-primary" if reading.given else "not bold $foreground-muted"),
+            )
+        )
+
+    def _checks(self, view: LessonView, step: StepCard, glyphs: Glyphs) -> Content:
+        parts: list[tuple[str, str]] = [(view.labels["checks"], "bold $primary")]
+        if view.elsewhere:
+            parts.append((f"\n{glyphs.notice} not checked here: started on {view.elsewhere}", "$text-warning"))
+        shown = ""
+        for check in step.checks:
+            sign = glyphs.good if check.is_passed else glyphs.pending
+            parts.append((f"\n{sign} {check.wanted}", "$text-success" if check.is_passed else ""))
+            # Show a text such as "no array runs" once, even if several checks have it.
+            if check.found and check.found != shown:
+                shown = check.found
+                found = check.found if check.is_passed else view.labels["missing"].format(found=check.found)
+                parts.append((f"\n    {found}", "$foreground-muted"))
+        return Content.assemble(*parts)
+
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        # The screens with this panel have lists of their own, which handle this message.
+        event.stop()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        if event.option_id:
+            self.post_message(self.Answered(event.option_id))
+
+
+def _dots(view: LessonView, glyphs: Glyphs) -> str:
+    done = glyphs.light_on * view.done_count + glyphs.light_off * (view.step_count - view.done_count)
+    return f"{done} {view.done_count}/{view.step_count}"

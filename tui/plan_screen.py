@@ -1,0 +1,411 @@
+"""The dialog that shows a plan before it runs: the user can run it, copy it or dismiss it."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+from rich.cells import cell_len
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.message import Message
+from textual.reactive import reactive
+from textual.widgets import Button, Static
+
+from lab.arrays.names import is_array_name
+from lab.errors import LabError
+from lab.plans import Danger, Plan, Step
+from tui.dialogs import Modal
+from tui.frontend import MakePlan, PlanRun, named
+from tui.keys import CommandKey
+from tui.widgets import FittedLines, Line, entitle, wrapped
+
+_INDENT_CELLS = 3
+_NAMES_SHOWN = 6
+_LEAST_ALIKE = 3
+"""Minimum number of similar steps that are shown as one group."""
+_DANGERS = {Danger.NONE: "", Danger.ARRAY: "warning", Danger.DATA: "danger"}
+"""Danger -> style of a command; only a command that can lose data is red."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanProgress:
+    """The progress of a plan."""
+
+    done: int
+    running: bool = True
+    failed: str = ""
+    """The error of the step after the finished ones; empty if it did not fail."""
+
+
+class PlanView(FittedLines, can_focus=True):
+    """The steps of a plan; a long plan needs a VerticalScroll around it."""
+
+    PREFIX = "plan-view"
+    HELP = "The commands that the lab runs, in order, with the reason for each. Copy them to run them by hand."
+    DEFAULT_CSS = """
+    PlanView {
+        height: auto;
+        & > .plan-view--why { color: $foreground-muted; }
+        & > .plan-view--prompt { color: $foreground-muted; }
+        & > .plan-view--command { color: $text-primary; }
+        & > .plan-view--danger { color: $text-error; text-style: bold; }
+        & > .plan-view--warning { color: $text-warning; }
+        & > .plan-view--pending { color: $foreground-muted; }
+        & > .plan-view--running { color: $text-warning; text-style: bold; }
+        & > .plan-view--done { color: $text-success; }
+        & > .plan-view--failed { color: $text-error; text-style: bold; }
+        & > .plan-view--empty { color: $foreground-muted; text-style: italic; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("c", "copy", "Copy", id="plan.copy", tooltip="Copy the commands, to run them by hand"),
+    ]
+
+    brief: reactive[bool] = reactive(False)
+    """Show only commands and warnings."""
+
+    @dataclass
+    class Copied(Message):
+        """The commands were copied to the clipboard."""
+
+        text: str
+
+    def __init__(
+        self,
+        plan: Plan | None = None,
+        *,
+        brief: bool = False,
+        empty_text: str = "nothing to do",
+        name_of: Callable[[str], str] = lambda node: node.removeprefix("/dev/"),
+        id: str | None = None,  # noqa: A002 (textual's name)
+    ) -> None:
+        """``brief`` omits the reasons; ``name_of`` returns the name of a device for sentences."""
+        super().__init__(id=id)
+        self._name_of = name_of
+        self.set_reactive(PlanView.brief, brief)
+        self.empty_text = empty_text
+        self._plan = plan
+        self._progress: PlanProgress | None = None
+
+    @property
+    def plan(self) -> Plan | None:
+        return self._plan
+
+    def show(self, plan: Plan | None, progress: PlanProgress | None = None) -> None:
+        if (plan, progress) != (self._plan, self._progress):
+            self._plan, self._progress = plan, progress
+            self.changed(layout=True)
+
+    def action_copy(self) -> None:
+        if self._plan and self._plan.steps:
+            text = "\n".join(self._plan.lines()) + "\n"
+            self.app.copy_to_clipboard(text)
+            self.post_message(self.Copied(text))
+
+    def watch_brief(self) -> None:
+        self.changed(layout=True)
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        if self._plan is None or not self._plan.steps:
+            return [self.line(width).add(self.empty_text, self.style("empty"))]
+        groups = alike(self._plan.steps, self._name_of)
+        return [line for group in groups for line in self._group_lines(group, width)]
+
+    def _group_lines(self, group: Sequence[int], width: int) -> Iterator[Line]:
+        """The lines of one step, or of a group of similar steps."""
+        assert self._plan is not None
+        steps = [self._plan.steps[index] for index in group]
+        danger = _DANGERS[steps[0].danger]
+        sign, style = self._state(group)
+        why = group_why(steps, self._name_of)
+        said = [(text, "why") for text in wrapped(why, width - _INDENT_CELLS)] if not self.brief else []
+        if steps[0].danger is Danger.DATA:
+            warning = f"Data on {self._names(steps)} will be lost."
+            said += [(text, "danger") for text in wrapped(warning, width - _INDENT_CELLS)]
+        for text, component in said:
+            yield self.line(width).add(f" {sign} ", self.style(style)).add(text, self.style(component))
+            sign = " "
+        for number, text in enumerate(_command_lines(steps[0].argv, width - _INDENT_CELLS - 2)):
+            line = self.line(width).add(f" {sign} ", self.style(style))
+            sign = " "
+            line.add("# " if number == 0 else "  ", self.style("prompt"))
+            yield line.add(text, self.style(danger or "command"))
+        if len(steps) > 1:
+            rest = ", ".join(own_device(step).removeprefix("/dev/") for step in steps[1:])
+            for text in wrapped(f"and the same for {rest}", width - _INDENT_CELLS - 2):
+                yield self.line(width).add(" " * (_INDENT_CELLS + 2)).add(text, self.style("why"))
+        if self._progress and self._progress.failed and self._progress.done in group:
+            for text in wrapped(self._progress.failed, width - _INDENT_CELLS):
+                yield self.line(width).add(" " * _INDENT_CELLS).add(text, self.style("failed"))
+
+    def _state(self, group: Sequence[int]) -> tuple[str, str]:
+        progress, glyphs = self._progress, self.glyphs
+        if progress is None:
+            danger = _DANGERS[self._plan.steps[group[0]].danger] if self._plan else ""
+            return (glyphs.danger, danger) if danger else (glyphs.pending, "pending")
+        if group[-1] < progress.done:
+            return glyphs.good, "done"
+        if progress.done in group and progress.failed:
+            return glyphs.bad, "failed"
+        if progress.done in group and progress.running:
+            return glyphs.busy, "running"
+        return glyphs.pending, "pending"
+
+    def _names(self, steps: Sequence[Step]) -> str:
+        """The devices that lose data: a step that adds a disk to an array writes to both, but only the disk does."""
+        nodes = list(dict.fromkeys(device for step in steps for device in step.writes_devices))
+        disks = [node for node in nodes if not is_array_name(node.removeprefix("/dev/"))]
+        return ", ".join(map(self._name_of, disks or nodes)) or "the disks named below"
+
+
+def own_device(step: Step) -> str:
+    """The only device to which a step writes; empty for a step with none or several."""
+    return step.writes_devices[0] if len(step.writes_devices) == 1 else ""
+
+
+def alike(steps: Sequence[Step], name_of: Callable[[str], str]) -> list[list[int]]:
+    """The indices of the steps, grouped: successive steps that do the same with different disks are one group."""
+    groups: list[list[int]] = []
+    before: object = None
+    for index, step in enumerate(steps):
+        device = own_device(step)
+        form = (
+            tuple("" if word == device else word for word in step.argv),
+            step.why.replace(name_of(device), "").replace(device, "") if device else step.why,
+            step.danger,
+            step.stdin_text,
+        )
+        if device and form == before:
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+        before = form if device else None
+    return [part for group in groups for part in ([group] if len(group) >= _LEAST_ALIKE else [[at] for at in group])]
+
+
+def group_why(steps: Sequence[Step], name_of: Callable[[str], str]) -> str:
+    """The reason for a group of steps, with the names of its disks."""
+    first = steps[0]
+    if len(steps) == 1:
+        return first.why
+    names = [name_of(own_device(step)).partition(" ")[0] for step in steps]
+    which = ", ".join(names) if len(names) <= _NAMES_SHOWN else f"{len(names)} disks, {names[0]} to {names[-1]}"
+    device = own_device(first)
+    why = first.why.replace(name_of(device), "each").replace(device, "each")
+    return f"{which}: {why[:1].lower()}{why[1:]}"
+
+
+def _command_lines(argv: Sequence[str], width: int) -> list[str]:
+    """A command, broken between arguments into lines that end with a backslash, so that a shell reads one command.
+
+    An argument longer than a line is broken without a backslash, because a shell does not allow one there.
+    """
+    room = max(8, width - 2)
+    lines = [""]
+    for word in (shlex.quote(argument) for argument in argv):
+        joined = f"{lines[-1]} {word}" if lines[-1] else word
+        if cell_len(joined) <= room or not lines[-1]:
+            lines[-1] = joined
+        else:
+            lines.append(word)
+    lines = [f"{line} \\" for line in lines[:-1]] + lines[-1:]
+    return [line[start : start + width] for line in lines for start in range(0, len(line), max(1, width))]
+
+
+_MOST_OF_SCREEN = 0.96
+_LEAST_ROWS = 4
+_UNSEEN_SECONDS = 0.4
+"""The waiting message is shown only if making the plan takes longer than this."""
+
+
+class PlanScreen(Modal[bool]):
+    """Makes a plan, shows it, and runs exactly this plan. Its result is whether the plan ran; it closes after the run.
+
+    It is on the screen from the first moment, so that keys typed for the plan never reach the screen below; the user
+    cannot confirm commands that are not shown yet. An error of ``make`` is shown with its hint. If ``make`` returns
+    None, no confirmation is needed.
+
+    Args:
+        make: makes the plan, on the lab's thread.
+        note: a sentence about the plan for the user.
+        on_done: called after the plan, or its first part if it waits for md, has run; at once if there is no plan.
+    """
+
+    CSS_PATH = "plan_screen.tcss"
+    SEEN_FIRST = True
+    AREA = "Plan"
+    HELP = "These commands will run on the machine, in this order. Nothing has been changed yet."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        CommandKey("r", "run", "Run", id="plan.run", tooltip="Run these commands", command="array create"),
+        Binding("c,y", "copy", "Copy", id="plan.copy", tooltip="Copy the commands, to paste them at a root shell"),
+        Binding("escape,q", "cancel", "Cancel", id="plan.cancel", tooltip="Close; nothing is changed"),
+        Binding("pageup", "page(-1)", "Page up", show=False, id="plan.page-up", tooltip="Commands further up"),
+        Binding("pagedown", "page(1)", "Page down", show=False, id="plan.page-down", tooltip="Commands further down"),
+        Binding("right,down,tab", "app.focus_next", "Next", show=False, id="plan.next", tooltip="To the next button"),
+        Binding(
+            "left,up,shift+tab",
+            "app.focus_previous",
+            "Previous",
+            show=False,
+            id="plan.previous",
+            tooltip="To the previous button",
+        ),
+    ]
+
+    def __init__(self, make: MakePlan, *, note: str = "", on_done: Callable[[], object] | None = None) -> None:
+        super().__init__()
+        self._make, self._note, self._on_done = make, note, on_done
+        self._plan: Plan | None = None
+        self._run: PlanRun | None = None
+        self._followed = -1
+        """The step that was scrolled into view last."""
+
+    @property
+    def is_made(self) -> bool:
+        return self._plan is not None
+
+    @property
+    def plan(self) -> Plan:
+        assert self._plan is not None
+        return self._plan
+
+    def compose(self) -> ComposeResult:
+        if not self.is_made:
+            yield Static("Working out which commands would run. Esc cancels.", id="plan-awaited")
+            return
+        plan, danger = self.plan, self.app.glyphs.danger
+        kind = "danger" if plan.destroys_data else "warning" if plan.ends_array else ""
+        with Vertical(id="plan-box", classes=kind) as box:
+            entitle(box, plan.title)
+            if plan.destroys_data:
+                box.border_subtitle = f"{danger} data will be lost"
+            elif plan.ends_array:
+                box.border_subtitle = f"{danger} the array cannot be used afterwards"
+            if self._note:
+                yield Static(self._note, id="plan-note", markup=False)
+            if not plan.steps:
+                yield Static("There is nothing to do.", id="plan-empty")
+            with VerticalScroll(id="plan-steps", can_focus=False):
+                yield PlanView(plan, name_of=self.app.lab.full_disk_name)
+            yield Static("", id="plan-failure", markup=False)
+            with Horizontal(id="plan-buttons"):
+                yield Button(
+                    "Run (r)", id="run", variant="error" if plan.destroys_data else "primary", disabled=not plan.steps
+                )
+                yield Button("Copy (c)", id="copy", disabled=not plan.steps)
+                yield Button("Cancel (Esc)", id="cancel")
+
+    def on_mount(self) -> None:
+        self.add_class("-awaited")
+        self.query_one("#plan-awaited").visible = False
+        self.set_timer(_UNSEEN_SECONDS, self._show_awaited)
+        self.watch(self.app, "changes", self._show_progress, init=False)
+        self.run_worker(self._make_plan())
+
+    def _show_awaited(self) -> None:
+        for text in self.query("#plan-awaited"):
+            text.visible = True
+
+    async def _make_plan(self) -> None:
+        """Make the plan and show it. Dismissing the screen cancels this."""
+        try:
+            self._plan = await asyncio.wrap_future(self.app.client.submit(partial(named, self._make)))
+        except LabError as error:
+            self.dismiss(False)
+            self.app.show_error(error)
+            return
+        if self._plan is None:
+            self.dismiss(False)
+            if self._on_done:
+                self._on_done()
+            return
+        self.remove_class("-awaited")
+        await self.recompose()
+        self.query_one("#plan-failure").display = False
+        # Enter must not destroy data by accident.
+        first = "#cancel" if self.plan.destroys_data or self.plan.ends_array or not self.plan.steps else "#run"
+        self.query_one(first).focus()
+        self._fit()
+        self.call_after_refresh(self._note_shown)
+
+    def _note_shown(self) -> None:
+        if self.is_made:
+            super()._note_shown()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self.is_made or action not in ("run", "copy", "page")
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._fit)
+
+    def _fit(self) -> None:
+        """Limit the height of the steps, so that the buttons are always visible; long plans scroll."""
+        if not self.query("#plan-box"):
+            return
+        box, steps = self.query_one("#plan-box"), self.query_one("#plan-steps")
+        others = sum(each.outer_size.height + each.styles.margin.height for each in box.children if each is not steps)
+        room = int(self.size.height * _MOST_OF_SCREEN) - box.gutter.height - others
+        steps.styles.max_height = max(_LEAST_ROWS, room)
+
+    def action_page(self, by: int) -> None:
+        steps = self.query_one("#plan-steps")
+        steps.scroll_relative(y=by * max(1, steps.size.height - 1), animate=False)
+
+    def _show_progress(self) -> None:
+        if self._run and not self._run.is_over:
+            step = max(0, self._run.steps_begun - 1)
+            self.query_one(PlanView).show(self.plan, PlanProgress(step, running=True))
+            self._follow(step)
+
+    def _follow(self, step: int) -> None:
+        """Scroll to the running step, once per step, so that the user can scroll meanwhile."""
+        if step != self._followed:
+            self._followed = step
+            steps = self.query_one("#plan-steps")
+            at = steps.virtual_size.height * step // len(self.plan.steps)
+            steps.scroll_to(y=max(0, at - steps.size.height // 2), animate=False)
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        event.stop()
+        actions: dict[str | None, Callable[[], Any]] = {
+            "run": self.action_run,
+            "copy": self.action_copy,
+            "cancel": self.action_cancel,
+        }
+        actions[event.button.id]()
+
+    def action_run(self) -> None:
+        if self._run or not self.plan.steps:
+            return
+        self.query_one("#run", Button).disabled = True
+        self.query_one("#cancel", Button).label = "Hide (Esc)"
+        close = partial(self.dismiss, True)
+        self._run = PlanRun(self.app, self.plan, on_done=(close, self._on_done), on_error=self._failed)
+        self._run.go_on()
+
+    def action_copy(self) -> None:
+        if self.plan.steps:
+            self.app.copy_to_clipboard("\n".join(self.plan.lines()) + "\n")
+            self.notify("Copied, if the terminal allows it")
+
+    def action_cancel(self) -> None:
+        self.dismiss(False)
+
+    def _failed(self, error: LabError) -> None:
+        if not self.is_attached:
+            self.app.show_error(error)
+            return
+        done = max(0, self._run.steps_begun - 1) if self._run else 0
+        self.query_one(PlanView).show(self.plan, PlanProgress(done, running=False, failed=error.message))
+        failure = self.query_one("#plan-failure", Static)
+        failure.update(f"{self.app.glyphs.bad} {error.message}" + (f"\nnext: {error.hint}" if error.hint else ""))
+        failure.display = True
+        self.call_after_refresh(self._fit)
+        self.query_one("#cancel", Button).label = "Close (Esc)"
+        self.query_one("#cancel").focus()

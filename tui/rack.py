@@ -1,0 +1,709 @@
+"""The lab's disks as bays of a rack, and the lab's state as values of other widgets: charts, bars, inner arrays.
+
+A bay is painted as a card, or as one line if there is less room.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from rich.style import Style
+from textual.binding import Binding, BindingType
+from textual.events import Click
+from textual.geometry import Size
+from textual.message import Message
+
+from lab.arrays.status import SliceState, SyncAction
+from lab.units import human_bytes
+from tui.charts import DiagramMember, Mark, Series, SliceCell, SliceLine, SlicePicture
+from tui.look import Glyphs, Tone
+from tui.quantities import Unit, format_value
+from tui.state import FIRST_SYNC, LabState
+from tui.widgets import Line, LineWidget, SyncView, shorten
+
+if TYPE_CHECKING:
+    from lab.arrays.spec import ArrayPreview
+    from lab.arrays.status import ArrayStatus, MemberStatus
+    from lab.disks import LabDisk
+    from lab.session.monitor import Event, Point
+
+CARD_ROWS = 5
+CARD_LEAST_CELLS = 22
+LIST_LEAST_CELLS = 38
+
+
+class BayState(StrEnum):
+    """The state of the disk in a bay."""
+
+    FREE = "free"
+    MEMBER = "member"
+    SPARE = "spare"
+    JOURNAL = "journal"
+    FAULTY = "faulty"
+    REBUILDING = "rebuilding"
+    VANISHED = "vanished"
+    """The disk was present and no longer responds."""
+    REFUSED = "refused"
+    """Not one of the lab's disks, or a disk that must not be written now."""
+
+    def glyph(self, glyphs: Glyphs) -> str:
+        sign: str = getattr(glyphs, self.value)
+        return sign
+
+
+@dataclass(frozen=True, slots=True)
+class Bay:
+    """A disk as the rack shows it."""
+
+    name: str
+    node: str = ""
+    serial: str = ""
+    size_bytes: int = 0
+    model: str = ""
+    """The model or kind of the drive: ``hdd-7200``, ``ssd``, ``file``."""
+    state: BayState = BayState.FREE
+    array: str = ""
+    slot: int | None = None
+    reads_per_second: float = 0.0
+    writes_per_second: float = 0.0
+    busy_fraction: float = 0.0
+    progress: float | None = None
+    """Progress of its rebuild, 0 to 1; None if it is not being rebuilt."""
+    note: str = ""
+    """Shown in place of the words for the state."""
+
+    def words(self, glyphs: Glyphs, cells: int = 80) -> str:
+        """The state in words, shortened to ``cells``."""
+        if self.note:
+            return shorten(self.note, cells, glyphs.ellipsis)
+        if self.state is BayState.VANISHED:
+            return shorten("vanished", cells, glyphs.ellipsis)
+        role: str = self.state.value
+        if self.state is BayState.MEMBER and self.slot is not None:
+            role = f"slot {self.slot}"
+        elif self.state is BayState.REBUILDING and self.progress is not None:
+            role = f"{self.progress * 100:.0f} %"
+        text = f"{self.array} {glyphs.separator} {role}" if self.array else role
+        full = f"{text} rebuilt" if role.endswith("%") else text
+        return full if len(full) <= cells else shorten(text, cells, glyphs.ellipsis)
+
+    @property
+    def node_words(self) -> str:
+        """The device node without ``/dev/``, such as ``ubda``."""
+        return self.node.removeprefix("/dev/")
+
+    @property
+    def size_words(self) -> str:
+        return human_bytes(self.size_bytes) if self.size_bytes else ""
+
+    @property
+    def kind_words(self) -> str:
+        return f"{self.size_words} {self.model}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class BayLook:
+    """How a bay is highlighted."""
+
+    at_cursor: bool = False
+    has_focus: bool = False
+    chosen: bool | None = None
+    """None: the rack has no choice of disks."""
+
+
+class Brush(Protocol):
+    """The part of the rack's widget with which a bay is painted."""
+
+    @property
+    def glyphs(self) -> Glyphs: ...
+    def bay_style(self, name: str, look: BayLook) -> Style: ...
+    def line(self, width: int) -> Line: ...
+
+
+def activity_sign(bay: Bay, glyphs: Glyphs) -> str:
+    """The activity light of a drive: off when idle, else a character whose height shows its busy fraction."""
+    if not (bay.reads_per_second or bay.writes_per_second or bay.busy_fraction):
+        return glyphs.light_off
+    top = len(glyphs.levels) - 1
+    return glyphs.levels[max(1, min(top, round(bay.busy_fraction * top)))]
+
+
+def rates_text(bay: Bay) -> str:
+    """Reads and writes per second, such as ``r 1.2k  w 340``; empty for an idle disk."""
+    if not (bay.reads_per_second or bay.writes_per_second):
+        return ""
+    reads, writes = (format_value(rate, Unit.IOPS) for rate in (bay.reads_per_second, bay.writes_per_second))
+    return f"r {reads}  w {writes}"
+
+
+def paint_card(brush: Brush, bay: Bay, look: BayLook, width: int) -> list[Line]:
+    """A box of ``CARD_ROWS`` lines: name, kind, node and serial, state, activity."""
+    glyphs = brush.glyphs
+    is_absent = bay.state in (BayState.VANISHED, BayState.REFUSED)
+    box = glyphs.heavy_box if look.at_cursor and look.has_focus else glyphs.dashed_box if is_absent else glyphs.box
+    edge = brush.bay_style(bay.state.value, look)
+    text, faint = brush.bay_style("text", look), brush.bay_style("faint", look)
+
+    def field(content: str, style: Style, sign: str = "") -> Line:
+        line = brush.line(width).add(box.left, edge)
+        inner = width - 4 - 2 * bool(sign)
+        line.add(" ", text).add(f"{sign} " if sign else "", edge)
+        line.add(shorten(content, inner, glyphs.ellipsis).ljust(inner), style)
+        return line.add(" ", text).add(box.right, edge)
+
+    top = brush.line(width).add(box.top_left, edge)
+    if look.chosen is not None:
+        top.add(f" {glyphs.chosen if look.chosen else glyphs.not_chosen}", edge)
+    top.add(f" {shorten(bay.name, width - 8, glyphs.ellipsis)} ", brush.bay_style("name", look))
+    top.add(box.top * (top.room - 1), edge).add(box.top_right, edge)
+    light = activity_sign(bay, glyphs)
+    bottom = brush.line(width).add(box.bottom_left, edge)
+    rates = shorten(rates_text(bay), width - 7, glyphs.ellipsis)
+    bottom.add(f" {light} ", edge).add(f"{rates} " if rates else "", text)
+    bottom.add(box.bottom * (bottom.room - 1), edge).add(box.bottom_right, edge)
+    kind, names = bay.kind_words, f"{bay.node_words} {glyphs.separator} {bay.serial}" if bay.serial else bay.node_words
+    return [
+        top,
+        field(kind, text),
+        field(names, faint),
+        field(bay.words(glyphs, width - 6), edge, bay.state.glyph(glyphs)),
+        bottom,
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class RowCells:
+    """Widths of the columns of a list; they are the same for every bay."""
+
+    name: int
+    node: int
+    kind: int
+    words: int
+
+    @classmethod
+    def fitting(cls, bays: Sequence[Bay], width: int, *, toggles: bool, glyphs: Glyphs) -> RowCells:
+        """The widths that fit. If there is little room, the kind of drive is omitted first, then the node."""
+        name = max(len(bay.name) for bay in bays) + 1
+        words = max(min(len(bay.words(glyphs)), 14) for bay in bays) + 1
+        room = width - name - words - 5 - 2 * toggles
+        node = max(len(bay.node_words) for bay in bays) + 1
+        node = node if node <= room else 0
+        kinds = (max(len(bay.kind_words) for bay in bays) + 1, max(len(bay.size_words) for bay in bays) + 1)
+        kind = next((cells for cells in kinds if cells <= room - node), 0)
+        return cls(name, node, kind, words)
+
+
+def paint_row(brush: Brush, bay: Bay, look: BayLook, width: int, cells: RowCells) -> Line:
+    """One line: cursor, choice, state character, name, node, kind, state, rates, light."""
+    glyphs = brush.glyphs
+    edge, text = brush.bay_style(bay.state.value, look), brush.bay_style("text", look)
+    faint = brush.bay_style("faint", look)
+    line = brush.line(width).add(glyphs.cursor if look.at_cursor and look.has_focus else " ", edge)
+    if look.chosen is not None:
+        line.add(f"{glyphs.chosen if look.chosen else glyphs.not_chosen} ", edge)
+    line.add(f"{bay.state.glyph(glyphs)} ", edge)
+    line.add(bay.name.ljust(cells.name), brush.bay_style("name", look))
+    kind = bay.kind_words if len(bay.kind_words) < cells.kind else bay.size_words
+    line.add(bay.node_words.ljust(cells.node) if cells.node else "", faint)
+    line.add(kind.ljust(cells.kind) if cells.kind else "", faint)
+    rates = rates_text(bay)
+    if line.room - 3 - cells.words < len(rates):
+        rates = ""
+    words = bay.words(glyphs, line.room - 2 - (len(rates) + 1 if rates else 0))
+    line.add(words, edge).add(" " * (line.room - 2 - len(rates)), text).add(rates, text)
+    return line.add(f" {activity_sign(bay, glyphs)}", edge)
+
+
+_CARD_MOST_CELLS = 34
+_LIST_MOST_CELLS = 100
+_GAP_CELLS = 1
+
+
+class Rack(LineWidget, can_focus=True):
+    """Disks as cards, or as lines if cards do not fit. Keys and mouse move a cursor and, with ``toggles``, choose."""
+
+    PREFIX = "rack"
+    HELP = "The lab's disks. Arrows move, Enter opens the menu of a disk, Space chooses a disk."
+    DEFAULT_CSS = """
+    Rack {
+        height: auto;
+        & > .rack--name { color: $foreground; text-style: bold; }
+        & > .rack--text { color: $foreground; }
+        & > .rack--faint { color: $foreground-muted; }
+        & > .rack--empty { color: $foreground-muted; text-style: italic; }
+        & > .rack--free { color: $foreground-muted; }
+        & > .rack--member { color: $text-success; }
+        & > .rack--spare { color: $text-primary; }
+        & > .rack--journal { color: $text-accent; }
+        & > .rack--faulty { color: $text-error; text-style: bold; }
+        & > .rack--rebuilding { color: $text-warning; }
+        & > .rack--vanished { color: $text-error; }
+        & > .rack--refused { color: $foreground-disabled; }
+        & > .rack--chosen { color: $text-primary; background: $primary 25%; }
+        &:focus > .rack--cursor { background: $foreground 12%; }
+        &:focus > .rack--chosen { background: $primary 35%; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(0, -1)", "Up", show=False, id="rack.up", tooltip="To the disk above"),
+        Binding("down,j", "move(0, 1)", "Down", show=False, id="rack.down", tooltip="To the disk below"),
+        Binding("left,h", "move(-1, 0)", "Left", show=False, id="rack.left", tooltip="To the disk on the left"),
+        Binding("right,l", "move(1, 0)", "Right", show=False, id="rack.right", tooltip="To the disk on the right"),
+        Binding("home", "first", "First disk", show=False, id="rack.first", tooltip="To the first disk"),
+        Binding("end", "last", "Last disk", show=False, id="rack.last", tooltip="To the last disk"),
+        Binding("enter", "open", "Disk menu", id="rack.open", tooltip="The actions on this disk"),
+        Binding("space,enter", "choose", "Toggle", id="rack.toggle", tooltip="Choose or remove this disk"),
+        Binding("a", "choose_free", "All free", id="rack.choose-free", tooltip="Choose every free disk"),
+        Binding("n", "choose_none", "None", id="rack.choose-none", tooltip="Choose no disk"),
+    ]
+
+    @dataclass
+    class Moved(Message):
+        """The cursor moved to another disk."""
+
+        bay: Bay
+
+    class Opened(Moved):
+        """The user requested the menu of a disk with Enter or a double click."""
+
+    @dataclass
+    class Toggled(Message):
+        """The disks that the user added or removed; relative, because earlier messages may still be queued."""
+
+        added: tuple[str, ...] = ()
+        removed: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        bays: Sequence[Bay] = (),
+        *,
+        toggles: bool = False,
+        compact: bool | None = None,
+        empty_text: str = "no disks yet",
+        id: str | None = None,  # noqa: A002 (textual's name)
+    ) -> None:
+        """``compact``: True shows lines, False cards, None cards if they fit."""
+        super().__init__(id=id)
+        self.toggles = toggles
+        self.compact = compact
+        self.empty_text = empty_text
+        self._bays: tuple[Bay, ...] = tuple(bays)
+        self._chosen: tuple[str, ...] = ()
+        self._cursor = 0
+        self._columns = 1
+        self._first_row = 0
+        self._row_height = 1
+
+    @property
+    def current(self) -> Bay | None:
+        return self._bays[self._cursor] if self._cursor < len(self._bays) else None
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """Names of the chosen disks, in the order in which they were chosen."""
+        return self._chosen
+
+    def show(self, bays: Sequence[Bay]) -> None:
+        """Show these disks; the cursor and the choice follow the names of the disks."""
+        if tuple(bays) == self._bays:
+            return
+        current, count = self.current, len(self._bays)
+        self._bays = tuple(bays)
+        names = [bay.name for bay in self._bays]
+        if current and current.name in names:
+            self._cursor = names.index(current.name)
+        self._cursor = min(self._cursor, max(0, len(names) - 1))
+        self._chosen = tuple(name for name in self._chosen if name in names)
+        if count != len(names):
+            self.changed(layout=True)
+        else:
+            self.changed_somewhere()
+
+    def choose(self, names: Iterable[str]) -> None:
+        """Show exactly these disks as chosen, if they exist; posts no message."""
+        known = {bay.name for bay in self._bays}
+        chosen = tuple(name for name in dict.fromkeys(names) if name in known)
+        if chosen != self._chosen:
+            self._chosen = chosen
+            self.changed()
+
+    def _toggle(self, names: Iterable[str]) -> None:
+        """Apply a choice of the user and post Toggled; ``choose`` posts nothing, which would cause an endless loop."""
+        before = self._chosen
+        self.choose(names)
+        if self._chosen != before:
+            added = tuple(name for name in self._chosen if name not in before)
+            removed = tuple(name for name in before if name not in self._chosen)
+            self.post_message(self.Toggled(added, removed))
+
+    def move_to(self, name: str) -> None:
+        for index, bay in enumerate(self._bays):
+            if bay.name == name:
+                self._set_cursor(index)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Allow choosing only with ``toggles``; Enter then chooses instead of opening the menu."""
+        if action == "open":
+            return not self.toggles
+        return self.toggles or action not in ("choose", "choose_free", "choose_none")
+
+    def action_move(self, across: int, down: int) -> None:
+        index = self._cursor + across + down * self._columns
+        if 0 <= index < len(self._bays):
+            self._set_cursor(index)
+
+    def action_first(self) -> None:
+        self._set_cursor(0)
+
+    def action_last(self) -> None:
+        self._set_cursor(len(self._bays) - 1)
+
+    def action_open(self) -> None:
+        if self.current:
+            self.post_message(self.Opened(self.current))
+
+    def action_choose(self) -> None:
+        bay = self.current
+        if bay is None:
+            return
+        if bay.name in self._chosen:
+            self._toggle(name for name in self._chosen if name != bay.name)
+        elif bay.state is BayState.FREE:
+            self._toggle([*self._chosen, bay.name])
+        else:
+            self.notify(f"{bay.name} is not free: {bay.words(self.glyphs)}", severity="warning")
+
+    def action_choose_free(self) -> None:
+        self._toggle([*self._chosen, *(bay.name for bay in self._bays if bay.state is BayState.FREE)])
+
+    def action_choose_none(self) -> None:
+        self._toggle(())
+
+    def on_click(self, event: Click) -> None:
+        offset = event.get_content_offset(self)
+        index = self._index_at(offset.x, offset.y) if offset else None
+        if index is None:
+            return
+        event.stop()
+        self._set_cursor(index)
+        if self.toggles:
+            self.action_choose()
+        elif event.chain == 2:
+            self.action_open()
+
+    def _index_at(self, x: int, y: int) -> int | None:
+        width = self._cell_width(self.size.width)
+        column, row = x // (width + _GAP_CELLS), y // self._row_height + self._first_row
+        index = row * self._columns + column
+        is_gap = x % (width + _GAP_CELLS) >= width
+        return index if not is_gap and column < self._columns and index < len(self._bays) else None
+
+    def _set_cursor(self, index: int) -> None:
+        if 0 <= index < len(self._bays) and index != self._cursor:
+            self._cursor = index
+            self.changed_somewhere()
+            self.post_message(self.Moved(self._bays[index]))
+
+    def on_focus(self) -> None:
+        self.changed()
+
+    def on_blur(self) -> None:
+        self.changed()
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        if not self._bays:
+            return 1
+        is_compact = self.compact
+        if is_compact is None:
+            is_compact = self._rows(width, cards=True) * CARD_ROWS > viewport.height // 3
+        return self._rows(width, cards=not is_compact) * (1 if is_compact else CARD_ROWS)
+
+    def _rows(self, width: int, *, cards: bool) -> int:
+        return math.ceil(len(self._bays) / self._columns_for(width, cards=cards))
+
+    def _columns_for(self, width: int, *, cards: bool) -> int:
+        """The smallest number of columns with the minimum number of rows."""
+        least = CARD_LEAST_CELLS if cards else LIST_LEAST_CELLS
+        fit = max(1, (width + _GAP_CELLS) // (least + _GAP_CELLS))
+        rows = math.ceil(len(self._bays) / fit)
+        return max(1, math.ceil(len(self._bays) / rows)) if rows else 1
+
+    def _cell_width(self, width: int) -> int:
+        most = _CARD_MOST_CELLS if self._row_height > 1 else _LIST_MOST_CELLS
+        return min(most, (width + _GAP_CELLS) // self._columns - _GAP_CELLS)
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        if not self._bays:
+            return [self.line(width).add(self.empty_text, self.style("empty"))]
+        is_compact = self.compact
+        if is_compact is None:
+            is_compact = self._rows(width, cards=True) * CARD_ROWS > height
+        self._columns = self._columns_for(width, cards=not is_compact)
+        self._row_height = 1 if is_compact else CARD_ROWS
+        self._scroll_to_cursor(max(1, height // self._row_height))
+        cell = self._cell_width(width)
+        cells = RowCells.fitting(self._bays, cell, toggles=self.toggles, glyphs=self.glyphs)
+        lines: list[Line] = []
+        for index in range(self._first_row * self._columns, len(self._bays)):
+            if index % self._columns == 0:
+                lines += [self.line(width) for _ in range(self._row_height)]
+            bay = self._bays[index]
+            look = BayLook(index == self._cursor, self.has_focus, bay.name in self._chosen if self.toggles else None)
+            painted = [paint_row(self, bay, look, cell, cells)] if is_compact else paint_card(self, bay, look, cell)
+            for line, part in zip(lines[-self._row_height :], painted, strict=True):
+                line.extend(part).add(" " * _GAP_CELLS)
+        return lines[:height]
+
+    def bay_style(self, name: str, look: BayLook) -> Style:
+        """The style of a component, with the background for the bay's highlight."""
+        style = self.style(name)
+        if look.chosen:
+            chosen = self.style("chosen")
+            style += Style(bgcolor=chosen.bgcolor, color=chosen.color if name == BayState.FREE else None)
+        elif look.at_cursor and look.has_focus:
+            style += Style(bgcolor=self.style("cursor").bgcolor)
+        return style + Style(bold=True) if look.at_cursor and look.has_focus else style
+
+    def _scroll_to_cursor(self, visible_rows: int) -> None:
+        row = self._cursor // self._columns
+        rows = math.ceil(len(self._bays) / self._columns)
+        self._first_row = max(0, min(self._first_row, rows - visible_rows))
+        self._first_row = min(max(self._first_row, row - visible_rows + 1), row)
+
+
+STOPPED = "stopped"
+"""The note on a disk whose array is stopped."""
+MINUTE_SECONDS = 60.0
+_MINUTE_OF_LOOKS = 240
+_WINDOWS_SECONDS = (60, 120, 300, 600, 1200, 1800, 3600, 7200, 18_000, 36_000, 72_000, 180_000, 360_000)
+_ABOUT = 1.25
+"""A window is chosen for spans up to this factor of its length."""
+# In order of priority: a sample with several events is marked with the first of them.
+_MARK_WORDS = {
+    "array-appeared": "built",
+    "array-broken": "broken",
+    "disk-vanished": "pulled",
+    "member-faulty": "fail",
+    "mismatch": "mismatch",
+    "disk-returned": "back",
+    "restored": "whole",
+    "sync-finished": "done",
+    "member-added": "add",
+    "member-removed": "remove",
+    "sync-started": "sync",
+}
+
+
+def bays_of(state: LabState) -> tuple[Bay, ...]:
+    """One bay for each disk."""
+    return tuple(_bay(state, disk) for disk in state.disks)
+
+
+def _bay(state: LabState, disk: LabDisk) -> Bay:
+    status, member = state.member_of(disk.name) or (None, None)
+    resting = next((array for array in state.found_arrays if disk.node in array.devices), None)
+    activity = _activity(state, disk.kernel_name)
+    is_gone = state.look is not None and disk.kernel_name in state.look.vanished
+    shown = BayState.VANISHED if is_gone else member_state(member) if member else BayState.FREE
+    is_rebuilding = shown is BayState.REBUILDING and status is not None and status.sync_progress is not None
+    note = STOPPED if resting and not member else status.member_note(member) if status and member else ""
+    if not status and not resting:
+        note = carried_words(state, disk)
+    return Bay(
+        name=disk.name,
+        node=disk.node,
+        serial=disk.serial,
+        size_bytes=disk.size_bytes,
+        model=disk.model or str(disk.kind),
+        state=shown,
+        array=status.name if status else resting.name if resting else "",
+        slot=member.slot if member else None,
+        reads_per_second=activity[0],
+        writes_per_second=activity[1],
+        busy_fraction=activity[2],
+        progress=status.sync_progress.fraction if is_rebuilding and status and status.sync_progress else None,
+        note=note,
+    )
+
+
+def carried_words(state: LabState, disk: LabDisk) -> str:
+    """The contents of a disk that belongs to no array, in words; empty if it is blank."""
+    if former := state.former_array(disk):
+        return f"was in {former.name}"
+    types = ", ".join(state.carried_by(disk))
+    return f"carries {types}" if types else ""
+
+
+def member_state(member: MemberStatus) -> BayState:
+    """The state of a member of a running array."""
+    # A disk that has failed in some of the inner arrays of an array has no flag.
+    if member.is_faulty or not member.flags:
+        return BayState.FAULTY
+    if member.is_journal:
+        return BayState.JOURNAL
+    if member.is_rebuilding:
+        return BayState.REBUILDING
+    return BayState.SPARE if member.is_spare else BayState.MEMBER
+
+
+def _activity(state: LabState, device: str) -> tuple[float, float, float]:
+    """(reads per second, writes per second, busy fraction) of a device."""
+    from lab.session.monitor import Measure
+
+    if state.history is None:
+        return 0.0, 0.0, 0.0
+    now = state.history.now_rate
+    return (
+        now(device, Measure.READ_IOPS) or 0.0,
+        now(device, Measure.WRITE_IOPS) or 0.0,
+        now(device, Measure.UTILISATION) or 0.0,
+    )
+
+
+def sync_view(state: LabState, status: ArrayStatus) -> SyncView | None:
+    """The bar of the current sync; None if there is none."""
+    if status.sync_action.is_busy and status.sync_progress:
+        pace = state.history.pace(status.name) if state.history else None
+        return SyncView(
+            action=_sync_words(state, status),
+            fraction=status.sync_progress.fraction,
+            bytes_per_second=pace.bytes_per_second if pace else None,
+            eta_seconds=pace.left_seconds if pace else None,
+        )
+    return None
+
+
+def _sync_words(state: LabState, status: ArrayStatus) -> str:
+    """The name of the sync: ``rebuild``, or ``rebuild 2 of 5`` for inner arrays. A first sync is not a rebuild."""
+    is_first = status.sync_action is SyncAction.RECOVER and status.name in state.first_syncs
+    return f"{FIRST_SYNC if is_first else status.sync_action.noun} {status.sync_place}".strip()
+
+
+def shown_seconds(state: LabState) -> float:
+    """Length of the charts' time axis: a minute, or in virtual time the span of the samples of about a minute.
+
+    It adapts to the pace, and samples taken at another pace remain visible for a while.
+    """
+    if state.pace is None or state.history is None:
+        return MINUTE_SECONDS
+    span = state.history.span_seconds(_MINUTE_OF_LOOKS)
+    return next((float(seconds) for seconds in _WINDOWS_SECONDS if seconds * _ABOUT >= span), span)
+
+
+def marks_of(state: LabState, status: ArrayStatus) -> tuple[Mark, ...]:
+    """The marks on the time axis for events of an array and of the disks, at most one per sample."""
+    nodes = {disk.node for disk in state.disks}
+    order = list(_MARK_WORDS)
+    shown: dict[float, Event] = {}
+    for event in state.events:
+        if event.kind.value in order and (event.array == status.name or event.device in nodes):
+            other = shown.get(event.time_seconds)
+            if other is None or order.index(event.kind.value) < order.index(other.kind.value):
+                shown[event.time_seconds] = event
+    return tuple(Mark(time, _MARK_WORDS[event.kind.value], tone_of(event)) for time, event in shown.items())
+
+
+def tone_of(event: Event) -> Tone:
+    """The tone of an event."""
+    return {"good": Tone.GOOD, "bad": Tone.BAD}.get(event.kind.weight.value, Tone.NOTICE)
+
+
+def member_series(state: LabState, status: ArrayStatus, seconds: float) -> tuple[Series, ...]:
+    """Bytes per second of every member, reads and writes together; six colours are used in turn."""
+    from lab.session.monitor import Measure
+
+    history = state.history
+    if history is None:
+        return ()
+    found = []
+    for number, member in enumerate(status.members):
+        device = member.device.removeprefix("/dev/")
+        reads = history.rates(device, Measure.READ_BYTES_PER_SECOND, seconds=seconds)
+        writes = history.rates(device, Measure.WRITE_BYTES_PER_SECOND, seconds=seconds)
+        found.append(Series(short_name(state.disk_name(member.device)), added(reads, writes), number % 6))
+    return tuple(found)
+
+
+def short_name(disk: str) -> str:
+    """A short name for lines with many disks: ``02`` for ``disk02``."""
+    return disk.removeprefix("/dev/").removeprefix("disk")
+
+
+def added(first: Sequence[Point], second: Sequence[Point]) -> list[Point]:
+    """The sum of two series; a gap in both remains a gap. If their lengths differ, the first non-empty one."""
+    if not first or not second or len(first) != len(second):
+        return list(first or second)
+    return [
+        (time, None if a is None and b is None else (a or 0.0) + (b or 0.0))
+        for (time, a), (_, b) in zip(first, second, strict=True)
+    ]
+
+
+def planned_picture(shown: ArrayPreview, disks: tuple[str, ...], lost: Collection[str] = ()) -> SlicePicture | None:
+    """The picture of an array of unequal disks that is not built yet; ``lost`` are disks to show as failed."""
+    if not shown.rows:
+        return None
+    failed = {number for number, disk in enumerate(disks) if disk in lost}
+    missing = {window: sum(disk in failed for disk in shown.disks_in(window)) for window in range(len(shown.widths))}
+
+    def state(disk: int, window: int) -> SliceState:
+        if disk not in failed:
+            return SliceState.WORKING
+        return SliceState.LOST if missing[window] > 1 else SliceState.MISSING
+
+    lines = tuple(
+        SliceLine(
+            human_bytes(row.lines * (shown.chunk_bytes or 0)),
+            tuple(
+                None if window is None else SliceCell(window, state(disk, window))
+                for disk, window in enumerate(row.windows)
+            ),
+        )
+        for row in shown.rows
+    )
+    members = tuple(DiagramMember(disk, number in failed) for number, disk in enumerate(disks))
+    arrays = zip(shown.array_names, shown.widths, strict=True)
+    return SlicePicture(members, lines, tuple((name, f"{data}+{parity}") for name, (data, parity) in arrays))
+
+
+def running_picture(state: LabState, status: ArrayStatus) -> SlicePicture | None:
+    """The picture of a running array that consists of inner arrays; None for other arrays."""
+    inside = status.inside
+    if inside is None:
+        return None
+    lines = tuple(
+        SliceLine(
+            human_bytes(row.lines * (status.chunk_bytes or 0)),
+            tuple(
+                None if number is None or slice_state is None else SliceCell(number, slice_state)
+                for number, slice_state in zip(row.windows, states, strict=True)
+            ),
+        )
+        for row, states in zip(inside.rows, inside.states, strict=True)
+    )
+    arrays = tuple((each.name or "gone", each.width) for each in inside.arrays)
+    return SlicePicture(tuple(_column(state, place) for place in inside.places), lines, arrays)
+
+
+def _column(state: LabState, place: MemberStatus) -> DiagramMember:
+    name = state.disk_name(place.device) if place.device else "gone"
+    return DiagramMember(name, failed=place.is_faulty, rebuilding=not (place.is_faulty or place.is_in_sync))
+
+
+def inner_lines(status: ArrayStatus) -> list[tuple[str, str, str]]:
+    """(name, width, condition) of each inner array."""
+    lines = []
+    for each in status.inside.arrays if status.inside else ():
+        inner = each.array
+        if inner is None:
+            lines.append(("gone", each.width, "not running"))
+            continue
+        words = "lost" if each.is_lost else "degraded" if each.is_degraded else "whole"
+        if inner.sync_action.is_busy and inner.sync_progress:
+            words = f"{inner.sync_action.noun} {inner.sync_progress.fraction:.0%}"
+        lines.append((inner.name, each.width, words))
+    return lines

@@ -1,1 +1,0 @@
-"""Stored results: the Results screen."""

@@ -1,1 +1,0 @@
-"""Running workloads, experiments and sweeps."""

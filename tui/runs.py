@@ -1,0 +1,349 @@
+"""The workloads, experiments and sweeps that the app can run, and experiments as background jobs.
+
+An experiment has a lab of its own, reports its progress, and can be cancelled at any time.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import deque
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from lab.errors import LabError, RunCancelled
+from lab.units import GIB, MIB, human_bytes, human_seconds
+from tui.quantities import Unit, format_value
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+
+    from lab.experiments.progress import RunProgress
+    from lab.experiments.run import RunRequest
+    from lab.experiments.schema import Experiment
+    from lab.experiments.sweeps import SweepEntry
+    from lab.measure.job import Measured
+    from lab.results.record import ResultRecord
+    from lab.results.store import ResultStore, ResultSummary
+    from lab.workloads.fio_output import DirectionFigures, MeasuredWindow
+    from lab.workloads.workload import Workload
+    from tui.frontend import Cancelled, Frontend, Progress
+    from tui.state import LabState, LoadView, PastLoad
+
+KEPT_LINES = 5
+
+
+class RunKind(Enum):
+    """The kinds of items on the Run screen."""
+
+    WORKLOAD = auto()
+    EXPERIMENT = auto()
+    SWEEP = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class RunItem:
+    """A workload, an experiment or a sweep."""
+
+    id: str
+    """Unique among the items of one kind."""
+    title: str
+    shows: str
+    """What the workload demonstrates, or the question that the experiment or sweep answers."""
+    facts: str
+    """Block size, depth and so on of a workload; the duration of an experiment; the state of a sweep."""
+    kind: RunKind
+    details: tuple[str, ...] = ()
+    """The lines of the description: fio's job file, the arrays and workloads, or the axes of a sweep."""
+
+    @property
+    def option_id(self) -> str:
+        """Unique in the list, in which a sweep and a workload may have the same name."""
+        return f"sweep-{self.id}" if self.kind is RunKind.SWEEP else self.id
+
+
+def workload_items() -> tuple[RunItem, ...]:
+    """The catalogue of workloads, the common ones first, in the order of the menu on the Lab screen."""
+    from lab.actions.loads import workloads
+
+    items = []
+    for workload in workloads():
+        depth = f"depth {workload.queue_depth}" + (f" × {workload.jobs} jobs" if workload.jobs > 1 else "")
+        share = f" {workload.read_percent} % reads" if workload.read_percent is not None else ""
+        facts = f"{human_bytes(workload.block_bytes)} {workload.pattern} {workload.direction}{share}, {depth}"
+        details = _job_lines(workload)
+        items.append(RunItem(workload.id, workload.title, workload.shows, facts, RunKind.WORKLOAD, details))
+    return tuple(items)
+
+
+def experiment_items() -> tuple[RunItem, ...]:
+    """The built-in experiments, the shortest first."""
+    from lab.experiments.schedule import estimated_seconds, planned_keys
+    from lab.experiments.schema import built_in_names, find_experiment
+
+    found = [find_experiment(name)[0] for name in built_in_names()]
+    return tuple(
+        RunItem(
+            each.id,
+            each.title,
+            each.question,
+            f"about {human_seconds(estimated_seconds(each))}, {len(planned_keys(each))} measurements",
+            kind=RunKind.EXPERIMENT,
+            details=_plan_lines(each),
+        )
+        for each in sorted(found, key=estimated_seconds)
+    )
+
+
+def sweep_items(entries: Sequence[SweepEntry]) -> tuple[RunItem, ...]:
+    """The items of these sweeps, in the same order."""
+    return tuple(
+        RunItem(
+            each.name,
+            each.title,
+            each.question,
+            each.state,
+            kind=RunKind.SWEEP,
+            details=tuple(each.axes),
+        )
+        for each in entries
+    )
+
+
+def _job_lines(workload: Workload) -> tuple[str, ...]:
+    """The fio job file, or the dd command, for an array md0."""
+    from lab.workloads.dd_job import dd_invocation
+    from lab.workloads.fio_job import JobTarget, PathKind, fio_invocations
+    from lab.workloads.workload import LoadProgram
+
+    target = JobTarget("/dev/md0", PathKind.DEVICE, GIB, file_bytes=64 * MIB)
+    if workload.program is LoadProgram.DD:
+        return ("this command runs, here on /dev/md0:", "", f"  {shlex.join(dd_invocation(workload, target).argv)}")
+    first = fio_invocations(workload, target)[0]
+    times = _times_words(first.window) if first.window else ""
+    return (f"fio runs this job, here on /dev/md0{times}:", "", *(f"  {line}" for line in first.job_text.splitlines()))
+
+
+def _times_words(window: MeasuredWindow) -> str:
+    """The parts of fio's run time, which is longer than the measured time; the job file has it in milliseconds."""
+    measured = window.seconds or 0.0
+    rest = window.issue_seconds - window.warmup_seconds - measured
+    parts = [f"{window.warmup_seconds:g} s of warm-up"] if window.warmup_seconds else []
+    parts += [f"{measured:g} s measured", f"{rest:g} s until the last figures have come"]
+    return f", for {window.issue_seconds:g} s ({', '.join(parts)})"
+
+
+def _plan_lines(experiment: Experiment) -> tuple[str, ...]:
+    disks = experiment.disks
+    kind = f"{disks.model} drives" if disks.model else f"{disks.kind} disks"
+    lines = [experiment.why, ""] if experiment.why else []
+    lines += [f"Arrays, on {kind} of {human_bytes(disks.size_bytes)}, {disks.sharing}:"]
+    lines += [f"  {array.label}: {array.level} on {array.members}" for array in experiment.arrays]
+    lines += ["", "Workloads:"]
+    jobs = [job.build() for job in experiment.jobs]
+    lines += [
+        f"  {job.id}: {human_seconds(job.runtime_seconds)} after {human_seconds(job.warmup_seconds)}" for job in jobs
+    ]
+    if experiment.rebuild:
+        under = f" under {experiment.rebuild.under.workload}" if experiment.rebuild.under else ""
+        lines += ["", f"Rebuilds of {', '.join(experiment.rebuild.arrays)}{under}, with a verdict on the data."]
+    lines += [
+        "",
+        f"{experiment.repeats} repeats, {experiment.order}, {experiment.cache} caches, {experiment.file_system}.",
+    ]
+    lines += [f"Known defect: {defect}" for defect in experiment.defects]
+    return tuple(lines)
+
+
+def measured_of(load: LoadView | None) -> Measured | None:
+    """The figures of a load that ended without an error, else None."""
+    if load is None or load.outcome is None or isinstance(load.outcome, LabError):
+        return None
+    return load.outcome
+
+
+def iops_of(measured: Measured) -> float:
+    """The IOPS of reads and writes together."""
+    return sum(part.iops for part in _directions(measured))
+
+
+def _directions(measured: Measured) -> list[DirectionFigures]:
+    return [part for part in (measured.figures.reads, measured.figures.writes) if part]
+
+
+def figures_lines(measured: Measured, width: int) -> tuple[str, ...]:
+    """IOPS, throughput and latencies: one line for each direction, or two if it does not fit into ``width`` cells."""
+    lines: list[str] = []
+    for name, section in (("reads", measured.figures.reads), ("writes", measured.figures.writes)):
+        if section:
+            rates, latencies = f"{name:<7}{_rates(section)}", _latencies(section)
+            one = f"{rates}   {latencies}"
+            lines += [one] if len(one) <= width else [rates, f"{'':<7}{latencies}"]
+    return tuple(lines)
+
+
+def _rates(section: DirectionFigures) -> str:
+    bandwidth = format_value(section.bandwidth_bytes_per_second, Unit.BYTES_PER_SECOND)
+    return f"{format_value(section.iops, Unit.IOPS):>6} IOPS   {bandwidth:>9}"
+
+
+def _latencies(section: DirectionFigures) -> str:
+    values = (("p50", section.p50_seconds), ("p99", section.p99_seconds), ("max", section.max_seconds))
+    return "  ".join(f"{name} {format_value(value, Unit.SECONDS)}" for name, value in values)
+
+
+def ran_seconds(measured: Measured) -> float:
+    """The measured time, in seconds."""
+    return max((part.runtime_seconds for part in _directions(measured)), default=0.0)
+
+
+def earlier_lines(state: LabState, workload: str) -> tuple[str, ...]:
+    """One line for each of the earlier loads of this workload, without the one shown, newest first."""
+    past = [each for each in state.past_loads if each.workload == workload]
+    if state.load and state.load.workload == workload and not state.load.is_running:
+        past = past[:-1]
+    return tuple(_past_line(each) for each in reversed(past[-KEPT_LINES:]))
+
+
+def _past_line(past: PastLoad) -> str:
+    p99 = max((part.p99_seconds or 0.0 for part in _directions(past.measured)), default=0.0)
+    iops = format_value(iops_of(past.measured), Unit.IOPS)
+    return f"{iops:>6} IOPS   p99 {format_value(p99, Unit.SECONDS):<8} {past.array} {past.condition}"
+
+
+KEPT_POINTS = 4 * 600
+
+
+@dataclass(slots=True)
+class ExperimentView:
+    """The current or the last experiment."""
+
+    experiment: str
+    progress: RunProgress
+    points: dict[str, deque[tuple[float, float | None]]] = field(default_factory=dict)
+    """``reads`` and ``writes`` -> (time, IOPS of the measured array); the IOPS are None between measurements."""
+    earlier_count: int = 0
+    """Number of measurements that a resumed result already had."""
+    result_id: str = ""
+    """Id of the stored result, complete or partial; empty: nothing is stored."""
+    outcome: ResultRecord | LabError | None = None
+    """None while it runs."""
+    is_ending: bool = False
+
+    @property
+    def is_running(self) -> bool:
+        return self.outcome is None
+
+    @property
+    def was_cancelled(self) -> bool:
+        return isinstance(self.outcome, RunCancelled)
+
+    @property
+    def done_count(self) -> int:
+        return self.earlier_count + self.progress.done_count
+
+    def advance(self, progress: RunProgress) -> None:
+        self.progress = progress
+        if progress.time_seconds is None:
+            return
+        for name, rate in (("reads", "read_iops"), ("writes", "write_iops")):
+            value = getattr(progress.rates, rate) if progress.rates else None
+            self.points.setdefault(name, deque(maxlen=KEPT_POINTS)).append((progress.time_seconds, value))
+
+    def stored_words(self) -> str:
+        """A sentence that says which part of an incomplete run is stored."""
+        if not self.result_id:
+            return "Nothing had been measured yet, so nothing is stored."
+        return f"{self.done_count} of {self.progress.planned_count} measurements are stored as {self.result_id}."
+
+
+class Experiments:
+    """Starts, resumes and cancels experiments, one at a time."""
+
+    def __init__(self, frontend: Frontend) -> None:
+        self._frontend = frontend
+        self.view: ExperimentView | None = None
+
+    def start(self, name: str) -> bool:
+        """Run a built-in experiment; False if another background job runs."""
+        return self._begin(name)
+
+    def resume(self, summary: ResultSummary) -> bool:
+        """Resume an incomplete result; False if another background job runs."""
+        return self._begin(summary.experiment, summary)
+
+    def cancel(self) -> None:
+        """Request that the experiment ends at its next step or sample; finished measurements are kept."""
+        if self.view and self.view.is_running:
+            self.view.is_ending = True
+            self._frontend.background.cancel()
+            self._frontend.show_soon()
+
+    def _begin(self, name: str, earlier: ResultSummary | None = None) -> bool:
+        from lab.experiments.progress import RunProgress
+
+        view = ExperimentView(name, RunProgress(label="starting a machine"))
+        view.earlier_count = earlier.measured_count if earlier else 0
+
+        def done(record: ResultRecord) -> None:
+            view.outcome, view.result_id = record, record.id
+            self._frontend.say(f"{name}: stored as {record.id}", title="Measured")
+
+        def failed(error: LabError) -> None:
+            view.outcome = error
+
+        def work(progress: Progress, cancelled: Cancelled) -> ResultRecord:
+            return self._work(view, earlier.id if earlier else None, progress, cancelled)
+
+        begun = self._frontend.background.run(name, work, on_done=done, on_error=failed, on_progress=view.advance)
+        if begun:
+            self.view = view
+        return begun
+
+    def _work(
+        self, view: ExperimentView, resumed: str | None, progress: Progress, cancelled: Cancelled
+    ) -> ResultRecord:
+        from lab.results.store import ResultStore
+
+        store = ResultStore(self._frontend.client.host.state.results)
+        before = set(store.ids())
+        from lab.experiments.run import resume_experiment, run_experiment
+        from lab.experiments.schema import find_experiment
+
+        request, released = request_of(self._frontend, progress, cancelled)
+        try:
+            with released:
+                if resumed:
+                    return resume_experiment(resumed, request)
+                return run_experiment(*find_experiment(view.experiment), request)
+        except LabError:
+            view.result_id = resumed or _kept_id(store, before)
+            raise
+
+
+def request_of(
+    frontend: Frontend, progress: Progress, cancelled: Cancelled
+) -> tuple[RunRequest, AbstractContextManager[None]]:
+    """A request that runs an experiment, and a context in which the app's lab is closed if they share the machine.
+
+    ``progress`` is called with each ``RunProgress``.
+    """
+    from lab.experiments.run import RunRequest
+    from lab.machine import parse_target
+
+    target = parse_target(frontend.lab.target or "uml:")
+    request = RunRequest(target, frontend.client.host, on_progress=progress, is_cancelled=cancelled)
+    # raidlab starts a machine for each run if it can; any other machine exists once, and the app has locked it.
+    return request, nullcontext() if target.is_embedded else frontend.client.released()
+
+
+def _kept_id(store: ResultStore, before: set[str]) -> str:
+    """Id of a result that was added to the store, or empty; new results without a measurement are deleted."""
+    new = [each for each in store.list() if each.id not in before]
+    for each in new:
+        if not each.measured_count and not each.problem:
+            with suppress(LabError):
+                store.delete(each.id)
+    return next((each.id for each in new if each.measured_count), "")

@@ -1,0 +1,301 @@
+"""Sweeps as background jobs, started here or monitored in another process, and the panel that shows one.
+
+The plugin for sweeps (``lab.experiments.extension``) is called on threads only.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal, ScrollableContainer, Vertical
+from textual.content import Content
+
+from lab.errors import LabError, RunCancelled
+from tui.look import Tone
+from tui.widgets import ChangingText, SyncBar, SyncView, Tile, VerdictBanner, entitle, error_sentence, titled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lab.experiments.sweeps import LatestCell, SweepDesk, SweepEntry, SweepProgress, SweepStatus, SweepWork
+    from tui.frontend import Cancelled, Frontend, Progress
+    from tui.look import Glyphs
+    from tui.runs import RunItem
+
+KEPT_NOTICES = 5
+
+
+@dataclass(slots=True)
+class SweepView:
+    """The current or the last sweep of this app."""
+
+    name: str
+    progress: SweepProgress | None = None
+    notices: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_NOTICES))
+    outcome: LabError | bool | None = None
+    """None while it runs; True: it finished; a LabError: why it ended."""
+    is_ending: bool = False
+
+    @property
+    def is_running(self) -> bool:
+        return self.outcome is None
+
+    def receive(self, report: SweepProgress | str) -> None:
+        if isinstance(report, str):
+            self.notices.append(report)
+        else:
+            self.progress = report
+
+
+@dataclass(slots=True)
+class SweepLook:
+    """The state of a sweep, read without running it."""
+
+    work: SweepWork | None = None
+    """None: not yet read, or see ``problem``."""
+    problem: LabError | None = None
+    """Why the sweep cannot run."""
+    status: SweepStatus | None = None
+    """The status of its newest run; None: it has none."""
+
+    @property
+    def runs_elsewhere(self) -> bool:
+        return self.status is not None and self.status.is_running
+
+
+class Sweeps:
+    """Starts and cancels sweeps, and reads the state of all sweeps."""
+
+    def __init__(self, frontend: Frontend) -> None:
+        self._frontend = frontend
+        self.view: SweepView | None = None
+        self.entries: tuple[SweepEntry, ...] = ()
+        self._looks: dict[str, SweepLook] = {}
+        self._asked: set[str] = set()
+        """Names of the sweeps that a thread is reading."""
+
+    def look(self, name: str) -> SweepLook:
+        """The state of a sweep; if it is not known yet, an empty one, while a thread reads it."""
+        if name not in self._looks:
+            self._looks[name] = SweepLook()
+            self.look_again(name)
+        return self._looks[name]
+
+    def look_again(self, name: str) -> None:
+        """Read the state again on a thread; the known state remains until then."""
+        self._ask(name, partial(_looked, self._frontend, name))
+
+    def watch(self, name: str) -> None:
+        """Read the status of another process's run, or whether one has started. It is cheap and called often."""
+        known = self.look(name)
+        if known.work or known.problem:
+            self._ask(name, partial(_watched, self._frontend, name, known))
+
+    def _ask(self, name: str, work: Callable[[], SweepLook]) -> None:
+        if name in self._asked:
+            return
+        self._asked.add(name)
+
+        def seen(look: SweepLook) -> None:
+            self._asked.discard(name)
+            self._looks[name] = look
+
+        def failed(error: LabError) -> None:
+            seen(SweepLook(problem=error))
+
+        self._frontend.beside("sweep", work, on_done=seen, on_error=failed)
+
+    def list_again(self) -> None:
+        def listed(entries: tuple[SweepEntry, ...]) -> None:
+            self.entries = entries
+
+        self._frontend.beside("sweeps", partial(_listed, self._frontend), on_done=listed, on_error=lambda _: None)
+
+    def start(self, name: str) -> bool:
+        """Run or resume a sweep; False if another background job runs."""
+        view = SweepView(name)
+
+        def over(outcome: LabError | bool) -> None:
+            view.outcome = outcome
+            self._looks.pop(name, None)
+            self.look(name)
+            self.list_again()
+
+        def done(_: object) -> None:
+            over(True)
+            self._frontend.say(f"sweep {name}: all cells have been measured", title="Done")
+
+        def work(progress: Progress, cancelled: Cancelled) -> object:
+            from lab.experiments.sweeps import SweepListener
+
+            return _desk(self._frontend).run(name, SweepListener(progress, progress, cancelled))
+
+        has_started = self._frontend.background.run(
+            f"sweep {name}", work, on_done=done, on_error=over, on_progress=view.receive
+        )
+        if has_started:
+            self.view = view
+        return has_started
+
+    def cancel(self) -> None:
+        """Request that the sweep ends; finished measurements are kept."""
+        if self.view and self.view.is_running:
+            self.view.is_ending = True
+            self._frontend.background.cancel()
+            self._frontend.show_soon()
+
+
+def _desk(frontend: Frontend) -> SweepDesk:
+    """The plugin's interface to sweeps; call it on a separate thread. Raises LabError without the plugin."""
+    from lab.experiments.extension import Sweeping
+    from lab.machine import parse_target
+    from lab.plugins import extension
+
+    sweeping = extension(Sweeping)
+    if sweeping is None:
+        raise LabError("the plugin for sweeps is missing", hint="install the complete raidlab package")
+    return sweeping.desk(parse_target(frontend.lab.target or "uml:"), frontend.client.host)
+
+
+def _listed(frontend: Frontend) -> tuple[SweepEntry, ...]:
+    return _desk(frontend).entries()
+
+
+def _looked(frontend: Frontend, name: str) -> SweepLook:
+    desk, look = _desk(frontend), SweepLook()
+    try:
+        look.work = desk.work(name)
+    except LabError as error:
+        look.problem = error
+    run_id = look.work.run_id if look.work else desk.newest_run(name)
+    look.status = desk.stand(run_id) if run_id else None
+    return look
+
+
+def _watched(frontend: Frontend, name: str, known: SweepLook) -> SweepLook:
+    desk = _desk(frontend)
+    run_id = desk.going_run(name)
+    if run_id:
+        return replace(known, status=desk.stand(run_id))
+    # The end of a run changes its cells and tables.
+    return _looked(frontend, name) if known.runs_elsewhere else known
+
+
+_SHOWN_CELLS = 8
+
+
+class SweepPanel(Vertical):
+    """Shows a sweep; it does not start anything."""
+
+    def compose(self) -> ComposeResult:
+        yield ChangingText(id="sweep-about", markup=False)
+        yield ChangingText(id="sweep-plan", markup=False)
+        with Horizontal(id="sweep-tiles"):
+            yield Tile("Cells", id="sweep-cells")
+            yield Tile("Running", id="sweep-running")
+            yield Tile("Failed", id="sweep-failed")
+        yield SyncBar(id="sweep-progress")
+        yield VerdictBanner(id="sweep-verdict")
+        yield ChangingText(id="sweep-pages", markup=False)
+        yield ChangingText(id="sweep-latest", markup=False)
+        with titled(ScrollableContainer(id="sweep-tables"), "Results"):
+            yield ChangingText(id="sweep-text", markup=False)
+
+    def show(self, item: RunItem, look: SweepLook, view: SweepView | None) -> None:
+        entitle(self, item.title)
+        is_going = bool(view and view.is_running) or look.runs_elsewhere
+        progress = view.progress if view and view.is_running else look.status.progress if look.status else None
+        tables = look.status.tables if look.status and not is_going else ()
+        is_planned = not is_going and not tables
+        # On a low screen the question is hidden once there is progress or a result.
+        self._text("sweep-about", item.shows if is_planned or not self.screen.has_class("-low") else "")
+        plan = (*item.details, "", *(look.work.lines if look.work else ())) if is_planned else ()
+        self._text("sweep-plan", "\n".join(plan).rstrip())
+        self._show_tiles(look, progress, is_going=is_going)
+        bar = self.query_one("#sweep-progress", SyncBar)
+        bar.display = is_going
+        if is_going and progress:
+            bar.show(SyncView("sweep", progress.done / max(1, progress.planned), eta_seconds=progress.left_seconds))
+        else:
+            bar.show(SyncView("starting", 0.0, note="starting a cluster") if is_going else None)
+        verdict = self.query_one("#sweep-verdict", VerdictBanner)
+        if found := _verdict(look, view):
+            verdict.show(*found)
+        else:
+            verdict.clear()
+        dashboard = progress.dashboard if progress and is_going else ""
+        self._text("sweep-pages", f"Dask dashboard: http://{dashboard}/status" if dashboard else "")
+        self._show_latest(progress if is_going else None, view)
+        self.query_one("#sweep-tables").display = bool(tables)
+        self._text("sweep-text", "\n\n".join(tables))
+
+    def _text(self, name: str, text: str | Content) -> None:
+        words = self.query_one(f"#{name}", ChangingText)
+        words.display = bool(text)
+        words.update(text)
+
+    def _show_tiles(self, look: SweepLook, progress: SweepProgress | None, *, is_going: bool) -> None:
+        cells, running = self.query_one("#sweep-cells", Tile), self.query_one("#sweep-running", Tile)
+        failed = self.query_one("#sweep-failed", Tile)
+        done, planned = (look.work.there, look.work.cells) if look.work else (0, 0)
+        if progress and (is_going or not planned):
+            done, planned = progress.done, progress.planned
+        cells.say(f"{done:,} of {planned:,}" if planned else "–")
+        count = progress.failed if progress else 0
+        failed.say(f"{count:,}", Tone.BAD if count else Tone.QUIET)
+        workers = f"{progress.workers} worker{'' if progress.workers == 1 else 's'}" if progress and is_going else ""
+        running.say(f"{progress.running} on {workers}" if progress and is_going else "–")
+
+    def _show_latest(self, progress: SweepProgress | None, view: SweepView | None) -> None:
+        glyphs: Glyphs = self.query_one("#sweep-verdict", VerdictBanner).glyphs
+        notices = list(view.notices) if view and view.is_running else []
+        lines = [Content.styled(notice, "$text-warning") for notice in notices[-2:]]
+        latest = list(progress.latest)[-_SHOWN_CELLS:] if progress else []
+        lines += [_cell_line(each, glyphs) for each in reversed(latest)]
+        self._text("sweep-latest", Content("\n").join(lines) if lines else "")
+
+
+def _cell_line(cell: LatestCell, glyphs: Glyphs) -> Content:
+    """The line of a cell. The speeds are first, so that only the end of the label is cut off."""
+    tone = Tone.BAD if cell.is_failed else Tone.GOOD
+    sign = (f"{tone.glyph(glyphs)} ", tone.style)
+    if cell.is_failed:
+        return Content.assemble(sign, f"{cell.label}: {cell.told}")
+    return Content.assemble(sign, (f"{cell.told}  ", "bold"), (cell.label, "$text-muted"))
+
+
+def _verdict(look: SweepLook, view: SweepView | None) -> tuple[Tone, str, str] | None:
+    if view and view.is_running:
+        return (Tone.BUSY, "STOPPING", "") if view.is_ending else None
+    if look.runs_elsewhere:
+        return Tone.BUSY, "RUNNING ELSEWHERE", "Another raidlab process runs this sweep; it is only monitored here."
+    if view and isinstance(view.outcome, LabError) and not isinstance(view.outcome, RunCancelled):
+        return Tone.BAD, "FAILED", error_sentence(view.outcome)
+    if look.problem:
+        return Tone.NOTICE, "CANNOT RUN", error_sentence(look.problem)
+    if look.work is None:
+        return Tone.BUSY, "PLANNING", ""
+    if look.work.missing_dependency:
+        return Tone.NOTICE, "DASK IS MISSING", f"A sweep needs Dask. Install it: {look.work.missing_dependency}"
+    return _state_verdict(look, view)
+
+
+def _state_verdict(look: SweepLook, view: SweepView | None) -> tuple[Tone, str, str] | None:
+    """The verdict on a sweep that can run but does not."""
+    assert look.work is not None
+    work = look.work
+    report = f" Report: raidlab report {work.run_id} -o sweep.html" if work.run_id else ""
+    if view and isinstance(view.outcome, RunCancelled):
+        return Tone.NOTICE, "STOPPED", f"{work.there:,} of {work.cells:,} cells are stored; r resumes.{report}"
+    if work.run_id and work.there == work.cells:
+        return Tone.GOOD, "COMPLETE", f"All cells are measured.{report}"
+    failed = look.status.progress.failed if look.status and look.status.progress else 0
+    if work.run_id and failed:
+        return Tone.BAD, "FAILED", f"{failed:,} cells could not be measured; r retries them.{report}"
+    if work.run_id:
+        return Tone.NOTICE, "INCOMPLETE", f"{work.there:,} of {work.cells:,} cells are measured; r resumes.{report}"
+    return None

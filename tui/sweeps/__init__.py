@@ -1,1 +1,0 @@
-"""Sweeps as background jobs, and their panel on the Run screen."""

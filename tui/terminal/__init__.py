@@ -1,1 +1,0 @@
-"""The terminal on the machine, and the commands that ran there."""

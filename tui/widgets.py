@@ -1,0 +1,579 @@
+"""Widgets that several screens share: lines of styled text, forms, figures, verdicts, bars of progress, titles.
+
+Lines are painted only when their values have changed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Any, ClassVar, Generic, TypeVar
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.events import Click
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.strip import Strip
+from textual.visual import VisualType
+from textual.widget import Widget
+from textual.widgets import Static
+
+from lab.errors import LabError
+from tui.look import ASCII, Glyphs, Tone, glyphs_of, tone_css
+from tui.quantities import Unit, format_seconds, format_value
+
+Row = TypeVar("Row")
+_PLAIN = str.maketrans({"µ": "u", "–": "-", "×": "x", "…": "~", "→": ">", "’": "'", "¼": " ", "½": " "})
+
+
+class Line:
+    """A line under construction: styled text, measured in cells, never wider than ``width``."""
+
+    __slots__ = ("_segments", "filler", "length", "width")
+
+    def __init__(self, width: int, filler: Style) -> None:
+        self._segments: list[Segment] = []
+        self.width = width
+        self.length = 0
+        self.filler = filler
+
+    @property
+    def room(self) -> int:
+        return self.width - self.length
+
+    def add(self, text: str, style: Style | None = None) -> Line:
+        """Append text, truncated to the room that is left."""
+        cells = cell_len(text)
+        if cells > self.room:
+            text, cells = set_cell_size(text, self.room), self.room
+        if cells:
+            self._segments.append(Segment(text, self.filler if style is None else style))
+            self.length += cells
+        return self
+
+    def pad_to(self, cell: int) -> Line:
+        """Append blanks up to this cell, counted from the start of the line."""
+        return self.add(" " * max(0, cell - self.length))
+
+    def add_right(self, text: str, style: Style | None = None) -> Line:
+        return self.pad_to(self.width - cell_len(text)).add(text, style)
+
+    def extend(self, other: Line) -> Line:
+        for segment in other._segments:
+            self.add(segment.text, segment.style)
+        return self
+
+    def strip(self) -> Strip:
+        self.pad_to(self.width)
+        return Strip(self._segments, self.width)
+
+
+def shorten(text: str, cells: int, ellipsis: str) -> str:
+    """``text`` in at most ``cells`` cells, with ``ellipsis`` at the end if it was truncated."""
+    if cell_len(text) <= cells:
+        return text
+    return set_cell_size(text, cells - 1).rstrip() + ellipsis if cells > 1 else set_cell_size(text, max(0, cells))
+
+
+class LineWidget(Widget):
+    """Subclasses implement ``paint``; the styles are the component classes ``PREFIX--name`` of their style sheet."""
+
+    PREFIX = ""
+
+    _painted: list[Strip] | None = None
+    _painted_size: Size | None = None
+    _brushes: dict[tuple[str, ...], Style] | None = None
+    """Cache of styles while painting: computing one takes as long as painting a line. Key (): the widget's style."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        cls.COMPONENT_CLASSES = set(re.findall(rf"\.({cls.PREFIX}--[\w-]+)", cls.DEFAULT_CSS))
+        super().__init_subclass__(**options)
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        """The lines of the content; missing lines are blank."""
+        raise NotImplementedError
+
+    def lines_needed(self, width: int) -> int:
+        return 1
+
+    @property
+    def glyphs(self) -> Glyphs:
+        return glyphs_of(self)
+
+    def style(self, *names: str) -> Style:
+        """The style of component ``PREFIX--name``, on this widget's background."""
+        known = self._brushes
+        if known is not None and names in known:
+            return known[names]
+        found = self.get_component_rich_style(*(f"{self.PREFIX}--{name}" for name in names))
+        if known is not None:
+            known[names] = found
+        return found
+
+    def line(self, width: int) -> Line:
+        return Line(width, self._brushes[()] if self._brushes else self.rich_style)
+
+    def changed(self, *, layout: bool = False) -> None:
+        """Schedule a repaint; ``layout``: the height may have changed too."""
+        self._painted = None
+        self.refresh(layout=layout)
+
+    def changed_somewhere(self) -> None:
+        """As ``changed``, for small changes: only cells that differ are sent to the screen."""
+        if self._painted is None or self._painted_size != self.size:
+            self.changed()
+            return
+        before = [self.render_line(y) for y in range(self.size.height)]
+        self._painted = None
+        regions = [
+            Region(first, y, last - first, 1)
+            for y, old in enumerate(before)
+            for first, last in (differing_cells(old, self.render_line(y)),)
+            if first < last
+        ]
+        if regions:
+            self.refresh(*regions)
+
+    def notify_style_update(self) -> None:
+        self._painted = None
+        super().notify_style_update()
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return self.lines_needed(width)
+
+    def render_line(self, y: int) -> Strip:
+        size = self.size
+        if self._painted is None or self._painted_size != size:
+            self._brushes = {(): self.rich_style}
+            try:
+                strips = [line.strip() for line in self.paint(size.width, size.height)] if size.area else []
+            finally:
+                self._brushes = None
+            if self.glyphs is ASCII:
+                strips = [
+                    Strip(
+                        [Segment(text.translate(_PLAIN), style, control) for text, style, control in strip], size.width
+                    )
+                    for strip in strips
+                ]
+            self._painted, self._painted_size = strips, size
+        return self._painted[y] if y < len(self._painted) else Strip.blank(size.width, self.rich_style)
+
+
+class RowsWidget(LineWidget, Generic[Row]):
+    """A widget for a list of values, as high as they need."""
+
+    HIDES_WHEN_EMPTY: ClassVar[bool] = True
+    """False if a style sheet controls whether it is shown."""
+
+    _rows: tuple[Row, ...] = ()
+
+    def show(self, rows: Sequence[Row]) -> None:
+        """Show these rows, in this order; without rows it is hidden (``HIDES_WHEN_EMPTY``)."""
+        if self.HIDES_WHEN_EMPTY:
+            self.display = bool(rows)
+        if tuple(rows) != self._rows:
+            self._rows = tuple(rows)
+            self.changed(layout=True)
+
+    def lines_needed(self, width: int) -> int:
+        return len(self._rows) + 1 if self._rows else 0
+
+
+class FittedLines(LineWidget):
+    """A widget as high as the lines that it paints."""
+
+    def lines_needed(self, width: int) -> int:
+        return len(self.paint(width, 0))
+
+
+def differing_cells(old: Strip, new: Strip) -> tuple[int, int]:
+    """(first, end) of the cells in which two strips of the same width differ; equal numbers if they do not differ."""
+    if old == new:
+        return 0, 0
+    start = _same_cells(list(old), list(new))
+    end = _same_cells(list(old)[::-1], list(new)[::-1])
+    return start, max(start, new.cell_length - end)
+
+
+def _same_cells(old: Sequence[Segment], new: Sequence[Segment]) -> int:
+    """Number of cells of the equal segments at the start; the comparison is by whole segments."""
+    cells = 0
+    for one, other in zip(old, new, strict=False):
+        if one != other:
+            break
+        cells += one.cell_length
+    return cells
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """``text`` in lines of at most ``width`` cells, broken at blanks; a longer word is broken too."""
+    lines: list[str] = []
+    current = ""
+    for word in text.split():
+        while cell_len(word) > width > 0:
+            if current:
+                lines.append(current)
+                current = ""
+            lines.append(word[:width])
+            word = word[width:]
+        joined = f"{current} {word}" if current else word
+        if cell_len(joined) > width:
+            lines.append(current)
+            current = word
+        else:
+            current = joined
+    return [*lines, current] if current or not lines else lines
+
+
+LIST_CELLS = 40
+"""Width of a line in the list of lessons or drills, without the scroll bar (lesson_screen.tcss, drill_screen.tcss)."""
+_NUMBER_CELLS = 4
+
+WidgetType = TypeVar("WidgetType", bound=Widget)
+
+
+class ChangingText(Static):
+    """A text that is repainted only if it differs, with a new layout only if it may need more or less room.
+
+    A new layout paints the whole screen.
+    """
+
+    _shown: tuple[object, ...] = ()
+    _lengths: tuple[int, ...] = ()
+
+    def update(self, content: VisualType = "", *, layout: bool = True) -> None:
+        """As ``Static.update``; does nothing for an unchanged text."""
+        text = content if isinstance(content, Content) else Content(str(content))
+        shown = (text.plain, tuple(text.spans))
+        if shown == self._shown:
+            return
+        before, self._lengths = self._lengths, tuple(map(len, text.plain.split("\n")))
+        self._shown = shown
+        super().update(content, layout=layout and self._needs_room(before, self._lengths))
+
+    def _needs_room(self, before: tuple[int, ...], after: tuple[int, ...]) -> bool:
+        """Whether the size may change. With a fixed width, only the number of lines after wrapping matters."""
+        width = self.styles.width
+        if len(before) != len(after) or (width is not None and width.is_auto):
+            return before != after
+        return before != after and max(*before, *after, 0, 0) > self.size.width
+
+
+def numbered(sign: tuple[str, str], number: str, title: str, progress: str = "") -> Content:
+    """An entry of the list of lessons or drills; the further lines of a long title are aligned with its first one.
+
+    ``sign`` is (character, style); ``progress``, such as ``1/4``, follows the title.
+    """
+    rest = " " * (len(sign[0]) + _NUMBER_CELLS)
+    wrapped = f"\n{rest}".join(wrap(title, LIST_CELLS - len(rest) - (len(progress) + 1 if progress else 0)))
+    behind = (f" {progress}", "$text-primary") if progress else ("", "")
+    return Content.assemble((f"{sign[0]} ", sign[1]), (f"{number:>2} ", "$foreground-muted"), wrapped, behind)
+
+
+def titled(widget: WidgetType, title: str) -> WidgetType:
+    """Set the title of a widget's border; returns the widget. The text is not markup: it may be from a foreign file."""
+    entitle(widget, title)
+    return widget
+
+
+def entitle(widget: Widget, title: str | None = None, subtitle: str | None = None) -> None:
+    """Set the title and subtitle of a border if they differ: Textual repaints the widget even for the same text."""
+    shown = (title, subtitle)
+    if getattr(widget, "_entitled", None) != shown:
+        widget._entitled = shown  # type: ignore[attr-defined]
+        if title is not None:
+            widget.border_title = Content(title)
+        if subtitle is not None:
+            widget.border_subtitle = Content(subtitle)
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceRow:
+    """One row: a label, the possible values, and the current one."""
+
+    key: str
+    label: str
+    values: tuple[str, ...] = ()
+    """The possible values, in the order of stepping; empty for a row without a choice."""
+    current: str = ""
+    note: str = ""
+    """A few words after the value, or the reason why there is none."""
+
+    def step(self, by: int) -> str:
+        """The value ``by`` steps after the current one, cyclically."""
+        if self.current not in self.values:
+            return self.values[0]
+        return self.values[(self.values.index(self.current) + by) % len(self.values)]
+
+
+def stepped(rows: Sequence[ChoiceRow], key: str, by: int) -> str | None:
+    """The value ``by`` steps after the current one of the row ``key``; None if the row has no choice."""
+    values = [row.step(by) for row in rows if row.key == key and len(row.values) > 1]
+    return values[0] if values else None
+
+
+class Choices(LineWidget, can_focus=True):
+    """Rows of values. Up and down move between the rows, left and right through the values of a row."""
+
+    PREFIX = "choices"
+    HELP = "Up and down choose a row, left and right its value."
+    DEFAULT_CSS = """
+    Choices {
+        height: auto;
+        & > .choices--label { color: $foreground-muted; }
+        & > .choices--value { color: $foreground; text-style: bold; }
+        & > .choices--arrow { color: $text-primary; }
+        & > .choices--note { color: $foreground-muted; }
+        & > .choices--cursor { background: $foreground 8%; }
+        &:focus > .choices--cursor { background: $block-cursor-blurred-background; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "row(-1)", "Row up", show=False, id="choices.up", tooltip="To the row above"),
+        Binding("down,j", "row(1)", "Row down", show=False, id="choices.down", tooltip="To the row below"),
+        Binding("left,h", "step(-1)", "Previous value", show=False, id="choices.before", tooltip="The previous value"),
+        Binding("right,l,space,enter", "step(1)", "Next value", id="choices.next", tooltip="The row's next value"),
+    ]
+
+    @dataclass
+    class Stepped(Message):
+        """The user stepped ``by`` values; relative, because the value may change before the message is handled."""
+
+        key: str
+        by: int
+
+    def __init__(self, rows: Sequence[ChoiceRow] = (), *, id: str | None = None) -> None:  # noqa: A002 (textual's name)
+        super().__init__(id=id)
+        self._rows = tuple(rows)
+        self._cursor = 0
+
+    def show(self, rows: Sequence[ChoiceRow]) -> None:
+        """Show these rows; the cursor stays on the same row number."""
+        if tuple(rows) != self._rows:
+            is_other_height = len(rows) != len(self._rows)
+            self._rows = tuple(rows)
+            self._cursor = min(self._cursor, max(0, len(self._rows) - 1))
+            self.changed(layout=is_other_height)
+
+    def action_row(self, by: int) -> None:
+        if self._rows:
+            self._cursor = (self._cursor + by) % len(self._rows)
+            self.changed()
+
+    def action_step(self, by: int) -> None:
+        row = self._rows[self._cursor] if self._rows else None
+        if row and len(row.values) > 1:
+            self.post_message(self.Stepped(row.key, by))
+
+    def on_click(self, event: Click) -> None:
+        offset = event.get_content_offset(self)
+        if offset is None or offset.y >= len(self._rows):
+            return
+        event.stop()
+        self._cursor = offset.y
+        self.changed()
+        # A click before the value steps back, a click on it or after it steps forward.
+        if offset.x >= self._label_cells:
+            self.action_step(-1 if offset.x < self._label_cells + 2 else 1)
+
+    @property
+    def _label_cells(self) -> int:
+        return max((len(row.label) for row in self._rows), default=0) + 3
+
+    def on_focus(self) -> None:
+        self.changed()
+
+    def on_blur(self) -> None:
+        self.changed()
+
+    def lines_needed(self, width: int) -> int:
+        return len(self._rows)
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        return [self._paint_row(index, row, width) for index, row in enumerate(self._rows)]
+
+    def _paint_row(self, index: int, row: ChoiceRow, width: int) -> Line:
+        at_cursor = index == self._cursor
+        background = Style(bgcolor=self.style("cursor").bgcolor) if at_cursor else Style()
+
+        def style(name: str) -> Style:
+            return self.style(name) + background
+
+        line = self.line(width)
+        sign = self.glyphs.cursor if at_cursor and self.has_focus else " "
+        line.add(f"{sign} {row.label}".ljust(self._label_cells), style("label"))
+        if len(row.values) > 1:
+            line.add(f"{self.glyphs.before} ", style("arrow"))
+            line.add(shorten(row.current, max(0, line.room - 2), self.glyphs.ellipsis), style("value"))
+            line.add(f" {self.glyphs.after}", style("arrow"))
+        elif row.values or row.current:
+            line.add("  ", style("value")).add(shorten(row.current, line.room, self.glyphs.ellipsis), style("value"))
+        # A truncated note after a value is useless.
+        if row.note and (not row.values or len(row.note) + 2 <= line.room):
+            line.add("  ", style("note")).add(shorten(row.note, line.room, self.glyphs.ellipsis), style("note"))
+        return line.add(" " * line.room, style("note"))
+
+
+_BAR_LEAST_CELLS = 8
+
+
+def bar(fraction: float, cells: int, glyphs: Glyphs) -> tuple[str, str]:
+    """(full part, empty part) of a bar; together they are ``cells`` wide."""
+    exact = max(0.0, min(1.0, fraction)) * cells
+    whole = int(exact)
+    part = int((exact - whole) * (len(glyphs.bar_parts) + 1))
+    full = glyphs.bar_full * whole + (glyphs.bar_parts[part - 1] if part and whole < cells else "")
+    return full, glyphs.bar_empty * (cells - len(full))
+
+
+@dataclass(frozen=True, slots=True)
+class SyncView:
+    """The progress of a rebuild, a scrub, a reshape or other work."""
+
+    action: str
+    """The name of the work: ``rebuild``, ``check``."""
+    fraction: float
+    """Progress, 0 to 1."""
+    bytes_per_second: float | None = None
+    eta_seconds: float | None = None
+    note: str = ""
+    """Shown in place of the rate and the remaining time."""
+
+
+class SyncBar(LineWidget):
+    """One row: action, bar, per cent, rate, remaining time; parts that do not fit are omitted from the end."""
+
+    PREFIX = "sync-bar"
+    DEFAULT_CSS = """
+    SyncBar {
+        height: 1;
+        & > .sync-bar--action { color: $text-warning; text-style: bold; }
+        & > .sync-bar--full { color: $text-warning; }
+        & > .sync-bar--empty { color: $foreground 20%; }
+        & > .sync-bar--text { color: $foreground; }
+    }
+    """
+
+    _view: SyncView | None = None
+
+    def show(self, view: SyncView | None) -> None:
+        """Show this progress; None: nothing."""
+        if view != self._view:
+            self._view = view
+            self.changed()
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        view = self._view
+        line = self.line(width)
+        if view is None:
+            return [line]
+        line.add(f"{self.glyphs.busy} {view.action} ", self.style("action"))
+        texts = [f"{view.fraction * 100:.1f} %"]
+        if view.note:
+            texts.append(view.note)
+        else:
+            texts += [format_value(view.bytes_per_second, Unit.BYTES_PER_SECOND)] if view.bytes_per_second else []
+            texts += [f"{format_seconds(round(view.eta_seconds))} left"] if view.eta_seconds is not None else []
+        while len(texts) > 1 and line.room - len("  ".join(texts)) - 2 < _BAR_LEAST_CELLS:
+            texts.pop()
+        text = "  ".join(texts)
+        full, empty = bar(view.fraction, max(0, line.room - len(text) - 1), self.glyphs)
+        line.add(full, self.style("full")).add(empty, self.style("empty"))
+        return [line.add(" ").add(text, self.style("text"))]
+
+
+_BOLD = Style(bold=True)
+
+
+class Tile(LineWidget):
+    """A label above a figure, and a note: below it if there are three rows, else after it."""
+
+    PREFIX = "tile"
+    DEFAULT_CSS = """
+    Tile {
+        height: 2;
+        width: 1fr;
+        min-width: 10;
+        & > .tile--label { color: $foreground-muted; }
+        & > .tile--note { color: $foreground-muted; }
+    """ + tone_css("tile", quiet="$foreground") + "}"  # fmt: skip
+
+    def __init__(self, label: str, *, id: str | None = None) -> None:  # noqa: A002 (textual's name)
+        super().__init__(id=id)
+        self.label = label
+        self._shown = ("–", Tone.QUIET, "")
+
+    def show(self, value: float | None, unit: Unit, tone: Tone = Tone.QUIET, note: str = "") -> None:
+        self.say(format_value(value, unit), tone, note)
+
+    def say(self, text: str, tone: Tone = Tone.QUIET, note: str = "") -> None:
+        if (text, tone, note) != self._shown:
+            self._shown = (text, tone, note)
+            self.changed()
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        text, tone, note = self._shown
+        ellipsis = self.glyphs.ellipsis
+        sign = "" if tone is Tone.QUIET else f"{tone.glyph(self.glyphs)} "
+        figure = self.line(width).add(sign, self.style(tone.value))
+        figure.add(shorten(text, figure.room, ellipsis), self.style(tone.value) + _BOLD)
+        lines = [self.line(width).add(shorten(self.label, width, ellipsis), self.style("label")), figure]
+        if height == 2 and note and figure.room > 5:
+            figure.add("  ").add(shorten(note, figure.room - 1, ellipsis), self.style("note"))
+        elif note:
+            lines += [
+                self.line(width).add(part, self.style("note")) for part in wrapped(note, width)[: max(0, height - 2)]
+            ]
+        return lines
+
+
+def error_sentence(error: LabError) -> str:
+    """The message of an error and its hint."""
+    return f"{error.message}. {error.hint}".rstrip(". ") + "."
+
+
+class VerdictBanner(FittedLines):
+    """A verdict as a highlighted headline, and a sentence."""
+
+    PREFIX = "verdict"
+    DEFAULT_CSS = """
+    VerdictBanner {
+        height: auto;
+        & > .verdict--sentence { color: $foreground; }
+        & > .verdict--good { color: $text-success; background: $success 30%; text-style: bold; }
+        & > .verdict--bad { color: $text-error; background: $error 30%; text-style: bold; }
+        & > .verdict--notice { color: $text-warning; background: $warning 30%; text-style: bold; }
+        & > .verdict--busy { color: $text-primary; background: $primary 30%; text-style: bold; }
+        & > .verdict--quiet { color: $foreground-muted; background: $foreground 10%; text-style: bold; }
+    }
+    """
+
+    _shown: tuple[Tone, str, str] | None = None
+
+    def show(self, tone: Tone, headline: str, sentence: str = "") -> None:
+        self.display = True
+        if (tone, headline, sentence) != self._shown:
+            self._shown = (tone, headline, sentence)
+            self.changed(layout=True)
+
+    def clear(self) -> None:
+        self.display = False
+        if self._shown is not None:
+            self._shown = None
+            self.changed(layout=True)
+
+    def paint(self, width: int, height: int) -> list[Line]:
+        if self._shown is None:
+            return []
+        tone, headline, sentence = self._shown
+        first = self.line(width).add(f" {tone.glyph(self.glyphs)} {headline} ", self.style(tone.value))
+        if cell_len(sentence) + 2 <= first.room:
+            return [first.add("  ").add(sentence, self.style("sentence"))]
+        return [first, *(self.line(width).add(text, self.style("sentence")) for text in wrapped(sentence, width))]
