@@ -23,8 +23,7 @@ from lab.adapt.label import (
 from lab.adapt.layout import Composition, TierWindow
 from lab.adapt.spec import slice_rows
 from lab.arrays.discovery import FoundArray
-from lab.arrays.levels import Level, Raid5
-from lab.arrays.names import is_array_name, node_of
+from lab.arrays.levels import Level, Raid5, is_array_name, node_of
 from lab.arrays.spec import METADATA_VERSION
 from lab.arrays.status import (
     ArrayState,

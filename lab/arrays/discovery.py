@@ -11,8 +11,7 @@ import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from lab.arrays.levels import LevelName, layout_name, level_with_layout
-from lab.arrays.names import array_device, is_array_name
+from lab.arrays.levels import LevelName, array_device, is_array_name, layout_name, level_with_layout
 from lab.arrays.operations import assemble
 from lab.disks.inventory import DiskEnds
 from lab.errors import SpecError

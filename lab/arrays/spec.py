@@ -15,12 +15,14 @@ from lab.arrays.levels import (
     Level,
     LevelName,
     Raid10,
+    array_device,
     data_offset_bytes,
+    is_array_name,
+    is_device_node,
     level_with_layout,
     parse_level,
     usable_bytes_of,
 )
-from lab.arrays.names import array_device, is_array_name, is_device_node
 from lab.disks.kinds import LabDisk
 from lab.errors import LabError, SpecError
 from lab.plans import Danger, Plan, Step

@@ -18,8 +18,16 @@ from enum import StrEnum
 from typing import ClassVar, TypeVar
 
 from lab.arrays.geometry import ArrayGeometry, geometry_of
-from lab.arrays.levels import Level, LevelName, layout_name, level_with_layout
-from lab.arrays.names import array_device, is_array_name, md_path, node_of
+from lab.arrays.levels import (
+    Level,
+    LevelName,
+    array_device,
+    is_array_name,
+    layout_name,
+    level_with_layout,
+    md_path,
+    node_of,
+)
 from lab.arrays.spec import SliceRow
 from lab.disks.kinds import LabDisk
 from lab.errors import ArrayError, SpecError, WaitTimedOut

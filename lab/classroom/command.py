@@ -27,15 +27,14 @@ from lab.classroom.grading import (
     read_scale,
 )
 from lab.classroom.view import ClassRow, ClassView, LeftOut, cautions, practice_tables, view_class
-from lab.cli.context import current
-from lab.cli.output import ProgressBar, out, out_json, table
+from lab.cli.context import ProgressBar, current, out, out_json, table
 from lab.errors import ResultError, SpecError, ToolMissing
 from lab.frontend import AppFrontend
 from lab.gates.text import visible
 from lab.host.files import write_file
 from lab.lessons.course import ReadyLesson, ReadyStep, built_in_course
 from lab.plugins import extension
-from lab.report.page.render import render_document, render_part
+from lab.report.page.blocks import render_document, render_part
 from lab.results.store import ResultStore
 from lab.units import counted
 
@@ -197,7 +196,7 @@ def classroom(
     _write_sheets(found, grades=grades, roster=roster, points=points, moodle=moodle, canvas=canvas)
     if page is not None:
         from lab.classroom.page import class_page
-        from lab.report.page.render import render_page
+        from lab.report.page.blocks import render_page
 
         write_file(page, render_page(class_page(found, visible(title))).encode())
     if context.json:

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from lab.classroom.bundle import DRILLS, LESSONS, SUFFIX, Bundle, read_bundle, read_practice
-from lab.compare.platforms import HEALTHY, is_speed, singles
+from lab.compare import HEALTHY, is_speed, singles
 from lab.drills.case import OUTCOME_VERSION, DrillOutcome, DrillStore
 from lab.drills.verdict import DrillVerdict
 from lab.errors import LabError, RequirementMissing, ResultError

@@ -64,7 +64,7 @@ def _commands_of(error: CycloptsError) -> list[str]:
 
 
 def call_of(app: App, words: Sequence[str]) -> Callable[[], int | None]:
-    """The call for the words of a command: of its function, or of the runner of its verb (``lab.cli.verbs``).
+    """The call for the words of a command: of its function, or of the runner of its verb (``lab.cli.session``).
 
     Raises CycloptsError, and SpecError for invalid values of a verb.
     """

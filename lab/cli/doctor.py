@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from lab.cli.context import Context, current
-from lab.cli.output import out, out_json, table
+from lab.cli.context import Context, current, out, out_json, table
 from lab.doctor import DoctorReport, Subject, check_computer, check_machine, machine_kinds
 from lab.errors import ExitCode
 from lab.machine import TargetKind, open_machine

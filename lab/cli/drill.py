@@ -9,11 +9,9 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from lab.cli.context import CLUSTER_HELP, Context, current, require_shared
+from lab.cli.context import CLUSTER_HELP, Context, current, out, out_json, pairs, require_shared, table
 from lab.cli.lesson import PASSED, say, tell_sound
-from lab.cli.output import out, out_json, pairs, table
-from lab.cli.session import client_of
-from lab.cli.verbs import add_verbs
+from lab.cli.session import add_verbs, client_of
 from lab.drills.case import (
     DrillCase,
     DrillOutcome,
@@ -273,7 +271,7 @@ def verify(
     if not prove:
         tell_sound(context, [(drill.id, path, FileKind.DRILL, shell_lines(drill)) for path, drill in chosen.items()])
         return
-    from lab.cli.proofs import prove_and_tell
+    from lab.cli.lesson import prove_and_tell
 
     for path, drill in chosen.items():
         context.announce_foreign(path, FileKind.DRILL, shell_lines(drill))

@@ -13,9 +13,19 @@ import msgspec
 from cyclopts import App, Parameter
 
 from lab.cli.arguments import number
-from lab.cli.context import CLUSTER_HELP, Context, calls_on, current
-from lab.cli.extension import ClusterCalls
-from lab.cli.output import ProgressBar, err, out, out_json, pairs, table
+from lab.cli.context import (
+    CLUSTER_HELP,
+    ClusterCalls,
+    Context,
+    ProgressBar,
+    calls_on,
+    current,
+    err,
+    out,
+    out_json,
+    pairs,
+    table,
+)
 from lab.errors import ExitCode, LabError, MachineLost, SpecError
 from lab.faults.campaign import (
     WORKERS,
@@ -78,7 +88,7 @@ from lab.faults.scenario_run import (
 from lab.gates.decoding import PointCount, Seconds, Seed
 from lab.host.files import make_folder, write_file
 from lab.machine import parse_target
-from lab.store.runs import LATEST
+from lab.store import LATEST
 
 app = App(
     name="fault", help="Faults on real arrays, each ending in a verdict with its evidence.", help_format="plaintext"

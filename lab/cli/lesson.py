@@ -1,32 +1,48 @@
-"""``raidlab lesson``: the course, command by command, as text for a terminal.
+"""``raidlab lesson``: the course, command by command, as text for a terminal; and proofs of lessons and drills.
 
-Between two of these the student uses any other command.
+Between two of these commands the student uses any other command.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 from cyclopts import App, Parameter
 
+from lab.checks.proof import Proof
 from lab.checks.readings import Reading
-from lab.cli.context import CLUSTER_HELP, Context, current, require_shared
-from lab.cli.output import ProgressBar, out, out_json, table
-from lab.cli.session import client_of
-from lab.cli.verbs import add_verbs
+from lab.cli.context import (
+    CLUSTER_HELP,
+    ClusterCalls,
+    Context,
+    ProgressBar,
+    calls_on,
+    current,
+    out,
+    out_json,
+    require_shared,
+    table,
+)
+from lab.cli.session import add_verbs, client_of
+from lab.drills import proof as drill_proof
+from lab.drills.schema import Drill, find_drill, read_drill, ready, shell_lines
 from lab.drills.schema import catalogue as drill_files
-from lab.drills.schema import read_drill, shell_lines
-from lab.errors import ExitCode, LessonError, SpecError
+from lab.errors import ExitCode, LabError, LessonError, RequirementMissing, SpecError, UnfitVersion
+from lab.gates.decoding import decode_json
 from lab.gates.files import FileKind, foreign_lines, foreign_note
 from lab.lessons.actions import ApartAction, RunMeasurement
 from lab.lessons.course import SOURCE_LANGUAGE, LessonFiles, LessonWords, ReadyStep
 from lab.lessons.engine import StepView, ToldCheck, is_predicted, shows_solution, tell
+from lab.lessons.proof import PROOF_SEEDS, prove_apart, side_by_side
 from lab.lessons.student import CourseLine, LessonSession, Student, blank_lab, carry_out, look_once_more, require_disks
 from lab.lessons.validation import check_file, course_problems
 from lab.lessons.verbs import (
@@ -42,7 +58,119 @@ from lab.lessons.verbs import (
     ShowLesson,
     StartLesson,
 )
+from lab.machine import Host, Target, parse_target
+from lab.machine.kernel_image import quickest
 from lab.session.session import LabSession, open_session
+
+
+@dataclass(frozen=True, slots=True)
+class Unproved:
+    """A proof that was not completed."""
+
+    sentence: str
+    failures: tuple[str, ...]
+
+
+def _attempt(name: str, job: Callable[[], Proof | Unproved]) -> Proof | Unproved:
+    """A failed proof is reported with the others, which continue."""
+    try:
+        return job()
+    except RequirementMissing:
+        raise
+    except UnfitVersion as error:
+        return Unproved(f"{name}: not tried here: {error.message}", ())
+    except LabError as error:
+        return Unproved(f"{name}: not proved", (f"{name}: {error.message}",))
+
+
+class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The request for a proof, sent to a cluster's worker, which has the same course and drills."""
+
+    id: str
+    is_drill: bool
+    word: str
+    target: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.id} ('{self.word}')"
+
+
+class _Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The result from a worker: one complete proof, reported in the same way as a local one."""
+
+    proof: Proof | None = None
+    unproved: Unproved | None = None
+
+
+def prove_asked(payload: bytes) -> bytes:
+    """On a worker: carry out the proof, and return the result."""
+    asked = decode_json(payload, _Asked)
+    host = Host.real("raidlab lesson verify")
+    place = (parse_target(asked.target), host)
+
+    def prove() -> Proof | Unproved:
+        if asked.is_drill:
+            path = find_drill(asked.id)
+            return drill_proof.prove(ready(read_drill(path), path, asked.word), *place)
+        return prove_apart(Student(host).course.find(asked.id).ready(asked.word), *place)
+
+    found = _attempt(asked.name, prove)
+    answer = _Answer(proof=found) if isinstance(found, Proof) else _Answer(unproved=found)
+    return msgspec.json.encode(answer)
+
+
+def _called(calls: ClusterCalls, asked: _Asked) -> Proof | Unproved:
+    answer = decode_json(calls(prove_asked, msgspec.json.encode(asked)), _Answer)
+    found = answer.proof or answer.unproved
+    if found is None:
+        raise LabError("a worker gave no proof", hint="install the same raidlab there")
+    return found
+
+
+def prove_and_tell(
+    context: Context,
+    lessons: Sequence[LessonFiles],
+    drills: Mapping[Path, Drill],
+    seeds: Sequence[str] | None,
+    cluster: str = "",
+) -> None:
+    """Run all of them for each seed. Raises LessonError for failed proofs."""
+    words = seeds or PROOF_SEEDS
+    target = quickest(context.target, context.host.processes, context.host.files)
+    time = "virtual time" if target.is_virtual_time else "real time"
+    context.narrator.notice(f"proved in {time}; another machine, or uml:?time=real, by --on")
+    done: list[Proof | Unproved] = []
+    with calls_on(cluster, context) as calls:
+        for proof in side_by_side(_jobs(context, target, lessons, drills, words, calls), calls.workers if calls else 0):
+            done.append(proof)
+            if not context.json:
+                out(proof.sentence)
+    if context.json:
+        out_json(done)
+    if failures := [failure for proof in done for failure in proof.failures]:
+        listed = "".join(f"\n  - {failure}" for failure in failures)
+        raise LessonError(f"not everything could be proved:{listed}", hint="fix the steps and ways named above")
+
+
+def _jobs(
+    context: Context,
+    target: Target,
+    lessons: Sequence[LessonFiles],
+    drills: Mapping[Path, Drill],
+    words: Sequence[str],
+    calls: ClusterCalls | None,
+) -> Iterator[Callable[[], Proof | Unproved]]:
+    place = (target, context.host)
+    for files, word in product(lessons, words):
+        here: Callable[[], Proof | Unproved] = partial(prove_apart, files.ready(word), *place)
+        asked = _Asked(id=files.lesson.id, is_drill=False, word=word, target=str(target))
+        yield partial(_attempt, asked.name, partial(_called, calls, asked) if calls else here)
+    for (path, drill), word in product(drills.items(), words):
+        here = partial(drill_proof.prove, ready(drill, path, word), *place)
+        asked = _Asked(id=drill.id, is_drill=True, word=word, target=str(target))
+        yield partial(_attempt, asked.name, partial(_called, calls, asked) if calls else here)
+
 
 PASSED, OPEN = "✓", "✗"
 _PIPE_COLUMNS = 100
@@ -390,8 +518,6 @@ def verify(
         chosen = course.lessons
     drills = {} if files else {path: read_drill(path) for path in drill_files().values()}
     if prove:
-        from lab.cli.proofs import prove_and_tell
-
         for each in chosen:
             context.announce_foreign(each.path, FileKind.LESSON, each.shell_lines)
         prove_and_tell(context, chosen, drills, seed, cluster)

@@ -10,16 +10,13 @@ from typing import Annotated, Any
 
 import msgspec
 
-from lab.actions.loads import Load
-from lab.arrays.kinds import kind_of_name
-from lab.arrays.md import status_value
-from lab.arrays.names import kernel_name
+from lab.actions.arrays import Load
+from lab.arrays.kinds import kind_of_name, status_value
+from lab.arrays.levels import kernel_name
 from lab.arrays.status import ArrayStatus
 from lab.cli.arguments import number
-from lab.cli.context import Context, current
-from lab.cli.output import err, out, out_json, out_json_line, table
-from lab.cli.session import client_of
-from lab.cli.verbs import command_of
+from lab.cli.context import Context, current, err, out, out_json, out_json_line, table
+from lab.cli.session import client_of, command_of
 from lab.errors import ExitCode
 from lab.gates.decoding import LookCount
 from lab.gates.files import FileKind

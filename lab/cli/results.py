@@ -14,30 +14,43 @@ import msgspec
 from cyclopts import App, Parameter
 
 from lab.cli.arguments import number
-from lab.cli.context import Context, current
-from lab.cli.extension import CollectionReport, Exporter
-from lab.cli.output import fitted, out, out_json, table
-from lab.compare.cells import CONDITIONS, Compared, Comparison, UnlikeRuns, require_alike
-from lab.compare.cells import compare as compare_cells
-from lab.compare.platforms import PlatformComparison, by_experiment, compare_platforms, platform_of
+from lab.cli.context import CollectionReport, Context, Exporter, current, fitted, out, out_json, table
+from lab.compare import (
+    CONDITIONS,
+    Compared,
+    Comparison,
+    PlatformComparison,
+    UnlikeRuns,
+    by_experiment,
+    compare_platforms,
+    platform_of,
+    require_alike,
+)
+from lab.compare import compare as compare_cells
 from lab.errors import ExitCode, LabError, RequirementMissing, ResultError, SpecError
 from lab.experiments.linting import lint_experiment
 from lab.experiments.schema import built_in_names, find_experiment
 from lab.gates.decoding import Margin, parse_toml
 from lab.gates.files import MOST_RECORD_BYTES, read_text
+from lab.lint.experiment_checks import as_shown, lint_result, shown_stamps, worked_out_stamps
 from lab.lint.extension import FileLint, PublicationLint
 from lab.lint.fio_checks import lint_fio, lint_job_file
-from lab.lint.result_checks import as_shown, lint_result, shown_stamps, worked_out_stamps
 from lab.lint.rules import Effect, LintFinding, LintRule, all_rules, distinct, find_rule
 from lab.machine.target import target_words
 from lab.plugins import extension, extensions
-from lab.report.cells import TOO_FEW, platform_tables, transfer_counts
-from lab.report.tables import csv_of, render_result
-from lab.results.elsewhere import find_results, import_results, is_file_name, read_files
+from lab.report.tables import TOO_FEW, csv_of, platform_tables, render_result, transfer_counts
 from lab.results.record import RunStatus
 from lab.results.statistics import DEFAULT_MARGIN, RatioOutcome
-from lab.results.store import RECORD_NAME, ResultStore, decode_record
-from lab.store.runs import LATEST
+from lab.results.store import (
+    RECORD_NAME,
+    ResultStore,
+    decode_record,
+    find_results,
+    import_results,
+    is_file_name,
+    read_files,
+)
+from lab.store import LATEST
 from lab.tables import Table
 from lab.tomlfile import toml_text
 from lab.units import KIB, counted

@@ -13,8 +13,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from lab.cli.arguments import number
-from lab.cli.context import Context, current
-from lab.cli.output import ProgressBar, err, out, out_json, table
+from lab.cli.context import Context, ProgressBar, current, err, out, out_json, table
 from lab.errors import ExitCode, ExperimentError, LabError, RunCancelled, SpecError
 from lab.experiments.published import find_published, study_names
 from lab.experiments.run import RunRequest, resume_experiment, run_experiment
@@ -24,8 +23,7 @@ from lab.gates.decoding import Seed
 from lab.gates.files import FileKind
 from lab.host.files import HostFiles, write_file
 from lab.measure.samples import TICKS_PER_SECOND
-from lab.report.findings import findings_table
-from lab.report.tables import csv_of, heading, render_result
+from lab.report.tables import csv_of, findings_table, heading, render_result
 from lab.results.record import ResultRecord, differences, digest
 from lab.results.store import ResultStore
 from lab.units import human_seconds
@@ -210,7 +208,7 @@ def _report(context: Context, records: list[ResultRecord], failed: dict[str, str
     """All studies in one document, including the names of failed ones."""
     from lab.report.collected import collect, loaded
     from lab.report.written import write_report
-    from lab.results.elsewhere import FoundResult
+    from lab.results.store import FoundResult
 
     store = ResultStore(context.host.state.results)
     found = [loaded(FoundResult(record, record.id, partial(store.raw_json, record.id))) for record in records]

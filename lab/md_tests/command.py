@@ -12,8 +12,7 @@ import msgspec
 from cyclopts import Parameter
 
 from lab.cli.arguments import number
-from lab.cli.context import ON_VARIABLE, Context, current, options
-from lab.cli.output import ProgressBar, out, out_json
+from lab.cli.context import ON_VARIABLE, Context, ProgressBar, current, options, out, out_json
 from lab.errors import ExitCode, SpecError
 from lab.gates.decoding import Seconds
 from lab.host.files import write_file

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from lab.disks.drive_models import MAX_ZONES, DriveModel, Mechanics, Zone
+from lab.disks.kinds import MAX_ZONES, DriveModel, Mechanics, Zone
 from lab.errors import CommandFailed, LabError, SpecError
 from lab.gates.decoding import read_seconds
 from lab.machine.api import Machine

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lab.arrays import operations
 from lab.arrays.array import OpenArrays
 from lab.arrays.geometry import RESYNC_BLOCK_SECTORS, ArrayGeometry, ChunkKind, ParityGeometry, StripeCell, StripeMap
-from lab.arrays.names import md_path
+from lab.arrays.levels import md_path
 from lab.errors import ArrayError
 from lab.gates.decoding import whole
 from lab.microscope.array_map import BLOCK_SECTORS, areas_of, locate, locate_file, on_member

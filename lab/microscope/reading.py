@@ -16,7 +16,7 @@ import msgspec
 
 from lab.arrays.array import OpenArrays
 from lab.arrays.geometry import RAID5_LAYOUTS, RAID6_LAYOUTS, ArrayGeometry, geometry_of
-from lab.arrays.names import is_array_name, md_path, node_of
+from lab.arrays.levels import is_array_name, md_path, node_of
 from lab.arrays.status import parse_count, parse_flags
 from lab.errors import ArrayError, CommandFailed, LabError
 from lab.gates.decoding import decoded_json

@@ -8,9 +8,8 @@ from pathlib import Path
 from lab.errors import LabError, RequirementMissing, ResultError
 from lab.gates.text import visible
 from lab.host.files import make_folder, write_file
-from lab.report.cells import platform_tables
 from lab.report.collected import Collected, distribution_table
-from lab.report.tables import cautions, csv_of, figure_lines, foremost, heading, tables_of
+from lab.report.tables import cautions, csv_of, figure_lines, foremost, heading, platform_tables, tables_of
 from lab.tables import NOTHING, Column, Table, as_csv, as_line
 
 
@@ -29,8 +28,8 @@ def default_title(found: Collected) -> str:
 
 def html_report(found: Collected, title: str = "") -> str:
     """The report as one HTML file. Raises RequirementMissing without the extra ``report``."""
+    from lab.report.page.blocks import render_page
     from lab.report.page.build import build_page
-    from lab.report.page.render import render_page
 
     return render_page(build_page(found, visible(title or default_title(found))))
 

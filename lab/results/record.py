@@ -152,7 +152,7 @@ class CellRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     job_text: str = ""
     file_bytes: SizeBytes | None = None
     addresses: Word = ""
-    """Fingerprint of a random load's addresses (lab.workloads.fio_job); empty for others, and in older records."""
+    """Fingerprint of a random load's addresses (lab.workloads.jobs); empty for others, and in older records."""
     waited_fraction: Figure | None = None
     """Fraction of the time in which the machine was runnable while the computer ran other work on its processor; None
     if unknown."""

@@ -13,7 +13,7 @@ import msgspec
 from lab.arrays import filesystem
 from lab.arrays.filesystem import FileSystem, free_bytes
 from lab.arrays.kinds import names_array
-from lab.arrays.names import kernel_name
+from lab.arrays.levels import kernel_name
 from lab.errors import ArrayError, CommandFailed, LabError
 from lab.gates.decoding import SizeBytes, decode_json, read_own_json
 from lab.host.clock import utc_text

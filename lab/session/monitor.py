@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from lab.arrays.discovery import BroughtUp
-from lab.arrays.names import kernel_name
+from lab.arrays.levels import kernel_name
 from lab.arrays.status import MDSTAT, ArrayStatus, MemberStatus, SyncAction, parse_mdstat
 from lab.disks.inventory import absent
 from lab.errors import LabError, MachineLost

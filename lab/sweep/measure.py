@@ -27,7 +27,7 @@ from lab.machine import Host, Target, parse_target
 from lab.machine.embedded import LONGEST_INSTANCE, require_fitting_paths
 from lab.machine.kernel_image import find_kernel, kernel_cache
 from lab.machine.state_folder import FolderLock, Owner, start_ticks
-from lab.measure.conditions import depends_on
+from lab.measure.job import depends_on
 from lab.results.record import ResultRecord
 from lab.results.store import ResultStore
 from lab.sweep.store import CellTask, cell_store, packed, sweeps_folder, toml_of
@@ -84,7 +84,7 @@ def _is_version(version: str, word: str) -> bool:
 
 
 def facts(kernel: str, *, is_virtual_time: bool, file_disks: int = 0) -> dict[str, str]:
-    """The conditions on which this computer's figures depend, as name -> value (lab.measure.conditions).
+    """The conditions on which this computer's figures depend, as name -> value (lab.measure.job).
 
     ``file_disks`` is the maximum number of disks of kind file in a cell. Raises ToolMissing for a missing program or
     kernel, SpecError if the path of the state folder prevents a machine from starting.

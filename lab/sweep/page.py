@@ -32,9 +32,9 @@ from lab.report.page.blocks import (
     colour,
     number,
     plain,
+    render_page,
 )
 from lab.report.page.build import explained
-from lab.report.page.render import render_page
 from lab.sweep.grid import (
     NOWHERE,
     OFF_THEORY,

@@ -13,7 +13,7 @@ from lab.gates.text import visible, visible_json
 from lab.host.files import make_folder, new_file, storage_error, write_file
 from lab.machine import Host
 from lab.results.store import ResultStore
-from lab.store.runs import LATEST
+from lab.store import LATEST
 from lab.sweep.grid import CellRow, SweepResult
 from lab.sweep.store import SweepFolder, SweepStore
 from lab.tables import as_csv

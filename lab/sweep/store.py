@@ -38,7 +38,7 @@ from lab.host.files import replace_file, write_file
 from lab.machine import Host, Target, TargetKind
 from lab.results.record import CellRecord, ResultRecord, digest, encode_record
 from lab.results.statistics import estimate
-from lab.store.runs import Journal, RunFolders, id_word
+from lab.store import Journal, RunFolders, id_word
 from lab.sweep.grid import CellRow, FailedCell, SweepResult
 from lab.sweep.schema import Combination, Sweep, decode_sweep
 from lab.tomlfile import as_meant
@@ -83,7 +83,7 @@ class CellDone(msgspec.Struct, frozen=True, kw_only=True):
 def key_of(cell: Combination, depends_on: Mapping[str, str], *, is_virtual_time: bool) -> str:
     """SHA-256, in hexadecimal digits, of everything that a cell's figures depend on.
 
-    ``depends_on`` is the result of lab.measure.conditions.depends_on, plus the computer in real time.
+    ``depends_on`` is the result of lab.measure.job.depends_on, plus the computer in real time.
     """
     experiment = msgspec.to_builtins(cell.experiment)
     told = {"experiment": experiment, "depends_on": dict(depends_on), "is_virtual_time": is_virtual_time}

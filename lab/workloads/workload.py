@@ -300,7 +300,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     {count:N}, the published count of blocks or as many as fit."""
     program: LoadProgram = LoadProgram.FIO
     trace: str = ""
-    """A synthetic trace by name (lab.workloads.fio_job), replayed with its timing; ``runtime_seconds`` is its length.
+    """A synthetic trace by name (lab.workloads.jobs), replayed with its timing; ``runtime_seconds`` is its length.
 
     Its requests are distributed to ``jobs`` synchronous jobs, so at most that many are in flight."""
     source: str = ""

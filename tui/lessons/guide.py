@@ -18,7 +18,7 @@ from tui.state import LabLooked, LabMessage
 
 if TYPE_CHECKING:
     from lab.checks.state import DeepState
-    from lab.experiments.progress import RunProgress
+    from lab.experiments.schedule import RunProgress
     from lab.lessons.engine import StepView
     from lab.lessons.student import LessonSession, Student
     from lab.plans import Plan

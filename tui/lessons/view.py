@@ -262,7 +262,7 @@ def _read_result(attempt: LessonSession, source: Source) -> str:
 
 
 def _read_fault(source: Source) -> FaultToRead | None:
-    from lab.checks.faults import FaultFigure, FaultRatio, PointsFigure
+    from lab.checks.catalogue import FaultFigure, FaultRatio, PointsFigure
 
     match source:
         case FaultFigure():

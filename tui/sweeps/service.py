@@ -1,6 +1,6 @@
 """Sweeps as background jobs: they are started and cancelled, and another process's run is monitored.
 
-The plugin for sweeps (``lab.experiments.extension``) is called on threads only.
+The plugin for sweeps (``lab.experiments.sweeps``) is called on threads only.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Sweeps:
 
 def _desk(frontend: Frontend) -> SweepDesk:
     """The plugin's interface to sweeps; call it on a separate thread. Raises LabError without the plugin."""
-    from lab.experiments.extension import Sweeping
+    from lab.experiments.sweeps import Sweeping
     from lab.machine import parse_target
     from lab.plugins import extension
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from lab.compare.platforms import PlatformComparison
+from lab.compare import PlatformComparison
 from lab.errors import LabError
 from lab.experiments.published import Published, find_published
 from lab.experiments.schedule import HEALTHY
-from lab.lint.result_checks import BesideTheory, beside_theory, is_without_service_time, rebuilds_beside_theory
+from lab.lint.experiment_checks import BesideTheory, beside_theory, is_without_service_time, rebuilds_beside_theory
 from lab.lint.rules import all_rules
 from lab.machine.target import target_words
-from lab.report.cells import OFF_THEORY, ResultLabels, labels_of, platform_tables, ratio_text, rows
 from lab.report.collected import Collected, Loaded, distribution_table
 from lab.report.extension import study_report
-from lab.report.findings import ComparedFinding, Holds, Theory, compared_findings, is_another, published_text
 from lab.report.page.blocks import (
     Block,
     Facts,
@@ -40,7 +38,23 @@ from lab.report.page.plots import (
     timeline_plot,
     times_plot,
 )
-from lab.report.tables import foremost, study_of, tables_of
+from lab.report.tables import (
+    OFF_THEORY,
+    ComparedFinding,
+    Holds,
+    ResultLabels,
+    Theory,
+    compared_findings,
+    foremost,
+    is_another,
+    labels_of,
+    platform_tables,
+    published_text,
+    ratio_text,
+    rows,
+    study_of,
+    tables_of,
+)
 from lab.results.record import ResultRecord
 from lab.tables import Column, Table, Value
 from lab.units import human_bytes, human_seconds

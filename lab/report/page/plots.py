@@ -7,12 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lab.compare.platforms import PlatformComparison, PlatformMeasure, PlatformRow
+from lab.compare import PlatformComparison, PlatformMeasure, PlatformRow
 from lab.experiments.published import Published, PublishedFinding, Quantity
 from lab.experiments.schedule import DEGRADED, HEALTHY, REBUILDING
-from lab.report.cells import ResultLabels, Row, integrity_text, is_large
 from lab.report.collected import RatioDistribution
-from lab.report.findings import ComparedFinding, Theory
 from lab.report.page.blocks import (
     DASHES,
     INK,
@@ -34,6 +32,7 @@ from lab.report.page.blocks import (
     wrapped,
 )
 from lab.report.page.blocks import number as short
+from lab.report.tables import ComparedFinding, ResultLabels, Row, Theory, integrity_text, is_large
 from lab.results.record import ArrayRecord, RebuildRecord, ResultRecord, Timeline
 from lab.results.statistics import Estimate, estimate
 from lab.units import human_bytes

@@ -6,8 +6,7 @@ import pytest
 
 from lab.disks import DiskKind, LabDisk
 from lab.measure import conditions
-from lab.measure.conditions import probe_disk
-from lab.measure.job import Measured
+from lab.measure.job import Measured, probe_disk
 from lab.units import MIB
 from lab.workloads.fio_output import JobFigures
 from lab.workloads.workload import Workload, find_workload
