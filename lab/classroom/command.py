@@ -85,10 +85,10 @@ def handout(
         raise SpecError("the card of keys takes no lessons and no seed", hint="raidlab handout keys --to keys.html")
     pages = 1 if what == "keys" else len(lessons or built_in_course().ids)
     write_file(to, (key_page() if what == "keys" else lesson_pages(lessons, seed=seed, language=language)).encode())
-    if context.json:
-        out_json({"file": str(to), "pages": pages})
-    else:
-        out(f"{to}: {pages} {'page' if pages == 1 else 'pages'}, A4; print it from a browser")
+    context.out(
+        {"file": str(to), "pages": pages},
+        f"{to}: {pages} {'page' if pages == 1 else 'pages'}, A4; print it from a browser",
+    )
 
 
 def key_page() -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 from cyclopts import App, Parameter
 
 from lab import __version__
-from lab.cli.arguments import number
+from lab.cli.arguments import flag, number
 from lab.cli.context import Command, Options, added_commands, current, err, options, out, use_options
 from lab.errors import ExitCode, ToolMissing
 from lab.frontend import AppFrontend
@@ -63,16 +63,10 @@ class _Given(NamedTuple):
 def _global_options(
     *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
     on: Annotated[str | None, Parameter(help="Machine: uml:, local: or ssh:HOST [env: RAIDLAB_ON].")] = None,
-    json: Annotated[bool, Parameter(negative="", show_default=False, help="Print data as JSON.")] = False,
-    quiet: Annotated[
-        bool, Parameter(name=["--quiet", "-q"], negative="", show_default=False, help="No narration.")
-    ] = False,
-    verbose: Annotated[
-        bool, Parameter(name=["--verbose", "-v"], negative="", show_default=False, help="Narrate every command.")
-    ] = False,
-    text: Annotated[
-        bool, Parameter(negative="", show_default=False, help="The app in plain lines, for screen readers.")
-    ] = False,
+    json: Annotated[bool, flag("Print data as JSON.")] = False,
+    quiet: Annotated[bool, flag("No narration.", "--quiet", "-q")] = False,
+    verbose: Annotated[bool, flag("Narrate every command.", "--verbose", "-v")] = False,
+    text: Annotated[bool, flag("The app in plain lines, for screen readers.")] = False,
 ) -> _Given:
     return _Given(Options(on, json, quiet, verbose, options().command, text), tokens)
 

@@ -13,6 +13,7 @@ from lab.actions.action import PlanAction, Verb
 from lab.actions.arrays import Assemble, Create, Speed, VerifyMark, Wait, WriteMark
 from lab.arrays.discovery import FoundArray
 from lab.arrays.kinds import kind_of_name, kinds
+from lab.cli.arguments import flag
 from lab.cli.context import Context, added_commands, current, out, out_json, table
 from lab.cli.session import (
     PlanFlag,
@@ -284,10 +285,7 @@ def map_(
             wanted = whole(sector, "sector") if sector is not None else whole(block or "", "block") * BLOCK_SECTORS
             place = locate(shape, wanted)
             told, value = block_text(shape, place), msgspec.to_builtins(place)
-    if context.json:
-        out_json({"array": name, **value})
-    else:
-        out(told)
+    context.out({"array": name, **value}, told)
 
 
 def inspect(
@@ -301,9 +299,7 @@ def inspect(
         str | None, Parameter(help="Flip a byte of the stripe behind md's back: disk03:17 is byte 17 of its chunk.")
     ] = None,
     step_write: Annotated[str | None, Parameter(help="Step through a small write of this block of the array.")] = None,
-    really: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Really write it, and see what md did.")
-    ] = False,
+    really: Annotated[bool, flag("Really write it, and see what md did.")] = False,
     step_crash: Annotated[
         str | None, Parameter(help="Step through a crash during a small write of this block.")
     ] = None,
@@ -355,10 +351,7 @@ def _show(context: Context, picture: StripePicture, offset: int | None, count: i
     if offset is None:
         differing = [byte for seen in picture.cells for byte in seen.differs]
         offset = min(differing, default=0) // LINE_BYTES * LINE_BYTES
-    if context.json:
-        out_json(_picture_value(picture, offset, count))
-    else:
-        out(picture_text(picture, offset, count))
+    context.out(_picture_value(picture, offset, count), picture_text(picture, offset, count))
 
 
 def _picture_value(picture: StripePicture, offset: int, count: int) -> dict[str, Any]:
@@ -421,10 +414,7 @@ def _flip(context: Context, session: LabSession, name: str, number: int, word: s
 def _step_write(context: Context, session: LabSession, name: str, sector: int, *, really: bool, plan: bool) -> None:
     write, picture = picture_of_block(session, name, sector)
     if not really:
-        if context.json:
-            out_json(write)
-        else:
-            out(write_text(picture.shape, write))
+        context.out(write, write_text(picture.shape, write))
         return
     if plan:
         check_bare(session, picture.shape)
@@ -442,10 +432,7 @@ def _step_write(context: Context, session: LabSession, name: str, sector: int, *
 def _step_crash(context: Context, session: LabSession, name: str, sector: int) -> None:
     write, picture = picture_of_block(session, name, sector)
     states = crash_states(picture, write, new_content(picture, write))
-    if context.json:
-        out_json({"array": name, "write": write, "states": states})
-    else:
-        out(crash_text(picture.shape, write, states))
+    context.out({"array": name, "write": write, "states": states}, crash_text(picture.shape, write, states))
 
 
 app = App(name="array", help="Create, show, change, break and repair arrays.", help_format="plaintext")
@@ -540,10 +527,10 @@ def _verify(context: Context, action: VerifyMark) -> int:
     with open_session(client_of(context)) as session:
         found = require_mark(session, action.array)
         verdict = verify_mark(session, found)
-    if context.json:
-        out_json({"mark": msgspec.to_builtins(found), **msgspec.to_builtins(verdict)})
-    else:
-        out(f"{action.array}: {verdict.verdict.upper()}: {verdict.sentence}")
+    context.out(
+        {"mark": msgspec.to_builtins(found), **msgspec.to_builtins(verdict)},
+        f"{action.array}: {verdict.verdict.upper()}: {verdict.sentence}",
+    )
     return ExitCode.DONE if verdict.is_intact else ExitCode.FAILED
 
 
@@ -553,10 +540,7 @@ def _wait(context: Context, action: Wait) -> None:
         array = session.array(action.array)
         session.run(array.awake(array.status()))
         status = wait_with_bar(context, session, action.array, "wait")
-        if context.json:
-            out_json(array.value(status))
-        else:
-            out(status.summary)
+        context.out(array.value(status), status.summary)
 
 
 add_verbs(

@@ -339,6 +339,13 @@ class Context:
     def is_embedded(self) -> bool:
         return self.target.is_embedded
 
+    def out(self, value: Any, text: str) -> None:
+        """Print a result: ``value`` with --json, otherwise ``text``."""
+        if self.json:
+            out_json(value)
+        else:
+            out(text)
+
     def announce_foreign(self, name: str | Path, kind: FileKind, lines: Sequence[str] = ()) -> None:
         """Report the possible effects of a file not shipped with raidlab, before anything in it runs.
 

@@ -15,7 +15,7 @@ from cyclopts import App, Parameter
 from lab.actions.arrays import Slow
 from lab.arrays import operations
 from lab.arrays.discovery import superblocks_in
-from lab.cli.arguments import number
+from lab.cli.arguments import flag, number
 from lab.cli.context import Context, current, err, is_terminal, out, out_json, table
 from lab.cli.session import BreakArrayFlag, PlanFlag, add_verbs, client_of, show_plan
 from lab.disks import DiskKind, DiskSpec, Lab, LabDisk
@@ -239,9 +239,7 @@ def remove(*names: Annotated[str, Parameter(help="Names of disks.")]) -> None:
 @app.command
 def reset(
     *names: Annotated[str, Parameter(help="Names of disks.")],
-    all_disks: Annotated[
-        bool, Parameter(name="--all", negative="", show_default=False, help="All disks of the lab, with their arrays.")
-    ] = False,
+    all_disks: Annotated[bool, flag("All disks of the lab, with their arrays.", "--all")] = False,
 ) -> None:
     """Make disks blank."""
     if not all_disks:
@@ -317,10 +315,7 @@ def _require(names: tuple[str, ...]) -> None:
 
 
 def _tell(context: Context, what: str, names: list[str]) -> None:
-    if context.json:
-        out_json({what: names})
-    else:
-        out(f"{what}: {', '.join(names)}")
+    context.out({what: names}, f"{what}: {', '.join(names)}")
 
 
 def _confirm_physical(path: str, again: str | None) -> None:

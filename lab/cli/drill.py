@@ -9,6 +9,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from lab.cli.arguments import flag
 from lab.cli.context import CLUSTER_HELP, Context, current, out, out_json, pairs, require_shared, table
 from lab.cli.lesson import PASSED, say, tell_sound
 from lab.cli.session import add_verbs, client_of
@@ -180,19 +181,13 @@ def _hint(context: Context, _: DrillHint) -> None:
 def _commit(context: Context, _: Commit) -> None:
     with _desk(context) as desk:
         touched = desk.commit()
-    if context.json:
-        out_json({"touched_bytes": touched})
-    else:
-        out(committed_words(touched))
+    context.out({"touched_bytes": touched}, committed_words(touched))
 
 
 def _reset(context: Context, _: ResetDrill) -> None:
     with _desk(context) as desk:
         desk.reset()
-    if context.json:
-        out_json({"resets": desk.case.record.resets})
-    else:
-        out(PUT_BACK)
+    context.out({"resets": desk.case.record.resets}, PUT_BACK)
 
 
 def _debrief(context: Context, verb: Debrief) -> int:
@@ -231,10 +226,7 @@ def _clear(context: Context, _: ClearDisks) -> None:
     with open_session(client_of(context, watches=False)) as session:
         session.run(session.reset_all(only=left.disks))
     keep_leftovers(folder, None)
-    if context.json:
-        out_json({"disks": left.disks})
-    else:
-        out(f"{left.disks[0]} to {left.disks[-1]} are blank")
+    context.out({"disks": left.disks}, f"{left.disks[0]} to {left.disks[-1]} are blank")
 
 
 add_verbs(
@@ -257,9 +249,7 @@ add_verbs(
 @app.command
 def verify(
     *files: Annotated[Path, Parameter(help="Drill files; by default all that come with raidlab.")],
-    prove: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Also carry out every way in it, on separate machines.")
-    ] = False,
+    prove: Annotated[bool, flag("Also carry out every way in it, on separate machines.")] = False,
     seed: Annotated[list[str] | None, Parameter(help="Prove for these words; by default for two.")] = None,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import App, Parameter
 
-from lab.cli.arguments import number
+from lab.cli.arguments import flag, number
 from lab.cli.context import (
     CLUSTER_HELP,
     ClusterCalls,
@@ -116,11 +116,9 @@ def list_scenarios(*names: Names) -> None:
 @app.command
 def run(
     *names: Names,
-    every: Annotated[bool, Parameter(name="--all", negative="", show_default=False, help="All scenarios.")] = False,
+    every: Annotated[bool, flag("All scenarios.", "--all")] = False,
     seed: Annotated[int, number(Seed, help="Seed of the oracle's writes, of cuts and of random histories.")] = 1,
-    keep: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Store all output of the machine, beside the outcomes.")
-    ] = False,
+    keep: Annotated[bool, flag("Store all output of the machine, beside the outcomes.")] = False,
 ) -> int:
     """Play scenarios on tiny arrays in a separate machine, and check that each ends as it must.
 
@@ -312,7 +310,7 @@ def _table(records: tuple[FindingRecord, ...]) -> str:
 def findings(
     name: Annotated[str | None, Parameter(help="A finding; by default all stored findings are listed.")] = None,
     *,
-    forget: Annotated[bool, Parameter(negative="", help="Remove it.")] = False,
+    forget: Annotated[bool, flag("Remove it.")] = False,
 ) -> None:
     """What campaigns have found."""
     context = current()
@@ -321,10 +319,7 @@ def findings(
         if forget:
             raise SpecError("--forget needs a finding", hint="name one: 'raidlab fault findings ID --forget'")
         records = tuple(each.record for each in store.all(on_damage=context.narrator.notice))
-        if context.json:
-            out_json(records)
-        else:
-            out(_table(records) if records else "no findings are stored")
+        context.out(records, _table(records) if records else "no findings are stored")
         return
     found = store.find(name)
     if found is None:
@@ -434,9 +429,7 @@ _HEADINGS = ("configuration", "points", *(word.value for word in PointJudgement)
 def points(
     *names: Annotated[str, Parameter(help="Configurations, such as raid5/ppl/idle/mixed, or prefixes of names.")],
     count: Annotated[int, number(PointCount, help="Crash points of each configuration, chosen by the seed.")] = POINTS,
-    every: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Every crash point of a short recording.")
-    ] = False,
+    every: Annotated[bool, flag("Every crash point of a short recording.")] = False,
     operations: Annotated[
         int | None,
         number(PointCount, help="Operations of the load; by default as many as show something."),
@@ -445,10 +438,7 @@ def points(
     cut: Annotated[
         str | None, Parameter(help="One crash point again, by its word; the array is started by mdadm.")
     ] = None,
-    listed: Annotated[
-        bool,
-        Parameter(name="--list", negative="", show_default=False, help="Only list what can be tried, and what cannot."),
-    ] = False,
+    listed: Annotated[bool, flag("Only list what can be tried, and what cannot.", "--list")] = False,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> int | None:
     """Cut the power at many moments of a load, for each member separately, and judge the result by md's promises."""

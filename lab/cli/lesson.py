@@ -20,6 +20,7 @@ from cyclopts import App, Parameter
 
 from lab.checks.proof import Proof
 from lab.checks.readings import Reading
+from lab.cli.arguments import flag
 from lab.cli.context import (
     CLUSTER_HELP,
     ClusterCalls,
@@ -496,10 +497,7 @@ add_verbs(
 @app.command
 def verify(
     *files: Annotated[Path, Parameter(help="Lesson files; by default the whole course, and all drills.")],
-    prove: Annotated[
-        bool,
-        Parameter(negative="", show_default=False, help="Also carry out each lesson, on a separate lab (minutes)."),
-    ] = False,
+    prove: Annotated[bool, flag("Also carry out each lesson, on a separate lab (minutes).")] = False,
     seed: Annotated[list[str] | None, Parameter(help="Prove for these words; by default for two.")] = None,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> None:

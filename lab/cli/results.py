@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 from cyclopts import App, Parameter
 
-from lab.cli.arguments import number
+from lab.cli.arguments import flag, number
 from lab.cli.context import CollectionReport, Context, Exporter, current, fitted, out, out_json, table
 from lab.compare import (
     CONDITIONS,
@@ -87,8 +87,8 @@ def show_list() -> None:
 def show(
     name: str = LATEST,
     *,
-    markdown: Annotated[bool, Parameter(negative="", help="As Markdown, for a document.")] = False,
-    csv: Annotated[bool, Parameter(negative="", help="As CSV, in the columns of its study.")] = False,
+    markdown: Annotated[bool, flag("As Markdown, for a document.")] = False,
+    csv: Annotated[bool, flag("As CSV, in the columns of its study.")] = False,
 ) -> None:
     """Show one result by id, a prefix of an id, or 'latest': the newest that was measured here."""
     context = current()
@@ -106,10 +106,7 @@ def path(name: str = LATEST) -> None:
     """Print the folder of a result."""
     context, store = current(), _store()
     folder = store.root / store.find(name)
-    if context.json:
-        out_json({"path": str(folder), "record": str(folder / RECORD_NAME)})
-    else:
-        out(str(folder))
+    context.out({"path": str(folder), "record": str(folder / RECORD_NAME)}, str(folder))
 
 
 @app.command
@@ -120,10 +117,7 @@ def delete(name: str) -> None:
     if name == LATEST:
         raise ResultError("'latest' is not deleted", hint="write the id: 'raidlab results' lists them")
     deleted = store.delete(name)
-    if context.json:
-        out_json({"deleted": deleted})
-    else:
-        out(f"deleted: {deleted}")
+    context.out({"deleted": deleted}, f"deleted: {deleted}")
 
 
 @app.command(name="import")
@@ -154,12 +148,8 @@ def raw(name: str, file: str) -> None:
 def export(
     *names: Annotated[str, Parameter(help="Results: ids, prefixes of ids, or 'latest'.")],
     to: Annotated[Path, Parameter(help="The file to write, such as results.zip; with --fio-plot a folder.")],
-    fio_plot: Annotated[
-        bool, Parameter(negative="", show_default=False, help="fio's documents in folders, as fio-plot reads them.")
-    ] = False,
-    practice: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Also all lessons and ended drills, or only these.")
-    ] = False,
+    fio_plot: Annotated[bool, flag("fio's documents in folders, as fio-plot reads them.")] = False,
+    practice: Annotated[bool, flag("Also all lessons and ended drills, or only these.")] = False,
 ) -> None:
     """Write results with fio's documents and checksums to one file; 'raidlab results import' reads it back.
 
@@ -271,10 +261,10 @@ def _text(found: tuple[LintFinding, ...]) -> str:
 
 def _list_rules(context: Context) -> None:
     rules = all_rules().values()
-    if context.json:
-        out_json(tuple(rules))
-    else:
-        out(table(("rule", "effect", "what is wrong"), [(rule.id, rule.effect.value, rule.says) for rule in rules]))
+    context.out(
+        tuple(rules),
+        table(("rule", "effect", "what is wrong"), [(rule.id, rule.effect.value, rule.says) for rule in rules]),
+    )
 
 
 def _show_rule(rule: LintRule, context: Context) -> None:
@@ -298,7 +288,7 @@ def compare(
         Parameter(help="Results (ids, prefixes of ids, 'latest'), bundles (.zip), or folders of bundles; two or more."),
     ],
     platforms: Annotated[
-        bool, Parameter(negative="", help="Compare machines, in ratios only; more than two, and bundles, always are.")
+        bool, flag("Compare machines, in ratios only; more than two, and bundles, always are.")
     ] = False,
     allow: Annotated[
         list[str] | None,
@@ -390,10 +380,10 @@ def show_platforms(names: Sequence[str], margin: float) -> None:
             f"nothing can be compared: {'; '.join(told) or 'no result was named'}",
             hint="name results of the same experiment on two or more machines",
         )
-    if context.json:
-        out_json({"problems": told, "experiments": {name: _compare_plain(each) for name, each in found.items()}})
-    else:
-        out("\n\n".join(_platforms_text(name, each) for name, each in found.items()))
+    context.out(
+        {"problems": told, "experiments": {name: _compare_plain(each) for name, each in found.items()}},
+        "\n\n".join(_platforms_text(name, each) for name, each in found.items()),
+    )
 
 
 def _compare_plain(found: PlatformComparison) -> dict[str, object]:
@@ -492,10 +482,10 @@ def report(
 
     write_file(output, text.encode())
     ids = [each.id for each in found.listed]
-    if context.json:
-        out_json({"file": str(output), "format": chosen, "results": ids, "problems": found.problems})
-    else:
-        out(f"{output}: {len(ids)} result{'s' if len(ids) != 1 else ''}, {len(text.encode()) / 1e6:.1f} MB")
+    context.out(
+        {"file": str(output), "format": chosen, "results": ids, "problems": found.problems},
+        f"{output}: {len(ids)} result{'s' if len(ids) != 1 else ''}, {len(text.encode()) / 1e6:.1f} MB",
+    )
 
 
 def _is_of_collection(

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from lab.cli.arguments import number
+from lab.cli.arguments import flag, number
 from lab.cli.context import Context, ProgressBar, current, err, out, out_json, table
 from lab.errors import ExitCode, ExperimentError, LabError, RunCancelled, SpecError
 from lab.experiments.published import find_published, study_names
@@ -38,17 +38,16 @@ def run(
         str | None, Parameter(help="An experiment, or the path of a .toml file; default: list them.")
     ] = None,
     *,
-    quick: Annotated[bool, Parameter(negative="", help="The experiment's short form.")] = False,
+    quick: Annotated[bool, flag("The experiment's short form.")] = False,
     resume: Annotated[str | None, Parameter(help="Resume an incomplete result: its id, or 'latest'.")] = None,
-    plan: Annotated[bool, Parameter(negative="", help="Print what would be measured, in order; do nothing.")] = False,
+    plan: Annotated[bool, flag("Print what would be measured, in order; do nothing.")] = False,
     csv: Annotated[Path | None, Parameter(help="Also write the figures to this file, in the study's columns.")] = None,
     seed: Annotated[
         int | None,
         number(Seed, help="Seed of addresses and order, in place of the experiment's; 0 or more."),
     ] = None,
     verify_repeat: Annotated[
-        bool,
-        Parameter(negative="", help="Run it twice, and fail unless both results are identical (virtual time)."),
+        bool, flag("Run it twice, and fail unless both results are identical (virtual time).")
     ] = False,
     allow: Annotated[
         list[str] | None, Parameter(negative="", help="A lint rule that may be violated. May be repeated.")
@@ -80,10 +79,7 @@ def run(
             _verify_repeat(record, run_experiment(*chosen, request, seed=seed), context)
     if csv is not None:
         write_file(csv, csv_of(record).encode())
-    if context.json:
-        out_json(record)
-    else:
-        out(render_result(record))
+    context.out(record, render_result(record))
     context.narrator.notice(f"stored as {record.id} in {ResultStore(context.host.state.results).root / record.id}")
     return ExitCode.DONE
 

@@ -17,7 +17,7 @@ from cyclopts import App, CycloptsError, Parameter
 from lab.actions.action import Field, PlanAction, Verb, fields_of
 from lab.arrays.array import Array
 from lab.arrays.status import ArrayStatus
-from lab.cli.arguments import number, usage_words
+from lab.cli.arguments import flag, number, usage_words
 from lab.cli.context import Context, ProgressBar, current, err, out, out_json, pairs
 from lab.errors import LabError, SpecError
 from lab.plans import Plan
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 Runner = Callable[..., int | None]
 """Runs a verb: receives the context, the verb and, as ``plan`` and ``wait``, the additional options."""
-_PLAN = Annotated[
-    bool, Parameter(negative="", show_default=False, help="Print the commands and what they are for; do nothing.")
-]
 
 
 def add_verbs(app: App, kinds: Iterable[type[Verb]], runners: Mapping[type[Verb], Runner]) -> None:
@@ -93,13 +90,13 @@ def _parameters(kind: type[Verb]) -> Iterator[inspect.Parameter]:
     if issubclass(kind, PlanAction):
         if kind.wait_help:
             yield inspect.Parameter("wait", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_wait(kind))
-        yield inspect.Parameter("plan", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_PLAN)
+        yield inspect.Parameter("plan", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=PlanFlag)
 
 
 def _wait(kind: type[PlanAction]) -> Any:
     if kind.waits_on_uml:
         return Annotated[bool | None, Parameter(show_default=False, help=kind.wait_help)]
-    return Annotated[bool | None, Parameter(negative="", show_default=False, help=kind.wait_help)]
+    return Annotated[bool | None, flag(kind.wait_help)]
 
 
 def _shown_default(field: Field, default: Any) -> Any:
@@ -115,7 +112,7 @@ def _annotation(field: Field) -> Any:
     name, help_text = [argument.option or f"--{field.name.replace('_', '-')}"], argument.help
     name += [argument.also] if argument.also else []
     if plain is bool:
-        return Annotated[bool, Parameter(negative="", show_default=False, name=name, help=help_text)]
+        return Annotated[bool, flag(help_text, *name)]
     if plain in (int, float):
         bounded, kind = _bounded(field.type), plain | None if field.when_left_out is None else plain
         if get_origin(bounded) is not Annotated:
@@ -163,10 +160,8 @@ def _values(kind: type[Verb], given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _LOOK_SECONDS = 0.5
-PlanFlag = Annotated[
-    bool, Parameter(negative="", show_default=False, help="Print the commands and what they are for; do nothing.")
-]
-BreakArrayFlag = Annotated[bool, Parameter(negative="", show_default=False, help="Even if an array loses its data.")]
+PlanFlag = Annotated[bool, flag("Print the commands and what they are for; do nothing.")]
+BreakArrayFlag = Annotated[bool, flag("Even if an array loses its data.")]
 
 
 def client_of(context: Context, *, watches: bool = True) -> Client:

@@ -91,10 +91,10 @@ def fleet(
         for place, (name, each) in enumerate(chosen):
             model = with_method(model_of(each, measured, lost_in_drills), each.run.method, each.run.trials)
             found[name] = model, _figures(model, each, spread, bar, (place, len(chosen), name))
-    if context.json:
-        out_json({"fleet": spec, "variants": {name: {"model": m, "figures": f} for name, (m, f) in found.items()}})
-    else:
-        out(fleet_text(spec, found))
+    context.out(
+        {"fleet": spec, "variants": {name: {"model": m, "figures": f} for name, (m, f) in found.items()}},
+        fleet_text(spec, found),
+    )
 
 
 def _figures(

@@ -271,7 +271,7 @@ class JobTarget:
 class Invocation:
     """One fio process: ``argv`` with ``job_text`` on its standard input.
 
-    Also used for dd (lab.workloads.dd_job), which has no job text.
+    Also used for dd , which has no job text.
     """
 
     phase: FioPhase
