@@ -450,7 +450,7 @@ def report(
     """
     from lab.faults.scenario_run import load_run, outcome_table
     from lab.report.collected import collect, each_result
-    from lab.report.written import csv_report, html_report, text_report
+    from lab.report.page.build import csv_report, html_report, text_report
 
     context = current()
     if _is_of_collection(names, format, output, title, context, has_faults=faults is not None):

@@ -203,7 +203,7 @@ def _run_seeds(context: Context, *, is_quick: bool, is_plan: bool) -> int:
 def _report(context: Context, records: list[ResultRecord], failed: dict[str, str]) -> Path:
     """All studies in one document, including the names of failed ones."""
     from lab.report.collected import collect, loaded
-    from lab.report.written import write_report
+    from lab.report.page.build import write_report
     from lab.results.store import FoundResult
 
     store = ResultStore(context.host.state.results)

@@ -149,8 +149,8 @@ def test_unlike_results_are_compared_only_when_asked_for(tmp_path: Path, store: 
 
 def test_exports_are_what_the_command_line_writes(tmp_path: Path, store: ResultStore) -> None:
     from lab.report.collected import collect, each_result
+    from lab.report.page.build import html_report
     from lab.report.tables import csv_of, render_result
-    from lab.report.written import html_report
     from lab.results.store import import_results
 
     made = result(1)

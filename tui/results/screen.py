@@ -247,8 +247,8 @@ def export(store: ResultStore, result_id: str, suffix: str, folder: Path) -> Pat
     from lab.host.files import write_file
     from lab.plugins import extensions
     from lab.report.collected import collect, each_result
+    from lab.report.page.build import html_report
     from lab.report.tables import csv_of, render_result
-    from lab.report.written import html_report
     from lab.results.record import encode_record
     from lab.results.store import ResultFormat
 

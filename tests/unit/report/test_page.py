@@ -14,8 +14,8 @@ import pytest
 
 from lab.experiments.schema import find_experiment
 from lab.report.collected import MOST_DETAILED, Collected, Loaded, collect, loaded
+from lab.report.page.build import html_report
 from lab.report.page.plots import ratio_axis
-from lab.report.written import html_report
 from lab.results.record import CellRecord, MemberRates, ResultRecord, RunStatus, Stretch, Timeline, encode_timeline
 from lab.results.store import FoundResult
 from tests.unit.compare.platform_records import HDD, SSD, machine
