@@ -158,16 +158,15 @@ def disk_count(text: str | None) -> int | None:
     return checked(whole(text, "number of disks"), SpareCount, "number of disks")
 
 
-def explicit_disks(text: str | None, disks: Sequence[LabDisk]) -> list[LabDisk]:
-    """The named disks; empty if only a number is requested."""
-    return [] if text is None or disk_count(text) is not None else named_disks(text, disks)
+def _explicit_disks(text: str | None, disks: Sequence[LabDisk]) -> list[LabDisk]:
+    return [] if text is None or disk_count(text) is not None else _named_disks(text, disks)
 
 
-def chosen_disks(text: str, disks: Sequence[LabDisk], free: Sequence[LabDisk]) -> list[LabDisk]:
+def _chosen_disks(text: str, disks: Sequence[LabDisk], free: Sequence[LabDisk]) -> list[LabDisk]:
     """The named disks, or the requested number of free ones. Raises SpecError or ArrayError if they do not exist."""
     count = disk_count(text)
     if count is None:
-        return named_disks(text, disks)
+        return _named_disks(text, disks)
     if count > len(free):
         raise ArrayError(
             f"{count} disks were requested, but only {len(free)} of {len(disks)} are free",
@@ -183,8 +182,8 @@ def split_words(text: str) -> list[str]:
     return words
 
 
-def named_disks(text: str, disks: Sequence[LabDisk]) -> list[LabDisk]:
-    """The disks with these names, serials or nodes. Raises SpecError with the nearest name."""
+def _named_disks(text: str, disks: Sequence[LabDisk]) -> list[LabDisk]:
+    """Raises SpecError with the nearest name."""
     return [find_disk(word, disks) for word in split_words(text)]
 
 
@@ -794,17 +793,17 @@ class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
 
         Raises SpecError or ArrayError if a disk is unknown, or too few are free.
         """
-        journal = named_disks(self.journal, disks)
-        named = [*explicit_disks(self.disks, disks), *explicit_disks(self.spares, disks), *journal]
+        journal = _named_disks(self.journal, disks)
+        named = [*_explicit_disks(self.disks, disks), *_explicit_disks(self.spares, disks), *journal]
         free = [disk for disk in free if disk not in named]
-        members = chosen_disks(self.disks or str(self.kind.member_count(self.level, len(free))), disks, free)
+        members = _chosen_disks(self.disks or str(self.kind.member_count(self.level, len(free))), disks, free)
         rest = [each for each in free if each not in members]
         return self.kind.spec(
             replace(
                 self._without_disks,
                 name=self.array or free_name(self.kind, taken),
                 members=tuple(members),
-                spares=tuple(chosen_disks(self.spares, disks, rest)) if self.spares else (),
+                spares=tuple(_chosen_disks(self.spares, disks, rest)) if self.spares else (),
                 journal=next(iter(journal), None),
             )
         )

@@ -31,7 +31,7 @@ def is_device_node(node: str) -> bool:
     return bool(_NODE.fullmatch(node)) and "/../" not in node
 
 
-def require_array_name(name: str) -> str:
+def _require_array_name(name: str) -> str:
     """Return ``name``. Raises SpecError unless it is an array name that the lab uses."""
     if not is_array_name(name):
         raise SpecError(f"'{name}' is not an array name", hint="write md and a number below 1000, such as md0")
@@ -40,12 +40,12 @@ def require_array_name(name: str) -> str:
 
 def array_device(name: str) -> str:
     """The device node of an array: ``/dev/md0`` for ``md0``."""
-    return f"/dev/{require_array_name(name)}"
+    return f"/dev/{_require_array_name(name)}"
 
 
 def md_path(name: str, attribute: str = "") -> str:
     """Path of an attribute in the array's md folder (kernel: Documentation/admin-guide/md.rst)."""
-    folder = f"/sys/block/{require_array_name(name)}/md"
+    folder = f"/sys/block/{_require_array_name(name)}/md"
     return f"{folder}/{attribute}" if attribute else folder
 
 
@@ -146,7 +146,6 @@ class Level(ABC):
         return member_bytes - member_bytes % chunk_bytes if self.has_chunk else member_bytes
 
     def capacity_bytes(self, members: int, member_bytes: int, chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> int:
-        """Capacity of the array in bytes."""
         return int(self.data_members(members) * self.member_used_bytes(member_bytes, chunk_bytes))
 
     def capacity_of(self, member_bytes: Sequence[int], chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> int:

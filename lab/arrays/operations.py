@@ -261,7 +261,7 @@ def grow_level(
     )
 
 
-def backup_file(name: str) -> str:
+def _backup_file(name: str) -> str:
     """The backup of a reshape's critical section: outside the array, on the machine's own file system."""
     return f"{BACKUP_FOLDER}/{name}"
 
@@ -280,7 +280,7 @@ def _mirror_to_parity(name: str, members: int, added: Sequence[str], spares: Seq
 def _second_parity(name: str, members: int, added: Sequence[str], spares: Sequence[str]) -> Plan:
     if len(added) + len(spares) != 1:
         raise SpecError(f"array {name}: raid5 becomes raid6 with exactly 1 more device", hint="name one device")
-    array, file = array_device(name), backup_file(name)
+    array, file = array_device(name), _backup_file(name)
     add = _add_steps(array, added, "The second parity needs a member of its own size; first it becomes a spare.")
     folder = Step(("mkdir", "-p", BACKUP_FOLDER), "The backup file must lie outside the array.")
     argv = ("mdadm", "--grow", array, "--level=6", f"--raid-devices={members + 1}", f"--backup-file={file}")
@@ -367,7 +367,7 @@ def set_bitmap(name: str, bitmap: Bitmap, *, chunk_bytes: int | None = None) -> 
     )
     other = Bitmap.NONE if on else Bitmap.INTERNAL
     step = Step(
-        argv=("mdadm", "--grow", array, f"--bitmap={bitmap.value}", *bitmap_chunk_option(chunk_bytes)),
+        argv=("mdadm", "--grow", array, f"--bitmap={bitmap.value}", *_bitmap_chunk_option(chunk_bytes)),
         why=why,
         undo=("mdadm", "--grow", array, f"--bitmap={other.value}"),
         writes_devices=(array,),
@@ -375,7 +375,7 @@ def set_bitmap(name: str, bitmap: Bitmap, *, chunk_bytes: int | None = None) -> 
     return Plan(f"Set the bitmap of {name} to {bitmap.value}", (step,))
 
 
-def bitmap_chunk_option(chunk_bytes: int | None) -> tuple[str, ...]:
+def _bitmap_chunk_option(chunk_bytes: int | None) -> tuple[str, ...]:
     """The mdadm option for the size that one bit of a bitmap covers, in KiB; empty for mdadm's choice (mdadm(8))."""
     return () if chunk_bytes is None else (f"--bitmap-chunk={chunk_bytes // KIB}",)
 

@@ -375,7 +375,7 @@ class MemberStale(MemberCheck, frozen=True, kw_only=True, forbid_unknown_fields=
     at_least: int = 1
 
     def judge(self, superblock: Superblock, lab: CheckedState) -> CheckOutcome:
-        behind = events_behind(superblock, lab)
+        behind = _events_behind(superblock, lab)
         return CheckOutcome(behind >= self.at_least, "events-behind", {"disk": self.disk, "behind": behind})
 
 
@@ -383,7 +383,7 @@ class MemberCurrent(MemberCheck, frozen=True, kw_only=True, forbid_unknown_field
     """The event count of the disk equals the highest one of its array."""
 
     def judge(self, superblock: Superblock, lab: CheckedState) -> CheckOutcome:
-        behind = events_behind(superblock, lab)
+        behind = _events_behind(superblock, lab)
         return CheckOutcome(behind == 0, "events-behind", {"disk": self.disk, "behind": behind})
 
 
@@ -502,7 +502,7 @@ class MemberEvents(DeepSource, frozen=True, kw_only=True, forbid_unknown_fields=
         found = lab.deep.superblocks.get(self.disk)
         if found is None:
             return None
-        return float(events_behind(found, lab) if self.behind else found.events)
+        return float(_events_behind(found, lab) if self.behind else found.events)
 
 
 class DiskMinor(DeepSource, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.minor"):
@@ -530,7 +530,7 @@ class Mismatches(DeepSource, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return None if status is None or status.mismatch_sectors is None else float(status.mismatch_sectors)
 
 
-def events_behind(superblock: Superblock, lab: CheckedState) -> int:
+def _events_behind(superblock: Superblock, lab: CheckedState) -> int:
     """The difference between the highest event count of the same array and this one."""
     all_events = [each.events for each in lab.deep.superblocks.values() if each.array_uuid == superblock.array_uuid]
     return max(all_events) - superblock.events

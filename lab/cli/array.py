@@ -74,8 +74,7 @@ from lab.units import SECTOR_BYTES, human_bytes
 LINE_BYTES = 16
 
 
-def block_text(shape: MappedArray, found: LocatedBlock) -> str:
-    """The location of a block."""
+def _block_text(shape: MappedArray, found: LocatedBlock) -> str:
     end = found.sector + BLOCK_SECTORS - 1
     words = [f"block {found.block} of 4 KiB, sectors {found.sector} to {end} of the array"]
     if found.chunk is not None:
@@ -94,8 +93,7 @@ def _place_row(place: LocatedPlace) -> tuple[object, ...]:
     return (what, place.member or "-", place.device or "-", place.slot, sector, place.note)
 
 
-def sector_text(shape: MappedArray, found: LocatedSector) -> str:
-    """The content of a sector of a member."""
+def _sector_text(shape: MappedArray, found: LocatedSector) -> str:
     slot = "no slot" if found.slot is None else f"slot {found.slot}"
     lines = [shape_words(shape), f"{found.member} ({found.device}, {slot}), sector {found.device_sector}: {found.area}"]
     end = found.area_start + found.area_sectors - 1
@@ -112,8 +110,7 @@ def sector_text(shape: MappedArray, found: LocatedSector) -> str:
     return "\n".join(lines)
 
 
-def file_text(shape: MappedArray, found: LocatedFile) -> str:
-    """The location of a file, extent by extent."""
+def _file_text(shape: MappedArray, found: LocatedFile) -> str:
     rows = []
     for each in found.extents:
         start = each.start
@@ -137,7 +134,7 @@ def file_text(shape: MappedArray, found: LocatedFile) -> str:
     return "\n".join([shape_words(shape), size, "", body])
 
 
-def picture_text(picture: StripePicture, offset: int, count: int) -> str:
+def _picture_text(picture: StripePicture, offset: int, count: int) -> str:
     """A stripe: the bytes of each chunk from ``offset`` on, computed and stored values, and the verdict."""
     stripe, shape = picture.stripe, picture.shape
     last = (stripe.first_sector + stripe.sectors - 1) // BLOCK_SECTORS
@@ -219,8 +216,7 @@ def _log(io: MemberIo) -> str:
     return f"and {human_bytes(io.log_bytes)} of log" if io.log_bytes else ""
 
 
-def observed_text(seen: ObservedWrite) -> str:
-    """The observed effect of the write, with the prediction."""
+def _observed_text(seen: ObservedWrite) -> str:
     wanted = {(io.slot, io.name): io for io in seen.predicted.ios}
     rows = []
     for io in seen.members:
@@ -233,7 +229,7 @@ def observed_text(seen: ObservedWrite) -> str:
     return "\n".join([*lines, *observed_words(seen)])
 
 
-def crash_text(shape: MappedArray, write: SmallWrite, states: Sequence[CrashState]) -> str:
+def _crash_text(shape: MappedArray, write: SmallWrite, states: Sequence[CrashState]) -> str:
     """Results of reads after a crash: a row for each set of completed writes, a column for each loss."""
     singles = [read.lost for read in states[0].reads if len(read.lost) < 2]
     columns = ["all members" if not lost else f"without {slot_name(shape, lost[0])}" for lost in singles]
@@ -275,16 +271,16 @@ def map_(
     with open_session(client_of(context)) as session:
         if file is not None:
             located = locate_file(session, name, file)
-            told, value = file_text(read_shape(session, name), located), msgspec.to_builtins(located)
+            told, value = _file_text(read_shape(session, name), located), msgspec.to_builtins(located)
         elif member is not None:
             found = sector_of_member(session, name, member, whole(sector or "", "sector"))
-            told = sector_text(read_shape(session, name), found)
+            told = _sector_text(read_shape(session, name), found)
             value = {**msgspec.to_builtins(found), "blocks": found.blocks}
         else:
             shape = read_shape(session, name)
             wanted = whole(sector, "sector") if sector is not None else whole(block or "", "block") * BLOCK_SECTORS
             place = locate(shape, wanted)
-            told, value = block_text(shape, place), msgspec.to_builtins(place)
+            told, value = _block_text(shape, place), msgspec.to_builtins(place)
     context.out({"array": name, **value}, told)
 
 
@@ -351,7 +347,7 @@ def _show(context: Context, picture: StripePicture, offset: int | None, count: i
     if offset is None:
         differing = [byte for seen in picture.cells for byte in seen.differs]
         offset = min(differing, default=0) // LINE_BYTES * LINE_BYTES
-    context.out(_picture_value(picture, offset, count), picture_text(picture, offset, count))
+    context.out(_picture_value(picture, offset, count), _picture_text(picture, offset, count))
 
 
 def _picture_value(picture: StripePicture, offset: int, count: int) -> dict[str, Any]:
@@ -426,13 +422,13 @@ def _step_write(context: Context, session: LabSession, name: str, sector: int, *
         made = write_plan(picture.shape, sector, new_content(picture, write))
         out_json({**value, "plan": plan_value(made)})
     else:
-        out(f"{write_text(picture.shape, write)}\n\n{observed_text(seen)}")
+        out(f"{write_text(picture.shape, write)}\n\n{_observed_text(seen)}")
 
 
 def _step_crash(context: Context, session: LabSession, name: str, sector: int) -> None:
     write, picture = picture_of_block(session, name, sector)
     states = crash_states(picture, write, new_content(picture, write))
-    context.out({"array": name, "write": write, "states": states}, crash_text(picture.shape, write, states))
+    context.out({"array": name, "write": write, "states": states}, _crash_text(picture.shape, write, states))
 
 
 app = App(name="array", help="Create, show, change, break and repair arrays.", help_format="plaintext")

@@ -193,7 +193,6 @@ class _ScenarioNarrator:
         return ScenarioHooks(*told, journal.add_document) if journal else ScenarioHooks(*told)
 
     def tell(self, outcome: ScenarioOutcome) -> None:
-        """One line, and any unexpected results."""
         self._notice(
             f"{outcome.number} {outcome.id}: {outcome.verdict}{f' ({outcome.reason})' if outcome.reason else ''}"
         )
@@ -448,7 +447,7 @@ def points(
         return None
     chosen = chosen_configurations(names)
     if cut is not None:
-        return one_cut(context, chosen[0].name if len(chosen) == 1 else "", seed, cut, operations)
+        return _one_cut(context, chosen[0].name if len(chosen) == 1 else "", seed, cut, operations)
     return _tried(context, chosen, seed, None if every else count, operations, cluster)
 
 
@@ -485,14 +484,14 @@ def _tried(
                 found.append(explored)
                 on_points(explored.tally.points if calls else 0)
                 keep_points(context.host, explored)
-                tell_broken(context, explored)
+                _tell_broken(context, explored)
                 told.add(id(explored))
         finally:
             ended.set()
             for explored in found:
                 if id(explored) not in told:
-                    tell_broken(context, explored)
-            show_outcome(context, found, seed)
+                    _tell_broken(context, explored)
+            _show_outcome(context, found, seed)
     return points_exit_code(found)
 
 
@@ -515,7 +514,7 @@ def points_exit_code(found: Sequence[Explored]) -> int:
     return errors[0].exit_code if errors else ExitCode.DONE
 
 
-def tell_broken(context: Context, explored: Explored) -> None:
+def _tell_broken(context: Context, explored: Explored) -> None:
     """The broken promises, and the commands that reproduce them."""
     name, seed = explored.configuration.name, explored.seed
     if explored.error:
@@ -529,7 +528,7 @@ def tell_broken(context: Context, explored: Explored) -> None:
         err(f"  next: raidlab fault points {name} --seed {seed} --cut {verdict.cut}")
 
 
-def show_outcome(context: Context, found: list[Explored], seed: str) -> None:
+def _show_outcome(context: Context, found: list[Explored], seed: str) -> None:
     """The results table, even if only a part was tried."""
     if context.json:
         out_json(
@@ -565,7 +564,7 @@ def show_outcome(context: Context, found: list[Explored], seed: str) -> None:
     out(f"{tried} crash points of {len(found)} configurations, seed {seed}")
 
 
-def one_cut(context: Context, name: str, seed: str, word: str, operations: int | None) -> int:
+def _one_cut(context: Context, name: str, seed: str, word: str, operations: int | None) -> int:
     """Record again, and judge one crash point with the array started by mdadm."""
     if not name:
         raise SpecError("a crash point belongs to one configuration", hint="name it in full, as 'points --list' does")

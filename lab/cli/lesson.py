@@ -207,7 +207,7 @@ def tell_sound(context: Context, files: Sequence[tuple[str, Path, FileKind, Sequ
             out(f"{name}: sound")
 
 
-def course_rows(lines: tuple[CourseLine, ...], open_id: str) -> list[tuple[str, ...]]:
+def _course_rows(lines: tuple[CourseLine, ...], open_id: str) -> list[tuple[str, ...]]:
     """One row per lesson: mark, id, progress, minutes, languages, title."""
     rows: list[tuple[str, ...]] = []
     for line in lines:
@@ -223,7 +223,7 @@ def show_lesson(opened: LessonSession) -> None:
     words, lesson = opened.words, opened.lesson
     step, done = opened.step, opened.done_count
     if done:
-        show_explanation(opened, lesson.steps[done - 1])
+        _show_explanation(opened, lesson.steps[done - 1])
     elif step is not None:
         say(f"# {lesson.title}\n\n{words.say('goal')}: {lesson.goal}\n")
     if step is None:
@@ -237,26 +237,23 @@ def show_lesson(opened: LessonSession) -> None:
             f"- `{key}` {text}{' ←' if key == chosen else ''}" for key, text in step.ask.options.items()
         )
         say(f"\n**{words.say('predict')}** {step.ask.question}\n\n{options}\n\n`raidlab lesson answer …`\n")
-    ask_measurements(words, step)
+    _ask_measurements(words, step)
     if step.read is not None and is_predicted(step, progress):
-        ask_reading(words, step.read)
+        _ask_reading(words, step.read)
 
 
-def ask_measurements(words: LessonWords, step: ReadyStep) -> None:
-    """The commands for the measurements of a step."""
+def _ask_measurements(words: LessonWords, step: ReadyStep) -> None:
     for each in step.apart:
         if isinstance(each, RunMeasurement):
             say(f"\n**{words.say('measure')}** `{each.by_hand()}`\n")
 
 
-def ask_reading(words: LessonWords, read: Reading) -> None:
-    """The number that a step requests."""
+def _ask_reading(words: LessonWords, read: Reading) -> None:
     unit = f" ({read.unit})" if read.unit else ""
     say(f"\n**{words.say('read-off')}** {read.question}{unit}\n\n`raidlab lesson answer …`\n")
 
 
-def show_explanation(opened: LessonSession, step: ReadyStep) -> None:
-    """The explanation of a passed step, with the prediction."""
+def _show_explanation(opened: LessonSession, step: ReadyStep) -> None:
     words = opened.words
     chosen = opened.progress.in_step(step.id).answer
     told = ""
@@ -265,7 +262,7 @@ def show_explanation(opened: LessonSession, step: ReadyStep) -> None:
     say(f"## {words.say('why')}\n\n" + (f"*{told}*\n\n" if told else "") + step.explain + "\n")
 
 
-def check_line(words: LessonWords, check: ToldCheck) -> str:
+def _check_line(words: LessonWords, check: ToldCheck) -> str:
     """One check as text, for example ``✗ md0 is raid5; now: md0 is raid0``."""
     line = f"{PASSED if check.is_passed else OPEN} {check.wanted}"
     if not check.found:
@@ -276,7 +273,7 @@ def check_line(words: LessonWords, check: ToldCheck) -> str:
 def check_lines(opened: LessonSession, view: StepView) -> list[str]:
     """All checks of a view, and the recognised mistake."""
     told = tell(opened.words, view)
-    lines = [check_line(opened.words, each) for each in told.checks]
+    lines = [_check_line(opened.words, each) for each in told.checks]
     if told.mistake:
         lines += ["", f"{opened.words.say('mistake')}: {told.mistake.hint.strip()}"]
     return lines
@@ -293,12 +290,11 @@ def lesson_value(opened: LessonSession) -> dict[str, Any]:
         "values": step.values if step else {},
         "steps": len(opened.lesson.steps),
         "done": opened.done_count,
-        "step": None if step is None else step_value(opened, step),
+        "step": None if step is None else _step_value(opened, step),
     }
 
 
-def step_value(opened: LessonSession, step: ReadyStep) -> dict[str, Any]:
-    """One step, for JSON."""
+def _step_value(opened: LessonSession, step: ReadyStep) -> dict[str, Any]:
     ask, progress = step.ask, opened.progress.in_step(step.id)
     read = step.read if is_predicted(step, progress) else None
     return {
@@ -367,7 +363,7 @@ def _list(context: Context, _: ListLessons) -> None:
             ]
         )
         return
-    rows = course_rows(lines, open_id)
+    rows = _course_rows(lines, open_id)
     out(table(("", "lesson", "steps", "min", "languages", "title"), rows, right=("steps", "min")))
     following = next((line.files.lesson.id for line in lines if not line.is_done), None)
     if following and not open_id:
@@ -406,9 +402,9 @@ def _answer(context: Context, verb: Answer) -> int:
         out_json(lesson_value(opened))
     else:
         out(opened.words.say("predicted", answer=step.ask.options[verb.text]))
-        ask_measurements(opened.words, step)
+        _ask_measurements(opened.words, step)
         if step.read is not None:
-            ask_reading(opened.words, step.read)
+            _ask_reading(opened.words, step.read)
     return ExitCode.DONE
 
 

@@ -189,7 +189,7 @@ def lint(
     if name is None:
         _list_rules(context)
         return ExitCode.DONE
-    found = distinct(findings_of(name, ResultStore(context.host.state.results)))
+    found = distinct(_findings_of(name, ResultStore(context.host.state.results)))
     if context.json:
         out_json([{**_plain(each), "effect": each.rule.effect.value, "remedy": each.rule.remedy} for each in found])
     elif found:
@@ -199,7 +199,7 @@ def lint(
     return ExitCode.FAILED if any(not each.is_note for each in found) else ExitCode.DONE
 
 
-def findings_of(name: str, store: ResultStore) -> Iterable[LintFinding]:
+def _findings_of(name: str, store: ResultStore) -> Iterable[LintFinding]:
     """The findings for ``name``, of any kind. Raises LabError if its kind is unknown, or it is unreadable."""
     path = Path(name)
     lint_text = _lint_of(path.suffix)
@@ -303,7 +303,7 @@ def compare(
     and which conclusions of the first machine hold on the others, and which flip.
     """
     if platforms or len(names) != 2 or any(map(is_file_name, names)):
-        show_platforms(names, margin)
+        _show_platforms(names, margin)
     else:
         _compare_two(names[0], names[1], allow or (), margin)
 
@@ -351,7 +351,7 @@ def _row(each: Compared) -> tuple[str, ...]:
     return (each.array, each.workload, each.phase, each.figure, *medians, ratio, interval, str(each.outcome))
 
 
-def show_platforms(names: Sequence[str], margin: float) -> None:
+def _show_platforms(names: Sequence[str], margin: float) -> None:
     """Compare the results of ``names``, experiment by experiment.
 
     Raises ResultError if no results are comparable; problems are reported, and the other results are compared.

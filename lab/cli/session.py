@@ -195,7 +195,7 @@ def run_plan(
             # The array may have another name now.
             array = session.array(name)
         if action.waits_for and not array.waits_itself:
-            wait_or_tell(context, session, array.name, action.waits_for, wait=wait)
+            _wait_or_tell(context, session, array.name, action.waits_for, wait=wait)
         tell(context, array, array.status_now, made)
 
 
@@ -215,7 +215,7 @@ def array_text(array: Array, status: ArrayStatus) -> str:
     return "\n\n".join([pairs(text.facts), *(table.as_text() for table in text.tables)])
 
 
-def wait_or_tell(context: Context, session: LabSession, name: str, what: str, *, wait: bool | None) -> None:
+def _wait_or_tell(context: Context, session: LabSession, name: str, what: str, *, wait: bool | None) -> None:
     """Wait for the sync if requested, or if it would stop with this command; otherwise report that it continues."""
     if session.is_embedded if wait is None else wait:
         wait_with_bar(context, session, name, what)

@@ -97,7 +97,6 @@ class Mechanics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def revolution_seconds(self) -> float:
-        """Duration of one revolution."""
         return 60 / self.rpm
 
     def seek_seconds(self, cylinders: float) -> float:
@@ -177,7 +176,7 @@ class DriveModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return max(0, round(self.service_milliseconds - TRANSPORT_MILLISECONDS))
 
 
-def user_folder() -> Path:
+def _user_folder() -> Path:
     """The folder of the user's own drive models, one TOML file each, named after the drive model."""
     return platformdirs.user_config_path("raidlab") / "drive-models"
 
@@ -189,14 +188,14 @@ def require_free_name(name: str) -> None:
             f"'{name}' cannot be the name of a drive model",
             hint="use lowercase letters, digits and hyphens, such as my-drive",
         )
-    if name in all_drive_models() and not (user_folder() / f"{name}.toml").exists():
+    if name in all_drive_models() and not (_user_folder() / f"{name}.toml").exists():
         raise SpecError(f"'{name}' is a built-in drive model", hint="choose another name")
 
 
 def save_drive_model(name: str, model: DriveModel) -> Path:
     """Save one of the user's own drive models, replacing an earlier one with this name. Returns its file."""
     require_free_name(name)
-    path = user_folder() / f"{name}.toml"
+    path = _user_folder() / f"{name}.toml"
     tree = msgspec.to_builtins(model)
     mechanics = tree.pop("mechanics", {})
     lines = [f"{key} = {_toml(value)}" for key, value in tree.items()]
@@ -227,8 +226,8 @@ def all_drive_models() -> dict[str, DriveModel]:
     """
     here = Path(__file__).parent
     constant = convert(tomllib.loads((here / "drive_models.toml").read_text("utf-8")), dict[str, DriveModel])
-    earlier = _read_folder(user_folder().with_name(OLD_DRIVES_FOLDER))
-    return {**constant, **_read_folder(here / "drives"), **earlier, **_read_folder(user_folder())}
+    earlier = _read_folder(_user_folder().with_name(OLD_DRIVES_FOLDER))
+    return {**constant, **_read_folder(here / "drives"), **earlier, **_read_folder(_user_folder())}
 
 
 def _read_folder(folder: Path) -> dict[str, DriveModel]:

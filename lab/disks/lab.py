@@ -363,7 +363,7 @@ def virtio_disks(machine: Machine) -> tuple[LabDisk, ...]:
     )
 
 
-def nodes_by_serial(machine: Machine) -> dict[str, str]:
+def _nodes_by_serial(machine: Machine) -> dict[str, str]:
     """Serial -> node of the machine's disks with a serial RAIDLAB-NN."""
     return {disk.serial: disk.node for disk in virtio_disks(machine)}
 
@@ -431,7 +431,6 @@ class Lab:
 
     @property
     def disks(self) -> tuple[LabDisk, ...]:
-        """All disks of the lab, by name."""
         return self._disks
 
     def disk(self, word: str) -> LabDisk:
@@ -741,7 +740,7 @@ def open_lab(
         )
         with open_machine(target, host, embedded=options, on_notice=on_notice) as machine:
             on_machine(machine)
-            lab = Lab(machine, host, folder.lab_disks(files, nodes_by_serial(machine)), folder=folder)
+            lab = Lab(machine, host, folder.lab_disks(files, _nodes_by_serial(machine)), folder=folder)
             lab.attach(others)
             try:
                 yield lab

@@ -455,12 +455,12 @@ def beside_theory(record: ResultRecord) -> tuple[BesideTheory, ...]:
     """All figures with both a measurement and a prediction, in the order of the record."""
     groups: dict[tuple[str, str, str], list[CellRecord]] = {}
     for cell in record.cells:
-        if cell.predicted_iops and _SHARES[0] < total_iops(cell) / cell.predicted_iops < _SHARES[1]:
+        if cell.predicted_iops and _SHARES[0] < _total_iops(cell) / cell.predicted_iops < _SHARES[1]:
             groups.setdefault((cell.array, cell.workload, cell.phase), []).append(cell)
     looks = looks_of(record)
     beside = []
     for key, cells in groups.items():
-        share = estimate([total_iops(cell) / (cell.predicted_iops or 1.0) for cell in cells], looks)
+        share = estimate([_total_iops(cell) / (cell.predicted_iops or 1.0) for cell in cells], looks)
         limiters = _limiters(cells, record.conditions, is_above=share.median > 1)
         beside.append(_explained(BesideTheory(*key, share), limiters))
     return tuple(beside)
@@ -502,7 +502,7 @@ def _rebuild_limiters(group: Sequence[RebuildRecord], *, is_above: bool) -> Iter
         yield f"md asks for {asked} at a time on average, and the drives' pace was measured with {probed}"
 
 
-def total_iops(cell: CellRecord) -> float:
+def _total_iops(cell: CellRecord) -> float:
     """Reads and writes together: a prediction covers both."""
     return sum(section.iops for section in (cell.figures.reads, cell.figures.writes) if section)
 
@@ -552,7 +552,7 @@ def busy_fraction(cell: CellRecord, conditions: Conditions) -> float | None:
     cpu = cell.cpu
     if cpu is None or not cpu.cpu_microseconds_per_io or not conditions.cpu_count:
         return None
-    used = cpu.cpu_microseconds_per_io / 1e6 * total_iops(cell) / conditions.cpu_count
+    used = cpu.cpu_microseconds_per_io / 1e6 * _total_iops(cell) / conditions.cpu_count
     return min(1.0, used + cpu.idle_baseline_fraction)
 
 
@@ -561,7 +561,7 @@ def _md_threads(cell: CellRecord) -> float | None:
     cpu = cell.cpu
     if cpu is None or not cpu.cpu_microseconds_per_io or not cpu.cpu_seconds_total:
         return None
-    return cpu.md_thread_cpu_seconds / cpu.cpu_seconds_total * cpu.cpu_microseconds_per_io / 1e6 * total_iops(cell)
+    return cpu.md_thread_cpu_seconds / cpu.cpu_seconds_total * cpu.cpu_microseconds_per_io / 1e6 * _total_iops(cell)
 
 
 def _drain_seconds(cell: CellRecord) -> tuple[float, float] | None:
@@ -586,7 +586,7 @@ def _has_mechanics(conditions: Conditions) -> bool:
     return False
 
 
-def off_theory(record: ResultRecord) -> Iterator[Seen]:
+def _off_theory(record: ResultRecord) -> Iterator[Seen]:
     """Every figure whose whole interval differs from its prediction."""
     for each in (*beside_theory(record), *rebuilds_beside_theory(record)):
         if each.is_off:
@@ -636,7 +636,7 @@ def lint_result(record: ResultRecord) -> tuple[LintFinding, ...]:
     found = [*run_checks(SHOWN_CHECKS, record), *lint_conditions(record.conditions), *run_checks(RESULT_CHECKS, record)]
     for cell in record.cells:
         found += stamped(cell.stamps)
-        found += lint_cell(facts_of_cell(cell))
+        found += lint_cell(_facts_of_cell(cell))
     found += stamped(record.stamps)
     return distinct(found)
 
@@ -693,7 +693,7 @@ def summarised(findings: Iterable[LintFinding], *, shown: int = 1) -> tuple[str,
     return tuple(stamps)
 
 
-def facts_of_cell(cell: CellRecord) -> CellFacts:
+def _facts_of_cell(cell: CellRecord) -> CellFacts:
     """The facts on its measurement that a stored cell still contains."""
     sections = [section for section in (cell.figures.reads, cell.figures.writes) if section]
     percentiles = [section.total_ios for section in sections if section.p99_seconds is not None]
@@ -845,7 +845,7 @@ def _resumed(record: ResultRecord) -> Iterator[Seen]:
 SHOWN_CHECKS: Mapping[str, Check[ResultRecord]] = {
     "processor-bound": processor_bound,
     "same-addresses": same_addresses,
-    "off-theory": off_theory,
+    "off-theory": _off_theory,
     "resumed": _resumed,
 }
 """Computed from a record whenever it is displayed."""

@@ -69,7 +69,7 @@ class Finished:
     def stretch(self) -> tuple[float, float]:
         """Start and end of the measured interval, on the machine's clock."""
         end = self.result.started_seconds + self.result.duration_seconds
-        seconds = longest_seconds(self.figures)
+        seconds = _longest_seconds(self.figures)
         if self.figures.window_begin_seconds is None:
             return end - seconds, end
         begin = end - self.load_seconds + self.figures.window_begin_seconds
@@ -165,7 +165,7 @@ class FioRun:
         result = command.result()
         if self._workload.program is LoadProgram.DD:
             figures = parse_dd(result.stderr, self._workload, exit_status=result.status)
-            return Finished(invocation, figures, result, longest_seconds(figures))
+            return Finished(invocation, figures, result, _longest_seconds(figures))
         if not feed.last_document and self.is_stopped:
             return None
         figures = feed.figures(exit_status=result.status, stderr_text=result.stderr, accept_interrupted=self.is_stopped)
@@ -175,7 +175,7 @@ class FioRun:
         return Finished(invocation, figures, result, feed.load_seconds)
 
 
-def longest_seconds(figures: JobFigures) -> float:
+def _longest_seconds(figures: JobFigures) -> float:
     """Measured time of a job: fio's runtime without the ramp time."""
     return max((part.runtime_seconds for part in (figures.reads, figures.writes) if part), default=0.0)
 
@@ -325,7 +325,7 @@ class Measured:
     @property
     def share_measured(self) -> float:
         """Measured time as a fraction of the requested time: fio may have been delayed."""
-        return longest_seconds(self.figures) / self.asked_seconds if self.asked_seconds else 1.0
+        return _longest_seconds(self.figures) / self.asked_seconds if self.asked_seconds else 1.0
 
 
 def prepare(lab: Lab, target: LoadTarget, workload: Workload, file_bytes: int | None) -> None:
@@ -438,7 +438,7 @@ def member_bytes(
 
 def account(window: tuple[Sample, ...], figures: JobFigures, idle_baseline: float) -> CpuFigures | None:
     """CPU figures of a measured interval, with the I/Os scaled to the time between its first and last sample."""
-    seconds = longest_seconds(figures)
+    seconds = _longest_seconds(figures)
     covered = window[-1].time_seconds - window[0].time_seconds if len(window) > 1 else 0.0
     share = min(1.0, covered / seconds) if seconds else 0.0
     sections = [section for section in (figures.reads, figures.writes) if section]
@@ -736,7 +736,7 @@ def cold_plan(kind: FileSystem, device: str, drives: Sequence[str]) -> Plan:
     return Plan("Cold caches", (leave, drop, enter))
 
 
-def empty_stripes_plan(parity_arrays: Sequence[str]) -> Plan:
+def _empty_stripes_plan(parity_arrays: Sequence[str]) -> Plan:
     """Drop all but 17 stripes from md's stripe caches, by shrinking the caches for a moment.
 
     Kernel: Documentation/admin-guide/md.rst, stripe_cache_size.
@@ -757,7 +757,7 @@ def make_cold(
     events = ["remounted"] if kind is not FileSystem.RAW else []
     events.append("kernel caches dropped")
     if parity_arrays:
-        lab.execute(empty_stripes_plan(parity_arrays))
+        lab.execute(_empty_stripes_plan(parity_arrays))
         events.append("md's stripe caches emptied")
     if lab.drop_host_cache(disks):
         events.append("host cache of the disk images dropped")

@@ -82,7 +82,6 @@ class Row:
     """Interim evaluations, if measurement continued until the intervals were narrow; the intervals allow for them."""
 
     def section(self, cell: CellRecord) -> DirectionFigures:
-        """The figures of a cell in this row's direction."""
         section = cell.figures.reads if self.direction == READ else cell.figures.writes
         assert section is not None
         return section
@@ -101,12 +100,10 @@ class Row:
 
     @property
     def iops(self) -> Estimate:
-        """I/Os per second."""
         return self.estimate(self.values(lambda section: section.iops))
 
     @property
     def bytes_per_second(self) -> Estimate:
-        """Throughput in bytes per second."""
         return self.estimate(self.values(lambda section: section.bandwidth_bytes_per_second))
 
     def latency_seconds(self, name: str) -> Estimate | None:
@@ -230,8 +227,7 @@ def interval_text(found: Estimate | None, *, digits: int = 0) -> str:
     return middle if found.n == 1 else f"{middle} [{low}–{high}]"
 
 
-def seconds_text(found: Estimate | None) -> str:
-    """The median as a duration."""
+def _seconds_text(found: Estimate | None) -> str:
     return human_seconds(found.median) if found else NOTHING
 
 
@@ -252,7 +248,7 @@ def figures_table(record: ResultRecord) -> Table:
     body = tuple(
         _figures_row(row, theory.get((row.array, row.workload, row.phase)), bool(theory), has_cpu) for row in all_rows
     )
-    notes = (_interval_note(all_rows), *_notes_of(beside_theory(record)), *outlier_notes(all_rows))
+    notes = (_interval_note(all_rows), *_notes_of(beside_theory(record)), *_outlier_notes(all_rows))
     return Table(f"Figures of {record.experiment}", (*columns, Column("n")), body, notes)
 
 
@@ -268,7 +264,7 @@ def _notes_of(found: Sequence[BesideTheory]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def outlier_notes(all_rows: tuple[Row, ...]) -> tuple[str, ...]:
+def _outlier_notes(all_rows: tuple[Row, ...]) -> tuple[str, ...]:
     """A note for each outlier among the repeats. Outliers count like the other repeats."""
     notes = []
     for row in all_rows:
@@ -283,18 +279,18 @@ def _figures_row(row: Row, theory: BesideTheory | None, has_theory: bool, has_cp
     cpu = row.cpu_microseconds_per_io
     cells = [row.array, row.workload, row.phase, row.direction, interval_text(row.iops)]
     if has_theory:
-        cells += [human_rate(row.predicted_iops) if row.predicted_iops else NOTHING, theory_text(theory)]
+        cells += [human_rate(row.predicted_iops) if row.predicted_iops else NOTHING, _theory_text(theory)]
     cells += [
         f"{row.bytes_per_second.median / 1e6:.1f}",
-        seconds_text(row.latency_seconds("p50_seconds")),
-        seconds_text(row.latency_seconds("p99_seconds")),
+        _seconds_text(row.latency_seconds("p50_seconds")),
+        _seconds_text(row.latency_seconds("p99_seconds")),
     ]
     if has_cpu:
         cells.append(f"{cpu.median:.1f}" if cpu else NOTHING)
     return (*cells, str(len(row.cells)))
 
 
-def theory_text(found: BesideTheory | None) -> str:
+def _theory_text(found: BesideTheory | None) -> str:
     """The ratio to theory: ``0.98``, or ``0.80 off-theory``."""
     if found is None:
         return NOTHING
@@ -864,7 +860,7 @@ def performance_table(record: ResultRecord, published: Published) -> Table:
         "Performance (the study's Fig. 5, extended)",
         columns,
         body,
-        (note, *outlier_notes(all_rows), *published.remarks),
+        (note, *_outlier_notes(all_rows), *published.remarks),
     )
 
 
@@ -880,8 +876,8 @@ def _performance_row(
         interval_text(writes.iops if writes else None),
         _megabytes(reads),
         _megabytes(writes),
-        seconds_text(reads.latency_seconds("p99_seconds") if reads else None),
-        seconds_text(writes.latency_seconds("p99_seconds") if writes else None),
+        _seconds_text(reads.latency_seconds("p99_seconds") if reads else None),
+        _seconds_text(writes.latency_seconds("p99_seconds") if writes else None),
         *((_cpu(reads), _cpu(writes)) if has_cpu else ()),
         interval_text(_rebuild_seconds(rebuilds), digits=1),
         integrity_text(rebuilds) if rebuilds else "no redundancy" if array.startswith("raid0") else None,

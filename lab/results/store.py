@@ -68,7 +68,7 @@ def journal_of(folder: Path) -> Journal[Entry]:
     return Journal(folder / JOURNAL_NAME, Entry, hint="remove that line", is_own=False, decode=decode_visible)
 
 
-def with_entries(record: ResultRecord, entries: Iterable[Entry]) -> ResultRecord:
+def _with_entries(record: ResultRecord, entries: Iterable[Entry]) -> ResultRecord:
     """The record with entries added; an entry replaces an earlier one with the same key."""
     cells = {cell.key: cell for cell in record.cells}
     rebuilds = {rebuild.key: rebuild for rebuild in record.rebuilds}
@@ -94,7 +94,7 @@ class RunJournal:
             held.enter_context(runs.held(record.id))
             self._journal.repair()
             # Include entries written by another process after ``record`` was read and before the lock was taken.
-            self.record = with_entries(record, self._journal.read())
+            self.record = _with_entries(record, self._journal.read())
             """The record so far."""
             self._held = held.pop_all()
 
@@ -121,7 +121,7 @@ class RunJournal:
             else:
                 entry = msgspec.structs.replace(entry, timeline_file=name)
         self._journal.append(entry)
-        self.record = with_entries(self.record, [entry])
+        self.record = _with_entries(self.record, [entry])
         return entry
 
     def finish(
@@ -136,7 +136,7 @@ class RunJournal:
 
         Raises ResultNotStored, which holds the bytes; the journal is then kept for ``resume``.
         """
-        record = with_entries(changes, [*self.record.cells, *self.record.rebuilds]) if changes else self.record
+        record = _with_entries(changes, [*self.record.cells, *self.record.rebuilds]) if changes else self.record
         all_stamps = tuple(dict.fromkeys([*record.stamps, *stamps]))
         record = msgspec.structs.replace(record, status=status, timings=timings or record.timings, stamps=all_stamps)
         payload = encode_record(record)
@@ -186,7 +186,7 @@ class ResultFiles:
 
     def checked(self, result_id: str, data: bytes) -> ResultRecord:
         """Like ``record``, from the bytes of the record."""
-        record = decode_own(data, result_id, source=f"{self.source}/{result_id}")
+        record = _decode_own(data, result_id, source=f"{self.source}/{result_id}")
         if self.documents is None:
             for name in record.files:
                 self.document(result_id, name)
@@ -257,7 +257,7 @@ def unpacked(data: bytes, what: str) -> str:
         raise ResultError(f"{what} cannot be read: {error}", hint="restore it from a copy") from None
 
 
-def decode_own(data: bytes, result_id: str, *, source: str) -> ResultRecord:
+def _decode_own(data: bytes, result_id: str, *, source: str) -> ResultRecord:
     """The record of ``result_id``. Raises ResultError as ``decode_record``, and if it belongs to another id.
 
     A result copied from a virtual machine, if its name already exists, is stored with the machine's name appended
@@ -369,7 +369,7 @@ class ResultStore:
             if is_there(folder / RECORD_NAME):
                 return self._decode(folder, RECORD_NAME)
             draft = self._decode(folder, DRAFT_NAME)
-            return with_entries(draft, journal_of(folder).read())
+            return _with_entries(draft, journal_of(folder).read())
         except OSError as error:
             raise _unreadable(f"result '{folder.name}'", error) from error
 
@@ -413,7 +413,6 @@ class ResultStore:
         return result_id
 
     def is_imported(self, record_id: str) -> bool:
-        """Whether the result was imported."""
         return is_there(self.root / record_id / IMPORTED_NAME)
 
     def _folder(self, record_id: str) -> Path:
@@ -421,7 +420,7 @@ class ResultStore:
 
     @staticmethod
     def _decode(folder: Path, name: str) -> ResultRecord:
-        return decode_own(read_inside(folder, name, MOST_RECORD_BYTES), folder.name, source=str(folder / name))
+        return _decode_own(read_inside(folder, name, MOST_RECORD_BYTES), folder.name, source=str(folder / name))
 
     def _latest(self, ids: Sequence[str]) -> str:
         own = [(created, each) for each in ids if not self.is_imported(each) and (created := self._created(each))]

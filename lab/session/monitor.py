@@ -513,7 +513,6 @@ class History:
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """Kernel names of all devices with series."""
         return tuple(sorted({key for key, name in self._series if name == Measure.READ_IOPS}))
 
     def span_seconds(self, looks: int) -> float:

@@ -117,7 +117,6 @@ class Servers:
             self._ends[slot].append((end, address))
 
     def pending(self, slot: int, now: float) -> int:
-        """Number of pending I/Os of the member."""
         ends = self._ends[slot]
         while ends and ends[0][0] <= now:
             self._heads[slot] = ends.popleft()[1]
@@ -501,7 +500,6 @@ class _Run:
         self._latencies: list[float] = []
 
     def figures(self) -> LoadFigures:
-        """Run the simulation to its end."""
         begin, seconds = self._play()
         return self._sum_up(begin, seconds)
 

@@ -96,7 +96,7 @@ _FEW_RESULTS = 12
 """Longer lists of results are folded at first."""
 
 
-def build_page(found: Collected, title: str) -> Page:
+def _build_page(found: Collected, title: str) -> Page:
     """The content of the page. A result that can be shown only in part is shown with an error message."""
     problems = list(found.problems)
     sections: list[PageSection] = []
@@ -398,8 +398,7 @@ def _anchor(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", text)
 
 
-def default_title(found: Collected) -> str:
-    """The title of a report for which none was given."""
+def _default_title(found: Collected) -> str:
     experiments = list(dict.fromkeys(each.experiment for each in found.listed))
     if not experiments and found.others:
         return "Report on faults"
@@ -413,7 +412,7 @@ def default_title(found: Collected) -> str:
 
 def html_report(found: Collected, title: str = "") -> str:
     """The report as one HTML file. Raises RequirementMissing without the extra ``report``."""
-    return render_page(build_page(found, visible(title or default_title(found))))
+    return render_page(_build_page(found, visible(title or _default_title(found))))
 
 
 def write_report(found: Collected, folder: Path, name: str, title: str) -> Path:
@@ -434,7 +433,7 @@ def text_report(found: Collected, title: str = "", *, is_markdown: bool = False)
     def line(text: str) -> str:
         return as_line(text, is_markdown)
 
-    parts = [f"{head}{line(title or default_title(found))}"]
+    parts = [f"{head}{line(title or _default_title(found))}"]
     if found.problems:
         parts.append("\n".join(("Left out or missing:", "", *(f"{bullet}{line(each)}" for each in found.problems))))
     for each in found.detailed:

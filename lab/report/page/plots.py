@@ -87,14 +87,12 @@ class LevelPlots:
         self._has_phases = len({row.phase for row in setting.rows}) > 1
 
     def plots(self) -> Iterator[Plot]:
-        """The plots for which there are figures."""
         yield self._speed()
         yield self._mean_time()
         yield from self._percentiles()
         yield from self._cpu()
 
     def name(self, row: Row) -> str:
-        """The label of a row's bar."""
         label = self._labels.array(row.array)
         return f"{label}, {row.phase}" if self._has_phases or row.phase != HEALTHY else label
 
