@@ -51,14 +51,16 @@ class ArrayCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         """Return the outcome for an array that exists."""
 
+    def outcome(self, is_passed: bool, said: str, **facts: str | float) -> CheckOutcome:
+        """The outcome, with the array among its facts."""
+        return CheckOutcome(is_passed, said, {"array": self.array, **facts})
+
 
 class ArrayExists(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.exists"):
     """The array is running."""
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
-        return CheckOutcome(
-            status.state.is_running, "array-is-state", {"array": self.array, "state": status.state.value}
-        )
+        return self.outcome(status.state.is_running, "array-is-state", state=status.state.value)
 
 
 class ArrayLevel(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.level"):
@@ -67,7 +69,7 @@ class ArrayLevel(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     level: str
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
-        return CheckOutcome(status.level == self.level, "array-is-level", {"array": self.array, "level": status.level})
+        return self.outcome(status.level == self.level, "array-is-level", level=status.level)
 
 
 class ArrayStateIs(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.state"):
@@ -81,7 +83,7 @@ class ArrayStateIs(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         found = status.state.value
-        return CheckOutcome(found in self.is_one_of, "array-is-state", {"array": self.array, "state": found})
+        return self.outcome(found in self.is_one_of, "array-is-state", state=found)
 
 
 class ArrayHealthy(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.healthy"):
@@ -91,10 +93,8 @@ class ArrayHealthy(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=
         if status.is_degraded:
             return _degraded(status)
         if _owes_sync(status):
-            return CheckOutcome(False, "array-syncs", {"array": self.array, "action": status.sync_action.value})
-        return CheckOutcome(
-            not status.state.is_broken, "array-is-state", {"array": self.array, "state": status.state.value}
-        )
+            return self.outcome(False, "array-syncs", action=status.sync_action.value)
+        return self.outcome(not status.state.is_broken, "array-is-state", state=status.state.value)
 
 
 class ArrayDegraded(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.degraded"):
@@ -114,7 +114,7 @@ class ArrayMembers(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         found = status.raid_disks
-        return CheckOutcome(found == self.equals, "array-has-members", {"array": self.array, "members": found})
+        return self.outcome(found == self.equals, "array-has-members", members=found)
 
 
 class ArrayDisks(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.disks"):
@@ -125,8 +125,7 @@ class ArrayDisks(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         names = {node: name for name, node in lab.nodes.items()}
         found = {names.get(member.device, member.device) for member in status.members}
-        facts = {"array": self.array, "disks": ", ".join(sorted(found))}
-        return CheckOutcome(found == set(self.disks.split(",")), "array-has-disks", facts)
+        return self.outcome(found == set(self.disks.split(",")), "array-has-disks", disks=", ".join(sorted(found)))
 
 
 class ArrayChunk(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.chunk"):
@@ -143,8 +142,7 @@ class ArrayChunk(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         found = human_bytes(status.chunk_bytes) if status.chunk_bytes else "–"
-        facts = {"array": self.array, "chunk": found}
-        return CheckOutcome(status.chunk_bytes == parse_bytes(self.equals), "array-has-chunk", facts)
+        return self.outcome(status.chunk_bytes == parse_bytes(self.equals), "array-has-chunk", chunk=found)
 
 
 class ArrayLayout(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.layout"):
@@ -156,7 +154,7 @@ class ArrayLayout(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
         found = None
         if status.layout_number is not None and status.level in tuple(LevelName):
             found = layout_name(LevelName(status.level), status.layout_number)
-        return CheckOutcome(found == self.layout, "array-has-layout", {"array": self.array, "layout": found or "–"})
+        return self.outcome(found == self.layout, "array-has-layout", layout=found or "–")
 
 
 class ArrayBitmap(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.bitmap"):
@@ -170,7 +168,7 @@ class ArrayBitmap(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         said = "array-has-bitmap" if status.has_bitmap else "array-has-no-bitmap"
-        return CheckOutcome(status.has_bitmap is self.present, said, {"array": self.array})
+        return self.outcome(status.has_bitmap is self.present, said)
 
 
 class ArraySpares(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.spares"):
@@ -180,7 +178,7 @@ class ArraySpares(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         found = len(status.spares)
-        return CheckOutcome(found == self.equals, "array-has-spares", {"array": self.array, "spares": found})
+        return self.outcome(found == self.equals, "array-has-spares", spares=found)
 
 
 class ArrayLost(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.lost"):
@@ -193,7 +191,7 @@ class ArrayLost(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         if status.state.is_broken:
-            return CheckOutcome(True, "array-is-state", {"array": self.array, "state": status.state.value})
+            return self.outcome(True, "array-is-state", state=status.state.value)
         found = _degraded(status)
         return CheckOutcome(0 < self.parity_members < status.degraded_count, found.said, found.facts)
 
@@ -205,7 +203,7 @@ class DiskInArray(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         state = _state(lab.member(self.array, self.disk))
-        return CheckOutcome(state == "in sync", "disk-is", {"array": self.array, "disk": self.disk, "state": state})
+        return self.outcome(state == "in sync", "disk-is", disk=self.disk, state=state)
 
 
 class DiskOut(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.out_of_array"):
@@ -219,8 +217,7 @@ class DiskOut(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         state = _state(lab.member(self.array, self.disk))
-        facts = {"array": self.array, "disk": self.disk, "state": state}
-        return CheckOutcome(state in ("faulty", "not a member"), "disk-is", facts)
+        return self.outcome(state in ("faulty", "not a member"), "disk-is", disk=self.disk, state=state)
 
 
 class DiskRebuilt(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.rebuilt"):
@@ -253,8 +250,8 @@ class SyncFinished(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         if _owes_sync(status):
-            return CheckOutcome(False, "array-syncs", {"array": self.array, "action": status.sync_action.value})
-        return CheckOutcome(True, "array-idle", {"array": self.array})
+            return self.outcome(False, "array-syncs", action=status.sync_action.value)
+        return self.outcome(True, "array-idle")
 
 
 class ScrubFound(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="scrub.found"):
@@ -264,9 +261,9 @@ class ScrubFound(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         if status.sync_action.is_busy:
-            return CheckOutcome(False, "array-syncs", {"array": self.array, "action": status.sync_action.value})
+            return self.outcome(False, "array-syncs", action=status.sync_action.value)
         found = status.mismatch_sectors or 0
-        return CheckOutcome(found > 0, "scrub-counted", {"array": self.array, "sectors": found})
+        return self.outcome(found > 0, "scrub-counted", sectors=found)
 
 
 class MarkWritten(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mark.written"):
@@ -394,8 +391,8 @@ class ArrayOnOverlays(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fiel
         disks = {node: name for name, node in lab.nodes.items()}
         found = sorted(disks[member.device] for member in status.members if member.device in disks)
         if found:
-            return CheckOutcome(False, "array-has-disks", {"array": self.array, "disks": ", ".join(found)})
-        return CheckOutcome(bool(status.members), "array-on-overlays", {"array": self.array})
+            return self.outcome(False, "array-has-disks", disks=", ".join(found))
+        return self.outcome(bool(status.members), "array-on-overlays")
 
 
 class ArrayForeign(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.made_anew"):
@@ -405,7 +402,7 @@ class ArrayForeign(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         is_new = self.array in lab.deep.marked_before and self.array not in lab.marks
-        return CheckOutcome(is_new, "array-is-new" if is_new else "array-is-old", {"array": self.array})
+        return self.outcome(is_new, "array-is-new" if is_new else "array-is-old")
 
 
 class DiskCopied(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.copied"):
@@ -423,7 +420,7 @@ class DiskCopied(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         member = lab.member(self.array, self.target)
         size = status.component_bytes
         if member is None or not member.is_in_sync or not size:
-            return CheckOutcome(False, "disk-not-rebuilt", {"array": self.array, "disk": self.target})
+            return self.outcome(False, "disk-not-rebuilt", disk=self.target)
         read = lab.deep.read_bytes.get(self.source, 0) / size
         written = lab.written_bytes.get(self.target, 0) / size
         facts = {**self.facts, "read": f"{100 * read:.0f}", "written": f"{100 * written:.0f}"}
@@ -437,7 +434,7 @@ class ArrayMended(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         count = sum(member.error_count or 0 for member in status.members)
-        return CheckOutcome(count > 0, "errors-mended", {"array": self.array, "count": count})
+        return self.outcome(count > 0, "errors-mended", count=count)
 
 
 class ArrayWaited(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.waited"):
@@ -449,8 +446,7 @@ class ArrayWaited(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         waited = lab.deep.waited_seconds.get(self.array, 0.0)
-        facts = {"array": self.array, "seconds": f"{waited:.1f}"}
-        return CheckOutcome(waited >= self.at_least_seconds, "array-has-waited", facts)
+        return self.outcome(waited >= self.at_least_seconds, "array-has-waited", seconds=f"{waited:.1f}")
 
 
 class FileSystemFills(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="file_system.fills"):
@@ -467,10 +463,10 @@ class FileSystemFills(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fiel
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         size = lab.deep.file_system_bytes.get(self.array)
         if size is None or not status.size_bytes:
-            return CheckOutcome(False, "file-system-missing", {"array": self.array})
+            return self.outcome(False, "file-system-missing")
         percent = 100 * size / status.size_bytes
         is_passed = self.at_least_percent <= percent <= self.at_most_percent
-        return CheckOutcome(is_passed, "file-system-fills", {"array": self.array, "percent": f"{percent:.0f}"})
+        return self.outcome(is_passed, "file-system-fills", percent=f"{percent:.0f}")
 
 
 class FileSays(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="file.says"):
@@ -655,7 +651,7 @@ class ArrayPolicy(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         found = status.consistency_policy
-        return CheckOutcome(found == self.policy, "array-has-policy", {"array": self.array, "policy": found})
+        return self.outcome(found == self.policy, "array-has-policy", policy=found)
 
 
 def _geometry(status: ArrayStatus) -> ArrayGeometry | None:
