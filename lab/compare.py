@@ -416,9 +416,9 @@ def by_experiment(platforms: Sequence[Platform]) -> dict[str, list[Platform]]:
     return found
 
 
-def platform_of(record: ResultRecord, name: str = "") -> Platform:
-    """A record with a name; by default, a description of its machine and disks."""
-    return Platform(name or platform_words(record), record, bad_repeats(record))
+def platform_of(record: ResultRecord) -> Platform:
+    """A record with a description of its machine and disks as its name."""
+    return Platform(platform_words(record), record, bad_repeats(record))
 
 
 def platform_words(record: ResultRecord) -> str:

@@ -99,6 +99,9 @@ class Table:
             cells.append(gap + text if column.is_number else text + gap)
         return "  ".join(cells).rstrip()
 
+    def as_document(self, is_markdown: bool) -> str:
+        return self.as_markdown() if is_markdown else self.as_text()
+
     def as_markdown(self) -> str:
         title = [f"**{markdown(self.title)}**", ""] if self.title else []
         head = "| " + " | ".join(markdown(column.heading) for column in self.columns) + " |"

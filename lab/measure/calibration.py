@@ -175,13 +175,10 @@ class Calibration:
     """Measured transfer rates: byte offset, bytes per second."""
 
 
-def calibrate(
-    read: Read, size_bytes: int, *, title: str, has_write_cache: bool, pairs: int = SEEK_PAIRS
-) -> Calibration:
+def calibrate(read: Read, size_bytes: int, *, title: str, has_write_cache: bool) -> Calibration:
     """Measure the drive behind ``read``; takes about 25 s on a drive of 7200 rpm.
 
-    ``pairs``: accesses for each seek distance. Raises SpecError if the disk is too small, LabError if no rotation
-    is detected.
+    Raises SpecError if the disk is too small, LabError if no rotation is detected.
     """
     if size_bytes < LEAST_BYTES:
         raise SpecError(
@@ -192,7 +189,7 @@ def calibrate(
     overhead, reads_ahead = _overhead(read, size_bytes, turn, source)
     rates = _rates(read, size_bytes, reads_ahead=reads_ahead)
     stroke = Stroke.along(rates, size_bytes)
-    seeks = _seeks(read, stroke, turn, overhead, source, pairs)
+    seeks = _seeks(read, stroke, turn, overhead, source)
     tracks = stroke.tracks(turn)
     curve = fit_curve(seeks, tracks)
     # The measured rates include one rotation and one track switch per track.
@@ -329,12 +326,12 @@ def _overhead(read: Read, size_bytes: int, turn: float, source: random.Random) -
 
 
 def _seeks(
-    read: Read, stroke: Stroke, turn: float, overhead: float, source: random.Random, pairs: int
+    read: Read, stroke: Stroke, turn: float, overhead: float, source: random.Random
 ) -> list[tuple[float, float]]:
     shortest = min(0.02, max(SHORTEST_SHARE, SHORTEST_TRACKS / stroke.tracks(turn)))
     growth = (LONGEST_SHARE / shortest) ** (1 / (SEEK_DISTANCES - 1))
     distances = [shortest * growth**index for index in range(SEEK_DISTANCES)]
-    order = [distance for distance in distances for _ in range(pairs)]
+    order = [distance for distance in distances for _ in range(SEEK_PAIRS)]
     # Random order spreads drift and other load on the computer evenly over all distances.
     source.shuffle(order)
     places: list[Place] = []

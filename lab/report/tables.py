@@ -144,12 +144,10 @@ def rows(record: ResultRecord) -> tuple[Row, ...]:
     return tuple(Row(*key, tuple(found[key]), looks) for key in keys)
 
 
-def row_for(all_rows: Iterable[Row], array: str, direction: str, phase: str = "healthy") -> Row | None:
-    """The first row of an array, direction and phase, or None."""
-    for row in all_rows:
-        if (row.array, row.direction, row.phase) == (array, direction, phase):
-            return row
-    return None
+def row_for(all_rows: Iterable[Row], array: str, direction: str) -> Row | None:
+    """The first row of the healthy array in this direction."""
+    wanted = (array, direction, HEALTHY)
+    return next((row for row in all_rows if (row.array, row.direction, row.phase) == wanted), None)
 
 
 def _phase_rank(phase: str) -> int:
@@ -191,14 +189,24 @@ class ResultLabels:
         return found.queue_depth * found.jobs if found and not found.recipe and not found.trace else None
 
 
+def _experiment_of(record: ResultRecord) -> Experiment | None:
+    """None if another version of raidlab wrote the experiment, with keys that this one does not know."""
+    try:
+        return decode_toml(record.experiment_toml, Experiment, source=f"{record.id}/experiment")
+    except LabError:
+        return None
+
+
 def labels_of(record: ResultRecord) -> ResultLabels:
     """The labels from the experiment file in the record; only ids if this raidlab version cannot read the file."""
+    experiment = _experiment_of(record)
     try:
-        experiment = decode_toml(record.experiment_toml, Experiment, source=f"{record.id}/experiment")
-        jobs = [job.build() for job in experiment.jobs]
-        if experiment.rebuild and experiment.rebuild.under:
+        jobs = [job.build() for job in experiment.jobs] if experiment else []
+        if experiment and experiment.rebuild and experiment.rebuild.under:
             jobs.append(experiment.rebuild.under.build())
     except LabError:
+        experiment = None
+    if experiment is None:
         return ResultLabels(record.experiment)
     return ResultLabels(
         experiment.title,
@@ -298,11 +306,10 @@ def _theory_text(found: BesideTheory | None) -> str:
 
 
 def _interval_note(all_rows: tuple[Row, ...]) -> str:
-    counts = {len(row.cells) for row in all_rows}
-    if counts <= {1}:
+    coverages = [row.iops.coverage for row in all_rows if len(row.cells) > 1]
+    if not coverages:
         return "one repeat: no interval can be given"
-    coverage = min((row.iops.coverage for row in all_rows), default=0.0)
-    return f"median [interval of order statistics; it covers the true median with at least {coverage:.1%}]"
+    return f"median [interval of order statistics; it covers the true median with at least {min(coverages):.1%}]"
 
 
 def rebuild_table(record: ResultRecord) -> Table | None:
@@ -720,13 +727,7 @@ class Theory:
 
     def __init__(self, record: ResultRecord) -> None:
         self._record = record
-        try:
-            self._experiment: Experiment | None = decode_toml(
-                record.experiment_toml, Experiment, source=f"{record.id}/experiment"
-            )
-        except LabError:
-            # A different version of raidlab wrote the experiment, with unknown keys; there are no predictions.
-            self._experiment = None
+        self._experiment = _experiment_of(record)
 
     def ratio(self, finding: PublishedFinding) -> float | None:
         """The predicted ratio of a finding, or None if theory does not cover it."""
@@ -850,18 +851,8 @@ def performance_table(record: ResultRecord, published: Published) -> Table:
         *(Column("published read"), Column("published write")),
     )
     body = tuple(_performance_row(record, array.name, all_rows, published, has_cpu) for array in record.arrays)
-    coverages = [row.iops.coverage for row in all_rows if len(row.cells) > 1]
-    note = (
-        f"median [interval; covers the true median with at least {min(coverages):.1%}]"
-        if coverages
-        else "one repeat: no interval can be given"
-    )
-    return Table(
-        "Performance (the study's Fig. 5, extended)",
-        columns,
-        body,
-        (note, *_outlier_notes(all_rows), *published.remarks),
-    )
+    notes = (_interval_note(all_rows), *_outlier_notes(all_rows), *published.remarks)
+    return Table("Performance (the study's Fig. 5, extended)", columns, body, notes)
 
 
 def _performance_row(
@@ -1051,11 +1042,6 @@ def heading(record: ResultRecord) -> str:
     )
 
 
-def cautions(record: ResultRecord) -> tuple[str, ...]:
-    """The warnings of a result, to be shown below its tables."""
-    return shown_stamps(record)
-
-
 def foremost(record: ResultRecord) -> str:
     """A sentence to show before all figures, because it decides how they are read; empty for none.
 
@@ -1070,12 +1056,12 @@ def foremost(record: ResultRecord) -> str:
 
 def render_result(record: ResultRecord, *, is_markdown: bool = False) -> str:
     """Heading, tables and warnings of a result, for a terminal or as Markdown."""
-    tables = (table.as_markdown() if is_markdown else table.as_text() for table in tables_of(record))
+    tables = (table.as_document(is_markdown) for table in tables_of(record))
     said = foremost(record)
     parts = [as_line(heading(record), is_markdown)]
     parts += [f"First of all: {as_line(said, is_markdown)}"] if said else []
     parts += tables
-    if stamps := cautions(record):
+    if stamps := shown_stamps(record):
         head, bullet = (("Be careful:", ""), "- ") if is_markdown else (("Be careful:",), "  ")
         parts.append("\n".join((*head, *(f"{bullet}{as_line(stamp, is_markdown)}" for stamp in stamps))))
     return "\n\n".join(parts)

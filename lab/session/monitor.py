@@ -458,9 +458,9 @@ def sync_pace(looks: Sequence[Snapshot], name: str) -> SyncPace | None:
     return None
 
 
-def recent(looks: Sequence[Snapshot], seconds: float = RATE_SECONDS) -> list[Snapshot]:
+def recent(looks: Sequence[Snapshot]) -> list[Snapshot]:
     """The newest snapshot and those of the period before it, but at least a few; oldest first."""
-    oldest = looks[-1].time_seconds - seconds if looks else 0.0
+    oldest = looks[-1].time_seconds - RATE_SECONDS if looks else 0.0
     few = len(looks) - _RATE_LOOKS
     return [look for number, look in enumerate(looks) if look.time_seconds >= oldest or number >= few]
 

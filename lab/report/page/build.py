@@ -12,7 +12,13 @@ from lab.experiments.published import Published, find_published
 from lab.experiments.schedule import HEALTHY
 from lab.gates.text import visible
 from lab.host.files import make_folder, write_file
-from lab.lint.experiment_checks import BesideTheory, beside_theory, is_without_service_time, rebuilds_beside_theory
+from lab.lint.experiment_checks import (
+    BesideTheory,
+    beside_theory,
+    is_without_service_time,
+    rebuilds_beside_theory,
+    shown_stamps,
+)
 from lab.lint.rules import all_rules
 from lab.machine.target import target_words
 from lab.report.collected import Collected, Loaded, distribution_table
@@ -48,7 +54,6 @@ from lab.report.tables import (
     Holds,
     ResultLabels,
     Theory,
-    cautions,
     compared_findings,
     csv_of,
     figure_lines,
@@ -442,18 +447,14 @@ def text_report(found: Collected, title: str = "", *, is_markdown: bool = False)
             parts.append(f"First of all: {line(said)}")
         notes = [*(f"left out or missing: {problem}" for problem in each.problems)]
         try:
-            parts += [_form(table, is_markdown) for table in tables_of(each.record)]
+            parts += [table.as_document(is_markdown) for table in tables_of(each.record)]
         except LabError as error:
             notes.append(f"this result can be shown only in part: {error.message}")
-        notes += cautions(each.record)
+        notes += shown_stamps(each.record)
         if notes:
             parts.append("\n".join(("Be careful:", "", *(f"{bullet}{line(note)}" for note in notes))))
-    parts += [_form(table, is_markdown) for table in (*_tables_of_many(found), *found.others)]
+    parts += [table.as_document(is_markdown) for table in (*_tables_of_many(found), *found.others)]
     return "\n\n".join(parts) + "\n"
-
-
-def _form(table: Table, is_markdown: bool) -> str:
-    return table.as_markdown() if is_markdown else table.as_text()
 
 
 def _tables_of_many(found: Collected) -> Iterator[Table]:
