@@ -33,9 +33,8 @@ from lab.experiments.schema import built_in_names, find_experiment
 from lab.gates.decoding import Margin, parse_toml
 from lab.gates.files import MOST_RECORD_BYTES, read_text
 from lab.lint.experiment_checks import as_shown, lint_result, shown_stamps, worked_out_stamps
-from lab.lint.extension import FileLint, PublicationLint
 from lab.lint.fio_checks import lint_fio, lint_job_file
-from lab.lint.rules import Effect, LintFinding, LintRule, all_rules, distinct, find_rule
+from lab.lint.rules import Effect, FileLint, LintFinding, LintRule, PublicationLint, all_rules, distinct, find_rule
 from lab.machine.target import target_words
 from lab.plugins import extension, extensions
 from lab.report.tables import TOO_FEW, csv_of, platform_tables, render_result, transfer_counts

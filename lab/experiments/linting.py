@@ -26,8 +26,7 @@ from lab.lint.experiment_checks import (
     steady_words,
     summarised,
 )
-from lab.lint.extension import PublicationLint
-from lab.lint.rules import LintFinding, distinct, find_rule
+from lab.lint.rules import LintFinding, PublicationLint, distinct, find_rule
 from lab.measure.job import Measured
 from lab.plugins import extension
 from lab.results.record import CellRecord, Conditions
