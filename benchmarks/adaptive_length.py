@@ -15,7 +15,7 @@ from benchmarks.two_platforms import Told
 from lab.experiments.run import RunRequest, run_experiment
 from lab.experiments.schema import Experiment
 from lab.machine import Host, parse_target
-from lab.report.cells import rows
+from lab.report.tables import rows
 from lab.results.record import ResultRecord
 from lab.tomlfile import decode_toml
 

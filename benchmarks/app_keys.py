@@ -11,7 +11,7 @@ from typing import Annotated
 from benchmarks.support.report import asked, finish, private_state, spread
 from benchmarks.support.terminal import DOWN, ENTER, UP, AppInTerminal, app_in_terminal, load_average
 from lab.disks import DiskKind, specs
-from lab.disks.lab_files import lab_folder
+from lab.disks.lab import lab_folder
 from lab.machine import Host
 from lab.units import MIB
 

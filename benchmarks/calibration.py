@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from benchmarks.support.report import asked, finish, private_state
 from lab.disks import DiskKind, open_lab, specs
-from lab.disks.drive_models import Mechanics, find_drive_model
+from lab.disks.kinds import Mechanics, find_drive_model
 from lab.machine import Host, parse_target
 from lab.measure.calibration import calibrate, reader
 from lab.units import MIB

@@ -11,8 +11,8 @@ from typing import Annotated
 import lab.cli.run
 from benchmarks.support.rebuilds import limit_speed
 from benchmarks.support.report import asked, finish, private_state, say
-from lab.experiments.progress import RunProgress
 from lab.experiments.run import RunRequest, run_experiment
+from lab.experiments.schedule import RunProgress
 from lab.experiments.schema import ArrayPlan, DiskPlan, Experiment, JobPlan, RebuildPlan, check
 from lab.machine import Host, Machine, parse_target
 from lab.units import MIB

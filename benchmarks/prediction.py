@@ -12,7 +12,7 @@ from lab.arrays.levels import level_with_layout
 from lab.experiments.schedule import cells
 from lab.experiments.schema import Experiment, built_in_names, find_experiment
 from lab.theory.model import DiskRates, demand, workload_iops
-from lab.theory.queueing import play
+from lab.theory.simulation import play
 
 DISK = DiskRates(75.0, 75.0, 100e6, 100e6)
 BOUND_SECONDS = 0.1

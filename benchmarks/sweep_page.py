@@ -13,7 +13,7 @@ from typing import Annotated
 from benchmarks.support.browser import browser
 from benchmarks.support.report import asked, finish, private_state, spread
 from benchmarks.support.sweep import made_sweep
-from lab.sweep.report import write_page
+from lab.sweep.report import sweep_page
 
 BOUND_SECONDS, BOUND_MEGABYTES = 3.0, 10.0
 DRAWN = """(() => {
@@ -36,7 +36,8 @@ def main() -> None:
     result = made_sweep()
     with private_state() as state:
         begin = time.monotonic()
-        page = write_page(result, state, "sweep")
+        page = state / "sweep.html"
+        page.write_text(sweep_page(result), encoding="utf-8")
         written = time.monotonic() - begin
         seconds, heaps = [], []
         for _ in range(rounds):

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Annotated
 
 from benchmarks.support.report import asked, finish, private_state, say
-from lab.compare.platforms import Conclusion, PlatformMeasure, Transfer, compare_platforms, platform_of
-from lab.experiments.progress import RunProgress
+from lab.compare import Conclusion, PlatformMeasure, Transfer, compare_platforms, platform_of
 from lab.experiments.run import RunRequest, run_experiment
+from lab.experiments.schedule import RunProgress
 from lab.experiments.schema import Experiment
 from lab.machine import Host, parse_target
 from lab.results.record import ResultRecord, encode_record

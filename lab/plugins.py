@@ -1,7 +1,7 @@
 """Plugins: packages that add to raidlab, found by the ``raidlab.plugins`` entry points of the installed packages.
 
 An entry point names a ``Plugin``, by convention ``PLUGIN`` in its package's ``plugin`` module. It adds extensions:
-a package that can be extended declares a NamedTuple for each extension point, in its ``extension`` module. Functions in
+a package that can be extended declares a NamedTuple for each extension point. Functions in
 extensions import what they need when they are called, so a plugin costs little before it is used.
 """
 

@@ -32,7 +32,6 @@ class Column:
         return f"{self.title} {self.unit}" if self.title and self.unit else self.title or self.unit
 
     def text(self, value: Value) -> str:
-        """The text of a value."""
         if isinstance(value, str):
             return value
         return NOTHING if value is None else format(value, self.form)
@@ -57,7 +56,6 @@ class Table:
 
     @property
     def texts(self) -> tuple[tuple[str, ...], ...]:
-        """The rows as text."""
         columns = self.columns
         return tuple(tuple(column.text(value) for column, value in zip(columns, row, strict=True)) for row in self.rows)
 
@@ -100,6 +98,9 @@ class Table:
             gap = " " * (width - _width(text))
             cells.append(gap + text if column.is_number else text + gap)
         return "  ".join(cells).rstrip()
+
+    def as_document(self, is_markdown: bool) -> str:
+        return self.as_markdown() if is_markdown else self.as_text()
 
     def as_markdown(self) -> str:
         title = [f"**{markdown(self.title)}**", ""] if self.title else []

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import cache, partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
@@ -267,10 +266,9 @@ def _join(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
 
 
-def kinds_by_tag(key: str, modules: Iterable[ModuleType]) -> dict[str, Any]:
-    """Tag -> the Struct with this tag in these modules; ``key`` is the field of the tag."""
-    found = (value for module in modules for value in vars(module).values())
-    kinds = [each for each in found if isinstance(each, type) and issubclass(each, msgspec.Struct)]
+def kinds_by_tag(key: str, names: Mapping[str, Any]) -> dict[str, Any]:
+    """Tag -> the Struct with this tag among a module's names; ``key`` is the field of the tag."""
+    kinds = [each for each in names.values() if isinstance(each, type) and issubclass(each, msgspec.Struct)]
     # The tag of a class without a tag of its own is its name: such a class is a base of others.
     return {
         str(kind.__struct_config__.tag): kind

@@ -13,15 +13,14 @@ from rich.style import Style
 
 from lab.actions import ACTIONS
 from lab.actions.action import Action, Choice, PlanAction, Selection
-from lab.actions.arrays import Assemble, Create, Scrub, ScrubAction, VerifyMark, Wait, WriteMark
-from lab.actions.loads import Load, StopLoad
+from lab.actions.arrays import Assemble, Create, Load, Scrub, ScrubAction, StopLoad, VerifyMark, Wait, WriteMark
 from lab.arrays.array import ArrayKind
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.kinds import free_name, kind_of_level, kinds
 from lab.arrays.levels import Level, LevelName, layout_words
 from lab.arrays.spec import Bitmap, ConsistencyPolicy, CreateOptions, Spec
 from lab.arrays.status import ArrayState
-from lab.session.more_disks import LARGER_COUNT, add_to_list, larger_bytes, larger_line, new_specs
+from lab.session.session import LARGER_COUNT, add_to_list, larger_bytes, larger_line, new_specs
 from lab.units import KIB, MIB, human_bytes
 from tui.frontend import Frontend
 from tui.look import Tone
@@ -93,7 +92,7 @@ def _attach(session: LabSession, size_bytes: int) -> tuple[str, ...]:
 def _add_to_list(client: LabClient, size_bytes: int) -> tuple[str, ...]:
     """Add the disks to the disk list of an embedded lab, which is closed meanwhile. Not for the lab's thread."""
     from lab.disks import DiskKind
-    from lab.disks.lab_files import lab_folder
+    from lab.disks.lab import lab_folder
     from lab.machine import parse_target
 
     name = parse_target(client.target or "uml:").lab_name

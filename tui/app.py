@@ -409,7 +409,7 @@ class RaidlabApp(BaseApp, inherit_bindings=False):
         except Exception as error:
             if not self.owns_process:
                 raise
-            from lab.host.bugs import bug_words, keep_traceback
+            from lab.host.files import bug_words, keep_traceback
 
             self.say(f"{bug_words(error)}\nnext: {keep_traceback(error)}", is_bad=True)
             return True

@@ -92,7 +92,7 @@ def run_safely(work: Callable[[], T]) -> T:
     except LabError:
         raise
     except Exception as error:
-        from lab.host.bugs import bug_words
+        from lab.host.files import bug_words
 
         raise LabError(bug_words(error), hint="try something else; Ctrl+R restarts a lost machine") from error
 

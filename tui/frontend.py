@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from lab.session.data_mark import DataMark, MarkVerdict
     from lab.session.load import Forecast, Load
     from lab.session.pace import Pacer
-    from lab.session.session import LabSession
-    from lab.session.shell import Shell
+    from lab.session.session import LabSession, Shell
 
 T = TypeVar("T")
 Progress = Callable[[Any], None]
@@ -251,7 +250,7 @@ class TypedShell:
         if self.running_line or session is None:
             return False
         if self._session is not session or self._shell is None:
-            from lab.session.shell import Shell
+            from lab.session.session import Shell
 
             # A new machine does not have the folder and the variables of the previous one.
             self._session, self._shell = session, Shell(session)

@@ -39,7 +39,7 @@ from tui.widgets import entitle
 if TYPE_CHECKING:
     from lab.checks.readings import Source
     from lab.checks.state import DeepState
-    from lab.experiments.progress import RunProgress
+    from lab.experiments.schedule import RunProgress
     from lab.lessons.course import ReadyStep
     from lab.lessons.engine import StepView, ToldCheck
     from lab.lessons.student import CourseLine, LessonSession, Student
@@ -651,7 +651,7 @@ def _read_result(attempt: LessonSession, source: Source) -> str:
 
 
 def _read_fault(source: Source) -> FaultToRead | None:
-    from lab.checks.faults import FaultFigure, FaultRatio, PointsFigure
+    from lab.checks.catalogue import FaultFigure, FaultRatio, PointsFigure
 
     match source:
         case FaultFigure():

@@ -17,7 +17,7 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.widgets import Button, Static
 
-from lab.arrays.names import is_array_name
+from lab.arrays.levels import is_array_name
 from lab.errors import LabError
 from lab.plans import Danger, Plan, Step
 from tui.dialogs import Modal

@@ -21,7 +21,7 @@ from textual.widgets.option_list import Option
 from lab.actions.action import Choice
 from lab.errors import LabError, RequirementMissing, SpecError
 from lab.machine.target import target_words
-from lab.report.cells import OFF_THEORY, READ, Row, interval_text, rows
+from lab.report.tables import OFF_THEORY, READ, Row, interval_text, rows
 from lab.results.record import RunStatus
 from lab.units import counted, human_bytes, human_seconds
 from tui.charts import BARS, RATIOS, IntervalChart, IntervalRow
@@ -33,7 +33,7 @@ from tui.widgets import SyncBar, SyncView, VerdictBanner, titled
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lab.compare.cells import Compared, Comparison
+    from lab.compare import Compared, Comparison
     from lab.errors import LabError
     from lab.results.record import Conditions, ResultRecord
     from lab.results.store import ResultStore, ResultSummary
@@ -67,7 +67,7 @@ def _short_date(created_utc: str) -> str:
 
 def iops_bars(record: ResultRecord) -> tuple[IntervalRow, ...]:
     """The IOPS of every array, grouped by workload, with reads and writes side by side; then the rebuilds."""
-    from lab.lint.result_checks import beside_theory, rebuilds_beside_theory
+    from lab.lint.experiment_checks import beside_theory, rebuilds_beside_theory
 
     found = sorted(rows(record), key=lambda row: row.workload)
     off = {(each.array, each.workload, each.phase) for each in beside_theory(record) if each.is_off}
@@ -93,7 +93,7 @@ def _bar(row: Row, all_rows: list[Row], *, is_off: bool) -> IntervalRow:
 
 
 def _rebuild_bars(record: ResultRecord, off: Collection[tuple[str, str]]) -> Iterator[IntervalRow]:
-    from lab.lint.result_checks import IDLE
+    from lab.lint.experiment_checks import IDLE
     from lab.results.statistics import estimate
 
     groups = dict.fromkeys((each.array, each.under_workload) for each in record.rebuilds)
@@ -156,7 +156,7 @@ def comparison_notes(comparison: Comparison) -> list[str]:
 
 def lint_lines(record: ResultRecord) -> list[str]:
     """The broken rules of the lint with their remedies; then notes that do not belong to a rule."""
-    from lab.lint.result_checks import lint_result
+    from lab.lint.experiment_checks import lint_result
     from lab.lint.rules import all_rules
 
     groups: dict[str, list[str]] = {}
@@ -246,10 +246,10 @@ def export(store: ResultStore, result_id: str, suffix: str, folder: Path) -> Pat
     from lab.host.files import write_file
     from lab.plugins import extensions
     from lab.report.collected import collect, each_result
+    from lab.report.page.build import html_report
     from lab.report.tables import csv_of, render_result
-    from lab.report.written import html_report
-    from lab.results.extension import ResultFormat
     from lab.results.record import encode_record
+    from lab.results.store import ResultFormat
 
     file = folder / f"{result_id}.{suffix}"
     match suffix:
@@ -411,7 +411,7 @@ class ResultsScreen(ModeScreen):
         self.action_next_view()
 
     def _load(self, result_id: str) -> None:
-        from lab.lint.result_checks import as_shown
+        from lab.lint.experiment_checks import as_shown
 
         self._shown = next((each for each in self._summaries or () if each.id == result_id), None)
         if self._shown is None:
@@ -514,7 +514,7 @@ class ResultsScreen(ModeScreen):
             text.update("\n".join((lint_lines if self._view is ResultView.LINT else condition_lines)(record)))
 
     def _bars_legend(self, record: ResultRecord) -> str:
-        from lab.report.cells import theory_notes
+        from lab.report.tables import theory_notes
 
         glyphs = self.app.glyphs
         parts = [f"{glyphs.bar_loose} interval of the median"]
@@ -526,7 +526,7 @@ class ResultsScreen(ModeScreen):
         return "\n".join(lines)
 
     def _show_comparison(self, first: ResultRecord, second: ResultRecord) -> None:
-        from lab.compare.cells import differences
+        from lab.compare import differences
 
         verdict, text = self.query_one("#results-verdict", VerdictBanner), self.query_one("#results-text", Static)
         self.query_one("#results-heading", Static).update(f"first   {first.id} (marked)\nsecond  {second.id}")
@@ -560,7 +560,7 @@ class ResultsScreen(ModeScreen):
         return self._comparisons[key]
 
     def _compare(self, first: ResultRecord, second: ResultRecord) -> None:
-        from lab.compare.cells import compare
+        from lab.compare import compare
 
         try:
             self._comparisons[(first.id, second.id)] = compare(first, second)

@@ -250,7 +250,7 @@ def _experiment_verdict(view: ExperimentView, outcome: ResultRecord | LabError) 
 
 def _cautions(record: ResultRecord) -> str:
     """The most important caution about a result, and the number of figures that differ from the theory."""
-    from lab.lint.result_checks import beside_theory
+    from lab.lint.experiment_checks import beside_theory
     from lab.report.tables import foremost
 
     found = beside_theory(record)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
-    from lab.experiments.progress import RunProgress
     from lab.experiments.run import RunRequest
+    from lab.experiments.schedule import RunProgress
     from lab.experiments.schema import Experiment
     from lab.experiments.sweeps import SweepEntry
     from lab.measure.job import Measured
@@ -66,7 +66,7 @@ class RunItem:
 
 def workload_items() -> tuple[RunItem, ...]:
     """The catalogue of workloads, the common ones first, in the order of the menu on the Lab screen."""
-    from lab.actions.loads import workloads
+    from lab.actions.arrays import workloads
 
     items = []
     for workload in workloads():
@@ -114,8 +114,7 @@ def sweep_items(entries: Sequence[SweepEntry]) -> tuple[RunItem, ...]:
 
 def _job_lines(workload: Workload) -> tuple[str, ...]:
     """The fio job file, or the dd command, for an array md0."""
-    from lab.workloads.dd_job import dd_invocation
-    from lab.workloads.fio_job import JobTarget, PathKind, fio_invocations
+    from lab.workloads.jobs import JobTarget, PathKind, dd_invocation, fio_invocations
     from lab.workloads.workload import LoadProgram
 
     target = JobTarget("/dev/md0", PathKind.DEVICE, GIB, file_bytes=64 * MIB)
@@ -282,7 +281,7 @@ class Experiments:
             self._frontend.show_soon()
 
     def _begin(self, name: str, earlier: ResultSummary | None = None) -> bool:
-        from lab.experiments.progress import RunProgress
+        from lab.experiments.schedule import RunProgress
 
         view = ExperimentView(name, RunProgress(label="starting a machine"))
         view.earlier_count = earlier.measured_count if earlier else 0

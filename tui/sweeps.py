@@ -151,7 +151,7 @@ class Sweeps:
 
 def _desk(frontend: Frontend) -> SweepDesk:
     """The plugin's interface to sweeps; call it on a separate thread. Raises LabError without the plugin."""
-    from lab.experiments.extension import Sweeping
+    from lab.experiments.sweeps import Sweeping
     from lab.machine import parse_target
     from lab.plugins import extension
 

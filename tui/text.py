@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from lab.actions.action import Action, Choice, PlanAction
-from lab.actions.loads import Load
+from lab.actions.arrays import Load
 from lab.arrays.spec import ArrayPreview
 from lab.drills.verbs import (
     VERBS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from types import ModuleType
 
-from lab.actions import arrays, loads
+from lab.actions import arrays
 from lab.actions.action import Action
 
 
@@ -15,5 +15,5 @@ def _declared_in(module: ModuleType) -> Iterator[type[Action]]:
             yield value
 
 
-ACTIONS: tuple[type[Action], ...] = tuple(kind for module in (loads, arrays) for kind in _declared_in(module))
+ACTIONS: tuple[type[Action], ...] = tuple(_declared_in(arrays))
 """In the order of the app's menus, which is the order of the classes."""

@@ -172,7 +172,6 @@ class Verb(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return (cls.__doc__ or "").strip().partition("\n")[0]
 
     def by_hand(self) -> str:
-        """The equivalent shell command."""
         return " ".join([f"raidlab {self.words}", *self.placed_words(), *self.option_words()])
 
     def placed_words(self) -> Iterator[str]:

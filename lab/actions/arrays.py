@@ -1,4 +1,4 @@
-"""Operations on an array and its members, and on emulated drives; the words for disks and sizes that they take.
+"""Operations on an array and its members, on emulated drives, and loads; the words for disks and sizes that they take.
 
 The app imports this before its first screen: modules required only for execution are imported on demand.
 """
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from lab.actions.action import (
+    Action,
     Argument,
     ArrayAction,
     Choice,
@@ -34,6 +35,7 @@ from lab.gates.decoding import (
     Name,
     NameOrNone,
     Names,
+    Seconds,
     Share,
     SpareCount,
     SpeedKibPerSecond,
@@ -50,6 +52,103 @@ if TYPE_CHECKING:
     from lab.plans import Plan
     from lab.session.data_mark import DataMark, MarkVerdict
     from lab.session.session import LabSession
+    from lab.workloads.workload import Workload
+
+USUAL_LOADS = ("rand-mix-4k", "rand-read-4k", "rand-write-4k", "seq-read-1m", "seq-write-1m")
+
+
+class Load(Action, frozen=True, kw_only=True, tag="load"):
+    """Run one workload on an array and print its figures; live values on standard error."""
+
+    words, key, label, in_footer = "load", "w", "Load", True
+    # A lesson may come from an unknown author, and a workload may be any file.
+    in_lessons = False
+    tooltip = "Put a workload on the array: reads and writes until you stop it"
+    title, picks = "Load on {array}", "workload"
+    intro = (
+        "It runs until you stop it. It overwrites whatever is on an array without a file system, "
+        "except your known data."
+    )
+    workload: Annotated[
+        str,
+        Argument("A workload, or the path of a .toml file: see 'raidlab workloads'.", is_placed=True, is_needed=True),
+    ]
+    array: Annotated[
+        Name,
+        Argument(
+            "A running array, or a free disk: a bare one is overwritten.",
+            is_placed=True,
+            is_needed=True,
+            fills=Fills.ARRAY,
+        ),
+    ] = "md0"
+    runtime: Annotated[Seconds, Argument("Seconds to measure; Ctrl-C ends it before.")] = 10.0
+    size: Annotated[str, Argument("What it works on, over all jobs, such as 64M.")] = ""
+
+    @classmethod
+    def obstacle(cls, it: Selection) -> str:
+        return super().obstacle(it) or it.lack_of_array or ("a load runs already" if it.has_load else "")
+
+    @classmethod
+    def choices(cls) -> list[Choice]:
+        """The catalogue; common workloads first, with keys."""
+        return [
+            Choice(each.id, each.id, each.title, str(number) if each.id in USUAL_LOADS else "")
+            for number, each in enumerate(workloads(), start=1)
+        ]
+
+    def __post_init__(self) -> None:
+        self.working_set_bytes  # noqa: B018 - raises for what is no size
+
+    @property
+    def working_set_bytes(self) -> int | None:
+        return parse_bytes(self.size, what="size") if self.size else None
+
+    @property
+    def work(self) -> Workload:
+        """Raises SpecError with the nearest name for an unknown one."""
+        from lab.workloads.workload import find_workload
+
+        return find_workload(self.workload)
+
+    def perform(self, session: LabSession) -> object:
+        from lab.session.load import Load as RunningLoad
+
+        load = RunningLoad(
+            session,
+            self.array,
+            self.work,
+            runtime_seconds=self.runtime,
+            working_set_bytes=self.working_set_bytes,
+            on_end=lambda _: None,
+        )
+        load.start()
+        return load.wait()
+
+
+class StopLoad(Action, frozen=True, kw_only=True, tag="load.stop"):
+    """End the workload that runs; its figures are shown."""
+
+    words, key, label, in_footer, alias = "load", "w", "Stop load", True, "stop-load"
+    tooltip = "End the workload that runs; its figures are shown"
+    has_command = in_lessons = False
+
+    @classmethod
+    def obstacle(cls, it: Selection) -> str:
+        return super().obstacle(it) or ("" if it.has_load else "no load runs")
+
+    def perform(self, session: LabSession) -> object:
+        """No effect here: the app stops the load that it has started."""
+        return None
+
+
+def workloads() -> list[Workload]:
+    """The catalogue: common workloads first, then by name."""
+    from lab.workloads.workload import all_workloads
+
+    found = all_workloads()
+    first = [name for name in USUAL_LOADS if name in found]
+    return [found[name] for name in (*first, *(name for name in sorted(found) if name not in first))]
 
 
 def disk_count(text: str | None) -> int | None:
@@ -59,16 +158,15 @@ def disk_count(text: str | None) -> int | None:
     return checked(whole(text, "number of disks"), SpareCount, "number of disks")
 
 
-def explicit_disks(text: str | None, disks: Sequence[LabDisk]) -> list[LabDisk]:
-    """The named disks; empty if only a number is requested."""
-    return [] if text is None or disk_count(text) is not None else named_disks(text, disks)
+def _explicit_disks(text: str | None, disks: Sequence[LabDisk]) -> list[LabDisk]:
+    return [] if text is None or disk_count(text) is not None else _named_disks(text, disks)
 
 
-def chosen_disks(text: str, disks: Sequence[LabDisk], free: Sequence[LabDisk]) -> list[LabDisk]:
+def _chosen_disks(text: str, disks: Sequence[LabDisk], free: Sequence[LabDisk]) -> list[LabDisk]:
     """The named disks, or the requested number of free ones. Raises SpecError or ArrayError if they do not exist."""
     count = disk_count(text)
     if count is None:
-        return named_disks(text, disks)
+        return _named_disks(text, disks)
     if count > len(free):
         raise ArrayError(
             f"{count} disks were requested, but only {len(free)} of {len(disks)} are free",
@@ -84,8 +182,8 @@ def split_words(text: str) -> list[str]:
     return words
 
 
-def named_disks(text: str, disks: Sequence[LabDisk]) -> list[LabDisk]:
-    """The disks with these names, serials or nodes. Raises SpecError with the nearest name."""
+def _named_disks(text: str, disks: Sequence[LabDisk]) -> list[LabDisk]:
+    """Raises SpecError with the nearest name."""
     return [find_disk(word, disks) for word in split_words(text)]
 
 
@@ -225,7 +323,7 @@ class Slow(PlanAction, frozen=True, kw_only=True, tag="disk.slow"):
 
     @classmethod
     def choices(cls) -> list[Choice]:
-        from lab.disks.drive_models import all_drive_models
+        from lab.disks.kinds import all_drive_models
 
         return [Choice(name, name, model.title) for name, model in all_drive_models().items()]
 
@@ -695,17 +793,17 @@ class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
 
         Raises SpecError or ArrayError if a disk is unknown, or too few are free.
         """
-        journal = named_disks(self.journal, disks)
-        named = [*explicit_disks(self.disks, disks), *explicit_disks(self.spares, disks), *journal]
+        journal = _named_disks(self.journal, disks)
+        named = [*_explicit_disks(self.disks, disks), *_explicit_disks(self.spares, disks), *journal]
         free = [disk for disk in free if disk not in named]
-        members = chosen_disks(self.disks or str(self.kind.member_count(self.level, len(free))), disks, free)
+        members = _chosen_disks(self.disks or str(self.kind.member_count(self.level, len(free))), disks, free)
         rest = [each for each in free if each not in members]
         return self.kind.spec(
             replace(
                 self._without_disks,
                 name=self.array or free_name(self.kind, taken),
                 members=tuple(members),
-                spares=tuple(chosen_disks(self.spares, disks, rest)) if self.spares else (),
+                spares=tuple(_chosen_disks(self.spares, disks, rest)) if self.spares else (),
                 journal=next(iter(journal), None),
             )
         )

@@ -9,8 +9,7 @@ from cyclopts import Parameter
 from lab.actions.arrays import bytes_or_none, split_words
 from lab.arrays.spec import SystemPreview
 from lab.cli.arguments import number
-from lab.cli.context import current
-from lab.cli.output import out, out_json, table
+from lab.cli.context import current, out, out_json, table
 from lab.cli.session import client_of
 from lab.gates.decoding import DiskCount
 from lab.session.session import open_session

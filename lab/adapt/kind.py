@@ -29,8 +29,7 @@ from lab.adapt.layout import AdaptLevel, Composition, TierWindow
 from lab.adapt.spec import DEFAULT_CHUNK_BYTES, VolumeSpec, are_equal, slice_rows
 from lab.arrays.array import Array, ArrayKind, ArrayText, OpenArrays
 from lab.arrays.discovery import FoundArray
-from lab.arrays.levels import Level, Raid5
-from lab.arrays.names import is_array_name, node_of
+from lab.arrays.levels import Level, Raid5, is_array_name, node_of
 from lab.arrays.operations import set_sync_speed
 from lab.arrays.spec import METADATA_VERSION, ConsistencyPolicy, CreateOptions
 from lab.arrays.status import (

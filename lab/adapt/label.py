@@ -23,7 +23,7 @@ from itertools import islice
 import msgspec
 
 from lab.adapt.layout import AdaptLevel, Composition, VolumeLayout
-from lab.arrays.names import array_device
+from lab.arrays.levels import array_device
 from lab.disks.inventory import MAPPER
 from lab.errors import ArrayError, SpecError
 from lab.gates.decoding import decode_json

@@ -25,7 +25,7 @@ from lab.adapt.label import (
     volume_device,
     volume_table,
 )
-from lab.arrays.names import array_device, md_path
+from lab.arrays.levels import array_device, md_path
 from lab.arrays.operations import ASSEMBLE_TIMEOUT_SECONDS, scrub_check, scrub_repair, scrub_stop
 from lab.arrays.operations import add as add_member
 from lab.arrays.operations import assemble as assemble_array

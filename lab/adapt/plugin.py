@@ -9,14 +9,14 @@ from lab.adapt.layout import AdaptLevel
 from lab.arrays.extension import AddedKind
 from lab.arrays.levels import AddedLevels
 from lab.checks.extension import LessonReading
-from lab.cli.extension import Command
+from lab.cli.context import Command
 from lab.plugins import Plugin
 from lab.report.extension import StudyReport
 
 if TYPE_CHECKING:
     from lab.arrays.array import ArrayKind
     from lab.checks.readings import Source
-    from lab.cli.extension import Loaded
+    from lab.cli.context import Loaded
     from lab.experiments.published import Published
     from lab.report.page.blocks import PageGroup
     from lab.results.record import ResultRecord

@@ -16,10 +16,10 @@ from enum import StrEnum
 
 from lab.adapt.layout import System, capacity
 from lab.experiments.published import Published
-from lab.report.cells import READ, WRITE, Row, interval_text, paired_note, ratio_text, rows
 from lab.report.page.blocks import DASHES, SYMBOLS, PageGroup, Plot, Trace, colour
 from lab.report.page.blocks import number as short
 from lab.report.page.plots import line
+from lab.report.tables import READ, WRITE, Row, interval_text, paired_note, ratio_text, rows
 from lab.results.record import ArrayRecord, ResultRecord
 from lab.results.statistics import SIGNIFICANCE, Estimate, PValues, Ratio, RatioTest, Side, adjusted, repeats_needed
 from lab.tables import NOTHING, Column, Table

@@ -59,7 +59,6 @@ class ArrayKind(ABC):
         """How many of ``free`` disks to use by default."""
 
     def suits(self, disks: Sequence[LabDisk]) -> bool:
-        """Whether this kind suits these disks."""
         return True
 
     @abstractmethod
@@ -152,7 +151,6 @@ class Array(ABC):
 
     @property
     def mounted_on(self) -> tuple[str, ...]:
-        """The array's mount points."""
         machine = self.arrays.machine
         kernel = kernel_names(machine, [self.device]).get(self.device, "")
         device = read_devices(machine, [kernel]).get(kernel) if kernel else None
@@ -247,7 +245,6 @@ class Array(ABC):
         )
 
     def unmounted(self, title: str) -> Plan:
-        """Unmount it wherever it is mounted."""
         why = "Everything cached is written to the array, and the array can be stopped."
         return Plan.of(title, (Step(("umount", place), why) for place in self.mounted_on))
 
@@ -278,12 +275,10 @@ class OpenArrays:
 
     @property
     def machine(self) -> Machine:
-        """The lab's machine."""
         return self.lab.machine
 
     @property
     def disks(self) -> tuple[LabDisk, ...]:
-        """The lab's disks, by name."""
         return self.lab.disks
 
     def node(self, disk_word: str) -> str:

@@ -11,8 +11,7 @@ import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from lab.arrays.levels import LevelName, layout_name, level_with_layout
-from lab.arrays.names import array_device, is_array_name
+from lab.arrays.levels import LevelName, array_device, is_array_name, layout_name, level_with_layout
 from lab.arrays.operations import assemble
 from lab.disks.inventory import DiskEnds
 from lab.errors import SpecError
@@ -76,8 +75,7 @@ def is_journal(role: int) -> bool:
     return role == _JOURNAL
 
 
-def slot_of(role: int) -> int | None:
-    """The slot's number; None for a spare, a journal and a faulty device."""
+def _slot_of(role: int) -> int | None:
     return None if role in (_SPARE, _FAULTY, _JOURNAL) else role
 
 
@@ -111,7 +109,7 @@ def parse_superblock(data: bytes, metadata_version: str = "1.2") -> Superblock |
     )
 
 
-def parse_old_superblock(data: bytes) -> Superblock | None:
+def _parse_old_superblock(data: bytes) -> Superblock | None:
     """The superblock of version 0.90 at the start of ``data``, in this computer's byte order as md writes it, or None.
 
     struct mdp_superblock_s in linux/raid/md_p.h: 1024 words of 32 bits, at 128 the descriptors of 27 devices.
@@ -242,7 +240,7 @@ def _superblocks_on(ends: DiskEnds) -> Iterator[Superblock]:
     for version, data in places:
         if found := parse_superblock(data, version):
             yield found
-    if old := parse_old_superblock(ends.old_place):
+    if old := _parse_old_superblock(ends.old_place):
         yield old
 
 
@@ -276,7 +274,7 @@ def _array(members: Mapping[str, Superblock], host_name: str) -> FoundArray:
     former: list[str] = []
     for node, superblock in members.items():
         role = freshest.role_of(superblock.device_number)
-        slot = slot_of(role)
+        slot = _slot_of(role)
         # A member's event count may lag by one if the machine stopped between two writes; md still accepts it.
         is_current = superblock.events + 1 >= freshest.events
         if slot is not None and is_current and slot not in in_slots:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from lab.arrays.names import kernel_name
+from lab.arrays.levels import kernel_name
 from lab.disks.guard import MOUNT_FOLDER
 from lab.errors import LabError, SpecError
 from lab.machine.api import Machine

@@ -108,7 +108,6 @@ class StripeMap:
 
     @property
     def cells(self) -> tuple[StripeCell, ...]:
-        """All chunks, row by row."""
         return tuple(cell for row in self.rows for cell in row if cell)
 
     def cell_at(self, slot: int, byte: int) -> tuple[StripeCell, int] | None:
@@ -219,7 +218,6 @@ class ParityRow:
 
     @property
     def data_count(self) -> int:
-        """Number of data chunks in the row."""
         return self.raid_disks - (1 if self.q_slot is None else 2)
 
     @property
@@ -313,7 +311,6 @@ class ParityGeometry(ArrayGeometry):
 
     @property
     def data_count(self) -> int:
-        """Number of data chunks in a stripe."""
         return self.raid_disks - (2 if self.has_q else 1)
 
     @property
@@ -321,7 +318,6 @@ class ParityGeometry(ArrayGeometry):
         return self.member_sectors // self.chunk_sectors
 
     def row(self, number: int) -> ParityRow:
-        """The slots of P, Q and data in a stripe."""
         return parity_row(self.layout, self.raid_disks, number, has_q=self.has_q)
 
     def stripe_of(self, sector: int) -> int:

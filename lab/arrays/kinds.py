@@ -1,23 +1,429 @@
-"""The kinds of array that the lab knows: md's own, and those that plugins add."""
+"""The kinds of array: md's own (one array over whole disks, by mdadm and sysfs), and those that plugins add.
+
+When a lab opens, the arrays that lie on its disks start, except those that the user has stopped.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import msgspec
+
+from lab.arrays import operations
+from lab.arrays.array import SCRUB_ACTIONS, Array, ArrayKind, ArrayText, OpenArrays, kind_among
+from lab.arrays.discovery import MD_HEAD_BYTES, BroughtUp, FoundArray, arrays_in, superblocks_in
 from lab.arrays.extension import AddedKind
+from lab.arrays.levels import DEFAULT_CHUNK_BYTES, Level, LevelName, array_device, is_array_name, parse_level
+from lab.arrays.spec import ArraySpec, Bitmap, CreateOptions, failures_words_now, penalty_words
+from lab.arrays.status import ArrayState, ArrayStatus, read_array, read_arrays, read_detail
+from lab.disks import Lab
+from lab.disks.inventory import FIRST_BYTES, DiskEnds, read_ends, signatures_in
+from lab.errors import ArrayError, LabError, SpecError
+from lab.gates.decoding import read_own_json
+from lab.host.files import write_file
+from lab.machine import Target
+from lab.machine.api import Machine
+from lab.machine.state_folder import StateFolder
+from lab.plans import Plan, Step
 from lab.plugins import extensions
+from lab.tables import Table
+from lab.units import KIB, SECTOR_BYTES, human_bytes
 
 if TYPE_CHECKING:
     from lab.arrays.array import ArrayKind
+
+_WHOLE_ONLY = "; this holds for the complete array, not while a member is missing or rebuilding"
+
+
+class MdArray(Array):
+    """One of md's own arrays."""
+
+    @property
+    def device(self) -> str:
+        return array_device(self.name)
+
+    @property
+    def refused_hint(self) -> str:
+        found = self.found
+        if found and not found.obstacle:
+            return f"'raidlab array assemble {self.name}' starts it"
+        return f"'raidlab array assemble {self.name} --force' tries all the same"
+
+    def read(self) -> ArrayStatus:
+        return read_array(self.arrays.machine, self.name)
+
+    def awake(self, status: ArrayStatus) -> Plan:
+        return self._awake_first(status, Plan(f"Wake {self.name}"))
+
+    def _awake_first(self, status: ArrayStatus, plan: Plan) -> Plan:
+        if status.state is not ArrayState.READ_AUTO:
+            return plan
+        why = (
+            "An assembled array waits for its first write; from now on md records changes and continues a pending sync."
+        )
+        # All devices that the plan writes to: the guard must refuse any of them before the array leaves read-auto.
+        devices = tuple(dict.fromkeys((self.device, *(node for step in plan.steps for node in step.writes_devices))))
+        step = Step(("mdadm", "--readwrite", self.device), why, (), writes_devices=devices)
+        return Plan(plan.title, (step, *plan.steps))
+
+    def start(self, found: FoundArray, *, force: bool) -> Plan:
+        if found.obstacle and not force:
+            raise ArrayError(
+                f"array {self.name} cannot be started: {found.obstacle}",
+                hint="--force also takes members that are out of date, whose data may be old",
+            )
+        devices = (*found.devices, *found.former_devices) if force else found.devices
+        name = found.named_for([status.name for status in read_arrays(self.arrays.machine)]).name
+        return operations.assemble(name, devices, force=force)
+
+    def stop(self) -> Plan:
+        members = [member.device for member in self.status().members if not member.is_faulty]
+        return self.unmounted(f"Stop {self.name}") + operations.stop(self.name, members)
+
+    def destroy(self) -> Plan:
+        found = self.found
+        former, plan = found.former_devices if found else (), Plan(f"Destroy {self.name}")
+        if found and found not in self.arrays.found.started:
+            return plan + operations.zero_superblocks((*found.devices, *former))
+        devices = dict.fromkeys([*(member.device for member in self.status().members), *former])
+        plan += self.unmounted(plan.title) + operations.stop(self.name)
+        return plan + operations.zero_superblocks(tuple(devices))
+
+    def fail(self, disk: str, *, breaks_array: bool = False) -> Plan:
+        status = self.status()
+        member = status.member(self.arrays.node(disk))
+        if member.is_faulty:
+            raise ArrayError(
+                f"{disk} is already faulty", hint=f"'raidlab array remove {self.name} {disk}' takes it out"
+            )
+        if status.breaks_without(member) and not breaks_array:
+            raise cannot_do_without((status,), disk, forced="fails")
+        plan = operations.fail(self.name, member.device, breaks_array=not status.works_without(member))
+        return self._awake_first(status, plan)
+
+    def remove(self, disk: str) -> Plan:
+        status, node = self.status(), self.arrays.node(disk)
+        if self._was_member(node) and all(member.device != node for member in status.members):
+            return Plan(f"{disk} has left {self.name} already: a failed member stays out at the next start")
+        member = status.member(node)
+        if not (member.is_faulty or member.is_spare):
+            raise ArrayError(
+                f"{disk} is in use in {self.name}", hint=f"fail it first: raidlab array fail {self.name} {disk}"
+            )
+        return self._awake_first(status, operations.remove(self.name, node))
+
+    def add(self, disk: str) -> Plan:
+        status, node = self.status(), self.arrays.node(disk)
+        self._check_joins(status, node)
+        self.arrays.check_free([node], besides=self.name)
+        self._check_fits(status, disk)
+        plan = operations.add(self.name, node, erase_first=self._was_member(node))
+        return self._awake_first(status, plan.on_blank_disks())
+
+    def re_add(self, disk: str) -> Plan:
+        status, node = self.status(), self.arrays.node(disk)
+        member = next((each for each in status.members if each.device == node), None)
+        if member and not member.is_faulty:
+            raise ArrayError(
+                f"{disk} is in {self.name} already ({member.role}): it missed nothing",
+                hint="re-add a member that failed: 'raidlab array show' lists the state of each",
+            )
+        if not status.has_bitmap:
+            raise ArrayError(
+                f"array {self.name} has no bitmap, so nothing records what {disk} missed",
+                hint=f"rebuild it as a whole: raidlab array add {self.name} {disk}",
+            )
+        if not member and not self._was_member(node):
+            raise ArrayError(f"{disk} has never been in {self.name}", hint=f"raidlab array add {self.name} {disk}")
+        before = operations.remove(self.name, node).steps if member else ()
+        plan = operations.re_add(self.name, node)
+        return self._awake_first(status, Plan(plan.title, (*before, *plan.steps)))
+
+    def replace(self, old: str, new: str) -> Plan:
+        status, old_node, new_node = self.status(), self.arrays.node(old), self.arrays.node(new)
+        if not status.member(old_node).is_in_sync:
+            raise ArrayError(
+                f"{old} is not working in {self.name}, so nothing can be copied from it", hint="add a disk instead"
+            )
+        is_spare = any(spare.device == new_node for spare in status.spares)
+        if not is_spare:
+            self._check_joins(status, new_node)
+            self.arrays.check_free([new_node], besides=self.name)
+            self._check_fits(status, new)
+        plan = operations.replace(self.name, old_node, new_node, is_spare=is_spare)
+        return self._awake_first(status, plan.on_blank_disks())
+
+    def scrub(self, action: str = "check") -> Plan:
+        plans = {"check": operations.scrub_check, "repair": operations.scrub_repair, "stop": operations.scrub_stop}
+        if action not in plans:
+            raise SpecError(f"there is no scrub '{action}'", hint=f"write {', '.join(SCRUB_ACTIONS)}")
+        status = self._redundant_status()
+        return self._awake_first(status, plans[action](self.name))
+
+    def speed(self, *, minimum_kib_per_second: int | None, maximum_kib_per_second: int | None) -> Plan:
+        self._redundant_status()
+        return operations.set_sync_speed(
+            self.name,
+            minimum_kib_per_second=minimum_kib_per_second,
+            maximum_kib_per_second=maximum_kib_per_second,
+        )
+
+    def bitmap(self, kind: Bitmap, *, chunk_bytes: int | None = None) -> Plan:
+        status = self._redundant_status()
+        if status.has_bitmap == (kind is not Bitmap.NONE):
+            raise ArrayError(
+                f"{self.name} already has a bitmap" if status.has_bitmap else f"{self.name} has no bitmap",
+                hint="remove it first to get another one" if status.has_bitmap else "there is nothing to remove",
+            )
+        # md returns EBUSY (location_store in drivers/md/md-bitmap.c), and leaving read-auto would start the pending
+        # sync.
+        if status.sync_action.is_busy or status.awaits_rebuild:
+            raise ArrayError(
+                f"the bitmap of {self.name} cannot be changed during a sync",
+                hint=f"wait for that: raidlab array wait {self.name}",
+            )
+        return self._awake_first(status, operations.set_bitmap(self.name, kind, chunk_bytes=chunk_bytes))
+
+    def grow(self, *, disks: Sequence[str] = (), count: int | None = None, level: str | None = None) -> Plan:
+        status = self.status()
+        joining = self._joining(status, disks, count)
+        waiting = [spare.device for spare in status.spares]
+        spares = [node for node in joining if node in waiting]
+        added = [node for node in joining if node not in waiting]
+        for node in added:
+            self._check_joins(status, node)
+        self.arrays.check_free(added)
+        for node in added:
+            self._check_fits(status, node)
+        if added and (left := [self.arrays.disk_name(node) for node in waiting if node not in spares]):
+            # md takes spares from the front of its list (raid5_start_reshape in drivers/md/raid5.c).
+            raise ArrayError(
+                f"{self.name} has the spare {left[0]}, which md takes before a disk that is added",
+                hint=f"grow on {left[0]} as well, or take it out first: raidlab array remove {self.name} {left[0]}",
+            )
+        if level:
+            plan = operations.grow_level(self.name, status.level, level, status.raid_disks, added, spares)
+        elif disks or count is not None:
+            plan = operations.grow_members(self.name, status.level, status.raid_disks, added, spares)
+        else:
+            plan = operations.grow_size(self.name)
+        return self._awake_first(status, plan.on_blank_disks())
+
+    def _joining(self, status: ArrayStatus, disks: Sequence[str], count: int | None) -> list[str]:
+        if count is None:
+            return list(dict.fromkeys(self.arrays.node(word) for word in disks))
+        more = count - status.raid_disks
+        free = [*(spare.device for spare in status.spares), *(disk.node for disk in self.arrays.free_disks())]
+        if more < 1:
+            raise SpecError(f"{self.name} has {status.raid_disks} members", hint="ask for more, or name disks to add")
+        if len(free) < more:
+            raise ArrayError(
+                f"{more} more disks are needed, and {len(free)} are free", hint="'raidlab disks' shows them"
+            )
+        return free[:more]
+
+    def _check_joins(self, status: ArrayStatus, node: str) -> None:
+        """Raises ArrayError for a disk that is already in the array."""
+        member, disk = next((each for each in status.members if each.device == node), None), self.arrays.disk_name(node)
+        if member and member.is_faulty:
+            raise ArrayError(
+                f"{disk} is in {self.name} as a faulty member",
+                hint=f"take it out first: raidlab array remove {self.name} {disk}",
+            )
+        if member:
+            raise ArrayError(
+                f"{disk} is in {self.name} already ({member.role})",
+                hint="name a disk that is free: 'raidlab disks' shows what uses each",
+            )
+
+    def _check_fits(self, status: ArrayStatus, disk: str) -> None:
+        """Raises ArrayError for a disk that is smaller than the space that the array uses on each member."""
+        offsets = [member.data_offset_sectors or 0 for member in status.members]
+        if status.component_bytes is None or not offsets:
+            return
+        needed = status.component_bytes + min(offsets) * SECTOR_BYTES
+        size = self.arrays.lab.disk(disk).size_bytes
+        if size < needed:
+            raise ArrayError(
+                f"{disk} has {human_bytes(size)}, and {self.name} needs {human_bytes(needed)} of each member",
+                hint="use a larger disk: 'raidlab disks' shows sizes",
+            )
+
+    def _redundant_status(self) -> ArrayStatus:
+        """The status. Raises ArrayError for a level without redundancy, which never syncs."""
+        status = self.status()
+        if not status.raid.is_redundant:
+            raise ArrayError(
+                f"{self.name} is {status.level}: there are no copies or parity to compare or rebuild",
+                hint="use an array of a level with redundancy",
+            )
+        return status
+
+    def _was_member(self, node: str) -> bool:
+        found = self.found
+        return bool(found and node in found.former_devices)
+
+    def text(self, status: ArrayStatus) -> ArrayText:
+        detail, found = read_detail(self.arrays.machine, self.name), self.found
+        facts: dict[str, object] = {"array": self.name}
+        if found and found.needs_asking and found.own_name:
+            facts["name"] = found.own_name
+        facts |= {"level": status.level, "state": status.state_words}
+        facts["capacity"] = f"{human_bytes(status.size_bytes)} ({status.size_bytes} bytes)"
+        if status.component_bytes:
+            facts["of each member"] = human_bytes(status.component_bytes)
+        facts |= {
+            "members": f"{status.in_sync_count} of {status.raid_disks} in sync, {len(status.spares)} spare",
+            "chunk": human_bytes(status.chunk_bytes) if status.chunk_bytes else "none",
+            "layout": detail.layout or "none",
+            "consistency policy": detail.consistency_policy,
+            "uuid": detail.uuid or "unknown",
+        }
+        if status.mismatch_sectors:
+            facts["mismatches"] = f"{status.mismatch_sectors} sectors in the last scrub"
+        if level := status.known_raid:
+            count, chunk = status.raid_disks, status.chunk_bytes
+            stripe = level.full_stripe_bytes(count, chunk) if chunk else 0
+            facts |= {
+                "survives": failures_words_now(level, status.missing_slots, count),
+                "small write costs": penalty_words(level, count) + (_WHOLE_ONLY if status.missing_slots else ""),
+                "full stripe": human_bytes(stripe) if stripe else "none",
+            }
+        if status.sync_words:
+            facts["sync"] = status.sync_words
+        rows = [
+            (self.arrays.disk_name(each.device), each.device, each.slot if each.slot is not None else "-", each.role)
+            for each in status.members
+        ]
+        return ArrayText(facts, (Table.listing(("disk", "device", "slot", "state"), rows, right=("slot",)),))
+
+    def value(self, status: ArrayStatus) -> dict[str, Any]:
+        return status_value(self.arrays, status)
+
+    def details(self) -> dict[str, str]:
+        detail = read_detail(self.arrays.machine, self.name)
+        return {
+            "metadata": detail.metadata_version,
+            "array_size_kib": str(detail.array_size_kib),
+            "used_device_size_kib": str(detail.used_device_size_kib or "N/A"),
+            "raid_devices": str(detail.raid_devices),
+            "total_devices": str(detail.total_devices),
+            "chunk_kib": str(detail.chunk_kib or "N/A"),
+            "layout": detail.layout or "N/A",
+            "consistency_policy": detail.consistency_policy,
+            "state": detail.state,
+        }
+
+
+def status_value(arrays: OpenArrays, status: ArrayStatus) -> dict[str, Any]:
+    """The status of an array for JSON: its values, what follows from the level, and the names of its disks."""
+    value: dict[str, Any] = msgspec.to_builtins(status)
+    for member, entry in zip(status.members, value["members"], strict=True):
+        entry |= {"disk": arrays.disk_name(member.device), "role": member.role, "flags": sorted(member.flags)}
+    value["state_words"] = status.state_words
+    value["sync_fraction"] = status.sync_progress.fraction if status.sync_progress else None
+    value["is_degraded"] = status.is_degraded
+    if level := status.known_raid:
+        count, chunk = status.raid_disks, status.chunk_bytes or 64 * KIB
+        now = level.failures_survived_without(status.missing_slots, count)
+        value["theory"] = {
+            "minimum_failures_survived": level.minimum_failures_survived(count),
+            "maximum_failures_survived": level.maximum_failures_survived(count),
+            "failures_survived_now": now[0],
+            "most_failures_survived_now": now[1],
+            "write_penalty": level.write_penalty,
+            "small_write_reads": level.small_write(count).reads,
+            "small_write_writes": level.small_write(count).writes,
+            "full_stripe_bytes": level.full_stripe_bytes(count, chunk),
+        }
+    return value
+
+
+def cannot_do_without(statuses: Sequence[ArrayStatus], disk: str, *, forced: str) -> ArrayError:
+    """The error for taking a disk from arrays that would lose data. ``forced``: a verb, what --break-array does.
+
+    While md still builds the redundancy that would replace the disk, the hint is to wait.
+    """
+    names = ", ".join(status.name for status in statuses)
+    syncing = [status.name for status in statuses if status.sync_action.is_busy]
+    wait = f"wait until its copies or parity are complete: raidlab array wait {syncing[0]}; " if syncing else ""
+    return ArrayError(
+        f"array {names} cannot do without {disk}{' yet' if syncing else ''}: its data would be lost",
+        hint=f"{wait}--break-array {forced} it all the same",
+    )
+
+
+class MdKind(ArrayKind):
+    """Arrays that mdadm creates over whole disks."""
+
+    levels: ClassVar[tuple[str, ...]] = tuple(LevelName)
+    listed_as = "arrays"
+    default_chunk_bytes = DEFAULT_CHUNK_BYTES
+    head_bytes = MD_HEAD_BYTES
+
+    def is_name(self, word: str) -> bool:
+        return is_array_name(word)
+
+    def name(self, number: int) -> str:
+        return f"md{number}"
+
+    def raid(self, level: str) -> Level:
+        return parse_level(level)
+
+    def options(self, level: str) -> frozenset[str]:
+        return frozenset({"spares", "journal", "layout", "bitmap_chunk_bytes", "policy"})
+
+    def member_count(self, level: str, free: int) -> int:
+        return parse_level(level).minimum_members
+
+    def spec(self, options: CreateOptions) -> ArraySpec:
+        parse_level(options.level)
+        if options.reference is not None or options.utilisation is not None:
+            raise SpecError(f"{options.level} has no reference stripe and no utilisation", hint="leave them out")
+        return ArraySpec(
+            level=options.level,
+            members=tuple(disk.node for disk in options.members),
+            name=options.name,
+            spares=tuple(disk.node for disk in options.spares),
+            chunk_bytes=options.chunk_bytes,
+            layout=options.layout,
+            bitmap=options.bitmap,
+            bitmap_chunk_bytes=options.bitmap_chunk_bytes,
+            consistency_policy=options.policy,
+            journal_device=options.journal.node if options.journal else None,
+            assume_clean=options.assume_clean,
+        )
+
+    def discover(self, ends: Mapping[str, DiskEnds], host_name: str) -> tuple[FoundArray, ...]:
+        return arrays_in(superblocks_in(ends), host_name=host_name)
+
+    def running(self, machine: Machine, found: Sequence[FoundArray]) -> dict[str, str]:
+        """Match arrays by their members: the name in md may differ from that in the superblocks."""
+        names = {member.device: status.name for status in read_arrays(machine) for member in status.members}
+        return {
+            array.uuid: name
+            for array in found
+            if (name := next((names[node] for node in array.devices if node in names), None))
+        }
+
+    def gathered(self, arrays: OpenArrays, statuses: tuple[ArrayStatus, ...]) -> tuple[ArrayStatus, ...]:
+        return statuses
+
+    def array(self, arrays: OpenArrays, name: str) -> MdArray:
+        return MdArray(arrays, name)
+
+
+MD = MdKind()
 
 
 @cache
 def kinds() -> tuple[ArrayKind, ...]:
     """All kinds. md's own comes first: other kinds consist of its arrays, and it is the default."""
-    from lab.arrays.md import MD
-
     return (MD, *(each.load() for each in extensions(AddedKind)))
 
 
@@ -28,8 +434,6 @@ def kind_of_level(level: str) -> ArrayKind:
 
 def kind_of_name(name: str) -> ArrayKind:
     """The kind whose arrays have names of this form. Raises SpecError if there is none."""
-    from lab.arrays.array import kind_among
-
     return kind_among(kinds(), name)
 
 
@@ -41,3 +445,93 @@ def names_array(word: str) -> bool:
 def free_name(kind: ArrayKind, taken: Collection[str]) -> str:
     """The first of md0, md1, … that is not taken; for another kind the first of its names that is not taken."""
     return next(name for number in range(1000) if (name := kind.name(number)) not in taken)
+
+
+class StoppedArrays:
+    """The arrays of an embedded lab that the user stopped, and those started on request: UUIDs in two files."""
+
+    def __init__(self, folder: Path) -> None:
+        self._stopped, self._started = folder / "stopped.json", folder / "started.json"
+
+    def read(self) -> frozenset[str]:
+        """UUIDs of the stopped arrays; a damaged file counts as empty: at worst a stopped array then runs."""
+        return _uuids(self._stopped)
+
+    def read_started(self) -> frozenset[str]:
+        """UUIDs of arrays that start only on request and were requested."""
+        return _uuids(self._started)
+
+    def write(self, found: BroughtUp) -> None:
+        """Save the current lists. Raises LabError with the system's reason."""
+        write_file(self._stopped, json.dumps(sorted(array.uuid for array in found.stopped)).encode())
+        started = sorted(array.uuid for array in found.started if array.needs_asking)
+        if started or self._started.exists():
+            write_file(self._started, json.dumps(started).encode())
+
+
+def _uuids(file: Path) -> frozenset[str]:
+    try:
+        return read_own_json(file, frozenset[str])
+    except (FileNotFoundError, LabError):
+        return frozenset()
+
+
+def stopped_arrays(target: Target, state: StateFolder) -> StoppedArrays | None:
+    """The list for an embedded lab; None for machines whose arrays start on their own."""
+    if not target.is_embedded:
+        return None
+    return StoppedArrays(state.lab_folder(target.lab_name))
+
+
+def bring_up(
+    lab: Lab,
+    stopped: StoppedArrays | None = None,
+    *,
+    before: BroughtUp | None = None,
+    on_plan: Callable[[Plan], None] = lambda _: None,
+) -> BroughtUp:
+    """Find the arrays of every kind on the lab's disks and, if ``stopped`` is given, start all others.
+
+    ``on_plan`` is called with each plan before it runs. An array that cannot be started is among the refused, and
+    remains there until it runs: ``before`` is the previous result.
+    """
+    is_new = stopped is not None
+    nodes = [disk.node for disk in lab.disks if not is_new or lab.guard.can_hold_data(disk.node)]
+    could_not_start = {array.uuid: array.refusal for array in before.refused} if before else {}
+    started: list[FoundArray] = []
+    rests: list[FoundArray] = []
+    refused: list[FoundArray] = []
+    ends = read_ends(lab.machine, nodes, max(FIRST_BYTES, *(kind.head_bytes for kind in kinds())))
+    for kind in kinds():
+        found = kind.discover(ends, lab.machine.facts.host_name)
+        running = kind.running(lab.machine, found) if found and not is_new else {}
+        resting = stopped.read() if stopped and found else frozenset()
+        asked_for = stopped.read_started() if stopped and any(each.needs_asking for each in found) else frozenset()
+        for each in found:
+            array = each
+            if each.uuid in asked_for and not each.obstacle:
+                array = replace(each.named_for([status.name for status in read_arrays(lab.machine)]), refusal="")
+            refusal = array.refusal or could_not_start.get(array.uuid, "")
+            is_asked_for = is_new and not refusal and array.uuid not in resting
+            if array.uuid in running:
+                started.append(replace(array, name=running[array.uuid], refusal=""))
+            elif refusal := refusal or (start_array(lab, array, on_plan) if is_asked_for else ""):
+                could_not = "" if refusal == each.refusal else refusal
+                refused.append(replace(each, refusal=refusal, obstacle=each.obstacle or could_not))
+            else:
+                (started if is_asked_for else rests).append(array)
+    carried = {node: types for node, each in ends.items() if (types := signatures_in(each))}
+    return BroughtUp(tuple(started), tuple(rests), tuple(refused), carried)
+
+
+def start_array(lab: Lab, array: FoundArray, on_plan: Callable[[Plan], None]) -> str:
+    """Start one array that was found stopped. Returns the reason if that fails, otherwise an empty string."""
+    try:
+        plan = array.start_plan(lab.machine)
+        on_plan(plan)
+        lab.execute(plan)
+    except LabError as error:
+        # A partly started array would keep the disks busy.
+        array.clear_away(lab.machine)
+        return error.message
+    return ""

@@ -1,7 +1,4 @@
-"""Levels: arithmetic (capacity, fault tolerance, cost of a small write, data offset), names and layouts. Pure.
-
-Member numbers are slots, 0 to members - 1. ``member_bytes`` is the size of one member after md's data offset.
-"""
+"""Levels (capacity, fault tolerance, cost of a small write, data offset, layouts) and names of arrays. Pure."""
 
 from __future__ import annotations
 
@@ -19,6 +16,48 @@ from typing import ClassVar, NamedTuple
 from lab.errors import SpecError
 from lab.plugins import extensions
 from lab.units import KIB, MIB, SECTOR_BYTES
+
+_ARRAY = re.compile(r"md(?:0|[1-9]\d{0,2})")
+_NODE = re.compile(r"/dev/[A-Za-z0-9][A-Za-z0-9._/:+-]*")
+
+
+def is_array_name(name: str) -> bool:
+    """Whether ``name`` is a kernel name such as md0: the one name that /dev, sysfs and diskstats share."""
+    return bool(_ARRAY.fullmatch(name))
+
+
+def is_device_node(node: str) -> bool:
+    """Whether ``node`` is an absolute path under /dev without anything that a shell or mdadm could misread."""
+    return bool(_NODE.fullmatch(node)) and "/../" not in node
+
+
+def _require_array_name(name: str) -> str:
+    """Return ``name``. Raises SpecError unless it is an array name that the lab uses."""
+    if not is_array_name(name):
+        raise SpecError(f"'{name}' is not an array name", hint="write md and a number below 1000, such as md0")
+    return name
+
+
+def array_device(name: str) -> str:
+    """The device node of an array: ``/dev/md0`` for ``md0``."""
+    return f"/dev/{_require_array_name(name)}"
+
+
+def md_path(name: str, attribute: str = "") -> str:
+    """Path of an attribute in the array's md folder (kernel: Documentation/admin-guide/md.rst)."""
+    folder = f"/sys/block/{_require_array_name(name)}/md"
+    return f"{folder}/{attribute}" if attribute else folder
+
+
+def node_of(kernel_name: str) -> str:
+    """Device node of a kernel name; sysfs writes ``!`` where the node has ``/``."""
+    return f"/dev/{kernel_name.replace('!', '/')}"
+
+
+def kernel_name(node: str) -> str:
+    """Kernel name of a device node: ``sdb`` for ``/dev/sdb``."""
+    return node.removeprefix("/dev/").replace("/", "!")
+
 
 DEFAULT_CHUNK_BYTES = 512 * KIB
 """mdadm's default (mdadm(8), --chunk)."""
@@ -107,7 +146,6 @@ class Level(ABC):
         return member_bytes - member_bytes % chunk_bytes if self.has_chunk else member_bytes
 
     def capacity_bytes(self, members: int, member_bytes: int, chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> int:
-        """Capacity of the array in bytes."""
         return int(self.data_members(members) * self.member_used_bytes(member_bytes, chunk_bytes))
 
     def capacity_of(self, member_bytes: Sequence[int], chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> int:

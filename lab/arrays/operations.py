@@ -11,12 +11,21 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from lab.arrays.levels import LevelName, parse_level
-from lab.arrays.names import array_device, is_device_node, kernel_name, md_path
+from lab.arrays.levels import LevelName, array_device, is_device_node, kernel_name, md_path, parse_level
 from lab.arrays.spec import ArraySpec, Bitmap
-from lab.disks import DiskKind, LabDisk, kernel_drives
-from lab.disks.attaching import PACE, connect_steps, disconnect_step, pace_note, pause_socket, pid_file
-from lab.disks.drive_models import all_drive_models, find_drive_model
+from lab.disks import DiskKind, LabDisk
+from lab.disks.attaching import (
+    PACE,
+    connect_steps,
+    disconnect_step,
+    is_kernel_drive,
+    kernel_pace_step,
+    kernel_power_step,
+    pace_note,
+    pause_socket,
+    pid_file,
+)
+from lab.disks.kinds import all_drive_models, find_drive_model
 from lab.errors import DeviceRefused, SpecError
 from lab.machine import RUN_FOLDER
 from lab.machine.programs import program_files
@@ -252,7 +261,7 @@ def grow_level(
     )
 
 
-def backup_file(name: str) -> str:
+def _backup_file(name: str) -> str:
     """The backup of a reshape's critical section: outside the array, on the machine's own file system."""
     return f"{BACKUP_FOLDER}/{name}"
 
@@ -271,7 +280,7 @@ def _mirror_to_parity(name: str, members: int, added: Sequence[str], spares: Seq
 def _second_parity(name: str, members: int, added: Sequence[str], spares: Sequence[str]) -> Plan:
     if len(added) + len(spares) != 1:
         raise SpecError(f"array {name}: raid5 becomes raid6 with exactly 1 more device", hint="name one device")
-    array, file = array_device(name), backup_file(name)
+    array, file = array_device(name), _backup_file(name)
     add = _add_steps(array, added, "The second parity needs a member of its own size; first it becomes a spare.")
     folder = Step(("mkdir", "-p", BACKUP_FOLDER), "The backup file must lie outside the array.")
     argv = ("mdadm", "--grow", array, "--level=6", f"--raid-devices={members + 1}", f"--backup-file={file}")
@@ -358,7 +367,7 @@ def set_bitmap(name: str, bitmap: Bitmap, *, chunk_bytes: int | None = None) -> 
     )
     other = Bitmap.NONE if on else Bitmap.INTERNAL
     step = Step(
-        argv=("mdadm", "--grow", array, f"--bitmap={bitmap.value}", *bitmap_chunk_option(chunk_bytes)),
+        argv=("mdadm", "--grow", array, f"--bitmap={bitmap.value}", *_bitmap_chunk_option(chunk_bytes)),
         why=why,
         undo=("mdadm", "--grow", array, f"--bitmap={other.value}"),
         writes_devices=(array,),
@@ -366,7 +375,7 @@ def set_bitmap(name: str, bitmap: Bitmap, *, chunk_bytes: int | None = None) -> 
     return Plan(f"Set the bitmap of {name} to {bitmap.value}", (step,))
 
 
-def bitmap_chunk_option(chunk_bytes: int | None) -> tuple[str, ...]:
+def _bitmap_chunk_option(chunk_bytes: int | None) -> tuple[str, ...]:
     """The mdadm option for the size that one bit of a bitmap covers, in KiB; empty for mdadm's choice (mdadm(8))."""
     return () if chunk_bytes is None else (f"--bitmap-chunk={chunk_bytes // KIB}",)
 
@@ -471,9 +480,9 @@ def slow(disk: LabDisk, model: str) -> Plan:
     pace = human_seconds(seconds or own.service_seconds)
     why = f"Requests are let through one by one, so that the drive answers one every {pace}."
     title = f"Slow {disk.name} down to a {model}" if wanted else f"Let {disk.name} run at its own pace"
-    if kernel_drives.is_kernel_drive(disk):
+    if is_kernel_drive(disk):
         words = why.replace("Requests are let through one by one, so that the drive", "The drive")
-        step = kernel_drives.pace_step(disk, seconds, words if wanted else "Its own service time applies again.")
+        step = kernel_pace_step(disk, seconds, words if wanted else "Its own service time applies again.")
         note = write_file_step(
             pace_note(disk.name), f"0 {model}" if wanted else "", "The lab records the model of that pace."
         )
@@ -513,8 +522,8 @@ def cut_power(disk: LabDisk) -> Plan:
             hint=f"spindles of these drive models have one: {', '.join(with_cache) or 'none'}",
         )
     why = "The drive loses all writes that it has acknowledged but not yet written to the medium."
-    if kernel_drives.is_kernel_drive(disk):
-        return Plan(f"Cut the power of {disk.name}", (kernel_drives.power_step(disk, why),))
+    if is_kernel_drive(disk):
+        return Plan(f"Cut the power of {disk.name}", (kernel_power_step(disk, why),))
     return Plan(
         f"Cut the power of {disk.name}",
         (

@@ -15,12 +15,14 @@ from lab.arrays.levels import (
     Level,
     LevelName,
     Raid10,
+    array_device,
     data_offset_bytes,
+    is_array_name,
+    is_device_node,
     level_with_layout,
     parse_level,
     usable_bytes_of,
 )
-from lab.arrays.names import array_device, is_array_name, is_device_node
 from lab.disks.kinds import LabDisk
 from lab.errors import LabError, SpecError
 from lab.plans import Danger, Plan, Step
@@ -107,7 +109,7 @@ class ArrayPreview:
     @property
     def survives(self) -> str:
         """What it survives as text, for example ``1 failed member``."""
-        return failures_words(self.failures_survived, self.most_failures_survived)
+        return _failures_words(self.failures_survived, self.most_failures_survived)
 
     def disks_in(self, window: int) -> set[int]:
         """The disks that have a slice in the inner array ``window``."""
@@ -197,11 +199,11 @@ class Spec(ABC):
         try:
             plan = self.creation(disks, file_system, taken) if has_plan else None
         except LabError as error:
-            problems = (sentence_of(error),)
+            problems = (_sentence_of(error),)
         try:
             return self.shown(disks, problems, plan)
         except LabError as error:
-            return ArrayPreview((sentence_of(error),))
+            return ArrayPreview((_sentence_of(error),))
 
     @abstractmethod
     def shown(self, disks: Sequence[LabDisk], problems: tuple[str, ...], plan: Plan | None) -> ArrayPreview:
@@ -212,13 +214,13 @@ class Spec(ABC):
         """A remark for a user who creates it on the command line; empty if there is none."""
 
 
-def sentence_of(error: LabError) -> str:
+def _sentence_of(error: LabError) -> str:
     """The error's message, with its hint."""
     return f"{error.message} ({error.hint})" if error.hint else error.message
 
 
-def failures_words(minimum: int, maximum: int) -> str:
-    """The range as text: ``1 failed member``, ``1 to 3 failed members``, ``no failed members``."""
+def _failures_words(minimum: int, maximum: int) -> str:
+    """``1 failed member``, ``1 to 3 failed members``, ``no failed members``."""
     if minimum != maximum:
         return f"{minimum} to {maximum} failed members"
     return "1 failed member" if minimum == 1 else f"{minimum or 'no'} failed members"
@@ -226,10 +228,10 @@ def failures_words(minimum: int, maximum: int) -> str:
 
 def failures_words_now(level: Level, missing: frozenset[int], members: int) -> str:
     """How many more members may fail while the slots in ``missing`` have no member in sync."""
-    whole = failures_words(level.minimum_failures_survived(members), level.maximum_failures_survived(members))
+    whole = _failures_words(level.minimum_failures_survived(members), level.maximum_failures_survived(members))
     if not missing:
         return whole
-    return f"{failures_words(*level.failures_survived_without(missing, members))} now; {whole} when whole"
+    return f"{_failures_words(*level.failures_survived_without(missing, members))} now; {whole} when whole"
 
 
 def penalty_words(level: Level, members: int) -> str:
@@ -366,7 +368,6 @@ class ArraySpec(Spec):
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """Every device that the array uses: members, spares, journal."""
         return self.members + self.spares + ((self.journal_device,) if self.journal_device else ())
 
     def problems(self) -> tuple[str, ...]:
@@ -379,11 +380,11 @@ class ArraySpec(Spec):
         try:
             level = parse_level(self.level)
         except SpecError as error:
-            return (*found, sentence_of(error))
+            return (*found, _sentence_of(error))
         try:
             level = self.raid
         except SpecError as error:
-            found.append(sentence_of(error))
+            found.append(_sentence_of(error))
         found += _member_problems(self, level)
         found += _chunk_problems(self, level)
         found += _consistency_problems(self, level)

@@ -18,8 +18,16 @@ from enum import StrEnum
 from typing import ClassVar, TypeVar
 
 from lab.arrays.geometry import ArrayGeometry, geometry_of
-from lab.arrays.levels import Level, LevelName, layout_name, level_with_layout
-from lab.arrays.names import array_device, is_array_name, md_path, node_of
+from lab.arrays.levels import (
+    Level,
+    LevelName,
+    array_device,
+    is_array_name,
+    layout_name,
+    level_with_layout,
+    md_path,
+    node_of,
+)
 from lab.arrays.spec import SliceRow
 from lab.disks.kinds import LabDisk
 from lab.errors import ArrayError, SpecError, WaitTimedOut
@@ -388,11 +396,9 @@ class ArrayStatus:
         return ""
 
     def faulty_sentence(self, member: MemberStatus, disk: str) -> str:
-        """The message for a member that failed."""
         return f"{disk} in {self.name} is faulty"
 
     def in_sync_sentence(self, member: MemberStatus, disk: str) -> str:
-        """The message for a member that is now in sync."""
         return f"{disk} is in sync with {self.name}"
 
     def member_note(self, member: MemberStatus) -> str:
@@ -413,7 +419,6 @@ class ArrayStatus:
 
     @property
     def adding_note(self) -> str:
-        """The effect of adding a disk."""
         if self.is_degraded:
             return f"md rebuilds {self.name} on it at once."
         return f"{self.name} is whole: it waits as a spare."
@@ -548,7 +553,7 @@ def parse_array(
 
     location = text("bitmap/location")
     prefixed = [entry for entry in md_entries if entry.startswith(_MEMBER_PREFIX)]
-    members = (parse_member(entry, {file: text(f"{entry}/{file}") for file in MEMBER_FILES}) for entry in prefixed)
+    members = (_parse_member(entry, {file: text(f"{entry}/{file}") for file in MEMBER_FILES}) for entry in prefixed)
     return ArrayStatus(
         name=name,
         level=_level_word(text("level")),
@@ -574,7 +579,7 @@ def parse_array(
     )
 
 
-def parse_member(folder: str, texts: Mapping[str, str]) -> MemberStatus:
+def _parse_member(folder: str, texts: Mapping[str, str]) -> MemberStatus:
     """One member from its folder's name (``dev-sdb``) and the text of ``MEMBER_FILES``."""
     return MemberStatus(
         device=node_of(folder.removeprefix(_MEMBER_PREFIX)),
@@ -583,11 +588,11 @@ def parse_member(folder: str, texts: Mapping[str, str]) -> MemberStatus:
         error_count=parse_count(texts.get("errors", "")),
         data_offset_sectors=parse_count(texts.get("offset", "")),
         data_size_kib=parse_count(texts.get("size", "")),
-        bad_blocks=parse_stretches(texts.get("bad_blocks", "")),
+        bad_blocks=_parse_stretches(texts.get("bad_blocks", "")),
     )
 
 
-def parse_stretches(text: str) -> tuple[tuple[int, int], ...]:
+def _parse_stretches(text: str) -> tuple[tuple[int, int], ...]:
     """Lines like ``4096 8``: first sector and number of sectors; a line truncated at the end of a page is skipped."""
     lines = (line.split() for line in text.splitlines())
     return tuple(
@@ -647,10 +652,10 @@ def read_detail(machine: Machine, name: str) -> ArrayDetail:
     """Details of one array. Raises ArrayError if the machine has no such array."""
     status = read_array(machine, name)
     export = machine.run(("mdadm", "--detail", "--export", status.device)).stdout
-    return detail_of(status, parse_export(export))
+    return _detail_of(status, parse_export(export))
 
 
-def detail_of(status: ArrayStatus, export: dict[str, str]) -> ArrayDetail:
+def _detail_of(status: ArrayStatus, export: dict[str, str]) -> ArrayDetail:
     """Details from one status and the variables that mdadm exports."""
     return ArrayDetail(
         device=status.device,

@@ -1,22 +1,1024 @@
-"""All checks and all sources of readings, by their names in TOML files."""
+"""All checks and readings for lessons and drills: of arrays, of the end of a drill, and of fault scenarios.
+
+All values are those of the current state of the array, never the arguments with which it was created. Superblocks,
+counters, file systems and files that programs wrote need additional commands, so they are gathered only for lessons
+with a check that ``needs_disks`` or a reading that is a ``DeepSource`` (``lab.lessons.student``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, Literal
 
-from lab.checks import arrays, drills, faults, readings
+import msgspec
+
+from lab.arrays.discovery import Superblock
+from lab.arrays.geometry import ArrayGeometry
+from lab.arrays.levels import LevelName, layout_name
+from lab.arrays.status import ArrayStatus, MemberStatus
+from lab.checks import readings
 from lab.checks.extension import LessonReading
-from lab.checks.readings import Source
-from lab.checks.state import Check
+from lab.checks.readings import LikelyMistake, Source
+from lab.checks.state import Check, CheckedState, CheckOutcome, DrillEnd, Facts, MemberPicture, PlayedFault
+from lab.errors import SpecError
+from lab.faults.crash_points import PointJudgement, StoredPoints, find_configuration, stored_points
+from lab.faults.scenario import find_scenario
+from lab.faults.scenario_run import FaultVerdict, load_run, stored_runs
+from lab.gates.decoding import PointCount, Seed, parse_bytes
+from lab.host.clock import moment
+from lab.machine import Host
+from lab.microscope.array_map import BLOCK_SECTORS
 from lab.plugins import extensions
+from lab.session.monitor import EventKind
 from lab.tomlfile import kinds_by_tag, make_tagged
+from lab.units import SECTOR_BYTES, human_bytes
 
-ALL_CHECKS: Mapping[str, type[Check]] = kinds_by_tag("that", (arrays, readings, faults, drills))
+
+class ArrayCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A check on one running array."""
+
+    array: str = "md0"
+
+    def look(self, lab: CheckedState) -> CheckOutcome:
+        status = lab.arrays.get(self.array)
+        if status is None:
+            return CheckOutcome(False, "array-missing", {"array": self.array})
+        return self.judge(status, lab)
+
+    @abstractmethod
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        """Return the outcome for an array that exists."""
+
+    def outcome(self, is_passed: bool, said: str, **facts: str | float) -> CheckOutcome:
+        """The outcome, with the array among its facts."""
+        return CheckOutcome(is_passed, said, {"array": self.array, **facts})
+
+
+class ArrayExists(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.exists"):
+    """The array is running."""
+
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        return self.outcome(status.state.is_running, "array-is-state", state=status.state.value)
+
+
+class ArrayLevel(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.level"):
+    """The array has this level, such as ``raid5``."""
+
+    level: str
+
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        return self.outcome(status.level == self.level, "array-is-level", level=status.level)
+
+
+class ArrayStateIs(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.state"):
+    """The state of the array (md/array_state) is one of these."""
+
+    is_one_of: tuple[str, ...]
+
+    @property
+    def facts(self) -> Facts:
+        return {"array": self.array, "states": ", ".join(self.is_one_of)}
+
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        found = status.state.value
+        return self.outcome(found in self.is_one_of, "array-is-state", state=found)
+
+
+class ArrayHealthy(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.healthy"):
+    """All members are present and in sync, and no resync, rebuild, scrub or reshape is running or pending."""
+
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        if status.is_degraded:
+            return _degraded(status)
+        if _owes_sync(status):
+            return self.outcome(False, "array-syncs", action=status.sync_action.value)
+        return self.outcome(not status.state.is_broken, "array-is-state", state=status.state.value)
+
+
+class ArrayDegraded(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.degraded"):
+    """The array has this number of missing members (md/degraded)."""
+
+    equals: int
+
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        found = _degraded(status)
+        return CheckOutcome(status.degraded_count == self.equals, found.said, found.facts)
+
+
+class ArrayMembers(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.members"):
+    """The array has this number of slots (md/raid_disks)."""
+
+    equals: int
+
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        found = status.raid_disks
+        return self.outcome(found == self.equals, "array-has-members", members=found)
+
+
+class ArrayDisks(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.disks"):
+    """The members of the array are these disks, written ``disk01,disk02``, in any order; faulty members count."""
+
+    disks: str
+
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        names = {node: name for name, node in lab.nodes.items()}
+        found = {names.get(member.device, member.device) for member in status.members}
+        return self.outcome(found == set(self.disks.split(",")), "array-has-disks", disks=", ".join(sorted(found)))
+
+
+class ArrayChunk(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.chunk"):
+    """The array has this chunk size, written ``64K``."""
+
+    equals: str
+
+    def __post_init__(self) -> None:
+        parse_bytes(self.equals, what="equals")
+
+    @property
+    def facts(self) -> Facts:
+        return {"array": self.array, "chunk": human_bytes(parse_bytes(self.equals))}
+
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        found = human_bytes(status.chunk_bytes) if status.chunk_bytes else "–"
+        return self.outcome(status.chunk_bytes == parse_bytes(self.equals), "array-has-chunk", chunk=found)
+
+
+class ArrayLayout(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.layout"):
+    """The array has this layout, such as ``left-symmetric`` or ``n2``."""
+
+    layout: str
+
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        found = None
+        if status.layout_number is not None and status.level in tuple(LevelName):
+            found = layout_name(LevelName(status.level), status.layout_number)
+        return self.outcome(found == self.layout, "array-has-layout", layout=found or "–")
+
+
+class ArrayBitmap(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.bitmap"):
+    """The array has a write-intent bitmap, or none with ``present = false``."""
+
+    present: bool = True
+
+    @property
+    def wanted(self) -> str:
+        return self.name if self.present else "array.no-bitmap"
+
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        said = "array-has-bitmap" if status.has_bitmap else "array-has-no-bitmap"
+        return self.outcome(status.has_bitmap is self.present, said)
+
+
+class ArraySpares(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.spares"):
+    """The array has this number of spares."""
+
+    equals: int
+
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        found = len(status.spares)
+        return self.outcome(found == self.equals, "array-has-spares", spares=found)
+
+
+class ArrayLost(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.lost"):
+    """The array lost more members than its level tolerates: its state is ``broken``, or md/degraded is too high."""
+
+    parity_members: int = 0
+    """Members that a parity level can lose: such a level never has the state ``broken`` (md.rst). 0: only the state
+    counts.
+    """
+
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        if status.state.is_broken:
+            return self.outcome(True, "array-is-state", state=status.state.value)
+        found = _degraded(status)
+        return CheckOutcome(0 < self.parity_members < status.degraded_count, found.said, found.facts)
+
+
+class DiskInArray(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.in_array"):
+    """The disk is an active member of the array: it has a slot and is in sync."""
+
+    disk: str
+
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        state = _state(lab.member(self.array, self.disk))
+        return self.outcome(state == "in sync", "disk-is", disk=self.disk, state=state)
+
+
+class DiskOut(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.out_of_array"):
+    """The array runs without this disk: the disk is faulty, or not a member.
+
+    On the embedded kernel a faulty disk is no longer a member at the next command, because md omits it when the array
+    is assembled again.
+    """
+
+    disk: str
+
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        state = _state(lab.member(self.array, self.disk))
+        return self.outcome(state in ("faulty", "not a member"), "disk-is", disk=self.disk, state=state)
+
+
+class DiskRebuilt(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.rebuilt"):
+    """The disk was rebuilt during this step, and the writes to it are in this range, in percent of component_size.
+
+    The write counter of the disk distinguishes a full rebuild from a recovery with a bitmap.
+    """
+
+    lasts = True
+    disk: str
+    at_least_percent: float = 0.0
+    at_most_percent: float = 1000.0
+
+    @property
+    def wanted(self) -> str:
+        return f"{self.name}.at-least" if self.at_least_percent else f"{self.name}.at-most"
+
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        came = {(kind.value, self.array, self.disk) for kind in (EventKind.MEMBER_ADDED, EventKind.MEMBER_IN_SYNC)}
+        member = lab.member(self.array, self.disk)
+        if not came & lab.events or not member or not member.is_in_sync or not status.component_bytes:
+            return CheckOutcome(False, "disk-not-rebuilt", self.facts)
+        percent = 100 * lab.written_bytes.get(self.disk, 0) / status.component_bytes
+        is_passed = self.at_least_percent <= percent <= self.at_most_percent
+        return CheckOutcome(is_passed, "disk-was-written", {**self.facts, "percent": f"{percent:.0f}"})
+
+
+class SyncFinished(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="sync.finished"):
+    """No resync, rebuild, scrub or reshape is running or pending."""
+
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        if _owes_sync(status):
+            return self.outcome(False, "array-syncs", action=status.sync_action.value)
+        return self.outcome(True, "array-idle")
+
+
+class ScrubFound(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="scrub.found"):
+    """The last scrub of the array counted mismatches (md/mismatch_cnt)."""
+
+    lasts = True
+
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        if status.sync_action.is_busy:
+            return self.outcome(False, "array-syncs", action=status.sync_action.value)
+        found = status.mismatch_sectors or 0
+        return self.outcome(found > 0, "scrub-counted", sectors=found)
+
+
+class MarkWritten(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mark.written"):
+    """The array holds known data."""
+
+    array: str = "md0"
+
+    def look(self, lab: CheckedState) -> CheckOutcome:
+        is_there = self.array in lab.marks
+        return CheckOutcome(is_there, "mark-there" if is_there else "mark-missing", {"array": self.array})
+
+
+class MarkVerdictIs(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mark.verdict"):
+    """The known data were verified during this step, with this verdict: intact, changed or unreadable."""
+
+    lasts = True
+    array: str = "md0"
+    verdict: str
+
+    @property
+    def wanted(self) -> str:
+        return f"{self.name}.{self.verdict}"
+
+    def look(self, lab: CheckedState) -> CheckOutcome:
+        mark = lab.marks.get(self.array)
+        if mark is None:
+            return CheckOutcome(False, "mark-missing", {"array": self.array})
+        if mark.verdict is None or moment(mark.checked_utc) < moment(lab.step_began_utc):
+            return CheckOutcome(False, "mark-unchecked", {"array": self.array})
+        return CheckOutcome(mark.verdict == self.verdict, f"mark-{mark.verdict}", {"array": self.array})
+
+
+class EventSeen(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="event.seen"):
+    """This event occurred on the array, and on ``disk`` if it is given, during this step (lab/session/monitor.py)."""
+
+    lasts = True
+    event: EventKind
+    array: str = "md0"
+    disk: str = ""
+
+    def look(self, lab: CheckedState) -> CheckOutcome:
+        seen = any(
+            kind == self.event and array == self.array and self.disk in ("", disk) for kind, array, disk in lab.events
+        )
+        return CheckOutcome(seen, "event-seen" if seen else "event-missing", self.facts)
+
+
+def _state(member: MemberStatus | None) -> str:
+    if member is None:
+        return "not a member"
+    if member.is_faulty:
+        return "faulty"
+    if member.is_rebuilding:
+        return "rebuilding"
+    return "spare" if member.is_spare else "in sync" if member.is_in_sync else ", ".join(sorted(member.flags))
+
+
+def _owes_sync(status: ArrayStatus) -> bool:
+    is_busy = status.sync_action.is_busy or status.sync_progress is not None
+    # A frozen reshape is idle but incomplete.
+    is_busy = is_busy or status.reshape_position_sectors is not None
+    return is_busy or status.awaits_rebuild or status.awaits_resync
+
+
+def _degraded(status: ArrayStatus) -> CheckOutcome:
+    facts: Facts = {"array": status.name, "degraded": status.degraded_count, "members": status.raid_disks}
+    return CheckOutcome(False, "array-is-degraded" if status.is_degraded else "array-is-complete", facts)
+
+
+_SHARE_READ = 0.8
+"""Minimum share of the component size that must be read or written for a copy of the whole disk."""
+
+
+class ArrayStopped(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.stopped"):
+    """The array exists on the disks, and is not running."""
+
+    needs_disks = True
+    array: str = "md0"
+
+    def look(self, lab: CheckedState) -> CheckOutcome:
+        status = lab.arrays.get(self.array)
+        if status is not None:
+            return CheckOutcome(False, "array-is-state", {"array": self.array, "state": status.state.value})
+        is_there = self.array in lab.deep.resting
+        return CheckOutcome(is_there, "array-rests" if is_there else "array-missing", {"array": self.array})
+
+
+class MemberCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A check on the superblock of one disk."""
+
+    needs_disks = True
+    disk: str
+
+    def look(self, lab: CheckedState) -> CheckOutcome:
+        found = lab.deep.superblocks.get(self.disk)
+        return self.judge(found, lab) if found else CheckOutcome(False, "superblock-missing", {"disk": self.disk})
+
+    @abstractmethod
+    def judge(self, superblock: Superblock, lab: CheckedState) -> CheckOutcome:
+        """Return the outcome for a superblock that exists."""
+
+
+class MemberStale(MemberCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="member.stale"):
+    """The event count of the disk is at least this much lower than the highest one of its array."""
+
+    at_least: int = 1
+
+    def judge(self, superblock: Superblock, lab: CheckedState) -> CheckOutcome:
+        behind = _events_behind(superblock, lab)
+        return CheckOutcome(behind >= self.at_least, "events-behind", {"disk": self.disk, "behind": behind})
+
+
+class MemberCurrent(MemberCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="member.current"):
+    """The event count of the disk equals the highest one of its array."""
+
+    def judge(self, superblock: Superblock, lab: CheckedState) -> CheckOutcome:
+        behind = _events_behind(superblock, lab)
+        return CheckOutcome(behind == 0, "events-behind", {"disk": self.disk, "behind": behind})
+
+
+class ArrayOnOverlays(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.on_overlays"):
+    """The array runs on mapped devices over the lab disks: no member is itself a lab disk."""
+
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        disks = {node: name for name, node in lab.nodes.items()}
+        found = sorted(disks[member.device] for member in status.members if member.device in disks)
+        if found:
+            return self.outcome(False, "array-has-disks", disks=", ".join(found))
+        return self.outcome(bool(status.members), "array-on-overlays")
+
+
+class ArrayForeign(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.made_anew"):
+    """A running array has this name, but not the UUID of the array on which the known data were written."""
+
+    needs_disks = True
+
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        is_new = self.array in lab.deep.marked_before and self.array not in lab.marks
+        return self.outcome(is_new, "array-is-new" if is_new else "array-is-old")
+
+
+class DiskCopied(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.copied"):
+    """During this step ``source`` was read and ``target`` was written from end to end, and ``target`` is in sync.
+
+    This is a replacement (``mdadm --replace``). A rebuild after a failure reads all other members instead.
+    """
+
+    needs_disks = True
+    lasts = True
+    source: str
+    target: str
+
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        member = lab.member(self.array, self.target)
+        size = status.component_bytes
+        if member is None or not member.is_in_sync or not size:
+            return self.outcome(False, "disk-not-rebuilt", disk=self.target)
+        read = lab.deep.read_bytes.get(self.source, 0) / size
+        written = lab.written_bytes.get(self.target, 0) / size
+        facts = {**self.facts, "read": f"{100 * read:.0f}", "written": f"{100 * written:.0f}"}
+        return CheckOutcome(min(read, written) >= _SHARE_READ, "disk-was-copied", facts)
+
+
+class ArrayMended(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.mended"):
+    """md corrected a read error of a member by writing the data back: dev-*/errors counts these (md.rst)."""
+
+    lasts = True
+
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        count = sum(member.error_count or 0 for member in status.members)
+        return self.outcome(count > 0, "errors-mended", count=count)
+
+
+class ArrayWaited(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.waited"):
+    """The requests to the array took at least this time in total during this step, by the counters of the array."""
+
+    needs_disks = True
+    lasts = True
+    at_least_seconds: float
+
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        waited = lab.deep.waited_seconds.get(self.array, 0.0)
+        return self.outcome(waited >= self.at_least_seconds, "array-has-waited", seconds=f"{waited:.1f}")
+
+
+class FileSystemFills(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="file_system.fills"):
+    """The size of the ext4 file system is in this range, in percent of the size of the array."""
+
+    needs_disks = True
+    at_least_percent: float = 0.0
+    at_most_percent: float = 100.0
+
+    @property
+    def wanted(self) -> str:
+        return f"{self.name}.at-least" if self.at_least_percent else f"{self.name}.at-most"
+
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        size = lab.deep.file_system_bytes.get(self.array)
+        if size is None or not status.size_bytes:
+            return self.outcome(False, "file-system-missing")
+        percent = 100 * size / status.size_bytes
+        is_passed = self.at_least_percent <= percent <= self.at_most_percent
+        return self.outcome(is_passed, "file-system-fills", percent=f"{percent:.0f}")
+
+
+class FileSays(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="file.says"):
+    """A line of this file on the machine contains these words, and the file is newer than the newest array."""
+
+    needs_disks = True
+    lasts = True
+    path: str
+    words: str
+
+    def look(self, lab: CheckedState) -> CheckOutcome:
+        is_there = any(self.words in line for line in lab.deep.texts.get(self.path, "").splitlines())
+        return CheckOutcome(is_there, "file-says" if is_there else "file-says-not", self.facts)
+
+
+class DeepSource(Source, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A number about the disks or arrays; the lab must be open."""
+
+    needs_lab = True
+
+
+class MemberEvents(DeepSource, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="member.events"):
+    """The event count in a disk's superblock; with ``behind`` its difference from the highest one of its array."""
+
+    disk: str
+    behind: bool = False
+
+    def value(self, lab: CheckedState) -> float | None:
+        found = lab.deep.superblocks.get(self.disk)
+        if found is None:
+            return None
+        return float(_events_behind(found, lab) if self.behind else found.events)
+
+
+class DiskMinor(DeepSource, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.minor"):
+    """The minor number of a disk's device, as mdadm --detail shows it."""
+
+    disk: str
+
+    def mistakes(self, lab: CheckedState) -> Iterator[LikelyMistake]:
+        for disk, minor in lab.deep.minors.items():
+            if disk != self.disk:
+                yield LikelyMistake(float(minor), "reading-other-row", {"row": disk})
+
+    def value(self, lab: CheckedState) -> float | None:
+        found = lab.deep.minors.get(self.disk)
+        return None if found is None else float(found)
+
+
+class Mismatches(DeepSource, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="scrub.mismatches"):
+    """The mismatch count of the last scrub of the array (md/mismatch_cnt), in sectors."""
+
+    array: str = "md0"
+
+    def value(self, lab: CheckedState) -> float | None:
+        status = lab.arrays.get(self.array)
+        return None if status is None or status.mismatch_sectors is None else float(status.mismatch_sectors)
+
+
+def _events_behind(superblock: Superblock, lab: CheckedState) -> int:
+    """The difference between the highest event count of the same array and this one."""
+    all_events = [each.events for each in lab.deep.superblocks.values() if each.array_uuid == superblock.array_uuid]
+    return max(all_events) - superblock.events
+
+
+class PlaceWord(StrEnum):
+    """The property of a block that a reading asks for."""
+
+    STRIPE = "stripe"
+    DISK = "disk"
+    SECTOR = "sector"
+    PARITY_DISK = "parity-disk"
+
+
+class BlockPlace(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="block.place"):
+    """The stripe, disk number (3: disk03) or sector of a 4 KiB block in a parity array, or the disk of its parity."""
+
+    needs_lab = True
+    array: str = "md0"
+    block: Annotated[int, msgspec.Meta(ge=0)]
+    what: PlaceWord
+
+    def value(self, lab: CheckedState) -> float | None:
+        status = lab.arrays.get(self.array)
+        geometry = _geometry(status) if status else None
+        sector = self.block * BLOCK_SECTORS
+        if status is None or geometry is None or sector >= geometry.size_sectors:
+            return None
+        if self.what is PlaceWord.STRIPE:
+            return float(geometry.stripe_of(sector))
+        is_parity = self.what is PlaceWord.PARITY_DISK
+        place = (geometry.parities(sector) if is_parity else geometry.places(sector))[0]
+        member = next((each for each in status.members if each.slot == place.slot), None)
+        if member is None or member.data_offset_sectors is None:
+            return None
+        if self.what is PlaceWord.SECTOR:
+            return float(member.data_offset_sectors + place.sector)
+        return _disk_number(lab, member)
+
+
+class BadSector(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="bad.block"):
+    """The 4 KiB block of the array at the first sector of a member's bad-block list, if that sector holds data."""
+
+    needs_lab = True
+    array: str = "md0"
+    disk: str
+
+    def mistakes(self, lab: CheckedState) -> Iterator[LikelyMistake]:
+        member = lab.member(self.array, self.disk)
+        if member is not None and member.bad_blocks:
+            yield LikelyMistake(float(member.bad_blocks[0][0]), "reading-list-sector", {"disk": self.disk})
+
+    def value(self, lab: CheckedState) -> float | None:
+        status, member = lab.arrays.get(self.array), lab.member(self.array, self.disk)
+        geometry = _geometry(status) if status else None
+        if geometry is None or member is None or member.slot is None or not member.bad_blocks:
+            return None
+        found = geometry.content(member.slot, member.bad_blocks[0][0] - (member.data_offset_sectors or 0))
+        is_data = found is not None and not found.kind.is_parity
+        return float(found.sectors[0] // BLOCK_SECTORS) if found and is_data else None
+
+
+class BadSectors(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="bad.bytes"):
+    """The total size of the bad-block lists of all members of an array."""
+
+    needs_lab = True
+    array: str = "md0"
+
+    def value(self, lab: CheckedState) -> float | None:
+        status = lab.arrays.get(self.array)
+        return None if status is None else float(sum(_bad_bytes(member) for member in status.members))
+
+
+class MarkLost(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mark.first_unreadable"):
+    """The first unreadable byte of the known data at the last verify: its offset in the array, or in the file on it."""
+
+    needs_lab = True
+    array: str = "md0"
+
+    def value(self, lab: CheckedState) -> float | None:
+        mark = lab.marks.get(self.array)
+        return float(mark.unreadable[0][0]) if mark and mark.unreadable else None
+
+
+class MemberOffset(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="member.offset"):
+    """The sector of a member's device at which its data area begins (the data offset)."""
+
+    needs_lab = True
+    array: str = "md0"
+    disk: str
+
+    def value(self, lab: CheckedState) -> float | None:
+        member = lab.member(self.array, self.disk)
+        offset = member.data_offset_sectors if member else None
+        return None if offset is None else float(offset)
+
+
+class DiskBadBlocks(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="disk.bad_blocks"):
+    """The bad-block list of the disk has entries, or none with ``present = false``."""
+
+    disk: str
+    present: bool = True
+
+    @property
+    def wanted(self) -> str:
+        return self.name if self.present else "disk.no-bad_blocks"
+
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        member = lab.member(self.array, self.disk)
+        facts: Facts = {"array": self.array, "disk": self.disk}
+        if member is None:
+            return CheckOutcome(False, "disk-is", {**facts, "state": "not a member"})
+        listed = bool(member.bad_blocks)
+        said = "disk-has-bad-blocks" if listed else "disk-has-no-bad-blocks"
+        return CheckOutcome(listed is self.present, said, {**facts, "kib": f"{_bad_bytes(member) / 1024:g}"})
+
+
+class ArrayPolicy(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.policy"):
+    """The array has this consistency policy: ``resync``, ``bitmap``, ``ppl`` or ``journal``."""
+
+    policy: str
+
+    def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
+        found = status.consistency_policy
+        return self.outcome(found == self.policy, "array-has-policy", policy=found)
+
+
+def _geometry(status: ArrayStatus) -> ArrayGeometry | None:
+    """The geometry of a parity array that is not being reshaped; None for any other."""
+    is_known = status.has_parity and status.reshape_position_sectors is None
+    return status.geometry if is_known and status.chunk_bytes and status.component_bytes else None
+
+
+def _disk_number(lab: CheckedState, member: MemberStatus) -> float | None:
+    name = next((name for name, node in lab.nodes.items() if node == member.device), "")
+    digits = name.removeprefix("disk")
+    return float(digits) if digits.isdecimal() else None
+
+
+def _bad_bytes(member: MemberStatus) -> int:
+    return sum(length for _, length in member.bad_blocks) * SECTOR_BYTES
+
+
+class DrillCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A check on the final state of a drill. Lessons cannot use it."""
+
+    in_lessons = False
+
+    def look(self, lab: CheckedState) -> CheckOutcome:
+        return CheckOutcome(lab.drill is not None and self.holds(lab.drill), self.name)
+
+    @abstractmethod
+    def holds(self, seen: DrillEnd) -> bool:
+        """Return whether the check holds."""
+
+
+class SuperblockIs(StrEnum):
+    """The state of a superblock compared with the beginning of the drill."""
+
+    SAME = "same"
+    """It belongs to the same array."""
+    UNTOUCHED = "untouched"
+    """It is unchanged."""
+    WRITTEN = "written"
+    """It belongs to the same array and member, and was written: the array ran with it, or it was added back or forced.
+    """
+    NEW = "new"
+    """It belongs to the same array, which accepted the disk as a new member with a full rebuild."""
+    USED = "used"
+    """``written`` or ``new``."""
+    OTHER = "other"
+    """It belongs to another array, which was created during the drill."""
+    COPY = "copy"
+    """It is the superblock that another disk had when the drill began."""
+    GONE = "gone"
+
+
+class SuperblockBecame(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="superblock"):
+    """The superblock of at least ``at_least`` of these disks (default: the data's members) has this state."""
+
+    became: SuperblockIs
+    disks: str = ""
+    """``disk01,disk02``; empty: the disks that belonged to the array with the data when the drill began."""
+    at_least: int = 1
+
+    def holds(self, seen: DrillEnd) -> bool:
+        names = self.disks.split(",") if self.disks else [*seen.data_members]
+        known = {picture.device_uuid for picture in seen.before.values() if picture.has_superblock}
+        pairs = [(seen.before[name], seen.after[name]) for name in names if name in seen.before]
+        # Two disks may have had the same superblock from the beginning. Only a copy made since counts.
+        found = [
+            _became(before, after, after.device_uuid != before.device_uuid and after.device_uuid in known)
+            for before, after in pairs
+        ]
+        return sum(self.became in each for each in found) >= self.at_least
+
+
+def _became(before: MemberPicture, after: MemberPicture, is_copy: bool) -> frozenset[SuperblockIs]:
+    """All states that apply to the superblock of one disk."""
+    if not after.has_superblock:
+        return frozenset({SuperblockIs.GONE} if before.has_superblock else ())
+    if is_copy:
+        return frozenset({SuperblockIs.COPY})
+    if not before.has_superblock or (before.uuid, before.created) != (after.uuid, after.created):
+        return frozenset({SuperblockIs.OTHER})
+    if before == after:
+        return frozenset({SuperblockIs.SAME, SuperblockIs.UNTOUCHED})
+    how = SuperblockIs.WRITTEN if before.device_uuid == after.device_uuid else SuperblockIs.NEW
+    return frozenset({SuperblockIs.SAME, SuperblockIs.USED, how})
+
+
+class SuperblockSays(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="superblock_says"):
+    """The superblocks of all these disks have this value; not ``is_so``: an existing one has another value.
+
+    For roles, not ``is_so`` considers only disks with a slot: whether a spare already has a slot is not significant.
+    """
+
+    disks: str
+    """The disks, written ``disk01,disk02``."""
+    key: Literal["name", "level", "devices", "role", "data_offset_sectors", "chunk", "layout", "bad_blocks"]
+    value: str | int
+    """As in the output of ``mdadm --examine``; or one value for each disk, separated by commas."""
+    is_so: bool = True
+
+    def holds(self, seen: DrillEnd) -> bool:
+        names, values = self.disks.split(","), str(self.value).split(",")
+        wanted = dict(zip(names, values if len(values) > 1 else values * len(names), strict=True))
+        there = {name: seen.after[name] for name in names if seen.after[name].has_superblock}
+        if not self.is_so and self.key == "role":
+            there = {name: picture for name, picture in there.items() if picture.has_place}
+        right = [name for name, picture in there.items() if str(getattr(picture, self.key)) == wanted[name]]
+        return len(right) == len(names) if self.is_so else len(right) < len(there)
+
+
+class Rewritten(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rewritten"):
+    """At least this number of bytes in the data area of the disk have changed; not ``is_so``: fewer."""
+
+    disk: str
+    at_least_bytes: int = 1
+    is_so: bool = True
+
+    def holds(self, seen: DrillEnd) -> bool:
+        picture = seen.before.get(self.disk)
+        first = picture.data_offset_sectors * SECTOR_BYTES if picture else 0
+        spans = seen.changed.get(self.disk, ())
+        return (sum(max(0, end - max(start, first)) for start, end in spans) >= self.at_least_bytes) is self.is_so
+
+
+class Damaged(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="damaged"):
+    """Blocks of data or parity on the members were correct when the drill began and are wrong now; not ``is_so``: none.
+
+    Only blocks of files and of file system metadata count. A block of zeros is correct only in its original place.
+    """
+
+    what: Literal["data", "parity", "any"] = "any"
+    is_so: bool = True
+
+    def holds(self, seen: DrillEnd) -> bool:
+        counts = {"data": seen.damaged_data, "parity": seen.damaged_parity}
+        return (counts.get(self.what, sum(counts.values())) > 0) is self.is_so
+
+
+class InArray(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="in_array"):
+    """One of these disks, ``disk01,disk02``, is in sync in the array with the data; not ``is_in``: none is."""
+
+    disks: str
+    is_in: bool = True
+
+    def holds(self, seen: DrillEnd) -> bool:
+        return seen.has_array and bool({*self.disks.split(",")} & {*seen.members}) is self.is_in
+
+
+class Runs(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="runs"):
+    """An array with the data is running; not ``is_there``: none is."""
+
+    is_there: bool = True
+
+    def holds(self, seen: DrillEnd) -> bool:
+        return seen.has_array is self.is_there
+
+
+class OnOverlays(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="on_overlays"):
+    """Some or all members of the array with the data are overlays, not the disks themselves."""
+
+    def holds(self, seen: DrillEnd) -> bool:
+        return seen.has_array and seen.is_on_overlays
+
+
+class Saved(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="saved"):
+    """At most this percentage of the data was saved."""
+
+    at_most_percent: float
+
+    def holds(self, seen: DrillEnd) -> bool:
+        return seen.saved_percent <= self.at_most_percent
+
+
+class Touched(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="touched"):
+    """The disks themselves were written before the commit."""
+
+    def holds(self, seen: DrillEnd) -> bool:
+        return seen.touched_bytes > 0
+
+
+class FaultPlayed(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.played"):
+    """The scenario was run during this lesson with this seed, and ended as expected."""
+
+    lasts = True
+    scenario: int
+    seed: Seed = 1
+
+    def __post_init__(self) -> None:
+        known_scenario(self.scenario)
+
+    def look(self, lab: CheckedState) -> CheckOutcome:
+        played = lab.played.get(str(self.scenario))
+        if played is None:
+            return CheckOutcome(False, "fault-missing", self.facts)
+        if played.seed != self.seed:
+            return CheckOutcome(False, "fault-other-seed", {**self.facts, "found": played.seed})
+        facts: Facts = {**self.facts, "verdict": played.outcome.verdict.value}
+        return CheckOutcome(played.outcome.verdict is FaultVerdict.AS_EXPECTED, "fault-verdict", facts)
+
+
+class FaultOtherSeed(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.other_seed"):
+    """The last run of the scenario had a seed other than this one."""
+
+    scenario: int
+    seed: Seed = 1
+
+    def look(self, lab: CheckedState) -> CheckOutcome:
+        played = lab.played.get(str(self.scenario))
+        if played is None:
+            return CheckOutcome(False, "fault-missing", self.facts)
+        facts: Facts = {**self.facts, "found": played.seed}
+        return CheckOutcome(played.seed != self.seed, "fault-other-seed", facts)
+
+
+class PointsTried(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="points.tried"):
+    """At least ``at_least`` crash points were tried during this lesson with this seed, and none broke a promise."""
+
+    lasts = True
+    configuration: str
+    at_least: PointCount
+    seed: Seed = 1
+
+    def __post_init__(self) -> None:
+        known_configuration(self.configuration)
+
+    def look(self, lab: CheckedState) -> CheckOutcome:
+        found = lab.points.get(self.configuration)
+        if found is None or found.seed != str(self.seed):
+            return CheckOutcome(False, "points-missing", self.facts)
+        broken = found.judgements.get(PointJudgement.BROKEN, 0)
+        facts: Facts = {**self.facts, "points": found.points, "broken": broken}
+        return CheckOutcome(found.is_whole and found.points >= self.at_least and not broken, "points-tried", facts)
+
+
+class FaultFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.figure"):
+    """A number from a scenario: the first numeric value that a check of the variant found for this fact."""
+
+    needs_lab: ClassVar[bool] = False
+    scenario: int
+    variant: str
+    fact: str
+
+    is_of_result: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        known_scenario(self.scenario)
+
+    def mistakes(self, lab: CheckedState) -> Iterator[LikelyMistake]:
+        played = lab.played.get(str(self.scenario))
+        variants = played.outcome.variants if played else ()
+        for variant in variants:
+            if variant.name != self.variant:
+                other = msgspec.structs.replace(self, variant=variant.name).value(lab)
+                if other is not None:
+                    yield LikelyMistake(other, "reading-other-row", {"row": variant.name})
+        own = next((variant for variant in variants if variant.name == self.variant), None)
+        checks = [check.what for step in own.steps for check in step.checks] if own else []
+        for fact in dict.fromkeys(checks):
+            other = None if fact == self.fact else msgspec.structs.replace(self, fact=fact).value(lab)
+            if other is not None:
+                yield LikelyMistake(other, "reading-other-fact", {"fact": fact, "asked": self.fact})
+
+    def value(self, lab: CheckedState) -> float | None:
+        played = lab.played.get(str(self.scenario))
+        for variant in played.outcome.variants if played else ():
+            if variant.name != self.variant:
+                continue
+            for check in (check for step in variant.steps for check in step.checks):
+                if check.what == self.fact and check.found.replace(".", "", 1).isdecimal():
+                    return float(check.found)
+        return None
+
+
+class FaultRatio(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.ratio"):
+    """The ratio of the same fact between two variants of a scenario."""
+
+    scenario: int
+    is_of_result: ClassVar[bool] = True
+    fact: str
+    of: str
+    to: str
+
+    def mistakes(self, lab: CheckedState) -> Iterator[LikelyMistake]:
+        facts: Facts = {"of": self.of, "to": self.to}
+        right = self.value(lab)
+        if right:
+            yield LikelyMistake(1 / right, "reading-upside-down", facts)
+        for name in (self.of, self.to):
+            alone = FaultFigure(scenario=self.scenario, variant=name, fact=self.fact).value(lab)
+            if alone is not None:
+                yield LikelyMistake(alone, "reading-not-divided", facts)
+
+    def value(self, lab: CheckedState) -> float | None:
+        above, below = (
+            FaultFigure(scenario=self.scenario, variant=name, fact=self.fact).value(lab) for name in (self.of, self.to)
+        )
+        return None if above is None or not below else above / below
+
+
+class PointsFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="points.figure"):
+    """The number of crash points of a configuration with this judgement."""
+
+    is_of_result: ClassVar[bool] = True
+    configuration: str
+    judgement: PointJudgement
+
+    def __post_init__(self) -> None:
+        known_configuration(self.configuration)
+
+    def mistakes(self, lab: CheckedState) -> Iterator[LikelyMistake]:
+        found = lab.points.get(self.configuration)
+        for other, count in (found.judgements if found else {}).items():
+            if other != self.judgement:
+                yield LikelyMistake(float(count), "reading-other-row", {"row": str(other)})
+        if found:
+            yield LikelyMistake(float(sum(found.judgements.values())), "reading-all-of-them", {})
+
+    def value(self, lab: CheckedState) -> float | None:
+        found = lab.points.get(self.configuration)
+        return None if found is None else float(found.judgements.get(self.judgement, 0))
+
+
+APART_FROM_THE_LAB = (FaultPlayed, FaultOtherSeed, PointsTried)
+"""Checks that need no open lab."""
+
+
+def played_since(host: Host, began_utc: str) -> Mapping[str, PlayedFault]:
+    """Scenario number -> its newest outcome since ``began_utc``, in whole seconds, because runs have no finer time."""
+    found: dict[str, PlayedFault] = {}
+    for run in stored_runs(host):
+        if moment(run.created_utc) < moment(began_utc).replace(microsecond=0):
+            break
+        for outcome in load_run(host, run.id).outcomes:
+            found.setdefault(str(outcome.number), PlayedFault(run.seed, outcome))
+    return found
+
+
+def points_since(host: Host, began_utc: str) -> Mapping[str, StoredPoints]:
+    """Configuration -> its newest crash points since ``began_utc``, in whole seconds."""
+    found: dict[str, StoredPoints] = {}
+    for kept in stored_points(host):
+        if moment(kept.created_utc) < moment(began_utc).replace(microsecond=0):
+            break
+        found.setdefault(kept.configuration, kept)
+    return found
+
+
+def known_scenario(number: int) -> None:
+    """Raises ValueError for an unknown scenario number; msgspec adds the position in the file."""
+    try:
+        find_scenario(str(number))
+    except SpecError as error:
+        raise ValueError(error.message) from None
+
+
+def known_configuration(name: str) -> None:
+    """Raises ValueError for an unknown configuration, as ``known_scenario``."""
+    try:
+        find_configuration(name)
+    except SpecError as error:
+        raise ValueError(error.message) from None
+
+
+ALL_CHECKS: Mapping[str, type[Check]] = kinds_by_tag("that", {**vars(readings), **globals()})
 CHECKS: Mapping[str, type[Check]] = {name: kind for name, kind in ALL_CHECKS.items() if kind.in_lessons}
 """The checks that lessons may use."""
 SOURCES: Mapping[str, type[Source]] = {
-    **kinds_by_tag("get", (readings, arrays, faults)),
+    **kinds_by_tag("get", {**vars(readings), **globals()}),
     **{str(kind.__struct_config__.tag): kind for kind in (each.load() for each in extensions(LessonReading))},
 }
 

@@ -76,7 +76,6 @@ class Prover(ABC):
         """Follow a way from the beginning."""
 
     def prove(self, ways: Sequence[Way]) -> Proof:
-        """Follow these ways, and return the proof."""
         began = time.monotonic()
         fresh = self.count_fresh()
         counts = {True: 0, False: 0}
@@ -92,7 +91,6 @@ class Prover(ABC):
         )  # fmt: skip
 
     def fail(self, text: str) -> None:
-        """Record a failure."""
         self.failures.append(f"{self.name}{f' ({self.seed!r})' if self.seed else ''}, {text}")
 
 

@@ -49,7 +49,6 @@ class Figure(StrEnum):
                 return figures.p99_seconds
 
     def text(self, value: float) -> str:
-        """The value as text with its unit."""
         if self is Figure.IOPS:
             return f"{human_rate(value)} IOPS"
         return f"{human_bytes(value)}/s" if self is Figure.BANDWIDTH else human_seconds(value)
@@ -106,8 +105,8 @@ class RatioWithin(ResultCheck, frozen=True, kw_only=True, forbid_unknown_fields=
     def facts(self) -> Facts:
         return {
             "measure": self.measure,
-            "of": label_of(self.of, self.to),
-            "to": label_of(self.to, self.of),
+            "of": _label_of(self.of, self.to),
+            "to": _label_of(self.to, self.of),
             "figure": self.figure.value,
             "at_least": f"{self.at_least:g}",
             "at_most": f"{self.at_most:g}",
@@ -124,7 +123,7 @@ class RatioWithin(ResultCheck, frozen=True, kw_only=True, forbid_unknown_fields=
         return "at-least" if self.at_least else "at-most"
 
     def judge(self, record: ResultRecord) -> CheckOutcome:
-        above, below = values_of(record, self.of, self.figure), values_of(record, self.to, self.figure)
+        above, below = _values_of(record, self.of, self.figure), _values_of(record, self.to, self.figure)
         if not above or not below or min(below) <= 0:
             return CheckOutcome(False, "ratio-lacks", {**self.facts, "measure": self.measure})
         ratio = statistics.median(above) / statistics.median(below)
@@ -154,13 +153,13 @@ class RebuildIntact(ResultCheck, frozen=True, kw_only=True, forbid_unknown_field
         return CheckOutcome(is_intact, "rebuild-intact" if is_intact else "rebuild-not-intact", self.facts)
 
 
-def values_of(record: ResultRecord, choice: CellChoice, figure: Figure) -> list[float]:
+def _values_of(record: ResultRecord, choice: CellChoice, figure: Figure) -> list[float]:
     """One value of the figure per repeat, in order, of one part of a result, without values that fio did not report."""
     found = [figure.of(part) for cell in choice.find(record) if (part := _only_direction(cell))]
     return [value for value in found if value is not None]
 
 
-def label_of(choice: CellChoice, other: CellChoice) -> str:
+def _label_of(choice: CellChoice, other: CellChoice) -> str:
     """A label that distinguishes one part of a result from another: array, workload and phase, if they differ."""
     words = [choice.array] if choice.array != other.array else []
     if choice.workload != other.workload:
@@ -270,12 +269,12 @@ class ResultFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def value(self, lab: CheckedState) -> float | None:
         record = lab.results.get(self.measure)
-        found = values_of(record, self.of, self.figure) if record else []
+        found = _values_of(record, self.of, self.figure) if record else []
         return statistics.median(found) if found else None
 
     def mistakes(self, lab: CheckedState) -> Iterable[LikelyMistake]:
-        for other in other_cells(lab, self.measure, self.of):
-            row = {"row": label_of(other, self.of)}
+        for other in _other_cells(lab, self.measure, self.of):
+            row = {"row": _label_of(other, self.of)}
             yield from _likely(msgspec.structs.replace(self, of=other).value(lab), "reading-other-row", row)
         for figure in Figure:
             if figure is not self.figure:
@@ -295,13 +294,13 @@ class ResultRatio(Source, frozen=True, kw_only=True, forbid_unknown_fields=True,
     figure: Figure = Figure.IOPS
 
     def mistakes(self, lab: CheckedState) -> Iterable[LikelyMistake]:
-        facts: Facts = {"of": label_of(self.of, self.to), "to": label_of(self.to, self.of)}
+        facts: Facts = {"of": _label_of(self.of, self.to), "to": _label_of(self.to, self.of)}
         right = self.value(lab)
         yield from _likely(1 / right if right else None, "reading-upside-down", facts)
         for figure, choice in ((self.figure, self.of), (self.figure, self.to)):
             alone = ResultFigure(measure=self.measure, of=choice, figure=figure).value(lab)
             yield from _likely(alone, "reading-not-divided", facts)
-        for name in dict.fromkeys(other.workload for other in other_cells(lab, self.measure, self.of)):
+        for name in dict.fromkeys(other.workload for other in _other_cells(lab, self.measure, self.of)):
             if name in (self.of.workload, self.to.workload):
                 continue
             pair = {side: msgspec.structs.replace(getattr(self, side), workload=name) for side in ("of", "to")}
@@ -424,7 +423,7 @@ class Reading:
         return f"{number} {self.unit}" if self.unit and number[-1:].isdigit() else number
 
 
-def other_cells(lab: CheckedState, measure: str, choice: CellChoice) -> list[CellChoice]:
+def _other_cells(lab: CheckedState, measure: str, choice: CellChoice) -> list[CellChoice]:
     """The other parts of a result, without duplicates, in order."""
     record = lab.results.get(measure)
     rows = [(cell.array, cell.workload, cell.phase) for cell in record.cells] if record else []

@@ -36,9 +36,8 @@ from lab.gates.decoding import FormatVersion, decode_json
 from lab.gates.files import MOST_DOCUMENT_BYTES, MOST_OWN_BYTES, MOST_RECORD_BYTES, open_plain
 from lab.gates.text import is_name, visible
 from lab.host.files import create_file, make_folder, storage_error, write_file
-from lab.results.elsewhere import files_of
 from lab.results.record import ResultRecord, refuse_newer
-from lab.results.store import RECORD_NAME, ResultFiles, ResultStore, checked_id, is_document, unpacked
+from lab.results.store import RECORD_NAME, ResultFiles, ResultStore, checked_id, files_of, is_document, unpacked
 from lab.units import GIB, MIB
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ explanations. Each is one A4 page.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -26,15 +27,14 @@ from lab.classroom.grading import (
     read_scale,
 )
 from lab.classroom.view import ClassRow, ClassView, LeftOut, cautions, practice_tables, view_class
-from lab.cli.context import current
-from lab.cli.output import ProgressBar, out, out_json, table
+from lab.cli.context import ProgressBar, current, out, out_json, table
 from lab.errors import ResultError, SpecError, ToolMissing
 from lab.frontend import AppFrontend
 from lab.gates.text import visible
 from lab.host.files import write_file
 from lab.lessons.course import ReadyLesson, built_in_course
 from lab.plugins import extension
-from lab.report.page.render import render_document, render_part
+from lab.report.page.blocks import render_document, render_part
 from lab.results.store import ResultStore
 from lab.units import counted
 
@@ -60,10 +60,10 @@ def handout(
         raise SpecError("the card of keys takes no lessons and no seed", hint="raidlab handout keys --to keys.html")
     pages = 1 if what == "keys" else len(lessons or built_in_course().ids)
     write_file(to, (key_page() if what == "keys" else lesson_pages(lessons, seed=seed, language=language)).encode())
-    if context.json:
-        out_json({"file": str(to), "pages": pages})
-    else:
-        out(f"{to}: {pages} {'page' if pages == 1 else 'pages'}, A4; print it from a browser")
+    context.out(
+        {"file": str(to), "pages": pages},
+        f"{to}: {pages} {'page' if pages == 1 else 'pages'}, A4; print it from a browser",
+    )
 
 
 def key_page() -> str:
@@ -96,7 +96,7 @@ def _font_points(lesson: ReadyLesson) -> float:
     for step in lesson.steps:
         asked = " ".join([step.ask.question, *step.ask.options.values()]) if step.ask else ""
         length += len(step.say) + len(asked) + len(step.read.question if step.read else "") + 150
-    points = _MOST_POINTS * min(1.0, (_PAGE_CHARACTERS / length) ** 0.5)
+    points = _MOST_POINTS * min(1.0, math.sqrt(_PAGE_CHARACTERS / length))
     return round(max(_LEAST_POINTS, points), 1)
 
 
@@ -155,7 +155,7 @@ def classroom(
     _write_sheets(found, grades=grades, roster=roster, points=points, moodle=moodle, canvas=canvas)
     if page is not None:
         from lab.classroom.view import class_page
-        from lab.report.page.render import render_page
+        from lab.report.page.blocks import render_page
 
         write_file(page, render_page(class_page(found, visible(title))).encode())
     if context.json:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from lab.classroom.bundle import DRILLS, LESSONS, SUFFIX, Bundle, read_bundle, read_practice
-from lab.compare.platforms import HEALTHY, is_speed, singles
+from lab.compare import HEALTHY, is_speed, singles
 from lab.drills.case import OUTCOME_VERSION, DrillOutcome, DrillStore
 from lab.drills.verdict import DrillVerdict
 from lab.errors import LabError, RequirementMissing, ResultError
@@ -530,7 +530,8 @@ def open_class(
                 stack.enter_context(held(place, how, lambda: tell("another raidlab reads this class", 0.0)))
                 is_reader = how == SHARED and (place / _DATABASE).exists()
                 name = str(place / _DATABASE) if is_reader or how == ALONE else ":memory:"
-                return stack.enter_context(duckdb.connect(name, read_only=is_reader, config=settings))
+                connection: DuckDBPyConnection = duckdb.connect(name, read_only=is_reader, config=settings)
+                return stack.enter_context(connection)
 
             database = opened(SHARED)
             changes = _changes(folder, database)

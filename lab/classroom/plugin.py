@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.cli.extension import Command, Exporter
+from lab.cli.context import Command, Exporter
 from lab.drills.extension import DrillLosses
 from lab.plugins import Plugin
-from lab.results.extension import ResultFormat
-from lab.results.suffix import ResultSuffix
+from lab.results.store import ResultFiles, ResultFormat, ResultStore
 
 if TYPE_CHECKING:
-    from lab.cli.extension import Loaded
-    from lab.results.store import ResultFiles, ResultStore
+    from lab.cli.context import Loaded
 
 _SUFFIX = ".zip"
 
@@ -60,7 +58,6 @@ PLUGIN = Plugin(
         Command("class", _class, "What a class measured and practised, from a folder of bundles."),
         Command("handout", _handout, "Pages to print: keys, lessons."),
         Exporter("", _export),
-        ResultSuffix(_SUFFIX),
         ResultFormat(_SUFFIX, _read, _write),
         DrillLosses(_share),
     ),

@@ -1,4 +1,7 @@
-"""The command with its sub-commands, whose modules are imported when they are used, and the global options."""
+"""The command with its sub-commands, whose modules are imported when they are used, and the global options.
+
+``raidlab serve`` shows the app in a browser, on loopback.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +13,40 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 from cyclopts import App, Parameter
 
 from lab import __version__
-from lab.cli.context import Options, options, use_options
-from lab.cli.extension import Command, added_commands
-from lab.cli.output import out
-from lab.errors import ExitCode
+from lab.cli.arguments import flag, number
+from lab.cli.context import Command, Options, added_commands, current, err, options, out, use_options
+from lab.errors import ExitCode, ToolMissing
 from lab.frontend import AppFrontend
+from lab.gates.decoding import PortOrAny
 from lab.host import signals
 from lab.plugins import extension
 
 if TYPE_CHECKING:
     from lab.actions.action import Verb
-    from lab.cli.extension import Loaded
+    from lab.cli.context import Loaded
     from lab.frontend import RunLine
+
+
+def serve(
+    *,
+    port: Annotated[int, number(PortOrAny, help="Port on the loopback interface; 0: any that is free.")] = 8642,
+) -> None:
+    """The app in a browser: on loopback only, at an address with a random token that is printed.
+
+    Each tab that opens the address has an app of its own. Ctrl-C ends it. From another computer: ``ssh -L``.
+    """
+    app = extension(AppFrontend)
+    if app is None:
+        raise ToolMissing("the app is not installed", hint="install raidlab with its package tui")
+
+    current()
+
+    def ready(address: str) -> None:
+        err("raidlab: open this address in a browser on this computer; Ctrl-C ends it")
+        out(address)
+
+    app.serve(options().on, port, ready)
+
 
 TEXT_VARIABLE = "RAIDLAB_TEXT"
 """If set, the app runs in plain lines, as with ``--text``."""
@@ -40,16 +65,10 @@ def _global_options(
     on: Annotated[
         str | None, Parameter(help="Machine: uml:, qemu:, local:, ssh:HOST or vagrant: [env: RAIDLAB_ON].")
     ] = None,
-    json: Annotated[bool, Parameter(negative="", show_default=False, help="Print data as JSON.")] = False,
-    quiet: Annotated[
-        bool, Parameter(name=["--quiet", "-q"], negative="", show_default=False, help="No narration.")
-    ] = False,
-    verbose: Annotated[
-        bool, Parameter(name=["--verbose", "-v"], negative="", show_default=False, help="Narrate every command.")
-    ] = False,
-    text: Annotated[
-        bool, Parameter(negative="", show_default=False, help="The app in plain lines, for screen readers.")
-    ] = False,
+    json: Annotated[bool, flag("Print data as JSON.")] = False,
+    quiet: Annotated[bool, flag("No narration.", "--quiet", "-q")] = False,
+    verbose: Annotated[bool, flag("Narrate every command.", "--verbose", "-v")] = False,
+    text: Annotated[bool, flag("The app in plain lines, for screen readers.")] = False,
 ) -> _Given:
     return _Given(Options(on, json, quiet, verbose, options().command, text), tokens)
 
@@ -105,7 +124,7 @@ def without_command(app: App, run_line: RunLine) -> int:
 
 
 def _read_verb(words: list[str]) -> Verb | None:
-    from lab.cli.verbs import typed_verb
+    from lab.cli.session import typed_verb
 
     return typed_verb(make_app(words), words)
 
@@ -222,12 +241,6 @@ def _export() -> Loaded:
     return export
 
 
-def _serve() -> Loaded:
-    from lab.cli.serve import serve
-
-    return serve
-
-
 def _kernels() -> Loaded:
     from lab.cli.kernels import app
 
@@ -253,6 +266,6 @@ COMMANDS = (
     Command("compare", _compare, "Two results side by side: ratios, and which is faster."),
     Command("report", _report, "Results as one document: HTML with plots, Markdown, CSV or text."),
     Command("export", _export, "Results as one file that can be read back elsewhere."),
-    Command("serve", _serve, "The app in a browser, on loopback only."),
+    Command("serve", lambda: serve, "The app in a browser, on loopback only."),
     Command("completion", lambda: completion, "Print a completion script for a shell."),
 )

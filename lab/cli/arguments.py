@@ -16,6 +16,11 @@ from lab.gates.text import shortened
 from lab.tomlfile import nearest
 
 
+def flag(help_text: str, *names: str) -> Parameter:
+    """An option without a value, which is off unless it is given."""
+    return Parameter(name=names or None, negative="", show_default=False, help=help_text)
+
+
 def number(kind: Any, **more: Any) -> Parameter:
     """Restrict an option's value to one of the types of ``lab.gates.decoding``.
 
@@ -64,7 +69,7 @@ def _commands_of(error: CycloptsError) -> list[str]:
 
 
 def call_of(app: App, words: Sequence[str]) -> Callable[[], int | None]:
-    """The call for the words of a command: of its function, or of the runner of its verb (``lab.cli.verbs``).
+    """The call for the words of a command: of its function, or of the runner of its verb (``lab.cli.session``).
 
     Raises CycloptsError, and SpecError for invalid values of a verb.
     """

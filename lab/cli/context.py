@@ -1,31 +1,241 @@
-"""The context of every sub-command: the target, output options, and this computer's ``lab.host``."""
+"""What every sub-command has: the target, the options, this computer's ``lab.host``, output, and additions by plugins.
+
+Data go to standard output; narration and the progress of long operations go to standard error.
+"""
 
 from __future__ import annotations
 
 import itertools
 import os
+import re
 import shlex
+import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from lab.cli.extension import Cluster, ClusterCalls
-from lab.cli.output import err
 from lab.errors import LabError, SpecError
 from lab.gates.files import FileKind, foreign_note
+from lab.gates.text import visible, visible_json
 from lab.host import signals
-from lab.plugins import extension
-from lab.units import counted
+from lab.plugins import extension, extensions
+from lab.tables import Table
+from lab.units import counted, human_seconds
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+    from typing import Any
+
+    from cyclopts import App
+    from rich.progress import Progress, TaskID
+
+    from lab.experiments.schedule import RunProgress
+    from lab.machine import Host
+
+    Loaded = App | Callable[..., Any]
     from lab.disks import Lab, Opener
-    from lab.machine import Host, Machine, Target
+    from lab.machine import Machine, Target
     from lab.machine.api import CommandResult
     from lab.plans import Plan
+
+FEWEST_COLUMNS, MOST_COLUMNS = 40, 1000
+
+
+def out(text: str = "") -> None:
+    """Print lines of data."""
+    print(visible(text, lines=True), flush=True)
+
+
+def err(text: str) -> None:
+    """Print lines of narration."""
+    print(visible(text, lines=True), file=sys.stderr, flush=True)
+
+
+def out_json(value: Any) -> None:
+    """Print a value as indented JSON."""
+    import msgspec
+
+    out(visible_json(msgspec.json.format(_encoded(value), indent=2).decode()))
+
+
+def out_json_line(value: Any) -> None:
+    """Print a value as one line of JSON."""
+    out(visible_json(_encoded(value).decode()))
+
+
+def _encoded(value: Any) -> bytes:
+    """Encode a value as JSON.
+
+    File names may contain bytes that are not valid UTF-8, which JSON cannot represent; these are escaped as on a
+    terminal.
+    """
+    import msgspec
+
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_written_out(msgspec.to_builtins(value)))
+
+
+def _written_out(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if value.isascii() else visible(value, lines=True)
+    if isinstance(value, dict):
+        return {_written_out(name): _written_out(each) for name, each in value.items()}
+    return [_written_out(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[str] = ()) -> str:
+    """A listing as text. ``right``: headings over numbers."""
+    return Table.listing(headings, rows, right=right).as_text()
+
+
+def fitted(shown: Table) -> str:
+    """A table as text that fits the terminal; files and pipes have no width."""
+    is_shown = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return shown.as_text(shutil.get_terminal_size().columns if is_shown else None)
+
+
+def pairs(values: Mapping[str, object]) -> str:
+    """``name  value`` lines, aligned."""
+    width = max((len(name) for name in values), default=0)
+    return "\n".join(f"{name.ljust(width)}  {value}".rstrip() for name, value in values.items())
+
+
+def use_width() -> None:
+    """Limit the width for rich to values at which it can print, and does not use gigabytes of memory.
+
+    With fewer columns rich takes minutes; a terminal that reports 0 has an unknown size.
+    """
+    for name in ("COLUMNS", "LINES"):
+        typed = os.environ.pop(name, "")
+        if re.fullmatch("[0-9]{1,4}", typed) and FEWEST_COLUMNS <= int(typed) <= MOST_COLUMNS:
+            os.environ[name] = typed
+    columns = shutil.get_terminal_size().columns
+    if not FEWEST_COLUMNS <= columns <= MOST_COLUMNS:
+        os.environ["COLUMNS"] = str(min(max(columns, FEWEST_COLUMNS), MOST_COLUMNS))
+
+
+class ProgressBar:
+    """``with ProgressBar() as bar: bar.show("rebuild", 0.5); …``."""
+
+    def __init__(self, *, quiet: bool = False, is_terminal: bool | None = None) -> None:
+        self._quiet = quiet
+        self.is_terminal = sys.stderr.isatty() if is_terminal is None else is_terminal
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+        self._label = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def show_run(self, progress: RunProgress) -> None:
+        self.show(progress.label, progress.fraction, progress.left_seconds, progress.step_seconds)
+
+    def show(self, label: str, fraction: float, left_seconds: float | None = None, step_seconds: float = 0.0) -> None:
+        """Show the current step, and the fraction done.
+
+        ``left_seconds`` None: estimated from the bar's progress so far.
+        """
+        if self._quiet or not label:
+            return
+        if not self.is_terminal:
+            if label != self._label:
+                self._label = label
+                err(f"{label} (about {human_seconds(step_seconds)})" if step_seconds >= 1 else label)
+            return
+        from rich.markup import escape
+
+        if self._bar is None or self._task is None:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+            columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
+            left = TextColumn("left {task.fields[left]}")
+            self._bar = Progress(*columns, TimeElapsedColumn(), left, console=Console(stderr=True), transient=True)
+            self._task = self._bar.add_task("", total=1.0, left="")
+            self._bar.start()
+        seconds = self._bar.tasks[0].time_remaining if left_seconds is None else left_seconds
+        left_text = "–" if seconds is None else human_seconds(seconds)
+        self._bar.update(self._task, description=escape(label), completed=fraction, left=left_text)
+
+
+class Command(NamedTuple):
+    """A command or a group of commands, imported when it is used."""
+
+    words: str
+    """After ``raidlab``: ``array capacity`` is one of the commands of ``raidlab array``."""
+    load: Callable[[], Loaded]
+    help: str
+
+    def add_to(self, app: App, words: Collection[str] | None = None) -> None:
+        """Add it to a group; if ``words`` are given and it is not among them, only its name and help are there."""
+        from cyclopts import App
+
+        name = self.words.rpartition(" ")[2]
+        is_unused = words is not None and name not in words
+        loaded = App(name=name, help_flags=(), version_flags=()) if is_unused else self.load()
+        if isinstance(loaded, App):
+            loaded.help = self.help
+            app.command(loaded, name=name)
+        else:
+            app.command(loaded, name=name, help=self.help)
+
+
+def added_commands(above: str = "") -> Iterator[Command]:
+    """The commands that plugins add to ``raidlab``, or to one of its commands."""
+    return (each for each in extensions(Command) if each.words.rpartition(" ")[0] == above)
+
+
+class Exporter(NamedTuple):
+    """A way to export results."""
+
+    option: str
+    """The option of ``raidlab export`` that selects it; empty: without an option."""
+    write: Callable[[Sequence[str], Path, bool], None]
+    """Gets the names, the file or folder to write, and whether to include practice."""
+
+
+class CollectionReport(NamedTuple):
+    """A report about something that is not a single result."""
+
+    write: Callable[[Sequence[str], str, Path | None, str, Host, bool], str | None]
+    """Gets names, format, output file, title, host, and whether these names are all that was requested.
+
+    Returns the text to print, or None if the names mean nothing to it.
+    """
+
+
+class ClusterCalls(ABC):
+    """Calls functions on any free worker of a cluster. Threads may share it."""
+
+    workers: int
+    """How many calls run at once."""
+
+    @abstractmethod
+    def __call__(self, function: Callable[[bytes], bytes], payload: bytes) -> bytes:
+        """The result of a module's function, which every worker can import. Raises LabError as it does."""
+
+
+class Cluster(NamedTuple):
+    """Access to clusters."""
+
+    calls_on: Callable[[str, Host, Callable[[str], None]], AbstractContextManager[ClusterCalls]]
+    """Gets the cluster as ``--cluster`` names it, and a function that reports problems."""
+
 
 ON_VARIABLE = "RAIDLAB_ON"
 _FOLDED = 4
@@ -128,6 +338,13 @@ class Context:
     @property
     def is_embedded(self) -> bool:
         return self.target.is_embedded
+
+    def out(self, value: Any, text: str) -> None:
+        """Print a result: ``value`` with --json, otherwise ``text``."""
+        if self.json:
+            out_json(value)
+        else:
+            out(text)
 
     def announce_foreign(self, name: str | Path, kind: FileKind, lines: Sequence[str] = ()) -> None:
         """Report the possible effects of a file not shipped with raidlab, before anything in it runs.

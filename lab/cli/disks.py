@@ -15,14 +15,11 @@ from cyclopts import App, Parameter
 from lab.actions.arrays import Slow
 from lab.arrays import operations
 from lab.arrays.discovery import superblocks_in
-from lab.cli.arguments import number
-from lab.cli.context import Context, current, is_terminal
-from lab.cli.output import err, out, out_json, table
-from lab.cli.session import BreakArrayFlag, PlanFlag, client_of, show_plan
-from lab.cli.verbs import add_verbs
+from lab.cli.arguments import flag, number
+from lab.cli.context import Context, current, err, is_terminal, out, out_json, table
+from lab.cli.session import BreakArrayFlag, PlanFlag, add_verbs, client_of, show_plan
 from lab.disks import DiskKind, DiskSpec, Lab, LabDisk
 from lab.disks.attaching import require_time_of
-from lab.disks.drive_models import all_drive_models, require_free_name, save_drive_model
 from lab.disks.inventory import (
     FIRST_BYTES,
     RAID_MEMBER,
@@ -32,15 +29,14 @@ from lab.disks.inventory import (
     read_devices,
     signatures_in,
 )
-from lab.disks.kinds import DEFAULT_SIZE_BYTES
-from lab.disks.lab_files import LabFolder, lab_folder
+from lab.disks.kinds import DEFAULT_SIZE_BYTES, all_drive_models, require_free_name, save_drive_model
+from lab.disks.lab import LabFolder, lab_folder
 from lab.errors import DeviceRefused, LabError, SpecError
 from lab.gates.decoding import DiskCount, parse_bytes
 from lab.measure.calibration import Calibration, calibrate, reader
 from lab.plans import Plan
 from lab.session import breaking
-from lab.session.more_disks import add_to_list, new_specs
-from lab.session.session import LabSession, open_session
+from lab.session.session import LabSession, add_to_list, new_specs, open_session
 from lab.tomlfile import known_word, unknown_word
 from lab.units import format_bytes, human_bytes, human_seconds
 
@@ -243,9 +239,7 @@ def remove(*names: Annotated[str, Parameter(help="Names of disks.")]) -> None:
 @app.command
 def reset(
     *names: Annotated[str, Parameter(help="Names of disks.")],
-    all_disks: Annotated[
-        bool, Parameter(name="--all", negative="", show_default=False, help="All disks of the lab, with their arrays.")
-    ] = False,
+    all_disks: Annotated[bool, flag("All disks of the lab, with their arrays.", "--all")] = False,
 ) -> None:
     """Make disks blank."""
     if not all_disks:
@@ -321,10 +315,7 @@ def _require(names: tuple[str, ...]) -> None:
 
 
 def _tell(context: Context, what: str, names: list[str]) -> None:
-    if context.json:
-        out_json({what: names})
-    else:
-        out(f"{what}: {', '.join(names)}")
+    context.out({what: names}, f"{what}: {', '.join(names)}")
 
 
 def _confirm_physical(path: str, again: str | None) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from lab.cli.context import Context, current
-from lab.cli.output import out, out_json, table
+from lab.cli.context import Context, current, table
 from lab.doctor import DoctorReport, Subject, check_computer, check_machine, machine_kinds
 from lab.errors import ExitCode
 from lab.machine import TargetKind, open_machine
@@ -22,10 +21,7 @@ def doctor(*, machine: bool = False) -> int:
     is_elsewhere = context.target.kind in (TargetKind.SSH, TargetKind.VAGRANT)
     if (machine or is_elsewhere) and reports[0].is_ready:
         reports.append(_machine_report(context))
-    if context.json:
-        out_json(reports[0] if len(reports) == 1 else reports)
-    else:
-        out("\n\n".join(_text(report) for report in reports))
+    context.out(reports[0] if len(reports) == 1 else reports, "\n\n".join(_text(report) for report in reports))
     return max(ExitCode.DONE, *(report.exit_code for report in reports))
 
 

@@ -9,11 +9,10 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from lab.cli.context import CLUSTER_HELP, Context, current, require_shared
+from lab.cli.arguments import flag
+from lab.cli.context import CLUSTER_HELP, Context, current, out, out_json, pairs, require_shared, table
 from lab.cli.lesson import PASSED, say, tell_sound
-from lab.cli.output import out, out_json, pairs, table
-from lab.cli.session import client_of
-from lab.cli.verbs import add_verbs
+from lab.cli.session import add_verbs, client_of
 from lab.drills.case import (
     DrillCase,
     DrillOutcome,
@@ -183,19 +182,13 @@ def _hint(context: Context, _: DrillHint) -> None:
 def _commit(context: Context, _: Commit) -> None:
     with _desk(context) as desk:
         touched = desk.commit()
-    if context.json:
-        out_json({"touched_bytes": touched})
-    else:
-        out(committed_words(touched))
+    context.out({"touched_bytes": touched}, committed_words(touched))
 
 
 def _reset(context: Context, _: ResetDrill) -> None:
     with _desk(context) as desk:
         desk.reset()
-    if context.json:
-        out_json({"resets": desk.case.record.resets})
-    else:
-        out(PUT_BACK)
+    context.out({"resets": desk.case.record.resets}, PUT_BACK)
 
 
 def _debrief(context: Context, verb: Debrief) -> int:
@@ -234,10 +227,7 @@ def _clear(context: Context, _: ClearDisks) -> None:
     with open_session(client_of(context, watches=False)) as session:
         session.run(session.reset_all(only=left.disks))
     keep_leftovers(folder, None)
-    if context.json:
-        out_json({"disks": left.disks})
-    else:
-        out(f"{left.disks[0]} to {left.disks[-1]} are blank")
+    context.out({"disks": left.disks}, f"{left.disks[0]} to {left.disks[-1]} are blank")
 
 
 add_verbs(
@@ -260,9 +250,7 @@ add_verbs(
 @app.command
 def verify(
     *files: Annotated[Path, Parameter(help="Drill files; by default all that come with raidlab.")],
-    prove: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Also carry out every way in it, on separate machines.")
-    ] = False,
+    prove: Annotated[bool, flag("Also carry out every way in it, on separate machines.")] = False,
     seed: Annotated[list[str] | None, Parameter(help="Prove for these words; by default for two.")] = None,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> None:
@@ -274,7 +262,7 @@ def verify(
     if not prove:
         tell_sound(context, [(drill.id, path, FileKind.DRILL, shell_lines(drill)) for path, drill in chosen.items()])
         return
-    from lab.cli.proofs import prove_and_tell
+    from lab.cli.lesson import prove_and_tell
 
     for path, drill in chosen.items():
         context.announce_foreign(path, FileKind.DRILL, shell_lines(drill))

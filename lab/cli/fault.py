@@ -12,10 +12,20 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import App, Parameter
 
-from lab.cli.arguments import number
-from lab.cli.context import CLUSTER_HELP, Context, calls_on, current
-from lab.cli.extension import ClusterCalls
-from lab.cli.output import ProgressBar, err, out, out_json, pairs, table
+from lab.cli.arguments import flag, number
+from lab.cli.context import (
+    CLUSTER_HELP,
+    ClusterCalls,
+    Context,
+    ProgressBar,
+    calls_on,
+    current,
+    err,
+    out,
+    out_json,
+    pairs,
+    table,
+)
 from lab.errors import ExitCode, LabError, MachineLost, SpecError
 from lab.faults.campaign import (
     WORKERS,
@@ -78,7 +88,7 @@ from lab.faults.scenario_run import (
 from lab.gates.decoding import PointCount, Seconds, Seed
 from lab.host.files import make_folder, write_file
 from lab.machine import parse_target
-from lab.store.runs import LATEST
+from lab.store import LATEST
 
 app = App(
     name="fault", help="Faults on real arrays, each ending in a verdict with its evidence.", help_format="plaintext"
@@ -106,11 +116,9 @@ def list_scenarios(*names: Names) -> None:
 @app.command
 def run(
     *names: Names,
-    every: Annotated[bool, Parameter(name="--all", negative="", show_default=False, help="All scenarios.")] = False,
+    every: Annotated[bool, flag("All scenarios.", "--all")] = False,
     seed: Annotated[int, number(Seed, help="Seed of the oracle's writes, of cuts and of random histories.")] = 1,
-    keep: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Store all output of the machine, beside the outcomes.")
-    ] = False,
+    keep: Annotated[bool, flag("Store all output of the machine, beside the outcomes.")] = False,
 ) -> int:
     """Play scenarios on tiny arrays in a separate machine, and check that each ends as it must.
 
@@ -185,7 +193,6 @@ class _ScenarioNarrator:
         return ScenarioHooks(*told, journal.add_document) if journal else ScenarioHooks(*told)
 
     def tell(self, outcome: ScenarioOutcome) -> None:
-        """One line, and any unexpected results."""
         self._notice(
             f"{outcome.number} {outcome.id}: {outcome.verdict}{f' ({outcome.reason})' if outcome.reason else ''}"
         )
@@ -302,7 +309,7 @@ def _table(records: tuple[FindingRecord, ...]) -> str:
 def findings(
     name: Annotated[str | None, Parameter(help="A finding; by default all stored findings are listed.")] = None,
     *,
-    forget: Annotated[bool, Parameter(negative="", help="Remove it.")] = False,
+    forget: Annotated[bool, flag("Remove it.")] = False,
 ) -> None:
     """What campaigns have found."""
     context = current()
@@ -311,10 +318,7 @@ def findings(
         if forget:
             raise SpecError("--forget needs a finding", hint="name one: 'raidlab fault findings ID --forget'")
         records = tuple(each.record for each in store.all(on_damage=context.narrator.notice))
-        if context.json:
-            out_json(records)
-        else:
-            out(_table(records) if records else "no findings are stored")
+        context.out(records, _table(records) if records else "no findings are stored")
         return
     found = store.find(name)
     if found is None:
@@ -424,9 +428,7 @@ _HEADINGS = ("configuration", "points", *(word.value for word in PointJudgement)
 def points(
     *names: Annotated[str, Parameter(help="Configurations, such as raid5/ppl/idle/mixed, or prefixes of names.")],
     count: Annotated[int, number(PointCount, help="Crash points of each configuration, chosen by the seed.")] = POINTS,
-    every: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Every crash point of a short recording.")
-    ] = False,
+    every: Annotated[bool, flag("Every crash point of a short recording.")] = False,
     operations: Annotated[
         int | None,
         number(PointCount, help="Operations of the load; by default as many as show something."),
@@ -435,10 +437,7 @@ def points(
     cut: Annotated[
         str | None, Parameter(help="One crash point again, by its word; the array is started by mdadm.")
     ] = None,
-    listed: Annotated[
-        bool,
-        Parameter(name="--list", negative="", show_default=False, help="Only list what can be tried, and what cannot."),
-    ] = False,
+    listed: Annotated[bool, flag("Only list what can be tried, and what cannot.", "--list")] = False,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> int | None:
     """Cut the power at many moments of a load, for each member separately, and judge the result by md's promises."""
@@ -448,7 +447,7 @@ def points(
         return None
     chosen = chosen_configurations(names)
     if cut is not None:
-        return one_cut(context, chosen[0].name if len(chosen) == 1 else "", seed, cut, operations)
+        return _one_cut(context, chosen[0].name if len(chosen) == 1 else "", seed, cut, operations)
     return _tried(context, chosen, seed, None if every else count, operations, cluster)
 
 
@@ -485,14 +484,14 @@ def _tried(
                 found.append(explored)
                 on_points(explored.tally.points if calls else 0)
                 keep_points(context.host, explored)
-                tell_broken(context, explored)
+                _tell_broken(context, explored)
                 told.add(id(explored))
         finally:
             ended.set()
             for explored in found:
                 if id(explored) not in told:
-                    tell_broken(context, explored)
-            show_outcome(context, found, seed)
+                    _tell_broken(context, explored)
+            _show_outcome(context, found, seed)
     return points_exit_code(found)
 
 
@@ -515,7 +514,7 @@ def points_exit_code(found: Sequence[Explored]) -> int:
     return errors[0].exit_code if errors else ExitCode.DONE
 
 
-def tell_broken(context: Context, explored: Explored) -> None:
+def _tell_broken(context: Context, explored: Explored) -> None:
     """The broken promises, and the commands that reproduce them."""
     name, seed = explored.configuration.name, explored.seed
     if explored.error:
@@ -529,7 +528,7 @@ def tell_broken(context: Context, explored: Explored) -> None:
         err(f"  next: raidlab fault points {name} --seed {seed} --cut {verdict.cut}")
 
 
-def show_outcome(context: Context, found: list[Explored], seed: str) -> None:
+def _show_outcome(context: Context, found: list[Explored], seed: str) -> None:
     """The results table, even if only a part was tried."""
     if context.json:
         out_json(
@@ -565,7 +564,7 @@ def show_outcome(context: Context, found: list[Explored], seed: str) -> None:
     out(f"{tried} crash points of {len(found)} configurations, seed {seed}")
 
 
-def one_cut(context: Context, name: str, seed: str, word: str, operations: int | None) -> int:
+def _one_cut(context: Context, name: str, seed: str, word: str, operations: int | None) -> int:
     """Record again, and judge one crash point with the array started by mdadm."""
     if not name:
         raise SpecError("a crash point belongs to one configuration", hint="name it in full, as 'points --list' does")

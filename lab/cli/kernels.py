@@ -6,8 +6,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from lab.cli.context import current
-from lab.cli.output import out, out_json, table
+from lab.cli.context import current, out, out_json, table
 from lab.machine.kernel_packages import fetch_kernel, fetchable
 from lab.machine.stock_kernels import stock_kernels
 

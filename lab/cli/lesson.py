@@ -1,32 +1,49 @@
-"""``raidlab lesson``: the course, command by command, as text for a terminal.
+"""``raidlab lesson``: the course, command by command, as text for a terminal; and proofs of lessons and drills.
 
-Between two of these the student uses any other command.
+Between two of these commands the student uses any other command.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 from cyclopts import App, Parameter
 
+from lab.checks.proof import Proof
 from lab.checks.readings import Reading
-from lab.cli.context import CLUSTER_HELP, Context, current, require_shared
-from lab.cli.output import ProgressBar, out, out_json, table
-from lab.cli.session import client_of
-from lab.cli.verbs import add_verbs
+from lab.cli.arguments import flag
+from lab.cli.context import (
+    CLUSTER_HELP,
+    ClusterCalls,
+    Context,
+    ProgressBar,
+    calls_on,
+    current,
+    out,
+    out_json,
+    require_shared,
+    table,
+)
+from lab.cli.session import add_verbs, client_of
+from lab.drills import proof as drill_proof
+from lab.drills.schema import Drill, find_drill, read_drill, ready, shell_lines
 from lab.drills.schema import catalogue as drill_files
-from lab.drills.schema import read_drill, shell_lines
-from lab.errors import ExitCode, LessonError, SpecError
+from lab.errors import ExitCode, LabError, LessonError, RequirementMissing, SpecError, UnfitVersion
+from lab.gates.decoding import decode_json
 from lab.gates.files import FileKind, foreign_lines, foreign_note
 from lab.lessons.actions import ApartAction, RunMeasurement
 from lab.lessons.course import SOURCE_LANGUAGE, LessonFiles, LessonWords, ReadyStep, check_file, course_problems
 from lab.lessons.engine import StepView, ToldCheck, is_predicted, shows_solution, tell
+from lab.lessons.proof import PROOF_SEEDS, prove_apart, side_by_side
 from lab.lessons.student import CourseLine, LessonSession, Student, blank_lab, carry_out, look_once_more, require_disks
 from lab.lessons.verbs import (
     VERBS,
@@ -41,7 +58,119 @@ from lab.lessons.verbs import (
     ShowLesson,
     StartLesson,
 )
+from lab.machine import Host, Target, parse_target
+from lab.machine.kernel_image import quickest
 from lab.session.session import LabSession, open_session
+
+
+@dataclass(frozen=True, slots=True)
+class Unproved:
+    """A proof that was not completed."""
+
+    sentence: str
+    failures: tuple[str, ...]
+
+
+def _attempt(name: str, job: Callable[[], Proof | Unproved]) -> Proof | Unproved:
+    """A failed proof is reported with the others, which continue."""
+    try:
+        return job()
+    except RequirementMissing:
+        raise
+    except UnfitVersion as error:
+        return Unproved(f"{name}: not tried here: {error.message}", ())
+    except LabError as error:
+        return Unproved(f"{name}: not proved", (f"{name}: {error.message}",))
+
+
+class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The request for a proof, sent to a cluster's worker, which has the same course and drills."""
+
+    id: str
+    is_drill: bool
+    word: str
+    target: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.id} ('{self.word}')"
+
+
+class _Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The result from a worker: one complete proof, reported in the same way as a local one."""
+
+    proof: Proof | None = None
+    unproved: Unproved | None = None
+
+
+def prove_asked(payload: bytes) -> bytes:
+    """On a worker: carry out the proof, and return the result."""
+    asked = decode_json(payload, _Asked)
+    host = Host.real("raidlab lesson verify")
+    place = (parse_target(asked.target), host)
+
+    def prove() -> Proof | Unproved:
+        if asked.is_drill:
+            path = find_drill(asked.id)
+            return drill_proof.prove(ready(read_drill(path), path, asked.word), *place)
+        return prove_apart(Student(host).course.find(asked.id).ready(asked.word), *place)
+
+    found = _attempt(asked.name, prove)
+    answer = _Answer(proof=found) if isinstance(found, Proof) else _Answer(unproved=found)
+    return msgspec.json.encode(answer)
+
+
+def _called(calls: ClusterCalls, asked: _Asked) -> Proof | Unproved:
+    answer = decode_json(calls(prove_asked, msgspec.json.encode(asked)), _Answer)
+    found = answer.proof or answer.unproved
+    if found is None:
+        raise LabError("a worker gave no proof", hint="install the same raidlab there")
+    return found
+
+
+def prove_and_tell(
+    context: Context,
+    lessons: Sequence[LessonFiles],
+    drills: Mapping[Path, Drill],
+    seeds: Sequence[str] | None,
+    cluster: str = "",
+) -> None:
+    """Run all of them for each seed. Raises LessonError for failed proofs."""
+    words = seeds or PROOF_SEEDS
+    target = quickest(context.target, context.host.processes, context.host.files)
+    time = "virtual time" if target.is_virtual_time else "real time"
+    context.narrator.notice(f"proved in {time}; another machine, or uml:?time=real, by --on")
+    done: list[Proof | Unproved] = []
+    with calls_on(cluster, context) as calls:
+        for proof in side_by_side(_jobs(context, target, lessons, drills, words, calls), calls.workers if calls else 0):
+            done.append(proof)
+            if not context.json:
+                out(proof.sentence)
+    if context.json:
+        out_json(done)
+    if failures := [failure for proof in done for failure in proof.failures]:
+        listed = "".join(f"\n  - {failure}" for failure in failures)
+        raise LessonError(f"not everything could be proved:{listed}", hint="fix the steps and ways named above")
+
+
+def _jobs(
+    context: Context,
+    target: Target,
+    lessons: Sequence[LessonFiles],
+    drills: Mapping[Path, Drill],
+    words: Sequence[str],
+    calls: ClusterCalls | None,
+) -> Iterator[Callable[[], Proof | Unproved]]:
+    place = (target, context.host)
+    for files, word in product(lessons, words):
+        here: Callable[[], Proof | Unproved] = partial(prove_apart, files.ready(word), *place)
+        asked = _Asked(id=files.lesson.id, is_drill=False, word=word, target=str(target))
+        yield partial(_attempt, asked.name, partial(_called, calls, asked) if calls else here)
+    for (path, drill), word in product(drills.items(), words):
+        here = partial(drill_proof.prove, ready(drill, path, word), *place)
+        asked = _Asked(id=drill.id, is_drill=True, word=word, target=str(target))
+        yield partial(_attempt, asked.name, partial(_called, calls, asked) if calls else here)
+
 
 PASSED, OPEN = "✓", "✗"
 _PIPE_COLUMNS = 100
@@ -77,7 +206,7 @@ def tell_sound(context: Context, files: Sequence[tuple[str, Path, FileKind, Sequ
             out(f"{name}: sound")
 
 
-def course_rows(lines: tuple[CourseLine, ...], open_id: str) -> list[tuple[str, ...]]:
+def _course_rows(lines: tuple[CourseLine, ...], open_id: str) -> list[tuple[str, ...]]:
     """One row per lesson: mark, id, progress, minutes, languages, title."""
     rows: list[tuple[str, ...]] = []
     for line in lines:
@@ -93,7 +222,7 @@ def show_lesson(opened: LessonSession) -> None:
     words, lesson = opened.words, opened.lesson
     step, done = opened.step, opened.done_count
     if done:
-        show_explanation(opened, lesson.steps[done - 1])
+        _show_explanation(opened, lesson.steps[done - 1])
     elif step is not None:
         say(f"# {lesson.title}\n\n{words.say('goal')}: {lesson.goal}\n")
     if step is None:
@@ -107,26 +236,23 @@ def show_lesson(opened: LessonSession) -> None:
             f"- `{key}` {text}{' ←' if key == chosen else ''}" for key, text in step.ask.options.items()
         )
         say(f"\n**{words.say('predict')}** {step.ask.question}\n\n{options}\n\n`raidlab lesson answer …`\n")
-    ask_measurements(words, step)
+    _ask_measurements(words, step)
     if step.read is not None and is_predicted(step, progress):
-        ask_reading(words, step.read)
+        _ask_reading(words, step.read)
 
 
-def ask_measurements(words: LessonWords, step: ReadyStep) -> None:
-    """The commands for the measurements of a step."""
+def _ask_measurements(words: LessonWords, step: ReadyStep) -> None:
     for each in step.apart:
         if isinstance(each, RunMeasurement):
             say(f"\n**{words.say('measure')}** `{each.by_hand()}`\n")
 
 
-def ask_reading(words: LessonWords, read: Reading) -> None:
-    """The number that a step requests."""
+def _ask_reading(words: LessonWords, read: Reading) -> None:
     unit = f" ({read.unit})" if read.unit else ""
     say(f"\n**{words.say('read-off')}** {read.question}{unit}\n\n`raidlab lesson answer …`\n")
 
 
-def show_explanation(opened: LessonSession, step: ReadyStep) -> None:
-    """The explanation of a passed step, with the prediction."""
+def _show_explanation(opened: LessonSession, step: ReadyStep) -> None:
     words = opened.words
     chosen = opened.progress.in_step(step.id).answer
     told = ""
@@ -135,7 +261,7 @@ def show_explanation(opened: LessonSession, step: ReadyStep) -> None:
     say(f"## {words.say('why')}\n\n" + (f"*{told}*\n\n" if told else "") + step.explain + "\n")
 
 
-def check_line(words: LessonWords, check: ToldCheck) -> str:
+def _check_line(words: LessonWords, check: ToldCheck) -> str:
     """One check as text, for example ``✗ md0 is raid5; now: md0 is raid0``."""
     line = f"{PASSED if check.is_passed else OPEN} {check.wanted}"
     if not check.found:
@@ -146,7 +272,7 @@ def check_line(words: LessonWords, check: ToldCheck) -> str:
 def check_lines(opened: LessonSession, view: StepView) -> list[str]:
     """All checks of a view, and the recognised mistake."""
     told = tell(opened.words, view)
-    lines = [check_line(opened.words, each) for each in told.checks]
+    lines = [_check_line(opened.words, each) for each in told.checks]
     if told.mistake:
         lines += ["", f"{opened.words.say('mistake')}: {told.mistake.hint.strip()}"]
     return lines
@@ -163,12 +289,11 @@ def lesson_value(opened: LessonSession) -> dict[str, Any]:
         "values": step.values if step else {},
         "steps": len(opened.lesson.steps),
         "done": opened.done_count,
-        "step": None if step is None else step_value(opened, step),
+        "step": None if step is None else _step_value(opened, step),
     }
 
 
-def step_value(opened: LessonSession, step: ReadyStep) -> dict[str, Any]:
-    """One step, for JSON."""
+def _step_value(opened: LessonSession, step: ReadyStep) -> dict[str, Any]:
     ask, progress = step.ask, opened.progress.in_step(step.id)
     read = step.read if is_predicted(step, progress) else None
     return {
@@ -237,7 +362,7 @@ def _list(context: Context, _: ListLessons) -> None:
             ]
         )
         return
-    rows = course_rows(lines, open_id)
+    rows = _course_rows(lines, open_id)
     out(table(("", "lesson", "steps", "min", "languages", "title"), rows, right=("steps", "min")))
     following = next((line.files.lesson.id for line in lines if not line.is_done), None)
     if following and not open_id:
@@ -276,9 +401,9 @@ def _answer(context: Context, verb: Answer) -> int:
         out_json(lesson_value(opened))
     else:
         out(opened.words.say("predicted", answer=step.ask.options[verb.text]))
-        ask_measurements(opened.words, step)
+        _ask_measurements(opened.words, step)
         if step.read is not None:
-            ask_reading(opened.words, step.read)
+            _ask_reading(opened.words, step.read)
     return ExitCode.DONE
 
 
@@ -367,10 +492,7 @@ add_verbs(
 @app.command
 def verify(
     *files: Annotated[Path, Parameter(help="Lesson files; by default the whole course, and all drills.")],
-    prove: Annotated[
-        bool,
-        Parameter(negative="", show_default=False, help="Also carry out each lesson, on a separate lab (minutes)."),
-    ] = False,
+    prove: Annotated[bool, flag("Also carry out each lesson, on a separate lab (minutes).")] = False,
     seed: Annotated[list[str] | None, Parameter(help="Prove for these words; by default for two.")] = None,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> None:
@@ -389,8 +511,6 @@ def verify(
         chosen = course.lessons
     drills = {} if files else {path: read_drill(path) for path in drill_files().values()}
     if prove:
-        from lab.cli.proofs import prove_and_tell
-
         for each in chosen:
             context.announce_foreign(each.path, FileKind.LESSON, each.shell_lines)
         prove_and_tell(context, chosen, drills, seed, cluster)

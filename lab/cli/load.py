@@ -10,16 +10,13 @@ from typing import Annotated, Any
 
 import msgspec
 
-from lab.actions.loads import Load
-from lab.arrays.kinds import kind_of_name
-from lab.arrays.md import status_value
-from lab.arrays.names import kernel_name
+from lab.actions.arrays import Load
+from lab.arrays.kinds import kind_of_name, status_value
+from lab.arrays.levels import kernel_name
 from lab.arrays.status import ArrayStatus
 from lab.cli.arguments import number
-from lab.cli.context import Context, current
-from lab.cli.output import err, out, out_json, out_json_line, table
-from lab.cli.session import client_of
-from lab.cli.verbs import command_of
+from lab.cli.context import Context, current, err, out, out_json, out_json_line, table
+from lab.cli.session import client_of, command_of
 from lab.errors import ExitCode
 from lab.gates.decoding import LookCount
 from lab.gates.files import FileKind
@@ -179,7 +176,7 @@ def _let_syncs_go_on(session: LabSession) -> None:
             session.run(session.array(status.name).awake(status))
 
 
-def rates_of(looks: Sequence[Snapshot], device: str) -> tuple[float, float] | None:
+def _rates_of(looks: Sequence[Snapshot], device: str) -> tuple[float, float] | None:
     """Bytes read and written per second between the last two snapshots."""
     rates = rates_between(looks[-2], looks[-1], device) if len(looks) > 1 else None
     return (rates.read_bytes_per_second, rates.write_bytes_per_second) if rates else None
@@ -191,19 +188,18 @@ def text_of(session: LabSession, looks: list[Snapshot]) -> str:
     for status in looks[-1].arrays:
         rows = []
         for member in status.members:
-            rates = rates_of(looks, kernel_name(member.device))
+            rates = _rates_of(looks, kernel_name(member.device))
             read, written = (f"{human_bytes(rate)}/s" for rate in rates) if rates else ("", "")
             slot = "-" if member.slot is None else member.slot
             rows.append((f"  {session.disk_name(member.device)}", member.device, slot, member.role, read, written))
         members = table(
             ("  disk", "device", "slot", "state", "reads", "writes"), rows, right=("slot", "reads", "writes")
         )
-        blocks.append(f"{line_of(looks, status)}\n{members}")
+        blocks.append(f"{_line_of(looks, status)}\n{members}")
     return "\n\n".join(blocks) or "no arrays"
 
 
-def line_of(looks: list[Snapshot], status: ArrayStatus) -> str:
-    """One array in one line."""
+def _line_of(looks: list[Snapshot], status: ArrayStatus) -> str:
     words = [f"{status.name} {status.level} {human_bytes(status.size_bytes)} {status.state_words}"]
     if status.sync_words:
         words.append(status.sync_words)
@@ -222,7 +218,7 @@ def value_of(session: LabSession, looks: list[Snapshot]) -> dict[str, Any]:
         value["sync_bytes_per_second"] = sync.bytes_per_second if sync else None
         value["sync_left_seconds"] = sync.left_seconds if sync else None
         for entry in value["members"]:
-            rates = rates_of(looks, kernel_name(entry["device"]))
+            rates = _rates_of(looks, kernel_name(entry["device"]))
             entry["read_bytes_per_second"], entry["write_bytes_per_second"] = rates or (None, None)
         arrays.append(value)
     return {"time_seconds": looks[-1].time_seconds, "arrays": arrays}
@@ -248,8 +244,8 @@ def _print_lines(looks: list[Snapshot]) -> None:
         busy = [
             f"{kernel_name(member.device)} r {human_bytes(rates[0])}/s w {human_bytes(rates[1])}/s"
             for member in status.members
-            if (rates := rates_of(looks, kernel_name(member.device)))
+            if (rates := _rates_of(looks, kernel_name(member.device)))
         ]
-        out("; ".join([line_of(looks, status), *busy]))
+        out("; ".join([_line_of(looks, status), *busy]))
     if not looks[-1].arrays:
         out("no arrays")

@@ -8,8 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from lab import __version__
-from lab.cli.context import Options, options, use_options
-from lab.cli.output import err, out, out_json_line, use_width
+from lab.cli.context import Options, err, options, out, out_json_line, use_options, use_width
 from lab.errors import ExitCode, LabError
 from lab.gates.text import require_utf8, shortened, visible
 from lab.host import signals, streams
@@ -95,7 +94,7 @@ def _failure(error: BaseException) -> int:
             from lab.cli.arguments import usage_words
 
             return _report(*usage_words(error), "UsageError", ExitCode.USAGE)
-    from lab.host.bugs import bug_words, keep_traceback
+    from lab.host.files import bug_words, keep_traceback
 
     assert isinstance(error, Exception)
     return _report(bug_words(error), keep_traceback(error), "Bug", ExitCode.FAILED)

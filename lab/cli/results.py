@@ -13,31 +13,43 @@ from typing import Annotated
 import msgspec
 from cyclopts import App, Parameter
 
-from lab.cli.arguments import number
-from lab.cli.context import Context, current
-from lab.cli.extension import CollectionReport, Exporter
-from lab.cli.output import fitted, out, out_json, table
-from lab.compare.cells import CONDITIONS, Compared, Comparison, UnlikeRuns, require_alike
-from lab.compare.cells import compare as compare_cells
-from lab.compare.platforms import PlatformComparison, by_experiment, compare_platforms, platform_of
+from lab.cli.arguments import flag, number
+from lab.cli.context import CollectionReport, Context, Exporter, current, fitted, out, out_json, table
+from lab.compare import (
+    CONDITIONS,
+    Compared,
+    Comparison,
+    PlatformComparison,
+    UnlikeRuns,
+    by_experiment,
+    compare_platforms,
+    platform_of,
+    require_alike,
+)
+from lab.compare import compare as compare_cells
 from lab.errors import ExitCode, LabError, RequirementMissing, ResultError, SpecError
 from lab.experiments.linting import lint_experiment
 from lab.experiments.schema import built_in_names, find_experiment
 from lab.gates.decoding import Margin, parse_toml
 from lab.gates.files import MOST_RECORD_BYTES, read_text
-from lab.lint.extension import FileLint, PublicationLint
+from lab.lint.experiment_checks import as_shown, lint_result, shown_stamps, worked_out_stamps
 from lab.lint.fio_checks import lint_fio, lint_job_file
-from lab.lint.result_checks import as_shown, lint_result, shown_stamps, worked_out_stamps
-from lab.lint.rules import Effect, LintFinding, LintRule, all_rules, distinct, find_rule
+from lab.lint.rules import Effect, FileLint, LintFinding, LintRule, PublicationLint, all_rules, distinct, find_rule
 from lab.machine.target import target_words
 from lab.plugins import extension, extensions
-from lab.report.cells import TOO_FEW, platform_tables, transfer_counts
-from lab.report.tables import csv_of, render_result
-from lab.results.elsewhere import find_results, import_results, is_file_name, read_files
+from lab.report.tables import TOO_FEW, csv_of, platform_tables, render_result, transfer_counts
 from lab.results.record import RunStatus
 from lab.results.statistics import DEFAULT_MARGIN, RatioOutcome
-from lab.results.store import RECORD_NAME, ResultStore, decode_record
-from lab.store.runs import LATEST
+from lab.results.store import (
+    RECORD_NAME,
+    ResultStore,
+    decode_record,
+    find_results,
+    import_results,
+    is_file_name,
+    read_files,
+)
+from lab.store import LATEST
 from lab.tables import Table
 from lab.tomlfile import toml_text
 from lab.units import KIB, counted
@@ -74,8 +86,8 @@ def show_list() -> None:
 def show(
     name: str = LATEST,
     *,
-    markdown: Annotated[bool, Parameter(negative="", help="As Markdown, for a document.")] = False,
-    csv: Annotated[bool, Parameter(negative="", help="As CSV, in the columns of its study.")] = False,
+    markdown: Annotated[bool, flag("As Markdown, for a document.")] = False,
+    csv: Annotated[bool, flag("As CSV, in the columns of its study.")] = False,
 ) -> None:
     """Show one result by id, a prefix of an id, or 'latest': the newest that was measured here."""
     context = current()
@@ -93,10 +105,7 @@ def path(name: str = LATEST) -> None:
     """Print the folder of a result."""
     context, store = current(), _store()
     folder = store.root / store.find(name)
-    if context.json:
-        out_json({"path": str(folder), "record": str(folder / RECORD_NAME)})
-    else:
-        out(str(folder))
+    context.out({"path": str(folder), "record": str(folder / RECORD_NAME)}, str(folder))
 
 
 @app.command
@@ -107,10 +116,7 @@ def delete(name: str) -> None:
     if name == LATEST:
         raise ResultError("'latest' is not deleted", hint="write the id: 'raidlab results' lists them")
     deleted = store.delete(name)
-    if context.json:
-        out_json({"deleted": deleted})
-    else:
-        out(f"deleted: {deleted}")
+    context.out({"deleted": deleted}, f"deleted: {deleted}")
 
 
 @app.command(name="import")
@@ -141,12 +147,8 @@ def raw(name: str, file: str) -> None:
 def export(
     *names: Annotated[str, Parameter(help="Results: ids, prefixes of ids, or 'latest'.")],
     to: Annotated[Path, Parameter(help="The file to write, such as results.zip; with --fio-plot a folder.")],
-    fio_plot: Annotated[
-        bool, Parameter(negative="", show_default=False, help="fio's documents in folders, as fio-plot reads them.")
-    ] = False,
-    practice: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Also all lessons and ended drills, or only these.")
-    ] = False,
+    fio_plot: Annotated[bool, flag("fio's documents in folders, as fio-plot reads them.")] = False,
+    practice: Annotated[bool, flag("Also all lessons and ended drills, or only these.")] = False,
 ) -> None:
     """Write results with fio's documents and checksums to one file; 'raidlab results import' reads it back.
 
@@ -186,7 +188,7 @@ def lint(
     if name is None:
         _list_rules(context)
         return ExitCode.DONE
-    found = distinct(findings_of(name, ResultStore(context.host.state.results)))
+    found = distinct(_findings_of(name, ResultStore(context.host.state.results)))
     if context.json:
         out_json([{**_plain(each), "effect": each.rule.effect.value, "remedy": each.rule.remedy} for each in found])
     elif found:
@@ -196,7 +198,7 @@ def lint(
     return ExitCode.FAILED if any(not each.is_note for each in found) else ExitCode.DONE
 
 
-def findings_of(name: str, store: ResultStore) -> Iterable[LintFinding]:
+def _findings_of(name: str, store: ResultStore) -> Iterable[LintFinding]:
     """The findings for ``name``, of any kind. Raises LabError if its kind is unknown, or it is unreadable."""
     path = Path(name)
     lint_text = _lint_of(path.suffix)
@@ -258,10 +260,10 @@ def _text(found: tuple[LintFinding, ...]) -> str:
 
 def _list_rules(context: Context) -> None:
     rules = all_rules().values()
-    if context.json:
-        out_json(tuple(rules))
-    else:
-        out(table(("rule", "effect", "what is wrong"), [(rule.id, rule.effect.value, rule.says) for rule in rules]))
+    context.out(
+        tuple(rules),
+        table(("rule", "effect", "what is wrong"), [(rule.id, rule.effect.value, rule.says) for rule in rules]),
+    )
 
 
 def _show_rule(rule: LintRule, context: Context) -> None:
@@ -285,7 +287,7 @@ def compare(
         Parameter(help="Results (ids, prefixes of ids, 'latest'), bundles (.zip), or folders of bundles; two or more."),
     ],
     platforms: Annotated[
-        bool, Parameter(negative="", help="Compare machines, in ratios only; more than two, and bundles, always are.")
+        bool, flag("Compare machines, in ratios only; more than two, and bundles, always are.")
     ] = False,
     allow: Annotated[
         list[str] | None,
@@ -300,7 +302,7 @@ def compare(
     and which conclusions of the first machine hold on the others, and which flip.
     """
     if platforms or len(names) != 2 or any(map(is_file_name, names)):
-        show_platforms(names, margin)
+        _show_platforms(names, margin)
     else:
         _compare_two(names[0], names[1], allow or (), margin)
 
@@ -348,7 +350,7 @@ def _row(each: Compared) -> tuple[str, ...]:
     return (each.array, each.workload, each.phase, each.figure, *medians, ratio, interval, str(each.outcome))
 
 
-def show_platforms(names: Sequence[str], margin: float) -> None:
+def _show_platforms(names: Sequence[str], margin: float) -> None:
     """Compare the results of ``names``, experiment by experiment.
 
     Raises ResultError if no results are comparable; problems are reported, and the other results are compared.
@@ -377,10 +379,10 @@ def show_platforms(names: Sequence[str], margin: float) -> None:
             f"nothing can be compared: {'; '.join(told) or 'no result was named'}",
             hint="name results of the same experiment on two or more machines",
         )
-    if context.json:
-        out_json({"problems": told, "experiments": {name: _compare_plain(each) for name, each in found.items()}})
-    else:
-        out("\n\n".join(_platforms_text(name, each) for name, each in found.items()))
+    context.out(
+        {"problems": told, "experiments": {name: _compare_plain(each) for name, each in found.items()}},
+        "\n\n".join(_platforms_text(name, each) for name, each in found.items()),
+    )
 
 
 def _compare_plain(found: PlatformComparison) -> dict[str, object]:
@@ -447,7 +449,7 @@ def report(
     """
     from lab.faults.scenario_run import load_run, outcome_table
     from lab.report.collected import collect, each_result
-    from lab.report.written import csv_report, html_report, text_report
+    from lab.report.page.build import csv_report, html_report, text_report
 
     context = current()
     if _is_of_collection(names, format, output, title, context, has_faults=faults is not None):
@@ -479,10 +481,10 @@ def report(
 
     write_file(output, text.encode())
     ids = [each.id for each in found.listed]
-    if context.json:
-        out_json({"file": str(output), "format": chosen, "results": ids, "problems": found.problems})
-    else:
-        out(f"{output}: {len(ids)} result{'s' if len(ids) != 1 else ''}, {len(text.encode()) / 1e6:.1f} MB")
+    context.out(
+        {"file": str(output), "format": chosen, "results": ids, "problems": found.problems},
+        f"{output}: {len(ids)} result{'s' if len(ids) != 1 else ''}, {len(text.encode()) / 1e6:.1f} MB",
+    )
 
 
 def _is_of_collection(

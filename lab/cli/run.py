@@ -12,9 +12,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from lab.cli.arguments import number
-from lab.cli.context import Context, current
-from lab.cli.output import ProgressBar, err, out, out_json, table
+from lab.cli.arguments import flag, number
+from lab.cli.context import Context, ProgressBar, current, err, out, out_json, table
 from lab.errors import ExitCode, ExperimentError, LabError, RunCancelled, SpecError
 from lab.experiments.published import find_published, study_names
 from lab.experiments.run import RunRequest, resume_experiment, run_experiment
@@ -24,8 +23,7 @@ from lab.gates.decoding import Seed
 from lab.gates.files import FileKind
 from lab.host.files import HostFiles, write_file
 from lab.measure.samples import TICKS_PER_SECOND
-from lab.report.findings import findings_table
-from lab.report.tables import csv_of, heading, render_result
+from lab.report.tables import csv_of, findings_table, heading, render_result
 from lab.results.record import ResultRecord, differences, digest
 from lab.results.store import ResultStore
 from lab.units import human_seconds
@@ -40,17 +38,16 @@ def run(
         str | None, Parameter(help="An experiment, or the path of a .toml file; default: list them.")
     ] = None,
     *,
-    quick: Annotated[bool, Parameter(negative="", help="The experiment's short form.")] = False,
+    quick: Annotated[bool, flag("The experiment's short form.")] = False,
     resume: Annotated[str | None, Parameter(help="Resume an incomplete result: its id, or 'latest'.")] = None,
-    plan: Annotated[bool, Parameter(negative="", help="Print what would be measured, in order; do nothing.")] = False,
+    plan: Annotated[bool, flag("Print what would be measured, in order; do nothing.")] = False,
     csv: Annotated[Path | None, Parameter(help="Also write the figures to this file, in the study's columns.")] = None,
     seed: Annotated[
         int | None,
         number(Seed, help="Seed of addresses and order, in place of the experiment's; 0 or more."),
     ] = None,
     verify_repeat: Annotated[
-        bool,
-        Parameter(negative="", help="Run it twice, and fail unless both results are identical (virtual time)."),
+        bool, flag("Run it twice, and fail unless both results are identical (virtual time).")
     ] = False,
     allow: Annotated[
         list[str] | None, Parameter(negative="", help="A lint rule that may be violated. May be repeated.")
@@ -82,10 +79,7 @@ def run(
             _verify_repeat(record, run_experiment(*chosen, request, seed=seed), context)
     if csv is not None:
         write_file(csv, csv_of(record).encode())
-    if context.json:
-        out_json(record)
-    else:
-        out(render_result(record))
+    context.out(record, render_result(record))
     context.narrator.notice(f"stored as {record.id} in {ResultStore(context.host.state.results).root / record.id}")
     return ExitCode.DONE
 
@@ -209,8 +203,8 @@ def _run_seeds(context: Context, *, is_quick: bool, is_plan: bool) -> int:
 def _report(context: Context, records: list[ResultRecord], failed: dict[str, str]) -> Path:
     """All studies in one document, including the names of failed ones."""
     from lab.report.collected import collect, loaded
-    from lab.report.written import write_report
-    from lab.results.elsewhere import FoundResult
+    from lab.report.page.build import write_report
+    from lab.results.store import FoundResult
 
     store = ResultStore(context.host.state.results)
     found = [loaded(FoundResult(record, record.id, partial(store.raw_json, record.id))) for record in records]

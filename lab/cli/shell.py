@@ -11,15 +11,13 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from lab.cli.context import current
-from lab.cli.output import err, out_json
+from lab.cli.context import current, err, out_json
 from lab.cli.session import client_of
 from lab.errors import LabError, SpecError
 from lab.gates.text import visible
 from lab.host.streams import Console, raw_console
 from lab.machine import Terminal
-from lab.session.session import LabSession, open_session
-from lab.session.shell import Shell
+from lab.session.session import LabSession, Shell, open_session
 
 _LINE_ENDS = b"\r\n"
 

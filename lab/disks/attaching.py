@@ -1,25 +1,102 @@
 """Plans that create lab disks on a machine and remove them again. Pure: nothing runs here.
 
-A virtual machine's spindles are backed by its lab disks: in memory they would not fit, and would lose their data.
+A virtual machine's spindles are backed by its lab disks: in memory they would not fit, and would lose their data. In
+the embedded kernel, where time is virtual, they are drives of the lab's own driver
+(provision/kernel/driver/lab_drive_kern.c, which documents each of its commands).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from lab.disks import kernel_drives, pace_program
-from lab.disks.drive_models import TRANSPORT_MILLISECONDS, DriveModel, Mechanics, find_drive_model
+from lab.disks import pace_program
 from lab.disks.guard import Guard
 from lab.disks.inventory import BlockDevice, read_devices
-from lab.disks.kinds import DiskKind, DiskSpec, LabDisk
+from lab.disks.kinds import TRANSPORT_MILLISECONDS, DiskKind, DiskSpec, DriveModel, LabDisk, Mechanics, find_drive_model
 from lab.errors import LabError, SpecError
 from lab.machine import RUN_FOLDER, GuestProgram, Machine
 from lab.plans import Danger, Plan, Step, write_file_step
 from lab.units import KIB, MIB
+
+DRIVES_CONTROL = "/dev/lab-drives"
+KERNEL_DRIVE_NODE = "/dev/drive"
+
+
+def has_lab_driver(machine: Machine) -> bool:
+    """Whether the machine runs the lab's own kernel, in virtual or in real time, with such drives."""
+    if machine.facts.is_virtual_time:
+        return True
+    return machine.facts.is_embedded and "lab-drives" in machine.list_dirs(["/sys/class/misc"])["/sys/class/misc"]
+
+
+def is_kernel_drive(disk: LabDisk) -> bool:
+    """Whether a spindle is such a drive."""
+    return disk.node.startswith(KERNEL_DRIVE_NODE)
+
+
+def _add_step(spec: DiskSpec, number: int) -> Step:
+    """Create the drive. Raises SpecError for an unknown drive model."""
+    model = find_drive_model(spec.model)
+    service = round(model.service_milliseconds * 1e6)
+    constant = (f"service={service}", f"concurrent={model.concurrent_requests}")
+    words = model.mechanics.words if model.mechanics else constant
+    why = f"A drive inside the kernel that answers like a {spec.model}: {model.title}."
+    return _line(("add", str(number), str(spec.size_bytes), *words), why, undo=f"remove {number}")
+
+
+def _kernel_detachment(name: str, node: str) -> Plan:
+    """Remove the drive."""
+    why = "The kernel forgets the drive and its data."
+    return Plan(f"Detach {name}", (_line(("remove", _number(node)), why, danger=Danger.DATA),))
+
+
+def _pull_step(disk: LabDisk, why: str) -> Step:
+    """Make the drive vanish while in use; its medium keeps the data."""
+    return _line(("pull", _number(disk.node)), why, undo=f"plug {_number(disk.node)}", writes=disk.node)
+
+
+def _plug_step(disk: LabDisk) -> Step:
+    """Bring the drive back."""
+    return _line(
+        ("plug", _number(disk.node)), "The cable is plugged in again: the drive answers with the data on its medium."
+    )
+
+
+def kernel_pace_step(disk: LabDisk, seconds: float, why: str) -> Step:
+    """Take ``seconds`` for each request from now on; 0: the drive's own pace."""
+    number = _number(disk.node)
+    return _line(("pace", number, str(round(seconds * 1e9))), why, undo=f"pace {number} 0")
+
+
+def kernel_power_step(disk: LabDisk, why: str) -> Step:
+    """Interrupt the drive's power for an instant."""
+    return _line(("power", _number(disk.node)), why, danger=Danger.DATA, writes=disk.node)
+
+
+def content_sums(machine: Machine, disks: Iterable[LabDisk]) -> dict[str, str]:
+    """Name -> checksum of a disk's content, if its driver reports one (and documents how), at no cost in machine time.
+
+    Takes this computer one second for each 300 MiB of data. Empty in real time.
+    """
+    found = {}
+    for disk in disks if machine.facts.is_virtual_time else ():
+        path = f"/sys/block/{disk.kernel_name}/content_sum"
+        found[disk.name] = (machine.read([path])[path] or "").strip()
+    return {name: text for name, text in found.items() if text}
+
+
+def _number(node: str) -> str:
+    return node.removeprefix(KERNEL_DRIVE_NODE)
+
+
+def _line(words: tuple[str, ...], why: str, *, undo: str = "", danger: Danger = Danger.NONE, writes: str = "") -> Step:
+    step = write_file_step(DRIVES_CONTROL, " ".join(words), why)
+    back = write_file_step(DRIVES_CONTROL, undo, "").argv if undo else ()
+    return Step(step.argv, why, back, danger, (writes,) if writes else ())
 
 
 def with_backing(machine: Machine, disks: Sequence[LabDisk], specs: Sequence[DiskSpec]) -> list[DiskSpec]:
@@ -172,13 +249,13 @@ def spindle_attachment(
 
 def kernel_drive_attachment(spec: DiskSpec, number: int) -> Attachment:
     """An emulated drive inside the embedded kernel, where time is virtual."""
-    node = f"{kernel_drives.NODE}{number}"
+    node = f"{KERNEL_DRIVE_NODE}{number}"
     rotation = _rotation_step(node, is_rotational=find_drive_model(spec.model).is_rotational)
-    attach = Plan(f"Attach {spec.name}", (kernel_drives.add_step(spec, number), rotation))
+    attach = Plan(f"Attach {spec.name}", (_add_step(spec, number), rotation))
     disk = LabDisk(
         name=spec.name, kind=spec.kind, node=node, size_bytes=spec.size_bytes, model=spec.model, backing="memory"
     )
-    return Attachment(disk, attach, kernel_drives.detachment(spec.name, node))
+    return Attachment(disk, attach, _kernel_detachment(spec.name, node))
 
 
 def _spindle_detachment(name: str, node: str) -> Plan:
@@ -244,16 +321,16 @@ def _connect(name: str, node: str) -> Step:
 
 def connect_steps(disk: LabDisk) -> tuple[Step, ...]:
     """Reconnect a spindle's server, which kept running, to its device."""
-    if kernel_drives.is_kernel_drive(disk):
-        return (kernel_drives.plug_step(disk),)
+    if is_kernel_drive(disk):
+        return (_plug_step(disk),)
     is_rotational = find_drive_model(disk.model).is_rotational
     return _connect(disk.name, disk.node), _rotation_step(disk.node, is_rotational=is_rotational)
 
 
 def disconnect_step(disk: LabDisk, why: str) -> Step:
     """Drop the connection while the device is in use; the server keeps the data."""
-    if kernel_drives.is_kernel_drive(disk):
-        return kernel_drives.pull_step(disk, why)
+    if is_kernel_drive(disk):
+        return _pull_step(disk, why)
     return Step(("nbd-client", "-d", disk.node), why, _connect(disk.name, disk.node).argv, writes_devices=(disk.node,))
 
 
@@ -284,8 +361,8 @@ def detach_plan(disk: LabDisk) -> Plan:
         spec = DiskSpec(name=disk.name, kind=disk.kind, size_bytes=disk.size_bytes)
         folder = disk.backing.rpartition("/")[0]
         return loop_attachment(spec, int(disk.node.removeprefix("/dev/loop")), folder=folder, direct=False).detach
-    if kernel_drives.is_kernel_drive(disk):
-        return kernel_drives.detachment(disk.name, disk.node)
+    if is_kernel_drive(disk):
+        return _kernel_detachment(disk.name, disk.node)
     if disk.kind is DiskKind.SPINDLE:
         return _spindle_detachment(disk.name, disk.node)
     return Plan(f"Release {disk.name}")

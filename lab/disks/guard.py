@@ -116,7 +116,6 @@ class Guard:
         self._never_written = set(never_written)
 
     def set_disks(self, disks: Iterable[LabDisk]) -> None:
-        """Replace the set of disks that may be written to."""
         self._disks = {disk.kernel_name: disk for disk in disks}
 
     def check(self, step: Step) -> None:
@@ -154,7 +153,6 @@ class Guard:
         self._never_written.clear()
 
     def refusals(self) -> tuple[Refusal, ...]:
-        """Every device of the machine that is refused, with its reasons."""
         devices = read_devices(self._machine)
         judged = ((device, reasons_against(device, self._disks, devices)) for device in devices.values())
         return tuple(Refusal(device, reasons) for device, reasons in judged if reasons)

@@ -117,7 +117,6 @@ class BlockDevice:
 
     @property
     def node(self) -> str:
-        """The device's path under /dev."""
         return f"/dev/{self.name.replace('!', '/')}"
 
 

@@ -1,19 +1,291 @@
-"""Kinds of lab disks, the request for a disk (``DiskSpec``) and an attached disk (``LabDisk``)."""
+"""Kinds of lab disks, requests for them (``DiskSpec``), attached disks (``LabDisk``), and models of emulated drives.
+
+Models have a constant service time (drive_models.toml) or mechanics (drives/); users may add their own. Mechanics are
+data sheet parameters and values computed from them; drive/mechanics.h simulates them. Seek time by distance after
+Ruemmler and Wilkes, "An introduction to disk drive modeling" (IEEE Computer, 1994).
+"""
 
 from __future__ import annotations
 
+import json
+import math
 import re
+import tomllib
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from functools import cache
+from pathlib import Path
 
 import msgspec
+import platformdirs
 
-from lab.disks.drive_models import find_drive_model
-from lab.errors import SpecError
-from lab.gates.decoding import MOST_DISK_BYTES, MOST_DISKS, DiskCount, SizeBytes, checked, shown
+from lab.errors import CommandFailed, LabError, SpecError, ToolMissing
+from lab.gates.decoding import (
+    MOST_DISK_BYTES,
+    MOST_DISKS,
+    DiskCount,
+    Milliseconds,
+    PartCount,
+    QueueDepth,
+    Rate,
+    Share,
+    SizeBytes,
+    checked,
+    convert,
+    shown,
+)
 from lab.gates.text import checked_name, shortened
-from lab.tomlfile import unknown_word
+from lab.host.files import make_folder, replace_file, storage_error
+from lab.machine import Machine
+from lab.tomlfile import OLD_DRIVES_FOLDER, read_toml, unknown_word
 from lab.units import KIB, MIB, SECTOR_BYTES, format_bytes
+
+# Time that nbdkit, the socket and the kernel's nbd driver add to each request: a median of 0.38 to 0.45 ms on the
+# embedded kernel, for delays of 12 and 13 ms. Subtracted from the delay, so that a drive has the service time in its
+# table.
+TRANSPORT_MILLISECONDS = 0.4
+MAX_ZONES = 32
+_STEPS = 200
+
+
+class Zone(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A band of cylinders; zones are listed from the outside inwards."""
+
+    share: Share
+    """Share of the drive's cylinders."""
+    sectors_per_track: PartCount
+
+
+class Mechanics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Parameters as in data sheets: times in milliseconds, seek distances in the real drive's cylinders.
+
+    Raises ValueError for values that no drive has.
+    """
+
+    rpm: Rate
+    cylinders: PartCount
+    surfaces: PartCount
+    zones: tuple[Zone, ...]
+    seek_short_a_ms: Milliseconds
+    seek_short_b_ms: Milliseconds
+    seek_short_cylinders: PartCount
+    """Shorter seeks take a + b √distance, longer ones take a + b distance."""
+    seek_long_a_ms: Milliseconds
+    seek_long_b_ms: Milliseconds
+    track_switch_ms: Milliseconds
+    overhead_ms: Milliseconds
+    """Time of a command in the drive's electronics; for a queued command it has passed when its turn comes."""
+    interface_bytes_per_second: Rate = 300e6
+    queue_depth: QueueDepth = 1
+    """Commands that the drive reorders, shortest access time first; 1: no reordering."""
+    read_ahead_bytes: SizeBytes = 0
+    write_cache_bytes: SizeBytes = 0
+    """Volatile: its content is lost on a power failure. 0: off."""
+
+    def __post_init__(self) -> None:
+        counts = (self.rpm, self.cylinders, self.surfaces, self.queue_depth, self.interface_bytes_per_second)
+        if min(counts) <= 0 or not 0 < len(self.zones) <= MAX_ZONES:
+            raise ValueError(
+                f"rpm, cylinders, surfaces, queue_depth and interface must be above 0, zones 1 to {MAX_ZONES}"
+            )
+        if any(zone.share <= 0 or zone.sectors_per_track <= 0 for zone in self.zones):
+            raise ValueError("a zone's share and sectors_per_track must be above 0")
+        times = (self.seek_short_a_ms, self.seek_short_b_ms, self.seek_long_a_ms, self.seek_long_b_ms)
+        sizes = (self.track_switch_ms, self.overhead_ms, self.read_ahead_bytes, self.write_cache_bytes)
+        if min(*times, *sizes) < 0:
+            raise ValueError("times and sizes cannot be negative")
+
+    @property
+    def revolution_seconds(self) -> float:
+        return 60 / self.rpm
+
+    def seek_seconds(self, cylinders: float) -> float:
+        """Time to move the arm over this many of the real drive's cylinders."""
+        if cylinders <= 0:
+            return 0.0
+        if cylinders < self.seek_short_cylinders:
+            return (self.seek_short_a_ms + self.seek_short_b_ms * math.sqrt(cylinders)) / 1000
+        return (self.seek_long_a_ms + self.seek_long_b_ms * cylinders) / 1000
+
+    @property
+    def mean_random_seconds(self) -> float:
+        """Mean time of a single small request at a random place: overhead, mean seek, half a revolution.
+
+        The distance d between two random places, as a share of the stroke, has the density 2(1 - d).
+        """
+        points = [(index + 0.5) / _STEPS for index in range(_STEPS)]
+        seek = sum(2 * (1 - point) * self.seek_seconds(point * self.cylinders) for point in points) / _STEPS
+        return self.overhead_ms / 1000 + seek + self.revolution_seconds / 2
+
+    def sequential_bytes_per_second(self, zone: Zone) -> float:
+        """Throughput of one long transfer in a zone: a revolution and a switch for each track."""
+        track, cylinder = self.track_switch_ms / 1000, max(self.track_switch_ms / 1000, self.seek_seconds(1))
+        switch = ((self.surfaces - 1) * track + cylinder) / self.surfaces
+        return zone.sectors_per_track * SECTOR_BYTES / (self.revolution_seconds + switch)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The parameters in the syntax of the drive's nbdkit plugin: see drive/plugin.c."""
+        zones = ",".join(f"{zone.share:g}:{zone.sectors_per_track}" for zone in self.zones)
+        words = [
+            f"rpm={self.rpm:g}",
+            f"cylinders={self.cylinders}",
+            f"surfaces={self.surfaces}",
+            f"zones={zones}",
+            f"seek_short={self.seek_short_a_ms:g},{self.seek_short_b_ms:g},{self.seek_short_cylinders}",
+            f"seek_long={self.seek_long_a_ms:g},{self.seek_long_b_ms:g}",
+            f"track_switch={self.track_switch_ms:g}",
+            f"overhead={self.overhead_ms:g}",
+            f"interface={self.interface_bytes_per_second:.0f}",
+            f"queue={self.queue_depth}",
+        ]
+        if self.read_ahead_bytes:
+            words.append(f"read_ahead={self.read_ahead_bytes}")
+        if self.write_cache_bytes:
+            words.append(f"write_cache={self.write_cache_bytes}")
+        return tuple(words)
+
+
+class DriveModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A drive that answers each request after a constant time, or one with mechanics."""
+
+    title: str
+    service_milliseconds: Milliseconds = 0.0
+    concurrent_requests: QueueDepth = 1
+    is_rotational: bool = True
+    """Reported to the kernel. md reads from the nearest head if drives rotate, else from the shortest queue."""
+    mechanics: Mechanics | None = None
+
+    def __post_init__(self) -> None:
+        if (self.mechanics is None) == (self.service_milliseconds <= 0):
+            raise ValueError("a drive has either service_milliseconds or mechanics")
+
+    @property
+    def service_seconds(self) -> float:
+        """Time from a small request to its answer on an idle drive; with mechanics the mean over random places."""
+        return self.service_milliseconds / 1000 if self.mechanics is None else self.mechanics.mean_random_seconds
+
+    @property
+    def iops(self) -> float:
+        """Maximum IOPS of the drive; with mechanics, for random requests one after another."""
+        return self.concurrent_requests / self.service_seconds
+
+    @property
+    def delay_milliseconds(self) -> int:
+        """The delay for nbdkit in whole milliseconds: nbdkit before 1.40 silently truncates 12.9 to 12."""
+        return max(0, round(self.service_milliseconds - TRANSPORT_MILLISECONDS))
+
+
+def _user_folder() -> Path:
+    """The folder of the user's own drive models, one TOML file each, named after the drive model."""
+    return platformdirs.user_config_path("raidlab") / "drive-models"
+
+
+def require_free_name(name: str) -> None:
+    """Raises SpecError for an invalid name and for the name of a built-in drive model."""
+    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,40}", name):
+        raise SpecError(
+            f"'{name}' cannot be the name of a drive model",
+            hint="use lowercase letters, digits and hyphens, such as my-drive",
+        )
+    if name in all_drive_models() and not (_user_folder() / f"{name}.toml").exists():
+        raise SpecError(f"'{name}' is a built-in drive model", hint="choose another name")
+
+
+def save_drive_model(name: str, model: DriveModel) -> Path:
+    """Save one of the user's own drive models, replacing an earlier one with this name. Returns its file."""
+    require_free_name(name)
+    path = _user_folder() / f"{name}.toml"
+    tree = msgspec.to_builtins(model)
+    mechanics = tree.pop("mechanics", {})
+    lines = [f"{key} = {_toml(value)}" for key, value in tree.items()]
+    lines += ["", "[mechanics]", *(f"{key} = {_toml(value)}" for key, value in mechanics.items())] if mechanics else []
+    try:
+        make_folder(path.parent)
+        replace_file(path, "\n".join((*lines, "")).encode())
+    except OSError as error:
+        raise storage_error(f"{path} cannot be written", error) from None
+    all_drive_models.cache_clear()
+    return path
+
+
+def _toml(value: object) -> str:
+    """A plain value as TOML, whose strings and numbers are written as in JSON, unlike its tables."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[\n" + "".join(f"  {_toml(each)},\n" for each in value) + "]"
+    return json.dumps(value)
+
+
+@cache
+def all_drive_models() -> dict[str, DriveModel]:
+    """Name -> drive model; the user's own override the built-in ones.
+
+    Raises SpecError for a file that is not a drive model.
+    """
+    here = Path(__file__).parent
+    constant = convert(tomllib.loads((here / "drive_models.toml").read_text("utf-8")), dict[str, DriveModel])
+    earlier = _read_folder(_user_folder().with_name(OLD_DRIVES_FOLDER))
+    return {**constant, **_read_folder(here / "drives"), **earlier, **_read_folder(_user_folder())}
+
+
+def _read_folder(folder: Path) -> dict[str, DriveModel]:
+    files = sorted(folder.glob("*.toml")) if folder.is_dir() else []
+    return {file.stem: read_toml(file, DriveModel) for file in files}
+
+
+def find_drive_model(name: str) -> DriveModel:
+    """Raises SpecError with the nearest name for an unknown one."""
+    found = all_drive_models().get(name)
+    if found is None:
+        raise unknown_word("drive model", name, all_drive_models())
+    return found
+
+
+_SOURCES = ("mechanics.h", "parameters.h", "plugin.c", "plain_stack.py")
+PACKAGES = "tcc libc6-dev nbdkit-plugin-dev"
+_NO_COMPILER = 127
+# tcc takes a tenth of gcc's time and a hundredth of its space; another compiler is used if headers are too new for it.
+_COMPILE = f"""
+found={_NO_COMPILER}
+rm -f "$1"
+for compiler in tcc gcc cc; do
+  command -v $compiler >/dev/null || continue
+  found=0
+  $compiler -O2 -shared -fPIC -o "$1.new" "$2/plugin.c" -lm -lpthread || continue
+  python3 -IS "$2/plain_stack.py" "$1.new" && mv "$1.new" "$1" && exit 0
+done
+exit $((found ? found : 1))
+"""
+
+
+def install_drive(machine: Machine, plugin: str) -> None:
+    """Compile the plugin to this path, unless it is there and built from the lab's current sources.
+
+    Raises ToolMissing without a compiler or nbdkit's header, LabError if it cannot be compiled.
+    """
+    folder = f"{plugin}.d"
+    here = Path(__file__).parent / "drive"
+    sources = {f"{folder}/{name}": (here / name).read_text(encoding="utf-8") for name in _SOURCES}
+    there = machine.read(list(sources))
+    if there == sources and machine.run(("test", "-s", plugin), check=False).status == 0:
+        return
+    machine.run(("mkdir", "-p", folder))
+    for path, text in sources.items():
+        machine.write(path, text)
+    try:
+        machine.run(("sh", "-c", _COMPILE, "compile", plugin, folder))
+    except CommandFailed as error:
+        hint = f"install {PACKAGES} there (provision/host/setup.sh lab does so here)"
+        if error.status == _NO_COMPILER:
+            raise ToolMissing(
+                f"{machine.facts.target} has no C compiler, which drives with mechanics need", hint=hint
+            ) from error
+        if "nbdkit-plugin.h" in error.stderr_tail:
+            raise ToolMissing(f"{machine.facts.target} has no headers of nbdkit", hint=hint) from error
+        raise LabError(f"the drive's plugin cannot be compiled: {error.stderr_tail}", hint=hint) from error
+
 
 DEFAULT_SIZE_BYTES = 500 * MIB
 MOST_NAME_CHARACTERS = 64

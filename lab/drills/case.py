@@ -34,7 +34,7 @@ from lab.gates.decoding import FormatVersion, read_own_json
 from lab.host.clock import utc_second_text
 from lab.host.files import write_file
 from lab.machine import Host
-from lab.store.runs import Journal, RecordFiles, stem
+from lab.store import Journal, RecordFiles, stem
 from lab.units import MIB, counted
 
 if TYPE_CHECKING:

@@ -44,8 +44,16 @@ from lab.host.clock import utc_text
 from lab.host.files import write_file
 from lab.machine import RUN_FOLDER, GuestProgram, Machine
 from lab.plans import Danger, Step
-from lab.session.session import Arrival, LabSession, Leftovers, arrive, keep_arrival, keep_leftovers
-from lab.session.versions import require_kernel, require_mdadm
+from lab.session.session import (
+    Arrival,
+    LabSession,
+    Leftovers,
+    arrive,
+    keep_arrival,
+    keep_leftovers,
+    require_kernel,
+    require_mdadm,
+)
 from lab.units import KIB, SECTOR_BYTES
 
 MACHINE_FOLDER = "/var/lib/raidlab/drill"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lab.checks.proof import Proof, Prover, Way, WayEnd
 from lab.disks.kinds import DEFAULT_COUNT, DiskKind, specs
-from lab.disks.lab_files import lab_folder
+from lab.disks.lab import lab_folder
 from lab.drills.case import DrillCase
 from lab.drills.desk import DrillDesk, run_lines
 from lab.drills.schema import DrillWay, ReadyDrill

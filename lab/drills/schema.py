@@ -23,7 +23,7 @@ from lab.gates.files import FileKind, foreign_note
 from lab.gates.text import visible
 from lab.lessons.course import Arguments, Value, Variable, draw, fill_tree, find_id
 from lab.machine import Target
-from lab.session.versions import NeededKernel, NeededMdadm
+from lab.session.session import NeededKernel, NeededMdadm
 from lab.tomlfile import read_toml
 
 CATALOGUE = Path(__file__).with_name("catalogue")

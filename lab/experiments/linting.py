@@ -10,15 +10,23 @@ from typing import NamedTuple
 import msgspec
 
 from lab.arrays.levels import LevelName, level_with_layout
-from lab.disks.drive_models import find_drive_model
-from lab.disks.kinds import DiskKind
+from lab.disks.kinds import DiskKind, find_drive_model
 from lab.errors import ExperimentError, SpecError
 from lab.experiments.schema import ArrayPlan, Cache, DiskPlan, Experiment, Order
 from lab.gates.decoding import decode_json
-from lab.lint.experiment_checks import ArrayFacts, CellFacts, JobFacts, PlanFacts, lint_cell, lint_plan
-from lab.lint.extension import PublicationLint
-from lab.lint.result_checks import lint_conditions, stamped, steady_words, summarised
-from lab.lint.rules import LintFinding, distinct, find_rule
+from lab.lint.experiment_checks import (
+    ArrayFacts,
+    CellFacts,
+    JobFacts,
+    PlanFacts,
+    lint_cell,
+    lint_conditions,
+    lint_plan,
+    stamped,
+    steady_words,
+    summarised,
+)
+from lab.lint.rules import LintFinding, PublicationLint, distinct, find_rule
 from lab.measure.job import Measured
 from lab.plugins import extension
 from lab.results.record import CellRecord, Conditions

@@ -1,6 +1,6 @@
 """Sweeps as screens show them: which exist, what a sweep would measure, and its status, here or in another process.
 
-A plugin has the sweeps themselves (``lab.experiments.extension``).
+A plugin has the sweeps themselves (``Sweeping``).
 """
 
 from __future__ import annotations
@@ -8,9 +8,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
+
+if TYPE_CHECKING:
+    from lab.machine import Host, Target
 
 
 class LatestCell(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,3 +122,10 @@ class SweepDesk(ABC):
     @abstractmethod
     def run(self, name: str, listener: SweepListener) -> object:
         """Measure the missing cells, as this file's newest run if any. Raises as ``work``, and RunCancelled."""
+
+
+class Sweeping(NamedTuple):
+    """Sweeps: one experiment over many combinations."""
+
+    desk: Callable[[Target, Host], SweepDesk]
+    """Returns the desk. If the target is an embedded kernel its kind of time is used; any other target is ignored."""

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lab.arrays.geometry import ChunkKind, StripeRow, stripe_rows
-from lab.arrays.levels import Level, LevelName, Raid10, Raid10Layout
-from lab.arrays.names import array_device, md_path
+from lab.arrays.levels import Level, LevelName, Raid10, Raid10Layout, array_device, md_path
 from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
 from lab.units import KIB, MIB
 

@@ -79,8 +79,8 @@ from lab.host.clock import utc_second_text
 from lab.machine import Host, Target, parse_target
 from lab.machine.kernel_image import built_part, find_kernel
 from lab.machine.programs import Change, unchanged
-from lab.measure.conditions import read_conditions
-from lab.store.runs import Journal, RunFolders
+from lab.measure.job import read_conditions
+from lab.store import Journal, RunFolders
 from lab.tomlfile import read_toml, unknown_word
 from lab.units import MIB
 

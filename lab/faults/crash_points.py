@@ -36,7 +36,7 @@ from lab.faults.guest.ledger import ALL, ALLOWED, EVERYTHING, FLUSHED, KINDS, Cu
 from lab.faults.place import PLAYER, FaultPlace, open_place, run_program
 from lab.gates.decoding import FormatVersion, Name, decode_json
 from lab.machine import Host, Target, parse_target
-from lab.store.runs import RecordFiles, stem
+from lab.store import RecordFiles, stem
 from lab.tomlfile import read_toml, unknown_word
 from lab.units import KIB, MIB, SECTOR_BYTES
 

@@ -26,7 +26,7 @@ from lab.faults.place import FILES, run_program
 from lab.gates.decoding import FormatVersion, convert, digits
 from lab.host.files import write_file
 from lab.plans import Step
-from lab.store.runs import Journal
+from lab.store import Journal
 from lab.units import KIB, MIB, SECTOR_BYTES
 
 BLOCK_BYTES = 4 * KIB

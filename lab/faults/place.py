@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.disks import DiskKind, DiskSpec, Lab, open_lab
-from lab.disks.kernel_drives import is_kernel_drive
+from lab.disks.attaching import is_kernel_drive
 from lab.disks.kinds import specs
 from lab.disks.lab import packed
 from lab.errors import LabError, MachineLost

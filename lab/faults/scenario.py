@@ -33,7 +33,6 @@ from __future__ import annotations
 import random
 import re
 import shlex
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -610,7 +609,7 @@ class ScenarioArrays:
 
 @dataclass(frozen=True)
 class ScenarioArray:
-    """Plans the operations on an array as lab.arrays.md.MdArray does, but from the action alone.
+    """Plans the operations on an array as lab.arrays.kinds.MdArray does, but from the action alone.
 
     A whole history is planned before it runs, in one program on the machine, so no plan can depend on the current state
     of the array: a client that looked at it between two steps would influence the timing.
@@ -689,7 +688,7 @@ class AssembleStep(Assemble, frozen=True, kw_only=True, tag="array.assemble"):
     """Whether to make it active at once: here md starts arrays read-auto."""
 
     def plan(self, session: LabSession) -> Plan:
-        stage = cast(ScenarioArrays, session).stage
+        stage = cast("ScenarioArrays", session).stage
         disks = [f"@{disk}" for disk in self.disks or range(stage.array.drives)]
         return operations.assemble(self.array, disks, force=self.force, options=self.options)
 
@@ -1448,7 +1447,7 @@ class ReadyVariant(msgspec.Struct, frozen=True, kw_only=True):
 def words() -> Mapping[str, type[SceneAction | Action]]:
     """Name of an action in files -> its class."""
     shared = (Fail, Remove, Add, ReAdd, Replace, Scrub, StopArray, Speed, Grow, BitmapAction, Wait, Pull, PlugIn)
-    own = kinds_by_tag("act", (sys.modules[__name__],))
+    own = kinds_by_tag("act", globals())
     return {**{str(kind.__struct_config__.tag): kind for kind in shared}, **own}
 
 

@@ -42,7 +42,7 @@ from lab.host.signals import Interrupted
 from lab.machine import Host, parse_target
 from lab.machine.target import target_words
 from lab.plans import Plan, Step
-from lab.store.runs import LATEST, Journal, RunFolders
+from lab.store import LATEST, Journal, RunFolders
 from lab.tables import Column, Table
 from lab.units import human_seconds
 

@@ -21,13 +21,12 @@ from typing import Any
 
 import msgspec
 
-from lab.cli.context import current
-from lab.cli.output import out, out_json
+from lab.cli.context import current, out, out_json
 from lab.errors import LabError, ResultError
 from lab.experiments.schedule import HEALTHY
 from lab.host.files import make_folder, write_file
-from lab.report.cells import Row, rows
 from lab.report.collected import Loaded, each_result
+from lab.report.tables import Row, rows
 from lab.results.store import ResultStore
 
 _NEEDED = ("rw", "bs", "iodepth", "numjobs")

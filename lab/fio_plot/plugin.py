@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from lab.cli.extension import Exporter
+from lab.cli.context import Exporter
 from lab.errors import SpecError
 from lab.plugins import Plugin
 

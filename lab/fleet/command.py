@@ -8,8 +8,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from lab.cli.arguments import number
-from lab.cli.context import CLUSTER_HELP, calls_on, current
-from lab.cli.output import ProgressBar, out, out_json, table
+from lab.cli.context import CLUSTER_HELP, ProgressBar, calls_on, current, out, out_json, table
 from lab.errors import SpecError
 from lab.fleet.estimate import MOST_YEARS
 from lab.fleet.model import (

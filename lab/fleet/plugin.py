@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.checks.extension import LessonReading
-from lab.cli.extension import Command
+from lab.cli.context import Command
 from lab.plugins import Plugin
 from lab.theory.extension import FleetLosses
 
 if TYPE_CHECKING:
     from lab.checks.readings import Source
-    from lab.cli.extension import Loaded
+    from lab.cli.context import Loaded
     from lab.theory.extension import LossFigures
 
 

@@ -43,7 +43,7 @@ from lab.theory.extension import LossFigures
 from lab.tomlfile import unknown_word
 
 if TYPE_CHECKING:
-    from lab.cli.extension import ClusterCalls
+    from lab.cli.context import ClusterCalls
 
 
 def measured_in(store: ResultStore) -> Measured:

@@ -93,11 +93,9 @@ def is_name(text: str, most: int = MOST_NAME_CHARACTERS) -> bool:
     return len(text) <= most and NAME.fullmatch(text) is not None
 
 
-def checked_name(
-    text: str, what: str, *, most: int = MOST_NAME_CHARACTERS, error: type[LabError] = SpecError, hint: str = ""
-) -> str:
+def checked_name(text: str, what: str, *, most: int = MOST_NAME_CHARACTERS, error: type[LabError] = SpecError) -> str:
     """``text``, if it is a valid name. Raises ``error``; ``what`` is the named object in messages, such as ``disk``."""
     if is_name(text, most):
         return text
     rule = f"use at most {most} letters, digits, '-', '_' and '.', and begin with a letter or a digit"
-    raise error(f"'{shortened(text)}' cannot be the name of a {what}", hint=hint or rule)
+    raise error(f"'{shortened(text)}' cannot be the name of a {what}", hint=rule)

@@ -1,4 +1,4 @@
-"""Files on the host on which this client runs, below a root folder that tests replace; and file locks.
+"""Files on the host on which this client runs, below a root folder that tests replace; file locks; tracebacks of bugs.
 
 A lock ends with its holder: flock(2), or a lock of a single byte.
 """
@@ -14,6 +14,8 @@ import secrets
 import select
 import stat
 import struct
+import tempfile
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -369,3 +371,20 @@ def make_folder(path: Path, *, mode: int = 0o777) -> None:
         path.mkdir(mode=mode, parents=True, exist_ok=True)
     except OSError as error:
         raise storage_error(f"the folder '{path}' cannot be made", error) from error
+
+
+def keep_traceback(error: BaseException) -> str:
+    """Write the traceback to a new file and return how to report it; by the error's source line if that fails."""
+    try:
+        descriptor, path = tempfile.mkstemp(prefix="raidlab-", suffix=".traceback")
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write("".join(traceback.format_exception(error)))
+    except OSError:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        return f"report it with this place: {last.filename}:{last.lineno}"
+    return f"report it with {path}"
+
+
+def bug_words(error: BaseException) -> str:
+    """Return one sentence that describes the error."""
+    return f"this should not happen: {type(error).__name__}: {error}"

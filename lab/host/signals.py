@@ -55,7 +55,7 @@ class _Ending:
     def handle(self, number: int, _frame: FrameType | None = None) -> None:
         """Handle a signal, or the loss of the terminal."""
         if number == signal.SIGHUP:
-            leave_lost_terminal()
+            _leave_lost_terminal()
             if self.received:
                 # The kernel and the shell each send one when a window closes: the second is not a sign of impatience.
                 return
@@ -73,7 +73,6 @@ class _Ending:
             raise Interrupted(number)
 
     def start_deadline(self, seconds: float, status: int) -> None:
-        """Start the deadline, unless one has been started already."""
         if self._deadline is None:
             self._deadline = threading.Timer(seconds, self._force, (status,))
             self._deadline.daemon = True
@@ -243,7 +242,7 @@ def kept() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def leave_lost_terminal() -> None:
+def _leave_lost_terminal() -> None:
     """Replace a terminal that is gone by /dev/null: messages during the close must not fail (EIO)."""
     for descriptor in range(3):
         try:

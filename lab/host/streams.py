@@ -161,7 +161,6 @@ class Console:
         os.eventfd_write(self._wake, 1)
 
     def close(self) -> None:
-        """Stop all output and close the event descriptor."""
         with self._lock:
             self._is_over.set()
             os.close(self._wake)

@@ -6,11 +6,10 @@ import shlex
 from abc import abstractmethod
 
 from lab.actions.action import Action
-from lab.checks.faults import known_configuration, known_scenario
+from lab.checks.catalogue import known_configuration, known_scenario
 from lab.errors import LabError
 from lab.gates.decoding import Name, PointCount, Seed
-from lab.session.session import LabSession, link_disks
-from lab.session.shell import Shell
+from lab.session.session import LabSession, Shell, link_disks
 
 _SHOWN_CHARACTERS = 400
 """Characters shown of the output of a line that failed."""

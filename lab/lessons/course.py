@@ -44,7 +44,7 @@ from lab.gates.text import shortened
 from lab.lessons import actions
 from lab.lessons.actions import ApartAction, RunMeasurement
 from lab.plugins import catalogue
-from lab.session.versions import NeededMdadm
+from lab.session.session import NeededMdadm
 from lab.tomlfile import (
     DRAWN_AS,
     decode_toml,
@@ -345,7 +345,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 ACTIONS: Mapping[str, type[Action]] = {
     **{str(kind.__struct_config__.tag): kind for kind in LAB_ACTIONS if kind.in_lessons},
-    **kinds_by_tag("act", (actions,)),
+    **kinds_by_tag("act", vars(actions)),
 }
 
 

@@ -19,17 +19,16 @@ import msgspec
 
 from lab.actions.action import Action
 from lab.arrays.discovery import MD_HEAD_BYTES, superblocks_in
-from lab.arrays.names import kernel_name
+from lab.arrays.levels import kernel_name
 from lab.arrays.status import ArrayStatus
-from lab.checks.arrays import DeepSource, FileSays, FileSystemFills
-from lab.checks.faults import APART_FROM_THE_LAB, played_since, points_since
+from lab.checks.catalogue import APART_FROM_THE_LAB, DeepSource, FileSays, FileSystemFills, played_since, points_since
 from lab.checks.readings import ResultCheck
 from lab.checks.state import Check, CheckedState, DeepState, MarkSeen, PlayedFault
 from lab.disks import LabDisk
 from lab.disks.inventory import read_ends, read_heads
 from lab.errors import LessonError, ResultError, RunCancelled
-from lab.experiments.progress import RunProgress
 from lab.experiments.run import RunRequest, run_experiment
+from lab.experiments.schedule import RunProgress
 from lab.faults.crash_points import MOST_DRIVES, StoredPoints, explore, find_configuration, keep_points
 from lab.faults.place import open_place, with_own_kernel
 from lab.faults.scenario import DRIVES, find_scenario
@@ -63,8 +62,7 @@ from lab.results.record import ResultRecord, RunStatus
 from lab.results.store import ResultStore
 from lab.session.data_mark import last_verdicts, read_marks
 from lab.session.monitor import Event, Snapshot, events_between, take_snapshot
-from lab.session.session import LabSession, read_arrival
-from lab.session.versions import require_mdadm
+from lab.session.session import LabSession, read_arrival, require_mdadm
 from lab.tomlfile import ANSWERS, STEPS, as_meant, unknown_word
 
 T = TypeVar("T", bound=msgspec.Struct)

@@ -1,13 +1,28 @@
-"""Checks of an experiment as its file specifies it, of a machine right before measuring, and of each cell after it."""
+"""Checks of an experiment as its file specifies it, of a machine right before measuring, of each cell, and of a result.
+
+A stored result is checked for its machine, the contents and gaps of its cells, and its figures beside theory. A figure
+that differs from theory is named with the causes that the record supports. If there is no prediction because no disk
+has a known service time, the check reports the limiting factor instead.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from statistics import median
 
+import msgspec
+
+from lab.disks.kinds import find_drive_model
+from lab.errors import LabError
 from lab.lint.fio_checks import lint_fio
-from lab.lint.rules import Check, LintFinding, Seen, run_checks
+from lab.lint.rules import Check, LintFinding, Seen, all_rules, distinct, run_checks
+from lab.results.record import CellRecord, Conditions, RebuildRecord, ResultRecord, RunStatus
+from lab.results.statistics import Estimate, estimate, looks_of
 from lab.units import MIB, SECTOR_BYTES, human_bytes, human_seconds
+from lab.workloads.jobs import deaf_jobs, fingerprint
 
 TRUSTWORTHY_REPEATS = 6
 SHORTEST_IN_LATENCIES = 10
@@ -379,4 +394,472 @@ MACHINE_CHECKS: Mapping[str, Check[LintedMachine]] = {
     "resync-running": _array_syncs,
     "stats-off": _stats_off,
     "debug-kernel": _debug_kernel,
+}
+
+
+AGREEMENT_FRACTION = 0.05
+"""An interval within this distance of theory agrees with it."""
+BUSY_FRACTION = 0.85
+"""From this fraction on, a processor counts as the limit. Not 1: /proc/stat counts whole ticks, and a machine waiting
+for its own interrupts is idle."""
+DRAIN_FRACTION = 0.02
+"""The drain of a queue within this fraction of the measured time is not reported."""
+REBUILD = "rebuild"
+"""Takes the place of the workload in the name of a rebuild's figure."""
+PROBE_REQUEST_BYTES = MIB
+"""Request size of the measurement of a drive's pace (workload seq-read-1m), on which a rebuild's prediction is
+based."""
+IDLE = "idle"
+_DISTURBED = ("disturbed", "noisy-neighbour", "resync-running", "unsteady")
+_CACHED = "io-not-on-members"
+_TOO_SHORT = "too-short-for-latency"
+_SEQUENTIAL = re.compile(r"^rw=(read|write)\s*$", re.MULTILINE)
+_RUNTIME = re.compile(r"^runtime=([0-9]{1,12})(ms|s)?\s*$", re.MULTILINE)
+_RAMP = re.compile(r"^ramp_time=", re.MULTILINE)
+_SHARES = (1e-6, 1e6)
+"""Limits of measured ÷ predicted; values outside are not realistic, such as in a record from an unknown source."""
+_WITHOUT_SERVICE_TIME = frozenset({"file", "loop", "ram"})
+
+
+@dataclass(frozen=True, slots=True)
+class BesideTheory:
+    """All repeats of one array, workload and phase with their prediction; both directions of a mix together."""
+
+    array: str
+    workload: str
+    phase: str
+    share: Estimate
+    """Measured ÷ predicted."""
+    limiters: tuple[str, ...] = ()
+    """Possible causes, the best supported first; none if the figure agrees with theory."""
+
+    @property
+    def is_off(self) -> bool:
+        """Whether the whole interval differs from theory. A single repeat has no interval."""
+        return self.share.n > 1 and not (
+            self.share.low <= 1 + AGREEMENT_FRACTION and self.share.high >= 1 - AGREEMENT_FRACTION
+        )
+
+    @property
+    def name(self) -> str:
+        """The figure's name, for example ``raid5/rand-read-4k/healthy``."""
+        return f"{self.array}/{self.workload}/{self.phase}"
+
+    @property
+    def words(self) -> str:
+        """The figure as text: ``0.80 [0.78–0.83] of theory; likely: …``."""
+        return f"{self.share.text()} of theory; likely: {'; or '.join(self.limiters)}"
+
+
+def beside_theory(record: ResultRecord) -> tuple[BesideTheory, ...]:
+    """All figures with both a measurement and a prediction, in the order of the record."""
+    groups: dict[tuple[str, str, str], list[CellRecord]] = {}
+    for cell in record.cells:
+        if cell.predicted_iops and _SHARES[0] < _total_iops(cell) / cell.predicted_iops < _SHARES[1]:
+            groups.setdefault((cell.array, cell.workload, cell.phase), []).append(cell)
+    looks = looks_of(record)
+    beside = []
+    for key, cells in groups.items():
+        share = estimate([_total_iops(cell) / (cell.predicted_iops or 1.0) for cell in cells], looks)
+        limiters = _limiters(cells, record.conditions, is_above=share.median > 1)
+        beside.append(_explained(BesideTheory(*key, share), limiters))
+    return tuple(beside)
+
+
+def _explained(found: BesideTheory, limiters: Iterable[str]) -> BesideTheory:
+    if not found.is_off:
+        return found
+    return replace(found, limiters=tuple(limiters) or ("something that the model leaves out",))
+
+
+def rebuilds_beside_theory(record: ResultRecord) -> tuple[BesideTheory, ...]:
+    """The pace of every rebuild with a prediction, in the order of the record."""
+    groups: dict[tuple[str, str, str], list[RebuildRecord]] = {}
+    for each in record.rebuilds:
+        if (
+            each.predicted_seconds
+            and each.rebuild_seconds
+            and _SHARES[0] < each.predicted_seconds / each.rebuild_seconds < _SHARES[1]
+        ):
+            groups.setdefault((each.array, REBUILD, each.under_workload or IDLE), []).append(each)
+    beside = []
+    for key, group in groups.items():
+        share = estimate([(each.predicted_seconds or 0.0) / each.rebuild_seconds for each in group])
+        limiters = _rebuild_limiters(group, is_above=share.median > 1)
+        beside.append(_explained(BesideTheory(*key, share), limiters))
+    return tuple(beside)
+
+
+def _rebuild_limiters(group: Sequence[RebuildRecord], *, is_above: bool) -> Iterator[str]:
+    if is_above:
+        yield "a cache below the machine"
+        return
+    if group[0].under_workload:
+        yield "the load beside it, to which md gives way (sync_speed_min)"
+    sizes = [each.request_bytes for each in group if each.request_bytes is not None]
+    if sizes and median(sizes) < PROBE_REQUEST_BYTES:
+        asked, probed = human_bytes(median(sizes)), human_bytes(PROBE_REQUEST_BYTES)
+        yield f"md asks for {asked} at a time on average, and the drives' pace was measured with {probed}"
+
+
+def _total_iops(cell: CellRecord) -> float:
+    """Reads and writes together: a prediction covers both."""
+    return sum(section.iops for section in (cell.figures.reads, cell.figures.writes) if section)
+
+
+def _limiters(cells: Sequence[CellRecord], conditions: Conditions, *, is_above: bool) -> Iterator[str]:
+    stamps = [stamp.partition(": ")[0] for cell in cells for stamp in cell.stamps]
+    if _SEQUENTIAL.search(cells[0].job_text):
+        yield "how requests are merged on the way to the drives"
+    if _CACHED in stamps or (is_above and conditions.host_cache_notes):
+        yield "a cache: fio moved more than the members did" if _CACHED in stamps else "a cache below the machine"
+    elif is_above:
+        yield "requests that were merged, or answered without a drive (md's stripe cache)"
+    if not is_above:
+        yield from _slowed(cells, conditions)
+    disturbed = [name for name in _DISTURBED if name in stamps]
+    if disturbed:
+        yield f"disturbed runs ({', '.join(disturbed)})"
+    if _has_mechanics(conditions):
+        yield "the drives' mechanics: how far the arm goes, and in which order a drive answers"
+
+
+def _slowed(cells: Sequence[CellRecord], conditions: Conditions) -> Iterator[str]:
+    busy = [found for cell in cells if (found := busy_fraction(cell, conditions)) is not None]
+    if busy and median(busy) >= BUSY_FRACTION:
+        yield f"the machine's processor, busy {median(busy):.0%} of the time"
+    elif (threads := [used for cell in cells if (used := _md_threads(cell)) is not None]) and (
+        median(threads) >= BUSY_FRACTION
+    ):
+        yield f"md's kernel thread, which kept a processor busy {median(threads):.0%} of the time"
+    drains = [drain for cell in cells if (drain := _drain_seconds(cell)) is not None]
+    if drains:
+        asked, counted = median(asked for asked, _ in drains), median(counted for _, counted in drains)
+        if counted > asked * (1 + DRAIN_FRACTION):
+            # Without a ramp the I/Os of the drain are counted too, so the loss cannot be computed this simply.
+            has_ramp = all(_RAMP.search(cell.job_text) for cell in cells)
+            by_itself = f", which by itself gives {asked / counted:.2f}" if has_ramp else ""
+            yield f"the drain of the queue: {asked:.2f} s of load are counted over {counted:.2f} s{by_itself}"
+    if any(stamp.startswith(_TOO_SHORT) for cell in cells for stamp in cell.stamps):
+        yield "a run too short for the latency of its queue"
+
+
+def busy_fraction(cell: CellRecord, conditions: Conditions) -> float | None:
+    """Busy fraction of the machine's processors during the measurement; None without CPU accounting.
+
+    Computed from the cost of one I/O, since the samples of the accounting do not cover the measured time exactly.
+    """
+    cpu = cell.cpu
+    if cpu is None or not cpu.cpu_microseconds_per_io or not conditions.cpu_count:
+        return None
+    used = cpu.cpu_microseconds_per_io / 1e6 * _total_iops(cell) / conditions.cpu_count
+    return min(1.0, used + cpu.idle_baseline_fraction)
+
+
+def _md_threads(cell: CellRecord) -> float | None:
+    """Processors kept busy by the array's kernel threads."""
+    cpu = cell.cpu
+    if cpu is None or not cpu.cpu_microseconds_per_io or not cpu.cpu_seconds_total:
+        return None
+    return cpu.md_thread_cpu_seconds / cpu.cpu_seconds_total * cpu.cpu_microseconds_per_io / 1e6 * _total_iops(cell)
+
+
+def _drain_seconds(cell: CellRecord) -> tuple[float, float] | None:
+    """The time during which I/Os were issued, and the time over which fio counted them.
+
+    fio waits for I/Os still in flight.
+    """
+    found = _RUNTIME.search(cell.job_text)
+    if found is None or not int(found[1]):
+        return None
+    asked = int(found[1]) / (1000 if found[2] == "ms" else 1)
+    counted = max(part.runtime_seconds for part in (cell.figures.reads, cell.figures.writes) if part)
+    return asked, counted
+
+
+def _has_mechanics(conditions: Conditions) -> bool:
+    for name in {disk.model for disk in conditions.disks if disk.model}:
+        # A drive model that exists only on another user's computer.
+        with suppress(LabError):
+            if find_drive_model(name).mechanics:
+                return True
+    return False
+
+
+def _off_theory(record: ResultRecord) -> Iterator[Seen]:
+    """Every figure whose whole interval differs from its prediction."""
+    for each in (*beside_theory(record), *rebuilds_beside_theory(record)):
+        if each.is_off:
+            yield Seen(each.name, each.words, f"an interval that comes within {AGREEMENT_FRACTION:.0%} of theory")
+
+
+def is_without_service_time(conditions: Conditions) -> bool:
+    """Whether the embedded kernel runs in real time on disks that respond as fast as it can issue requests."""
+    return (
+        conditions.is_embedded
+        and not conditions.is_virtual_time
+        and bool(conditions.disks)
+        and all(disk.kind in _WITHOUT_SERVICE_TIME and not disk.model for disk in conditions.disks)
+    )
+
+
+def processor_bound(record: ResultRecord) -> Iterator[Seen]:
+    """The embedded kernel on disks without a service time: the figures measure its own processor."""
+    if not is_without_service_time(record.conditions):
+        return
+    busy: dict[str, list[float]] = {}
+    for cell in record.cells:
+        if (found := busy_fraction(cell, record.conditions)) is not None:
+            busy.setdefault(f"{cell.array}/{cell.workload}", []).append(found)
+    cells = [each for values in busy.values() for each in values]
+    if not cells or median(cells) < BUSY_FRACTION:
+        return
+    observed = f"busy {median(cells):.0%} of the time in the median of {len(cells)} cells"
+    less = [f"{name} {median(values):.0%}" for name, values in busy.items() if median(values) < BUSY_FRACTION]
+    if less:
+        observed += f" (less, waiting for the computer below: {', '.join(less)})"
+    yield Seen("processor of the embedded kernel", observed, "disks that are slower than the processor")
+
+
+IDLE_ENOUGH_FRACTION = 0.10
+_MOST_SHOWN = 3
+_NETWORK_NODES = ("/dev/nbd", "/dev/rbd", "/dev/drbd")
+
+
+def lint_conditions(conditions: Conditions) -> Iterator[LintFinding]:
+    """Findings on the trustworthiness of figures that follow from the machine alone."""
+    yield from run_checks(CONDITION_CHECKS, conditions)
+
+
+def lint_result(record: ResultRecord) -> tuple[LintFinding, ...]:
+    """All findings for a stored result, including its stamps."""
+    found = [*run_checks(SHOWN_CHECKS, record), *lint_conditions(record.conditions), *run_checks(RESULT_CHECKS, record)]
+    for cell in record.cells:
+        found += stamped(cell.stamps)
+        found += lint_cell(_facts_of_cell(cell))
+    found += stamped(record.stamps)
+    return distinct(found)
+
+
+def worked_out_stamps(record: ResultRecord) -> tuple[str, ...]:
+    """Findings of the current rules for the figures of a result, regardless of its stamps at measurement time."""
+    return summarised(run_checks(SHOWN_CHECKS, record), shown=_MOST_SHOWN)
+
+
+def shown_stamps(record: ResultRecord) -> tuple[str, ...]:
+    """The stamps to display for a result: its own, and findings of the current rules for an older result.
+
+    Stamps computed from the record come first, in the current wording; every display of a result uses these. Stamps
+    that limit the whole result precede all others.
+    """
+    origin = tuple(finding.stamp for finding in run_checks(SHOWN_CONDITION_CHECKS, record.conditions))
+    said = (*worked_out_stamps(record), *origin)
+    rules = {_rule_of(stamp) for stamp in said}
+    return (*said, *(stamp for stamp in record.stamps if _rule_of(stamp) not in rules))
+
+
+def _rule_of(stamp: str) -> str:
+    return stamp.partition(": ")[0]
+
+
+def as_shown(record: ResultRecord) -> ResultRecord:
+    """The record with the stamps to display."""
+    stamps = shown_stamps(record)
+    return record if stamps == record.stamps else msgspec.structs.replace(record, stamps=stamps)
+
+
+def stamped(stamps: Iterable[str]) -> Iterator[LintFinding]:
+    """Stamps of known rules as findings."""
+    for stamp in stamps:
+        rule_id, _, sentence = stamp.partition(": ")
+        if rule_id in all_rules():
+            subject, _, rest = sentence.partition(": ")
+            observed, _, required = rest.partition("; needed: ")
+            yield LintFinding(
+                rule_id, subject if rest else "result", observed or sentence, required or "see its remedy"
+            )
+
+
+def summarised(findings: Iterable[LintFinding], *, shown: int = 1) -> tuple[str, ...]:
+    """Stamps for a result: of a rule with many violations, the first ``shown`` and the number of the others."""
+    by_rule: dict[str, list[LintFinding]] = {}
+    for finding in findings:
+        by_rule.setdefault(finding.rule_id, []).append(finding)
+    stamps = []
+    for group in by_rule.values():
+        stamps += [finding.stamp for finding in group[:shown]]
+        if len(group) > shown:
+            stamps[-1] += f" (and {len(group) - shown} more)"
+    return tuple(stamps)
+
+
+def _facts_of_cell(cell: CellRecord) -> CellFacts:
+    """The facts on its measurement that a stored cell still contains."""
+    sections = [section for section in (cell.figures.reads, cell.figures.writes) if section]
+    percentiles = [section.total_ios for section in sections if section.p99_seconds is not None]
+    steady = cell.steady
+    return CellFacts(
+        name=cell.key,
+        phase=cell.phase,
+        # Only the plan stated whether both directions were intended: runs are checked for it when they are measured.
+        is_mix=True,
+        steal_fraction=cell.cpu.steal_fraction if cell.cpu else None,
+        waited_fraction=cell.waited_fraction,
+        is_steady=steady.is_steady if steady else None,
+        steady_words=steady_words(steady.range_fraction, steady.slope_fraction) if steady else "",
+        fewest_ios=min(percentiles, default=None),
+        declared_cold=False,
+    )
+
+
+def steady_words(range_fraction: float, slope_fraction: float) -> str:
+    """The variation of five rounds."""
+    return f"five rounds with a range of {range_fraction:.0%} and a slope of {slope_fraction:.0%} of their mean"
+
+
+def _simulated_origin(conditions: Conditions) -> Iterator[Seen]:
+    machine = "a kernel in QEMU" if conditions.is_stock else "an embedded kernel"
+    if is_without_service_time(conditions):
+        yield Seen("machine", f"{machine}, its disks without a service time", "drives that set the pace")
+    elif conditions.is_embedded:
+        clock = ", in virtual time" if conditions.is_virtual_time else ""
+        yield Seen("machine", f"{machine}{clock}", "compare ratios, never absolute IOPS or CPU")
+    if any(disk.kind == "spindle" for disk in conditions.disks):
+        yield Seen("disks", "emulated drives", "compare ratios")
+
+
+def _host_cache_on(conditions: Conditions) -> Iterator[Seen]:
+    if conditions.host_cache_notes:
+        yield Seen("disks", "; ".join(conditions.host_cache_notes), "no cache below the machine")
+
+
+def _shared_backing(conditions: Conditions) -> Iterator[Seen]:
+    if (
+        not conditions.is_virtual_time
+        and len(conditions.disks) > 1
+        and {disk.kind for disk in conditions.disks} & {"file", "loop"}
+    ):
+        yield Seen("disks", "all lie on one disk of the computer", "a disk for each member")
+
+
+def _write_cache_unknown(conditions: Conditions) -> Iterator[Seen]:
+    unknown = [disk.name for disk in conditions.disks if not disk.write_cache]
+    if unknown:
+        yield Seen("disks", f"write cache not known: {', '.join(unknown)}", "queue/write_cache of every disk")
+
+
+def _network_backed(conditions: Conditions) -> Iterator[Seen]:
+    remote = [
+        disk.path for disk in conditions.disks if disk.kind == "physical" and disk.path.startswith(_NETWORK_NODES)
+    ]
+    if remote:
+        yield Seen("disks", f"on a network: {', '.join(remote)}", "local disks")
+
+
+CONDITION_CHECKS: Mapping[str, Check[Conditions]] = {
+    "simulated-origin": _simulated_origin,
+    "host-cache-on": _host_cache_on,
+    "shared-backing-disk": _shared_backing,
+    "write-cache-unknown": _write_cache_unknown,
+    "network-backed": _network_backed,
+}
+
+
+def _repeats(record: ResultRecord) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for cell in record.cells:
+        name = f"{cell.array}/{cell.workload}/{cell.phase}"
+        counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+def _too_few_kept(record: ResultRecord) -> Iterator[Seen]:
+    for name, count in _repeats(record).items():
+        if count < TRUSTWORTHY_REPEATS:
+            yield Seen(name, f"{count} repeats kept", f"{TRUSTWORTHY_REPEATS}")
+
+
+def _no_dispersion(record: ResultRecord) -> Iterator[Seen]:
+    for name, count in _repeats(record).items():
+        if count == 1:
+            yield Seen(name, "one value, no interval", "six repeats")
+
+
+def _no_percentiles(record: ResultRecord) -> Iterator[Seen]:
+    for cell in record.cells:
+        for section in (cell.figures.reads, cell.figures.writes):
+            if section and section.p99_seconds is None:
+                yield Seen(cell.key, "no p99", "lat_percentiles=1 in the job")
+
+
+def _file_fits_cache(record: ResultRecord) -> Iterator[Seen]:
+    largest = max((cell.file_bytes or 0 for cell in record.cells), default=0)
+    if record.conditions.host_cache_notes and 0 < largest <= record.conditions.memory_bytes:
+        yield Seen("files", f"{human_bytes(largest)} a job, behind a cache", "more than the memory")
+
+
+def _integrity_unchecked(record: ResultRecord) -> Iterator[Seen]:
+    for rebuild in record.rebuilds:
+        if rebuild.data_unchanged is None:
+            yield Seen(rebuild.key, "no checksum of the data", "one before, one while degraded, one after")
+
+
+def _promised_metric_missing(record: ResultRecord) -> Iterator[Seen]:
+    if record.status is RunStatus.COMPLETE:
+        for key in record.missing_keys:
+            yield Seen(key, "planned, not measured", "a value, or why there is none")
+
+
+def _busy_before(record: ResultRecord) -> Iterator[Seen]:
+    busy = max((cell.cpu.idle_baseline_fraction for cell in record.cells if cell.cpu), default=0.0)
+    if busy > IDLE_ENOUGH_FRACTION:
+        yield Seen("machine", f"{busy:.0%} busy before anything was measured", f"{IDLE_ENOUGH_FRACTION:.0%} at most")
+
+
+def same_addresses(record: ResultRecord) -> Iterator[Seen]:
+    """One finding for each load whose repeats all used the same addresses.
+
+    For older records this is derived from their jobs.
+    """
+    groups: dict[tuple[str, str, str], list[CellRecord]] = {}
+    for cell in record.cells:
+        groups.setdefault((cell.array, cell.workload, cell.phase), []).append(cell)
+    for key, cells in groups.items():
+        if len(cells) < 2:
+            continue
+        name, wanted = "/".join(key), "another one for each"
+        addresses = {each.addresses or fingerprint(each.job_text, (), each.figures.fio_version) for each in cells}
+        deaf, jobs = deaf_jobs(cells[0].job_text, cells[0].figures.fio_version)
+        if len(addresses) == 1 and addresses != {""}:
+            yield Seen(name, f"{len(cells)} repeats on one sequence of addresses", wanted)
+        elif deaf and not cells[0].addresses:
+            yield Seen(name, f"{deaf} of {jobs} jobs on one sequence of addresses in all {len(cells)} repeats", wanted)
+
+
+def _resumed(record: ResultRecord) -> Iterator[Seen]:
+    """In virtual time, a run resumed on a new machine differs from an uninterrupted run on one machine."""
+    if record.conditions.is_virtual_time and record.resumed_after:
+        done = ", ".join(map(str, record.resumed_after))
+        yield Seen("result", f"interrupted after {done} of {len(record.planned_cells)} cells", "a run in one go")
+
+
+SHOWN_CHECKS: Mapping[str, Check[ResultRecord]] = {
+    "processor-bound": processor_bound,
+    "same-addresses": same_addresses,
+    "off-theory": _off_theory,
+    "resumed": _resumed,
+}
+"""Computed from a record whenever it is displayed."""
+SHOWN_CONDITION_CHECKS: Mapping[str, Check[Conditions]] = {"simulated-origin": _simulated_origin}
+
+
+RESULT_CHECKS: Mapping[str, Check[ResultRecord]] = {
+    **SHOWN_CHECKS,
+    "too-few-repeats": _too_few_kept,
+    "no-dispersion": _no_dispersion,
+    "no-percentiles": _no_percentiles,
+    "file-fits-cache": _file_fits_cache,
+    "integrity-unchecked": _integrity_unchecked,
+    "promised-metric-missing": _promised_metric_missing,
+    "noisy-neighbour": _busy_before,
 }

@@ -135,14 +135,14 @@ def group_of(name: str, value: str) -> tuple[FioGroup, str]:
         return FioGroup.SILENT, "is switched off"
     if name == "ioengine":
         return _group_of_engine(value)
-    if entry.group is FioGroup.PLAYED and not is_variable(value):
+    if entry.group is FioGroup.PLAYED and not _is_variable(value):
         return _group_of_value(name, value)
     return entry.group, entry.why
 
 
 def _group_of_engine(value: str) -> tuple[FioGroup, str]:
     word = value.partition(":")[0]
-    if is_variable(value) or value in ENGINES:
+    if _is_variable(value) or value in ENGINES:
         return FioGroup.PLAYED, ""
     entry = fio_table().engine_by_name.get(word)
     if entry is None or (word != value and word != "external"):
@@ -171,14 +171,14 @@ def moves_data(engine: str) -> bool:
     return entry is None or entry.moves_data
 
 
-def is_variable(value: str) -> bool:
+def _is_variable(value: str) -> bool:
     """Whether the value is known only at fio's run time."""
     return "$" in value or "`" in value
 
 
-def why_not_understood(name: str, value: str) -> str:
+def _why_not_understood(name: str, value: str) -> str:
     """Why the value of an option cannot be checked, as a clause; empty if it can. ``name`` is canonical."""
-    if is_variable(value):
+    if _is_variable(value):
         return "depends on a variable"
     kind = fio_table().kind_by_name.get(name)
     if kind is None or _READERS[kind](value):
@@ -275,7 +275,7 @@ class FioSection:
     def is_on(self, name: str) -> bool | None:
         """Whether a switch is on; None if this depends on a variable."""
         value = self.value(name, "0")
-        return None if is_variable(value) else number_of(value) != 0
+        return None if _is_variable(value) else number_of(value) != 0
 
     def number(self, name: str, default: int) -> int | None:
         return number_of(self.value(name, str(default)))
@@ -308,7 +308,7 @@ class FioSection:
     def flushes_each_write(self) -> bool:
         """Each write is made durable before the next, like the log of a database."""
         return any(self.number(name, 0) == 1 for name in ("fsync", "fdatasync")) or (
-            self.value("sync", "0") not in ("0", "none") and not is_variable(self.value("sync"))
+            self.value("sync", "0") not in ("0", "none") and not _is_variable(self.value("sync"))
         )
 
     @property
@@ -321,7 +321,7 @@ class FioSection:
         """Reads all of a device once, from one end to the other."""
         is_whole = self.value("size", "100%") == "100%" and "number_ios" not in self.options
         is_sequential = self.value("rw", "read") == "read"
-        has_device = self.value("filename").startswith("/dev/") or is_variable(self.value("filename"))
+        has_device = self.value("filename").startswith("/dev/") or _is_variable(self.value("filename"))
         return is_whole and is_sequential and has_device and not {"runtime", "time_based"} & set(self.options)
 
 
@@ -344,8 +344,7 @@ class FioJob:
     """Whether there are any jobs, here or in an included file."""
 
 
-def parse_fio(text: str) -> tuple[FioSection, ...]:
-    """The jobs in a file, in order."""
+def _parse_fio(text: str) -> tuple[FioSection, ...]:
     return read_job(text).sections
 
 
@@ -487,7 +486,7 @@ def lint_job(job: FioJob) -> Iterator[LintFinding]:
 
 def lint_fio(text: str) -> Iterator[LintFinding]:
     """Check a fio job that was already validated on input."""
-    yield from run_checks(FIO_CHECKS, parse_fio(text))
+    yield from run_checks(FIO_CHECKS, _parse_fio(text))
 
 
 _Sections = tuple[FioSection, ...]
@@ -515,7 +514,7 @@ def _not_analysed(job: FioJob) -> Iterator[Seen]:
     for setting in job.settings:
         group, why = group_of(setting.name, setting.value)
         if group is FioGroup.PLAYED:
-            why = why_not_understood(setting.name, setting.value)
+            why = _why_not_understood(setting.name, setting.value)
         elif group is not FioGroup.UNKNOWN:
             continue
         if why:
@@ -587,7 +586,7 @@ def _fio_buffered(sections: _Sections) -> Iterator[Seen]:
 def _jobs_unsummed(sections: _Sections) -> Iterator[Seen]:
     for section in sections:
         jobs = section.value("numjobs", "1")
-        if section.moves_data and jobs != "1" and not is_variable(jobs) and section.is_on("group_reporting") is False:
+        if section.moves_data and jobs != "1" and not _is_variable(jobs) and section.is_on("group_reporting") is False:
             yield Seen(section.subject, f"{jobs} jobs, each reported apart", "group_reporting")
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -131,3 +131,20 @@ def distinct(findings: Iterable[LintFinding]) -> tuple[LintFinding, ...]:
     for finding in findings:
         kept.setdefault((finding.rule_id, finding.subject), finding)
     return tuple(kept.values())
+
+
+class FileLint(NamedTuple):
+    """The lint of one type of file."""
+
+    suffix: str
+    lint: Callable[[str], Iterable[LintFinding]]
+    """Gets the text of the file. Raises SpecError if it cannot be read."""
+
+
+class PublicationLint(NamedTuple):
+    """The lint of published studies."""
+
+    names: Callable[[], Sequence[str]]
+    """The studies that it knows."""
+    lint: Callable[[str], Sequence[LintFinding]]
+    """Gets the name of a study. Raises SpecError for an unknown one."""

@@ -12,8 +12,7 @@ import msgspec
 from cyclopts import Parameter
 
 from lab.cli.arguments import number
-from lab.cli.context import ON_VARIABLE, Context, current, options
-from lab.cli.output import ProgressBar, out, out_json
+from lab.cli.context import ON_VARIABLE, Context, ProgressBar, current, options
 from lab.errors import ExitCode, SpecError
 from lab.gates.decoding import Seconds
 from lab.host.files import write_file
@@ -125,10 +124,7 @@ def _tell(context: Context, journal: SuiteJournal, output: Path | None) -> None:
     if output is not None:
         write_file(output, _as_file(journal, output.suffix.lower()).encode())
         context.narrator.notice(f"written to {output}")
-    if context.json:
-        out_json(as_value(journal))
-    else:
-        out(result_table(journal).as_text())
+    context.out(as_value(journal), result_table(journal).as_text())
 
 
 def _as_file(journal: SuiteJournal, suffix: str) -> str:
@@ -141,10 +137,9 @@ def _as_file(journal: SuiteJournal, suffix: str) -> str:
 
 
 def _list(context: Context, suite: Suite, tests: tuple[str, ...]) -> None:
-    if context.json:
-        out_json([{"test": test, "upstream": suite.broken.get(test, "")} for test in tests])
-    else:
-        out(list_table(suite, tests).as_text())
+    context.out(
+        [{"test": test, "upstream": suite.broken.get(test, "")} for test in tests], list_table(suite, tests).as_text()
+    )
 
 
 def _names_machine() -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lab.cli.extension import Command
+from lab.cli.context import Command
 from lab.plugins import Plugin
 
 if TYPE_CHECKING:
-    from lab.cli.extension import Loaded
+    from lab.cli.context import Loaded
 
 
 def _md_tests() -> Loaded:

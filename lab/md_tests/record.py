@@ -25,7 +25,7 @@ from lab.host.clock import utc_second_text
 from lab.host.files import HostFiles, write_file
 from lab.host.processes import Processes
 from lab.machine import Host
-from lab.store.runs import Journal, RunFolders
+from lab.store import Journal, RunFolders
 from lab.tables import Column, Table, as_csv
 from lab.tomlfile import unknown_word
 from lab.units import KIB, MIB, human_seconds

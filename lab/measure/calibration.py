@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from lab.disks.drive_models import MAX_ZONES, DriveModel, Mechanics, Zone
+from lab.disks.kinds import MAX_ZONES, DriveModel, Mechanics, Zone
 from lab.errors import CommandFailed, LabError, SpecError
 from lab.gates.decoding import read_seconds
 from lab.machine.api import Machine
@@ -26,7 +26,7 @@ SAME_RATE = 0.04
 """Neighbouring places whose rates differ by less belong to one zone."""
 
 
-def page_at(offset: float) -> int:
+def _page_at(offset: float) -> int:
     """Offset of the page that contains a byte."""
     return int(offset) // PAGE * PAGE
 
@@ -80,7 +80,7 @@ class Stroke:
         """Offset of the page at a share of the stroke."""
         index = min(len(self.rates), bisect(self.shares, share)) - 1
         part = (share - self.shares[index]) / (self.shares[index + 1] - self.shares[index])
-        return page_at(self.bounds[index] + part * (self.bounds[index + 1] - self.bounds[index] - PAGE))
+        return _page_at(self.bounds[index] + part * (self.bounds[index + 1] - self.bounds[index] - PAGE))
 
     def tracks(self, turn: float) -> int:
         """Approximate number of tracks, as if all were on one surface."""
@@ -175,13 +175,10 @@ class Calibration:
     """Measured transfer rates: byte offset, bytes per second."""
 
 
-def calibrate(
-    read: Read, size_bytes: int, *, title: str, has_write_cache: bool, pairs: int = SEEK_PAIRS
-) -> Calibration:
+def calibrate(read: Read, size_bytes: int, *, title: str, has_write_cache: bool) -> Calibration:
     """Measure the drive behind ``read``; takes about 25 s on a drive of 7200 rpm.
 
-    ``pairs``: accesses for each seek distance. Raises SpecError if the disk is too small, LabError if no rotation
-    is detected.
+    Raises SpecError if the disk is too small, LabError if no rotation is detected.
     """
     if size_bytes < LEAST_BYTES:
         raise SpecError(
@@ -192,7 +189,7 @@ def calibrate(
     overhead, reads_ahead = _overhead(read, size_bytes, turn, source)
     rates = _rates(read, size_bytes, reads_ahead=reads_ahead)
     stroke = Stroke.along(rates, size_bytes)
-    seeks = _seeks(read, stroke, turn, overhead, source, pairs)
+    seeks = _seeks(read, stroke, turn, overhead, source)
     tracks = stroke.tracks(turn)
     curve = fit_curve(seeks, tracks)
     # The measured rates include one rotation and one track switch per track.
@@ -248,12 +245,12 @@ def reader(machine: Machine, node: str) -> Read:
 
 
 def _anywhere(size_bytes: int, source: random.Random) -> Place:
-    return page_at(source.random() * (size_bytes - PAGE)), PAGE
+    return _page_at(source.random() * (size_bytes - PAGE)), PAGE
 
 
 def _turn(read: Read, size_bytes: int, source: random.Random) -> tuple[float, float]:
     """Rotation time in seconds, and the coherence. Reads one page repeatedly, with random pages in between."""
-    page = page_at(size_bytes * 0.3), PAGE
+    page = _page_at(size_bytes * 0.3), PAGE
     between = 1
     while True:
         places = [
@@ -301,10 +298,10 @@ def _rates(read: Read, size_bytes: int, *, reads_ahead: bool) -> list[tuple[int,
     A drive with read-ahead streams at queue depth 1 with small reads; any other needs the next request queued in time.
     """
     length, depth = (STREAM_BYTES, 1) if reads_ahead else (BURST_BYTES, BURST_DEPTH)
-    count = page_at(min(BURST_READS * BURST_BYTES, size_bytes / RATE_PLACES)) // length
+    count = _page_at(min(BURST_READS * BURST_BYTES, size_bytes / RATE_PLACES)) // length
     found = []
     for index in range(RATE_PLACES):
-        start = page_at(index * (size_bytes - length * count) / (RATE_PLACES - 1))
+        start = _page_at(index * (size_bytes - length * count) / (RATE_PLACES - 1))
         places = [(start + length * number, length) for number in range(count)]
         bursts = [[end for _, end in read(places, depth)] for _ in range(BURSTS)]
         paces = [(count - 1) * length / (max(ends) - min(ends)) for ends in bursts]
@@ -319,22 +316,22 @@ def _overhead(read: Read, size_bytes: int, turn: float, source: random.Random) -
     """
     places: list[Place] = []
     for gap in range(GAPS):
-        start = page_at(source.random() * (size_bytes - 4 * MIB))
+        start = _page_at(source.random() * (size_bytes - 4 * MIB))
         places += [(start, PAGE), (start + PAGE + gap // 2 * 2 * PAGE, PAGE)]
     taken = [end - begin for begin, end in read(places, 1)[1::2]]
-    run = page_at(size_bytes * 0.6)
+    run = _page_at(size_bytes * 0.6)
     following = [end - begin for begin, end in read([(run + index * PAGE, PAGE) for index in range(16)], 1)[1:]]
     reads_ahead = statistics.median(following) < 0.5 * turn
     return min(*taken, *following), reads_ahead
 
 
 def _seeks(
-    read: Read, stroke: Stroke, turn: float, overhead: float, source: random.Random, pairs: int
+    read: Read, stroke: Stroke, turn: float, overhead: float, source: random.Random
 ) -> list[tuple[float, float]]:
     shortest = min(0.02, max(SHORTEST_SHARE, SHORTEST_TRACKS / stroke.tracks(turn)))
     growth = (LONGEST_SHARE / shortest) ** (1 / (SEEK_DISTANCES - 1))
     distances = [shortest * growth**index for index in range(SEEK_DISTANCES)]
-    order = [distance for distance in distances for _ in range(pairs)]
+    order = [distance for distance in distances for _ in range(SEEK_PAIRS)]
     # Random order spreads drift and other load on the computer evenly over all distances.
     source.shuffle(order)
     places: list[Place] = []

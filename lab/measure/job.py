@@ -1,42 +1,58 @@
-"""One measured fio job on one array: its processes, figures, CPU time, live values.
+"""One measured fio job on one array: its processes, figures, CPU time, live values; and the conditions of measurement.
 
 The interval was in a steady state if five equal slices of it agree.
+
+Conditions are stored with every result. An emulated drive completes an I/O slightly later than its model specifies,
+since the computer must wake up its server. Its service times are therefore measured at queue depth 1, as in the tables
+of docs/theory.md.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 import statistics
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from threading import Thread
 
 import msgspec
 
 from lab.arrays import filesystem
 from lab.arrays.filesystem import FileSystem
-from lab.disks import Lab
+from lab.arrays.levels import md_path
+from lab.disks import DiskKind, Lab, LabDisk
+from lab.disks.attaching import is_kernel_drive
+from lab.disks.kinds import find_drive_model
 from lab.errors import LabError, MachineLost, RunCancelled, WorkloadError
 from lab.gates.decoding import read_count
 from lab.host.clock import wait_for
+from lab.machine import Host, parse_target
 from lab.machine.api import CommandResult, RunningCommand
+from lab.machine.kernel_image import find_kernel
 from lab.measure.samples import DEFAULT_HERTZ, Recorder, Sample, cpu_figures
-from lab.results.record import CpuFigures, SteadyFigures
-from lab.workloads.dd_job import dd_invocation, parse_dd
-from lab.workloads.fio_job import (
+from lab.plans import Plan, Step
+from lab.results.record import Conditions, CpuFigures, DiskRecord, SteadyFigures
+from lab.theory.model import DiskRates, nominal_rates
+from lab.workloads.fio_output import DirectionFigures, JobFigures, LiveFeed, LiveInterval, WindowCut
+from lab.workloads.jobs import (
     FioPhase,
     Invocation,
     JobTarget,
     PathKind,
+    dd_invocation,
     fingerprint,
     fio_invocations,
+    parse_dd,
     prepare_invocation,
 )
-from lab.workloads.fio_output import JobFigures, LiveFeed, LiveInterval, WindowCut
-from lab.workloads.workload import LoadProgram, Workload
+from lab.workloads.workload import AccessPattern, Direction, LoadProgram, Workload, changed, find_workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +69,7 @@ class Finished:
     def stretch(self) -> tuple[float, float]:
         """Start and end of the measured interval, on the machine's clock."""
         end = self.result.started_seconds + self.result.duration_seconds
-        seconds = longest_seconds(self.figures)
+        seconds = _longest_seconds(self.figures)
         if self.figures.window_begin_seconds is None:
             return end - seconds, end
         begin = end - self.load_seconds + self.figures.window_begin_seconds
@@ -149,7 +165,7 @@ class FioRun:
         result = command.result()
         if self._workload.program is LoadProgram.DD:
             figures = parse_dd(result.stderr, self._workload, exit_status=result.status)
-            return Finished(invocation, figures, result, longest_seconds(figures))
+            return Finished(invocation, figures, result, _longest_seconds(figures))
         if not feed.last_document and self.is_stopped:
             return None
         figures = feed.figures(exit_status=result.status, stderr_text=result.stderr, accept_interrupted=self.is_stopped)
@@ -159,7 +175,7 @@ class FioRun:
         return Finished(invocation, figures, result, feed.load_seconds)
 
 
-def longest_seconds(figures: JobFigures) -> float:
+def _longest_seconds(figures: JobFigures) -> float:
     """Measured time of a job: fio's runtime without the ramp time."""
     return max((part.runtime_seconds for part in (figures.reads, figures.writes) if part), default=0.0)
 
@@ -309,7 +325,7 @@ class Measured:
     @property
     def share_measured(self) -> float:
         """Measured time as a fraction of the requested time: fio may have been delayed."""
-        return longest_seconds(self.figures) / self.asked_seconds if self.asked_seconds else 1.0
+        return _longest_seconds(self.figures) / self.asked_seconds if self.asked_seconds else 1.0
 
 
 def prepare(lab: Lab, target: LoadTarget, workload: Workload, file_bytes: int | None) -> None:
@@ -422,7 +438,7 @@ def member_bytes(
 
 def account(window: tuple[Sample, ...], figures: JobFigures, idle_baseline: float) -> CpuFigures | None:
     """CPU figures of a measured interval, with the I/Os scaled to the time between its first and last sample."""
-    seconds = longest_seconds(figures)
+    seconds = _longest_seconds(figures)
     covered = window[-1].time_seconds - window[0].time_seconds if len(window) > 1 else 0.0
     share = min(1.0, covered / seconds) if seconds else 0.0
     sections = [section for section in (figures.reads, figures.writes) if section]
@@ -506,3 +522,243 @@ class BackgroundLoad:
             raise WorkloadError("the load did no I/O before the rebuild was over", hint="use larger disks")
         window = samples(*parts[0].stretch)
         return replace(measured_by(parts), cpu=account(window, parts[0].figures, self._idle_baseline), samples=window)
+
+
+_VERSION = re.compile(r"(\d+(?:\.\d+)+)")
+TUNABLES = ("/proc/sys/dev/raid/speed_limit_min", "/proc/sys/dev/raid/speed_limit_max")
+
+
+def read_conditions(lab: Lab) -> Conditions:
+    """Kernel, tools, processors, disks and tunables of an open lab."""
+    facts = lab.machine.facts
+    # md's limits exist only after its driver is loaded.
+    lab.machine.run(("modprobe", "md_mod"), check=False)
+    queue_files = [
+        f"/sys/block/{disk.kernel_name}/queue/{name}" for disk in lab.disks for name in ("scheduler", "write_cache")
+    ]
+    texts = lab.machine.read(["/proc/cpuinfo", *TUNABLES, *queue_files])
+    known = {path: text.strip() for path, text in texts.items() if text is not None and path != "/proc/cpuinfo"}
+    return Conditions(
+        target=facts.target,
+        host_name=facts.host_name,
+        kernel_release=facts.kernel_release,
+        architecture=facts.architecture,
+        cpu_model=_cpu_model(texts["/proc/cpuinfo"] or ""),
+        cpu_count=facts.cpu_count,
+        memory_bytes=facts.memory_bytes,
+        is_embedded=facts.is_embedded,
+        is_virtual_time=facts.is_virtual_time,
+        mdadm_version=_version(lab, "mdadm"),
+        fio_version=_version(lab, "fio"),
+        nbdkit_version=_version(lab, "nbdkit") if _has_servers(lab) else "",
+        disks=tuple(
+            DiskRecord(
+                name=disk.name,
+                path=disk.node,
+                kind=disk.kind.value,
+                model=disk.model,
+                size_bytes=disk.size_bytes,
+                write_cache=known.get(f"/sys/block/{disk.kernel_name}/queue/write_cache", ""),
+            )
+            for disk in lab.disks
+        ),
+        host_cache_notes=_cache_notes(lab),
+        tunables={path: value for path, value in known.items() if "write_cache" not in path},
+        depends_on=_depends_on(lab) if facts.is_virtual_time else {},
+    )
+
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+# The installed programs, not those that the lab places ahead of them in PATH, and the libraries that they load.
+PROGRAMS = """
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+own=$(for name in fio mdadm python3; do readlink -f "$(command -v $name)"; done)
+sha256sum $own $(ldd $own | grep -o '/[^ :]*' | sort -u)
+"""
+
+
+def _depends_on(lab: Lab) -> dict[str, str]:
+    return depends_on(lab.host, parse_target(lab.machine.facts.target).options.get("kernel", ""))
+
+
+def depends_on(host: Host, chosen_kernel: str = "", *, virtual_time: bool = True) -> dict[str, str]:
+    """SHA-256 of each input that, with the experiment and its seed, determines the figures in virtual time.
+
+    In real time the figures depend on the computer as well. Raises ToolMissing if there is no such kernel.
+    """
+    kernel = find_kernel(host.processes, host.files, virtual_time=virtual_time, chosen=chosen_kernel).path
+    files = [kernel, *kernel.parent.glob("quick_clock.so"), *kernel.parent.glob("fio/lib*")]
+    return {
+        "kernel": _known_digest(_stamps(files)),
+        "programs": _programs_digest(host),
+        "raidlab": own_digest(),
+    }
+
+
+_Stamps = tuple[tuple[Path, int, int], ...]
+_programs_known: dict[_Stamps, str] = {}
+
+
+def _stamps(files: Iterable[Path]) -> _Stamps:
+    """Size and mtime of the files, to cache their digest: a worker measures thousands of cells with the same files."""
+    return tuple((path, (found := path.stat()).st_size, found.st_mtime_ns) for path in files)
+
+
+@cache
+def _known_digest(stamps: _Stamps) -> str:
+    return _digest(path for path, _, _ in stamps)
+
+
+def _programs_digest(host: Host) -> str:
+    """Digest of fio, mdadm and Python with their libraries."""
+    for stamps, digest in _programs_known.items():
+        with suppress(OSError):
+            if stamps and _stamps(path for path, _, _ in stamps) == stamps:
+                return digest
+    # The embedded kernel's root file system is this computer's, and reading the files here is faster.
+    lines = sorted(host.processes.run(("env", "-i", "sh", "-c", PROGRAMS)).stdout.splitlines())
+    digest = hashlib.sha256("".join(lines).encode()).hexdigest()
+    with suppress(OSError):
+        _programs_known[_stamps(Path(line.partition("  ")[2]) for line in lines)] = digest
+    return digest
+
+
+@cache
+def own_digest() -> str:
+    """SHA-256 of raidlab's own files, computed once per process."""
+    return _digest(path for path in _PACKAGE.rglob("*") if path.is_file() and path.suffix != ".pyc")
+
+
+def _digest(files: Iterable[Path]) -> str:
+    found = sorted((path.name, hashlib.sha256(path.read_bytes()).digest()) for path in files)
+    return hashlib.sha256(repr(found).encode()).hexdigest()
+
+
+def _has_servers(lab: Lab) -> bool:
+    return any(disk.kind is DiskKind.SPINDLE and not is_kernel_drive(disk) for disk in lab.disks)
+
+
+def _cache_notes(lab: Lab) -> tuple[str, ...]:
+    # Virtual time does not advance while the computer reads or writes.
+    if lab.machine.facts.is_virtual_time:
+        return ()
+    if lab.folder is not None and any(disk.kind is DiskKind.FILE for disk in lab.disks):
+        return ("file disks are cached by the computer that runs the embedded kernel",)
+    return ()
+
+
+def _version(lab: Lab, program: str) -> str:
+    result = lab.machine.run((program, "--version"), check=False)
+    found = _VERSION.search(result.stdout + result.stderr)
+    return found[1] if found else ""
+
+
+def _cpu_model(text: str) -> str:
+    """The first model name; the embedded kernel reports the host's in the field ``host``."""
+    names = dict(line.split(":", 1) for line in reversed(text.splitlines()) if ":" in line)
+    fields = {key.strip(): value.strip() for key, value in names.items()}
+    return fields.get("model name") or fields.get("host", "")
+
+
+PROBE_SECONDS = 1.0
+SERVICE_PROBE_SECONDS = 3.0
+_PROBED_BYTES = 256 * 1024 * 1024
+
+
+def probe_disk(lab: Lab, disk: LabDisk, workloads: Sequence[Workload], *, rebuilds: bool) -> DiskRates:
+    """Measure those of a disk's rates that theory needs for these workloads and for rebuilds.
+
+    These are sequential rates, for one second in each direction, and the service times of an emulated drive. A drive
+    with mechanics has the service time of its model: on a few blocks only short strokes would be measured. Rates that
+    are not needed come from the model, or are 0 for a disk without a model. Overwrites the disk's content.
+    """
+    target = LoadTarget(None, disk.node, (disk.kernel_name,), FileSystem.RAW, disk.size_bytes)
+    file_bytes = min(_PROBED_BYTES, disk.size_bytes)
+
+    is_random = [each.pattern is AccessPattern.RANDOM or each.direction is Direction.MIX for each in workloads]
+    sequential = None
+    if rebuilds or not all(is_random):
+        options = MeasureOptions(runtime_seconds=PROBE_SECONDS, warmup_seconds=0.0, file_bytes=file_bytes)
+        written, read = (
+            _probe(lab, target, f"seq-{way}-1m", options).bandwidth_bytes_per_second for way in ("write", "read")
+        )
+        sequential = (read, written)
+    if not disk.model:
+        return DiskRates(0.0, 0.0, *(sequential or (0.0, 0.0)))
+    drive = find_drive_model(disk.model)
+    rates = nominal_rates(drive, sequential=sequential)
+    if drive.mechanics or not any(is_random):
+        return rates
+    options = MeasureOptions(runtime_seconds=SERVICE_PROBE_SECONDS, warmup_seconds=0.2, file_bytes=file_bytes)
+    # Separate probes: in the embedded kernel a write takes about 0.4 ms longer than a read.
+    if any(each.direction is not Direction.READ for each in workloads):
+        rates = replace(rates, random_write_iops=_probe(lab, target, "rand-write-4k", options).iops)
+    # Parity writes start with reads.
+    return replace(rates, random_read_iops=_probe(lab, target, "rand-read-4k", options).iops)
+
+
+def _probe(lab: Lab, target: LoadTarget, name: str, options: MeasureOptions) -> DirectionFigures:
+    workload = changed(find_workload(name), jobs=1)
+    if workload.pattern is AccessPattern.RANDOM:
+        workload = changed(workload, queue_depth=1)
+    return _direction(run_workload(lab, target, workload, options))
+
+
+def _direction(measured: Measured) -> DirectionFigures:
+    figures = measured.figures.reads or measured.figures.writes
+    assert figures
+    return figures
+
+
+DROP_CACHES = "/proc/sys/vm/drop_caches"
+_FEWEST_STRIPES = 17
+"""The minimum of stripe_cache_size (kernel: drivers/md/raid5.c, raid5_set_cache_size)."""
+_EMPTY_STRIPES = (
+    f'for at; do read -r size <"$at" && echo {_FEWEST_STRIPES} >"$at" && echo "$size" >"$at" || exit 1; done'
+)
+
+
+def cold_plan(kind: FileSystem, device: str, drives: Sequence[str]) -> Plan:
+    """Unmount, drop the page cache, mount again (kernel: Documentation/admin-guide/sysctl/vm.rst, drop_caches).
+
+    A drive with thousands of extents in its write cache writes them out at md's next flush and serves no other request
+    for seconds; that time belongs to the previous job. The drives are synced directly: device mapper repeats a flush
+    for each target of a volume, and a volume of unequal disks has tens of thousands of targets.
+    """
+    drop = Step(
+        ("sh", "-c", f"sync; sync {' '.join(drives)}; echo 3 > {DROP_CACHES}"),
+        "The kernel forgets its clean pages, inodes and names, and drives write out what their caches hold.",
+    )
+    if kind is FileSystem.RAW:
+        return Plan("Drop caches", (drop,))
+    # The mount point is kept: creating it again would add two commands before every job.
+    leave, enter = filesystem.unmount(kind, device).steps[0], filesystem.mount(kind, device).steps[-1]
+    return Plan("Cold caches", (leave, drop, enter))
+
+
+def _empty_stripes_plan(parity_arrays: Sequence[str]) -> Plan:
+    """Drop all but 17 stripes from md's stripe caches, by shrinking the caches for a moment.
+
+    Kernel: Documentation/admin-guide/md.rst, stripe_cache_size.
+    """
+    paths = tuple(md_path(name, "stripe_cache_size") for name in parity_arrays)
+    why = "md keeps old data and parity of stripes that were used lately; small writes to them would read nothing."
+    return Plan("Empty stripe caches", (Step(("sh", "-c", _EMPTY_STRIPES, "empty-stripes", *paths), why),))
+
+
+def make_cold(
+    lab: Lab, kind: FileSystem, device: str, disks: Sequence[LabDisk], parity_arrays: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Drop the caches before a job on ``disks``, and return the cache events for the result.
+
+    ``parity_arrays``: the md arrays of level 4, 5 or 6 that the job uses; each has a stripe cache.
+    """
+    lab.execute(cold_plan(kind, device, [disk.node for disk in disks]))
+    events = ["remounted"] if kind is not FileSystem.RAW else []
+    events.append("kernel caches dropped")
+    if parity_arrays:
+        lab.execute(_empty_stripes_plan(parity_arrays))
+        events.append("md's stripe caches emptied")
+    if lab.drop_host_cache(disks):
+        events.append("host cache of the disk images dropped")
+    return tuple(events)

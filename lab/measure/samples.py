@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
-from lab.arrays.names import md_path
+from lab.arrays.levels import md_path
 from lab.arrays.status import SyncProgress, parse_count, parse_progress
 from lab.errors import LabError
 from lab.gates.decoding import read_count

@@ -34,7 +34,7 @@ from lab.arrays.geometry import (
     MemberPlace,
     geometry_of,
 )
-from lab.arrays.names import is_array_name, md_path, node_of
+from lab.arrays.levels import is_array_name, md_path, node_of
 from lab.arrays.status import parse_count, parse_flags
 from lab.errors import ArrayError, CommandFailed, LabError
 from lab.gates.decoding import SizeBytes, decoded_json, whole

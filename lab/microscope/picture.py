@@ -25,7 +25,7 @@ from lab.arrays.geometry import (
     StripeCell,
     StripeMap,
 )
-from lab.arrays.names import md_path
+from lab.arrays.levels import md_path
 from lab.errors import ArrayError
 from lab.gates.decoding import whole
 from lab.microscope.array_map import (

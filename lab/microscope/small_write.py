@@ -17,7 +17,7 @@ from enum import StrEnum
 from itertools import combinations
 
 from lab.arrays.geometry import RESYNC_BLOCK_SECTORS, ChunkKind, MemberPlace, ParityGeometry, ParityRow
-from lab.arrays.names import array_device, kernel_name, md_path
+from lab.arrays.levels import array_device, kernel_name, md_path
 from lab.errors import ArrayError
 from lab.measure.samples import DiskCounters, parse_diskstats
 from lab.microscope.array_map import BLOCK_BYTES, BLOCK_SECTORS, MappedArray, read_shape

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.lint.extension import FileLint, PublicationLint
+from lab.lint.rules import FileLint, PublicationLint
 from lab.plugins import Plugin
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from lab.compare.platforms import (
+from lab.compare import (
     PlatformComparison,
     bad_repeats,
     by_experiment,
@@ -20,11 +20,10 @@ from lab.compare.platforms import (
     singles,
 )
 from lab.errors import LabError, ResultError
-from lab.lint.result_checks import as_shown
-from lab.report.cells import rows
-from lab.results.elsewhere import FoundResult, find_results
+from lab.lint.experiment_checks import as_shown
+from lab.report.tables import rows
 from lab.results.record import CellRecord, RebuildRecord, ResultRecord, RunStatus, Timeline, decode_timeline
-from lab.results.store import ResultStore
+from lab.results.store import FoundResult, ResultStore, find_results
 from lab.tables import Column, Table
 from lab.workloads.fio_output import DirectionFigures
 

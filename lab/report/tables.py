@@ -1,39 +1,791 @@
 """The tables of a result: those of its study, if it belongs to one, or the general ones.
 
-The antioquia study has its own tables: array details (its Fig. 4), performance (its Fig. 5), ratios between levels.
+General tables show figures, rebuilds, time spent, and comparisons of machines. The findings of a study are ratios
+beside theory and the published figures, each with a verdict. The antioquia study has its own tables: array details (its
+Fig. 4), performance (its Fig. 5), ratios between levels.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
 import msgspec
 
-from lab.errors import SpecError
-from lab.experiments.published import Published, PublishedArray, find_published
-from lab.gates.decoding import convert, parse_toml
-from lab.lint.result_checks import processor_bound, shown_stamps
-from lab.machine.target import target_words
-from lab.report.cells import (
-    READ,
-    WRITE,
-    Row,
-    figures_table,
-    integrity_text,
-    interval_text,
-    outlier_notes,
-    paired_note,
-    ratio_text,
-    rebuild_table,
-    row_for,
-    rows,
-    seconds_text,
-    timings_table,
+from lab.arrays.levels import DEFAULT_CHUNK_BYTES, level_with_layout
+from lab.compare import Agreement, Conclusion, PlatformComparison, Transfer, is_speed
+from lab.errors import LabError, SpecError
+from lab.experiments.published import (
+    Basis,
+    Published,
+    PublishedArray,
+    PublishedFinding,
+    Quantity,
+    Relation,
+    find_published,
 )
+from lab.experiments.schedule import HEALTHY
+from lab.experiments.schema import ArrayPlan, Experiment
+from lab.gates.decoding import convert, parse_toml
+from lab.lint.experiment_checks import (
+    IDLE,
+    BesideTheory,
+    beside_theory,
+    processor_bound,
+    rebuilds_beside_theory,
+    shown_stamps,
+)
+from lab.machine.target import target_words
 from lab.report.extension import study_report
-from lab.report.findings import findings_table
-from lab.results.record import ArrayRecord, RebuildRecord, ResultRecord, RunStatus
-from lab.results.statistics import Estimate, Ratio, estimate, paired_ratio
+from lab.results.record import ArrayRecord, CellRecord, RebuildRecord, ResultRecord, RunStatus
+from lab.results.statistics import (
+    DEFAULT_MARGIN,
+    SIGNIFICANCE,
+    Estimate,
+    InterimLook,
+    PValues,
+    Ratio,
+    RatioOutcome,
+    RatioTest,
+    Side,
+    adjusted,
+    difference_p_values,
+    estimate,
+    is_beyond,
+    looks_of,
+    outliers,
+    paired_ratio,
+    why_not,
+)
 from lab.tables import NOTHING, Column, Table, Value, as_csv, as_line
-from lab.units import human_rate
+from lab.theory.model import DiskRates, workload_iops
+from lab.tomlfile import decode_toml
+from lab.units import counted, human_bytes, human_rate, human_seconds
+from lab.workloads.fio_output import DirectionFigures
+from lab.workloads.workload import Direction, Workload
+
+READ, WRITE = "read", "write"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """All repeats of one array, workload, phase and direction."""
+
+    array: str
+    workload: str
+    phase: str
+    direction: str
+    cells: tuple[CellRecord, ...]
+    looks: tuple[InterimLook, ...] = ()
+    """Interim evaluations, if measurement continued until the intervals were narrow; the intervals allow for them."""
+
+    def section(self, cell: CellRecord) -> DirectionFigures:
+        section = cell.figures.reads if self.direction == READ else cell.figures.writes
+        assert section is not None
+        return section
+
+    def values(self, pick: Callable[[DirectionFigures], float | None]) -> list[float]:
+        """A figure of each repeat, without repeats in which it is missing."""
+        return list(self.by_repeat(pick).values())
+
+    def by_repeat(self, pick: Callable[[DirectionFigures], float | None]) -> dict[int, float]:
+        """Number of the repeat -> figure; rows of one result are paired by this number."""
+        return {cell.repeat: value for cell in self.cells if (value := pick(self.section(cell))) is not None}
+
+    def estimate(self, values: Sequence[float]) -> Estimate:
+        """The median of values from this row's repeats, with its interval."""
+        return estimate(values, self.looks)
+
+    @property
+    def iops(self) -> Estimate:
+        return self.estimate(self.values(lambda section: section.iops))
+
+    @property
+    def bytes_per_second(self) -> Estimate:
+        return self.estimate(self.values(lambda section: section.bandwidth_bytes_per_second))
+
+    def latency_seconds(self, name: str) -> Estimate | None:
+        """A latency by field name, such as ``p99_seconds``; None if no repeat has it."""
+        values = self.values(lambda section: getattr(section, name))
+        return self.estimate(values) if values else None
+
+    @property
+    def cpu_microseconds_per_io(self) -> Estimate | None:
+        """CPU time of the whole machine per I/O, without the CPU time of the idle machine; None if not measured."""
+        values = [
+            cell.cpu.cpu_microseconds_per_io
+            for cell in self.cells
+            if cell.cpu is not None and cell.cpu.cpu_microseconds_per_io is not None
+        ]
+        return self.estimate(values) if values else None
+
+    @property
+    def predicted_iops(self) -> float | None:
+        """The predicted IOPS of this direction; a mixed load is predicted as a whole, and this is its share."""
+        cell, ours = self.cells[0], self.section(self.cells[0])
+        if cell.predicted_iops is None or not (cell.figures.reads and cell.figures.writes):
+            return cell.predicted_iops
+        both = cell.figures.reads.total_ios + cell.figures.writes.total_ios
+        return cell.predicted_iops * ours.total_ios / both if both else None
+
+
+def rows(record: ResultRecord) -> tuple[Row, ...]:
+    """All rows of a record: arrays in the record's order, reads before writes."""
+    found: dict[tuple[str, str, str, str], list[CellRecord]] = {}
+    for cell in sorted(record.cells, key=lambda cell: cell.repeat):
+        for direction, section in ((READ, cell.figures.reads), (WRITE, cell.figures.writes)):
+            if section is not None:
+                found.setdefault((cell.array, cell.workload, cell.phase, direction), []).append(cell)
+    order = {array.name: number for number, array in enumerate(record.arrays)}
+    keys = sorted(found, key=lambda key: (order.get(key[0], 99), key[3], _phase_rank(key[2]), key[1]))
+    looks = looks_of(record)
+    return tuple(Row(*key, tuple(found[key]), looks) for key in keys)
+
+
+def row_for(all_rows: Iterable[Row], array: str, direction: str) -> Row | None:
+    """The first row of the healthy array in this direction."""
+    wanted = (array, direction, HEALTHY)
+    return next((row for row in all_rows if (row.array, row.direction, row.phase) == wanted), None)
+
+
+def _phase_rank(phase: str) -> int:
+    phases = ("healthy", "degraded", "rebuilding", "restored")
+    return phases.index(phase) if phase in phases else len(phases)
+
+
+_WAYS = {Direction.READ: "reads", Direction.WRITE: "writes"}
+_LARGE_BLOCK_BYTES = 128 * 1024
+"""Mean size of an I/O from which throughput is shown in place of IOPS."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultLabels:
+    """The titles of a result's arrays and workloads."""
+
+    title: str
+    question: str = ""
+    arrays: Mapping[str, str] = field(default_factory=dict)
+    workloads: Mapping[str, Workload] = field(default_factory=dict)
+
+    def array(self, name: str) -> str:
+        return self.arrays.get(name) or name
+
+    def workload(self, name: str) -> str:
+        """The title of a workload, such as ``Random reads, 4 KiB, queue depth 4 × 4 jobs``."""
+        found = self.workloads.get(name)
+        if found is None or found.recipe or found.trace:
+            return found.title if found else name
+        # The catalogue's title may be wrong, since an experiment can change the block size.
+        what = _WAYS.get(found.direction)
+        title = f"{found.pattern.capitalize()} {what}, {human_bytes(found.block_bytes)}" if what else found.title
+        jobs = f" × {found.jobs} jobs" if found.jobs > 1 else ""
+        return f"{title}, queue depth {found.queue_depth}{jobs}"
+
+    def in_flight(self, name: str) -> int | None:
+        """Number of I/Os that the workload keeps in flight, or None if unknown."""
+        found = self.workloads.get(name)
+        return found.queue_depth * found.jobs if found and not found.recipe and not found.trace else None
+
+
+def _experiment_of(record: ResultRecord) -> Experiment | None:
+    """None if another version of raidlab wrote the experiment, with keys that this one does not know."""
+    try:
+        return decode_toml(record.experiment_toml, Experiment, source=f"{record.id}/experiment")
+    except LabError:
+        return None
+
+
+def labels_of(record: ResultRecord) -> ResultLabels:
+    """The labels from the experiment file in the record; only ids if this raidlab version cannot read the file."""
+    experiment = _experiment_of(record)
+    jobs: list[Workload] = []
+    try:
+        jobs += [job.build() for job in experiment.jobs] if experiment else []
+        if experiment and experiment.rebuild and experiment.rebuild.under:
+            jobs.append(experiment.rebuild.under.build())
+    except LabError:
+        experiment = None
+    if experiment is None:
+        return ResultLabels(record.experiment)
+    return ResultLabels(
+        experiment.title,
+        experiment.question,
+        {plan.id: plan.label for plan in experiment.arrays},
+        {job.id: job for job in jobs},
+    )
+
+
+def is_large(row: Row) -> bool:
+    """Whether the mean I/O of the row is so large that throughput is shown in place of IOPS."""
+    section = row.section(row.cells[0])
+    return section.total_ios > 0 and section.io_bytes / section.total_ios >= _LARGE_BLOCK_BYTES
+
+
+TOO_FEW = "too few repeats"
+_TOO_FEW_NOTE = f"{TOO_FEW}: where their number stands, they give no interval that covers 95 %; six do"
+OFF_THEORY = "off-theory"
+
+
+def interval_text(found: Estimate | None, *, digits: int = 0) -> str:
+    """The median and its interval: ``5.93k [5.1k–6.2k]``."""
+    if found is None:
+        return NOTHING
+    low, middle, high = (_rate(value, digits) for value in (found.low, found.median, found.high))
+    return middle if found.n == 1 else f"{middle} [{low}–{high}]"
+
+
+def _seconds_text(found: Estimate | None) -> str:
+    return human_seconds(found.median) if found else NOTHING
+
+
+def _rate(value: float, digits: int) -> str:
+    return human_rate(value) if value >= 1000 else f"{value:.{digits}f}"
+
+
+def figures_table(record: ResultRecord) -> Table:
+    """IOPS, throughput, latency and CPU cost of all rows, with the predictions of theory."""
+    all_rows = rows(record)
+    theory = {(each.array, each.workload, each.phase): each for each in beside_theory(record)}
+    has_cpu = any(row.cpu_microseconds_per_io for row in all_rows)
+    columns = [Column("array", False), Column("workload", False), Column("phase", False), Column("direction", False)]
+    columns.append(Column("IOPS"))
+    columns += [Column("theory"), Column("÷ theory", False)] if theory else []
+    columns += [Column("MB/s"), Column("p50"), Column("p99")]
+    columns += [Column("CPU µs/IO")] if has_cpu else []
+    body = tuple(
+        _figures_row(row, theory.get((row.array, row.workload, row.phase)), bool(theory), has_cpu) for row in all_rows
+    )
+    notes = (_interval_note(all_rows), *_notes_of(beside_theory(record)), *_outlier_notes(all_rows))
+    return Table(f"Figures of {record.experiment}", (*columns, Column("n")), body, notes)
+
+
+def theory_notes(record: ResultRecord) -> tuple[str, ...]:
+    """A note for each figure that deviates from theory, with the possible reason."""
+    return _notes_of((*beside_theory(record), *rebuilds_beside_theory(record)))
+
+
+def _notes_of(found: Sequence[BesideTheory]) -> tuple[str, ...]:
+    notes = [f"{OFF_THEORY}: {each.name}: {each.words}" for each in found if each.is_off]
+    if any(each.share.n == 1 for each in found):
+        notes.append("one run is too few to say whether a figure differs from theory")
+    return tuple(notes)
+
+
+def _outlier_notes(all_rows: tuple[Row, ...]) -> tuple[str, ...]:
+    """A note for each outlier among the repeats. Outliers count like the other repeats."""
+    notes = []
+    for row in all_rows:
+        values = row.values(lambda section: section.iops)
+        for place in outliers(values):
+            what = f"{row.array}/{row.workload} {row.direction}, repeat {row.cells[place].repeat + 1}"
+            notes.append(f"outlier, kept: {what}: {_rate(values[place], 0)} IOPS")
+    return tuple(notes)
+
+
+def _figures_row(row: Row, theory: BesideTheory | None, has_theory: bool, has_cpu: bool) -> tuple[str, ...]:
+    cpu = row.cpu_microseconds_per_io
+    cells = [row.array, row.workload, row.phase, row.direction, interval_text(row.iops)]
+    if has_theory:
+        cells += [human_rate(row.predicted_iops) if row.predicted_iops else NOTHING, _theory_text(theory)]
+    cells += [
+        f"{row.bytes_per_second.median / 1e6:.1f}",
+        _seconds_text(row.latency_seconds("p50_seconds")),
+        _seconds_text(row.latency_seconds("p99_seconds")),
+    ]
+    if has_cpu:
+        cells.append(f"{cpu.median:.1f}" if cpu else NOTHING)
+    return (*cells, str(len(row.cells)))
+
+
+def _theory_text(found: BesideTheory | None) -> str:
+    """The ratio to theory: ``0.98``, or ``0.80 off-theory``."""
+    if found is None:
+        return NOTHING
+    return f"{found.share.median:.2f} {OFF_THEORY}" if found.is_off else f"{found.share.median:.2f}"
+
+
+def _interval_note(all_rows: tuple[Row, ...]) -> str:
+    coverages = [row.iops.coverage for row in all_rows if len(row.cells) > 1]
+    if not coverages:
+        return "one repeat: no interval can be given"
+    return f"median [interval of order statistics; it covers the true median with at least {min(coverages):.1%}]"
+
+
+def rebuild_table(record: ResultRecord) -> Table | None:
+    """Rebuild times with their predictions, and the data checks; None if there was no rebuild."""
+    if not record.rebuilds:
+        return None
+    groups: dict[tuple[str, str], list[RebuildRecord]] = {}
+    for rebuild in record.rebuilds:
+        groups.setdefault((rebuild.array, rebuild.under_workload), []).append(rebuild)
+    beside = rebuilds_beside_theory(record)
+    off = {(each.array, each.phase) for each in beside if each.is_off}
+    columns = (Column("array", False), Column("meanwhile", False), Column("rebuild", unit="s"))
+    body = tuple(
+        _rebuild_row(array, under, group, is_off=(array, under or IDLE) in off)
+        for (array, under), group in groups.items()
+    )
+    notes = dict.fromkeys(rebuild.prediction_reason for rebuild in record.rebuilds if rebuild.prediction_reason)
+    return Table(
+        "Rebuilds",
+        (*columns, Column("predicted", unit="s"), Column("", unit="MB/s"), Column("data", False), Column("n")),
+        body,
+        (*(f"predicted: {note}" for note in notes), *_notes_of(beside)),
+    )
+
+
+def _rebuild_row(array: str, under: str, group: list[RebuildRecord], *, is_off: bool) -> tuple[Value, ...]:
+    seconds = estimate([rebuild.rebuild_seconds for rebuild in group])
+    predicted = [rebuild.predicted_seconds for rebuild in group if rebuild.predicted_seconds is not None]
+    rate = estimate([rebuild.rebuilt_bytes / rebuild.rebuild_seconds / 1e6 for rebuild in group])
+    return (
+        array,
+        under or "nothing",
+        interval_text(seconds, digits=1),
+        f"{estimate(predicted).median:.1f}{f' {OFF_THEORY}' if is_off else ''}" if predicted else None,
+        f"{rate.median:.1f}" if rate.median < 10 else f"{rate.median:.0f}",
+        integrity_text(group),
+        len(group),
+    )
+
+
+def integrity_text(group: list[RebuildRecord]) -> str:
+    """The result of the data checks, such as ``intact (3 of 3)``."""
+    checked = [rebuild for rebuild in group if rebuild.data_unchanged is not None]
+    intact = [rebuild for rebuild in checked if rebuild.data_unchanged]
+    if not checked:
+        return "not checked"
+    word = "intact" if len(intact) == len(checked) else "DAMAGED"
+    return f"{word} ({len(intact)} of {len(checked)})"
+
+
+def timings_table(record: ResultRecord) -> Table:
+    """The wall-clock time by activity."""
+    timings = record.timings
+    parts = (
+        ("fio", timings.fio_seconds),
+        ("mkfs", timings.mkfs_seconds),
+        ("mdadm", timings.mdadm_seconds),
+        ("resync and rebuild", timings.resync_seconds),
+        ("everything else", timings.other_seconds),
+        ("total", timings.total_seconds),
+    )
+    if not timings.simulated_seconds:
+        return Table("Time spent", (Column("on", False), Column("", unit="seconds", form=".1f")), parts)
+    words = ("fio", "mkfs", "mdadm", "resync", "other", "total")
+    both = tuple(
+        (name, timings.simulated_seconds.get(word, 0.0), seconds)
+        for word, (name, seconds) in zip(words, parts, strict=True)
+    )
+    clocks = (Column(whose, unit="s", form=".1f") for whose in ("simulated", "this computer's"))
+    return Table("Time spent", (Column("on", False), *clocks), both)
+
+
+def ratio_text(found: Estimate | None) -> str:
+    """The estimate and its interval, ``0.53 [0.50–0.56]``, or a dash."""
+    return found.text() if found else NOTHING
+
+
+def paired_note(found: Iterable[Estimate | None]) -> str:
+    """The note that explains ratios from paired repeats and their intervals."""
+    coverages = [each.coverage for each in found if each is not None and each.n > 1]
+    what = "ratio: Hodges-Lehmann estimate over the paired repeats"
+    if not coverages:
+        return f"{what}; one repeat gives no interval"
+    return (
+        f"{what} [interval of the exact signed-rank test: holds the true ratio with at least {min(coverages):.1%}, "
+        "if the logarithms of the pairs' ratios lie symmetrically about it]"
+    )
+
+
+RATIO_NOTE = (
+    "ratios to one disk: Hodges-Lehmann estimate over paired repeats [interval of the exact signed-rank test, which "
+    "takes their logarithms to lie symmetrically about the true one]; of rebuilds: Mann-Whitney's, for runs apart"
+)
+
+
+def platform_tables(experiment: str, found: PlatformComparison, names: Sequence[str] | None = None) -> Iterator[Table]:
+    """The tables of a comparison that have rows. ``names`` are short names of the platforms, in their order."""
+    whole = [platform.name for platform in found.platforms]
+    names = whole if names is None else names
+    if found.rows:
+        columns = (Column("figure without unit", False), Column("of", False), *map(Column, names))
+        body = tuple((row.measure.value, row.what, *map(_covered_text, row.values)) for row in found.rows)
+        has_all = all(each.has_enough for row in found.rows for each in row.values if each)
+        told = (RATIO_NOTE,) if has_all else (RATIO_NOTE, _TOO_FEW_NOTE)
+        yield Table(f"{experiment} on {len(names)} machines", columns, body, told)
+    if found.agreements:
+        columns = (Column(f"same order as on {names[0]}", False), Column("of", False), Column("arrays"))
+        columns += (Column("Kendall's tau", form=".2f"), Column("pairs known"), Column("reversed"))
+        short = dict(zip(whole, names, strict=True))
+        agreements = tuple(_agreement_row(each, short) for each in found.agreements)
+        note = "tau: of the medians, without an interval; pairs known: those with a verdict on both machines"
+        yield Table("Order of the arrays", columns, agreements, (note,))
+    if found.conclusions:
+        columns = (Column(f"conclusion on {names[0]}", False), Column("of", False))
+        counts = tuple(f"on {name}: {transfer_counts(found, place)}" for place, name in enumerate(names[1:]))
+        body, notes = _conclusion_rows(found)
+        yield Table(
+            "What carries over",
+            (*columns, *(Column(name, False) for name in names[1:])),
+            body,
+            (*counts, *notes),
+        )
+
+
+def _covered_text(found: Estimate | None) -> str:
+    """``0.53 [0.50–0.56]``, or ``0.53 (2 repeats)`` if there are too few repeats for a useful interval."""
+    if found is None or found.has_enough:
+        return ratio_text(found)
+    return f"{found.median:.2f} ({counted(found.n, 'repeat')})"
+
+
+def _conclusion_rows(found: PlatformComparison) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
+    """One row for each conclusion that can be checked somewhere, one row for all others, and the reasons for those."""
+    untold = [each for each in found.conclusions if set(each.transfers) == {Transfer.CANNOT_TELL}]
+    rows = [(_claim(each), each.what, *_transfers(each)) for each in found.conclusions if each not in untold]
+    if untold:
+        pairs = f"{counted(len(untold), 'pair')} of arrays"
+        settings = len(dict.fromkeys(each.what for each in untold))
+        what = untold[0].what if settings == 1 else f"{settings} loads"
+        rows.append((pairs, what, *[str(Transfer.CANNOT_TELL)] * (len(found.platforms) - 1)))
+    reasons: dict[str, int] = {}
+    for each in found.conclusions:
+        for reason in dict.fromkeys(
+            verdict.reason or "not on the first"
+            for transfer, verdict in zip(each.transfers, each.verdicts[1:], strict=True)
+            if transfer is Transfer.CANNOT_TELL
+        ):
+            reasons[reason] = reasons.get(reason, 0) + 1
+    notes = (f"{Transfer.CANNOT_TELL} ({count}): {reason}" for reason, count in reasons.items())
+    return tuple(rows), tuple(notes)
+
+
+def _agreement_row(each: Agreement, short: Mapping[str, str]) -> tuple[Value, ...]:
+    tau = None if math.isnan(each.tau) else each.tau
+    return (short[each.platform], each.what, each.arrays, tau, f"{each.told} of {each.pairs}", each.turned)
+
+
+def transfer_counts(found: PlatformComparison, place: int) -> str:
+    """Number of conclusions by their outcome on a further platform, such as ``confirmed 3, flips 1``.
+
+    ``place`` is the index of the platform after the first.
+    """
+    transfers = [each.transfers[place] for each in found.conclusions]
+    return ", ".join(f"{each.value} {transfers.count(each)}" for each in Transfer if each in transfers)
+
+
+def _claim(conclusion: Conclusion) -> str:
+    """The conclusion on the first platform, such as ``raid0 is faster than raid5``."""
+    outcome = conclusion.verdicts[0].outcome
+    if outcome is RatioOutcome.CANNOT_TELL:
+        return f"{conclusion.faster} or {conclusion.slower}: {outcome}"
+    return f"{conclusion.faster} is {outcome} {'as' if outcome is RatioOutcome.SAME else 'than'} {conclusion.slower}"
+
+
+def _transfers(conclusion: Conclusion) -> tuple[str, ...]:
+    """The outcome of the conclusion on each further platform."""
+    pairs = zip(conclusion.transfers, conclusion.verdicts[1:], strict=True)
+    return tuple(
+        str(transfer) if transfer is Transfer.CANNOT_TELL else f"{transfer}: {verdict.outcome}"
+        for transfer, verdict in pairs
+    )
+
+
+_UNIT_DISK = DiskRates(1.0, 1.0, 1.0, 1.0)
+"""Rates of a disk in arbitrary units: ratios do not depend on the disks' speed if the disks are the limit."""
+
+NO_CPU_TIME = "CPU cost is undefined in virtual time: the clock does not advance while the processor works"
+
+
+class Holds(StrEnum):
+    """The verdict on a finding."""
+
+    YES = "holds"
+    ORDER_ONLY = "the order holds"
+    """The direction of the difference is confirmed; its size differs from the published one."""
+    ORDER_AT_LEAST = "the order holds; closeness unknown"
+    """The direction is confirmed; the ratio is shown neither to be near the published one nor to differ from it."""
+    NO = "does not hold"
+    CANNOT_TELL = "cannot tell"
+    NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedFinding:
+    """A finding with its prediction, the measured ratio and the verdict."""
+
+    finding: PublishedFinding
+    theory: float | None
+    """The predicted ratio, or None if theory does not cover the quantity."""
+    measured: Ratio | None
+    holds: Holds
+    reason: str = ""
+    """The reason for a verdict that is not definite."""
+    points_there: bool = True
+    """Whether the median of the measured ratio agrees with the finding, regardless of significance."""
+
+
+def compared_findings(record: ResultRecord, published: Published) -> tuple[ComparedFinding, ...]:
+    """All findings of the study, in its order."""
+    by_place = {(row.array, row.workload, row.direction): row for row in rows(record) if row.phase == HEALTHY}
+    theory = Theory(record)
+    tests = [_test(finding, by_place) for finding in published.findings]
+    judged = iter(_judged([(f, test) for f, test in zip(published.findings, tests, strict=True) if test]))
+    made = []
+    for finding, test in zip(published.findings, tests, strict=True):
+        if finding.quantity is Quantity.CAPACITY:
+            made.append(_capacity(finding, theory))
+        elif test is None:
+            is_cost = finding.quantity is Quantity.CPU_PER_GIB
+            reason = NO_CPU_TIME if is_cost and not record.conditions.has_cpu_time else ""
+            made.append(ComparedFinding(finding, theory.ratio(finding), None, Holds.NOT_MEASURED, reason))
+        else:
+            measured = test.ratio
+            holds, reason = next(judged)
+            points = holds is not Holds.CANNOT_TELL or _points(finding, measured)
+            made.append(ComparedFinding(finding, theory.ratio(finding), measured, holds, reason, points))
+    return tuple(made)
+
+
+def findings_table(record: ResultRecord, published: Published) -> Table | None:
+    """Published, predicted and measured ratios of the findings; None for a study without findings."""
+    found = compared_findings(record, published)
+    if not found:
+        return None
+    columns = (
+        *(Column("what the study says", False), Column("ratio", False), Column("published")),
+        *(Column("theory", form=".2f"), Column("measured"), Column("here", False)),
+    )
+    body = tuple(_row(each) for each in found)
+    notes = dict.fromkeys(_notes(found))
+    return Table("The study's findings, as ratios", columns, body, (*notes, *published.remarks))
+
+
+def _row(each: ComparedFinding) -> tuple[Value, ...]:
+    finding = each.finding
+    return (
+        finding.says,
+        f"{finding.array} ÷ {finding.beside}",
+        published_text(finding),
+        each.theory,
+        ratio_text(each.measured),
+        _outcome_text(each),
+    )
+
+
+def _outcome_text(each: ComparedFinding) -> str:
+    if each.holds is not Holds.CANNOT_TELL:
+        return each.holds.value
+    return f"{each.holds.value}; points {'there' if each.points_there else 'elsewhere'}"
+
+
+def published_text(finding: PublishedFinding) -> str:
+    """The published ratio: ``0.53``, ``0.50 (calculated)``, or a relation in words."""
+    if finding.ratio is None:
+        return finding.relation.value
+    calculated = " (calculated)" if finding.basis is Basis.CALCULATED else ""
+    return f"{finding.ratio:.2f}{calculated}"
+
+
+def _notes(found: tuple[ComparedFinding, ...]) -> Iterator[str]:
+    yield paired_note(each.measured for each in found if each.finding.quantity is not Quantity.CAPACITY)
+    yield (
+        f"within {DEFAULT_MARGIN:.0%} of 1 counts as the same, within {DEFAULT_MARGIN:.0%} of the published ratio as "
+        "near it, each shown by an equivalence test; at most 5 % of these claims are expected to be wrong"
+    )
+    if any(each.theory is not None and each.finding.quantity is not Quantity.CAPACITY for each in found):
+        yield "theory: members of one constant pace set the limit, nothing else does"
+    for each in found:
+        if each.reason:
+            words = each.holds.value if each.holds in (Holds.CANNOT_TELL, Holds.NOT_MEASURED) else "how near"
+            yield f"{words}: {each.reason}"
+    for each in found:
+        if is_another(each):
+            yield f"{each.finding.says}: why it may be different here: {each.finding.difference}"
+
+
+def is_another(each: ComparedFinding) -> bool:
+    """Whether the measurement contradicts the study, so that a possible explanation is shown."""
+    return each.holds in (Holds.NO, Holds.ORDER_ONLY) or not each.points_there
+
+
+def _test(finding: PublishedFinding, by_place: dict[tuple[str, str, str], Row]) -> RatioTest | None:
+    """The test of a finding, or None if a row is missing or the rows have no repeat in common."""
+    ours = by_place.get((finding.array, finding.workload, finding.direction))
+    base = by_place.get((finding.beside, finding.workload, finding.direction))
+    if ours is None or base is None:
+        return None
+    # A repeat without I/O has no speed; the notes below the table list it.
+    above, below = (
+        {number: value for number, value in _values(row, finding.quantity).items() if is_speed(value)}
+        for row in (ours, base)
+    )
+    try:
+        return RatioTest.paired(above, below)
+    except SpecError:
+        return None
+
+
+def _judged(asked: list[tuple[PublishedFinding, RatioTest]]) -> Iterator[tuple[Holds, str]]:
+    """The verdicts. All findings of a study, and their closeness to the published ratios, are one family of tests."""
+    near = [(finding.ratio, test) for finding, test in asked if finding.ratio is not None]
+    orders = [_order_p_values(finding.relation, test) for finding, test in asked]
+    family = [*orders, *(difference_p_values(test, at=ratio) for ratio, test in near)]
+    sure = adjusted(family)
+    sure_near = iter(sure[len(asked) :])
+    for (finding, test), alone, surely in zip(asked, orders, sure, strict=False):
+        how_near = next(sure_near) if finding.ratio is not None else None
+        measured = test.ratio
+        holds, reason = _order(finding.relation, measured, surely)
+        if holds is Holds.CANNOT_TELL:
+            yield holds, reason or why_not(test, min(alone.claim, alone.opposite), len(family))
+        elif holds is Holds.NO or finding.ratio is None or how_near is None or how_near.opposite <= SIGNIFICANCE:
+            yield holds, ""
+        elif how_near.claim <= SIGNIFICANCE and is_beyond(measured, DEFAULT_MARGIN, at=finding.ratio):
+            yield Holds.ORDER_ONLY, ""
+        else:
+            yield Holds.ORDER_AT_LEAST, "the repeats show neither that the published ratio is near nor that it is not"
+
+
+def _order_p_values(relation: Relation, test: RatioTest) -> PValues:
+    """The p-values of the finding (claim) and of its opposite; one-sided, as the direction was stated beforehand."""
+    margin = 1 + DEFAULT_MARGIN
+    match relation:
+        case Relation.MORE:
+            return PValues(test.p_value(Side.GREATER), test.p_value(Side.LESS, at=margin))
+        case Relation.LESS:
+            return PValues(test.p_value(Side.LESS), test.p_value(Side.GREATER, at=1 / margin))
+        case Relation.SAME:
+            found = difference_p_values(test)
+            return PValues(found.opposite, found.claim)
+
+
+def _order(relation: Relation, measured: Ratio, sure: PValues) -> tuple[Holds, str]:
+    is_far = is_beyond(measured, DEFAULT_MARGIN)
+    if sure.opposite <= SIGNIFICANCE and (is_far or relation is not Relation.SAME):
+        return Holds.NO, ""
+    if sure.claim <= SIGNIFICANCE and (is_far or relation is Relation.SAME):
+        return Holds.YES, ""
+    if min(sure.claim, sure.opposite) <= SIGNIFICANCE:
+        return Holds.CANNOT_TELL, f"there is a difference, perhaps less than the margin of {DEFAULT_MARGIN:.0%}"
+    return Holds.CANNOT_TELL, ""
+
+
+def _capacity(finding: PublishedFinding, theory: Theory) -> ComparedFinding:
+    """The verdict on a ratio of capacities, which is exact and needs no statistics."""
+    expected = theory.capacity_ratio(finding)
+    ratio = theory.size_ratio(finding)
+    if ratio is None:
+        return ComparedFinding(finding, expected, None, Holds.NOT_MEASURED)
+    measured = Ratio(ratio, ratio, ratio, n=1, coverage=1.0, p_value=0.0)
+    is_so = {Relation.MORE: ratio > 1, Relation.LESS: ratio < 1, Relation.SAME: _lies_near(measured, 1.0)}
+    if not is_so[finding.relation]:
+        holds = Holds.NO
+    elif finding.ratio is not None and not _lies_near(measured, finding.ratio):
+        holds = Holds.ORDER_ONLY
+    else:
+        holds = Holds.YES
+    return ComparedFinding(finding, expected, measured, holds)
+
+
+def _lies_near(measured: Ratio, ratio: float) -> bool:
+    """Whether a ratio of capacities lies within the margin of ``ratio``."""
+    return not is_beyond(measured, DEFAULT_MARGIN, at=ratio)
+
+
+def _points(finding: PublishedFinding, measured: Ratio) -> bool:
+    margin = math.log(1 + DEFAULT_MARGIN)
+    distance = math.log(measured.median)
+    return {
+        Relation.MORE: distance > 0,
+        Relation.LESS: distance < 0,
+        Relation.SAME: abs(distance) <= margin,
+    }[finding.relation]
+
+
+def _values(row: Row, quantity: Quantity) -> dict[int, float]:
+    """Number of the repeat -> value of the quantity."""
+    match quantity:
+        case Quantity.IOPS:
+            return row.by_repeat(lambda section: section.iops)
+        case Quantity.BANDWIDTH:
+            return row.by_repeat(lambda section: section.bandwidth_bytes_per_second)
+        case Quantity.MEAN_LATENCY:
+            return row.by_repeat(lambda section: section.mean_seconds)
+        case Quantity.CAPACITY:
+            return {}
+        case Quantity.CPU_PER_GIB:
+            costs = {cell.repeat: cell.cpu.cpu_seconds_per_gib for cell in row.cells if cell.cpu is not None}
+            # CPU time is counted in ticks of 10 ms, less that of the idle machine, so a short job may show none.
+            return {repeat: cost for repeat, cost in costs.items() if cost is not None and cost > 0}
+
+
+class Theory:
+    """Predicted ratios for the arrays and jobs of one result."""
+
+    def __init__(self, record: ResultRecord) -> None:
+        self._record = record
+        self._experiment = _experiment_of(record)
+
+    def ratio(self, finding: PublishedFinding) -> float | None:
+        """The predicted ratio of a finding, or None if theory does not cover it."""
+        if finding.quantity is Quantity.CPU_PER_GIB:
+            return None
+        above, below = (self._iops(name, finding.workload) for name in (finding.array, finding.beside))
+        if not above or not below:
+            return None
+        # Little's law, with the same number of I/Os in flight on both arrays.
+        return below / above if finding.quantity is Quantity.MEAN_LATENCY else above / below
+
+    def size_ratio(self, finding: PublishedFinding) -> float | None:
+        """The ratio of the sizes of the arrays that were created, or None."""
+        sizes = {array.name: array.size_bytes for array in self._record.arrays}
+        ours, theirs = sizes.get(finding.array), sizes.get(finding.beside)
+        return ours / theirs if ours and theirs else None
+
+    def capacity_ratio(self, finding: PublishedFinding) -> float | None:
+        """The ratio of the arrays' capacities without metadata, or None."""
+        if self._experiment is None:
+            return None
+        try:
+            ours, theirs = (self._capacity(self._experiment.array(name)) for name in (finding.array, finding.beside))
+        except LabError:
+            return None
+        return ours / theirs
+
+    def _capacity(self, plan: ArrayPlan) -> float:
+        assert self._experiment is not None
+        disks = plan.stand_ins(self._experiment.disks)
+        return plan.spec(disks).ideal_bytes(disks)
+
+    def _iops(self, array: str, job: str) -> float | None:
+        stored = next(
+            (
+                cell.predicted_iops
+                for cell in self._record.cells
+                if (cell.array, cell.workload, cell.phase) == (array, job, HEALTHY)
+            ),
+            None,
+        )
+        return stored or self.relative_iops(array, job)
+
+    def relative_iops(self, array: str, job: str) -> float | None:
+        """Predicted IOPS in arbitrary units, for ratios between arrays of equal disks; None without a prediction."""
+        if self._experiment is None or self._experiment.disks.pools:
+            # ``_UNIT_DISK`` stands for disks that are all equal.
+            return None
+        try:
+            plan = self._experiment.array(array)
+            workload = next(each for each in self._experiment.workloads_on(array) if each.id == job)
+            level = level_with_layout(plan.level, plan.layout)
+            disks = (_UNIT_DISK,) * plan.members
+            return workload_iops(level, disks, workload, chunk_bytes=plan.chunk_bytes or DEFAULT_CHUNK_BYTES).value
+        except (LabError, StopIteration):
+            return None
+
 
 CSV_HEAD = ("RAID Level", "Read IOPS", "Write IOPS", "Rebuild Time")
 _DETAILS = (
@@ -100,18 +852,8 @@ def performance_table(record: ResultRecord, published: Published) -> Table:
         *(Column("published read"), Column("published write")),
     )
     body = tuple(_performance_row(record, array.name, all_rows, published, has_cpu) for array in record.arrays)
-    coverages = [row.iops.coverage for row in all_rows if len(row.cells) > 1]
-    note = (
-        f"median [interval; covers the true median with at least {min(coverages):.1%}]"
-        if coverages
-        else "one repeat: no interval can be given"
-    )
-    return Table(
-        "Performance (the study's Fig. 5, extended)",
-        columns,
-        body,
-        (note, *outlier_notes(all_rows), *published.remarks),
-    )
+    notes = (_interval_note(all_rows), *_outlier_notes(all_rows), *published.remarks)
+    return Table("Performance (the study's Fig. 5, extended)", columns, body, notes)
 
 
 def _performance_row(
@@ -126,8 +868,8 @@ def _performance_row(
         interval_text(writes.iops if writes else None),
         _megabytes(reads),
         _megabytes(writes),
-        seconds_text(reads.latency_seconds("p99_seconds") if reads else None),
-        seconds_text(writes.latency_seconds("p99_seconds") if writes else None),
+        _seconds_text(reads.latency_seconds("p99_seconds") if reads else None),
+        _seconds_text(writes.latency_seconds("p99_seconds") if writes else None),
         *((_cpu(reads), _cpu(writes)) if has_cpu else ()),
         interval_text(_rebuild_seconds(rebuilds), digits=1),
         integrity_text(rebuilds) if rebuilds else "no redundancy" if array.startswith("raid0") else None,
@@ -301,11 +1043,6 @@ def heading(record: ResultRecord) -> str:
     )
 
 
-def cautions(record: ResultRecord) -> tuple[str, ...]:
-    """The warnings of a result, to be shown below its tables."""
-    return shown_stamps(record)
-
-
 def foremost(record: ResultRecord) -> str:
     """A sentence to show before all figures, because it decides how they are read; empty for none.
 
@@ -320,12 +1057,12 @@ def foremost(record: ResultRecord) -> str:
 
 def render_result(record: ResultRecord, *, is_markdown: bool = False) -> str:
     """Heading, tables and warnings of a result, for a terminal or as Markdown."""
-    tables = (table.as_markdown() if is_markdown else table.as_text() for table in tables_of(record))
+    tables = (table.as_document(is_markdown) for table in tables_of(record))
     said = foremost(record)
     parts = [as_line(heading(record), is_markdown)]
     parts += [f"First of all: {as_line(said, is_markdown)}"] if said else []
     parts += tables
-    if stamps := cautions(record):
+    if stamps := shown_stamps(record):
         head, bullet = (("Be careful:", ""), "- ") if is_markdown else (("Be careful:",), "  ")
         parts.append("\n".join((*head, *(f"{bullet}{as_line(stamp, is_markdown)}" for stamp in stamps))))
     return "\n\n".join(parts)

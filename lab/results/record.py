@@ -157,7 +157,7 @@ class CellRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     job_text: str = ""
     file_bytes: SizeBytes | None = None
     addresses: Word = ""
-    """Fingerprint of a random load's addresses (lab.workloads.fio_job); empty for others, and in older records."""
+    """Fingerprint of a random load's addresses (lab.workloads.jobs); empty for others, and in older records."""
     waited_fraction: Figure | None = None
     """Fraction of the time in which the machine was runnable while the computer ran other work on its processor; None
     if unknown."""
@@ -170,7 +170,6 @@ class CellRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
     @property
     def key(self) -> str:
-        """Unique key of the cell in its record."""
         return f"{self.array}/{self.workload}/{self.phase}/{self.repeat}"
 
 
@@ -205,7 +204,6 @@ class RebuildRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     @property
     def key(self) -> str:
-        """Unique key of the rebuild in its record."""
         return f"{self.array}/rebuild/{self.under_workload or 'idle'}/{self.repeat}"
 
 
@@ -257,7 +255,6 @@ class ResultRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def done_keys(self) -> frozenset[str]:
-        """Keys of the stored cells and rebuilds."""
         return frozenset([*(cell.key for cell in self.cells), *(rebuild.key for rebuild in self.rebuilds)])
 
     @property
@@ -404,7 +401,7 @@ _COMPUTERS = frozenset(
 """The fields of the timings that contain the computer's own time."""
 
 
-def measured_part(record: ResultRecord) -> dict[str, Any]:
+def _measured_part(record: ResultRecord) -> dict[str, Any]:
     """The reproducible part of a record: all but names, dates and the computer's own time."""
     part: dict[str, Any] = _without(msgspec.to_builtins(record), _CHANCE)
     part["timings"] = _without(part["timings"], _COMPUTERS)
@@ -413,12 +410,12 @@ def measured_part(record: ResultRecord) -> dict[str, Any]:
 
 def digest(record: ResultRecord) -> str:
     """SHA-256 of the measured part, in hexadecimal digits."""
-    return hashlib.sha256(msgspec.json.encode(measured_part(record), order="deterministic")).hexdigest()
+    return hashlib.sha256(msgspec.json.encode(_measured_part(record), order="deterministic")).hexdigest()
 
 
 def differences(first: ResultRecord, second: ResultRecord) -> Iterator[str]:
     """One line for each value that differs: its place and both values."""
-    yield from _differences("", measured_part(first), measured_part(second))
+    yield from _differences("", _measured_part(first), _measured_part(second))
 
 
 def _without(value: Any, names: frozenset[str]) -> Any:

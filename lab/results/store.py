@@ -1,6 +1,11 @@
-"""The folder of results, results as files outside it, and one result during its run.
+"""The folder of results, results outside it, and one result during its run.
 
 Every finished cell is on the disk before the next one starts.
+
+Outside the store are folders from other computers, and files of formats that plugins add. Imported and merely displayed
+results pass the same check: the record must be valid, and every document that it names must exist and decompress. An
+import is checked completely before any of it is stored. Where results are only displayed, an invalid one does not
+affect the others.
 """
 
 from __future__ import annotations
@@ -13,19 +18,21 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 import msgspec
 
-from lab.errors import ResultError
+from lab.errors import LabError, ResultError
 from lab.gates.decoding import FormatVersion, decode_json
 from lab.gates.files import MOST_DOCUMENT_BYTES, MOST_RECORD_BYTES, gunzip, read_inside
-from lab.gates.text import checked_name, visible
+from lab.gates.text import checked_name, shortened, visible
 from lab.host.files import storage_error, sync_folder, write_file
-from lab.plugins import extensions
+from lab.plugins import extension, extensions
 from lab.results.record import (
     KIND,
     SCHEMA_VERSION,
@@ -40,8 +47,7 @@ from lab.results.record import (
     encode_timeline,
     refuse_newer,
 )
-from lab.results.suffix import ResultSuffix
-from lab.store.runs import LATEST, Journal, RunFolders, id_word, is_there
+from lab.store import LATEST, Journal, RunFolders, id_word, is_there
 from lab.tomlfile import with_new_keys
 
 RECORD_NAME, DRAFT_NAME, JOURNAL_NAME = "record.json", "draft.json", "cells.jsonl"
@@ -62,7 +68,7 @@ def journal_of(folder: Path) -> Journal[Entry]:
     return Journal(folder / JOURNAL_NAME, Entry, hint="remove that line", is_own=False, decode=decode_visible)
 
 
-def with_entries(record: ResultRecord, entries: Iterable[Entry]) -> ResultRecord:
+def _with_entries(record: ResultRecord, entries: Iterable[Entry]) -> ResultRecord:
     """The record with entries added; an entry replaces an earlier one with the same key."""
     cells = {cell.key: cell for cell in record.cells}
     rebuilds = {rebuild.key: rebuild for rebuild in record.rebuilds}
@@ -88,7 +94,7 @@ class RunJournal:
             held.enter_context(runs.held(record.id))
             self._journal.repair()
             # Include entries written by another process after ``record`` was read and before the lock was taken.
-            self.record = with_entries(record, self._journal.read())
+            self.record = _with_entries(record, self._journal.read())
             """The record so far."""
             self._held = held.pop_all()
 
@@ -115,7 +121,7 @@ class RunJournal:
             else:
                 entry = msgspec.structs.replace(entry, timeline_file=name)
         self._journal.append(entry)
-        self.record = with_entries(self.record, [entry])
+        self.record = _with_entries(self.record, [entry])
         return entry
 
     def finish(
@@ -130,7 +136,7 @@ class RunJournal:
 
         Raises ResultNotStored, which holds the bytes; the journal is then kept for ``resume``.
         """
-        record = with_entries(changes, [*self.record.cells, *self.record.rebuilds]) if changes else self.record
+        record = _with_entries(changes, [*self.record.cells, *self.record.rebuilds]) if changes else self.record
         all_stamps = tuple(dict.fromkeys([*record.stamps, *stamps]))
         record = msgspec.structs.replace(record, status=status, timings=timings or record.timings, stamps=all_stamps)
         payload = encode_record(record)
@@ -180,7 +186,7 @@ class ResultFiles:
 
     def checked(self, result_id: str, data: bytes) -> ResultRecord:
         """Like ``record``, from the bytes of the record."""
-        record = decode_own(data, result_id, source=f"{self.source}/{result_id}")
+        record = _decode_own(data, result_id, source=f"{self.source}/{result_id}")
         if self.documents is None:
             for name in record.files:
                 self.document(result_id, name)
@@ -232,7 +238,7 @@ def checked_id(text: str) -> str:
     Raises ResultError otherwise.
     """
     checked_name(text, "result", error=ResultError)
-    is_file = Path(text).suffix.lower() in {each.suffix for each in extensions(ResultSuffix)}
+    is_file = Path(text).suffix.lower() in {each.suffix for each in extensions(ResultFormat)}
     if text.lower() == LATEST or is_file:
         raise ResultError(f"'{text}' cannot be the name of a result: it means something else", hint="take another")
     return text
@@ -251,7 +257,7 @@ def unpacked(data: bytes, what: str) -> str:
         raise ResultError(f"{what} cannot be read: {error}", hint="restore it from a copy") from None
 
 
-def decode_own(data: bytes, result_id: str, *, source: str) -> ResultRecord:
+def _decode_own(data: bytes, result_id: str, *, source: str) -> ResultRecord:
     """The record of ``result_id``. Raises ResultError as ``decode_record``, and if it belongs to another id.
 
     A result copied from a virtual machine, if its name already exists, is stored with the machine's name appended
@@ -363,7 +369,7 @@ class ResultStore:
             if is_there(folder / RECORD_NAME):
                 return self._decode(folder, RECORD_NAME)
             draft = self._decode(folder, DRAFT_NAME)
-            return with_entries(draft, journal_of(folder).read())
+            return _with_entries(draft, journal_of(folder).read())
         except OSError as error:
             raise _unreadable(f"result '{folder.name}'", error) from error
 
@@ -407,7 +413,6 @@ class ResultStore:
         return result_id
 
     def is_imported(self, record_id: str) -> bool:
-        """Whether the result was imported."""
         return is_there(self.root / record_id / IMPORTED_NAME)
 
     def _folder(self, record_id: str) -> Path:
@@ -415,7 +420,7 @@ class ResultStore:
 
     @staticmethod
     def _decode(folder: Path, name: str) -> ResultRecord:
-        return decode_own(read_inside(folder, name, MOST_RECORD_BYTES), folder.name, source=str(folder / name))
+        return _decode_own(read_inside(folder, name, MOST_RECORD_BYTES), folder.name, source=str(folder / name))
 
     def _latest(self, ids: Sequence[str]) -> str:
         own = [(created, each) for each in ids if not self.is_imported(each) and (created := self._created(each))]
@@ -498,3 +503,153 @@ def measured_rebuilds(store: ResultStore) -> tuple[MeasuredRebuild, ...]:
                 for (array, under), values in rates.items()
             ]
     return tuple(found)
+
+
+class ResultFormat(NamedTuple):
+    """A file format for results, which a plugin adds."""
+
+    suffix: str
+    """In lowercase letters, for example ``.zip``."""
+    read: Callable[[Path], ResultFiles]
+    """Raises ResultError, including for a file in another format."""
+    write: Callable[[ResultStore, Sequence[str], Path], object]
+    """Writes the results with these names to a file. Raises ResultError."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundResult:
+    """A result that the user named."""
+
+    record: ResultRecord
+    source: str
+    read_file: Callable[[str], str]
+    """Reads fio documents and timelines, by the names in the record. Raises ResultError."""
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a word names a results file or a folder, not a stored result."""
+    return "/" in name or _format_of(Path(name)) is not None
+
+
+def find_results(names: Sequence[str], store: ResultStore) -> Iterator[FoundResult | str]:
+    """Every readable result of the store, of files and of folders; for each unreadable one the reason as a sentence."""
+    for name in names:
+        try:
+            yield from _of_name(name, store)
+        except LabError as error:
+            yield error.message
+        except OSError as error:
+            yield f"'{shortened(name)}' cannot be read: {error.strerror or error}"
+
+
+def read_files(file: Path) -> ResultFiles:
+    """The results of a file. Raises ResultError if its format is unknown to this raidlab, or if it is damaged."""
+    # A file with any other name is read as well: anyone who downloads a bundle may rename it.
+    found = _format_of(file) or extension(ResultFormat)
+    if found is None:
+        raise ResultError(f"'{file}' is not a file of results", hint="name a result, a bundle, or a folder of either")
+    return found.read(file)
+
+
+def _format_of(file: Path) -> ResultFormat | None:
+    return next((each for each in extensions(ResultFormat) if each.suffix == file.suffix), None)
+
+
+def _of_name(name: str, store: ResultStore) -> Iterator[FoundResult | str]:
+    path = Path(name)
+    if not is_file_name(name) and not (path.is_dir() and name not in store.ids()):
+        yield _stored(store, store.find(name))
+    elif _format_of(path):
+        yield from _of_file(path)
+    elif path.is_dir() or path.is_file():
+        yield from _of_folder(path if path.is_dir() else path.parent)
+    else:
+        raise ResultError(f"there is no '{name}'", hint="name a result, a bundle, or a folder of either")
+
+
+def _of_folder(folder: Path) -> Iterator[FoundResult | str]:
+    """Results of a single result's folder, or of a folder with results, results files, or both."""
+    stored = _in_folder(folder)
+    files = [] if is_result(folder) else sorted(path for path in folder.iterdir() if _format_of(path))
+    if not files and not stored.ids:
+        raise ResultError(f"there are neither results nor bundles in '{folder}'", hint="check the path")
+    yield from _each(stored)
+    for file in files:
+        try:
+            yield from _of_file(file)
+        except LabError as error:
+            yield error.message
+
+
+def _stored(store: ResultStore, result_id: str) -> FoundResult:
+    return FoundResult(store.load(result_id), result_id, partial(store.raw_json, result_id))
+
+
+def _of_file(file: Path) -> Iterator[FoundResult | str]:
+    yield from _each(read_files(file))
+
+
+def _each(found: ResultFiles) -> Iterator[FoundResult | str]:
+    for result_id in sorted(found.ids):
+        try:
+            yield FoundResult(found.record(result_id), str(found.source), partial(found.document, result_id))
+        except LabError as error:
+            yield error.message
+
+
+def files_of(store: ResultStore, record: ResultRecord) -> Iterator[tuple[str, bytes]]:
+    """The files of one result with their paths in its folder. Raises ResultError for a damaged document."""
+    yield RECORD_NAME, encode_record(record)
+    for name in record.files:
+        data = store.raw(record.id, name)
+        unpacked(data, f"'{store.root / record.id / name}'")
+        yield name, data
+
+
+def import_results(store: ResultStore, source: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Import a file, a result's folder, or a folder of results; returns the new ids and those already in the store.
+
+    Raises ResultError, and stores nothing, if a result is damaged, newer than this raidlab, or has another's id.
+    """
+    found = _in_folder(source) if source.is_dir() else read_files(source)
+    if not found.ids:
+        raise ResultError(f"there are no results in '{source}'", hint="check the path; practice is for 'raidlab class'")
+    new: dict[str, Sequence[str]] = {}
+    known: list[str] = []
+    for result_id in found.ids:
+        record = found.record(result_id)
+        if _is_known(store, record):
+            known.append(result_id)
+        else:
+            new[result_id] = (RECORD_NAME, *record.files)
+    for result_id, names in new.items():
+        _store(store, result_id, names, found)
+    return tuple(new), tuple(known)
+
+
+def _is_known(store: ResultStore, record: ResultRecord) -> bool:
+    if not is_there(store.root / record.id):
+        return False
+    if store.load(record.id) == record:
+        return True
+    raise ResultError(
+        f"there is another result '{record.id}' here", hint=f"delete that one first: raidlab results delete {record.id}"
+    )
+
+
+def _store(store: ResultStore, result_id: str, names: Sequence[str], found: ResultFiles) -> None:
+    """Store a result atomically."""
+    data = zip((IMPORTED_NAME, *names), chain((b"",), found.read(result_id, names)), strict=True)
+    store.runs.put(result_id, data)
+
+
+def _in_folder(folder: Path) -> ResultFiles:
+    """Results in a folder, or the single result of a result's folder; interrupted ones are included as incomplete."""
+    whole = folder.resolve()
+    store = ResultStore(whole.parent if is_result(whole) else whole)
+
+    def read(result_id: str, names: Iterable[str]) -> Iterator[bytes]:
+        for name in names:
+            yield encode_record(store.load(result_id)) if name == RECORD_NAME else store.raw(result_id, name)
+
+    return ResultFiles(folder, (whole.name,) if is_result(whole) else sorted(store.ids()), read, None)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lab.arrays import operations
+from lab.arrays.kinds import cannot_do_without
 from lab.arrays.levels import LevelName
-from lab.arrays.md import cannot_do_without
 from lab.arrays.status import ArrayStatus, MemberStatus
 from lab.disks import DiskKind, LabDisk
 from lab.disks.attaching import pace_note

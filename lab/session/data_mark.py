@@ -13,7 +13,7 @@ import msgspec
 from lab.arrays import filesystem
 from lab.arrays.filesystem import FileSystem, free_bytes
 from lab.arrays.kinds import names_array
-from lab.arrays.names import kernel_name
+from lab.arrays.levels import kernel_name
 from lab.errors import ArrayError, CommandFailed, LabError
 from lab.gates.decoding import SizeBytes, decode_json, read_own_json
 from lab.host.clock import utc_text
@@ -60,7 +60,7 @@ def with_free_bytes(session: LabSession, target: LoadTarget) -> LoadTarget:
     """The target with the free space of its file system, if any. Raises ArrayError if the lab has not mounted it."""
     if target.array is None or target.is_raw:
         return target
-    return replace(target, available_bytes=filesystem.free_bytes(session.machine, mount_of(session, target)))
+    return replace(target, available_bytes=filesystem.free_bytes(session.machine, _mount_of(session, target)))
 
 
 def file_system_on(session: LabSession, device: str) -> FileSystem:
@@ -88,7 +88,7 @@ def file_system_on(session: LabSession, device: str) -> FileSystem:
     return FileSystem.RAW
 
 
-def mount_of(session: LabSession, target: LoadTarget) -> str:
+def _mount_of(session: LabSession, target: LoadTarget) -> str:
     """The mount point of an array's file system. Raises ArrayError if it is not one of the lab's."""
     name, wanted = target.array or "", filesystem.mount_point(target.device)
     folders = session.array(name).mounted_on
@@ -199,7 +199,7 @@ def _verify(session: LabSession, mark: DataMark) -> MarkVerdict:
         if target.uuid != mark.uuid:
             raise ArrayError(f"{mark.array} is another array now: the marked one is gone")
         if not mark.is_raw:
-            mount_of(session, target)
+            _mount_of(session, target)
         found = _call(session, "verify", mark)
     except LabError as error:
         if error.exit_code != LabError.exit_code:
@@ -275,7 +275,7 @@ def _where(session: LabSession, name: str, target: LoadTarget) -> tuple[str, int
         raise ArrayError(f"{name} is not an array", hint="mark an array")
     if target.is_raw:
         return target.device, target.available_bytes, target.mark_bytes - target.mark_bytes % _BLOCK_BYTES
-    folder = mount_of(session, target)
+    folder = _mount_of(session, target)
     length = min(MARK_BYTES, free_bytes(session.machine, folder) // 4)
     if length < _BLOCK_BYTES:
         raise ArrayError(f"{folder} has no room for a data mark", hint="delete files there")

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lab.arrays.levels import DEFAULT_CHUNK_BYTES
-from lab.disks.drive_models import find_drive_model
+from lab.disks.kinds import find_drive_model
 from lab.errors import LabError, SpecError
-from lab.lint.result_checks import AGREEMENT_FRACTION
+from lab.lint.experiment_checks import AGREEMENT_FRACTION
 from lab.measure.job import FioRun, LoadTarget, Measured, measured_by
 from lab.session.data_mark import load_target, with_free_bytes
 from lab.session.session import LabSession
 from lab.theory.model import DiskRates, nominal_rates, small_write_cost, workload_iops
 from lab.units import MIB
-from lab.workloads.fio_job import JobTarget, fio_invocations, prepare_invocation
 from lab.workloads.fio_output import LiveInterval
+from lab.workloads.jobs import JobTarget, fio_invocations, prepare_invocation
 from lab.workloads.workload import AccessPattern, Direction, Verify, Workload, find_workload
 
 WORKING_SET_BYTES = 256 * MIB

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from lab.arrays.discovery import BroughtUp
-from lab.arrays.names import kernel_name
+from lab.arrays.levels import kernel_name
 from lab.arrays.status import MDSTAT, ArrayStatus, MemberStatus, SyncAction, parse_mdstat
 from lab.disks.inventory import absent
 from lab.errors import LabError, MachineLost
@@ -458,9 +458,9 @@ def sync_pace(looks: Sequence[Snapshot], name: str) -> SyncPace | None:
     return None
 
 
-def recent(looks: Sequence[Snapshot], seconds: float = RATE_SECONDS) -> list[Snapshot]:
+def recent(looks: Sequence[Snapshot]) -> list[Snapshot]:
     """The newest snapshot and those of the period before it, but at least a few; oldest first."""
-    oldest = looks[-1].time_seconds - seconds if looks else 0.0
+    oldest = looks[-1].time_seconds - RATE_SECONDS if looks else 0.0
     few = len(looks) - _RATE_LOOKS
     return [look for number, look in enumerate(looks) if look.time_seconds >= oldest or number >= few]
 
@@ -513,7 +513,6 @@ class History:
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """Kernel names of all devices with series."""
         return tuple(sorted({key for key, name in self._series if name == Measure.READ_IOPS}))
 
     def span_seconds(self, looks: int) -> float:

@@ -2,11 +2,18 @@
 
 A drill may replace the start of the arrays by its own commands; arrays that a finished drill has left on the disks are
 reported on every start until they are cleared.
+
+Also here: disks that are added to a lab, required versions of mdadm and the kernel, and commands that are typed by hand
+on the machine.
 """
 
 from __future__ import annotations
 
+import contextlib
+import re
+import secrets
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -15,17 +22,153 @@ from pathlib import Path
 import msgspec
 
 from lab.arrays.array import OpenArrays
-from lab.arrays.bring_up import StoppedArrays, bring_up, start_array, stopped_arrays
 from lab.arrays.discovery import BroughtUp, plain_uuid
-from lab.arrays.kinds import kinds
+from lab.arrays.kinds import StoppedArrays, bring_up, kinds, start_array, stopped_arrays
 from lab.arrays.status import ArrayStatus
-from lab.disks import Lab, Opener, open_lab
+from lab.disks import DiskKind, DiskSpec, Lab, LabDisk, Opener, open_lab
+from lab.disks.attaching import ram_attachments
 from lab.disks.inventory import mapped_devices
-from lab.errors import DeviceRefused, DrillError, LabError, MachineLost
-from lab.gates.decoding import read_own_json
+from lab.disks.kinds import check_specs
+from lab.disks.lab import LabFolder, embedded_memory_bytes
+from lab.errors import DeviceRefused, DrillError, LabError, MachineLost, SpecError, UnfitVersion
+from lab.gates.decoding import DiskCount, checked, read_own_json
 from lab.host.files import write_file
-from lab.machine import Host, Machine, Target
+from lab.machine import RUN_FOLDER, Host, Machine, RunningCommand, Target
+from lab.machine.embedded import MAX_UBD_DISKS
+from lab.machine.state_folder import memory_room_bytes
+from lab.machine.target import target_words
 from lab.plans import Plan, Step
+from lab.units import MIB, human_bytes
+
+
+class NeededMdadm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The oldest suitable mdadm, on kernels from ``from_kernel`` on (empty: on all)."""
+
+    mdadm: str
+    from_kernel: str = ""
+    why: str
+    """One sentence: the failure with an older mdadm."""
+
+    @property
+    def sentence(self) -> str:
+        """The requirement as text: ``mdadm 4.5 or later on Linux 6.8 and later``."""
+        return f"mdadm {self.mdadm} or later{f' on Linux {self.from_kernel} and later' if self.from_kernel else ''}"
+
+
+class NeededKernel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The kernel must be older than ``before``."""
+
+    before: str
+    why: str
+    """One sentence: the failure from this kernel on."""
+
+
+_HINT = "choose another machine with --on: 'raidlab doctor --machine' lists its versions"
+
+
+def require_mdadm(machine: Machine, needed: NeededMdadm | None, what: str) -> None:
+    """Raises UnfitVersion if the machine's mdadm cannot do ``what`` on its kernel."""
+    if needed is None or _numbers(machine.facts.kernel_release) < _numbers(needed.from_kernel):
+        return
+    told = machine.run(("mdadm", "--version"), check=False)
+    there = _numbers(told.stdout or told.stderr)
+    if there < _numbers(needed.mdadm):
+        raise UnfitVersion(
+            f"{what} needs {needed.sentence}, and {_place(machine)} has mdadm "
+            f"{there[0]}.{there[1]} on Linux {machine.facts.kernel_release}: {needed.why}",
+            hint=_HINT,
+        )
+
+
+def require_kernel(machine: Machine, needed: NeededKernel | None, what: str) -> None:
+    """Raises UnfitVersion if the machine's kernel is too new for ``what``."""
+    if needed is not None and _numbers(machine.facts.kernel_release) >= _numbers(needed.before):
+        raise UnfitVersion(
+            f"{what} needs a kernel before Linux {needed.before}, and {_place(machine)} has "
+            f"{machine.facts.kernel_release}: {needed.why}",
+            hint=_HINT,
+        )
+
+
+def _place(machine: Machine) -> str:
+    return target_words(machine.facts.target, in_sentence=True)
+
+
+def _numbers(text: str) -> tuple[int, int]:
+    found = re.search(r"([0-9]{1,4})\.([0-9]{1,4})", text)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+LARGER_COUNT = 2
+"""A single larger disk gains nothing: its additional space would have no redundancy."""
+
+
+def new_specs(
+    taken: Sequence[str], kind: DiskKind, count: int, size_bytes: int, model: str = "", path: str = ""
+) -> tuple[DiskSpec, ...]:
+    """Additional disks, numbered after the existing ones. Raises SpecError if they are not possible."""
+    checked(count, DiskCount, "count")
+    if kind is DiskKind.PHYSICAL and count != 1:
+        raise SpecError(f"{count} physical disks cannot be added at once", hint="add one after the other")
+    numbers = [int(match[1]) for name in taken if (match := re.fullmatch(r"disk(\d+)", name))]
+    first = max(numbers, default=0) + 1
+    made = tuple(
+        DiskSpec(name=f"disk{number:02d}", kind=kind, size_bytes=size_bytes, model=model, backing=path)
+        for number in range(first, first + count)
+    )
+    check_specs(made, taken)
+    return made
+
+
+def add_to_list(
+    folder: LabFolder, kind: DiskKind, count: int, size_bytes: int, model: str = "", path: str = ""
+) -> tuple[str, ...]:
+    """Add disks to the list of an embedded lab; the next start creates them.
+
+    Raises SpecError if they are not possible.
+    """
+    if kind in (DiskKind.PHYSICAL, DiskKind.VIRTIO):
+        raise SpecError(
+            f"the embedded kernel has no {kind} disks", hint="use --kind file, or --on local: for real disks"
+        )
+    made = new_specs([spec.name for spec in folder.specs], kind, count, size_bytes, model, path)
+    wanted = (*folder.specs, *made)
+    files = [spec for spec in wanted if spec.kind is DiskKind.FILE]
+    if len(files) > MAX_UBD_DISKS:
+        raise SpecError(
+            f"{len(files)} file disks; the embedded kernel takes {MAX_UBD_DISKS}",
+            hint="remove unused disks with 'raidlab disks remove', or add spindle or loop disks",
+        )
+    if rams := [spec for spec in wanted if spec.kind is DiskKind.RAM]:
+        ram_attachments(rams)
+    _require_memory(folder, wanted)
+    folder.add(made)
+    return tuple(spec.name for spec in made)
+
+
+def _require_memory(folder: LabFolder, wanted: Sequence[DiskSpec]) -> None:
+    without, needed = embedded_memory_bytes([]), embedded_memory_bytes(wanted)
+    room = memory_room_bytes(folder.path)
+    if needed > max(without, room):
+        raise SpecError(
+            f"with these disks the embedded kernel needs {human_bytes(needed)} of memory, and there is room for "
+            f"{human_bytes(room)}",
+            hint=f"disks that are not files may have {human_bytes(max(0, room - without))} in total: ask for "
+            "smaller or fewer ones",
+        )
+
+
+def larger_bytes(disks: Sequence[LabDisk]) -> int:
+    """The size of disks that makes a lab's disks unequal: twice the largest, in whole MiB."""
+    largest = max((disk.size_bytes for disk in disks), default=0)
+    return 2 * largest // MIB * MIB
+
+
+def larger_line(disks: Sequence[LabDisk], *, is_embedded: bool) -> str:
+    """The command line that adds these disks."""
+    kind = DiskKind.FILE if is_embedded else DiskKind.LOOP
+    return f"raidlab disks add --kind {kind} --count {LARGER_COUNT} --size {larger_bytes(disks) // MIB}M"
+
 
 _FILE = "arrival.json"
 _SECONDS = 60.0
@@ -302,3 +445,103 @@ def open_session(client: Client, *, start_arrays: bool = True) -> Iterator[LabSe
         link_disks(session)
         with client.while_open(session):
             yield session
+
+
+KEPT_CHARACTERS = 64_000
+"""Maximum number of characters of a command's output that is stored; earlier output is passed to ``on_output`` only."""
+
+# $1 folder (empty: the home folder), $2 file with the saved state, $3 the line.
+# set -a exports assignments, so that the next line sees them.
+# The driver is loaded so that /proc/mdstat exists before the first array.
+_SCRIPT = """exec 2>&1
+cd "${1:-$HOME}" || cd /
+[ -e /proc/mdstat ] || modprobe -q md_mod
+_lab_kept=$2 _lab_line=$3; set --
+[ -r "$_lab_kept" ] && . "$_lab_kept"
+set -a; eval "$_lab_line"; status=$?; set +a
+{ export -p; declare -f; echo "set -- ${*@Q}"; } > "$_lab_kept" 2>/dev/null; pwd > "$_lab_kept.folder"
+exit $status"""
+_SIGINT, _SIGKILL = 2, 9
+
+
+@dataclass(frozen=True, slots=True)
+class ShellResult:
+    """The result of one line."""
+
+    line: str
+    status: int
+    """128 + N if signal N ended it: 130 after an interrupt."""
+    output: str
+    """Standard output and standard error in order; only the end of a long output."""
+    seconds: float
+
+
+class Shell:
+    """``shell.run("cat /proc/mdstat", on_output=print)``; ``interrupt`` from another thread ends the current line.
+
+    Call ``session.rescan`` afterwards, on the thread that runs plans: the line may have created or stopped arrays.
+    """
+
+    def __init__(self, session: LabSession) -> None:
+        self._session, self._machine = session, session.machine
+        self._state = f"{RUN_FOLDER}/shell-{secrets.token_hex(4)}"
+        self._lock = threading.Lock()
+        self._command: RunningCommand | None = None
+        self._interrupts = 0
+        self.folder = ""
+        """Initial folder of the next line; empty before the first line has run, which means the home folder."""
+
+    @property
+    def is_running(self) -> bool:
+        return self._command is not None
+
+    def run(self, line: str, *, on_output: Callable[[str], None] = lambda _: None) -> ShellResult:
+        """Run one line and wait for its end; ``on_output`` receives its output in pieces as it arrives.
+
+        Raises LabError if a line is already running, MachineLost if the machine is lost.
+        """
+        with self._lock:
+            if self._command is not None:
+                raise LabError("a command is still running in this shell", hint="wait for it, or interrupt it")
+            argv = ("bash", "-c", _SCRIPT, "bash", self.folder, self._state, line)
+            self._command = command = self._machine.stream(argv, keeps_output=False)
+            self._interrupts = 0
+        # Evaluated for each line: a drill may have begun since.
+        self._session.on_typed(line)
+        kept: deque[str] = deque()
+        size = 0
+        try:
+            for chunk in command.chunks():
+                kept.append(chunk)
+                size += len(chunk)
+                while size - len(kept[0]) > KEPT_CHARACTERS:
+                    size -= len(kept.popleft())
+                on_output(chunk)
+            result = command.result()
+        finally:
+            with self._lock:
+                self._command = None
+        self._follow_folder()
+        status = result.status if result.status >= 0 else 128 - result.status
+        return ShellResult(line, status, "".join(kept)[-KEPT_CHARACTERS:], result.duration_seconds)
+
+    def interrupt(self) -> None:
+        """Send SIGINT, like Ctrl-C; a second call sends SIGKILL. Has no effect if no line is running."""
+        with self._lock:
+            command = self._command
+            self._interrupts += 1
+            number = _SIGINT if self._interrupts == 1 else _SIGKILL
+        if command:
+            with contextlib.suppress(MachineLost):
+                command.stop(signal_number=number)
+
+    def close(self) -> None:
+        """Delete the saved state. On a lost machine there is nothing to delete."""
+        self.interrupt()
+        with contextlib.suppress(LabError):
+            self._machine.run(("rm", "-f", self._state, f"{self._state}.folder"), check=False)
+
+    def _follow_folder(self) -> None:
+        path = f"{self._state}.folder"
+        folder = (self._machine.read([path])[path] or "").strip()
+        self.folder = folder or self.folder

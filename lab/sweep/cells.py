@@ -47,11 +47,11 @@ from lab.machine import Host, Target, TargetKind, parse_target
 from lab.machine.embedded import LONGEST_INSTANCE, require_fitting_paths
 from lab.machine.kernel_image import find_kernel, kernel_cache
 from lab.machine.state_folder import FolderLock, Owner, start_ticks
-from lab.measure.conditions import depends_on
+from lab.measure.job import depends_on
 from lab.results.record import CellRecord, ResultRecord, digest, encode_record
 from lab.results.statistics import estimate
 from lab.results.store import ResultStore
-from lab.store.runs import Journal, RunFolders, id_word
+from lab.store import Journal, RunFolders, id_word
 from lab.sweep.grid import CellRow, FailedCell, SweepResult
 from lab.sweep.schema import Combination, Sweep, decode_sweep
 from lab.tomlfile import as_meant
@@ -96,7 +96,7 @@ class CellDone(msgspec.Struct, frozen=True, kw_only=True):
 def key_of(cell: Combination, depends_on: Mapping[str, str], *, is_virtual_time: bool) -> str:
     """SHA-256, in hexadecimal digits, of everything that a cell's figures depend on.
 
-    ``depends_on`` is the result of lab.measure.conditions.depends_on, plus the computer in real time.
+    ``depends_on`` is the result of lab.measure.job.depends_on, plus the computer in real time.
     """
     experiment = msgspec.to_builtins(cell.experiment)
     told = {"experiment": experiment, "depends_on": dict(depends_on), "is_virtual_time": is_virtual_time}

@@ -9,14 +9,13 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from lab.cli.context import Context, current
-from lab.cli.output import ProgressBar, err, out, out_json, table
+from lab.cli.context import Context, ProgressBar, current, err, out, out_json, table
 from lab.errors import ExitCode, SpecError
 from lab.experiments.sweeps import SweepProgress
 from lab.gates.decoding import digits
 from lab.gates.files import FileKind
 from lab.host.clock import Clock
-from lab.store.runs import LATEST
+from lab.store import LATEST
 from lab.sweep.cells import SweepFolder, SweepStore
 from lab.sweep.cluster import PAGES, parse_cluster
 from lab.sweep.schema import Sweep, built_in_names, decode_sweep, find_sweep

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.cli.extension import Cluster, CollectionReport, Command
-from lab.experiments.extension import Sweeping
+from lab.cli.context import Cluster, CollectionReport, Command
+from lab.experiments.sweeps import Sweeping
 from lab.plugins import Plugin
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from lab.cli.extension import ClusterCalls, Loaded
+    from lab.cli.context import ClusterCalls, Loaded
     from lab.experiments.sweeps import SweepDesk
     from lab.machine import Host, Target
 

@@ -39,11 +39,11 @@ from lab.report.page.blocks import (
     colour,
     number,
     plain,
+    render_page,
 )
 from lab.report.page.build import explained
-from lab.report.page.render import render_page
 from lab.results.store import ResultStore
-from lab.store.runs import LATEST
+from lab.store import LATEST
 from lab.sweep.cells import SweepFolder, SweepStore
 from lab.sweep.grid import (
     NOWHERE,

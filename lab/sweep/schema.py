@@ -20,8 +20,7 @@ import msgspec
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.levels import parse_level
 from lab.arrays.spec import Bitmap, ConsistencyPolicy
-from lab.disks.drive_models import find_drive_model
-from lab.disks.kinds import DEFAULT_SIZE_BYTES, DiskKind
+from lab.disks.kinds import DEFAULT_SIZE_BYTES, DiskKind, find_drive_model
 from lab.errors import SpecError, WorkloadError
 from lab.experiments.schedule import load_seconds
 from lab.experiments.schema import FORMAT_VERSION, ArrayPlan, Cache, DiskPlan, Experiment, JobPlan, check
@@ -49,7 +48,7 @@ from lab.results.record import Word
 from lab.sweep.cluster import ClusterTables
 from lab.tomlfile import decode_toml, toml_text, unknown_word
 from lab.units import KIB, format_bytes, human_bytes
-from lab.workloads.fio_job import LEAST_SPACE_BYTES, JobTarget, PathKind, job_bytes
+from lab.workloads.jobs import LEAST_SPACE_BYTES, JobTarget, PathKind, job_bytes
 from lab.workloads.workload import AccessPattern, Workload, find_workload
 
 MOST_CELLS = 100_000

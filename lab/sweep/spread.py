@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from lab.cli.extension import ClusterCalls
+from lab.cli.context import ClusterCalls
 from lab.errors import ExitCode, LabError, RunCancelled
 from lab.experiments.run import RESULT_ROOM_BYTES
 from lab.machine import Host
 from lab.machine.state_folder import default_state_root
-from lab.measure.conditions import own_digest
+from lab.measure.job import own_digest
 from lab.sweep.cells import computer, sweeps_folder
 from lab.sweep.cluster import ClusterLost, ClusterTables, parse_cluster, require_dask
 

@@ -21,7 +21,6 @@ class Interval(msgspec.Struct, frozen=True):
     high: float
 
     def times(self, factor: float) -> Interval:
-        """The interval in another unit."""
         return Interval(self.value * factor, self.low * factor, self.high * factor)
 
     def text(self, digits: int = 3) -> str:

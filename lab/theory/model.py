@@ -22,10 +22,9 @@ from functools import lru_cache
 
 from lab.arrays.geometry import strip_zones
 from lab.arrays.levels import Level
-from lab.disks.drive_models import DriveModel
+from lab.disks.kinds import DriveModel
 from lab.errors import SpecError
-from lab.theory.queueing import ArrayUnderLoad, LoadFigures, play
-from lab.theory.requests import Requests, Server, Servers, requests_for
+from lab.theory.simulation import ArrayUnderLoad, LoadFigures, Requests, Server, Servers, play, requests_for
 from lab.units import MIB, human_bytes
 from lab.workloads.workload import AccessPattern, Direction, Workload
 

@@ -155,7 +155,7 @@ class DocumentSplitter:
             self._notes = [*(self._notes or []), line.strip()]
 
 
-def decode_document(text: str) -> FioDocument:
+def _decode_document(text: str) -> FioDocument:
     """Decode one document. Raises WorkloadError if it is not one of fio's documents."""
     try:
         return decode_json(text, FioDocument)
@@ -176,7 +176,7 @@ def parse_figures(
     said = _tail(stderr_text) or _tail("\n".join(splitter.notes)) or _tail(text)
     if splitter.is_inside_document:
         raise WorkloadError(f"fio's output is cut off\n{_tail(text)}", hint="fio was killed, or a pipe broke")
-    document = decode_document(documents[-1]) if documents else None
+    document = _decode_document(documents[-1]) if documents else None
     job = _only_job(document) if document else None
     if job and job.error:
         raise WorkloadError(_job_error(job, said), hint="the array or its file system refused I/O, or data changed")
@@ -265,18 +265,18 @@ def bin_percentile(bins: Mapping[int, int], percent: float) -> float | None:
     return None
 
 
-def new_samples(before: FioDirection, after: FioDirection) -> dict[int, int]:
+def _new_samples(before: FioDirection, after: FioDirection) -> dict[int, int]:
     """Histogram of the latencies between two documents: nanoseconds of a bin -> count."""
-    earlier = latency_section(before).bins
+    earlier = _latency_section(before).bins
     new = {}
-    for key, count in latency_section(after).bins.items():
+    for key, count in _latency_section(after).bins.items():
         more = count - earlier.get(key, 0)
         if more > 0 and key.isdecimal():
             new[int(key)] = more
     return new
 
 
-def answered_ios(before: FioDirection, after: FioDirection, block_bytes: int | None) -> int:
+def _answered_ios(before: FioDirection, after: FioDirection, block_bytes: int | None) -> int:
     """Number of I/Os completed between two documents. ``block_bytes``: the size of each; None: they differ.
 
     fio's byte counter counts completions, at the time of the document's clock. Its I/O counter counts requests, and is
@@ -285,7 +285,7 @@ def answered_ios(before: FioDirection, after: FioDirection, block_bytes: int | N
     return (after.io_bytes - before.io_bytes) // block_bytes if block_bytes else after.total_ios - before.total_ios
 
 
-def latency_section(section: FioDirection) -> FioLatency:
+def _latency_section(section: FioDirection) -> FioLatency:
     """The latency section with a histogram: from submission to completion if fio reports it."""
     return section.lat_ns if section.lat_ns.bins or not section.clat_ns.bins else section.clat_ns
 
@@ -349,7 +349,6 @@ class WindowCut:
     _is_full: bool = False
 
     def see(self, text: str, document: FioDocument) -> None:
-        """Process the next document of the run, given verbatim and decoded."""
         window, clock = self.window, load_seconds(document)
         if window.seconds is None and self._newest and self._newest is not self._begin:
             # The last document is printed after fio was stopped, so it is never an edge.
@@ -379,7 +378,7 @@ class WindowCut:
                 "fio reported nothing about the measured time: its documents came too late or not at all",
                 hint="the computer is overloaded, or the run is too short: measure longer",
             )
-        begin, end = decode_document(self._begin), decode_document(self._end)
+        begin, end = _decode_document(self._begin), _decode_document(self._end)
         seconds = load_seconds(end) - load_seconds(begin)
         before, after = begin.jobs[0], end.jobs[0]
         reads = _difference(before.read, after.read, seconds, block_bytes)
@@ -407,11 +406,11 @@ def _difference(
     before: FioDirection, after: FioDirection, seconds: float, block_bytes: int | None
 ) -> DirectionFigures | None:
     size = after.io_bytes - before.io_bytes
-    ios = answered_ios(before, after, block_bytes)
+    ios = _answered_ios(before, after, block_bytes)
     if ios <= 0 or seconds <= 0:
         return None
-    bins = new_samples(before, after)
-    earlier, later = latency_section(before), latency_section(after)
+    bins = _new_samples(before, after)
+    earlier, later = _latency_section(before), _latency_section(after)
     counted = later.N - earlier.N
     mean = (later.mean * later.N - earlier.mean * earlier.N) / counted if counted > 0 else 0.0
     return DirectionFigures(
@@ -504,7 +503,7 @@ class LiveFeed:
     def _intervals(self, texts: list[str]) -> list[LiveInterval]:
         found = []
         for text in texts:
-            document = decode_document(text)
+            document = _decode_document(text)
             self.last_document, self.load_seconds = text, load_seconds(document)
             if self.cut:
                 self.cut.see(text, document)
@@ -552,7 +551,7 @@ def _sections(document: FioDocument, name: str) -> FioDirection:
 def _is_warmup(document: FioDocument) -> bool:
     sections = [_sections(document, "read"), _sections(document, "write")]
     return any(section.total_ios for section in sections) and not any(
-        latency_section(section).N for section in sections
+        _latency_section(section).N for section in sections
     )
 
 
@@ -570,10 +569,10 @@ def _started_anew(before: FioDocument, after: FioDocument) -> bool:
 def _direction(
     before: FioDirection, after: FioDirection, seconds: float, block_bytes: int | None
 ) -> LiveDirection | None:
-    ios = answered_ios(before, after, block_bytes)
+    ios = _answered_ios(before, after, block_bytes)
     if ios <= 0 and not after.total_ios:
         return None
-    bins = new_samples(before, after)
+    bins = _new_samples(before, after)
     return LiveDirection(
         iops=ios / seconds,
         bandwidth_bytes_per_second=(after.io_bytes - before.io_bytes) / seconds,

@@ -93,7 +93,7 @@ def plays(name: str, value: str) -> bool:
     return _fits(name, value, has_value=True)
 
 
-def is_distribution(text: str) -> bool:
+def _is_distribution(text: str) -> bool:
     """Whether it is a permitted value of fio's random_distribution."""
     return _options()["random_distribution"].fullmatch(text) is not None
 
@@ -178,10 +178,10 @@ def _job_problems(
     except SpecError as error:
         yield f"{error.message}: {error.hint}"
         return
-    yield from buffer_problems(jobs, depth, block)
+    yield from _buffer_problems(jobs, depth, block)
 
 
-def buffer_problems(jobs: int, depth: int, block_bytes: int) -> Iterator[str]:
+def _buffer_problems(jobs: int, depth: int, block_bytes: int) -> Iterator[str]:
     """Violation of the limit on the buffers of all requests in flight."""
     if jobs * depth * block_bytes > MOST_BUFFER_BYTES:
         yield (
@@ -300,7 +300,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     {count:N}, the published count of blocks or as many as fit."""
     program: LoadProgram = LoadProgram.FIO
     trace: str = ""
-    """A synthetic trace by name (lab.workloads.fio_job), replayed with its timing; ``runtime_seconds`` is its length.
+    """A synthetic trace by name (lab.workloads.jobs), replayed with its timing; ``runtime_seconds`` is its length.
 
     Its requests are distributed to ``jobs`` synchronous jobs, so at most that many are in flight."""
     source: str = ""
@@ -312,7 +312,6 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def reads(self) -> bool:
-        """Whether figures for reads are expected."""
         return self.direction is not Direction.WRITE
 
     @property
@@ -367,10 +366,10 @@ def _foreign(workload: Workload) -> Iterator[str]:
     if workload.engine not in ENGINES:
         engines = ", ".join(sorted(ENGINES))
         yield f"{RULE}: engine '{shortened(workload.engine)}' is not one of {engines}"
-    if not is_distribution(workload.distribution):
+    if not _is_distribution(workload.distribution):
         yield f"{RULE}: distribution '{shortened(workload.distribution)}' is not such as random or zipf:1.1"
     yield from (f"{RULE}: {problem}" for problem in _recipe_problems(workload))
-    yield from buffer_problems(workload.jobs, workload.queue_depth, workload.block_bytes)
+    yield from _buffer_problems(workload.jobs, workload.queue_depth, workload.block_bytes)
 
 
 def _complaints(workload: Workload) -> list[str]:

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from lab.cli.output import out
+from lab.cli.context import out
 from lab.disks.kinds import DEFAULT_COUNT, DiskKind, specs
-from lab.disks.lab_files import lab_folder
+from lab.disks.lab import lab_folder
 from lab.drills.case import DrillCase, DrillStore
 from lab.drills.desk import SETTLE, DrillDesk, environment, run_lines
 from lab.drills.proof import DISK_BYTES, NOTHING_RUNS

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.disks.kernel_drives import CONTROL, NODE
+from lab.disks.attaching import DRIVES_CONTROL, KERNEL_DRIVE_NODE
 from lab.faults.campaign import PLANTED_SWITCH
 from lab.machine import GuestProgram, Machine
 from lab.units import KIB, MIB
@@ -66,7 +66,7 @@ class Bench:
 
     def line(self, *words: object) -> None:
         """One for the driver."""
-        self.machine.write(CONTROL, " ".join(map(str, words)))
+        self.machine.write(DRIVES_CONTROL, " ".join(map(str, words)))
 
     def add_drive(self, words: str = PLAIN) -> int:
         number = self.made
@@ -97,7 +97,7 @@ class Bench:
         """An array whose parity and copies agree, filled and started anew; behind that the bug is planted."""
         self.members = [self.add_drive(*words[slot : slot + 1]) for slot in range(count)]
         if has_journal:
-            options = (*options, f"--write-journal={NODE}{self.add_drive()}")
+            options = (*options, f"--write-journal={KERNEL_DRIVE_NODE}{self.add_drive()}")
         if not options:
             options = ("--bitmap=none",)
         if level != 1:
@@ -213,7 +213,7 @@ class Bench:
         before = list(self.drives)
         copies = {number: self.add_drive() for number in before}
         for number, copy in copies.items():
-            self.call("copy", f"{NODE}{number}", f"{NODE}{copy}", DRIVE_BYTES)
+            self.call("copy", f"{KERNEL_DRIVE_NODE}{number}", f"{KERNEL_DRIVE_NODE}{copy}", DRIVE_BYTES)
         self.stop()
         for number in before:
             self.line("remove", number)
@@ -222,4 +222,4 @@ class Bench:
 
 
 def nodes(numbers: Iterable[int]) -> list[str]:
-    return [f"{NODE}{number}" for number in numbers]
+    return [f"{KERNEL_DRIVE_NODE}{number}" for number in numbers]

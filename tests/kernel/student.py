@@ -17,7 +17,7 @@ from textual.content import Content
 from textual.pilot import Pilot
 
 from lab.disks import DiskKind, DiskSpec, specs
-from lab.disks.lab_files import lab_folder
+from lab.disks.lab import lab_folder
 from lab.machine import Host
 from lab.units import MIB
 from tests.kernel.place import kernel_target

@@ -9,7 +9,7 @@ import pytest
 from lab.adapt.kind import VolumeArray
 from lab.adapt.layout import AdaptLevel
 from lab.disks import DiskKind, DiskSpec
-from lab.disks.lab_files import lab_folder
+from lab.disks.lab import lab_folder
 from lab.machine import Host
 from lab.units import MIB
 from tests.kernel.place import disk_name, kernel_target

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from lab.errors import RunCancelled
-from lab.experiments.progress import RunProgress
 from lab.experiments.run import RunRequest, resume_experiment, run_experiment
+from lab.experiments.schedule import RunProgress
 from lab.experiments.schema import Experiment, check
 from lab.machine import Host
 from lab.results.record import RunStatus

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lab.disks.kernel_drives import CONTROL
+from lab.disks.attaching import DRIVES_CONTROL
 from lab.errors import LabError
 from lab.faults.guest.ledger import DISCARD, DRIVE_FLUSH, DRIVE_WRITE, MARK, NEVER, THROUGH, Cut, Record
 from lab.faults.place import FaultPlace, open_place
@@ -27,9 +27,9 @@ def place() -> Iterator[FaultPlace]:
 def machine(place: FaultPlace) -> Machine:
     """Both drives blank and recorded from now on."""
     place.blank()
-    place.lab.machine.write(CONTROL, "forget")
+    place.lab.machine.write(DRIVES_CONTROL, "forget")
     for number in place.numbers:
-        place.lab.machine.write(CONTROL, f"record {number}")
+        place.lab.machine.write(DRIVES_CONTROL, f"record {number}")
     return place.lab.machine
 
 
@@ -54,7 +54,7 @@ def recorded(machine: Machine) -> Record:
 
 def test_requests_and_marks_have_one_order(machine: Machine) -> None:
     write(machine, "a", 0)
-    machine.write(CONTROL, "mark 17")
+    machine.write(DRIVES_CONTROL, "mark 17")
     write(machine, "b", 1, drive=1, how="fsync")
     write(machine, "c", 2, how="dsync")
     machine.run(("blkdiscard", "-o", str(BLOCK), "-l", str(BLOCK), "/dev/drive1"))
@@ -91,23 +91,23 @@ def test_a_drive_holds_what_a_list_says_and_its_base_again(machine: Machine) -> 
         ("0-2", "c" * 8 + "b" * 8 + "." * 16),
         ("1 2:2-3", "..cc...." + "b" * 8 + "." * 16),
     ):
-        machine.write(CONTROL, f"restore 0 {words}".rstrip())
+        machine.write(DRIVES_CONTROL, f"restore 0 {words}".rstrip())
         assert letters(machine) == seen, words
         # What is written on it now belongs to that state alone, and is not recorded.
         write(machine, "z", 3)
     assert len(recorded(machine).requests) == 3
-    machine.write(CONTROL, "restore 0")
+    machine.write(DRIVES_CONTROL, "restore 0")
     assert letters(machine) == "." * 32
 
 
 def test_discarded_pages_come_back_too(machine: Machine) -> None:
     write(machine, "a", 1)
-    machine.write(CONTROL, "record 0")
+    machine.write(DRIVES_CONTROL, "record 0")
     machine.run(("blkdiscard", "-o", "0", "-l", str(4 * BLOCK), "/dev/drive0"))
     assert letters(machine) == "." * 32
-    machine.write(CONTROL, "restore 0")
+    machine.write(DRIVES_CONTROL, "restore 0")
     assert letters(machine) == "........aaaaaaaa................"
-    machine.write(CONTROL, "restore 0 1")
+    machine.write(DRIVES_CONTROL, "restore 0 1")
     assert letters(machine) == "." * 32
 
 
@@ -115,15 +115,15 @@ def test_discarded_pages_come_back_too(machine: Machine) -> None:
 def test_a_bad_list_is_refused_and_leaves_the_base(machine: Machine, words: str) -> None:
     write(machine, "a", 0)
     with pytest.raises(LabError, match="Invalid argument"):
-        machine.write(CONTROL, f"restore 0 {words}")
+        machine.write(DRIVES_CONTROL, f"restore 0 {words}")
     assert letters(machine) == "." * 32
 
 
 def test_a_drive_without_a_base_cannot_go_back(place: FaultPlace, machine: Machine) -> None:
-    machine.write(CONTROL, "add 9 1048576 service=1000")
+    machine.write(DRIVES_CONTROL, "add 9 1048576 service=1000")
     with pytest.raises(LabError, match="Invalid argument"):
-        machine.write(CONTROL, "restore 9")
-    machine.write(CONTROL, "remove 9")
+        machine.write(DRIVES_CONTROL, "restore 9")
+    machine.write(DRIVES_CONTROL, "remove 9")
 
 
 def test_what_is_sure_after_a_flush_and_what_is_not(machine: Machine) -> None:
@@ -137,5 +137,5 @@ def test_what_is_sure_after_a_flush_and_what_is_not(machine: Machine) -> None:
     assert ([each.sector // 8 for each in sure], [each.sector // 8 for each in open_]) == ([0, 2], [1])
     assert record.split(0, record.moments()[-1])[1] == []
     cut = Cut(at, {0: []})
-    machine.write(CONTROL, f"restore 0 {cut.lists(record, [0])[0]}")
+    machine.write(DRIVES_CONTROL, f"restore 0 {cut.lists(record, [0])[0]}")
     assert letters(machine) == "a" * 8 + "." * 8 + "c" * 8 + "." * 8

@@ -14,8 +14,8 @@ from lab.errors import WorkloadError
 from lab.measure.job import BackgroundLoad, LoadTarget, Measured, MeasureOptions, run_workload
 from lab.measure.samples import FEWEST_TICKS, MAX_HERTZ, TICKS_PER_SECOND, Recorder
 from lab.units import MIB
-from lab.workloads.fio_job import LEAST_SPACE_BYTES, FioPhase, fio_invocations
 from lab.workloads.fio_output import LiveInterval, parse_figures
+from lab.workloads.jobs import LEAST_SPACE_BYTES, FioPhase, fio_invocations
 from lab.workloads.workload import Direction, LoadProgram, Verify, Workload, all_workloads, find_workload
 from tests.kernel.rig import DEVICE, NAME, Rig, file_disks
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab.disks import DiskKind, DiskSpec, Lab, open_lab
-from lab.disks.kernel_drives import CONTROL, content_sums
+from lab.disks.attaching import DRIVES_CONTROL, content_sums
 from lab.errors import LabError
 from lab.machine import Host, Machine, parse_target
 from lab.units import MIB
@@ -111,7 +111,7 @@ def drives(machine: Machine) -> list[str]:
 @pytest.mark.parametrize("line", BAD_LINES, ids=range(len(BAD_LINES)))
 def test_a_bad_line_is_refused_and_changes_nothing(machine: Machine, line: str) -> None:
     with pytest.raises(LabError, match="Invalid argument"):
-        machine.write(CONTROL, line)
+        machine.write(DRIVES_CONTROL, line)
 
 
 @pytest.mark.parametrize(
@@ -121,32 +121,32 @@ def test_a_bad_line_is_refused_and_changes_nothing(machine: Machine, line: str) 
 )
 def test_other_lines_that_cannot_be_have_their_reason(machine: Machine, line: str, reason: str) -> None:
     with pytest.raises(LabError, match=reason):
-        machine.write(CONTROL, line)
+        machine.write(DRIVES_CONTROL, line)
 
 
 def test_the_mechanics_of_the_bad_lines_are_good_ones(machine: Machine) -> None:
-    machine.write(CONTROL, f"{ADD} {MECHANICS}")
+    machine.write(DRIVES_CONTROL, f"{ADD} {MECHANICS}")
     assert drives(machine) == ["drive0", f"drive{SPARE}"]
-    machine.write(CONTROL, f"remove {SPARE}")
+    machine.write(DRIVES_CONTROL, f"remove {SPARE}")
 
 
 def test_data_take_the_time_that_their_rate_gives(machine: Machine) -> None:
-    machine.write(CONTROL, f"{ADD} service=1000000 rate=100000000")
+    machine.write(DRIVES_CONTROL, f"{ADD} service=1000000 rate=100000000")
     copying = ("dd", f"if=/dev/drive{SPARE}", "of=/dev/null", "iflag=direct", "bs=1M", "count=1")
     assert machine.run(copying).duration_seconds == pytest.approx(0.001 + MIB / 100e6, rel=0.01)
-    machine.write(CONTROL, f"remove {SPARE}")
+    machine.write(DRIVES_CONTROL, f"remove {SPARE}")
 
 
 def test_a_drive_in_use_is_not_removed_and_goes_when_it_is_closed(machine: Machine) -> None:
-    machine.write(CONTROL, f"{ADD} service=1000000")
+    machine.write(DRIVES_CONTROL, f"{ADD} service=1000000")
     holder = machine.stream(("sh", "-c", f"sleep 1 </dev/drive{SPARE}"), is_aside=True)
     machine.sleep(0.5)
     with pytest.raises(LabError, match="busy"):
-        machine.write(CONTROL, f"remove {SPARE}")
+        machine.write(DRIVES_CONTROL, f"remove {SPARE}")
     assert drives(machine) == ["drive0", f"drive{SPARE}"]
     machine.sleep(1.0)
     assert holder.result().status == 0
-    machine.write(CONTROL, f"remove {SPARE}")
+    machine.write(DRIVES_CONTROL, f"remove {SPARE}")
 
 
 def test_drives_come_and_go_while_others_open_them(machine: Machine) -> None:
@@ -154,11 +154,11 @@ def test_drives_come_and_go_while_others_open_them(machine: Machine) -> None:
     opener = "for i in $(seq 20); do dd if=$1 of=/dev/null iflag=direct bs=4k count=2 2>/dev/null; done; true"
     opening = [machine.stream(("sh", "-c", opener, "open", f"/dev/drive{SPARE}")) for _ in range(3)]
     for _ in range(15):
-        machine.write(CONTROL, f"{ADD} service=30000000")
+        machine.write(DRIVES_CONTROL, f"{ADD} service=30000000")
         machine.sleep(0.05)
         while drives(machine) != ["drive0"]:
             with suppress(LabError):
-                machine.write(CONTROL, f"remove {SPARE}")
+                machine.write(DRIVES_CONTROL, f"remove {SPARE}")
             machine.sleep(0.01)
     assert [each.result().status for each in opening] == [0, 0, 0]
 
@@ -172,10 +172,10 @@ def test_a_pulled_drive_fails_what_is_under_way_and_keeps_what_is_on_its_medium(
         dd if=/dev/drive0 of=/dev/null bs=64k count=1 skip=$skip iflag=direct 2>/dev/null && echo read &
       done
       sleep 0.001
-      printf 'pull 0' > {CONTROL}
+      printf 'pull 0' > {DRIVES_CONTROL}
       wait
       dd if=/dev/drive0 of=/dev/null count=1 iflag=direct 2>/dev/null && echo read
-      printf 'plug 0' > {CONTROL}
+      printf 'plug 0' > {DRIVES_CONTROL}
       dd if=/dev/drive0 of=/dev/null count=1 iflag=direct 2>/dev/null && echo again
     """
     assert machine.run(("sh", "-c", read)).stdout.split() == ["again"]
@@ -197,7 +197,7 @@ def test_checksums_of_drives_take_no_time_and_are_what_reading_says(lab: Lab, ma
 
 def test_a_machine_closes_at_once_while_its_drives_are_busy() -> None:
     with open_lab(VIRTUAL, Host.real("tests"), wanted=(*file_disks(1, 16), DRIVE)) as lab:
-        lab.machine.write(CONTROL, "pace 0 60000000000")
+        lab.machine.write(DRIVES_CONTROL, "pace 0 60000000000")
         for node in ("/dev/drive0", "/dev/ubda"):
             lab.machine.stream(("sh", "-c", f"while :; do dd if={node} of=/dev/null iflag=direct; done"), is_aside=True)
         begin = time.monotonic()

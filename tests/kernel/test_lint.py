@@ -12,8 +12,8 @@ from lab.arrays import operations
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.spec import ArraySpec
 from lab.arrays.status import wait_until_idle
-from lab.experiments.bench import BuiltArray, lint_bench, lint_kernel
 from lab.experiments.linting import lint_measured
+from lab.experiments.run import BuiltArray, lint_bench, lint_kernel
 from lab.experiments.schema import ArrayPlan
 from lab.machine import Machine
 from lab.measure.job import LoadTarget, Measured, MeasureOptions, run_workload

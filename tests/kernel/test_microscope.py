@@ -13,7 +13,7 @@ import pytest
 from lab.arrays.array import OpenArrays
 from lab.arrays.geometry import ParityGeometry, Raid0Geometry
 from lab.arrays.kinds import kinds
-from lab.arrays.names import md_path
+from lab.arrays.levels import md_path
 from lab.arrays.status import wait_until_idle
 from lab.disks import DiskKind, DiskSpec, Lab, open_lab
 from lab.host.clock import wait_for

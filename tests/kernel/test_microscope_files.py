@@ -11,7 +11,7 @@ import pytest
 from lab.arrays import operations
 from lab.arrays.array import OpenArrays
 from lab.arrays.filesystem import FileSystem, make, mount, mount_point, unmount
-from lab.arrays.names import md_path
+from lab.arrays.levels import md_path
 from lab.arrays.status import wait_until_idle
 from lab.disks import Lab, open_lab
 from lab.errors import ArrayError, LabError

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from lab.arrays import operations
-from lab.arrays.names import md_path
+from lab.arrays.levels import md_path
 from lab.arrays.status import wait_until_idle
 from lab.disks import Lab, open_lab
 from lab.machine import Host, parse_target

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from lab.arrays import operations
-from lab.arrays.bring_up import bring_up, stopped_arrays
+from lab.arrays.kinds import bring_up, stopped_arrays
 from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
 from lab.arrays.status import SyncAction
 from lab.disks import DiskKind, open_lab, specs
-from lab.disks.lab_files import lab_folder
+from lab.disks.lab import lab_folder
 from lab.errors import MachineLost
 from lab.host.clock import HostClock
 from lab.host.files import HostFiles

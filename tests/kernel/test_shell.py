@@ -15,8 +15,7 @@ from lab.errors import LabError, MachineLost
 from lab.machine import Host
 from lab.session.load import Load
 from lab.session.monitor import Monitor
-from lab.session.session import LabSession
-from lab.session.shell import KEPT_CHARACTERS, Shell, ShellResult
+from lab.session.session import KEPT_CHARACTERS, LabSession, Shell, ShellResult
 from lab.units import MIB
 from tests.kernel.place import kernel_target
 from tests.kernel.sessions import DISKS, FILES, D, create, do, session

@@ -9,7 +9,7 @@ import pytest
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.geometry import Chunk, ChunkKind, StripeRow, stripe_rows
 from lab.arrays.levels import Raid10, Raid10Layout
-from lab.measure.conditions import make_cold
+from lab.measure.job import make_cold
 from lab.measure.samples import parse_diskstats
 from lab.units import KIB, SECTOR_BYTES
 from tests.kernel.rig import DEVICE, NAME, Rig, file_disks

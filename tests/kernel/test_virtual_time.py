@@ -17,8 +17,7 @@ from lab.errors import SpecError
 from lab.experiments.run import RunRequest, run_experiment
 from lab.experiments.schema import find_experiment
 from lab.machine import Host, parse_target
-from lab.measure.conditions import PROGRAMS
-from lab.measure.job import LoadTarget, Measured, MeasureOptions, run_workload
+from lab.measure.job import PROGRAMS, LoadTarget, Measured, MeasureOptions, run_workload
 from lab.results.record import ResultRecord, differences
 from lab.session import breaking
 from lab.session.session import LabSession

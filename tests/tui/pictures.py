@@ -115,7 +115,7 @@ async def experiment_runs(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> Non
     """An experiment half-way."""
     from textual.widgets import OptionList
 
-    from lab.experiments.progress import RunProgress
+    from lab.experiments.schedule import RunProgress
     from tui.runs import ExperimentView
 
     await looked(pilot, app, lab)

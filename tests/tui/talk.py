@@ -11,7 +11,7 @@ from functools import partial
 
 from lab.cli import main as command_line
 from lab.cli.app import make_app
-from lab.cli.verbs import typed_verb
+from lab.cli.session import typed_verb
 from tests.tui.fake_lab import FakeLab
 from tui.client import LabClient
 from tui.frontend import ClientMaker

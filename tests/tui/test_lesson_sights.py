@@ -7,7 +7,7 @@ import math
 import msgspec
 import pytest
 
-from lab.checks.faults import FaultFigure, FaultRatio, PointsFigure
+from lab.checks.catalogue import FaultFigure, FaultRatio, PointsFigure
 from lab.checks.readings import CellChoice, Figure, RatioWithin, RebuildRate, ResultFigure, ResultRatio
 from lab.lessons.course import ReadyLesson, ReadyStep, built_in_course, experiment_id
 from lab.lessons.engine import Progress, StepProgress

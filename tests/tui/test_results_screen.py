@@ -11,7 +11,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import OptionList
 
-from lab.experiments.progress import RunProgress
+from lab.experiments.schedule import RunProgress
 from lab.results.record import RunStatus
 from lab.results.store import RECORD_NAME, ResultStore, decode_record
 from tests.tui.results import STEADY, keep, result
@@ -149,9 +149,9 @@ def test_unlike_results_are_compared_only_when_asked_for(tmp_path: Path, store: 
 
 def test_exports_are_what_the_command_line_writes(tmp_path: Path, store: ResultStore) -> None:
     from lab.report.collected import collect, each_result
+    from lab.report.page.build import html_report
     from lab.report.tables import csv_of, render_result
-    from lab.report.written import html_report
-    from lab.results.elsewhere import import_results
+    from lab.results.store import import_results
 
     made = result(1)
     keep(store, made)

@@ -7,9 +7,9 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import OptionList
 
-from lab.actions.loads import USUAL_LOADS, Load
+from lab.actions.arrays import USUAL_LOADS, Load
 from lab.errors import RunCancelled, WorkloadError
-from lab.experiments.progress import RunProgress
+from lab.experiments.schedule import RunProgress
 from lab.experiments.schema import built_in_names
 from lab.session.load import Forecast
 from lab.sweep.schema import built_in_names as sweep_names

@@ -6,7 +6,7 @@ import pytest
 
 from lab.adapt.layout import AdaptLevel
 from lab.arrays.status import SyncAction
-from lab.disks.lab_files import lab_folder
+from lab.disks.lab import lab_folder
 from lab.plans import Plan, Step
 from lab.units import MIB
 from tests.tui.conftest import AppMaker, AppPilot, idle, looked, running, until

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab.disks.lab_files import lab_folder
+from lab.disks.lab import lab_folder
 from lab.experiments.schema import Experiment
 from lab.lessons.course import built_in_course, draw
 from lab.lessons.student import LessonStore

@@ -16,8 +16,8 @@ import pytest
 
 from lab.errors import LabError
 from lab.plugins import Plugin, entry_points, extension, extensions, plugins
-from lab.results.extension import ResultFormat
 from lab.results.record import encode_record
+from lab.results.store import ResultFormat
 from lab.theory.extension import FleetLosses
 from tests.surface import CATALOGUES
 from tests.unit.report.records import load

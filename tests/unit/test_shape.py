@@ -173,7 +173,7 @@ def writes_a_file(name: str, call: ast.Call) -> bool:
     """Whether a call makes a file, or opens one to write into it."""
     last = name.rpartition(".")[2]
     if name == "text.write_text":
-        # Of lab.cli.microscope, which makes text of a write.
+        # Of lab.cli.array, which makes text of a write.
         return False
     if name in WRITING_FUNCTIONS or (last in WRITING_METHODS and not isinstance(call.func, ast.Name)):
         return True

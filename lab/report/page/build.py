@@ -1,21 +1,28 @@
-"""The content of the report page; the templates determine its look."""
+"""Reports in all output formats, and the content of the report page; the templates determine its look."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
-from lab.compare.platforms import PlatformComparison
-from lab.errors import LabError
+from lab.compare import PlatformComparison
+from lab.errors import LabError, RequirementMissing, ResultError
 from lab.experiments.published import Published, find_published
 from lab.experiments.schedule import HEALTHY
-from lab.lint.result_checks import BesideTheory, beside_theory, is_without_service_time, rebuilds_beside_theory
+from lab.gates.text import visible
+from lab.host.files import make_folder, write_file
+from lab.lint.experiment_checks import (
+    BesideTheory,
+    beside_theory,
+    is_without_service_time,
+    rebuilds_beside_theory,
+    shown_stamps,
+)
 from lab.lint.rules import all_rules
 from lab.machine.target import target_words
-from lab.report.cells import OFF_THEORY, ResultLabels, labels_of, platform_tables, ratio_text, rows
 from lab.report.collected import Collected, Loaded, distribution_table
 from lab.report.extension import study_report
-from lab.report.findings import ComparedFinding, Holds, Theory, compared_findings, is_another, published_text
 from lab.report.page.blocks import (
     Block,
     Facts,
@@ -28,6 +35,7 @@ from lab.report.page.blocks import (
     ShownTable,
     Stamp,
     Stamps,
+    render_page,
 )
 from lab.report.page.plots import (
     LevelPlots,
@@ -40,9 +48,28 @@ from lab.report.page.plots import (
     timeline_plot,
     times_plot,
 )
-from lab.report.tables import foremost, study_of, tables_of
+from lab.report.tables import (
+    OFF_THEORY,
+    ComparedFinding,
+    Holds,
+    ResultLabels,
+    Theory,
+    compared_findings,
+    csv_of,
+    figure_lines,
+    foremost,
+    heading,
+    is_another,
+    labels_of,
+    platform_tables,
+    published_text,
+    ratio_text,
+    rows,
+    study_of,
+    tables_of,
+)
 from lab.results.record import ResultRecord
-from lab.tables import Column, Table, Value
+from lab.tables import NOTHING, Column, Table, Value, as_csv, as_line
 from lab.units import human_bytes, human_seconds
 
 SIGNS = {
@@ -74,7 +101,7 @@ _FEW_RESULTS = 12
 """Longer lists of results are folded at first."""
 
 
-def build_page(found: Collected, title: str) -> Page:
+def _build_page(found: Collected, title: str) -> Page:
     """The content of the page. A result that can be shown only in part is shown with an error message."""
     problems = list(found.problems)
     sections: list[PageSection] = []
@@ -374,3 +401,96 @@ def _tools(record: ResultRecord) -> Iterator[str]:
 
 def _anchor(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", text)
+
+
+def _default_title(found: Collected) -> str:
+    experiments = list(dict.fromkeys(each.experiment for each in found.listed))
+    if not experiments and found.others:
+        return "Report on faults"
+    if len(found.listed) == 1:
+        return f"Report on {experiments[0]}"
+    if len(experiments) == 1:
+        return f"{len(found.listed)} results of {experiments[0]}"
+    few = len(experiments) <= 3
+    return f"Report on {', '.join(experiments)}" if few else f"Report on {len(experiments)} experiments"
+
+
+def html_report(found: Collected, title: str = "") -> str:
+    """The report as one HTML file. Raises RequirementMissing without the extra ``report``."""
+    return render_page(_build_page(found, visible(title or _default_title(found))))
+
+
+def write_report(found: Collected, folder: Path, name: str, title: str) -> Path:
+    """Write a report into ``folder``: HTML, or Markdown without the extra ``report``. Returns its path."""
+    try:
+        path, text = folder / f"{name}.html", html_report(found, title)
+    except RequirementMissing:
+        path, text = folder / f"{name}.md", text_report(found, title, is_markdown=True)
+    make_folder(folder)
+    write_file(path, text.encode())
+    return path
+
+
+def text_report(found: Collected, title: str = "", *, is_markdown: bool = False) -> str:
+    """The report for a terminal, or as Markdown."""
+    head, bullet = ("# ", "- ") if is_markdown else ("", "  ")
+
+    def line(text: str) -> str:
+        return as_line(text, is_markdown)
+
+    parts = [f"{head}{line(title or _default_title(found))}"]
+    if found.problems:
+        parts.append("\n".join(("Left out or missing:", "", *(f"{bullet}{line(each)}" for each in found.problems))))
+    for each in found.detailed:
+        parts.append(f"{'## ' if is_markdown else ''}{line(heading(each.record))}")
+        if said := foremost(each.record):
+            parts.append(f"First of all: {line(said)}")
+        notes = [*(f"left out or missing: {problem}" for problem in each.problems)]
+        try:
+            parts += [table.as_document(is_markdown) for table in tables_of(each.record)]
+        except LabError as error:
+            notes.append(f"this result can be shown only in part: {error.message}")
+        notes += shown_stamps(each.record)
+        if notes:
+            parts.append("\n".join(("Be careful:", "", *(f"{bullet}{line(note)}" for note in notes))))
+    parts += [table.as_document(is_markdown) for table in (*_tables_of_many(found), *found.others)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _tables_of_many(found: Collected) -> Iterator[Table]:
+    for experiment, comparison in found.comparisons.items():
+        yield from platform_tables(experiment, comparison)
+    for experiment, distributions in found.distributions.items():
+        if distributions:
+            yield distribution_table(experiment, distributions)
+    if not found.detailed and found.listed:
+        columns = (Column("result", False), Column("machine", False), Column("cells"), Column("stamps"))
+        body = tuple((each.id, each.machine, each.cells, each.stamps) for each in found.listed)
+        yield Table("Results", columns, body)
+
+
+def csv_report(found: Collected) -> str:
+    """The report as CSV: one result in the columns of its study, or all repeats of several results in one table.
+
+    More results than ``MOST_DETAILED`` give one line per ratio to the baseline. Raises ResultError if no result then
+    has two arrays.
+    """
+    if len(found.listed) == 1 and found.detailed:
+        return csv_of(found.detailed[0].record)
+    if not found.detailed:
+        lines = [
+            [experiment, each.array, each.baseline, each.workload, each.direction, f"{value:.6g}"]
+            for experiment, distributions in found.distributions.items()
+            for each in distributions
+            for value in each.values
+        ]
+        if not lines:
+            raise ResultError("no result has two arrays to compare", hint="name fewer, for each one's figures")
+        return as_csv(("experiment", "array", "baseline", "workload", "direction", "ratio"), lines)
+    body: list[list[object]] = []
+    head: tuple[str, ...] = ()
+    for each in found.detailed:
+        names, lines_of = figure_lines(each.record)
+        head = ("result", "experiment", "machine", *names)
+        body += [[each.record.id, each.record.experiment, each.machine or NOTHING, *line] for line in lines_of]
+    return as_csv(head, body)

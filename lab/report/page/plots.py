@@ -7,12 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lab.compare.platforms import PlatformComparison, PlatformMeasure, PlatformRow
+from lab.compare import PlatformComparison, PlatformMeasure, PlatformRow
 from lab.experiments.published import Published, PublishedFinding, Quantity
 from lab.experiments.schedule import DEGRADED, HEALTHY, REBUILDING
-from lab.report.cells import ResultLabels, Row, integrity_text, is_large
 from lab.report.collected import RatioDistribution
-from lab.report.findings import ComparedFinding, Theory
 from lab.report.page.blocks import (
     DASHES,
     INK,
@@ -30,10 +28,12 @@ from lab.report.page.blocks import (
     marks,
     median_bars,
     plain,
+    scatter,
     strokes,
     wrapped,
 )
 from lab.report.page.blocks import number as short
+from lab.report.tables import ComparedFinding, ResultLabels, Row, Theory, integrity_text, is_large
 from lab.results.record import ArrayRecord, RebuildRecord, ResultRecord, Timeline
 from lab.results.statistics import Estimate, estimate
 from lab.units import human_bytes
@@ -88,14 +88,12 @@ class LevelPlots:
         self._has_phases = len({row.phase for row in setting.rows}) > 1
 
     def plots(self) -> Iterator[Plot]:
-        """The plots for which there are figures."""
         yield self._speed()
         yield self._mean_time()
         yield from self._percentiles()
         yield from self._cpu()
 
     def name(self, row: Row) -> str:
-        """The label of a row's bar."""
         label = self._labels.array(row.array)
         return f"{label}, {row.phase}" if self._has_phases or row.phase != HEALTHY else label
 
@@ -266,17 +264,16 @@ def _marks(
 
 
 def _line(name: str, points: Sequence[tuple[str, Estimate]], place: int) -> Trace:
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": plain(name),
-        "x": [label for label, _ in points],
-        "y": [short(each.median * 1000) for _, each in points],
-        "customdata": [interval_words(each, scale=1000) for _, each in points],
-        "marker": {"symbol": SYMBOLS[place % len(SYMBOLS)], "size": 9, "color": colour(place)},
-        "line": {"width": 2, "color": colour(place)},
-        "hovertemplate": "%{x}: %{y:.4~g} ms %{customdata}",
-    }
+    return scatter(
+        name,
+        [label for label, _ in points],
+        [short(each.median * 1000) for _, each in points],
+        "%{x}: %{y:.4~g} ms %{customdata}",
+        mode="lines+markers",
+        customdata=[interval_words(each, scale=1000) for _, each in points],
+        marker={"symbol": SYMBOLS[place % len(SYMBOLS)], "size": 9, "color": colour(place)},
+        line={"width": 2, "color": colour(place)},
+    )
 
 
 def _height(count: int) -> int:
@@ -315,21 +312,9 @@ def _chunk_plot(setting: Setting, swept: dict[str, _Sweep], labels: ResultLabels
         words.append(f"{family}: {', '.join(chunks)}")
         predicted = [row.predicted_iops for _, row in sweep]
         if all(predicted) and not in_megabytes:
-            traces.append(
-                {
-                    "type": "scatter",
-                    "mode": "markers",
-                    "name": f"theory, {plain(family)}",
-                    "x": chunks,
-                    "y": [short(value) for value in predicted if value],
-                    "marker": {
-                        "symbol": "diamond-open",
-                        "size": 13,
-                        "color": THEORY,
-                        "line": {"width": 2.5, "color": THEORY},
-                    },
-                }
-            )
+            marker = {"symbol": "diamond-open", "size": 13, "color": THEORY, "line": {"width": 2.5, "color": THEORY}}
+            values = [short(value) for value in predicted if value]
+            traces.append(scatter(f"theory, {family}", chunks, values, "%{x}: %{y:.4~g}", marker=marker))
     unit = "MB/s" if in_megabytes else "I/Os per second (IOPS)"
     layout = {
         "xaxis": {"type": "category", "title": {"text": "chunk size"}},
@@ -341,17 +326,16 @@ def _chunk_plot(setting: Setting, swept: dict[str, _Sweep], labels: ResultLabels
 
 def line(name: str, places: Sequence[str], found: Sequence[Estimate], place: int, scale: float) -> Trace:
     """A line of medians with intervals; its index ``place`` selects colour, dash and symbol."""
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": plain(name),
-        "x": places,
-        "y": [short(each.median / scale) for each in found],
-        "error_y": interval_bars(found, scale=1 / scale, role=colour(place)),
-        "line": {"color": colour(place), "width": 2, "dash": DASHES[place % len(DASHES)]},
-        "marker": {"color": colour(place), "symbol": SYMBOLS[place % len(SYMBOLS)], "size": 9},
-        "hovertemplate": "%{x}: %{y:.4~g}",
-    }
+    return scatter(
+        name,
+        places,
+        [short(each.median / scale) for each in found],
+        "%{x}: %{y:.4~g}",
+        mode="lines+markers",
+        error_y=interval_bars(found, scale=1 / scale, role=colour(place)),
+        line={"color": colour(place), "width": 2, "dash": DASHES[place % len(DASHES)]},
+        marker={"color": colour(place), "symbol": SYMBOLS[place % len(SYMBOLS)], "size": 9},
+    )
 
 
 _LANE_PIXELS, _GAP = 120, 0.04
@@ -471,15 +455,9 @@ def _scaled(values: Sequence[float | None], factor: float) -> list[float | None]
 def _rebuilds_line(
     name: str, times: Sequence[float], values: Sequence[float | None], place: int, unit: str, dash: str = DASHES[0]
 ) -> Trace:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": plain(name),
-        "x": times,
-        "y": [None if value is None else short(value) for value in values],
-        "line": {"color": colour(place), "width": 1.5, "dash": dash},
-        "hovertemplate": f"%{{y:.4~g}} {unit}",
-    }
+    shown = [None if value is None else short(value) for value in values]
+    look = {"color": colour(place), "width": 1.5, "dash": dash}
+    return scatter(name, times, shown, f"%{{y:.4~g}} {unit}", mode="lines", line=look)
 
 
 def _legend(top: float) -> dict[str, Any]:
@@ -605,17 +583,15 @@ def _points(
 
 def _intervals(what: str, points: Sequence[tuple[str, Estimate | None, str]], role: str, symbol: str) -> Trace:
     kept = [(name, each, text) for name, each, text in points if each and each.median > 0]
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": plain(what),
-        "y": [name for name, _, _ in kept],
-        "x": [short(each.median) for _, each, _ in kept],
-        "customdata": [[text, interval_words(each)] for _, each, text in kept],
-        "error_x": interval_bars([each for _, each, _ in kept], role=role),
-        "marker": {"symbol": symbol, "size": 10, "color": role},
-        "hovertemplate": "%{customdata[0]}<br><b>%{x:.3~g}</b> %{customdata[1]}<extra>" + plain(what) + "</extra>",
-    }
+    return scatter(
+        what,
+        [short(each.median) for _, each, _ in kept],
+        [name for name, _, _ in kept],
+        "%{customdata[0]}<br><b>%{x:.3~g}</b> %{customdata[1]}<extra>" + plain(what) + "</extra>",
+        customdata=[[text, interval_words(each)] for _, each, text in kept],
+        error_x=interval_bars([each for _, each, _ in kept], role=role),
+        marker={"symbol": symbol, "size": 10, "color": role},
+    )
 
 
 def platform_plots(found: PlatformComparison) -> Iterator[Plot]:

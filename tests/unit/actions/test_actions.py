@@ -10,11 +10,10 @@ import pytest
 
 from lab.actions import ACTIONS
 from lab.actions.action import Action, Fills, PlanAction, Selection, Verb, fields_of
-from lab.actions.arrays import Create, Fail, Grow, Scrub, ScrubAction, Slow, Speed
-from lab.actions.loads import Load
+from lab.actions.arrays import Create, Fail, Grow, Load, Scrub, ScrubAction, Slow, Speed
 from lab.arrays.spec import Bitmap, ConsistencyPolicy
 from lab.cli.app import make_app
-from lab.cli.verbs import typed_verb
+from lab.cli.session import typed_verb
 from lab.drills.verbs import VERBS as DRILL_VERBS
 from lab.drills.verbs import StartDrill
 from lab.errors import LabError, SpecError

@@ -10,7 +10,7 @@ from lab.arrays.status import ArrayState, SyncAction, SyncProgress
 from lab.disks import DiskKind
 from lab.errors import SpecError
 from lab.session.monitor import EventKind, events_between
-from lab.session.more_disks import larger_bytes, larger_line, new_specs
+from lab.session.session import larger_bytes, larger_line, new_specs
 from lab.units import MIB
 from tests.unit.adapt.running import MIXED, running
 from tests.unit.adapt.volumes import disks_of

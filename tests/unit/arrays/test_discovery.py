@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lab.arrays.discovery import FoundArray, arrays_in, parse_superblock
-from lab.arrays.md import MD
+from lab.arrays.kinds import MD
 from lab.disks.inventory import FIRST_BYTES, LAST_BYTES, read_ends
 from tests.unit.cli.superblocks import READS, as_read, ends, superblock
 from tests.unit.fakes import FakeMachine, Scripted, as_machine

@@ -22,7 +22,7 @@ from lab.cli.main import run
 from lab.drills.schema import catalogue, file_digest
 from lab.errors import ExitCode
 from lab.lessons.course import built_in_course
-from lab.report.page.render import render_page
+from lab.report.page.blocks import render_page
 from lab.results.statistics import estimate
 from tests.unit.classroom import students
 from tests.unit.classroom.students import DRILL, Truth

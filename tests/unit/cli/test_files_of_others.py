@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from lab.cli.main import run
-from lab.disks.drive_models import DriveModel
+from lab.disks.kinds import DriveModel
 from lab.errors import LabError
 from lab.experiments import schema
 from lab.experiments.linting import lint_experiment
@@ -24,8 +24,7 @@ from lab.experiments.schema import Experiment, JobPlan
 from lab.lessons.course import COURSE_FOLDER, Lesson, LessonFiles, Translation, lesson_problems
 from lab.tomlfile import convert_tree
 from lab.units import MIB
-from lab.workloads.dd_job import dd_invocation
-from lab.workloads.fio_job import JobTarget, PathKind, fio_invocations
+from lab.workloads.jobs import JobTarget, PathKind, dd_invocation, fio_invocations
 from lab.workloads.workload import BUILT_IN_FOLDER, LoadProgram, Workload
 
 SECONDS = 1.0

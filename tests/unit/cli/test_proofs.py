@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from lab.checks.proof import Proof
-from lab.cli.extension import ClusterCalls
+from lab.cli.context import ClusterCalls
+from lab.cli.lesson import Unproved, _Asked, _attempt, _called
 from lab.cli.main import run
-from lab.cli.proofs import Unproved, _Asked, _attempt, _called
 from lab.drills.schema import catalogue
 from lab.errors import LabError, LessonError, MachineLost, RequirementMissing, ToolMissing, UnfitVersion
 from lab.lessons.course import built_in_course
@@ -62,8 +62,8 @@ DRILL = Proof("drill", "wrong-order", "anna", 3, 0, 2, 3, 12.3, ("way a: it does
 
 @pytest.mark.parametrize("proof", [LESSON, DRILL])
 def test_a_proof_of_a_worker_is_the_same_as_one_of_here(proof: Proof, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.cli.proofs.prove_apart", lambda *_: LESSON)
-    monkeypatch.setattr("lab.cli.proofs.drill_proof.prove", lambda *_: DRILL)
+    monkeypatch.setattr("lab.cli.lesson.prove_apart", lambda *_: LESSON)
+    monkeypatch.setattr("lab.cli.lesson.drill_proof.prove", lambda *_: DRILL)
     found = _called(OneWorker(), asked(is_drill=proof is DRILL))
     assert found == proof
     assert msgspec.json.encode(found) == msgspec.json.encode(proof)
@@ -71,7 +71,7 @@ def test_a_proof_of_a_worker_is_the_same_as_one_of_here(proof: Proof, monkeypatc
 
 @pytest.mark.parametrize("error", [UnfitVersion("it needs mdadm 4.5"), MachineLost("the machine is gone")])
 def test_what_comes_to_no_end_on_a_worker_is_told_as_here(error: LabError, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.cli.proofs.prove_apart", lambda *_: failing(error))
+    monkeypatch.setattr("lab.cli.lesson.prove_apart", lambda *_: failing(error))
     wanted = asked(is_drill=False)
     assert _called(OneWorker(), wanted) == _attempt(wanted.name, lambda: failing(error))
 
@@ -86,7 +86,7 @@ def test_a_cluster_proves_what_its_workers_have(
     kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr("lab.cli.proofs.prove_and_tell", lambda *given: asked.append(given[-1]))
+    monkeypatch.setattr("lab.cli.lesson.prove_and_tell", lambda *given: asked.append(given[-1]))
     own = next(iter(catalogue().values())) if kind == "drill" else built_in_course().lessons[0].path
     mine = tmp_path / own.name
     mine.write_text(own.read_text())

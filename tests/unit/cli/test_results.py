@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from lab.cli.context import ProgressBar
 from lab.cli.main import run
-from lab.cli.output import ProgressBar
 from lab.results.record import encode_record
 from tests.unit.results.records import cell as records_cell
 from tests.unit.results.records import rebuild, record

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from lab.compare.cells import CONDITIONS, UnlikeRuns, compare, differences, require_alike
+from lab.compare import CONDITIONS, UnlikeRuns, compare, differences, require_alike
 from lab.errors import SpecError
 from lab.results.record import DiskRecord, RebuildRecord, ResultRecord
 from lab.results.statistics import RatioOutcome

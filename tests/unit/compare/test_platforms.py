@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from lab.classroom.bundle import load_signer, write_bundle
-from lab.compare.platforms import (
+from lab.compare import (
     PlatformComparison,
     PlatformMeasure,
     Transfer,
@@ -19,10 +19,9 @@ from lab.compare.platforms import (
     platform_of,
 )
 from lab.errors import SpecError
-from lab.results.elsewhere import find_results
 from lab.results.record import CellRecord, ResultRecord, encode_record
 from lab.results.statistics import RatioOutcome
-from lab.results.store import ResultStore, decode_record
+from lab.results.store import ResultStore, decode_record, find_results
 from tests.unit.compare.platform_records import HDD, SSD, machine, scaled
 from tests.unit.results.records import CONDITIONS, cell, record
 

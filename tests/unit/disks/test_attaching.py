@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lab.disks.attaching import driver_plan, loop_attachment, ram_attachments, reset_plan, spindle_attachment
-from lab.disks.drive_models import all_drive_models
-from lab.disks.kinds import DiskKind, DiskSpec, LabDisk
+from lab.disks.kinds import DiskKind, DiskSpec, LabDisk, all_drive_models
 from lab.errors import SpecError
 from lab.plans import Danger
 from lab.units import MIB

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import lab.disks
-from lab.disks.drive_models import install_drive
+from lab.disks.kinds import install_drive
 from lab.errors import LabError, ToolMissing
 from tests.unit.fakes import FakeMachine, Scripted
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.disks.kinds import DiskKind, DiskSpec
-from lab.disks.lab_files import DiskImages
+from lab.disks.lab import DiskImages
 from lab.errors import LabError
 from lab.units import MIB
 

@@ -11,7 +11,7 @@ import pytest
 
 from lab.disks import head_program
 from lab.disks.inventory import parse_mountinfo, read_devices, read_heads, resolve_node, scsi_serial
-from lab.disks.lab_files import virtio_disks
+from lab.disks.lab import virtio_disks
 from lab.errors import LabError
 from tests.unit.disks.machines import MOUNTINFO, SIZE, Device, machine_of
 from tests.unit.fakes import FakeMachine, Scripted, as_machine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lab.disks import DiskKind, LabDisk
-from lab.disks.kernel_drives import content_sums
+from lab.disks.attaching import content_sums
 from lab.units import MIB
 from tests.unit.fakes import FACTS, FakeMachine
 

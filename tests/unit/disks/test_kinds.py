@@ -2,8 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from lab.disks.drive_models import TRANSPORT_MILLISECONDS, all_drive_models, find_drive_model
-from lab.disks.kinds import DiskKind, DiskSpec, LabDisk, check_specs, serial_of, specs, with_full_names
+from lab.disks.kinds import (
+    TRANSPORT_MILLISECONDS,
+    DiskKind,
+    DiskSpec,
+    LabDisk,
+    all_drive_models,
+    check_specs,
+    find_drive_model,
+    serial_of,
+    specs,
+    with_full_names,
+)
 from lab.errors import SpecError
 from lab.gates.decoding import MOST_DISK_BYTES, MOST_DISKS
 from lab.tomlfile import known_word

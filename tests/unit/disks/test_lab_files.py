@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.disks.kinds import DiskKind, DiskSpec, specs
-from lab.disks.lab_files import (
+from lab.disks.lab import (
     REGISTRY,
     lab_folder,
     read_registry,

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 import lab.disks
-from lab.disks.drive_models import Mechanics, Zone, all_drive_models, find_drive_model
+from lab.disks.kinds import Mechanics, Zone, all_drive_models, find_drive_model
 from lab.units import MIB, SECTOR_BYTES
 
 Request = tuple[str, float, int, int]

@@ -10,8 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab.checks.catalogue import make_check
-from lab.checks.drills import DrillCheck
+from lab.checks.catalogue import DrillCheck, make_check
 from lab.drills.desk import moment_of
 from lab.drills.schema import (
     LEAST_RIGHT,

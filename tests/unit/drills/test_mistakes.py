@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab.checks.catalogue import make_check
-from lab.checks.drills import (
+from lab.checks.catalogue import (
     Damaged,
     DrillCheck,
     InArray,
@@ -22,6 +21,7 @@ from lab.checks.drills import (
     SuperblockIs,
     SuperblockSays,
     Touched,
+    make_check,
 )
 from lab.checks.state import Check, CheckedState, DrillEnd, MemberPicture
 from lab.drills.schema import DrillMistake, ReadyDrill, catalogue, common_mistakes, read_drill, ready

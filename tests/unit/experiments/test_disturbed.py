@@ -10,7 +10,7 @@ import pytest
 
 from lab.errors import MeasurementDisturbed
 from lab.experiments import run
-from lab.experiments.bench import Bench, Run
+from lab.experiments.run import Bench, Run
 from lab.experiments.schedule import MEASURED_AGAIN, SpareMeasurements, cells
 from lab.host.clock import HostClock
 from tests.unit.experiments.experiments import experiment

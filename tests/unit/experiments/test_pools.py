@@ -7,7 +7,7 @@ import pytest
 from lab.adapt.spec import VolumeSpec
 from lab.disks import DiskKind, LabDisk
 from lab.errors import LabError, SpecError
-from lab.experiments.bench import reads_as_zeros_after_reset, tuned
+from lab.experiments.run import reads_as_zeros_after_reset, tuned
 from lab.experiments.schema import check
 from lab.units import MIB
 from tests.unit.experiments.experiments import experiment

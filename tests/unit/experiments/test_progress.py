@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lab.errors import RunCancelled
-from lab.experiments.progress import ProgressMeter, RunProgress
-from lab.experiments.schedule import estimated_seconds, planned_keys
+from lab.experiments.schedule import ProgressMeter, RunProgress, estimated_seconds, planned_keys
 from tests.unit.experiments.experiments import experiment
 from tests.unit.fakes import FACTS, FakeClock, FakeMachine, as_machine
 from tests.unit.measure.samples_of import counters, sample

@@ -10,8 +10,8 @@ import pytest
 
 from lab.errors import ExperimentError, ResultError
 from lab.experiments.linting import stamps_of
-from lab.experiments.progress import Stopwatch
 from lab.experiments.run import _require_room, _require_same
+from lab.experiments.schedule import Stopwatch
 from lab.machine.api import CommandResult
 from lab.results.record import Conditions, DiskRecord, Timings
 from lab.units import MIB

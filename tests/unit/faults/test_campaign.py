@@ -38,7 +38,7 @@ from lab.faults.campaign import (
 )
 from lab.faults.history import ActKind, FaultHistory, generated, parse_id
 from lab.machine import Host
-from lab.store.runs import LATEST
+from lab.store import LATEST
 from tests.unit.faults.played_histories import PlayedByRule, Rule, host_in
 
 RECORD = FindingRecord(id="c1-7", kind="unreadable", text="2 blocks", title="RAID 5 of 4", act=1, differences=())
@@ -90,7 +90,7 @@ def test_one_that_cannot_be_written_leaves_what_was_there(tmp_path: Path, monkey
     def refuse(*_: object) -> None:
         raise ResultError("no space left on device")
 
-    monkeypatch.setattr("lab.store.runs.write_file", refuse)
+    monkeypatch.setattr("lab.store.write_file", refuse)
     with pytest.raises(ResultError):
         store.keep(RECORD, generated(7), {"new.txt": b"new"})
     assert (folder / "old.txt").read_bytes() == b"old"

@@ -152,7 +152,7 @@ def test_missing_programs_are_named_at_once_with_the_next_action(clone: Clone, t
         answer = clone.run("packer/bake.sh", image, PATH=str(programs))
         assert answer.returncode == 3
         assert f"packer {qemu} qemu-img ssh-keygen python3" in answer.stderr
-    assert "next: provision/host/packages.sh image" in answer.stderr
+        assert "next: provision/host/packages.sh image" in answer.stderr
     assert clone.status() == "missing"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from lab.lint.result_checks import same_addresses
+from lab.lint.experiment_checks import same_addresses
 from lab.results.record import CellRecord, ResultRecord
 from lab.workloads.fio_output import DirectionFigures, JobFigures
 from tests.unit.experiments.test_run import CONDITIONS

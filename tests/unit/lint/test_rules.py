@@ -13,7 +13,8 @@ from lab.errors import SpecError
 from lab.experiments.linting import plan_facts
 from lab.lint import experiment_checks as cell_checks
 from lab.lint import experiment_checks as plan_checks
-from lab.lint import fio_checks, result_checks
+from lab.lint import experiment_checks as result_checks
+from lab.lint import fio_checks
 from lab.lint.experiment_checks import CellFacts, DeviceFacts, LintedMachine, PlanFacts
 from lab.lint.rules import LintFinding, LintStage, all_rules, find_rule
 from lab.publications import recipes

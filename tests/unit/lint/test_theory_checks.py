@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab.lint.result_checks import (
+from lab.lint.experiment_checks import (
     BesideTheory,
     as_shown,
     beside_theory,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import lab.disks
-from lab.disks.drive_models import (
+from lab.disks.kinds import (
     DriveModel,
     Mechanics,
     all_drive_models,

@@ -9,7 +9,7 @@ from lab.arrays.filesystem import FileSystem
 from lab.disks.lab import Lab
 from lab.errors import CommandFailed
 from lab.measure import sum_program
-from lab.measure.conditions import cold_plan, make_cold
+from lab.measure.job import cold_plan, make_cold
 from lab.measure.rebuild import DataSum, DataVerdict, sum_device, sum_files, verdict
 from lab.units import MIB
 from tests.unit.disks.machines import Device, host_in, lab_disk, machine_of

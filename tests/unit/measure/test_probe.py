@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lab.disks import DiskKind, LabDisk
-from lab.measure import conditions
-from lab.measure.conditions import probe_disk
-from lab.measure.job import Measured
+from lab.measure import job
+from lab.measure.job import Measured, probe_disk
 from lab.units import MIB
 from lab.workloads.fio_output import JobFigures
 from lab.workloads.workload import Workload, find_workload
@@ -40,7 +39,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Workload]:
         )
         return Measured(figures=figures, cpu=None, samples=(), job_text="", file_bytes=None)
 
-    monkeypatch.setattr(conditions, "run_workload", run)
+    monkeypatch.setattr(job, "run_workload", run)
     return asked
 
 

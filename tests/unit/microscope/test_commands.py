@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from lab.cli import context as cli_context
+from lab.cli.array import hex_text
 from lab.cli.main import run
-from lab.cli.microscope import hex_text
 from lab.disks import Lab
 from lab.machine import Host, Machine, Target
 from tests.unit.cli.superblocks import READS, as_read

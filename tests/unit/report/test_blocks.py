@@ -22,8 +22,9 @@ from lab.report.page.blocks import (
     Stamps,
     Verbatim,
     WarningBox,
+    render_document,
+    render_page,
 )
-from lab.report.page.render import render_document, render_page
 from lab.tables import Column, Table
 from tests.unit.report.test_page import Reader
 

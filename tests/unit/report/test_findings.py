@@ -8,7 +8,7 @@ import pytest
 
 from lab.experiments.published import Basis, Published, PublishedFinding, Quantity, Relation, find_published
 from lab.experiments.schema import built_in_names, find_experiment
-from lab.report.findings import Holds, compared_findings, findings_table
+from lab.report.tables import Holds, compared_findings, findings_table
 from lab.results.record import ResultRecord
 from tests.unit.report.records import load, repeated
 from tests.unit.results import records

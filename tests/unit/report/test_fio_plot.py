@@ -10,8 +10,8 @@ import msgspec
 
 from lab.fio_plot.documents import Drawn, commands, export_for_fio_plot
 from lab.report.collected import loaded
-from lab.results.elsewhere import FoundResult
 from lab.results.record import CellRecord
+from lab.results.store import FoundResult
 from tests.unit.results.records import cell, record
 
 

@@ -14,10 +14,10 @@ import pytest
 
 from lab.experiments.schema import find_experiment
 from lab.report.collected import MOST_DETAILED, Collected, Loaded, collect, loaded
+from lab.report.page.build import html_report
 from lab.report.page.plots import ratio_axis
-from lab.report.written import html_report
-from lab.results.elsewhere import FoundResult
 from lab.results.record import CellRecord, MemberRates, ResultRecord, RunStatus, Stretch, Timeline, encode_timeline
+from lab.results.store import FoundResult
 from tests.unit.compare.platform_records import HDD, SSD, machine
 from tests.unit.report.records import load, repeated
 from tests.unit.results.records import array, cell, rebuild, record

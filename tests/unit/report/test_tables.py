@@ -3,18 +3,22 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from lab.report.cells import (
+from lab.report.tables import (
     READ,
     WRITE,
+    csv_of,
+    figure_lines,
     figures_table,
+    heading,
     integrity_text,
     interval_text,
     rebuild_table,
     row_for,
     rows,
+    study_of,
+    tables_of,
     timings_table,
 )
-from lab.report.tables import csv_of, figure_lines, heading, study_of, tables_of
 from lab.results.record import RebuildRecord, RunStatus
 from lab.results.statistics import estimate
 from tests.unit.report.records import load, repeated

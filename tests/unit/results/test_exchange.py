@@ -12,8 +12,7 @@ import pytest
 
 from lab.classroom.bundle import export_results, load_signer, read_bundle, signer_of
 from lab.errors import ResultError
-from lab.results.elsewhere import import_results
-from lab.results.store import ResultStore
+from lab.results.store import ResultStore, import_results
 from tests.unit.results.test_store import cell, draft
 
 

@@ -8,9 +8,8 @@ import pytest
 
 from lab.classroom.bundle import export_results
 from lab.errors import ResultError
-from lab.results.elsewhere import import_results
 from lab.results.record import MemberRates, Timeline, decode_timeline, encode_timeline
-from lab.results.store import ResultStore
+from lab.results.store import ResultStore, import_results
 from tests.unit.results.records import rebuild, record
 
 TIMELINE = Timeline(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lab.arrays.md import cannot_do_without
+from lab.arrays.kinds import cannot_do_without
 from lab.arrays.status import SyncAction
 from tests.unit.session.looks import captured
 

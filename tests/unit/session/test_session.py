@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.adapt.kind import Volume
-from lab.arrays.md import MdArray
+from lab.arrays.kinds import MdArray
 from lab.disks import DiskKind, Lab, LabDisk
 from lab.errors import ArrayError, CommandFailed, SpecError
 from lab.machine import Host, parse_target

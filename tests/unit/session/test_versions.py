@@ -9,7 +9,7 @@ import pytest
 
 from lab.errors import UnfitVersion
 from lab.machine import Machine
-from lab.session.versions import NeededKernel, NeededMdadm, require_kernel, require_mdadm
+from lab.session.session import NeededKernel, NeededMdadm, require_kernel, require_mdadm
 
 OLDER = NeededKernel(before="7.0", why="the rebuild never ends")
 NEEDED = NeededMdadm(mdadm="4.5", from_kernel="6.8", why="the disk is refused")

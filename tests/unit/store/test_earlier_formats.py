@@ -25,7 +25,7 @@ from lab.machine import Host
 from lab.md_tests.record import SuiteJournal, SuiteOutcome, SuiteRun, suite_runs
 from lab.results.record import RunStatus
 from lab.results.store import ResultStore
-from lab.store.runs import LATEST
+from lab.store import LATEST
 from lab.sweep.cells import SweepStore
 from tests.unit.disks.machines import host_in
 

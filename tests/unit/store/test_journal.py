@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.errors import LabError, ResultError
-from lab.store.runs import Journal
+from lab.store import Journal
 
 
 class Entry(msgspec.Struct, frozen=True):

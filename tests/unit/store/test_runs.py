@@ -13,7 +13,7 @@ import pytest
 from lab.errors import LabError, MachineBusy, ResultError
 from lab.host.clock import HostClock
 from lab.host.files import ALONE, locked
-from lab.store.runs import LATEST, RecordFiles, RunFolders, stem
+from lab.store import LATEST, RecordFiles, RunFolders, stem
 
 NOW = datetime(2026, 11, 21, 10, 1, 29, tzinfo=UTC)
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab.cli.output import ProgressBar
+from lab.cli.context import ProgressBar
 from lab.errors import SpecError, ToolMissing
 from lab.host.processes import HostProcesses
 from lab.machine import Host, parse_target

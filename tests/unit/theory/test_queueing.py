@@ -11,8 +11,7 @@ import pytest
 from lab.arrays.levels import Level, Raid0, Raid1, Raid5, Raid6, Raid10, Single, parse_level
 from lab.errors import SpecError
 from lab.theory.model import DiskRates, expected_busy_disks, predict_load
-from lab.theory.queueing import ArrayUnderLoad, LoadFigures, play
-from lab.theory.requests import Server
+from lab.theory.simulation import ArrayUnderLoad, LoadFigures, Server, play
 from lab.units import MIB
 from lab.workloads.workload import find_workload
 

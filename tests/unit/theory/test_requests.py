@@ -8,7 +8,7 @@ from lab.arrays.levels import Level, Raid0, Raid1, Raid4, Raid5, Raid6, Raid10, 
 from lab.arrays.spec import penalty_words
 from lab.errors import SpecError
 from lab.theory.model import ceiling_iops, demand
-from lab.theory.requests import Requests, Server, Servers, requests_for
+from lab.theory.simulation import Requests, Server, Servers, requests_for
 
 NONE: frozenset[int] = frozenset()
 

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from lab.units import MIB
-from lab.workloads.fio_job import FioPhase, Invocation, JobTarget, PathKind, fingerprint, fio_invocations
+from lab.workloads.jobs import FioPhase, Invocation, JobTarget, PathKind, fingerprint, fio_invocations
 from lab.workloads.workload import Workload, find_workload
 
 pytestmark = pytest.mark.skipif(shutil.which("fio") is None, reason="needs fio: provision/host/setup.sh test")

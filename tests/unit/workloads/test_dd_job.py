@@ -4,8 +4,7 @@ import pytest
 
 from lab.errors import SpecError, WorkloadError
 from lab.units import MIB
-from lab.workloads.dd_job import dd_invocation, parse_dd
-from lab.workloads.fio_job import JobTarget, PathKind
+from lab.workloads.jobs import JobTarget, PathKind, dd_invocation, parse_dd
 from lab.workloads.workload import changed, find_workload
 
 WRITE = find_workload("ilsistemista-dd-write")

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from lab.errors import SpecError, WorkloadError
 from lab.plans import Danger
 from lab.units import MIB
-from lab.workloads.fio_job import FioPhase, Invocation, JobTarget, PathKind, fio_invocations, job_bytes
 from lab.workloads.fio_output import MeasuredWindow
+from lab.workloads.jobs import FioPhase, Invocation, JobTarget, PathKind, fio_invocations, job_bytes
 from lab.workloads.workload import all_workloads, find_workload
 
 FOLDER = JobTarget("/mnt/lab", PathKind.DIRECTORY, 400 * MIB, repeat=3)

@@ -15,8 +15,7 @@ from lab.experiments.schema import JobPlan
 from lab.lint.fio_checks import lint_job_file
 from lab.tomlfile import decode_toml
 from lab.units import MIB
-from lab.workloads.dd_job import dd_invocation
-from lab.workloads.fio_job import FioPhase, Invocation, JobTarget, PathKind, fio_invocations
+from lab.workloads.jobs import FioPhase, Invocation, JobTarget, PathKind, dd_invocation, fio_invocations
 from lab.workloads.workload import LoadProgram, Workload, all_workloads, changed, find_workload, job_problems
 
 DEVICE = JobTarget("/dev/md0", PathKind.DEVICE, 100 * MIB)

@@ -10,7 +10,7 @@ import pytest
 
 from lab.errors import SpecError
 from lab.units import MIB
-from lab.workloads.fio_job import KINDS, LEAD_MILLISECONDS, JobTarget, PathKind, fio_invocations, trace_texts
+from lab.workloads.jobs import KINDS, LEAD_MILLISECONDS, JobTarget, PathKind, fio_invocations, trace_texts
 from lab.workloads.workload import TRACE_PATH, find_workload
 
 SPACE = 64 * MIB

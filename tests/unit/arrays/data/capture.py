@@ -12,8 +12,7 @@ from pathlib import Path
 from lab.arrays import operations as ops
 from lab.arrays import status
 from lab.arrays.filesystem import FileSystem, check, free_bytes, make, mount, mount_point, unmount
-from lab.arrays.levels import usable_bytes
-from lab.arrays.names import md_path
+from lab.arrays.levels import md_path, usable_bytes
 from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
 from lab.arrays.status import ArrayStatus, read_array, read_arrays, read_detail, wait_until_idle
 from lab.errors import CommandFailed

@@ -114,7 +114,6 @@ class RunFolders:
         raise ResultError(f"there is no {self.noun} '{shortened(word)}' in '{self.root}'", hint=self.list_hint)
 
     def has(self, run_id: str) -> bool:
-        """Whether there is a run with this id."""
         return any(is_there(self.root / run_id / name) for name in self.header_names)
 
     def free_id(self, word: str = "", now: datetime | None = None) -> str:

@@ -1,1 +1,0 @@
-"""Comparison of two results: whether they are comparable, their differences, and the significance of these."""
