@@ -127,7 +127,7 @@ def outcome_line(outcome: ScenarioOutcome) -> Line:
     from lab.faults.scenario_run import FaultVerdict
 
     text = f"{outcome.verdict}: {len(outcome.checks)} checks, {outcome.computer_seconds:.1f} s"
-    is_good = outcome.verdict is FaultVerdict.AS_EXPECTED
+    is_good = outcome.verdict in (FaultVerdict.AS_EXPECTED, FaultVerdict.KNOWN_DEFECT)
     return f"{text}{'; ' if outcome.reason else ''}{outcome.reason}", "good" if is_good else "bad"
 
 

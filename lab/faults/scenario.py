@@ -69,6 +69,7 @@ from lab.faults.guest.ledger import ALLOWED, CORRUPT, INTACT, KINDS, LOST, NEW, 
 from lab.gates.decoding import FormatVersion, Name
 from lab.gates.text import shortened
 from lab.plans import Plan
+from lab.session.session import version_numbers
 from lab.tomlfile import (
     convert_tree,
     fill_tree,
@@ -1356,6 +1357,19 @@ def framed(does: Does) -> SceneStep:
 NO_COMPLAINTS = expecting(LogStep(), complaints=0)
 
 
+class KnownDefect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A defect of md because of which a variant ends otherwise on some kernels."""
+
+    finding: Annotated[int, msgspec.Meta(ge=1)]
+    """Its number in docs/findings.md."""
+    since: str
+    """The first Linux version that has it."""
+
+    def is_in(self, kernel_release: str) -> bool:
+        """Whether this kernel has the defect."""
+        return version_numbers(kernel_release) >= version_numbers(self.since)
+
+
 class SceneVariant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Runs the steps on another array, or with other values."""
 
@@ -1363,6 +1377,7 @@ class SceneVariant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     array: dict[str, Any] = {}
     """Changes to the scenario's array."""
     values: dict[str, int | float | str | list[int | str]] = {}
+    defect: KnownDefect | None = None
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -1415,7 +1430,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             )
             # In every scenario, the kernel must not log any complaint.
             last = () if listed and listed[-1].word == "log" else (NO_COMPLAINTS,)
-            yield ReadyVariant(name=variant.name, array=array, steps=(*listed, *last), seed=f"{seed}:{self.id}")
+            yield ReadyVariant(
+                name=variant.name, array=array, steps=(*listed, *last), seed=f"{seed}:{self.id}", defect=variant.defect
+            )
 
     def _array(self, variant: SceneVariant) -> SceneArray:
         where = f"{self.id}: the array of {variant.name or 'the scenario'}"
@@ -1431,6 +1448,7 @@ class ReadyVariant(msgspec.Struct, frozen=True, kw_only=True):
     seed: str
     is_apart: bool = False
     """Whether to run it on a machine of its own if possible, so that two runs can be compared write by write."""
+    defect: KnownDefect | None = None
 
     @property
     def needs(self) -> tuple[str, ...]:

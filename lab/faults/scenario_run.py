@@ -51,6 +51,8 @@ class FaultVerdict(StrEnum):
     """The verdict on a whole scenario."""
 
     AS_EXPECTED = "as expected"
+    KNOWN_DEFECT = "a known defect of md"
+    """What differs is a finding of docs/findings.md, which this kernel has."""
     NOT_AS_EXPECTED = "NOT as expected"
     NOT_POSSIBLE = "not possible here"
     MACHINE_LOST = "machine lost"
@@ -87,6 +89,8 @@ class VariantOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     steps: tuple[StepOutcome, ...] = ()
     missing: tuple[str, ...] = ()
     """What this machine does not provide for it, as texts; empty: it was run."""
+    finding: int = 0
+    """The known defect of md that explains what differs; 0: nothing differs, or no known defect explains it."""
 
     @property
     def is_expected(self) -> bool:
@@ -149,8 +153,10 @@ class ScenarioOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 def verdict_of(variants: tuple[VariantOutcome, ...]) -> FaultVerdict:
     """The verdict on all variants: unexpected results take precedence over variants that could not be run."""
-    if not all(variant.is_expected for variant in variants):
+    if not all(variant.is_expected or variant.finding for variant in variants):
         return FaultVerdict.NOT_AS_EXPECTED
+    if any(variant.finding for variant in variants):
+        return FaultVerdict.KNOWN_DEFECT
     if not any(variant.steps for variant in variants):
         return FaultVerdict.NOT_POSSIBLE
     return FaultVerdict.AS_EXPECTED
@@ -191,7 +197,8 @@ class StoredScenarios(msgspec.Struct, frozen=True, kw_only=True):
     def is_expected(self) -> bool:
         """Whether all requested scenarios ended as expected, with all their variants."""
         return not self.left and all(
-            outcome.verdict is FaultVerdict.AS_EXPECTED and not outcome.left_out for outcome in self.outcomes
+            outcome.verdict in (FaultVerdict.AS_EXPECTED, FaultVerdict.KNOWN_DEFECT) and not outcome.left_out
+            for outcome in self.outcomes
         )
 
 
@@ -538,6 +545,14 @@ def _block_text(bad: list[Any], places: OraclePlaces) -> str:
     return f"{places.described(block)}: {verdict}: {holds}, must hold version {versions}"
 
 
+def _reasons(variants: Sequence[VariantOutcome]) -> Iterator[str]:
+    """Why not all variants were run and ended as expected."""
+    if missing := sorted({each for variant in variants for each in variant.missing}):
+        yield f"it needs {'; '.join(missing)}"
+    if findings := sorted({variant.finding for variant in variants if variant.finding}):
+        yield f"see docs/findings.md, {', '.join(map(str, findings))}"
+
+
 Documents = Iterator[dict[str, Any]]
 
 
@@ -618,7 +633,6 @@ class ScenarioRunner:
             raise
         except LabError as error:
             verdict, reason = FaultVerdict.NOT_AS_EXPECTED, error.message
-        missing = sorted({each for variant in done for each in variant.missing})
         return ScenarioOutcome(
             number=scenario.number,
             id=scenario.id,
@@ -628,7 +642,7 @@ class ScenarioRunner:
             sources=scenario.sources,
             notes=scenario.notes,
             verdict=verdict or verdict_of(tuple(done)),
-            reason=reason or (f"it needs {'; '.join(missing)}" if missing else ""),
+            reason=reason or "; ".join(_reasons(done)),
             variants=tuple(done),
             computer_seconds=clock.monotonic_seconds() - began,
         )
@@ -645,6 +659,8 @@ class ScenarioRunner:
         }
         kept: dict[str, dict[str, Any]] = {}
         apart = {name for name, each in played.items() if each.variant.is_apart and machine.facts.is_embedded}
+        if any(each.array.journal is not None for each in wanted):
+            self._refuse_discards()
         histories = [each.history(self.place) for name, each in played.items() if name not in apart]
         documents = self._documents(self.place, histories, watchdog)
         for variant in wanted:
@@ -655,7 +671,16 @@ class ScenarioRunner:
             one = played[variant.name]
             steps = self._apart(one, kept) if variant.name in apart else tuple(self._judged(one, documents, kept))
             watchdog.feed()
-            yield VariantOutcome(name=variant.name, array=variant.array.title, steps=steps)
+            outcome = VariantOutcome(name=variant.name, array=variant.array.title, steps=steps)
+            if variant.defect and variant.defect.is_in(machine.facts.kernel_release) and not outcome.is_expected:
+                outcome = msgspec.structs.replace(outcome, finding=variant.defect.finding)
+            yield outcome
+
+    def _refuse_discards(self) -> None:
+        """An array whose journal supports discards may never stop (docs/findings.md, 4): the drives refuse them."""
+        for node in self.place.nodes:
+            queue = f"/sys/block/{node.removeprefix('/dev/')}/queue/discard_max_bytes"
+            self.place.lab.machine.write(queue, "0")
 
     def _apart(self, played: PlayedVariant, kept: dict[str, dict[str, Any]]) -> tuple[StepOutcome, ...]:
         """Run a variant on a machine of the same kind that has run nothing else."""

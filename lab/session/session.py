@@ -68,11 +68,11 @@ _HINT = "choose another machine with --on: 'raidlab doctor --machine' lists its 
 
 def require_mdadm(machine: Machine, needed: NeededMdadm | None, what: str) -> None:
     """Raises UnfitVersion if the machine's mdadm cannot do ``what`` on its kernel."""
-    if needed is None or _numbers(machine.facts.kernel_release) < _numbers(needed.from_kernel):
+    if needed is None or version_numbers(machine.facts.kernel_release) < version_numbers(needed.from_kernel):
         return
     told = machine.run(("mdadm", "--version"), check=False)
-    there = _numbers(told.stdout or told.stderr)
-    if there < _numbers(needed.mdadm):
+    there = version_numbers(told.stdout or told.stderr)
+    if there < version_numbers(needed.mdadm):
         raise UnfitVersion(
             f"{what} needs {needed.sentence}, and {_place(machine)} has mdadm "
             f"{there[0]}.{there[1]} on Linux {machine.facts.kernel_release}: {needed.why}",
@@ -82,7 +82,7 @@ def require_mdadm(machine: Machine, needed: NeededMdadm | None, what: str) -> No
 
 def require_kernel(machine: Machine, needed: NeededKernel | None, what: str) -> None:
     """Raises UnfitVersion if the machine's kernel is too new for ``what``."""
-    if needed is not None and _numbers(machine.facts.kernel_release) >= _numbers(needed.before):
+    if needed is not None and version_numbers(machine.facts.kernel_release) >= version_numbers(needed.before):
         raise UnfitVersion(
             f"{what} needs a kernel before Linux {needed.before}, and {_place(machine)} has "
             f"{machine.facts.kernel_release}: {needed.why}",
@@ -94,7 +94,8 @@ def _place(machine: Machine) -> str:
     return target_words(machine.facts.target, in_sentence=True)
 
 
-def _numbers(text: str) -> tuple[int, int]:
+def version_numbers(text: str) -> tuple[int, int]:
+    """The first two numbers of a version, such as (6, 12); (0, 0) if there are none."""
     found = re.search(r"([0-9]{1,4})\.([0-9]{1,4})", text)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 

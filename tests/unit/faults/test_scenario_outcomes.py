@@ -16,7 +16,7 @@ from lab.cli.fault import exit_code
 from lab.errors import DeviceRefused, ExitCode, LabError, MachineLost, ResultError, RunCancelled
 from lab.faults import scenario_run
 from lab.faults.place import FaultPlace, SilenceWatchdog
-from lab.faults.scenario import FactCheck, Scenario, find_scenario
+from lab.faults.scenario import FactCheck, KnownDefect, Scenario, find_scenario
 from lab.faults.scenario_run import (
     FaultVerdict,
     PlayedVariant,
@@ -152,6 +152,14 @@ def test_a_verdict_on_the_whole() -> None:
     assert verdict_of((*good, *bad)) is FaultVerdict.NOT_AS_EXPECTED
     assert verdict_of((*good, *lacking)) is FaultVerdict.AS_EXPECTED
     assert verdict_of(lacking) is FaultVerdict.NOT_POSSIBLE
+    known = tuple(msgspec.structs.replace(each, finding=25) for each in bad)
+    assert verdict_of((*good, *known)) is FaultVerdict.KNOWN_DEFECT
+    assert verdict_of((*known, *bad)) is FaultVerdict.NOT_AS_EXPECTED
+
+
+@pytest.mark.parametrize(("release", "is_in"), [("7.0.1-1-amd64", True), ("7.2.12", True), ("6.12.117", False)])
+def test_a_defect_is_known_from_a_kernel_on(release: str, is_in: bool) -> None:
+    assert KnownDefect(finding=25, since="7.0").is_in(release) is is_in
 
 
 def test_outcomes_are_kept_one_by_one_and_shown_again(host: Host) -> None:
@@ -234,6 +242,7 @@ def test_the_exit_status_says_what_outweighs() -> None:
     good, other = outcome(1), outcome(2)
     assert status(good, other) is ExitCode.DONE
     assert status(good) is ExitCode.FAILED
+    assert status(good, outcome(2, FaultVerdict.KNOWN_DEFECT)) is ExitCode.DONE
     assert status(good, outcome(2, FaultVerdict.NOT_AS_EXPECTED)) is ExitCode.FAILED
     assert status(good, outcome(2, FaultVerdict.NOT_POSSIBLE)) is ExitCode.MISSING
     part = msgspec.structs.replace(
