@@ -8,12 +8,14 @@ member first, and none that lags more than one event behind (Assemble.c, super_1
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import mmap
 import os
 import select
 import stat
 import struct
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -164,7 +166,7 @@ class QuickArray:
         chosen, _ = freshest(nodes)
         if not chosen:
             return "no member has a superblock"
-        fd = os.open(self.node, os.O_RDWR)
+        fd = self._open()
         try:
             fcntl.ioctl(fd, SET_ARRAY_INFO, struct.pack("<18i", 1, 2, *[0] * 16))
             for node in chosen:
@@ -184,6 +186,17 @@ class QuickArray:
             os.close(fd)
             write_text(START_DEGRADED, "0")
         return ""
+
+    def _open(self) -> int:
+        """Open the array's device; a processor may still be deleting the array that was stopped (md_open(): ENODEV)."""
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                return os.open(self.node, os.O_RDWR)
+            except OSError as error:
+                if error.errno != errno.ENODEV or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.01)
 
     def halt(self, fd: int) -> None:
         with contextlib.suppress(OSError):
