@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import socket
+import stat
 import struct
 import sys
 import tty
@@ -123,6 +124,9 @@ def prepare() -> None:
         with open(path, "w", encoding="ascii") as file:
             file.write(text)
     os.chmod(loader, 0o755)
+    # losetup opens it to find a free loop device, and so loads the module (kmod's modules.devname).
+    if not os.path.exists("/dev/loop-control"):
+        os.mknod("/dev/loop-control", stat.S_IFCHR | 0o600, os.makedev(10, 237))
     if preloaded:
         os.chmod(fio, 0o755)
     else:
