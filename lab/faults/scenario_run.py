@@ -9,6 +9,7 @@ An outcome has each check with the expected and the found value, and the evidenc
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 from collections import Counter
@@ -430,12 +431,14 @@ class PlayedVariant:
         self.is_virtual = is_virtual
         self.stage = variant.stage()
         self._is_over = False
+        self._nodes: tuple[str, ...] = ()
         self._made: list[tuple[SceneStep, GuestSteps]] = [
             (step, step.guest_steps(self.stage)) for step in variant.steps
         ]
 
     def history(self, place: FaultPlace) -> dict[str, Any]:
         """The history as a job for the program on the machine."""
+        self._nodes = tuple(place.nodes)
         steps = [each for _, made in self._made for each in made]
         return {**self.stage.job(place.nodes, has_record=place.has_record), "steps": steps}
 
@@ -452,10 +455,18 @@ class PlayedVariant:
                 found = {**found, **told, "seconds": found["seconds"] + told.get("seconds", 0.0)}
                 if "broke" in told:
                     break
+            if "text" in found:
+                found["text"] = self._with_numbers(found["text"])
             yield step, found, lines
             if "broke" in found:
                 break
         self.drain(documents)
+
+    def _with_numbers(self, text: str) -> str:
+        """A text of the machine with ``@1`` in place of the node of drive 1, as scenario files name drives."""
+        for number, node in enumerate(self._nodes):
+            text = re.sub(rf"{re.escape(node)}(?![\w-])", f"@{number}", text)
+        return text
 
     def drain(self, documents: Iterator[dict[str, Any]]) -> None:
         """Discard the documents up to the end of this variant's history."""
