@@ -63,7 +63,7 @@ def handout(
     if context.json:
         out_json({"file": str(to), "pages": pages})
     else:
-        out(f"{to}: {pages} {'page' if pages == 1 else 'pages'}, A4; print it from a browser")
+        out(f"{to}: {counted(pages, 'page')}, A4; print it from a browser")
 
 
 def key_page() -> str:
@@ -201,8 +201,7 @@ def _write_sheets(
 
 
 def _text(found: ClassView, rows: Sequence[ClassRow], left_out: Sequence[LeftOut]) -> str:
-    keys = f"{len(found.keys)} key" + ("s" if len(found.keys) != 1 else "")
-    parts = [f"{found.results} results in {found.files} bundles, signed by {keys}"]
+    parts = [f"{found.results} results in {found.files} bundles, signed by {counted(len(found.keys), 'key')}"]
     for experiment in dict.fromkeys(row.experiment for row in rows):
         group = [row for row in rows if row.experiment == experiment]
         highest = max(row.highest for row in group)
