@@ -11,7 +11,7 @@ from lab.cli.arguments import number
 from lab.cli.context import CLUSTER_HELP, calls_on, current
 from lab.cli.output import ProgressBar, out, out_json, table
 from lab.errors import SpecError
-from lab.fleet.estimate import MOST_YEARS
+from lab.fleet.engine import MOST_YEARS
 from lab.fleet.model import (
     FleetModel,
     FleetSpec,
