@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from benchmarks.support.report import asked, finish, spread
-from lab.fleet.engine import simulate_block
-from lab.fleet.estimate import BlockSums, summed
+from lab.fleet.engine import BlockSums, simulate_block, summed
 from lab.fleet.model import Block, FleetModel, Method, fleet_spec, fleet_tree, model_of
 from lab.fleet.run import BLOCK_TRIALS, local_spreader, run_model, with_method
 from lab.host.pool import processors

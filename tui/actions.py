@@ -20,8 +20,8 @@ from lab.arrays.kinds import free_name, kind_of_level, kinds
 from lab.arrays.levels import Level, LevelName, layout_words
 from lab.arrays.spec import Bitmap, ConsistencyPolicy, CreateOptions, Spec
 from lab.arrays.status import ArrayState
-from lab.session.session import LARGER_COUNT, add_to_list, larger_bytes, larger_line, new_specs
-from lab.units import KIB, MIB, human_bytes
+from lab.session.more_disks import LARGER_COUNT, add_to_list, larger_bytes, larger_line, new_specs
+from lab.units import KIB, MIB, counted, human_bytes
 from tui.frontend import Frontend
 from tui.look import Tone
 from tui.state import LabState, MachinePhase, condition, purpose
@@ -520,9 +520,8 @@ class Draft:
         if widest < 2:
             return ChoiceRow("reference", "Full stripe", note="needs 3 disks")
         current = self.reference if self.reference and self.reference <= widest else widest
-        return ChoiceRow(
-            "reference", "Full stripe", tuple(map(_chunks, range(widest, 0, -1))), _chunks(current), "of data"
-        )
+        widths = tuple(counted(chunks, "chunk") for chunks in range(widest, 0, -1))
+        return ChoiceRow("reference", "Full stripe", widths, counted(current, "chunk"), "of data")
 
     @property
     def _bitmaps(self) -> tuple[str, ...]:
@@ -576,10 +575,6 @@ class Draft:
     def only(self, free: Collection[str]) -> Draft:
         """A copy without the disks that are not in ``free``."""
         return self.with_disks([disk for disk in self.disks if disk in free])
-
-
-def _chunks(count: int) -> str:
-    return "1 chunk" if count == 1 else f"{count} chunks"
 
 
 def _file_system_word(kind: FileSystem) -> str:

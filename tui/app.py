@@ -33,6 +33,7 @@ from lab.gates.decoding import parse_toml, read_own_json
 from lab.gates.files import make_own_folder
 from lab.host import signals
 from lab.host.files import replace_file
+from lab.machine.state_folder import default_state_root
 from lab.tomlfile import toml_text
 from tui.base_app import BaseApp
 from tui.dialogs import Modal
@@ -480,7 +481,6 @@ def main(on: str | None = None) -> int:
     return status if isinstance(status, int) else app.return_code or 0
 
 
-STATE_VARIABLE = "RAIDLAB_STATE"
 CONFIG_VARIABLE = "RAIDLAB_CONFIG"
 
 
@@ -496,9 +496,8 @@ class Settings:
 
 
 def state_file() -> Path:
-    """The settings file: ``app.json`` in ``$RAIDLAB_STATE``, else in the user's state folder for raidlab."""
-    chosen = os.environ.get(STATE_VARIABLE)
-    return (Path(chosen) if chosen else platformdirs.user_state_path("raidlab")) / "app.json"
+    """The settings file."""
+    return default_state_root() / "app.json"
 
 
 def keymap_file() -> Path:
@@ -521,16 +520,11 @@ def load_settings(file: Path) -> Settings:
     return Settings(**good)
 
 
-def save_settings(file: Path, settings: Settings) -> str:
-    """Store the settings; returns the reason if that fails, else an empty string."""
-    try:
+def save_settings(file: Path, settings: Settings) -> None:
+    """Store the settings, if that is possible."""
+    with suppress(LabError, OSError):
         make_own_folder(file.parent, "the state folder")
         replace_file(file, json.dumps(asdict(settings)).encode())
-    except LabError as error:
-        return error.message
-    except OSError as error:
-        return error.strerror or str(error)
-    return ""
 
 
 def load_keymap(file: Path, known_ids: Callable[[], frozenset[str]]) -> tuple[dict[str, str], list[str]]:

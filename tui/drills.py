@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from lab.errors import DrillError, LabError
+from lab.units import counted
 from tui.state import LabLooked, LabMessage, SessionEnded, SessionOpened
 
 if TYPE_CHECKING:
@@ -50,8 +51,7 @@ class DrillItem:
 
     @property
     def status(self) -> str:
-        attempts = "1 attempt" if self.tries == 1 else f"{self.tries} attempts"
-        return f"{self.best} ({attempts})" if self.tries else "not tried yet"
+        return f"{self.best} ({counted(self.tries, 'attempt')})" if self.tries else "not tried yet"
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,9 +160,8 @@ class LessonsScreen(ModeScreen):
         return self.guide.view.id if self.guide.view else ""
 
     def _next_id(self) -> str:
-        """Id of the first lesson that is open or not completed; empty if there is none."""
-        unfinished = (item.lesson.id for item in self._items if item.lesson.id == self._open_id or not item.is_done)
-        return next(unfinished, "")
+        """Id of the first lesson that is not completed; empty if there is none."""
+        return next((item.lesson.id for item in self._items if not item.is_done), "")
 
     def _highlight(self, option_id: str) -> None:
         course = self.query_one("#course", OptionList)

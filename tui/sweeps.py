@@ -15,6 +15,7 @@ from textual.containers import Horizontal, ScrollableContainer, Vertical
 from textual.content import Content
 
 from lab.errors import LabError, RunCancelled
+from lab.units import counted
 from tui.look import Tone
 from tui.widgets import ChangingText, SyncBar, SyncView, Tile, VerdictBanner, entitle, error_sentence, titled
 
@@ -247,7 +248,7 @@ class SweepPanel(Vertical):
         cells.say(f"{done:,} of {planned:,}" if planned else "–")
         count = progress.failed if progress else 0
         failed.say(f"{count:,}", Tone.BAD if count else Tone.QUIET)
-        workers = f"{progress.workers} worker{'' if progress.workers == 1 else 's'}" if progress and is_going else ""
+        workers = counted(progress.workers, "worker") if progress and is_going else ""
         running.say(f"{progress.running} on {workers}" if progress and is_going else "–")
 
     def _show_latest(self, progress: SweepProgress | None, view: SweepView | None) -> None:

@@ -21,6 +21,7 @@ from textual.widget import Widget
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
+from lab.units import counted
 from tui.keys import CommandKey
 from tui.look import glyphs_of
 from tui.mode import LessonSide, ModeScreen
@@ -486,8 +487,7 @@ class CommandsScreen(ModeScreen):
 
     def _copy(self, lines: list[str]) -> None:
         self.app.copy_to_clipboard("".join(f"{line}\n" for line in lines))
-        what = "1 command" if len(lines) == 1 else f"{len(lines)} commands"
-        self.notify(f"Copied {what}, if the terminal allows it.")
+        self.notify(f"Copied {counted(len(lines), 'command')}, if the terminal allows it.")
 
     def action_leave(self) -> None:
         self.app.switch_mode("lab")

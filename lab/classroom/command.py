@@ -60,10 +60,10 @@ def handout(
         raise SpecError("the card of keys takes no lessons and no seed", hint="raidlab handout keys --to keys.html")
     pages = 1 if what == "keys" else len(lessons or built_in_course().ids)
     write_file(to, (key_page() if what == "keys" else lesson_pages(lessons, seed=seed, language=language)).encode())
-    context.out(
-        {"file": str(to), "pages": pages},
-        f"{to}: {pages} {'page' if pages == 1 else 'pages'}, A4; print it from a browser",
-    )
+    if context.json:
+        out_json({"file": str(to), "pages": pages})
+    else:
+        out(f"{to}: {counted(pages, 'page')}, A4; print it from a browser")
 
 
 def key_page() -> str:
@@ -201,8 +201,7 @@ def _write_sheets(
 
 
 def _text(found: ClassView, rows: Sequence[ClassRow], left_out: Sequence[LeftOut]) -> str:
-    keys = f"{len(found.keys)} key" + ("s" if len(found.keys) != 1 else "")
-    parts = [f"{found.results} results in {found.files} bundles, signed by {keys}"]
+    parts = [f"{found.results} results in {found.files} bundles, signed by {counted(len(found.keys), 'key')}"]
     for experiment in dict.fromkeys(row.experiment for row in rows):
         group = [row for row in rows if row.experiment == experiment]
         highest = max(row.highest for row in group)

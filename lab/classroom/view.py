@@ -555,8 +555,7 @@ def class_page(found: ClassView, title: str) -> Page:
     for name in dict.fromkeys([*measured, *(each.experiment for each in found.left_out)]):
         left_out = tuple(each.words for each in found.left_out if each.experiment == name)
         sections.append(_measured(name, measured.get(name, []), left_out))
-    students = "1 student" if len(found.keys) == 1 else f"{len(found.keys)} students"
-    lead = f"{found.files} bundles of {students}"
+    lead = f"{found.files} bundles of {counted(len(found.keys), 'student')}"
     if found.problems:
         lead += f"; {len(found.problems)} cannot be used completely"
     return Page(title, f"{lead}.", tuple(sections), footer=FOOTER)

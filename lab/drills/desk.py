@@ -42,7 +42,8 @@ from lab.gates.decoding import digits
 from lab.gates.text import visible
 from lab.host.clock import utc_text
 from lab.host.files import write_file
-from lab.machine import RUN_FOLDER, GuestProgram, Machine
+from lab.lessons.student import named_disks, use_words
+from lab.machine import RUN_FOLDER, GuestProgram, Machine, TargetKind
 from lab.plans import Danger, Step
 from lab.session.session import (
     Arrival,
@@ -72,19 +73,14 @@ SETTLE = Path(__file__).with_name("settle.bash").read_text(encoding="utf-8")
 
 def needs_clearing(session: LabSession, drill: ReadyDrill) -> bool:
     """Whether the lab's disks are in use. Raises DrillError if the drill's disks are missing."""
-    return bool(_busy(session, drill)) or bool(session.statuses())
-
-
-def _busy(session: LabSession, drill: ReadyDrill) -> set[str]:
-    needed = {disk.name for disk in drill_disks(session, drill)}
-    return needed - {disk.name for disk in session.free_disks()}
+    drill_disks(session, drill)
+    return bool(use_words(session, drill.disk_names))
 
 
 def require_blank(session: LabSession, drill: ReadyDrill) -> None:
     """Raises DrillError unless the lab has the drill's disks, all of them are free, and no array is running."""
-    busy = _busy(session, drill)
-    if busy or session.statuses():
-        used = f"{', '.join(sorted(busy))} {'is' if len(busy) == 1 else 'are'} in use" if busy else "arrays are running"
+    drill_disks(session, drill)
+    if used := use_words(session, drill.disk_names):
         raise DrillError(
             f"drill {drill.id} needs blank disks, and {used}",
             hint=f"'raidlab drill start {drill.id} --reset' makes all disks blank, and deletes their data",
@@ -93,15 +89,7 @@ def require_blank(session: LabSession, drill: ReadyDrill) -> None:
 
 def drill_disks(session: LabSession, drill: ReadyDrill) -> tuple[LabDisk, ...]:
     """The lab's disks that the drill uses. Raises DrillError if some are missing."""
-    there = {disk.name: disk for disk in session.disks}
-    missing = [name for name in drill.disk_names if name not in there]
-    if missing:
-        raise DrillError(
-            f"drill {drill.id} uses {drill.disk_names[0]} to {drill.disk_names[-1]}, and the lab has no "
-            f"{', '.join(missing)}",
-            hint=f"add some: raidlab disks add --kind file --count {len(missing)}",
-        )
-    return tuple(there[name] for name in drill.disk_names)
+    return named_disks(session, drill.disk_names, f"drill {drill.id}", DrillError)
 
 
 def environment(nodes: Mapping[str, str], drill: ReadyDrill) -> dict[str, str]:

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from lab.cli.arguments import number
 from lab.cli.context import CLUSTER_HELP, ProgressBar, calls_on, current, out, out_json, table
 from lab.errors import SpecError
-from lab.fleet.estimate import MOST_YEARS
+from lab.fleet.engine import MOST_YEARS
 from lab.fleet.model import (
     FleetModel,
     FleetSpec,

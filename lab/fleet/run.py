@@ -16,8 +16,7 @@ from lab.checks.readings import LikelyMistake, Source
 from lab.checks.state import CheckedState
 from lab.drills.extension import DrillLosses
 from lab.errors import ResultError, SpecError
-from lab.fleet.engine import simulate_block
-from lab.fleet.estimate import BlockSums, figures_of, most_lost, summed
+from lab.fleet.engine import BlockSums, figures_of, most_lost, simulate_block, summed
 from lab.fleet.model import (
     HOURS_PER_YEAR,
     Block,

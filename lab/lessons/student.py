@@ -26,7 +26,8 @@ from lab.checks.readings import ResultCheck
 from lab.checks.state import Check, CheckedState, DeepState, MarkSeen, PlayedFault
 from lab.disks import LabDisk
 from lab.disks.inventory import read_ends, read_heads
-from lab.errors import LessonError, ResultError, RunCancelled
+from lab.errors import LabError, LessonError, ResultError, RunCancelled
+from lab.experiments.progress import RunProgress
 from lab.experiments.run import RunRequest, run_experiment
 from lab.experiments.schedule import RunProgress
 from lab.faults.crash_points import MOST_DRIVES, StoredPoints, explore, find_configuration, keep_points
@@ -57,6 +58,7 @@ from lab.lessons.course import (
 from lab.lessons.engine import FORMAT_VERSION, Progress, StepView
 from lab.machine import Host, Target
 from lab.machine.state_folder import StateFolder
+from lab.measure.samples import DiskCounters
 from lab.plans import Plan
 from lab.results.record import ResultRecord, RunStatus
 from lab.results.store import ResultStore
@@ -338,7 +340,7 @@ class LessonSession:
             arrays={status.name: status for status in look.arrays},
             nodes={name: node for node, name in names.items()},
             marks=marks,
-            written_bytes=_written(names, since, look),
+            written_bytes=_moved_since(names, since, look, lambda disk: disk.written_bytes),
             events=frozenset((event.kind.value, event.array, names.get(event.device, "")) for event in events),
             results=self.results,
             played=self._played,
@@ -520,36 +522,40 @@ def require_no_drill(session: LabSession, lesson: ReadyLesson) -> None:
 def require_disks(session: LabSession, lesson: ReadyLesson) -> None:
     """Raises LessonError unless the lab has the lesson's disks, all of them are free, and no array is running."""
     require_no_drill(session, lesson)
-    require_disk_names(session, lesson)
-    free = {disk.name for disk in session.free_disks()}
-    busy = [name for name in lesson.disk_names if name not in free]
-    if busy or session.statuses():
-        used = f"{', '.join(busy)} {'is' if len(busy) == 1 else 'are'} in use" if busy else "arrays are running"
+    named_disks(session, lesson.disk_names, f"lesson {lesson.id}")
+    if used := use_words(session, lesson.disk_names):
         raise LessonError(
             f"lesson {lesson.id} starts with a blank lab, and {used}",
             hint=f"'raidlab lesson start {lesson.id} --reset' makes all disks blank: their data are gone",
         )
 
 
-def require_disk_names(session: LabSession, lesson: ReadyLesson) -> None:
-    """Raises LessonError unless the lab has the lesson's disks, free or not."""
-    there = {disk.name for disk in session.disks}
-    missing = [name for name in lesson.disk_names if name not in there]
-    if missing:
-        raise LessonError(
-            f"lesson {lesson.id} uses {lesson.disk_names[0]} to {lesson.disk_names[-1]}, and the lab has no "
-            f"{', '.join(missing)}",
+def named_disks(
+    session: LabSession, names: Sequence[str], what: str, error: type[LabError] = LessonError
+) -> tuple[LabDisk, ...]:
+    """The lab's disks with these names, free or not. Raises ``error`` if some that ``what`` uses are missing."""
+    there = {disk.name: disk for disk in session.disks}
+    if missing := [name for name in names if name not in there]:
+        raise error(
+            f"{what} uses {names[0]} to {names[-1]}, and the lab has no {', '.join(missing)}",
             hint=f"add some: raidlab disks add --kind file --count {len(missing)}",
         )
+    return tuple(there[name] for name in names)
+
+
+def use_words(session: LabSession, names: Sequence[str]) -> str:
+    """What must end before work on blank disks, such as ``disk01 is in use``; empty if they are free."""
+    free = {disk.name for disk in session.free_disks()}
+    if busy := [name for name in names if name not in free]:
+        return f"{', '.join(busy)} {'is' if len(busy) == 1 else 'are'} in use"
+    return "arrays are running" if session.statuses() else ""
 
 
 def clearing_plan(session: LabSession, lesson: ReadyLesson) -> Plan | None:
     """A plan that makes the lab blank for a lesson; None if it is blank. Raises LessonError if disks are missing."""
     require_no_drill(session, lesson)
-    require_disk_names(session, lesson)
-    free = {disk.name for disk in session.free_disks()}
-    is_blank = not session.statuses() and free.issuperset(lesson.disk_names)
-    return None if is_blank else session.reset_all()
+    named_disks(session, lesson.disk_names, f"lesson {lesson.id}")
+    return session.reset_all() if use_words(session, lesson.disk_names) else None
 
 
 def blank_lab(session: LabSession) -> None:
@@ -572,15 +578,17 @@ def marks_of(session: LabSession, arrays: Iterable[ArrayStatus]) -> dict[str, Ma
     return found
 
 
-def _written(names: Mapping[str, str], before: Snapshot | None, after: Snapshot) -> dict[str, int]:
+def _moved_since(
+    names: Mapping[str, str], before: Snapshot | None, after: Snapshot, moved: Callable[[DiskCounters], int]
+) -> dict[str, int]:
+    """Disk name -> growth of a counter since ``before``; ``names``: node -> disk name."""
     if before is None:
         return {}
-    earlier = {kernel: counters.written_bytes for kernel, counters in before.disks.items()}
     found = {}
     for node, name in names.items():
         kernel = kernel_name(node)
         if kernel in after.disks:
-            found[name] = after.disks[kernel].written_bytes - earlier.get(kernel, 0)
+            found[name] = moved(after.disks[kernel]) - (moved(before.disks[kernel]) if kernel in before.disks else 0)
     return found
 
 
@@ -622,7 +630,7 @@ def deep_state(lesson: ReadyLesson, session: LabSession, before: Snapshot, after
         superblocks=superblocks,
         resting=frozenset(array.name for array in session.found.all if array.name not in running),
         marked_before=frozenset(mark.array for mark in read_marks(session).values()),
-        read_bytes=_counted(names, before, after),
+        read_bytes=_moved_since(names, before, after, lambda disk: disk.read_bytes),
         waited_seconds={name: _waited(after, name) - _waited(before, name) for name in running},
         file_system_bytes={name: size for name, size in sizes.items() if size is not None},
         minors={
@@ -651,15 +659,6 @@ def _all_checks(step: ReadyStep) -> Iterable[Check]:
     yield from step.checks
     for mistake in step.mistakes:
         yield from mistake.when
-
-
-def _counted(names: Mapping[str, str], before: Snapshot, after: Snapshot) -> dict[str, int]:
-    kernel_names = {name: kernel_name(node) for node, name in names.items()}
-    return {
-        name: after.disks[kernel].read_bytes - (before.disks[kernel].read_bytes if kernel in before.disks else 0)
-        for name, kernel in kernel_names.items()
-        if kernel in after.disks
-    }
 
 
 def _waited(look: Snapshot, array: str) -> float:

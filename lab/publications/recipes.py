@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
@@ -748,25 +748,10 @@ def _too_few_repeats(published: Publication) -> Iterator[Seen]:
         yield Seen(published.study, f"runs of each configuration: {published.runs}", str(TRUSTWORTHY_REPEATS))
 
 
-def _no_dispersion(published: Publication) -> Iterator[Seen]:
-    if not published.shows_spread:
-        yield Seen(published.study, "numbers without an interval", "n and an interval")
-
-
-def _no_percentiles(published: Publication) -> Iterator[Seen]:
-    if "latency" in published.reports and not published.shows_percentiles:
-        yield Seen(published.study, "latency by its mean only", "p50, p95 and p99")
-
-
 def _promised_metric_missing(published: Publication) -> Iterator[Seen]:
     for metric in published.promises:
         if metric not in published.reports:
             yield Seen(metric, "promised, not reported", "a value, or why there is none")
-
-
-def _integrity_unchecked(published: Publication) -> Iterator[Seen]:
-    if _INTEGRITY in published.promises and _INTEGRITY not in published.reports:
-        yield Seen(published.study, "the data are claimed to be safe", "checksums before and after")
 
 
 def _topology_mismatch(published: Publication) -> Iterator[Seen]:
@@ -815,25 +800,10 @@ def _claim_outside_grid(published: Publication) -> Iterator[Seen]:
             yield Seen(conclusion.about, observed, f"two or more values of {conclusion.partner}")
 
 
-def _unlike_averaged(published: Publication) -> Iterator[Seen]:
-    if published.averages_over:
-        yield Seen(published.study, f"means over {' and '.join(published.averages_over)}", "one figure for each")
-
-
-def _network_backed(published: Publication) -> Iterator[Seen]:
-    if published.backing == "network":
-        yield Seen(published.study, "disks on a network", "local disks")
-
-
 def _arm_missing(published: Publication) -> Iterator[Seen]:
     for platform in published.platforms:
         if platform not in published.measured_on:
             yield Seen(platform, "asked about, not measured", "the same experiment on it")
-
-
-def _simulated_origin(published: Publication) -> Iterator[Seen]:
-    if published.engine:
-        yield Seen(published.study, f"figures of a {published.engine}", "the word beside every number")
 
 
 def _volume_mismatch(published: Publication) -> Iterator[Seen]:
@@ -847,24 +817,24 @@ def _volume_mismatch(published: Publication) -> Iterator[Seen]:
             return
 
 
-def _cpu_percent_only(published: Publication) -> Iterator[Seen]:
-    if published.cpu_unit == "percent":
-        yield Seen(published.study, "CPU in percent", "CPU µs per I/O or s per GiB")
+def _if(holds: Callable[[Publication], bool], observed: str, needed: str) -> Check[Publication]:
+    """A check of one statement about the study."""
+
+    def check(published: Publication) -> Iterator[Seen]:
+        if holds(published):
+            yield Seen(published.study, observed, needed)
+
+    return check
 
 
-def _percentile_of_averages(published: Publication) -> Iterator[Seen]:
-    if published.percentiles_of == "averages":
-        yield Seen(published.study, "percentiles of averaged values", "percentiles of single I/Os")
+def _unlike_averaged(published: Publication) -> Iterator[Seen]:
+    if published.averages_over:
+        yield Seen(published.study, f"means over {' and '.join(published.averages_over)}", "one figure for each")
 
 
-def _raw_across_platforms(published: Publication) -> Iterator[Seen]:
-    if published.compares_raw:
-        yield Seen(published.study, "MB/s or IOPS of two platforms side by side", "ratios")
-
-
-def _mttdl(published: Publication) -> Iterator[Seen]:
-    if published.shows_mttdl:
-        yield Seen(published.study, "MTTDL as a result", "scenarios and exposure")
+def _simulated_origin(published: Publication) -> Iterator[Seen]:
+    if published.engine:
+        yield Seen(published.study, f"figures of a {published.engine}", "the word beside every number")
 
 
 CHECKS: Mapping[str, Check[Publication]] = {
@@ -874,18 +844,26 @@ CHECKS: Mapping[str, Check[Publication]] = {
     "file-fits-cache": _file_fits_cache,
     "io-not-on-members": _io_not_on_members,
     "promised-metric-missing": _promised_metric_missing,
-    "integrity-unchecked": _integrity_unchecked,
+    "integrity-unchecked": _if(
+        lambda it: _INTEGRITY in it.promises and _INTEGRITY not in it.reports,
+        "the data are claimed to be safe",
+        "checksums before and after",
+    ),
     "too-few-repeats": _too_few_repeats,
-    "no-dispersion": _no_dispersion,
-    "no-percentiles": _no_percentiles,
+    "no-dispersion": _if(lambda it: not it.shows_spread, "numbers without an interval", "n and an interval"),
+    "no-percentiles": _if(
+        lambda it: "latency" in it.reports and not it.shows_percentiles, "latency by its mean only", "p50, p95 and p99"
+    ),
     "claim-outside-grid": _claim_outside_grid,
     "unlike-averaged": _unlike_averaged,
-    "network-backed": _network_backed,
+    "network-backed": _if(lambda it: it.backing == "network", "disks on a network", "local disks"),
     "arm-missing": _arm_missing,
     "simulated-origin": _simulated_origin,
     "volume-mismatch": _volume_mismatch,
-    "cpu-percent-only": _cpu_percent_only,
-    "percentile-of-averages": _percentile_of_averages,
-    "raw-across-platforms": _raw_across_platforms,
-    "mttdl-as-result": _mttdl,
+    "cpu-percent-only": _if(lambda it: it.cpu_unit == "percent", "CPU in percent", "CPU µs per I/O or s per GiB"),
+    "percentile-of-averages": _if(
+        lambda it: it.percentiles_of == "averages", "percentiles of averaged values", "percentiles of single I/Os"
+    ),
+    "raw-across-platforms": _if(lambda it: it.compares_raw, "MB/s or IOPS of two platforms side by side", "ratios"),
+    "mttdl-as-result": _if(lambda it: it.shows_mttdl, "MTTDL as a result", "scenarios and exposure"),
 }

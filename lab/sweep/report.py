@@ -550,7 +550,7 @@ def _failures(failed: Sequence[FailedCell]) -> Iterator[WarningBox]:
             )
             for each in told
         )
-        count = f"{len(cells)} cell{'s' if len(cells) > 1 else ''}"
+        count = counted(len(cells), "cell")
         yield WarningBox(visible(message), (Fold(count, (labels,), is_open=len(cells) <= _OPEN_LABELS), *consoles))
 
 

@@ -47,8 +47,8 @@ from lab.plugins import catalogue
 from lab.results.record import Word
 from lab.sweep.cluster import ClusterTables
 from lab.tomlfile import decode_toml, toml_text, unknown_word
-from lab.units import KIB, format_bytes, human_bytes
-from lab.workloads.jobs import LEAST_SPACE_BYTES, JobTarget, PathKind, job_bytes
+from lab.units import KIB, counted, format_bytes, human_bytes
+from lab.workloads.fio_job import LEAST_SPACE_BYTES, JobTarget, PathKind, job_bytes
 from lab.workloads.workload import AccessPattern, Workload, find_workload
 
 MOST_CELLS = 100_000
@@ -447,7 +447,7 @@ class Possible:
 def _usable_bytes(experiment: Experiment) -> int | str:
     """The capacity of the array in bytes, or the reason why it cannot be created."""
     array, disks = experiment.arrays[0], experiment.disks
-    told = f"{array.level} of {array.members} disk{'s' if array.members != 1 else ''}"
+    told = f"{array.level} of {counted(array.members, 'disk')}"
     chunk = f"chunk {human_bytes(array.chunk_bytes)} " if array.chunk_bytes else ""
     try:
         array.check(disks)

@@ -62,7 +62,7 @@ from lab.sweep.schema import (
     watched,
 )
 from lab.sweep.spread import Answer, SpreadState, SpreadTask, TaskSpread
-from lab.units import human_bytes, human_seconds
+from lab.units import counted, human_bytes, human_seconds
 
 if TYPE_CHECKING:
     from lab.sweep.pool import Pool
@@ -450,10 +450,10 @@ def plan_lines(plan: SweepPlan, request: SweepRequest) -> Iterator[str]:
     workers = worker_count(request.cluster, plan.sweep)
     there = f", {len(plan.tasks) - missing:,} of them measured before" if missing < len(plan.tasks) else ""
     time = "in virtual time" if plan.is_virtual_time else "in real time"
-    yield f"{plan.sweep.title}: {len(plan.tasks):,} cell{'s' if len(plan.tasks) != 1 else ''} {time}{there}"
+    yield f"{plan.sweep.title}: {counted(len(plan.tasks), 'cell')} {time}{there}"
     if missing:
-        on = f" on {workers} worker{'s' if workers != 1 else ''}" if workers else " on one worker"
-        yield f"about {human_seconds(plan.seconds / max(1, workers))}{on}, and {human_bytes(plan.bytes)} of disk"
+        on = counted(workers, "worker") if workers else "one worker"
+        yield f"about {human_seconds(plan.seconds / max(1, workers))} on {on}, and {human_bytes(plan.bytes)} of disk"
     for why, count in tuple(found.impossible.items())[:MOST_REASONS]:
         yield f"left out as impossible: {why} (combinations: {count:,})"
     if more := tuple(found.impossible.values())[MOST_REASONS:]:

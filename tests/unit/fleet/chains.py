@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lab.fleet.estimate import hours_to_loss
+from lab.fleet.engine import hours_to_loss
 from lab.fleet.model import Scrubbing, ScrubKind
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from lab.fleet.engine import simulate_block
-from lab.fleet.estimate import BlockSums, Moments, summed
+from lab.fleet.engine import BlockSums, Moments, simulate_block, summed
 from lab.fleet.model import HOURS_PER_YEAR, Block, FleetModel, Spread
 
 TB = 1e12

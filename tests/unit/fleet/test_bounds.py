@@ -16,8 +16,18 @@ from hypothesis import strategies as st
 
 from lab.cli.main import run
 from lab.errors import SpecError
-from lab.fleet.engine import cumulative_hazard, simulate_block, waiting_hours
-from lab.fleet.estimate import MOST_NINES, MOST_YEARS, BlockSums, Cause, Moments, figures_of, mean_of
+from lab.fleet.engine import (
+    MOST_NINES,
+    MOST_YEARS,
+    BlockSums,
+    Cause,
+    Moments,
+    cumulative_hazard,
+    figures_of,
+    mean_of,
+    simulate_block,
+    waiting_hours,
+)
 from lab.fleet.model import Block, FleetSpec, Scrubbing, ScrubKind, Spread, fleet_spec, fleet_tree
 from lab.fleet.run import local_spreader, run_spec
 from tests.unit.fleet.models import exponential

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from lab.cli.main import run
-from lab.fleet.estimate import Cause, figures_of, most_lost
+from lab.fleet.engine import Cause, figures_of, most_lost
 from lab.fleet.model import FleetModel, Method, Scrubbing, ScrubKind, Spread
 from lab.fleet.run import BLOCK_TRIALS, local_spreader, run_model, with_method
 from lab.theory.extension import LossFigures

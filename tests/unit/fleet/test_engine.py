@@ -10,8 +10,7 @@ import msgspec
 import numpy
 import pytest
 
-from lab.fleet.engine import simulate_block
-from lab.fleet.estimate import Cause, figures_of, mean_of
+from lab.fleet.engine import Cause, figures_of, mean_of, simulate_block
 from lab.fleet.model import HOURS_PER_YEAR, Block, FleetModel, Scrubbing, ScrubKind, Spread
 from tests.unit.fleet.chains import Chain, array_chain
 from tests.unit.fleet.models import TB, deviations, exponential, hours, mean_and_error, simulated

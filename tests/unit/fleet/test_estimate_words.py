@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lab.fleet.estimate import counted_words, mttdl_by_hand, mttdl_years
+from lab.fleet.engine import counted_words, mttdl_by_hand, mttdl_years
 from lab.fleet.model import fleet_spec, fleet_tree, model_of
 from lab.fleet.run import what_if
 

@@ -7,8 +7,7 @@ import math
 import numpy
 import pytest
 
-from lab.fleet.engine import waiting_hours
-from lab.fleet.estimate import Moments, rare_sum
+from lab.fleet.engine import Moments, rare_sum, waiting_hours
 from lab.fleet.model import Scrubbing, ScrubKind, Spread
 from tests.unit.fleet.chains import Chain, array_chain, mean_waiting_hours
 from tests.unit.fleet.models import exponential
