@@ -18,12 +18,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import lab.store
 from lab.classroom.bundle import export_results, load_signer, read_bundle, write_bundle
 from lab.errors import ResultError
 from lab.gates.files import MOST_DOCUMENT_BYTES, MOST_RECORD_BYTES
 from lab.results.record import encode_record
 from lab.results.store import ResultStore, checked_id, find_results, import_results
-from lab.store import runs
 from lab.units import GIB
 from tests.unit.results.test_store import cell, draft
 
@@ -330,7 +330,7 @@ def _import_slowly(root: Path, file: Path, said: Connection) -> None:
         signal.pause()
 
     # In a process of its own, which is killed while it waits.
-    vars(runs)["write_file"] = wait
+    vars(lab.store)["write_file"] = wait
     import_results(ResultStore(root), file)
 
 
