@@ -149,6 +149,10 @@ FreeDiskName = Annotated[
 ]
 
 
+Needs = tuple[Callable[[Selection], str], ...]
+"""Conditions of an action; each returns an obstacle, as the end of a sentence, or an empty text."""
+
+
 class Verb(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="act"):
     """One thing that a user can request. The first line of a subclass's docstring is its help."""
 
@@ -207,8 +211,8 @@ class Action(Verb, frozen=True, kw_only=True):
     """A flag that the app sets, since it shows the plan and the effect on the array, and asks for confirmation."""
     in_lessons: ClassVar[bool] = True
     """Whether lesson files may use it."""
-    needs: ClassVar[tuple[Callable[[Selection], str], ...]] = ()
-    """Further conditions, after those of the base classes; each returns an obstacle, or an empty text."""
+    needs: ClassVar[Needs] = ()
+    """Further conditions, after those of the base classes."""
     effect: ClassVar[str] = ""
     """What happens, shown with the plan; names of the selection are in braces."""
 
@@ -282,14 +286,14 @@ class PlanAction(Action, frozen=True, kw_only=True):
 class ArrayAction(Action, frozen=True, kw_only=True):
     """An action on a running array."""
 
-    needs = (attrgetter("lack_of_array"),)
+    needs: ClassVar[Needs] = (attrgetter("lack_of_array"),)
     array: ArrayName = "md0"
 
 
 class MemberAction(PlanAction, frozen=True, kw_only=True):
     """One plan on a disk, which may belong to an array."""
 
-    needs = (attrgetter("lack_of_disk"),)
+    needs: ClassVar[Needs] = (attrgetter("lack_of_disk"),)
     array: ArrayName = "md0"
     disk: MemberName
 
