@@ -50,7 +50,6 @@ from lab.units import GIB, KIB
 
 if TYPE_CHECKING:
     from lab.actions.action import Selection
-    from lab.plans import Plan
     from lab.session.data_mark import DataMark, MarkVerdict
     from lab.session.session import LabSession
     from lab.workloads.workload import Workload
