@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import shlex
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -148,6 +149,10 @@ FreeDiskName = Annotated[
 ]
 
 
+Needs = tuple[Callable[[Selection], str], ...]
+"""Conditions of an action; each returns an obstacle, as the end of a sentence, or an empty text."""
+
+
 class Verb(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="act"):
     """One thing that a user can request. The first line of a subclass's docstring is its help."""
 
@@ -206,6 +211,10 @@ class Action(Verb, frozen=True, kw_only=True):
     """A flag that the app sets, since it shows the plan and the effect on the array, and asks for confirmation."""
     in_lessons: ClassVar[bool] = True
     """Whether lesson files may use it."""
+    needs: ClassVar[Needs] = ()
+    """Further conditions, after those of the base classes."""
+    effect: ClassVar[str] = ""
+    """What happens, shown with the plan; names of the selection are in braces."""
 
     @classmethod
     def acts_on(cls) -> Fills:
@@ -215,7 +224,10 @@ class Action(Verb, frozen=True, kw_only=True):
     @classmethod
     def obstacle(cls, it: Selection) -> str:
         """Why the action is not possible on the selection, as the end of a sentence; empty if it is possible."""
-        return "" if it.is_open else "the machine is not running"
+        if not it.is_open:
+            return "the machine is not running"
+        needs = (need for kind in reversed(cls.__mro__) for need in vars(kind).get("needs", ()))
+        return next(filter(None, (need(it) for need in needs)), "")
 
     @classmethod
     def choices(cls) -> list[Choice]:
@@ -227,7 +239,7 @@ class Action(Verb, frozen=True, kw_only=True):
 
     @classmethod
     def note(cls, it: Selection) -> str:
-        return ""
+        return it.filled(cls.effect)
 
     @classmethod
     def on_selection(cls: type[A], it: Selection, **more: Any) -> A:
@@ -255,11 +267,12 @@ class PlanAction(Action, frozen=True, kw_only=True):
     """Help of ``--wait``; empty if the option does not exist."""
     waits_on_uml: ClassVar[bool] = True
     """Waits by default on uml: the machine, and md's work on it, end with the command."""
+    long_work: ClassVar[str] = ""
+    """The long-running work that md does afterwards, for example ``rebuild``; empty if there is none."""
 
     @property
     def waits_for(self) -> str:
-        """The long-running work that md does afterwards, for example ``rebuild``; empty if there is none."""
-        return ""
+        return self.long_work
 
     @abstractmethod
     def plan(self, session: LabSession) -> Plan:
@@ -273,22 +286,16 @@ class PlanAction(Action, frozen=True, kw_only=True):
 class ArrayAction(Action, frozen=True, kw_only=True):
     """An action on a running array."""
 
+    needs: ClassVar[Needs] = (attrgetter("lack_of_array"),)
     array: ArrayName = "md0"
-
-    @classmethod
-    def obstacle(cls, it: Selection) -> str:
-        return super().obstacle(it) or it.lack_of_array
 
 
 class MemberAction(PlanAction, frozen=True, kw_only=True):
     """One plan on a disk, which may belong to an array."""
 
+    needs: ClassVar[Needs] = (attrgetter("lack_of_disk"),)
     array: ArrayName = "md0"
     disk: MemberName
-
-    @classmethod
-    def obstacle(cls, it: Selection) -> str:
-        return super().obstacle(it) or it.lack_of_disk
 
 
 @cache

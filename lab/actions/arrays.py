@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -49,12 +50,37 @@ from lab.units import GIB, KIB
 
 if TYPE_CHECKING:
     from lab.actions.action import Selection
-    from lab.plans import Plan
     from lab.session.data_mark import DataMark, MarkVerdict
     from lab.session.session import LabSession
     from lab.workloads.workload import Workload
 
 USUAL_LOADS = ("rand-mix-4k", "rand-read-4k", "rand-write-4k", "seq-read-1m", "seq-write-1m")
+
+
+def _no_member(it: Selection) -> str:
+    return f"{it.disk_name} is no working member of an array"
+
+
+def _unless_working(it: Selection) -> str:
+    return "" if it.working_member else _no_member(it)
+
+
+def _unless_in_sync(it: Selection) -> str:
+    return "" if it.member and it.member.is_in_sync else _no_member(it)
+
+
+def _unless_redundant(it: Selection) -> str:
+    if it.array is None:
+        return it.lack_of_array
+    return "" if it.array.is_redundant else f"{it.array_name} has no redundancy"
+
+
+def _unless_allowed(it: Selection, what: str) -> str:
+    return f"{it.array_name} does not allow it" if it.array and what in it.array.cannot else ""
+
+
+def _unless_a_disk_suits(it: Selection) -> str:
+    return "" if it.free_disk else f"no free disk suits {it.array_name}"
 
 
 class Load(Action, frozen=True, kw_only=True, tag="load"):
@@ -229,14 +255,11 @@ class PlugIn(MemberAction, frozen=True, kw_only=True, tag="array.plug-in"):
 
     words, key, label = "array plug-in", "p", "Plug in"
     tooltip = "Bring a pulled disk back; then add or re-add it"
+    effect = "{disk} comes back as it was; md does not take it in by itself."
 
     @classmethod
     def obstacle(cls, it: Selection) -> str:
         return super().obstacle(it) or ("" if it.is_pulled else f"{it.disk_name} is not pulled")
-
-    @classmethod
-    def note(cls, it: Selection) -> str:
-        return it.filled("{disk} comes back as it was; md does not take it in by itself.")
 
     def plan(self, session: LabSession) -> Plan:
         from lab.session import breaking
@@ -249,15 +272,9 @@ class Corrupt(MemberAction, frozen=True, kw_only=True, tag="disk.corrupt"):
 
     words, key, label = "array corrupt", "c", "Corrupt"
     tooltip = "Overwrite some of the member's data behind md's back: no error, wrong data"
+    needs = (_unless_working, partial(_unless_allowed, what="corrupt"))
+    effect = "md will not notice. A scrub (s) finds it where there is redundancy; verify (v) tells you."
     length: Annotated[str, Argument("How much, such as 64K.")] = "64K"
-
-    @classmethod
-    def obstacle(cls, it: Selection) -> str:
-        return super().obstacle(it) or _unless_working(it) or _unless_allowed(it, "corrupt")
-
-    @classmethod
-    def note(cls, it: Selection) -> str:
-        return "md will not notice. A scrub (s) finds it where there is redundancy; verify (v) tells you."
 
     def __post_init__(self) -> None:
         parse_bytes(self.length, what="length")
@@ -273,19 +290,16 @@ class BadBlock(MemberAction, frozen=True, kw_only=True, tag="disk.bad_block"):
 
     words, key, label = "array bad-block", "u", "Bad block"
     tooltip = "Put a block of the known data on md's list of unreadable blocks"
+    effect = "md takes 4 KiB of {disk} as unreadable, until it can write them anew (a scrub does)."
+    needs = (_unless_redundant, partial(_unless_allowed, what="corrupt"))
     sector: Annotated[str, Argument("Of the disk; without: in the middle of the known data.")] = ""
 
     @classmethod
     def obstacle(cls, it: Selection) -> str:
-        if reason := super().obstacle(it) or _unless_redundant(it) or _unless_allowed(it, "corrupt"):
-            return reason
-        if not (it.member and it.member.is_in_sync and it.has_known_data):
-            return f"{it.disk_name} is no working member of an array with known data"
-        return ""
-
-    @classmethod
-    def note(cls, it: Selection) -> str:
-        return it.filled("md takes 4 KiB of {disk} as unreadable, until it can write them anew (a scrub does).")
+        is_possible = it.member and it.member.is_in_sync and it.has_known_data
+        return super().obstacle(it) or (
+            "" if is_possible else f"{it.disk_name} is no working member of an array with known data"
+        )
 
     def __post_init__(self) -> None:
         self._first  # noqa: B018 - raises for what is not a number
@@ -366,12 +380,9 @@ class Fail(MemberAction, frozen=True, kw_only=True, tag="array.fail"):
 
     words, key, label, in_footer, asks = "array fail", "f", "Fail", True, "break_array"
     tooltip = "Mark the selected disk as faulty, as md does when it stops answering"
+    needs = (_unless_working,)
     disk: Annotated[Names, Argument("The disk, such as disk02.", is_placed=True, is_needed=True, fills=Fills.DISK)]
     break_array: BreakArray = False
-
-    @classmethod
-    def obstacle(cls, it: Selection) -> str:
-        return super().obstacle(it) or _unless_working(it)
 
     @classmethod
     def note(cls, it: Selection) -> str:
@@ -404,6 +415,7 @@ class Remove(MemberAction, frozen=True, kw_only=True, tag="array.remove"):
 
     words, key, label, in_footer = "array remove", "x", "Remove", True
     tooltip = "Take a faulty disk or a spare out of its array"
+    effect = "The disk leaves the array and is free for other things."
 
     @classmethod
     def obstacle(cls, it: Selection) -> str:
@@ -411,10 +423,6 @@ class Remove(MemberAction, frozen=True, kw_only=True, tag="array.remove"):
         return super().obstacle(it) or (
             "" if is_removable else f"{it.disk_name} is neither a faulty member nor a spare"
         )
-
-    @classmethod
-    def note(cls, it: Selection) -> str:
-        return "The disk leaves the array and is free for other things."
 
     def plan(self, session: LabSession) -> Plan:
         return session.array(self.array).remove(self.disk)
@@ -426,19 +434,13 @@ class Add(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.add"):
     words, key, label, in_footer = "array add", "a", "Add", True
     wait_help = _WAIT
     tooltip = "Add a disk: a degraded array rebuilds on it, a whole one keeps it as a spare"
+    needs = (_unless_redundant, _unless_a_disk_suits)
+    long_work = "rebuild"
     disk: FreeDiskName
-
-    @classmethod
-    def obstacle(cls, it: Selection) -> str:
-        return super().obstacle(it) or _unless_redundant(it) or _unless_a_disk_suits(it)
 
     @classmethod
     def note(cls, it: Selection) -> str:
         return it.array.adding_note if it.array else ""
-
-    @property
-    def waits_for(self) -> str:
-        return "rebuild"
 
     def plan(self, session: LabSession) -> Plan:
         return session.array(self.array).add(self.disk)
@@ -450,26 +452,13 @@ class Replace(MemberAction, frozen=True, kw_only=True, tag="array.replace"):
     words, key, label = "array replace", "e", "Replace"
     wait_help = _WAIT
     tooltip = "Copy the selected member to a free disk, then retire it"
+    needs = (_unless_in_sync, partial(_unless_allowed, what="replace"), _unless_redundant, _unless_a_disk_suits)
+    effect = "{disk} is copied to {new}; {array} keeps its redundancy throughout."
+    long_work = "copy"
     disk: Annotated[
         Name, Argument("The disk, such as disk02.", also="--old", is_placed=True, is_needed=True, fills=Fills.DISK)
     ]
     new: FreeDiskName
-
-    @classmethod
-    def obstacle(cls, it: Selection) -> str:
-        if reason := super().obstacle(it):
-            return reason
-        if not (it.member and it.member.is_in_sync):
-            return _no_member(it)
-        return _unless_allowed(it, "replace") or _unless_redundant(it) or _unless_a_disk_suits(it)
-
-    @classmethod
-    def note(cls, it: Selection) -> str:
-        return it.filled("{disk} is copied to {new}; {array} keeps its redundancy throughout.")
-
-    @property
-    def waits_for(self) -> str:
-        return "copy"
 
     def plan(self, session: LabSession) -> Plan:
         return session.array(self.array).replace(self.disk, self.new)
@@ -481,6 +470,8 @@ class ReAdd(MemberAction, frozen=True, kw_only=True, tag="array.re-add"):
     words, key, label, in_footer = "array re-add", "r", "Re-add", True
     wait_help = _WAIT
     tooltip = "Put a former member back; the bitmap tells what it missed"
+    effect = "Only what changed while it was away is copied: the bitmap tells which regions."
+    long_work = "rebuild"
 
     @classmethod
     def obstacle(cls, it: Selection) -> str:
@@ -490,14 +481,6 @@ class ReAdd(MemberAction, frozen=True, kw_only=True, tag="array.re-add"):
         return super().obstacle(it) or (
             "" if is_possible else f"{it.disk_name} is no former member of an array with a bitmap"
         )
-
-    @classmethod
-    def note(cls, it: Selection) -> str:
-        return "Only what changed while it was away is copied: the bitmap tells which regions."
-
-    @property
-    def waits_for(self) -> str:
-        return "rebuild"
 
     def plan(self, session: LabSession) -> Plan:
         return session.array(self.array).re_add(self.disk)
@@ -510,14 +493,11 @@ class Speed(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.speed
     tooltip = "Limit how fast rebuilds and checks run, and see what it does to the load"
     title, picks = "Throttle {array}", "maximum"
     intro = "How fast may {array} be rebuilt or checked? The load gets what the sync leaves."
+    needs = (_unless_redundant,)
     minimum: Annotated[
         str, Argument("Per second and member, such as 10M; a bare number is KiB, as in md.", option="--min")
     ] = ""
     maximum: Annotated[str, Argument("Per second and member, such as 200M.", option="--max")] = ""
-
-    @classmethod
-    def obstacle(cls, it: Selection) -> str:
-        return super().obstacle(it) or _unless_redundant(it)
 
     @classmethod
     def choices(cls) -> list[Choice]:
@@ -559,11 +539,8 @@ class Scrub(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.scrub
     wait_help = _WAIT
     tooltip = "Compare copies or parity everywhere (check), or make them agree (repair)"
     title, picks = "Scrub {array}", "action"
+    needs = (_unless_redundant,)
     action: Annotated[ScrubAction, Argument("check, repair or stop.", is_placed=True)] = ScrubAction.CHECK
-
-    @classmethod
-    def obstacle(cls, it: Selection) -> str:
-        return super().obstacle(it) or _unless_redundant(it)
 
     @classmethod
     def choices(cls) -> list[Choice]:
@@ -590,10 +567,7 @@ class StopArray(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.s
 
     words, key, label = "array stop", "z", "Stop array"
     tooltip = "Stop the array; its data stay on the disks"
-
-    @classmethod
-    def note(cls, it: Selection) -> str:
-        return "The data stay on the disks; Enter on the array starts it again."
+    effect = "The data stay on the disks; Enter on the array starts it again."
 
     def plan(self, session: LabSession) -> Plan:
         return session.array(self.array).stop()
@@ -604,13 +578,10 @@ class Destroy(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.des
 
     words, key, label = "array destroy", "delete", "Destroy"
     tooltip = "Stop the array and erase its superblocks: md no longer finds it"
-
-    @classmethod
-    def note(cls, it: Selection) -> str:
-        return it.filled(
-            "md will no longer find {array}, and its disks become free. The data stay on them until something "
-            "overwrites them, such as the next array."
-        )
+    effect = (
+        "md will no longer find {array}, and its disks become free. The data stay on them until something "
+        "overwrites them, such as the next array."
+    )
 
     def plan(self, session: LabSession) -> Plan:
         return session.array(self.array).destroy()
@@ -646,6 +617,7 @@ class Grow(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.grow")
 
     words = "array grow"
     wait_help = "Wait for the end of the reshape; the default on uml:."
+    long_work = "reshape"
     members: Annotated[Names, Argument("Disks that join, disk04,disk05, or how many members in all.")] = ""
     size: Annotated[NameOrNone, Argument("max: use all of each member.")] = ""
     level: Annotated[NameOrNone, Argument("raid1 to raid5, or raid5 to raid6 with one disk more.")] = ""
@@ -661,10 +633,6 @@ class Grow(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.grow")
                 hint="give --members, --size max or --level",
             )
         disk_count(self.members)
-
-    @property
-    def waits_for(self) -> str:
-        return "reshape"
 
     def plan(self, session: LabSession) -> Plan:
         count = disk_count(self.members)
@@ -708,28 +676,6 @@ def _kib_per_second(text: str) -> int | None:
     return checked(kib, SpeedKibPerSecond, "speed in KiB a second")
 
 
-def _no_member(it: Selection) -> str:
-    return f"{it.disk_name} is no working member of an array"
-
-
-def _unless_working(it: Selection) -> str:
-    return "" if it.working_member else _no_member(it)
-
-
-def _unless_redundant(it: Selection) -> str:
-    if it.array is None:
-        return it.lack_of_array
-    return "" if it.array.is_redundant else f"{it.array_name} has no redundancy"
-
-
-def _unless_allowed(it: Selection, what: str) -> str:
-    return f"{it.array_name} does not allow it" if it.array and what in it.array.cannot else ""
-
-
-def _unless_a_disk_suits(it: Selection) -> str:
-    return "" if it.free_disk else f"no free disk suits {it.array_name}"
-
-
 def _failing_note(it: Selection) -> str:
     """The effect on the selected disk's array if the disk fails or vanishes."""
     if it.array is None or it.member is None:
@@ -742,6 +688,7 @@ class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
 
     words = "array create"
     wait_help, waits_on_uml = "Wait for the first resync.", False
+    long_work = "first resync"
     array: Annotated[
         NameOrNone,
         Argument("md0 and so on; the first free one if left out.", also="--name", is_placed=True, left_out=""),
@@ -774,10 +721,6 @@ class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
     def __post_init__(self) -> None:
         """Raises SpecError for errors that do not depend on the disks."""
         self.kind.spec(self._on_any_disks).validate()
-
-    @property
-    def waits_for(self) -> str:
-        return "first resync"
 
     @property
     def kind(self) -> ArrayKind:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -33,9 +33,6 @@ from lab.plans import Plan, Step
 from lab.plugins import extensions
 from lab.tables import Table
 from lab.units import KIB, SECTOR_BYTES, human_bytes
-
-if TYPE_CHECKING:
-    from lab.arrays.array import ArrayKind
 
 _WHOLE_ONLY = "; this holds for the complete array, not while a member is missing or rebuilding"
 

@@ -29,10 +29,6 @@ from lab.tables import Table
 from lab.units import counted, human_seconds
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-    from typing import Any
-
     from cyclopts import App
     from rich.progress import Progress, TaskID
 

@@ -299,14 +299,13 @@ def _act(context: Context, make: Callable[[LabSession], Plan], what: str, name: 
 def models() -> None:
     """List the drive models for emulated drives."""
     context, known = current(), all_drive_models()
-    if context.json:
-        out_json({name: {**msgspec.to_builtins(each), "iops": each.iops} for name, each in known.items()})
-        return
     rows = [
         (name, human_seconds(each.service_seconds), each.concurrent_requests, f"{each.iops:.0f}", each.title)
         for name, each in known.items()
     ]
-    out(table(("model", "service", "at a time", "IOPS", ""), rows, right=("service", "at a time", "IOPS")))
+    value = {name: {**msgspec.to_builtins(each), "iops": each.iops} for name, each in known.items()}
+    numbers = ("service", "at a time", "IOPS")
+    context.out(value, table(("model", *numbers, ""), rows, right=numbers))
 
 
 def _require(names: tuple[str, ...]) -> None:

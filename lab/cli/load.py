@@ -132,13 +132,11 @@ def _value(work: Workload, array: str, measured: Measured, forecast: Forecast | 
 def workloads() -> None:
     """List the workloads of the catalogue."""
     context, known = current(), all_workloads()
-    if context.json:
-        out_json(list(known.values()))
-        return
     rows = [
         (each.id, format_bytes(each.block_bytes), each.queue_depth, each.jobs, each.title) for each in known.values()
     ]
-    out(table(("workload", "block", "depth", "jobs", "title"), rows, right=("block", "depth", "jobs")))
+    numbers = ("block", "depth", "jobs")
+    context.out(list(known.values()), table(("workload", *numbers, "title"), rows, right=numbers))
 
 
 TERMINAL_INTERVAL_SECONDS = 0.25

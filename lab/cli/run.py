@@ -141,11 +141,9 @@ def _process_started_seconds(files: HostFiles) -> float | None:
 
 def _list(context: Context) -> None:
     found = [find_experiment(name)[0] for name in built_in_names()]
-    if context.json:
-        out_json([{"id": each.id, "title": each.title, "estimated_seconds": estimated_seconds(each)} for each in found])
-        return
+    value = [{"id": each.id, "title": each.title, "estimated_seconds": estimated_seconds(each)} for each in found]
     rows = [(each.id, human_seconds(estimated_seconds(each)), each.title) for each in found]
-    out(table(("experiment", "about", "title"), rows, right=("about",)))
+    context.out(value, table(("experiment", "about", "title"), rows, right=("about",)))
 
 
 def _print_plan(experiment: Experiment, context: Context) -> None:

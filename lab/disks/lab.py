@@ -222,10 +222,6 @@ class LabFolder:
     def image(self, spec: DiskSpec) -> Path:
         return self.images.path(spec.name)
 
-    def is_never_written(self, spec: DiskSpec) -> bool:
-        """Whether the disk is blank because its image was never written."""
-        return self.images.is_never_written(spec.name)
-
     def add(self, further: Sequence[DiskSpec]) -> None:
         """Add disks to the list for the next start. Raises LabError, with nothing changed, if that is impossible."""
         files = [spec.name for spec in further if spec.kind is DiskKind.FILE]
@@ -426,7 +422,7 @@ class Lab:
         self._detach: list[tuple[tuple[LabDisk, ...], Plan]] = []
         self.folder = folder
         files = [spec for spec in folder.specs if spec.kind is DiskKind.FILE] if folder else []
-        blank = {spec.name for spec in files if folder and folder.is_never_written(spec)}
+        blank = {spec.name for spec in files if folder and folder.images.is_never_written(spec.name)}
         self.guard = Guard(machine, self._disks, [disk.node for disk in self._disks if disk.name in blank])
 
     @property

@@ -200,14 +200,13 @@ def _experiment_of(record: ResultRecord) -> Experiment | None:
 def labels_of(record: ResultRecord) -> ResultLabels:
     """The labels from the experiment file in the record; only ids if this raidlab version cannot read the file."""
     experiment = _experiment_of(record)
-    jobs: list[Workload] = []
+    if experiment is None:
+        return ResultLabels(record.experiment)
     try:
-        jobs += [job.build() for job in experiment.jobs] if experiment else []
-        if experiment and experiment.rebuild and experiment.rebuild.under:
+        jobs = [job.build() for job in experiment.jobs]
+        if experiment.rebuild and experiment.rebuild.under:
             jobs.append(experiment.rebuild.under.build())
     except LabError:
-        experiment = None
-    if experiment is None:
         return ResultLabels(record.experiment)
     return ResultLabels(
         experiment.title,

@@ -252,11 +252,11 @@ def test_the_host_cache_is_dropped_only_where_there_are_images(state: StateFolde
 def test_an_image_that_was_never_written_has_no_block(state: StateFolder) -> None:
     with scratch_folder(state, files(1)) as folder:
         folder.images.make(folder.specs)
-        assert folder.is_never_written(folder.specs[0])
+        assert folder.images.is_never_written(folder.specs[0].name)
         with folder.image(folder.specs[0]).open("r+b") as image:
             image.write(b"something")
             os.fsync(image.fileno())
-        assert not folder.is_never_written(folder.specs[0])
+        assert not folder.images.is_never_written(folder.specs[0].name)
 
 
 # --- the list of disks attached on a machine --------------------------------------------------------------------------

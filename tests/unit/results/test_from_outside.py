@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import lab.store
 from lab.classroom.bundle import export_results, load_signer, read_bundle, write_bundle
 from lab.errors import ResultError
 from lab.gates.files import MOST_DOCUMENT_BYTES, MOST_RECORD_BYTES
@@ -330,7 +331,7 @@ def _import_slowly(root: Path, file: Path, said: Connection) -> None:
         signal.pause()
 
     # In a process of its own, which is killed while it waits.
-    vars(runs)["write_file"] = wait
+    vars(lab.store)["write_file"] = wait
     import_results(ResultStore(root), file)
 
 
