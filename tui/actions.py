@@ -20,7 +20,7 @@ from lab.arrays.kinds import free_name, kind_of_level, kinds
 from lab.arrays.levels import Level, LevelName, layout_words
 from lab.arrays.spec import Bitmap, ConsistencyPolicy, CreateOptions, Spec
 from lab.arrays.status import ArrayState
-from lab.session.more_disks import LARGER_COUNT, add_to_list, larger_bytes, larger_line, new_specs
+from lab.session.session import LARGER_COUNT, add_to_list, larger_bytes, larger_line, new_specs
 from lab.units import KIB, MIB, counted, human_bytes
 from tui.frontend import Frontend
 from tui.look import Tone

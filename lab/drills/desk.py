@@ -43,7 +43,7 @@ from lab.gates.text import visible
 from lab.host.clock import utc_text
 from lab.host.files import write_file
 from lab.lessons.student import named_disks, use_words
-from lab.machine import RUN_FOLDER, GuestProgram, Machine, TargetKind
+from lab.machine import RUN_FOLDER, GuestProgram, Machine
 from lab.plans import Danger, Step
 from lab.session.session import (
     Arrival,

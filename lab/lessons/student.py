@@ -27,7 +27,6 @@ from lab.checks.state import Check, CheckedState, DeepState, MarkSeen, PlayedFau
 from lab.disks import LabDisk
 from lab.disks.inventory import read_ends, read_heads
 from lab.errors import LabError, LessonError, ResultError, RunCancelled
-from lab.experiments.progress import RunProgress
 from lab.experiments.run import RunRequest, run_experiment
 from lab.experiments.schedule import RunProgress
 from lab.faults.crash_points import MOST_DRIVES, StoredPoints, explore, find_configuration, keep_points

@@ -48,7 +48,7 @@ from lab.results.record import Word
 from lab.sweep.cluster import ClusterTables
 from lab.tomlfile import decode_toml, toml_text, unknown_word
 from lab.units import KIB, counted, format_bytes, human_bytes
-from lab.workloads.fio_job import LEAST_SPACE_BYTES, JobTarget, PathKind, job_bytes
+from lab.workloads.jobs import LEAST_SPACE_BYTES, JobTarget, PathKind, job_bytes
 from lab.workloads.workload import AccessPattern, Workload, find_workload
 
 MOST_CELLS = 100_000

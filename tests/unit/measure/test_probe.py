@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lab.disks import DiskKind, LabDisk
-from lab.measure import job as conditions
+from lab.measure import job
 from lab.measure.job import Measured, probe_disk
 from lab.units import MIB
 from lab.workloads.fio_output import JobFigures

@@ -25,7 +25,6 @@ from lab.gates.files import MOST_DOCUMENT_BYTES, MOST_RECORD_BYTES
 from lab.results.record import encode_record
 from lab.results.store import ResultStore, checked_id, find_results, import_results
 from lab.units import GIB
-from tests.unit.md_tests.test_record import runs
 from tests.unit.results.test_store import cell, draft
 
 OLD, NEW = "20261121T100000Z-x", "20261122T100000Z-x"
