@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,14 +10,12 @@ import pytest
 
 from lab.arrays.discovery import Superblock
 from lab.arrays.status import ArrayStatus
-from lab.checks.state import CheckedState, DeepState, MarkSeen, PlayedFault
-from lab.faults.crash_points import PointJudgement, StoredPoints
-from lab.faults.scenario import FactCheck
-from lab.faults.scenario_run import FaultVerdict, ScenarioOutcome, StepOutcome, VariantOutcome
+from lab.checks.state import CheckedState, DeepState, MarkSeen
+from lab.faults.crash_points import PointJudgement
 from lab.lessons import engine
 from lab.lessons.course import ReadyLesson, built_in_course, words_in
 from lab.lessons.engine import tell
-from tests.unit.lessons.samples import array, member
+from tests.unit.lessons.samples import array, member, played, points
 from tests.unit.lessons.test_leaks import written
 from tests.unit.lessons.untold import files_of, in_app, iops_of, measured_all, seat
 
@@ -70,51 +67,6 @@ FOUR = replace(
 
 def _superblock(events: int) -> Superblock:
     return Superblock("u", "any:0", 5, 2, 4, 0, (0, 1, 2, 3), events, 0, 0, False, False)
-
-
-def played(number: int, variants: Mapping[str, Mapping[str, str]]) -> PlayedFault:
-    """A scenario as it was played, with these facts."""
-    outcomes = tuple(
-        VariantOutcome(
-            name=name,
-            array="",
-            steps=(
-                StepOutcome(
-                    do="check",
-                    checks=tuple(
-                        FactCheck(what=what, wanted="", found=found, is_met=True) for what, found in facts.items()
-                    ),
-                ),
-            ),
-        )
-        for name, facts in variants.items()
-    )
-    outcome = ScenarioOutcome(
-        number=number,
-        id="x",
-        title="",
-        model="",
-        must=(),
-        sources=(),
-        verdict=FaultVerdict.AS_EXPECTED,
-        variants=outcomes,
-    )
-    return PlayedFault(1, outcome)
-
-
-def points(configuration: str, judged: Mapping[PointJudgement, int]) -> StoredPoints:
-    """Crash points as they were judged."""
-    judgements = {word: judged.get(word, 0) for word in PointJudgement}
-    return StoredPoints(
-        id="p",
-        created_utc="2026-01-01T00:00:00Z",
-        configuration=configuration,
-        seed="1",
-        points=sum(judgements.values()),
-        judgements=judgements,
-        refused=0,
-        is_whole=True,
-    )
 
 
 def state(lesson: ReadyLesson, *arrays: ArrayStatus) -> CheckedState:
@@ -357,25 +309,6 @@ def test_the_ratio_of_another_figure_is_called_that(tmp_path: Path) -> None:
     assert view is not None
     found = tell(words_in("en"), view).checks[-1].found
     assert found == "2 is the ratio of another figure, the median latency; divide the IOPS"
-
-
-SHOWN_BY = re.compile(r"`(raidlab|mdadm|cat|for|grep) ?[^`]*`|\*\*array capacity|screen 7|same table|third table")
-RECKONED = {"block.place", "rebuild.time", "rebuild.mttdl", "read_error.chance"}
-"""Sources whose number the student works out from the text, or from a number that was read off before."""
-
-
-@pytest.mark.parametrize("place", list(TABLE))
-def test_a_number_that_is_read_off_is_said_to_stand_somewhere(place: tuple[str, str]) -> None:
-    step = files_of(place[0]).lesson.step(place[1])
-    assert step is not None
-    assert step.read is not None
-    is_reckoned = step.read.value["get"] in RECKONED or (step.read.value["get"] == "number" and not step.do)
-    if not is_reckoned:
-        asked = step.read.question
-        is_stored = (
-            step.read.value["get"].startswith(("result.", "fault.", "points.")) or step.read.value["get"] == "number"
-        )
-        assert SHOWN_BY.search(asked if is_stored else f"{asked}\n{step.say}"), place
 
 
 def test_every_reading_of_the_course_is_in_the_table() -> None:
