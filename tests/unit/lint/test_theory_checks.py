@@ -1,4 +1,4 @@
-"""Measured beside predicted: when it is off, what the evidence names, and a processor that is the limit."""
+"""Results: measured beside predicted, a processor that is the limit, and repeats on one sequence of addresses."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from lab.lint.result_checks import (
     lint_result,
     processor_bound,
     rebuilds_beside_theory,
+    same_addresses,
     shown_stamps,
 )
 from lab.results.record import CellRecord, Conditions, CpuFigures, DiskRecord, ResultRecord
@@ -231,3 +232,44 @@ def test_a_run_that_was_gone_on_with_says_so_wherever_it_is_shown() -> None:
     told = shown_stamps(record(conditions=virtual, resumed_after=(14,)))
     assert "resumed" in {stamp.partition(":")[0] for stamp in told}
     assert "resumed" not in {stamp.partition(":")[0] for stamp in shown_stamps(record(conditions=virtual))}
+
+
+BEFORE = "[global]\nrandrepeat=1\nrandseed={seed}\n[x]\nrw=randread\nbs=4096\nnumjobs={jobs}\n"
+
+
+def with_job(repeat: int, text: str, *, fio: str = "fio-3.33", addresses: str = "") -> CellRecord:
+    measured = cell("a", "w", repeat, read_iops=1.0, job_text=text, addresses=addresses)
+    return msgspec.structs.replace(measured, figures=msgspec.structs.replace(measured.figures, fio_version=fio))
+
+
+def said_of(*cells: CellRecord) -> list[str]:
+    return [seen.observed for seen in same_addresses(record(cells=cells))]
+
+
+def before(repeat: int, *, jobs: int = 1, fio: str = "fio-3.33") -> CellRecord:
+    return with_job(repeat, BEFORE.format(seed=20_260 + repeat, jobs=jobs), fio=fio)
+
+
+def test_results_from_before_are_told_by_their_jobs() -> None:
+    assert said_of(before(0), before(1), before(2)) == ["3 repeats on one sequence of addresses"]
+    assert said_of(before(0, jobs=4), before(1, jobs=4)) == [
+        "1 of 4 jobs on one sequence of addresses in all 2 repeats"
+    ]
+
+
+@pytest.mark.parametrize("fio", ["fio-3.35", "fio-3.41"])
+def test_a_fio_that_heeds_the_seed_gave_true_repeats(fio: str) -> None:
+    assert said_of(before(0, fio=fio), before(1, fio=fio)) == []
+
+
+def test_results_of_now_are_told_by_their_fingerprints() -> None:
+    text = BEFORE.replace("randrepeat=1", "randrepeat=0")
+    assert said_of(*(with_job(n, text.format(seed=n, jobs=1), addresses=f"{n:x}") for n in range(3))) == []
+    same = [with_job(n, text.format(seed=7, jobs=1), addresses="7") for n in range(3)]
+    assert said_of(*same) == ["3 repeats on one sequence of addresses"]
+
+
+def test_one_repeat_sequential_loads_and_records_without_jobs_say_nothing() -> None:
+    assert said_of(before(0)) == []
+    assert said_of(*(with_job(n, "[x]\nrw=read\nbs=1m\n") for n in range(3))) == []
+    assert said_of(*(with_job(n, "") for n in range(3))) == []
