@@ -168,11 +168,6 @@ def test_a_missing_convenience_does_not_block(tmp_path: Path) -> None:
     assert named(report, "program-mkfs.xfs").useful_for == ("workloads on XFS",)
 
 
-def test_versions_are_told(tmp_path: Path) -> None:
-    said = {"/usr/bin/mdadm --version": (0, "mdadm - v4.2 - 2021-12-30 - Debian 4.2-5\n")}
-    assert named(examine(tmp_path, answers=said), "program-mdadm").detail == "4.2 (/usr/bin/mdadm)"
-
-
 @pytest.mark.parametrize(
     ("text", "version"),
     [

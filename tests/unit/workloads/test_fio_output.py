@@ -4,14 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.errors import LabError, WorkloadError
-from lab.workloads.fio_output import DocumentSplitter, parse_figures
+from lab.errors import LabError, MeasurementDisturbed, WorkloadError
+from lab.workloads.fio_output import (
+    DocumentSplitter,
+    FioDirection,
+    FioDocument,
+    FioJob,
+    FioLatency,
+    JobFigures,
+    LiveFeed,
+    LiveInterval,
+    MeasuredWindow,
+    WindowCut,
+    bin_percentile,
+    difference,
+    parse_figures,
+    window_for,
+)
 
 DATA = Path(__file__).with_name("data")
 
@@ -160,3 +176,294 @@ def test_serial_line_ends_are_understood() -> None:
     assert (
         parse_figures(captured("mix.stdout").replace("\n", "\r\n")).reads == parse_figures(captured("mix.stdout")).reads
     )
+
+
+def intervals(name: str, chunk_characters: int = 1000) -> list[LiveInterval]:
+    text = (DATA / name).read_text()
+    feed = LiveFeed()
+    found: list[LiveInterval] = []
+    for start in range(0, len(text), chunk_characters):
+        found += feed.feed(text[start : start + chunk_characters])
+    return found + feed.finish()
+
+
+def test_warmup_is_marked_and_counters_start_anew() -> None:
+    found = intervals("status-interval.stdout")
+    assert [each.is_warmup for each in found] == [True, False, False, False, False]
+    assert [each.interval_seconds for each in found] == [0.145, 0.25, 0.25, 0.25, 0.251]
+    warmup, first, second = found[0], found[1], found[2]
+    assert warmup.reads is not None
+    assert warmup.reads.p50_seconds is None
+    assert first.reads is not None
+    # 18 277 I/Os in all are more than the 10 439 of the warm-up, and yet all of them are new.
+    assert first.reads.ios == 18_277
+    assert first.reads.iops == pytest.approx(73_108)
+    assert second.reads is not None
+    assert second.reads.ios == 35_305 - 18_277
+    assert second.reads.bandwidth_bytes_per_second == pytest.approx((144_572_416 - 74_825_728) / 0.25)
+    assert second.writes is None
+
+
+@pytest.mark.parametrize("name", ["status-interval.stdout", "sigint.stdout"])
+def test_intervals_add_up_to_the_final_total(name: str) -> None:
+    measured = [each.reads.ios for each in intervals(name) if each.reads and not each.is_warmup]
+    figures = parse_figures((DATA / name).read_text())
+    assert figures.reads is not None
+    assert sum(measured) == figures.reads.total_ios
+
+
+def test_intervals_that_are_not_wanted_yet_are_part_of_the_next() -> None:
+    whole = intervals("status-interval.stdout")
+    wanted = iter((False, False, True, False, False))
+    feed = LiveFeed(is_due=lambda: next(wanted, False))
+    text = (DATA / "status-interval.stdout").read_text()
+    found = feed.feed(text) + feed.finish()
+    # Of the first run of counters, which the end of the warm-up cut off, nothing is left to be told.
+    assert [each.interval_seconds for each in found] == [pytest.approx(0.5), pytest.approx(0.501)]
+    ios = [each.reads.ios for each in whole if each.reads]
+    assert [each.reads.ios for each in found if each.reads] == [sum(ios[1:3]), sum(ios[3:])]
+
+
+def test_percentiles_of_a_whole_run_equal_fios() -> None:
+    job = json.loads((DATA / "mix.stdout").read_text())["jobs"][0]
+    for direction in ("read", "write"):
+        latency = job[direction]["lat_ns"]
+        bins = {int(key): count for key, count in latency["bins"].items()}
+        for percent in (50, 95, 99, 99.9):
+            found = bin_percentile(bins, percent)
+            assert found == latency["percentile"][f"{percent:.6f}"] / 1e9
+
+
+def test_interval_percentiles_come_from_new_samples_alone() -> None:
+    before = document(10, {"100": 10})
+    after = document(20, {"100": 10, "900": 10})
+    found = difference(before, after)
+    assert found is not None
+    assert found.reads is not None
+    assert (found.reads.p50_seconds, found.reads.p99_seconds) == (900e-9, 900e-9)
+
+
+def test_no_time_no_interval() -> None:
+    same = document(10, {"100": 10})
+    assert difference(same, same) is None
+    assert difference(None, document(0, {})) is None
+
+
+def test_backwards_counters_start_anew() -> None:
+    found = difference(document(90, {"100": 90}), document(5, {"100": 5}))
+    assert found is not None
+    assert found.reads is not None
+    assert found.reads.ios == 5
+
+
+@pytest.mark.parametrize("block_bytes", [4096, None])
+def test_answers_after_the_last_count_of_requests_are_told(block_bytes: int | None) -> None:
+    # As a busy computer gives it: the requests of the second document were counted when all of them had been answered.
+    feed = LiveFeed(block_bytes=block_bytes)
+    found = [
+        interval
+        for clock, requests, answers in ((1000, 90, 80), (2000, 200, 160), (2020, 200, 200))
+        for interval in feed.feed(printed(clock, requests, answers))
+    ]
+    found += feed.finish()
+    assert [each.interval_seconds for each in found] == pytest.approx([1, 1, 0.02])
+    reads = [each.reads for each in found if each.reads]
+    moved = [part.bandwidth_bytes_per_second * each.interval_seconds for part, each in zip(reads, found, strict=True)]
+    assert sum(moved) == pytest.approx(200 * 4096)
+    assert [part.ios for part in reads] == ([80, 80, 40] if block_bytes else [90, 110, 0])
+
+
+def test_a_last_document_with_less_time_tells_nothing_twice() -> None:
+    # fio 3.39: a document that was printed while threads ended has more time than the run took.
+    feed = LiveFeed()
+    found = [
+        interval
+        for clock, answers in ((1000, 90), (2040, 200), (2000, 200))
+        for interval in feed.feed(printed(clock, answers, answers))
+    ]
+    found += feed.finish()
+    assert [(each.interval_seconds, each.reads.ios) for each in found if each.reads] == [(1.0, 90), (1.04, 110)]
+
+
+def test_a_warmup_without_an_answer_is_left_behind_by_its_clock() -> None:
+    found = difference(document(0, {}, clock=145), document(40, {"100": 40}, clock=100))
+    assert found is not None
+    assert found.interval_seconds == pytest.approx(0.1)
+
+
+def test_a_new_start_without_latencies_is_seen_by_its_clock() -> None:
+    # With gtod_reduce there are no bins; the second document is from after the end of the warm-up.
+    feed = LiveFeed(block_bytes=4096)
+    found = [
+        interval
+        for clock, answers in ((250, 1000), (200, 1500), (450, 3000))
+        for interval in feed.feed(printed(clock, answers, answers, has_latencies=False))
+    ]
+    assert [(each.interval_seconds, each.reads.ios) for each in found if each.reads] == [
+        (0.25, 1000),
+        (0.2, 1500),
+        (0.25, 1500),
+    ]
+
+
+def printed(clock_milliseconds: int, requests: int, answers: int, *, has_latencies: bool = True) -> str:
+    """A document in which all requests are of 4 KiB."""
+    read = {"io_bytes": answers * 4096, "total_ios": requests, "runtime": clock_milliseconds}
+    latency = {"lat_ns": {"N": requests, "bins": {"100": requests}}}
+    job = {"jobname": "x", "read": read | (latency if has_latencies else {}), "job options": {"bs": "1048576"}}
+    return json.dumps({"fio version": "fio-3.39", "timestamp_ms": 0, "jobs": [job]}, indent=1) + "\n"
+
+
+def document(ios: int, bins: dict[str, int], clock: int | None = None) -> FioDocument:
+    """After so many milliseconds; None: as many as I/Os."""
+    latency = FioLatency(N=sum(bins.values()), bins=bins)
+    runtime = ios if clock is None else clock
+    return FioDocument(
+        (FioJob("x", read=FioDirection(io_bytes=ios * 4096, total_ios=ios, runtime=runtime, lat_ns=latency)),), "", 0
+    )
+
+
+@given(st.dictionaries(st.integers(1, 10**9), st.integers(0, 1000)), st.floats(0.1, 100))
+def test_a_percentile_is_one_of_the_bins(bins: dict[int, int], percent: float) -> None:
+    found = bin_percentile(bins, percent)
+    if found is None:
+        assert not any(bins.values())
+    else:
+        assert bins[round(found * 1e9)] > 0
+
+
+@given(st.lists(st.text(alphabet='{}"\n1:,ab', max_size=40)))
+def test_garbage_gives_nothing_or_a_lab_error(chunks: list[str]) -> None:
+    feed = LiveFeed()
+    try:
+        for chunk in chunks:
+            feed.feed(chunk)
+        feed.finish()
+    except LabError:
+        pass
+
+
+RATE = 80
+"""I/Os a second of the drive that is played."""
+DEPTH = 32
+LATENCY_NANOSECONDS = DEPTH * 1_000_000_000 // RATE
+RAMP_NANOSECONDS = 12_500_000
+RAMP_SECONDS = 0.8
+
+
+def printed_after(milliseconds: int, ios: int, bins: dict[int, int], **more: object) -> str:
+    mean = sum(key * count for key, count in bins.items()) / max(1, sum(bins.values()))
+    latency = {
+        "max": max(bins, default=0),
+        "mean": mean,
+        "N": sum(bins.values()),
+        "bins": {str(key): count for key, count in bins.items()},
+        "percentile": {"50.000000": 1.0},
+    }
+    read = {"io_bytes": ios * 4096, "runtime": milliseconds, "total_ios": ios, "lat_ns": latency}
+    read |= {"iops": ios / (milliseconds / 1000) if milliseconds else 0, "bw_bytes": 1.0}
+    tree = {"fio version": "fio-3.33", "timestamp_ms": milliseconds, "jobs": [{"jobname": "x", "read": read, **more}]}
+    return json.dumps(tree, indent=1) + "\n"
+
+
+def told(window: MeasuredWindow, *, late_seconds: float = 0.0) -> Iterator[str]:
+    """What fio prints of a drive with a queue: slower in the first second, and after the end ever fewer in flight."""
+    issue = window.issue_seconds if window.seconds else 10.0
+    clock = window.interval_seconds - late_seconds
+    while clock <= issue:
+        yield at(clock)
+        clock += window.interval_seconds
+    drain = DEPTH / RATE
+    yield printed_after(round((issue + drain) * 1000), round(ios(issue)), bins(issue) | {RAMP_NANOSECONDS: 1000})
+
+
+def ios(seconds: float) -> float:
+    return RATE * (max(0.0, seconds - RAMP_SECONDS) + 0.5 * min(RAMP_SECONDS, seconds))
+
+
+def bins(seconds: float) -> dict[int, int]:
+    quick = round(ios(min(RAMP_SECONDS, seconds)))
+    return {RAMP_NANOSECONDS: quick, LATENCY_NANOSECONDS: round(ios(seconds)) - quick}
+
+
+def at(seconds: float) -> str:
+    return printed_after(round(seconds * 1000), round(ios(seconds)), bins(seconds))
+
+
+def figures(window: MeasuredWindow | None, texts: list[str], status: int = 0) -> JobFigures:
+    feed = LiveFeed(WindowCut(window) if window else None, 4096)
+    for text in texts:
+        feed.feed(text)
+    feed.finish()
+    return feed.figures(exit_status=status, stderr_text="", accept_interrupted=bool(status))
+
+
+@pytest.mark.parametrize("seconds", [1.0, 5.0, 60.0])
+@pytest.mark.parametrize("late_seconds", [0.0, 0.05, 0.2])
+def test_a_stretch_has_the_rate_of_steady_flight(seconds: float, late_seconds: float) -> None:
+    window = window_for(1.0, seconds)
+    reads = figures(window, list(told(window, late_seconds=late_seconds))).reads
+    assert reads is not None
+    assert reads.iops == pytest.approx(RATE, rel=0.01)
+    assert reads.runtime_seconds == pytest.approx(seconds, rel=0.06)
+    assert reads.p50_seconds == reads.p99_seconds == reads.max_seconds == pytest.approx(DEPTH / RATE)
+    assert reads.mean_seconds == pytest.approx(DEPTH / RATE)
+
+
+def test_the_whole_run_would_be_too_slow_and_its_latencies_too_short() -> None:
+    window = window_for(1.0, 1.0)
+    reads = figures(None, list(told(window))).reads
+    assert reads is not None
+    assert reads.iops < 0.8 * RATE
+    assert reads.mean_seconds < 0.5 * DEPTH / RATE
+
+
+def test_both_documents_are_kept_so_that_the_figures_can_be_worked_out_again() -> None:
+    window = window_for(1.0, 2.0)
+    found = figures(window, list(told(window)))
+    begin, end = json.loads(found.raw_json)
+    more = end["jobs"][0]["read"]["total_ios"] - begin["jobs"][0]["read"]["total_ios"]
+    milliseconds = end["jobs"][0]["read"]["runtime"] - begin["jobs"][0]["read"]["runtime"]
+    assert found.reads is not None
+    assert found.reads.iops == more / (milliseconds / 1000)
+    assert found.window_begin_seconds == begin["jobs"][0]["read"]["runtime"] / 1000 >= 0.9
+
+
+def test_a_load_without_an_end_is_cut_before_the_document_that_ends_it() -> None:
+    window = MeasuredWindow(1.0, None, 0.5)
+    texts = [at(0.5 * n) for n in range(1, 12)]
+    drained = printed_after(6_000, round(ios(5.5)), bins(5.5) | {RAMP_NANOSECONDS: 999})
+    reads = figures(window, [*texts, drained], status=128).reads
+    assert reads is not None
+    assert reads.iops == pytest.approx(RATE)
+    assert reads.runtime_seconds == 4.5
+
+
+def test_a_load_stopped_before_its_stretch_keeps_the_figures_of_the_whole_run() -> None:
+    found = figures(window_for(5.0, 5.0), [at(0.5), at(1.0)], status=128)
+    assert found.window_begin_seconds is None
+    assert found.reads is not None
+    assert found.reads.total_ios == round(ios(1.0))
+
+
+def test_a_load_of_some_seconds_that_is_stopped_is_cut_before_its_drain() -> None:
+    texts = [at(1.0), at(2.0), at(3.0), printed_after(3_400, round(ios(3.0)), bins(3.0) | {RAMP_NANOSECONDS: 999})]
+    reads = figures(MeasuredWindow(0.9, 9.0, 1.0), texts, status=128).reads
+    assert reads is not None
+    assert reads.runtime_seconds == 2.0
+    assert reads.iops == pytest.approx(RATE)
+
+
+def test_a_run_without_documents_is_no_measurement() -> None:
+    with pytest.raises(MeasurementDisturbed, match="reported nothing about the measured time"):
+        figures(window_for(1.0, 2.0), [at(9.0)])
+    with pytest.raises(WorkloadError, match="not one I/O"):
+        figures(window_for(0.0, 2.0), [printed_after(500 * n, 7, {9: 7}) for n in range(1, 8)])
+
+
+@given(st.floats(0, 30), st.floats(0.2, 3600))
+def test_documents_are_few_and_never_too_dense(warmup: float, seconds: float) -> None:
+    window = window_for(warmup, seconds)
+    assert 0.1 <= window.interval_seconds <= 2.0
+    assert window.issue_seconds <= warmup + seconds * 1.5 + 0.2
+    assert window.interval_seconds > 1.3 or seconds / window.interval_seconds < 4.2
