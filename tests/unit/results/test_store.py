@@ -25,7 +25,6 @@ from lab.host.files import write_file
 from lab.results.elsewhere import import_results
 from lab.results.record import (
     CellRecord,
-    Conditions,
     MemberRates,
     RebuildRecord,
     ResultRecord,
@@ -38,46 +37,23 @@ from lab.results.record import (
 )
 from lab.results.store import ResultNotStored, ResultStore, decode_record, journal_of
 from lab.workloads.fio_output import parse_figures
-from tests.unit.results.records import cell as with_cpu
+from tests.unit.results import records
 from tests.unit.results.records import rebuild, record
 
 RAW = Path(__file__).parents[1] / "workloads" / "data" / "mix.stdout"
-CONDITIONS = Conditions(
-    target="uml:",
-    host_name="lab",
-    kernel_release="6.1.0",
-    architecture="x86_64",
-    cpu_count=2,
-    memory_bytes=2**30,
-    is_embedded=True,
-    mdadm_version="4.2",
-    fio_version="fio-3.33",
-    tunables={"/sys/block/md0/md/sync_speed_max": "200000"},
-)
 
 
 def draft(record_id: str = "20261121T100000Z-x") -> ResultRecord:
-    return ResultRecord(
-        id=record_id,
-        created_utc="2026-11-21T10:00:00Z",
-        raidlab_version="0.1",
-        experiment="x",
-        experiment_toml="# text\n",
-        conditions=CONDITIONS,
-        planned_cells=("md0/rand-mix-4k/healthy/0", "md0/rand-mix-4k/healthy/1"),
+    """A result of the embedded kernel that has been begun."""
+    conditions = msgspec.structs.replace(
+        records.CONDITIONS, target="uml:", is_embedded=True, tunables={"/sys/block/md0/md/sync_speed_max": "200000"}
     )
+    planned = ("md0/rand-mix-4k/healthy/0", "md0/rand-mix-4k/healthy/1")
+    return record(record_id, conditions=conditions, planned_cells=planned, status=RunStatus.INCOMPLETE)
 
 
 def cell(repeat: int = 0) -> CellRecord:
-    return CellRecord(
-        array="md0",
-        workload="rand-mix-4k",
-        phase="healthy",
-        repeat=repeat,
-        order_index=repeat,
-        started_utc="2026-11-21T10:00:01Z",
-        figures=parse_figures(RAW.read_text()),
-    )
+    return records.cell("md0", "rand-mix-4k", repeat, figures=parse_figures(RAW.read_text()))
 
 
 REBUILD = RebuildRecord(
@@ -316,7 +292,7 @@ print("told")
 
 
 def test_a_record_of_virtual_time_has_no_cpu_account_even_if_its_file_has() -> None:
-    made = record(cells=(with_cpu("raid5", "w", 0, read_iops=1.0, cpu_microseconds=56.8),))
+    made = record(cells=(records.cell("raid5", "w", 0, read_iops=1.0, cpu_microseconds=56.8),))
     assert made.cells[0].cpu
     value = msgspec.to_builtins(made)
     value["conditions"]["is_virtual_time"] = True
