@@ -82,10 +82,7 @@ def test_a_damaged_one_can_be_left(tmp_path: Path, text: str) -> None:
     "damage", [{"saved_percent": -4.0}, {"changed": {"disk01": []}}, {"changed": {"disk01": [[0, 0]]}}]
 )
 def test_an_outcome_that_raidlab_cannot_have_written_is_none(damage: dict[str, Any]) -> None:
-    sound = DrillOutcome(
-        id="x", drill="x", title="x", began_utc="", ended_utc="", verdict="saved", saved_percent=100.0, touched_bytes=0,
-        was_committed=True, minutes=1.0, hints=0, resets=0, changed={"disk01": [[0, 512]]},
-    )  # fmt: skip
+    sound = msgspec.structs.replace(ENDED, changed={"disk01": [[0, 512]]})
     assert sound.is_sound
     assert not msgspec.structs.replace(sound, **damage).is_sound
     assert "# x: a word" in debriefing(msgspec.structs.replace(sound, verdict="a word"), None)

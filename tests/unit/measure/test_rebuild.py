@@ -28,6 +28,7 @@ from lab.measure.rebuild import (
     verdict,
 )
 from lab.measure.samples import Sample
+from lab.results.record import Timeline
 from lab.units import MIB
 from tests.unit.disks.machines import Device, host_in, lab_disk, machine_of
 from tests.unit.fakes import FakeMachine, Scripted
@@ -42,22 +43,19 @@ def rebuilding(time_seconds: float) -> Sample:
     return sample(time_seconds, action="recover", degraded=1)
 
 
-def test_each_end_lies_halfway_between_two_samples() -> None:
-    # Begun between 1 and 2, ended between 7 and 8.5.
-    samples = [idle(0), idle(1), rebuilding(2), rebuilding(5), rebuilding(7), idle(8.5), idle(9)]
-    assert sync_seconds(samples) == pytest.approx(7.75 - 1.5)
-
-
-def test_a_rebuild_that_runs_from_the_first_sample_on_begins_with_it() -> None:
-    assert sync_seconds([rebuilding(2), rebuilding(4), idle(6)]) == pytest.approx(3.0)
-
-
-def test_one_sample_is_enough() -> None:
-    assert sync_seconds([idle(0), rebuilding(1), idle(2)]) == pytest.approx(1.0)
-
-
-def test_a_gap_in_a_rebuild_does_not_end_it() -> None:
-    assert sync_seconds([idle(0), rebuilding(1), idle(2), rebuilding(3), idle(4)]) == pytest.approx(3.0)
+@pytest.mark.parametrize(
+    ("samples", "seconds"),
+    [
+        # Begun between 1 and 2, ended between 7 and 8.5: each end lies halfway between two samples.
+        ([idle(0), idle(1), rebuilding(2), rebuilding(5), rebuilding(7), idle(8.5), idle(9)], 7.75 - 1.5),
+        ([rebuilding(2), rebuilding(4), idle(6)], 3.0),
+        ([idle(0), rebuilding(1), idle(2)], 1.0),
+        ([idle(0), rebuilding(1), idle(2), rebuilding(3), idle(4)], 3.0),
+    ],
+    ids=["both ends", "from the first sample on", "one sample", "a gap does not end it"],
+)
+def test_a_rebuild_takes_as_long_as_samples_show_it(samples: list[Sample], seconds: float) -> None:
+    assert sync_seconds(samples) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
@@ -194,18 +192,11 @@ DRIVES = ("/dev/ubda", "/dev/ubdb")
 DROP = "sh -c 'sync; sync /dev/ubda /dev/ubdb; echo 3 > /proc/sys/vm/drop_caches'"
 
 
-def test_cold_caches_of_a_bare_device() -> None:
-    assert cold_plan(FileSystem.RAW, "/dev/md0", DRIVES).lines() == [DROP]
-
-
-@pytest.mark.parametrize("kind", [FileSystem.EXT4, FileSystem.XFS])
-def test_cold_caches_of_a_file_system_are_dropped_while_it_is_unmounted(kind: FileSystem) -> None:
+@pytest.mark.parametrize("kind", [FileSystem.RAW, FileSystem.EXT4, FileSystem.XFS])
+def test_caches_are_dropped_while_a_file_system_is_unmounted(kind: FileSystem) -> None:
     place = "/run/raidlab/mnt/md0"
-    assert cold_plan(kind, "/dev/md0", DRIVES).lines() == [
-        f"umount {place}",
-        DROP,
-        f"mount -t {kind} /dev/md0 {place}",
-    ]
+    mounted = [f"umount {place}", DROP, f"mount -t {kind} /dev/md0 {place}"]
+    assert cold_plan(kind, "/dev/md0", DRIVES).lines() == ([DROP] if kind is FileSystem.RAW else mounted)
 
 
 def test_what_was_made_cold_is_told(tmp_path: Path) -> None:
@@ -228,9 +219,14 @@ def busy_disk(number: int, start: float = 0.0, *, rebuilt: float | None = None) 
     return sample(start + number / 10, disk=disk, busy=10 * number, idle=10 * number, action=action, progress=progress)
 
 
-def test_values_are_those_of_the_interval_before() -> None:
-    found = timeline_of([Recording("healthy", (busy_disk(0, 7.0), busy_disk(1, 7.0), busy_disk(3, 7.0)))], "ubda", [])
+def timeline(*recordings: Recording) -> Timeline:
+    found = timeline_of(recordings, "ubda", ["ubda"])
     assert found is not None
+    return found
+
+
+def test_values_are_those_of_the_interval_before() -> None:
+    found = timeline(Recording("healthy", (busy_disk(0, 7.0), busy_disk(1, 7.0), busy_disk(3, 7.0))))
     assert found.seconds == pytest.approx((0.0, 0.1, 0.3))
     assert found.read_iops[0] is None
     assert found.read_iops[1:] == pytest.approx((100.0, 100.0))
@@ -240,10 +236,7 @@ def test_values_are_those_of_the_interval_before() -> None:
 
 def test_recordings_are_stretches_of_one_axis_with_a_gap_between_them() -> None:
     rebuilding = (busy_disk(0, 9.0), *(busy_disk(n, 9.0, rebuilt=n / 4) for n in (1, 2, 3)), busy_disk(4, 9.0))
-    found = timeline_of(
-        [Recording("healthy", (busy_disk(0), busy_disk(1))), Recording("rebuilding", rebuilding)], "ubda", ["ubda"]
-    )
-    assert found is not None
+    found = timeline(Recording("healthy", (busy_disk(0), busy_disk(1))), Recording("rebuilding", rebuilding))
     assert found.read_iops[2] is None, "the time between two recordings is no interval"
     assert [stretch.name for stretch in found.stretches] == ["healthy", "rebuilding"]
     assert (found.stretches[1].start_seconds, found.stretches[1].end_seconds) == pytest.approx((9.1, 9.3))
@@ -252,9 +245,7 @@ def test_recordings_are_stretches_of_one_axis_with_a_gap_between_them() -> None:
 
 
 def test_a_long_rebuild_is_thinned_and_keeps_its_mean() -> None:
-    samples = tuple(busy_disk(number) for number in range(10 * MOST_POINTS + 1))
-    found = timeline_of([Recording("rebuilding", samples)], "ubda", [])
-    assert found is not None
+    found = timeline(Recording("rebuilding", tuple(map(busy_disk, range(10 * MOST_POINTS + 1)))))
     assert len(found.seconds) <= MOST_POINTS + 1
     assert found.seconds[-1] == pytest.approx(MOST_POINTS)
     assert set(map(round, filter(None, found.read_iops))) == {100}
@@ -265,7 +256,6 @@ def test_one_sample_makes_no_timeline() -> None:
 
 
 def test_columns_of_different_lengths_are_refused() -> None:
-    found = timeline_of([Recording("healthy", (busy_disk(0), busy_disk(1)))], "ubda", [])
-    assert found is not None
+    found = timeline(Recording("healthy", (busy_disk(0), busy_disk(1))))
     with pytest.raises(ValueError, match="different lengths"):
         msgspec.structs.replace(found, read_iops=(1.0,))

@@ -3,7 +3,9 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator
+from dataclasses import astuple
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,7 +38,7 @@ from lab.workloads.fio_output import DirectionFigures, JobFigures
 from lab.workloads.workload import Workload, find_workload
 from tests.unit.fakes import FakeMachine, FakeSampleStream
 from tests.unit.measure.samples_of import counters, raw, sample
-from tests.unit.results.records import direction
+from tests.unit.results.records import cell, direction
 
 # Linux 6.18 (x86_64), 2026-11-21: a disk, and a device that was never used; the first lines of /proc/stat.
 DISKSTATS = """\
@@ -112,25 +114,19 @@ def test_a_sample_of_an_array() -> None:
 
 def test_files_that_are_gone_give_empty_values() -> None:
     read = SampleReader("md0").read(raw(1.0, files={"/proc/stat": None}))
-    assert (read.cpu, read.disks, read.sync_action, read.sync_progress, read.degraded_count) == (
-        None,
-        {},
-        "",
-        None,
-        None,
-    )
+    assert read == Sample(1.0, {}, None, 0, "", None, None)
 
 
-def test_an_ended_thread_keeps_its_ticks() -> None:
+@pytest.mark.parametrize(
+    ("seen", "ticks"),
+    [
+        ([{"md0_raid5/81": 5, "md0_resync/90": 3}, {"md0_raid5/81": 6}, {"md0_reshape/97": 2}], [8, 9, 11]),
+        ([{"md0_resync/90": 30}, {}, {"md0_resync/95": 1}, {"md0_resync/95": 4}], [30, 30, 31, 34]),
+    ],
+)
+def test_a_thread_that_has_ended_keeps_its_ticks(seen: list[dict[str, int]], ticks: list[int]) -> None:
     reader = SampleReader("md0")
-    seen = [{"md0_raid5/81": 5, "md0_resync/90": 3}, {"md0_raid5/81": 6}, {"md0_raid5/81": 8, "md0_reshape/97": 2}]
-    assert [reader.read(raw(0.0, ticks)).md_thread_ticks for ticks in seen] == [8, 9, 13]
-
-
-def test_each_resync_has_a_thread_of_its_own() -> None:
-    reader = SampleReader("md0")
-    seen = [{"md0_resync/90": 30}, {}, {"md0_resync/95": 1}, {"md0_resync/95": 4}]
-    assert [reader.read(raw(0.0, ticks)).md_thread_ticks for ticks in seen] == [30, 30, 31, 34]
+    assert [reader.read(raw(0.0, each)).md_thread_ticks for each in seen] == ticks
 
 
 def test_threads_are_summed_by_their_array() -> None:
@@ -165,16 +161,8 @@ counted = st.builds(
 )
 
 
-def sum_of(a: DiskCounters, b: DiskCounters) -> DiskCounters:
-    return counters(
-        a.reads + b.reads,
-        a.writes + b.writes,
-        a.read_bytes + b.read_bytes,
-        a.written_bytes + b.written_bytes,
-        a.read_wait_seconds + b.read_wait_seconds,
-        a.write_wait_seconds + b.write_wait_seconds,
-        a.busy_seconds + b.busy_seconds,
-    )
+def sum_of(*parts: DiskCounters) -> DiskCounters:
+    return DiskCounters(*map(sum, zip(*map(astuple, parts), strict=True)))
 
 
 @given(start=counted, first=counted, second=counted, lengths=st.tuples(st.floats(0.01, 100), st.floats(0.01, 100)))
@@ -289,20 +277,12 @@ def test_idle_fraction() -> None:
     assert idle_fraction((sample(), sample())) == 0.0
 
 
-def section(total_ios: int, io_bytes: int, runtime_seconds: float) -> DirectionFigures:
-    return DirectionFigures(
-        iops=1.0,
-        bandwidth_bytes_per_second=1.0,
-        total_ios=total_ios,
-        io_bytes=io_bytes,
-        runtime_seconds=runtime_seconds,
-        mean_seconds=0.0,
-        max_seconds=0.0,
-    )
+def job(reads: DirectionFigures, writes: DirectionFigures | None = None) -> JobFigures:
+    return msgspec.structs.replace(cell("", "", 0).figures, reads=reads, writes=writes)
 
 
-def job(reads: DirectionFigures | None, writes: DirectionFigures | None = None) -> JobFigures:
-    return JobFigures(job_name="x", reads=reads, writes=writes, fio_user_cpu_percent=0, fio_system_cpu_percent=0)
+def section(total_ios: int, runtime_seconds: float) -> DirectionFigures:
+    return msgspec.structs.replace(direction(1.0, seconds=runtime_seconds), total_ios=total_ios, io_bytes=GIB)
 
 
 WINDOW = (sample(100.0, busy=0, idle=0), sample(104.0, busy=400, idle=0), sample(108.0, busy=800, idle=0))
@@ -310,7 +290,7 @@ WINDOW = (sample(100.0, busy=0, idle=0), sample(104.0, busy=400, idle=0), sample
 
 def test_ios_are_scaled_to_what_lies_between_the_samples() -> None:
     # Ten seconds of fio, of which the samples cover eight: 8 s of CPU for 80 % of the 1000 reads and 500 writes.
-    found = account(WINDOW, job(section(1000, GIB, 10.0), section(500, GIB, 9.0)), 0.0)
+    found = account(WINDOW, job(section(1000, 10.0), section(500, 9.0)), 0.0)
     assert found
     assert found.cpu_seconds_total == pytest.approx(8.0)
     assert found.cpu_microseconds_per_io == pytest.approx(8e6 / 1200)
@@ -318,7 +298,7 @@ def test_ios_are_scaled_to_what_lies_between_the_samples() -> None:
 
 
 def test_a_window_longer_than_the_job_does_not_multiply_its_ios() -> None:
-    found = account(WINDOW, job(section(1000, GIB, 5.0)), 0.0)
+    found = account(WINDOW, job(section(1000, 5.0)), 0.0)
     assert found
     assert found.cpu_microseconds_per_io == pytest.approx(8e6 / 1000)
 
@@ -418,14 +398,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Workload]:
         way = workload.direction.value
         found = direction(IOPS.get((way, workload.queue_depth), 1000.0), block_bytes=workload.block_bytes)
         reads, writes = (found, None) if way == "read" else (None, found)
-        figures = JobFigures(
-            job_name="probe",
-            reads=reads,
-            writes=writes,
-            fio_user_cpu_percent=0.0,
-            fio_system_cpu_percent=0.0,
-            fio_version="fio-3.33",
-        )
+        figures = msgspec.structs.replace(cell("", "", 0).figures, reads=reads, writes=writes)
         return Measured(figures=figures, cpu=None, samples=(), job_text="", file_bytes=None)
 
     monkeypatch.setattr(conditions, "run_workload", run)

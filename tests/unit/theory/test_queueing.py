@@ -67,11 +67,6 @@ def test_a_mirror_puts_both_heads_to_work() -> None:
     assert load(Raid10(), 6, 4).iops > 1.1 * load(Raid0(), 6, 4).iops
 
 
-def test_a_mix_lies_between() -> None:
-    reads, writes = load(Raid5(), 6, 16).iops, load(Raid5(), 6, 16, write_share=1.0).iops
-    assert writes < load(Raid5(), 6, 16, write_share=0.3).iops < reads
-
-
 def test_drives_that_serve_many_at_a_time() -> None:
     flash = replace(DRIVE, concurrent_requests=16)
     assert play(ArrayUnderLoad(Single(), (flash,), 16)).iops == pytest.approx(16 / 0.013, rel=0.01)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from lab.errors import LabError, SpecError
 from lab.experiments.schema import JobPlan
-from lab.lint.fio_checks import lint_job_file
 from lab.tomlfile import decode_toml
 from lab.units import MIB
 from lab.workloads.dd_job import dd_invocation
@@ -42,19 +41,7 @@ def test_each_file_is_named_after_its_id() -> None:
     assert {path.stem for path in BUILT_IN_FOLDER.glob("*.toml")} == set(all_workloads())
 
 
-def test_the_studies_find_their_workloads() -> None:
-    wanted = {
-        "rand-read-4k",
-        "rand-write-4k",
-        "rand-mix-4k",
-        "seq-read-1m",
-        "seq-write-1m",
-        "seq-read-2m",
-        "seq-write-2m",
-    }
-    assert wanted | {"verify-4k", "antioquia-literal"} <= set(all_workloads())
-    assert find_workload("rand-mix-4k").read_percent == 70
-    assert find_workload("rand-read-4k").depth_total == 16
+def test_of_requests_of_several_sizes_none_is_told() -> None:
     # Of a recipe's sections fio tells the block of the last one only, and requests of a trace differ.
     sizes = [find_workload(name).request_bytes for name in ("rand-read-4k", "antioquia-literal", "trace-server")]
     assert sizes == [4096, None, None]
@@ -291,13 +278,6 @@ def test_the_catalogue_passes(workload: Workload, kind: PathKind) -> None:
         dd_invocation(workload, target)
     else:
         fio_invocations(workload, target, prepare=True)
-
-
-def test_the_lint_names_it_in_a_job_of_fio() -> None:
-    found = list(lint_job_file("[a]\nfilename=/dev/md0\nrw=read\ntime_based\nruntime=1\nexec_prerun=touch /tmp/x\n"))
-    assert [each.rule_id for each in found] == ["foreign-command"]
-    assert "exec_prerun" in found[0].observed
-    assert found[0].refuses
 
 
 WORDS = [
