@@ -213,47 +213,39 @@ CONFINE = "/usr/bin/python3 -IS"
 
 
 @pytest.mark.parametrize(
-    ("reasons", "files", "outcome", "words", "fix"),
+    ("lacking", "setting", "words", "fix"),
     [
+        ({}, "", "read-only: mount namespace, Landlock, filter", ""),
+        ({"landlock": "Off", "seccomp": "Off"}, "", "no Landlock: Off", ""),
+        ({"namespace": "Denied"}, "", "no mount namespace: Denied", ""),
         (
-            {"namespace": "", "landlock": "", "seccomp": ""},
-            {},
-            Outcome.OK,
-            "read-only: mount namespace, Landlock, filter",
-            "",
-        ),
-        ({"namespace": "", "landlock": "Off", "seccomp": "Off"}, {}, Outcome.OK, "no Landlock: Off", ""),
-        ({"namespace": "Denied", "landlock": "", "seccomp": ""}, {}, Outcome.OK, "no mount namespace: Denied", ""),
-        (
-            {"namespace": "Denied", "landlock": "Off", "seccomp": ""},
-            {"proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1\n"},
-            *(Outcome.LIMITED, "can write what this user can", "sysctl -w kernel.apparmor_restrict"),
+            {"namespace": "Denied", "landlock": "Off"},
+            *("apparmor_restrict_unprivileged_userns=1", "can write what this user can", "sysctl -w kernel.apparmor"),
         ),
         (
-            {"namespace": "Denied", "landlock": "", "seccomp": "Off"},
-            {"proc/sys/kernel/unprivileged_userns_clone": "0\n"},
-            *(Outcome.LIMITED, "no filter of system calls: Off", "sysctl -w kernel.unprivileged_userns_clone=1"),
+            {"namespace": "Denied", "seccomp": "Off"},
+            *("unprivileged_userns_clone=0", "no filter of system calls: Off", "-w kernel.unprivileged_userns_clone=1"),
         ),
-        (
-            {"namespace": "Denied", "landlock": "Off", "seccomp": ""},
-            {},
-            Outcome.LIMITED,
-            "no Landlock: Off",
-            "Landlock",
-        ),
-        (None, {}, Outcome.LIMITED, "not known: 1.0", "once more"),
+        ({"namespace": "Denied", "landlock": "Off"}, "", "no Landlock: Off", "Landlock"),
+        (None, "", "not known: 1.0", "once more"),
     ],
 )
 def test_what_keeps_the_embedded_kernel_from_this_computers_files_is_told(
-    tmp_path: Path, reasons: dict[str, str] | None, files: dict[str, str], outcome: Outcome, words: str, fix: str
+    tmp_path: Path, lacking: dict[str, str] | None, setting: str, words: str, fix: str
 ) -> None:
-    answers = {} if reasons is None else {CONFINE: (0, json.dumps(reasons))}
-    report = examine(tmp_path, files=files, answers=answers)
+    """The reasons why each layer is lacking, as the kernel's process is told them; without a fix all is well."""
+    said = json.dumps({"namespace": "", "landlock": "", "seccomp": "", **(lacking or {})})
+    name, _, value = setting.partition("=")
+    report = examine(
+        tmp_path,
+        files={f"proc/sys/kernel/{name}": f"{value}\n"} if setting else {},
+        answers={} if lacking is None else {CONFINE: (0, said)},
+    )
     check = named(report, "confinement")
-    assert check.outcome is outcome
+    assert check.outcome is (Outcome.LIMITED if fix else Outcome.OK)
     assert words in check.detail
     assert fix in check.fix
-    assert bool(check.fix) == (outcome is not Outcome.OK)
+    assert bool(check.fix) is bool(fix)
     assert report.is_ready
 
 

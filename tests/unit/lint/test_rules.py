@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace as changed
 
 from lab.errors import ExperimentError, SpecError
 from lab.experiments.linting import lint_experiment, plan_facts, require_sound
@@ -21,7 +21,6 @@ from lab.lint.rules import LintFinding, LintStage, all_rules, find_rule
 from lab.publications import checks, recipes
 from lab.publications.checks import Publication, find_publication, lint_publication
 from lab.publications.checks import built_in_names as publications
-from lab.publications.recipes import lint_shell
 from lab.results.record import RunStatus, SteadyFigures
 from lab.units import GIB, MIB
 from tests.unit.experiments.experiments import arrays, experiment
@@ -190,6 +189,8 @@ def test_a_cell_as_it_is_measured(changes: Mapping[str, Any], rules: set[str]) -
 
 
 SIX = tuple(cell("a", "rand-read-4k", repeat, read_iops=500) for repeat in range(6))
+UNSTEADY = SteadyFigures(range_fraction=0.5, slope_fraction=0.2, is_steady=False)
+WITHOUT_PERCENTILES = changed(SIX[0].figures, reads=direction(500, p99=None))
 
 
 @pytest.mark.parametrize(
@@ -198,52 +199,16 @@ SIX = tuple(cell("a", "rand-read-4k", repeat, read_iops=500) for repeat in range
         ({"cells": SIX}, set()),
         ({"cells": SIX[:5]}, {"too-few-repeats"}),
         ({"cells": SIX[:1]}, {"too-few-repeats", "no-dispersion"}),
-        (
-            {"cells": SIX, "planned_cells": (*(each.key for each in SIX), "a/other/healthy/0")},
-            {"promised-metric-missing"},
-        ),
-        (
-            {"cells": SIX, "planned_cells": ("a/other/healthy/0",), "status": RunStatus.INCOMPLETE},
-            set(),
-        ),
+        ({"cells": SIX, "planned_cells": (*(each.key for each in SIX), "a/b/healthy/0")}, {"promised-metric-missing"}),
+        ({"cells": SIX, "planned_cells": ("a/other/healthy/0",), "status": RunStatus.INCOMPLETE}, set()),
         ({"cells": SIX, "resumed_after": (2, 4)}, set()),
-        (
-            {
-                "cells": SIX,
-                "resumed_after": (2, 4),
-                "conditions": msgspec.structs.replace(CONDITIONS, is_virtual_time=True),
-            },
-            {"resumed"},
-        ),
+        ({"cells": SIX, "resumed_after": (2, 4), "conditions": changed(CONDITIONS, is_virtual_time=True)}, {"resumed"}),
         ({"cells": SIX, "rebuilds": (rebuild("a", 0, 5.0),)}, set()),
-        (
-            {"cells": SIX, "rebuilds": (msgspec.structs.replace(rebuild("a", 0, 5.0), data_unchanged=None),)},
-            {"integrity-unchecked"},
-        ),
+        ({"cells": SIX, "rebuilds": (changed(rebuild("a", 0, 5.0), data_unchanged=None),)}, {"integrity-unchecked"}),
         ({"cells": (*SIX, cell("a", "rand-read-4k", 6, read_iops=500, cpu_microseconds=9.0))}, set()),
         ({"cells": (*SIX, cell("a", "rand-read-4k", 6, read_iops=20))}, {"too-few-samples"}),
-        (
-            {
-                "cells": tuple(
-                    msgspec.structs.replace(
-                        each, steady=SteadyFigures(range_fraction=0.5, slope_fraction=0.2, is_steady=False)
-                    )
-                    for each in SIX
-                )
-            },
-            {"unsteady"},
-        ),
-        (
-            {
-                "cells": tuple(
-                    msgspec.structs.replace(
-                        each, figures=msgspec.structs.replace(each.figures, reads=direction(500, p99=None))
-                    )
-                    for each in SIX
-                )
-            },
-            {"no-percentiles"},
-        ),
+        ({"cells": tuple(changed(each, steady=UNSTEADY) for each in SIX)}, {"unsteady"}),
+        ({"cells": tuple(changed(each, figures=WITHOUT_PERCENTILES) for each in SIX)}, {"no-percentiles"}),
         ({"cells": SIX, "stamps": ("resync-running: a: resync; needed: idle",)}, {"resync-running"}),
     ],
 )
@@ -252,7 +217,7 @@ def test_a_stored_result(changes: Mapping[str, Any], rules: set[str]) -> None:
 
 
 def disks(**changes: Any) -> Any:
-    return {"disks": tuple(msgspec.structs.replace(disk, **changes) for disk in CONDITIONS.disks)}
+    return {"disks": tuple(changed(disk, **changes) for disk in CONDITIONS.disks)}
 
 
 @pytest.mark.parametrize(
@@ -268,13 +233,13 @@ def disks(**changes: Any) -> Any:
     ],
 )
 def test_the_conditions_of_a_machine(changes: Mapping[str, Any], rules: set[str]) -> None:
-    found = result_checks.lint_conditions(msgspec.structs.replace(CONDITIONS, **changes))
+    found = result_checks.lint_conditions(changed(CONDITIONS, **changes))
     assert rules_of(found) == rules
 
 
 def test_small_files_behind_a_cache() -> None:
-    conditions = msgspec.structs.replace(CONDITIONS, host_cache_notes=("cached",))
-    small = tuple(msgspec.structs.replace(each, file_bytes=32 * MIB) for each in SIX)
+    conditions = changed(CONDITIONS, host_cache_notes=("cached",))
+    small = tuple(changed(each, file_bytes=32 * MIB) for each in SIX)
     found = rules_of(result_checks.lint_result(record(cells=small, conditions=conditions)))
     assert found == {"host-cache-on", "file-fits-cache"}
 
@@ -282,7 +247,7 @@ def test_small_files_behind_a_cache() -> None:
 def test_a_machine_that_was_busy_before() -> None:
     busy = cell("a", "rand-read-4k", 6, read_iops=500, cpu_microseconds=9.0)
     assert busy.cpu is not None
-    busy = msgspec.structs.replace(busy, cpu=msgspec.structs.replace(busy.cpu, idle_baseline_fraction=0.3))
+    busy = changed(busy, cpu=changed(busy.cpu, idle_baseline_fraction=0.3))
     assert rules_of(result_checks.lint_result(record(cells=(*SIX, busy)))) == {"noisy-neighbour"}
 
 
@@ -435,25 +400,3 @@ def test_a_rule_that_refuses_stops_an_experiment_unless_allowed_by_name() -> Non
 )
 def test_a_fio_job_file(job: str, rules: set[str]) -> None:
     assert {finding.rule_id for finding in lint_fio(job)} == rules
-
-
-@pytest.mark.parametrize(
-    ("text", "rules"),
-    [
-        ("fio a.fio > out.txt\nawk '/IOPS/' out.txt", {"human-output-parsed", "not-analysed"}),
-        ("fio --output-format=json a.fio | grep iops", {"not-analysed"}),
-        ("mdadm -C /dev/md0 -l 5 -n 3 --assume-clean /dev/sda /dev/sdb /dev/sdc", {"parity-unverified"}),
-        ("mdadm --create /dev/md0 --level=0 -n 2 /dev/sda /dev/sdb\nmdadm /dev/md0 -f /dev/sdb", set()),
-        ("mdadm --create /dev/md0 --level=0 -n 2 /dev/sda /dev/sdb\nmdadm --fail /dev/md0 /dev/sdx", {"not-a-member"}),
-        ("sudo dd if=/dev/urandom of=/mnt/f bs=1M conv=fdatasync && sync", set()),
-        ("echo 'a; b' # nothing", set()),
-        ("", set()),
-    ],
-)
-def test_a_shell_recipe(text: str, rules: set[str]) -> None:
-    assert {finding.rule_id for finding in lint_shell(text)} == rules
-
-
-def test_a_recipe_with_an_open_quote_is_refused_with_its_line() -> None:
-    with pytest.raises(SpecError, match="echo 'open"):
-        list(lint_shell("true\necho 'open"))
