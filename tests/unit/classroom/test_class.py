@@ -118,14 +118,6 @@ def test_a_neighbours_seed_is_named(handed_in: Class) -> None:
     assert "the same work at 01-dropped-members (its figures differ, so somebody changed them): s004.zip" in told
 
 
-def test_bundles_are_read_once(handed_in: Class, monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(file: Path) -> Bundle:
-        raise AssertionError(file)
-
-    monkeypatch.setattr("lab.classroom.folder.read_bundle", never)
-    assert view_class(handed_in.folder, handed_in.cache) == handed_in.view
-
-
 def test_the_sheet_has_a_line_for_each_bundle(handed_in: Class) -> None:
     lines = list(csv.DictReader(io.StringIO(grading_sheet(handed_in.view))))
     assert len(lines) == 200

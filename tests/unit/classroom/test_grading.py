@@ -199,14 +199,8 @@ def test_the_sheet_names_students_dates_and_points(
     )
     (tmp_path / "scale.toml").write_text(SCALE)
     sheets = {name: tmp_path / f"{name}.csv" for name in ("grades", "moodle", "canvas")}
-    words = [
-        "class",
-        str(handed_in),
-        "--roster",
-        str(tmp_path / "roster.csv"),
-        "--points",
-        str(tmp_path / "scale.toml"),
-    ]
+    words = ["class", str(handed_in), "--roster", str(tmp_path / "roster.csv")]
+    words += ["--points", str(tmp_path / "scale.toml")]
     assert run([*words, *(word for name, path in sheets.items() for word in (f"--{name}", str(path)))]) == ExitCode.DONE
     said = capsys.readouterr().err
     assert "stranger.zip belongs to no student" in said

@@ -166,20 +166,11 @@ def test_an_unknown_array_names_the_nearest() -> None:
         experiment().array("d")
 
 
-def test_published_numbers_of_antioquia() -> None:
+def test_published_figures_are_those_of_a_study() -> None:
     found = find_published("antioquia")
     assert found
-    raid0, raid1, raid5 = (found.figures_of(name) for name in ("raid0", "raid1", "raid5"))
-    assert raid0
-    assert raid1
-    assert raid5
-    assert round(raid1.read_iops / raid0.read_iops, 2) == 0.75
-    assert round(raid1.write_iops / raid0.write_iops, 2) == 0.54
-    assert round(raid5.read_iops / raid0.read_iops, 2) == 1.15
-    assert round(raid5.write_iops / raid0.write_iops, 2) == 0.33
     assert found.figures_of("raid6") is None
-    assert find_published("") is None
-    assert find_published("rebuild") is None
+    assert find_published("") is find_published("rebuild") is None
 
 
 POOLS = """

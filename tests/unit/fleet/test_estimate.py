@@ -29,7 +29,6 @@ from lab.fleet.run import BLOCK_TRIALS, local_spreader, run_model, what_if, with
 from lab.fleet.schema import Method, fleet_spec, fleet_tree, model_of
 from lab.theory.extension import LossFigures
 from tests.unit.fleet.models import exponential
-from tui.fleet.losses import FleetChoice, figure_lines
 
 
 def test_mean_time_of_the_first_raid_papers_formula() -> None:
@@ -262,9 +261,3 @@ def test_the_table_names_a_cause_that_was_not_seen(capfd: pytest.CaptureFixture[
     assert len(told) == 1
     assert "no loss by failures was seen; this loses at most 1.34 TiB of a PB in a year." in told[0]
     assert "run.method=biased" in told[0]
-
-
-def test_the_screen_names_a_cause_that_was_not_seen() -> None:
-    lines = figure_lines(FleetChoice(), figures(fleet(2), Method.PLAIN, TRIALS), 80)
-    assert lines[-1] == ("by failed drives", "none seen, at most 344 GiB")  # 3.689 / 2000 · 10^15 / 5
-    assert len(figure_lines(FleetChoice(), figures(fleet(2), Method.BIASED, TRIALS), 80)) == len(lines) - 1

@@ -149,13 +149,3 @@ def test_a_measured_figure_is_told_only_after_the_number(tmp_path: Path) -> None
         told = tell(words_in("en"), view)
         figures = [each.found for each in told.checks if " ms" in each.found and "ratio" in each.found]
         assert bool(figures) is is_told
-
-
-def test_every_choice_between_levels_or_chunks_is_kept_back() -> None:
-    """A step whose text leaves a choice open names it as secret."""
-    asks = re.compile(r"\b(Choose|the better of|which level|as much capacity as possible|so that it survives)\b")
-    for lesson_id, step_id in steps_of_the_course():
-        step = files_of(lesson_id).ready("").step(step_id)
-        makes = any(check.name in ("array.level", "array.chunk") for check in step.checks)
-        if makes and asks.search(step.say):
-            assert (lesson_id, step_id) in CHOICES, (lesson_id, step_id)

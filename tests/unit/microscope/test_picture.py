@@ -46,6 +46,7 @@ from tests.unit.microscope.arrays import (
     Members,
     arrays_on,
     parity_array,
+    shape_of,
     stripe_bytes,
     sysfs,
 )
@@ -336,7 +337,7 @@ def written(level: str, disks: int, lost: tuple[int, ...] = (), **words: str) ->
     for slot in lost:
         words |= {f"dev___ubd{'abcdefgh'[slot]}__slot": "none", f"dev___ubd{'abcdefgh'[slot]}__state": "faulty"}
     size = 64 * (disks - (2 if level == "raid6" else 1))
-    shape = read_shape(arrays_on(FakeMachine(files=sysfs(level, disks, size, **words))), "md0")
+    shape = shape_of(level, disks, size, **words)
     return shape, small_write(shape, 0)
 
 
@@ -372,12 +373,11 @@ def test_where_neither_way_can_be_everything_is_read_first() -> None:
 
 
 def test_copies_are_written_and_nothing_is_read() -> None:
-    shape = read_shape(arrays_on(FakeMachine(files=sysfs("raid10", 4, 128))), "md0")
-    write = small_write(shape, 8)
+    write = small_write(shape_of("raid10", 4, 128), 8)
     assert write.written_slots == (2, 3)
     assert sum(io.reads for io in write.ios) == 0
     assert write.way is WriteWay.COPIES
-    plain = small_write(read_shape(arrays_on(FakeMachine(files=sysfs("raid0", 3, 192))), "md0"), 8)
+    plain = small_write(shape_of("raid0", 3), 8)
     assert (plain.way, plain.written_slots) == (WriteWay.PLAIN, (1,))
 
 

@@ -17,11 +17,7 @@ from lab.microscope.array_map import AreaKind, areas_of, locate, on_member, supe
 from lab.microscope.reading import MappedArray, read_shape
 from tests.unit.arrays import captures
 from tests.unit.fakes import FakeMachine
-from tests.unit.microscope.arrays import CHUNK_SECTORS, MD, OFFSET, arrays_on, sysfs
-
-
-def shape_of(level: str, disks: int, **words: str) -> MappedArray:
-    return read_shape(arrays_on(FakeMachine(files=sysfs(level, disks, 192, **words))), "md0")
+from tests.unit.microscope.arrays import CHUNK_SECTORS, MD, OFFSET, arrays_on, shape_of, sysfs
 
 
 @pytest.mark.parametrize("label", captures.labels())

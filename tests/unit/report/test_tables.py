@@ -208,11 +208,15 @@ def test_the_heading_says_what_is_missing() -> None:
 RECORD = load("antioquia-quick")
 
 
-@pytest.fixture(name="study")
-def published_study() -> Published:
-    found = find_published("antioquia")
+def study_named(name: str) -> Published:
+    found = find_published(name)
     assert found
     return found
+
+
+@pytest.fixture(name="study")
+def published_study() -> Published:
+    return study_named("antioquia")
 
 
 def column(table: Table, title: str) -> dict[str, str]:
@@ -375,8 +379,7 @@ def test_an_explanation_stands_under_what_differs_only(record: ResultRecord) -> 
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_finding_is_about_something_that_its_experiments_measure(name: str) -> None:
-    published = find_published(name)
-    assert published
+    published = study_named(name)
     assert published.findings
     experiment, _ = find_experiment(name)
     for finding in published.findings:
@@ -396,8 +399,7 @@ def test_each_study_has_its_three_forms() -> None:
 
 
 def test_the_short_form_of_the_adaptraid_study_measures_every_finding() -> None:
-    published = find_published("adaptraid")
-    assert published
+    published = study_named("adaptraid")
     experiment, _ = find_experiment("adaptraid-quick")
     for finding in published.findings:
         for array in (finding.array, finding.beside):
@@ -419,8 +421,7 @@ def test_capacity_is_told_by_the_sizes_of_the_arrays_and_needs_no_repeats(factor
     arrays = tuple(
         msgspec.structs.replace(record.arrays[0], name=name, size_bytes=size) for name, size in sizes.items()
     )
-    published = find_published("adaptraid")
-    assert published
+    published = study_named("adaptraid")
     found = compared_findings(msgspec.structs.replace(record, arrays=arrays, experiment_toml=text), published)[0]
     assert found.finding.quantity is Quantity.CAPACITY
     assert found.theory == pytest.approx(1.3684, abs=0.0001)
@@ -435,8 +436,7 @@ def test_a_finding_is_about_a_load_or_about_capacity() -> None:
 
 
 def test_drives_of_several_kinds_have_no_theory_of_one_pace() -> None:
-    published = find_published("adaptraid")
-    assert published
+    published = study_named("adaptraid")
     record = msgspec.structs.replace(load("antioquia-quick"), experiment_toml=find_experiment("adaptraid-quick")[1])
     loads = [each for each in compared_findings(record, published) if each.finding.workload]
     assert loads
