@@ -142,6 +142,8 @@ def test_the_shortest_run_keeps_the_table_in_bounds() -> None:
     composition = Composition.of(nine_disks(8))
     assert shortest_run(composition, 10_000) == 1
     assert shortest_run(composition, 100) == 7
+    # An SHR-like volume has no units that runs could keep whole: its windows follow one another.
+    assert shortest_run(Composition.of(nine_disks(8), rule=AdaptLevel.SHR), 1) == 1
 
 
 def test_the_worked_example_as_md_arrays() -> None:

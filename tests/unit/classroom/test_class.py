@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from lab.classroom.bundle import Bundle, load_signer, read_bundle, write_bundle
 from lab.classroom.command import box
@@ -206,7 +207,7 @@ def test_a_drill_of_another_file_is_named(tmp_path: Path) -> None:
     for number, (name, digest) in enumerate(digests.items()):
         began = datetime(2026, 9, 1, tzinfo=UTC)
         try_ = students.outcome("overlays-first", random.Random(number), began=began, seed=name)
-        work = {f"drills/{try_.id}.json": msgspec.json.encode(msgspec.structs.replace(try_, drill_file=digest))}
+        work = {f"drills/{try_.id}.json": msgspec.json.encode(replace(try_, drill_file=digest))}
         (folder / f"{name}.zip").write_bytes(write_bundle({}, students.signer(number + 1), work))
     found = view_class(folder, tmp_path / "cache")
     assert list(cautions(found)) == [f"a file other than this raidlab's was played as {DRILL}: easier.zip"]
@@ -255,7 +256,7 @@ def test_edited_truncated_and_newer_bundles_are_named_and_left_out(folder: Path,
     whole = (folder / "s0.zip").read_bytes()
     (folder / "s1.zip").write_bytes(whole[:1000])
     (folder / "s2.zip").write_bytes(whole[:600] + bytes([whole[600] ^ 1]) + whole[601:])
-    newer = msgspec.structs.replace(machine("n", HDD, WRITES), schema_version=99)
+    newer = replace(machine("n", HDD, WRITES), schema_version=99)
     bundle(folder / "s3.zip", newer, tmp_path / "key3.pem")
     found = view_class(folder, tmp_path / "cache")
     assert row_of(found.rows).results == 2
@@ -277,7 +278,7 @@ def test_a_measurement_that_is_handed_in_again_is_no_copy(folder: Path, tmp_path
 def without_base(record: ResultRecord, workload: str) -> ResultRecord:
     """The single disk was not measured under this load."""
     kept = (each for each in record.cells if (each.array, each.workload) != ("single", workload))
-    return msgspec.structs.replace(record, cells=tuple(kept))
+    return replace(record, cells=tuple(kept))
 
 
 def test_a_load_that_the_single_disk_lacks_is_said_to_be_left_out(
@@ -318,10 +319,10 @@ def with_figures(record: ResultRecord, changes: Mapping[str, float], *, cells: i
         reads = cell.figures.reads
         if number < cells and reads is not None:
             factor = {name: getattr(reads, name) * by for name, by in changes.items()}
-            figures = msgspec.structs.replace(cell.figures, reads=msgspec.structs.replace(reads, **factor))
-            cell = msgspec.structs.replace(cell, figures=figures)
+            figures = replace(cell.figures, reads=replace(reads, **factor))
+            cell = replace(cell, figures=figures)
         changed.append(cell)
-    return msgspec.structs.replace(record, cells=tuple(changed))
+    return replace(record, cells=tuple(changed))
 
 
 @pytest.mark.parametrize(
@@ -338,16 +339,16 @@ def test_a_disguised_copy_is_found(folder: Path, tmp_path: Path, disguise: str) 
         case "another order":
             text = msgspec.json.encode(dict(reversed(list(msgspec.json.decode(text).items()))))
         case "names":
-            conditions = msgspec.structs.replace(record.conditions, host_name="mine", target="local:")
-            text = encode_record(msgspec.structs.replace(record, conditions=conditions, stamps=("mine",)))
+            conditions = replace(record.conditions, host_name="mine", target="local:")
+            text = encode_record(replace(record, conditions=conditions, stamps=("mine",)))
         case "times":
-            cells = tuple(msgspec.structs.replace(each, started_utc="2026-11-22T10:00:00Z") for each in record.cells)
-            text = encode_record(msgspec.structs.replace(record, created_utc="2026-11-22T10:00:00Z", cells=cells))
+            cells = tuple(replace(each, started_utc="2026-11-22T10:00:00Z") for each in record.cells)
+            text = encode_record(replace(record, created_utc="2026-11-22T10:00:00Z", cells=cells))
         case "one figure":
             text = encode_record(with_figures(record, {"iops": 1.1}, cells=1))
         case "half":
             half = with_figures(record, {"iops": 1.1, "mean_seconds": 0.9}, cells=len(record.cells) // 2)
-            text = encode_record(msgspec.structs.replace(half, created_utc="2026-11-22T10:00:00Z"))
+            text = encode_record(replace(half, created_utc="2026-11-22T10:00:00Z"))
     data = write_bundle({record.id: {"record.json": text}}, load_signer(tmp_path / "thief.pem"))
     (folder / "thief.zip").write_bytes(data)
     found = view_class(folder, tmp_path / "cache")
@@ -364,8 +365,8 @@ def test_the_documents_of_fio_give_a_copy_away(tmp_path: Path) -> None:
         record = student(number, FACTORS[number])
         documents = {f"raw/{place:04d}.json.gz": {"iops": 7 if name != "other" else 8} for place in range(3)}
         named = zip(record.cells, [*documents, *[""] * len(record.cells)], strict=False)
-        cells = tuple(msgspec.structs.replace(each, raw_file=raw) for each, raw in named)
-        files = {"record.json": encode_record(msgspec.structs.replace(record, cells=cells))}
+        cells = tuple(replace(each, raw_file=raw) for each, raw in named)
+        files = {"record.json": encode_record(replace(record, cells=cells))}
         # The thief's have other spaces, and are not packed as an export.
         gap = 3 if name == "thief" else 1
         for place, document in documents.items():
@@ -382,9 +383,9 @@ def test_equal_figures_in_virtual_time_are_no_copy(tmp_path: Path) -> None:
     folder.mkdir()
     first = student(0, 1.0)
     for number in range(3):
-        conditions = msgspec.structs.replace(first.conditions, is_virtual_time=True)
-        timings = msgspec.structs.replace(first.timings, total_seconds=20.0 + number)
-        record = msgspec.structs.replace(first, conditions=conditions, timings=timings)
+        conditions = replace(first.conditions, is_virtual_time=True)
+        timings = replace(first.timings, total_seconds=20.0 + number)
+        record = replace(first, conditions=conditions, timings=timings)
         bundle(folder / f"s{number}.zip", record, tmp_path / f"key{number}.pem")
     shutil.copy(folder / "s0.zip", tmp_path / "s0.zip")
     assert view_class(folder, tmp_path / "cache").copies == ()
@@ -425,7 +426,7 @@ def test_without_a_single_disk_the_first_array_is_the_measure(tmp_path: Path) ->
     reads = {name: value for name, value in HDD.items() if name != "single"}
     record = machine("a", {**reads, "single": 1}, {**WRITES})
     cells = tuple(each for each in record.cells if each.array != "single")
-    bundle(folder / "a.zip", msgspec.structs.replace(record, cells=cells), tmp_path / "key.pem")
+    bundle(folder / "a.zip", replace(record, cells=cells), tmp_path / "key.pem")
     row = row_of(view_class(folder, tmp_path / "cache").rows, "raid5")
     assert row.baseline == "raid0"
     assert row.median == pytest.approx(290 / 390)

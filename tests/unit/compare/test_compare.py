@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from lab.compare.cells import CONDITIONS, UnlikeRuns, compare, differences, require_alike
 from lab.errors import SpecError
@@ -19,10 +19,10 @@ def result(iops: Sequence[float], record_id: str = "a") -> ResultRecord:
     for repeat, value in enumerate(iops):
         made = cell(repeat)
         assert made.figures.reads is not None
-        reads = msgspec.structs.replace(made.figures.reads, iops=value)
-        figures = msgspec.structs.replace(made.figures, reads=reads, writes=None)
-        cells.append(msgspec.structs.replace(made, figures=figures))
-    return msgspec.structs.replace(draft(record_id), cells=tuple(cells))
+        reads = replace(made.figures.reads, iops=value)
+        figures = replace(made.figures, reads=reads, writes=None)
+        cells.append(replace(made, figures=figures))
+    return replace(draft(record_id), cells=tuple(cells))
 
 
 def scaled(factor: float) -> list[float]:
@@ -64,7 +64,7 @@ def test_longer_rebuilds_are_slower() -> None:
             RebuildRecord(array="md0", repeat=number, rebuild_seconds=seconds + number / 100, rebuilt_bytes=1)
             for number in range(6)
         )
-        return msgspec.structs.replace(draft(name), rebuilds=made)
+        return replace(draft(name), rebuilds=made)
 
     (row,) = compare(rebuilt(10.0, "a"), rebuilt(20.0, "b")).rows
     assert (row.figure, row.outcome) == ("rebuild seconds", RatioOutcome.SLOWER)
@@ -72,10 +72,8 @@ def test_longer_rebuilds_are_slower() -> None:
 
 def test_cells_without_counterpart_are_named() -> None:
     first = result(STEADY)
-    other = msgspec.structs.replace(
-        first, id="b", cells=tuple(msgspec.structs.replace(each, array="md9") for each in first.cells)
-    )
-    both = msgspec.structs.replace(other, cells=(*first.cells, *other.cells))
+    other = replace(first, id="b", cells=tuple(replace(each, array="md9") for each in first.cells))
+    both = replace(other, cells=(*first.cells, *other.cells))
     assert compare(first, both).only_second == ("md9/rand-mix-4k/healthy",)
     with pytest.raises(SpecError, match="no cell in common"):
         compare(first, other)
@@ -83,11 +81,11 @@ def test_cells_without_counterpart_are_named() -> None:
 
 def changed(**conditions: object) -> ResultRecord:
     made = result(STEADY, "b")
-    return msgspec.structs.replace(made, conditions=msgspec.structs.replace(made.conditions, **conditions))
+    return replace(made, conditions=replace(made.conditions, **conditions))
 
 
 CHANGES: dict[str, ResultRecord] = {
-    "experiment": msgspec.structs.replace(result(STEADY, "b"), experiment="y"),
+    "experiment": replace(result(STEADY, "b"), experiment="y"),
     "host": changed(host_name="other"),
     "machine": changed(is_embedded=False),
     "cpus": changed(cpu_count=8),
@@ -96,7 +94,7 @@ CHANGES: dict[str, ResultRecord] = {
     "tools": changed(fio_version="fio-3.36"),
     "disks": changed(disks=(DiskRecord(name="disk01", path="/dev/vdb", kind="virtio", size_bytes=2**20),)),
     "tunables": changed(tunables={"/sys/block/md0/md/sync_speed_max": "1"}),
-    "raidlab": msgspec.structs.replace(result(STEADY, "b"), raidlab_version="9"),
+    "raidlab": replace(result(STEADY, "b"), raidlab_version="9"),
 }
 
 
@@ -128,7 +126,7 @@ def test_an_unknown_permission_names_the_nearest() -> None:
 @pytest.mark.parametrize(("memory_mib", "is_alike"), [(486, True), (478, True), (440, False)])
 def test_two_starts_of_one_machine_have_as_much_memory(memory_mib: int, is_alike: bool) -> None:
     first, second = (
-        msgspec.structs.replace(made, conditions=msgspec.structs.replace(made.conditions, memory_bytes=size * 2**20))
+        replace(made, conditions=replace(made.conditions, memory_bytes=size * 2**20))
         for made, size in ((result(STEADY), 488), (result(STEADY, "b"), memory_mib))
     )
     assert (differences(first, second) == ()) is is_alike

@@ -6,9 +6,9 @@ import math
 import re
 from typing import Any
 
-import msgspec
 import numpy
 import pytest
+from msgspec.structs import replace
 
 from lab.cli.main import run
 from lab.fleet.engine import mean_waiting_hours, waiting_hours
@@ -195,7 +195,7 @@ def fleet(members: int, tolerance: int = 1, **more: Any) -> FleetModel:
 
 def figures(model: FleetModel, method: Method, trials: int, seed: int = 0) -> LossFigures:
     """Of the same arrays as the command's."""
-    chosen = with_method(msgspec.structs.replace(model, seed=seed), method, trials)
+    chosen = with_method(replace(model, seed=seed), method, trials)
     return figures_of(chosen, run_model(chosen, trials, local_spreader(1)), 1)
 
 
@@ -215,12 +215,12 @@ def test_intervals_cover_what_few_arrays_do_not_show(members: int, method: Metho
 def test_a_cause_that_a_block_does_not_show_is_weighted(members: int) -> None:
     model = fleet(members)
     for seed in SEEDS:
-        assert with_method(msgspec.structs.replace(model, seed=seed), Method.AUTO).is_biased
+        assert with_method(replace(model, seed=seed), Method.AUTO).is_biased
     # Failures by the thousand, and sectors too: nothing is gained by weights.
     often = fleet(members, life=Spread(scale_hours=5000.0), rebuild=Spread(location_hours=500.0), spares=0)
     assert not with_method(often, Method.AUTO).is_biased
     # As before, but somebody pulls a wrong disk once in a million times.
-    assert with_method(msgspec.structs.replace(often, wrong_disk=1e-6), Method.AUTO).is_biased
+    assert with_method(replace(often, wrong_disk=1e-6), Method.AUTO).is_biased
 
 
 def test_what_was_not_seen_has_a_bound() -> None:
@@ -249,7 +249,7 @@ def test_only_what_can_happen_has_a_bound() -> None:
     lives, rebuilds = Spread(scale_hours=5000.0), Spread(location_hours=200.0)
     errs = fleet(5, life=lives, rebuild=rebuilds, wrong_disk=1.0, is_biased=False)
     for tolerance in (1, 2):
-        sums = run_model(msgspec.structs.replace(errs, tolerance=tolerance), TRIALS, local_spreader(1))
+        sums = run_model(replace(errs, tolerance=tolerance), TRIALS, local_spreader(1))
         assert sums.cause_losses[Cause.FAILURES].seen > 100
         assert sums.cause_losses[Cause.PEOPLE].total == 0
 

@@ -16,7 +16,6 @@ from lab.lint.fio_checks import (
     number_of,
     seconds_of,
     sizes_of,
-    spelled_out,
 )
 from lab.workloads.workload import ENGINES, _options
 
@@ -261,6 +260,3 @@ def test_values() -> None:
     assert (number_of("12"), number_of("0x1f"), number_of("1.5"), number_of("")) == (12, 31, None, None)
 
 
-def test_a_long_option_may_be_shortened_to_what_only_it_begins_with() -> None:
-    assert (spelled_out("runt"), spelled_out("runtime"), spelled_out("numj")) == ("runtime", "runtime", "numjobs")
-    assert (spelled_out("r"), spelled_out("include"), spelled_out("xyz")) == (None, None, None)

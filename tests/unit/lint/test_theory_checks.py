@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from lab.lint.result_checks import (
     BesideTheory,
@@ -21,15 +21,13 @@ from lab.lint.result_checks import (
 from lab.results.record import CellRecord, Conditions, CpuFigures, DiskRecord, ResultRecord
 from tests.unit.results.records import CONDITIONS, cell, rebuild, record
 
-DRIVES = msgspec.structs.replace(
+DRIVES = replace(
     CONDITIONS,
     is_embedded=True,
     cpu_count=1,
     disks=(DiskRecord(name="disk01", path="/dev/nbd0", kind="spindle", model="hdd-7200", size_bytes=2**26),),
 )
-FILES = msgspec.structs.replace(
-    DRIVES, disks=(DiskRecord(name="disk01", path="/dev/ubdb", kind="file", size_bytes=2**26),)
-)
+FILES = replace(DRIVES, disks=(DiskRecord(name="disk01", path="/dev/ubdb", kind="file", size_bytes=2**26),))
 JOB = "[global]\ntime_based=1\nruntime=30000ms\n[x]\nrw=randwrite\n"
 
 
@@ -83,8 +81,8 @@ def test_each_repeat_stands_beside_its_own_prediction() -> None:
 def test_what_is_no_speed_is_not_compared(bad: float) -> None:
     (good,) = made((90.0,)).cells
     assert good.figures.writes
-    section = msgspec.structs.replace(good.figures.writes, iops=bad)
-    stopped = msgspec.structs.replace(good, figures=msgspec.structs.replace(good.figures, writes=section))
+    section = replace(good.figures.writes, iops=bad)
+    stopped = replace(good, figures=replace(good.figures, writes=section))
     assert beside_theory(record(cells=(stopped,))) == ()
     assert beside_theory(made((90.0,), predicted_iops=bad)) == ()
 
@@ -98,13 +96,13 @@ def test_the_processor_is_named_where_it_was_busy() -> None:
 
 
 def test_of_several_processors_the_one_of_mds_thread() -> None:
-    conditions = msgspec.structs.replace(DRIVES, cpu_count=8)
+    conditions = replace(DRIVES, cpu_count=8)
     found = only(made((80.0, 80.0), conditions, cpu=cpu(24_000.0, md_share=0.5)))
     assert found.limiters[0] == "md's kernel thread, which kept a processor busy 96% of the time"
 
 
 def test_of_virtual_time_no_processor_is_named() -> None:
-    conditions = msgspec.structs.replace(DRIVES, is_virtual_time=True)
+    conditions = replace(DRIVES, is_virtual_time=True)
     assert "processor" not in only(made((80.0, 80.0), conditions, cpu=cpu(12_000.0))).words
 
 
@@ -137,8 +135,8 @@ def test_other_evidence(changes: dict[str, Any], iops: float, words: str) -> Non
 def test_drives_with_mechanics_and_those_that_nobody_here_knows() -> None:
     def on(model: str) -> str:
         (disk,) = DRIVES.disks
-        disks = (msgspec.structs.replace(disk, model=model),)
-        return only(made((80.0, 80.0), msgspec.structs.replace(DRIVES, disks=disks))).words
+        disks = (replace(disk, model=model),)
+        return only(made((80.0, 80.0), replace(DRIVES, disks=disks))).words
 
     assert "the drives' mechanics" in on("sata-7200")
     assert "mechanics" not in on("hdd-7200")
@@ -157,7 +155,7 @@ def test_the_lint_and_whoever_shows_the_result_say_it() -> None:
 
 def test_stored_stamps_stay_unless_todays_rules_say_it_anew() -> None:
     old = ("simulated-origin: machine: x; needed: compare ratios", "unsteady: a: b; needed: c")
-    on_files = msgspec.structs.replace(made((80.0, 80.0), FILES), stamps=old)
+    on_files = replace(made((80.0, 80.0), FILES), stamps=old)
     stamps = shown_stamps(on_files)
     assert stamps[-1] == old[1]
     assert not any("compare ratios" in stamp for stamp in stamps)
@@ -187,7 +185,7 @@ def test_on_files_the_embedded_kernels_processor_is_the_limit_and_stands_first()
     [
         bound(121.0, conditions=DRIVES),
         bound(121.0, conditions=CONDITIONS),
-        bound(121.0, conditions=msgspec.structs.replace(FILES, is_virtual_time=True)),
+        bound(121.0, conditions=replace(FILES, is_virtual_time=True)),
         bound(30.0, 40.0),
         made((80.0,), FILES),
     ],
@@ -212,7 +210,7 @@ def test_a_rebuild_is_beside_theory_too(
     seconds: tuple[float, ...], changes: dict[str, Any], likely: str | None
 ) -> None:
     rebuilds = [rebuild("raid5", repeat, value) for repeat, value in enumerate(seconds)]
-    asked = tuple(msgspec.structs.replace(each, predicted_seconds=1.0, **changes) for each in rebuilds)
+    asked = tuple(replace(each, predicted_seconds=1.0, **changes) for each in rebuilds)
     (found,) = rebuilds_beside_theory(record(rebuilds=asked))
     assert found.name == f"raid5/rebuild/{changes.get('under_workload', 'idle')}"
     assert found.is_off is bool(likely)
@@ -223,12 +221,12 @@ def test_a_rebuild_is_beside_theory_too(
 @pytest.mark.parametrize("figures", [(1.0, 0.0), (0.0, 1.0), (1e9, 1e-9)])
 def test_a_rebuild_of_no_sense_is_beside_nothing(figures: tuple[float, float]) -> None:
     predicted, took = figures
-    found = msgspec.structs.replace(rebuild("raid5", 0, took), predicted_seconds=predicted)
+    found = replace(rebuild("raid5", 0, took), predicted_seconds=predicted)
     assert rebuilds_beside_theory(record(rebuilds=(found,))) == ()
 
 
 def test_a_run_that_was_gone_on_with_says_so_wherever_it_is_shown() -> None:
-    virtual = msgspec.structs.replace(CONDITIONS, is_virtual_time=True)
+    virtual = replace(CONDITIONS, is_virtual_time=True)
     told = shown_stamps(record(conditions=virtual, resumed_after=(14,)))
     assert "resumed" in {stamp.partition(":")[0] for stamp in told}
     assert "resumed" not in {stamp.partition(":")[0] for stamp in shown_stamps(record(conditions=virtual))}
@@ -239,7 +237,7 @@ BEFORE = "[global]\nrandrepeat=1\nrandseed={seed}\n[x]\nrw=randread\nbs=4096\nnu
 
 def with_job(repeat: int, text: str, *, fio: str = "fio-3.33", addresses: str = "") -> CellRecord:
     measured = cell("a", "w", repeat, read_iops=1.0, job_text=text, addresses=addresses)
-    return msgspec.structs.replace(measured, figures=msgspec.structs.replace(measured.figures, fio_version=fio))
+    return replace(measured, figures=replace(measured.figures, fio_version=fio))
 
 
 def said_of(*cells: CellRecord) -> list[str]:

@@ -5,10 +5,10 @@ import threading
 from collections.abc import Iterator
 from dataclasses import astuple
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lab.arrays.status import SyncProgress
 from lab.disks import DiskKind, LabDisk
@@ -278,11 +278,11 @@ def test_idle_fraction() -> None:
 
 
 def job(reads: DirectionFigures, writes: DirectionFigures | None = None) -> JobFigures:
-    return msgspec.structs.replace(cell("", "", 0).figures, reads=reads, writes=writes)
+    return replace(cell("", "", 0).figures, reads=reads, writes=writes)
 
 
 def section(total_ios: int, runtime_seconds: float) -> DirectionFigures:
-    return msgspec.structs.replace(direction(1.0, seconds=runtime_seconds), total_ios=total_ios, io_bytes=GIB)
+    return replace(direction(1.0, seconds=runtime_seconds), total_ios=total_ios, io_bytes=GIB)
 
 
 WINDOW = (sample(100.0, busy=0, idle=0), sample(104.0, busy=400, idle=0), sample(108.0, busy=800, idle=0))
@@ -398,7 +398,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Workload]:
         way = workload.direction.value
         found = direction(IOPS.get((way, workload.queue_depth), 1000.0), block_bytes=workload.block_bytes)
         reads, writes = (found, None) if way == "read" else (None, found)
-        figures = msgspec.structs.replace(cell("", "", 0).figures, reads=reads, writes=writes)
+        figures = replace(cell("", "", 0).figures, reads=reads, writes=writes)
         return Measured(figures=figures, cpu=None, samples=(), job_text="", file_bytes=None)
 
     monkeypatch.setattr(conditions, "run_workload", run)

@@ -13,8 +13,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, get_args
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from lab.experiments.schema import find_experiment
 from lab.report.collected import MOST_DETAILED, Collected, Loaded, collect, loaded
@@ -102,7 +102,7 @@ def speeds_in(page: str) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def antioquia() -> str:
     _, text = find_experiment("antioquia-quick")
-    result = msgspec.structs.replace(load("antioquia-quick"), experiment_toml=text)
+    result = replace(load("antioquia-quick"), experiment_toml=text)
     return page_of(repeated(result, (1.02, 0.98, 1.01, 0.99, 1.0)))
 
 
@@ -141,9 +141,9 @@ def test_where_the_processor_is_the_limit_it_says_so_first_and_draws_no_theory_o
     assert speeds_in(antioquia)
     assert not named(speeds_in(antioquia), "theory")
     result = load("antioquia-quick")
-    conditions = msgspec.structs.replace(result.conditions, is_embedded=False)
+    conditions = replace(result.conditions, is_embedded=False)
     text = find_experiment("antioquia-quick")[1]
-    on_disks = page_of(msgspec.structs.replace(result, conditions=conditions, experiment_toml=text))
+    on_disks = page_of(replace(result, conditions=conditions, experiment_toml=text))
     assert "The processor of the embedded kernel limited these figures" not in on_disks
     assert named(speeds_in(on_disks), "theory")
 
@@ -187,7 +187,7 @@ def test_a_rebuild_is_drawn_on_a_time_axis() -> None:
         ),
         stretches=(Stretch(name="rebuilding", start_seconds=0.0, end_seconds=2.0),),
     )
-    stored = msgspec.structs.replace(rebuild("raid1", 0, 2.0), timeline_file="raw/0000.json.gz")
+    stored = replace(rebuild("raid1", 0, 2.0), timeline_file="raw/0000.json.gz")
     result = record(arrays=(array("raid1", "raid1", 2),), rebuilds=(stored,))
     figures = figures_in(page_of(result, files={"raw/0000.json.gz": encode_timeline(timeline)}))
     assert named(figures, "rebuilt")[0]["y"] == [None, 50.0, 100.0]
@@ -195,14 +195,14 @@ def test_a_rebuild_is_drawn_on_a_time_axis() -> None:
 
 
 def test_a_timeline_that_is_none_is_told_and_the_rest_shown() -> None:
-    stored = msgspec.structs.replace(rebuild("raid1", 0, 2.0), timeline_file="raw/0000.json.gz")
+    stored = replace(rebuild("raid1", 0, 2.0), timeline_file="raw/0000.json.gz")
     page = page_of(record(rebuilds=(stored,)), files={"raw/0000.json.gz": "{"})
     assert "is not a timeline" in page
     assert "Rebuild time" in page
 
 
 def chunked(name: str, chunk_bytes: int) -> Any:
-    return msgspec.structs.replace(array(name, "raid0", 4), chunk_bytes=chunk_bytes)
+    return replace(array(name, "raid0", 4), chunk_bytes=chunk_bytes)
 
 
 def test_arrays_that_differ_in_their_chunk_size_alone_are_a_sweep() -> None:
@@ -229,8 +229,8 @@ def test_a_figure_that_is_none_is_left_out_and_named(bad: float) -> None:
 
 def _with_iops(given: CellRecord, iops: float) -> CellRecord:
     assert given.figures.reads
-    reads = msgspec.structs.replace(given.figures.reads, iops=iops)
-    return msgspec.structs.replace(given, repeat=2, figures=msgspec.structs.replace(given.figures, reads=reads))
+    reads = replace(given.figures.reads, iops=iops)
+    return replace(given, repeat=2, figures=replace(given.figures, reads=reads))
 
 
 def test_a_missing_repeat_is_named() -> None:
@@ -291,7 +291,7 @@ def test_a_run_that_broke_off_is_told_in_one_line() -> None:
 
 def test_results_of_one_experiment_have_titles_that_tell_them_apart() -> None:
     same = machine("a", HDD, HDD), machine("a", HDD, HDD, seed=1)
-    later = msgspec.structs.replace(same[1], created_utc="2026-11-22T10:00:00Z")
+    later = replace(same[1], created_utc="2026-11-22T10:00:00Z")
     titles = re.findall(r'<h2 id="[^"]*-title">(.*?)</h2>', page_of(same[0], later))
     assert titles == ["x: runs side by side", "x: 2026-11-21T10:00:00Z", "x: 2026-11-22T10:00:00Z"]
 

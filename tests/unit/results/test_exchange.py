@@ -16,8 +16,8 @@ from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from lab.classroom.bundle import export_results, load_signer, read_bundle, signer_of, write_bundle
 from lab.errors import ResultError
@@ -36,7 +36,7 @@ RECORD = f"results/{OLD}/record.json"
 def measure(
     store: ResultStore, record_id: str = OLD, created_utc: str = "2026-11-21T10:00:00Z", *, cells: int = 1
 ) -> None:
-    with store.begin(msgspec.structs.replace(draft(record_id), created_utc=created_utc)) as journal:
+    with store.begin(replace(draft(record_id), created_utc=created_utc)) as journal:
         for repeat in range(cells):
             journal.add(cell(repeat))
         journal.finish()
@@ -56,7 +56,7 @@ def other(tmp_path: Path) -> ResultStore:
 
 def bundle(file: Path, record_id: str, files: dict[str, bytes], **changes: object) -> Path:
     """What a stranger with a key of their own can make."""
-    record = msgspec.structs.replace(draft(record_id), **changes)
+    record = replace(draft(record_id), **changes)
     data = write_bundle(
         {record_id: {"record.json": encode_record(record), **files}}, load_signer(file.with_suffix(".pem"))
     )
@@ -64,7 +64,7 @@ def bundle(file: Path, record_id: str, files: dict[str, bytes], **changes: objec
     return file
 
 
-ONE_DOCUMENT = {"cells": (msgspec.structs.replace(cell(0), raw_file="raw/0000.json.gz"),)}
+ONE_DOCUMENT = {"cells": (replace(cell(0), raw_file="raw/0000.json.gz"),)}
 
 
 def problems_of(store: ResultStore) -> dict[str, str]:

@@ -18,6 +18,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lab.classroom.bundle import export_results
 from lab.errors import LabError, MachineBusy, ResultError
@@ -45,7 +46,7 @@ RAW = Path(__file__).parents[1] / "workloads" / "data" / "mix.stdout"
 
 def draft(record_id: str = "20261121T100000Z-x") -> ResultRecord:
     """A result of the embedded kernel that has been begun."""
-    conditions = msgspec.structs.replace(
+    conditions = replace(
         records.CONDITIONS, target="uml:", is_embedded=True, tunables={"/sys/block/md0/md/sync_speed_max": "200000"}
     )
     planned = ("md0/rand-mix-4k/healthy/0", "md0/rand-mix-4k/healthy/1")
@@ -186,7 +187,7 @@ def test_any_bytes_are_a_record_or_a_lab_error(data: bytes) -> None:
 
 @given(st.data())
 def test_a_cut_record_is_a_lab_error(data: st.DataObject) -> None:
-    whole = encode_record(msgspec.structs.replace(draft(), cells=(cell(),)))
+    whole = encode_record(replace(draft(), cells=(cell(),)))
     cut = data.draw(st.integers(0, len(whole) - 3))
     with pytest.raises(LabError):
         decode_record(whole[:cut], source="r")
@@ -221,10 +222,10 @@ def test_a_write_that_fails_half_way_leaves_the_old_file(tmp_path: Path) -> None
 def test_a_cell_that_does_not_fit_leaves_the_earlier_ones(store: ResultStore) -> None:
     with store.begin(draft()) as journal:
         journal.add(REBUILD)
-        noisy = msgspec.structs.replace(cell(), job_text="x" * 9000)
+        noisy = replace(cell(), job_text="x" * 9000)
         with small_files(), pytest.raises(ResultError, match="no entry can be stored"):
-            journal.add(msgspec.structs.replace(noisy, figures=msgspec.structs.replace(noisy.figures, raw_json="")))
-        journal.add(msgspec.structs.replace(REBUILD, repeat=1))
+            journal.add(replace(noisy, figures=replace(noisy.figures, raw_json="")))
+        journal.add(replace(REBUILD, repeat=1))
         assert [each.repeat for each in journal.record.rebuilds] == [0, 1]
     assert store.load("latest").rebuilds == journal.record.rebuilds
 
@@ -232,8 +233,8 @@ def test_a_cell_that_does_not_fit_leaves_the_earlier_ones(store: ResultStore) ->
 def test_the_final_record_can_be_saved_elsewhere(store: ResultStore) -> None:
     with store.begin(draft()) as journal:
         for repeat in range(6):
-            journal.add(msgspec.structs.replace(REBUILD, repeat=repeat))
-        journal.record = msgspec.structs.replace(journal.record, experiment_toml="#" * 5000)
+            journal.add(replace(REBUILD, repeat=repeat))
+        journal.record = replace(journal.record, experiment_toml="#" * 5000)
         with small_files(), pytest.raises(ResultNotStored) as caught:
             journal.finish()
     assert decode_record(caught.value.payload, source="bytes").status is RunStatus.COMPLETE
@@ -268,13 +269,13 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
 import sys
 sys.path[:0] = {[str(Path(__file__).parents[3]), str(Path(__file__).parent)]!r}
 from pathlib import Path
-from test_store import REBUILD, ResultError, ResultStore, draft, msgspec
+from test_store import REBUILD, ResultError, ResultStore, draft, replace
 store = ResultStore(Path({str(tmp_path)!r}))
 journal = store.begin(draft())
 count = 0
 try:
     while True:
-        journal.add(msgspec.structs.replace(REBUILD, repeat=count)); count += 1
+        journal.add(replace(REBUILD, repeat=count)); count += 1
 except ResultError as error:
     assert "No space left" in error.message and "free some space" in error.hint, error
 journal.close()
@@ -298,7 +299,7 @@ def test_a_record_of_virtual_time_has_no_cpu_account_even_if_its_file_has() -> N
     value["conditions"]["is_virtual_time"] = True
     read = decode_record(msgspec.json.encode(value), source="old")
     assert not read.conditions.has_cpu_time
-    assert read.cells == (msgspec.structs.replace(made.cells[0], cpu=None),)
+    assert read.cells == (replace(made.cells[0], cpu=None),)
 
 
 def test_a_result_beside_one_of_its_name_has_the_name_of_its_folder(store: ResultStore) -> None:
