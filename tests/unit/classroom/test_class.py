@@ -1,4 +1,4 @@
-"""A class's practice: over 200 made-up students the right counts, every copy and every edited bundle by its name."""
+"""A class: every student counts once, copies and edited bundles are named, and nothing is read twice."""
 
 from __future__ import annotations
 
@@ -138,14 +138,12 @@ def test_the_sheet_has_a_line_for_each_bundle(handed_in: Class) -> None:
     assert bad[f"{DRILL} verdict"] == ""
 
 
-def test_what_a_student_hands_in_again_is_no_copy(tmp_path: Path) -> None:
-    folder = tmp_path / "class"
-    folder.mkdir()
+def test_what_a_student_hands_in_again_is_no_copy(bundles: Path, tmp_path: Path) -> None:
     own = students.practice(7)
     early = dict(sorted(own.items())[:1])
-    (folder / "week-3.zip").write_bytes(write_bundle({}, students.signer(7), early))
-    (folder / "week-8.zip").write_bytes(write_bundle({}, students.signer(7), own))
-    found = view_class(folder, tmp_path / "cache")
+    (bundles / "week-3.zip").write_bytes(write_bundle({}, students.signer(7), early))
+    (bundles / "week-8.zip").write_bytes(write_bundle({}, students.signer(7), own))
+    found = view_class(bundles, tmp_path / "cache")
     assert (found.practice.copies, found.practice.seeds) == ((), ())
     assert found.practice.drills[0].first.saved.of == 1
     assert list(cautions(found)) == ["one key signed: week-3.zip, week-8.zip"]
@@ -170,9 +168,8 @@ def test_the_page_is_drawn_and_the_console_is_silent(handed_in: Class, tmp_path:
 
 
 def test_the_command_writes_sheet_and_page(
-    handed_in: Class, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    handed_in: Class, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path / "state"))
     sheet, page = tmp_path / "grades.csv", tmp_path / "class.html"
     words = ["class", str(handed_in.folder), "--grades", str(sheet), "--page", str(page)]
     assert run(words) == ExitCode.DONE
@@ -198,9 +195,7 @@ def test_the_command_writes_sheet_and_page(
     assert told["practice"]["drills"][0]["first"]["saved"]["count"] == handed_in.truth.first_saved
 
 
-def test_a_drill_of_another_file_is_named(tmp_path: Path) -> None:
-    folder = tmp_path / "class"
-    folder.mkdir()
+def test_a_drill_of_another_file_is_named(bundles: Path, tmp_path: Path) -> None:
     easier = tmp_path / f"{DRILL}.toml"
     easier.write_text(catalogue()[DRILL].read_text().replace("count", "count "))
     digests = {"built-in": file_digest(catalogue()[DRILL]), "easier": file_digest(easier), "earlier": ""}
@@ -208,8 +203,8 @@ def test_a_drill_of_another_file_is_named(tmp_path: Path) -> None:
         began = datetime(2026, 9, 1, tzinfo=UTC)
         try_ = students.outcome("overlays-first", random.Random(number), began=began, seed=name)
         work = {f"drills/{try_.id}.json": msgspec.json.encode(replace(try_, drill_file=digest))}
-        (folder / f"{name}.zip").write_bytes(write_bundle({}, students.signer(number + 1), work))
-    found = view_class(folder, tmp_path / "cache")
+        (bundles / f"{name}.zip").write_bytes(write_bundle({}, students.signer(number + 1), work))
+    found = view_class(bundles, tmp_path / "cache")
     assert list(cautions(found)) == [f"a file other than this raidlab's was played as {DRILL}: easier.zip"]
     lines = {line["file"]: line for line in csv.DictReader(io.StringIO(grading_sheet(found)))}
     told = {name: lines[f"{name}.zip"][f"{DRILL} file"] for name in digests}
@@ -358,9 +353,7 @@ def test_a_disguised_copy_is_found(folder: Path, tmp_path: Path, disguise: str) 
     assert any("the same measurement at x" in told and "thief.zip" in told for told in cautions(found))
 
 
-def test_the_documents_of_fio_give_a_copy_away(tmp_path: Path) -> None:
-    folder = tmp_path / "class"
-    folder.mkdir()
+def test_the_documents_of_fio_give_a_copy_away(bundles: Path, tmp_path: Path) -> None:
     for number, name in enumerate(("honest", "thief", "other")):
         record = student(number, FACTORS[number])
         documents = {f"raw/{place:04d}.json.gz": {"iops": 7 if name != "other" else 8} for place in range(3)}
@@ -373,24 +366,22 @@ def test_the_documents_of_fio_give_a_copy_away(tmp_path: Path) -> None:
             text = msgspec.json.format(msgspec.json.encode(document), indent=gap)
             files[place] = gzip.compress(text, compresslevel=gap)
         signer = load_signer(tmp_path / f"{name}.pem")
-        (folder / f"{name}.zip").write_bytes(write_bundle({record.id: files}, signer))
-    (copy,) = view_class(folder, tmp_path / "cache").copies
+        (bundles / f"{name}.zip").write_bytes(write_bundle({record.id: files}, signer))
+    (copy,) = view_class(bundles, tmp_path / "cache").copies
     assert copy == CopiedWork("x", ("honest.zip", "thief.zip"), is_altered=True)
 
 
-def test_equal_figures_in_virtual_time_are_no_copy(tmp_path: Path) -> None:
-    folder = tmp_path / "class"
-    folder.mkdir()
+def test_equal_figures_in_virtual_time_are_no_copy(bundles: Path, tmp_path: Path) -> None:
     first = student(0, 1.0)
     for number in range(3):
         conditions = replace(first.conditions, is_virtual_time=True)
         timings = replace(first.timings, total_seconds=20.0 + number)
         record = replace(first, conditions=conditions, timings=timings)
-        bundle(folder / f"s{number}.zip", record, tmp_path / f"key{number}.pem")
-    shutil.copy(folder / "s0.zip", tmp_path / "s0.zip")
-    assert view_class(folder, tmp_path / "cache").copies == ()
-    bundle(folder / "thief.zip", read_bundle(tmp_path / "s0.zip").record(first.id), tmp_path / "thief.pem")
-    (copy,) = view_class(folder, tmp_path / "cache").copies
+        bundle(bundles / f"s{number}.zip", record, tmp_path / f"key{number}.pem")
+    shutil.copy(bundles / "s0.zip", tmp_path / "s0.zip")
+    assert view_class(bundles, tmp_path / "cache").copies == ()
+    bundle(bundles / "thief.zip", read_bundle(tmp_path / "s0.zip").record(first.id), tmp_path / "thief.pem")
+    (copy,) = view_class(bundles, tmp_path / "cache").copies
     assert copy.files == ("s0.zip", "thief.zip")
 
 
@@ -420,14 +411,12 @@ def test_only_what_changed_is_read_again(folder: Path, tmp_path: Path, monkeypat
     assert row_of(after.rows).highest == pytest.approx(3.9 * 1.03)
 
 
-def test_without_a_single_disk_the_first_array_is_the_measure(tmp_path: Path) -> None:
-    folder = tmp_path / "class"
-    folder.mkdir()
+def test_without_a_single_disk_the_first_array_is_the_measure(bundles: Path, tmp_path: Path) -> None:
     reads = {name: value for name, value in HDD.items() if name != "single"}
     record = machine("a", {**reads, "single": 1}, {**WRITES})
     cells = tuple(each for each in record.cells if each.array != "single")
-    bundle(folder / "a.zip", replace(record, cells=cells), tmp_path / "key.pem")
-    row = row_of(view_class(folder, tmp_path / "cache").rows, "raid5")
+    bundle(bundles / "a.zip", replace(record, cells=cells), tmp_path / "key.pem")
+    row = row_of(view_class(bundles, tmp_path / "cache").rows, "raid5")
     assert row.baseline == "raid0"
     assert row.median == pytest.approx(290 / 390)
 
@@ -443,8 +432,8 @@ def test_what_is_no_file_or_has_an_odd_name_is_named_and_stops_no_other(folder: 
 
 
 def test_an_empty_folder_and_no_folder(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    assert view_class(tmp_path / "empty", tmp_path / "cache").rows == ()
+    (tmp_path / "bundles").mkdir()
+    assert view_class(tmp_path / "bundles", tmp_path / "cache").rows == ()
     with pytest.raises(ResultError, match="no folder"):
         view_class(tmp_path / "nowhere", tmp_path / "cache")
 
@@ -471,9 +460,8 @@ def test_a_box_plot_in_a_line() -> None:
 
 
 def test_the_command_shows_one_table_and_the_distribution(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path / "state"))
     (folder / "bad.zip").write_bytes(b"no bundle")
     assert run(["class", str(folder)]) == ExitCode.DONE
     said = capsys.readouterr()

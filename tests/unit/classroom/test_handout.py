@@ -1,4 +1,4 @@
-"""Pages to print: every key of the app, every lesson on one page, and nothing in them that gives an answer away."""
+"""Pages to print, with nothing that gives an answer away; docs/instructor.md names every lesson and drill."""
 
 from __future__ import annotations
 

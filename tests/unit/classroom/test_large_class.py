@@ -186,17 +186,15 @@ def test_only_the_parts_concerned_are_written_again(
 
 @pytest.mark.wide
 @pytest.mark.slow
-def test_small_parts_are_joined(original: Path, cache: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "bundles"
-    folder.mkdir()
+def test_small_parts_are_joined(original: Path, cache: Path, bundles: Path, tmp_path: Path) -> None:
     counts = []
     for path in sorted(original.iterdir()):
-        shutil.copy(path, folder)
-        view_class(folder, cache)
+        shutil.copy(path, bundles)
+        view_class(bundles, cache)
         counts.append(len(parts_in(cache)))
     assert max(counts) <= 16
     assert counts[-1] < 16
-    assert view_class(folder, cache) == view_class(original, tmp_path / "anew")
+    assert view_class(bundles, cache) == view_class(original, tmp_path / "anew")
     files = list(kept_in(cache).glob("*.parquet"))
     assert len(files) == sum(len(part.tables) for part in parts_in(cache))
 
@@ -313,13 +311,11 @@ def test_a_full_disk_is_told_and_loses_nothing(folder: Path, cache: Path, tmp_pa
     assert view_class(folder, cache) == view_class(folder, tmp_path / "anew")
 
 
-def test_two_names_that_look_alike_are_two_bundles(tmp_path: Path, cache: Path) -> None:
-    folder = tmp_path / "bundles"
-    folder.mkdir()
-    measured(folder, 1, r"a\udcff.zip")
-    measured(folder, 2)
-    (folder / "s002.zip").rename(folder / os.fsdecode(b"a\xff.zip"))
+def test_two_names_that_look_alike_are_two_bundles(bundles: Path, cache: Path) -> None:
+    measured(bundles, 1, r"a\udcff.zip")
+    measured(bundles, 2)
+    (bundles / "s002.zip").rename(bundles / os.fsdecode(b"a\xff.zip"))
     for _ in range(2):
-        with class_folder.open_class(folder, cache) as database:
+        with class_folder.open_class(bundles, cache) as database:
             names = database.execute("SELECT file FROM files ORDER BY file").fetchall()
         assert names == [(r"a\\udcff.zip",), (r"a\udcff.zip",)]
