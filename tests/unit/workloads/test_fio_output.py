@@ -1,10 +1,11 @@
-"""fio's output as captured (data/README.md), cut, and replaced by garbage."""
+"""fio's output as captured (data/README.md), cut and garbled; interval values, and the measured stretch."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -382,6 +383,14 @@ def test_a_stretch_has_the_rate_of_steady_flight(seconds: float, late_seconds: f
     assert reads.runtime_seconds == pytest.approx(seconds, rel=0.06)
     assert reads.p50_seconds == reads.p99_seconds == reads.max_seconds == pytest.approx(DEPTH / RATE)
     assert reads.mean_seconds == pytest.approx(DEPTH / RATE)
+
+
+def test_intervals_before_the_stretch_are_its_warm_up() -> None:
+    window = window_for(1.0, 2.0)
+    found = fed(LiveFeed(WindowCut(window), 4096), *told(window))
+    ends = list(accumulate(each.interval_seconds for each in found))
+    assert [each.is_warmup for each in found] == [end <= 1.001 for end in ends]
+    assert ends[0] < 1 < ends[-1]
 
 
 def test_both_documents_are_kept_so_that_the_figures_can_be_worked_out_again() -> None:
