@@ -1,4 +1,4 @@
-"""Moments as text, and the polls of a bounded wait."""
+"""Moments and bounded waits; processes that the client ends; work over processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A drill in the folder of its lab and as an exam: what is stored stays, and there is a way out of a damaged one."""
+"""A drill in the folder of its lab and as an exam; what is said of its end, its figures and its members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies of disks: kept, compared and put back, to the byte."""
+"""The programs of drills: copies of disks to the byte, what can still be had from members, and when md is busy."""
 
 from __future__ import annotations
 
@@ -298,6 +298,7 @@ def test_zeros_count_where_they_lay_and_nowhere_else(tmp_path: Path) -> None:
     assert {*made.look()["files"]} == set(range(4 * 3 * CHUNK_PAGES, 5 * 3 * CHUNK_PAGES))
 
 
+# Files and words: md.rst in the kernel's documents. On real arrays: tests/kernel/test_settle.py.
 SETTLE = Path(lab.drills.__file__).with_name("settle.bash")
 IDLE = {
     "sync_action": "idle",

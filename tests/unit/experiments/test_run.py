@@ -1,4 +1,4 @@
-"""The parts of a run that decide without a machine: the stopwatch, stamps, and refusals to start or resume."""
+"""The parts of a run that decide without a machine: stopwatch, progress, stamps, refusals, measuring again."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""The order of cells, and repeats until the interval is narrow: which cells get more."""
+
 from __future__ import annotations
 
 import itertools

@@ -1,3 +1,5 @@
+"""Experiments as files, with pools of several kinds of disks; what cannot be is refused before anything starts."""
+
 from __future__ import annotations
 
 import re

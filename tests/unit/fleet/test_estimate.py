@@ -1,4 +1,4 @@
-"""The Markov chain against closed forms, and how long defects wait against a drawn history."""
+"""The Markov chain against closed forms, MTTDL by hand, and causes of which hardly a loss was seen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of fleets, and the command."""
+"""Files of fleets and the command; numbers at the ends of what a file may say leave every figure finite."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""Numbers, names, text, files and formats from outside: each is read, or refused in a few words."""
+
 from __future__ import annotations
 
 import gzip

@@ -1,4 +1,4 @@
-"""Each check, on a lab that it holds in and on others that it does not."""
+"""Each check and each reading, on a lab that it holds in and on others that it does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A student's progress: done by answers and by what is there; mistakes are recognised, nothing is forgotten."""
+"""A student's progress, done by answers and by what is there; and the choices that a seed makes."""
 
 from __future__ import annotations
 

@@ -258,5 +258,3 @@ def test_values() -> None:
         *(10, 120, 0.005, 86400, None),
     )
     assert (number_of("12"), number_of("0x1f"), number_of("1.5"), number_of("")) == (12, 31, None, None)
-
-

@@ -1,4 +1,4 @@
-"""Every rule has a text and a check, every check a rule; each check fires on what it is for, and on nothing else."""
+"""Every rule has a check that fires on what it is for and on nothing else; the defects of five studies."""
 
 from __future__ import annotations
 
@@ -54,8 +54,6 @@ def test_every_rule_is_checked_where_it_says() -> None:
                 assert rule.id in ELSEWHERE
             elif not (stage is LintStage.PLAN and rule.id in IN_RECIPES_OF_PLANS) and rule.id not in BY_THE_RUN:
                 assert rule.id in CHECKS[stage], (rule.id, stage)
-
-
 
 
 def test_an_unknown_rule_is_named_with_the_nearest() -> None:

@@ -1,3 +1,5 @@
+"""Rebuilds: how long they took, whether the data are as before, and their timeline."""
+
 from __future__ import annotations
 
 import hashlib

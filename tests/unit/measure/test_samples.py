@@ -1,3 +1,5 @@
+"""Samples of a machine, their recording, the account of the processor, and what is measured of a drive."""
+
 from __future__ import annotations
 
 import math

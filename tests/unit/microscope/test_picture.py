@@ -1,4 +1,4 @@
-"""Stripes read from made-up members: who is wrong, what a repair would write, and what is said of it."""
+"""Stripes read from made-up members: who is wrong, what a write does, and what crashes leave."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shape of an array from the words of sysfs, and where its sectors lie by it."""
+"""The shape of an array from sysfs, where its sectors lie, and the programs that read its members."""
 
 from __future__ import annotations
 

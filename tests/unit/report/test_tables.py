@@ -1,3 +1,5 @@
+"""Tables of results, of the studies, and of the findings of publications beside what was measured."""
+
 from __future__ import annotations
 
 import random

@@ -1,4 +1,4 @@
-"""Order statistics against values worked out by hand."""
+"""Estimates, ratios and looks against values worked out by hand and against scipy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Closed forms against figures worked out by hand."""
+"""Closed forms against figures worked out by hand, zones of unequal members included."""
 
 from __future__ import annotations
 

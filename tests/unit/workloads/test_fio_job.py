@@ -1,4 +1,4 @@
-"""Job files: own place for each job, equal offsets on every array, and room for the data."""
+"""Jobs of fio and dd, and synthetic traces: own places, equal offsets on every array, and room for the data."""
 
 from __future__ import annotations
 

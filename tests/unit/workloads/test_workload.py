@@ -1,4 +1,4 @@
-"""The catalogue: every entry is sound, and unknown names get help."""
+"""Workloads: the catalogue is sound, and whoever wrote one, it runs fio and dd on its own target alone."""
 
 from __future__ import annotations
 
