@@ -12,12 +12,11 @@ from lab.arrays.discovery import Superblock
 from lab.arrays.status import ArrayStatus
 from lab.checks.state import CheckedState, DeepState, MarkSeen
 from lab.faults.crash_points import PointJudgement
-from lab.lessons import engine
 from lab.lessons.course import ReadyLesson, built_in_course, words_in
 from lab.lessons.engine import tell
 from tests.unit.lessons.samples import array, member, played, points
 from tests.unit.lessons.test_leaks import written
-from tests.unit.lessons.untold import files_of, in_app, iops_of, measured_all, seat
+from tests.unit.lessons.untold import files_of, in_app, iops_of, measured_all, view_at
 
 # Seed 1, Linux 6.1, mdadm 4.2, virtual time: 'raidlab fault run 17', 19, 15, 16 and 'raidlab fault points'.
 OUTCOMES: dict[int, dict[str, dict[str, str]]] = {
@@ -239,9 +238,9 @@ def test_a_likely_wrong_number_gets_the_hint_that_fits(
     right = step.read.expected(lab)
     assert right is not None
     typed = wrong[0] if isinstance(wrong[0], str) else f"{wrong[0](right):.10g}"
-    opened = seat(lesson, step.id, tmp_path, answer=next(iter(step.ask.options)) if step.ask else "", reading=typed)
-    view = engine.look(lesson, opened.progress, lab)
-    assert view is not None
+    view = view_at(
+        lesson, step.id, lab, tmp_path, answer=next(iter(step.ask.options)) if step.ask else "", reading=typed
+    )
     outcome = view.checks[-1].outcome
     assert outcome is not None
     assert not outcome.is_passed, f"{typed} passes for {right}"
@@ -282,9 +281,9 @@ def test_a_ratio_upside_down_is_called_that_however_it_is_rounded(
     right = step.read.expected(lab)
     assert right
     typed = f"{1 / right:{digits}}".removesuffix(".")
-    opened = seat(lesson, step.id, tmp_path, answer=next(iter(step.ask.options)) if step.ask else "", reading=typed)
-    view = engine.look(lesson, opened.progress, lab)
-    assert view is not None
+    view = view_at(
+        lesson, step.id, lab, tmp_path, answer=next(iter(step.ask.options)) if step.ask else "", reading=typed
+    )
     found = tell(words_in("en"), view).checks[-1].found
     assert "is upside down: divide" in found
     if view.mistake:
@@ -294,9 +293,7 @@ def test_a_ratio_upside_down_is_called_that_however_it_is_rounded(
 def test_a_ratio_upside_down_that_was_rounded_is_not_taken_for_that_of_the_latencies(tmp_path: Path) -> None:
     lesson = files_of("15-the-write-hole").ready("")
     found = measured_all(lesson, iops=lambda number: 300 / 1.245**number, latency=lambda number: 1.2**number)
-    opened = seat(lesson, "price", tmp_path, answer="fewer", reading="1.2")
-    view = engine.look(lesson, opened.progress, replace(state(lesson), results=found))
-    assert view is not None
+    view = view_at(lesson, "price", replace(state(lesson), results=found), tmp_path, answer="fewer", reading="1.2")
     assert "is upside down: divide" in tell(words_in("en"), view).checks[-1].found
 
 
@@ -304,9 +301,7 @@ def test_the_ratio_of_another_figure_is_called_that(tmp_path: Path) -> None:
     lesson = files_of("15-the-write-hole").ready("")
     # Half as long, so it is the ratio of nothing else.
     lab = replace(state(lesson), results=measured_all(lesson, latency=lambda number: 2.0**number))
-    opened = seat(lesson, "price", tmp_path, answer="fewer", reading="2")
-    view = engine.look(lesson, opened.progress, lab)
-    assert view is not None
+    view = view_at(lesson, "price", lab, tmp_path, answer="fewer", reading="2")
     found = tell(words_in("en"), view).checks[-1].found
     assert found == "2 is the ratio of another figure, the median latency; divide the IOPS"
 
