@@ -9,7 +9,6 @@ import io
 import random
 import zipfile
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,7 @@ from lab.machine import Host
 from lab.results.store import ResultStore
 from lab.units import counted
 from tests.unit.classroom import students
+from tests.unit.disks.machines import host_in
 from tests.unit.drills.outcomes import put_outcome
 from tests.unit.results.test_fuzzed_results import change_tree
 
@@ -53,8 +53,7 @@ FIRST_STEP = next(iter(PROGRESS["steps"]))
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
     """A student who has worked: the practice of ``OWN``, an open desk, and a note of another kind."""
-    real = Host.real("tests")
-    host = replace(real, state=real.state.elsewhere(tmp_path / "state"))
+    host = host_in(tmp_path / "state")
     lessons = LessonStore(host.state)
     for place, data in OWN.items():
         if place.startswith("drills/"):
@@ -89,9 +88,8 @@ def test_the_format_is_raised_only_where_practice_is_inside() -> None:
 
 
 def test_nothing_done_yet_is_told(tmp_path: Path) -> None:
-    real = Host.real("tests")
     with pytest.raises(ResultError, match="no practice") as caught:
-        practice_of(replace(real, state=real.state.elsewhere(tmp_path)))
+        practice_of(host_in(tmp_path))
     assert "raidlab drill" in caught.value.hint
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -24,9 +25,9 @@ from lab.errors import ExitCode
 from lab.host.clock import HostClock
 from lab.host.files import HostFiles
 from lab.host.processes import Completed, HostProcesses
-from lab.machine import Host, MachineFacts
-from lab.machine.api import CommandResult, Machine
+from lab.machine import Host
 from lab.machine.state_folder import StateFolder
+from tests.unit.fakes import FACTS, FakeMachine, Scripted, as_machine
 
 SCHEMA = Path(__file__).resolve().parents[3] / "docs" / "doctor.schema.json"
 ALL_PROGRAMS = [program.name for program in PROGRAMS] + [
@@ -303,27 +304,14 @@ def test_the_published_schema_is_the_reports_own(tmp_path: Path) -> None:
 # -- an open machine
 
 
-class FakeMachine:
-    """As much of a machine as the doctor uses."""
-
-    def __init__(self, said: str, loaded: Sequence[str] = ()) -> None:
-        self.facts = MachineFacts("ssh:lab1", "6.1.0-18", "x86_64", "lab1", 4, 1 << 32, False)
-        self.said = said
-        self.loaded = tuple(loaded)
-
-    def run(self, argv: Sequence[str], **_: object) -> CommandResult:
-        return CommandResult(tuple(argv), 0, self.said, "", 0.1, 1.0)
-
-    def read(self, paths: Sequence[str]) -> dict[str, str | None]:
-        return dict.fromkeys(paths, DEBIAN)
-
-    def list_dirs(self, paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        return dict.fromkeys(paths, self.loaded)
-
-
-def examine_machine(said: str, loaded: Sequence[str] = ()) -> DoctorReport:
-    machine: Machine = FakeMachine(said, loaded)  # type: ignore[assignment] # no samples, no streams
-    return check_machine(machine)
+def examine_machine(said: str, loaded: tuple[str, ...] = (), release: str = "6.1.0-18") -> DoctorReport:
+    machine = FakeMachine(
+        files={"/etc/os-release": DEBIAN},
+        dirs={"/sys/module": loaded},
+        answers={("sh",): Scripted(said)},
+        facts=replace(FACTS, target="ssh:lab1", kernel_release=release),
+    )
+    return check_machine(as_machine(machine))
 
 
 ALL_FOUND = "".join(f"/usr/sbin/{program.name}\n" for program in PROGRAMS)
@@ -332,7 +320,7 @@ GREETINGS = "mdadm - v4.2 - 2021-12-30 - Debian 4.2-5\nfio-3.33\n"
 
 
 def test_a_machine_with_levels_and_programs_is_ready() -> None:
-    report = examine_machine(ALL_FOUND + LEVELS + GREETINGS, ["brd"])
+    report = examine_machine(ALL_FOUND + LEVELS + GREETINGS, ("brd",))
     assert report.is_ready
     assert report.name == "ssh:lab1"
     assert report.target == "ssh:"
@@ -345,7 +333,7 @@ def test_a_machine_with_levels_and_programs_is_ready() -> None:
 
 def test_a_machine_without_a_level_or_a_program_is_not_ready() -> None:
     without_fio = ALL_FOUND.replace("/usr/sbin/fio\n", "-\n")
-    report = examine_machine(without_fio + "module raid0\n", ["raid1", "raid10"])
+    report = examine_machine(without_fio + "module raid0\n", ("raid1", "raid10"))
     assert report.exit_code is ExitCode.MISSING
     assert [check.name for check in report.missing if check.blocks("ssh:")] == ["module-raid456", "program-fio"]
     assert report.install_command == "apt install fio"
@@ -377,10 +365,7 @@ def test_what_md_can_is_unknown_where_no_function_can_be_seen() -> None:
     ],
 )
 def test_atomic_writes_take_a_block_layer_and_an_md_that_know_them(release: str, files: str, outcome: Outcome) -> None:
-    fake = FakeMachine(ALL_FOUND + LEVELS + files)
-    fake.facts = MachineFacts("uml:", release, "x86_64", "lab1", 1, 1 << 29, True)
-    machine: Machine = fake  # type: ignore[assignment] # no samples, no streams
-    found = named(check_machine(machine), "md-atomic-writes")
+    found = named(examine_machine(ALL_FOUND + LEVELS + files, release=release), "md-atomic-writes")
     assert found.outcome is outcome
     assert ("1 of 2 can" in found.detail) == (outcome is Outcome.OK)
 

@@ -40,6 +40,8 @@ from lab.errors import DrillError, SpecError
 from lab.machine import Host
 from lab.session.session import Leftovers, keep_leftovers, left_words, read_leftovers, still_there
 from lab.units import KIB, MIB
+from tests.unit.disks.machines import host_in
+from tests.unit.drills.outcomes import put_outcome
 
 
 def opened(lab_folder: Path) -> DrillCase:
@@ -105,8 +107,7 @@ def at(minutes: float) -> str:
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
-    real = Host.real("tests")
-    return Host(real.processes, real.files, real.clock, real.state.elsewhere(tmp_path))
+    return host_in(tmp_path)
 
 
 def test_the_first_attempt_counts_and_another_is_seen(host: Host) -> None:
@@ -322,12 +323,10 @@ def test_an_outcome_of_the_first_format_is_read_and_claims_no_more_than_it_knew(
     assert (outcome.format_version, outcome.kept_percent) == (1, None)
     assert says in debriefing(outcome, None)
     assert "can still be recovered" not in debriefing(outcome, None)
-    host = Host.real("tests")
-    store = DrillStore(replace(host, state=host.state.elsewhere(tmp_path)))
-    folder = store.root / outcome.drill
-    folder.mkdir(parents=True)
-    (folder / f"{outcome.id}.json").write_text(written, encoding="utf-8")
-    assert store.all() == (outcome,)
+    host = host_in(tmp_path)
+    put_outcome(host, outcome)
+    (host.state.root / "drills" / outcome.drill / f"{outcome.id}.json").write_text(written, encoding="utf-8")
+    assert DrillStore(host).all() == (outcome,)
     assert OUTCOME_VERSION == 2
 
 
