@@ -67,6 +67,11 @@ def bundle(file: Path, record_id: str, files: dict[str, bytes], **changes: objec
 ONE_DOCUMENT = {"cells": (replace(cell(0), raw_file="raw/0000.json.gz"),)}
 
 
+def refuse(store: ResultStore, file: Path, because: str) -> None:
+    with pytest.raises(ResultError, match=because):
+        import_results(store, file)
+
+
 def problems_of(store: ResultStore) -> dict[str, str]:
     return {each.id: each.problem for each in store.list()}
 
@@ -163,8 +168,7 @@ def test_latest_is_the_newest_that_was_measured_here(
 def test_a_bomb_is_neither_taken_in_nor_looked_at(store: ResultStore, tmp_path: Path) -> None:
     bomb = gzip.compress(bytes(MOST_DOCUMENT_BYTES + 1))
     file = bundle(tmp_path / "b.zip", NEW, {"raw/0000.json.gz": bomb}, **ONE_DOCUMENT)
-    with pytest.raises(ResultError, match="larger than"):
-        import_results(store, file)
+    refuse(store, file, "larger than")
     (told,) = find_results([str(file)], store)
     assert "larger than" in str(told)
     assert list(problems_of(store)) == [OLD]
@@ -259,8 +263,7 @@ def test_what_is_not_imported_is_not_compared_either(
     file = tmp_path / "b.zip"
     export_results(store, [OLD], file)
     change(file)
-    with pytest.raises(ResultError, match=r"lacks|checksum"):
-        import_results(other, file)
+    refuse(other, file, r"lacks|checksum")
     (told,) = find_results([str(file)], other)
     assert isinstance(told, str)
 
@@ -389,8 +392,7 @@ def test_the_same_results_make_the_same_file(two: ResultStore, tmp_path: Path) -
 def test_another_result_of_the_same_id_is_kept(two: ResultStore, other: ResultStore, tmp_path: Path) -> None:
     measure(other, cells=0)
     before = other.load("latest")
-    with pytest.raises(ResultError, match="there is another result"):
-        import_results(other, export(two, tmp_path))
+    refuse(other, export(two, tmp_path), "there is another result")
     assert other.load("latest") == before
 
 
@@ -423,8 +425,7 @@ def manifest_with(file: Path, **changes: object) -> bytes:
 def test_a_changed_byte_is_noticed_and_nothing_is_stored(two: ResultStore, other: ResultStore, tmp_path: Path) -> None:
     file = export(two, tmp_path)
     rewrite(file, RECORD, contents_of(file)[RECORD].replace(b'"uml:"', b'"UML:"'))
-    with pytest.raises(ResultError, match=f"checksum of {RECORD} is wrong"):
-        import_results(other, file)
+    refuse(other, file, f"checksum of {RECORD} is wrong")
     assert not other.root.exists()
 
 
@@ -434,24 +435,19 @@ def test_a_changed_byte_is_noticed_and_nothing_is_stored(two: ResultStore, other
 def test_places_outside_a_result_are_refused(place: str, two: ResultStore, other: ResultStore, tmp_path: Path) -> None:
     file = export(two, tmp_path)
     resign(file, two, {place: b"x"}, sha256={place: hashlib.sha256(b"x").hexdigest()})
-    with pytest.raises(ResultError, match="belongs to no result"):
-        import_results(other, file)
+    refuse(other, file, "belongs to no result")
 
 
 def test_a_newer_format_and_strange_files_are_refused(two: ResultStore, other: ResultStore, tmp_path: Path) -> None:
     file = export(two, tmp_path)
     rewrite(file, "manifest.json", manifest_with(file, format_version=99))
-    with pytest.raises(ResultError, match="export format 99"):
-        import_results(other, file)
+    refuse(other, file, "export format 99")
     rewrite(file, "manifest.json", manifest_with(file, kind="holiday-pictures"))
-    with pytest.raises(ResultError, match="not a raidlab export"):
-        import_results(other, file)
+    refuse(other, file, "not a raidlab export")
     for name, data in (("a.zip", b"PK\x03\x04 torn"), ("b.zip", b""), ("c.json", b"{}")):
         (tmp_path / name).write_bytes(data)
-        with pytest.raises(ResultError, match="not a raidlab export"):
-            import_results(other, tmp_path / name)
-    with pytest.raises(ResultError, match="cannot be read"):
-        import_results(other, tmp_path / "nowhere.zip")
+        refuse(other, tmp_path / name, "not a raidlab export")
+    refuse(other, tmp_path / "nowhere.zip", "cannot be read")
 
 
 def resign(file: Path, two: ResultStore, contents: dict[str, bytes], **changes: object) -> None:
@@ -469,33 +465,28 @@ def test_an_edit_is_found_even_with_its_checksum_put_right(
     rewrite(file, RECORD, edited)
     sums[RECORD] = hashlib.sha256(edited).hexdigest()
     rewrite(file, "manifest.json", manifest_with(file, sha256=sums))
-    with pytest.raises(ResultError, match="was edited: its signature does not match"):
-        import_results(other, file)
+    refuse(other, file, "was edited: its signature does not match")
 
 
 def test_a_signature_of_another_key_does_not_fit(two: ResultStore, other: ResultStore, tmp_path: Path) -> None:
     file = export(two, tmp_path)
     stranger = load_signer(tmp_path / "stranger" / "key.pem")
     rewrite(file, "manifest.sig", stranger.sign(contents_of(file)["manifest.json"]))
-    with pytest.raises(ResultError, match="signature does not match"):
-        import_results(other, file)
+    refuse(other, file, "signature does not match")
 
 
 def test_without_a_signature_nothing_is_taken_in(two: ResultStore, other: ResultStore, tmp_path: Path) -> None:
     file = export(two, tmp_path)
     put(file, {name: data for name, data in contents_of(file).items() if name != "manifest.sig"})
-    with pytest.raises(ResultError, match="signature is gone"):
-        import_results(other, file)
+    refuse(other, file, "signature is gone")
     rewrite(file, "manifest.json", manifest_with(file, format_version=1))
-    with pytest.raises(ResultError, match="is not signed"):
-        import_results(other, file)
+    refuse(other, file, "is not signed")
 
 
 def test_a_file_that_was_slipped_in_is_found(two: ResultStore, other: ResultStore, tmp_path: Path) -> None:
     file = export(two, tmp_path)
     rewrite(file, "results/20261121T100000Z-x/raw/0099.json.gz", b"x")
-    with pytest.raises(ResultError, match="was edited: results/20261121T100000Z-x/raw/0099"):
-        import_results(other, file)
+    refuse(other, file, "was edited: results/20261121T100000Z-x/raw/0099")
 
 
 def test_a_key_is_made_once_and_private(tmp_path: Path) -> None:
