@@ -31,13 +31,6 @@ from lab.theory.extension import LossFigures
 from tests.unit.fleet.models import exponential
 
 
-def test_mean_time_of_the_first_raid_papers_formula() -> None:
-    # Patterson, Gibson and Katz 1988: MTTF^2 / (N (N - 1) MTTR), the leading term for rates that are far apart.
-    members, life, repair = 8, 500_000.0, 12.0
-    found = array_chain(members, 1, life, repair).mean_hours()
-    assert found == pytest.approx(life**2 / (members * (members - 1) * repair), rel=1e-3)
-
-
 def test_mean_time_is_what_the_linear_equations_give() -> None:
     chain = array_chain(10, 3, 3_000.0, 200.0)
     rates = numpy.zeros((4, 4))

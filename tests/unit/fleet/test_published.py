@@ -10,6 +10,7 @@ from typing import Any
 import numpy
 import pytest
 
+from lab.fleet.estimate import array_chain
 from lab.fleet.model import HOURS_PER_YEAR
 from lab.fleet.run import local_spreader, run_spec
 from lab.fleet.schema import changed, fleet_spec, fleet_tree
@@ -84,6 +85,13 @@ def test_elerath_and_pechts_base_case_is_what_integration_gives() -> None:
     found = figures("elerath-pecht", run__trials=200_000, run__method="plain")
     assert found.losses_per_array_year.value * 10 == pytest.approx(losses, rel=0.02)
     assert found.failures_per_array_year * 10 == pytest.approx(8 * (first + second), rel=0.01)
+
+
+def test_chen_and_angus_part_where_resch_and_volvovski_say() -> None:
+    said = PUBLISHED["resch_volvovski"]["agree_up_to"]
+    for tolerance in (1, 2, 3):
+        ways = [array_chain(16, tolerance, 1e6, 24.0, repairs_at_once=each).mean_hours() for each in (1, None)]
+        assert (ways[0] == pytest.approx(ways[1])) is (tolerance <= said)
 
 
 def test_people_err_as_often_as_studies_found() -> None:
