@@ -48,11 +48,13 @@ def test_commands_are_counted_by_their_program_and_a_resumed_run_adds_to_them(
     clock.sleep(10.0)
     for program, seconds in (("fio", 3.0), ("mkfs.ext4", 1.0), ("mkfs.xfs", 0.5), ("mdadm", 0.25), ("umount", 2.0)):
         ran(watch, program, seconds)
-    spent = {"fio_seconds": 3.0, "mkfs_seconds": 1.5, "mdadm_seconds": 0.25, "other_seconds": 5.25}
-    assert watch.timings() == Timings(**spent, total_seconds=10.0)
+    spent = Timings(fio_seconds=3.0, mkfs_seconds=1.5, mdadm_seconds=0.25, other_seconds=5.25, total_seconds=10.0)
+    assert watch.timings() == spent
     before = Timings(fio_seconds=10.0, resync_seconds=7.0, other_seconds=1.0, total_seconds=18.0)
-    spent |= {"fio_seconds": 13.0, "resync_seconds": 7.0, "other_seconds": 6.25}
-    assert watch.timings(before) == Timings(**spent, total_seconds=28.0)
+    summed = msgspec.structs.replace(
+        spent, fio_seconds=13.0, resync_seconds=7.0, other_seconds=6.25, total_seconds=28.0
+    )
+    assert watch.timings(before) == summed
 
 
 def test_a_command_within_a_resync_is_not_counted_twice(clock: FakeClock, watch: Stopwatch) -> None:

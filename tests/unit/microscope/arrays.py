@@ -117,7 +117,7 @@ def arrays_on(machine: FakeMachine) -> OpenArrays:
     return OpenArrays(Lab(as_machine(machine), Host.real("tests"), DISKS), kinds())
 
 
-def shape_of(level: str, disks: int, size_kib: int = 192, **words: str) -> MappedArray:
+def shape_of(level: str, disks: int, size_kib: int = 192, /, **words: str) -> MappedArray:
     return read_shape(arrays_on(FakeMachine(files=sysfs(level, disks, size_kib, **words))), "md0")
 
 
