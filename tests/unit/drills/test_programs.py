@@ -298,6 +298,15 @@ def test_zeros_count_where_they_lay_and_nowhere_else(tmp_path: Path) -> None:
     assert {*made.look()["files"]} == set(range(4 * 3 * CHUNK_PAGES, 5 * 3 * CHUNK_PAGES))
 
 
+def test_the_file_map_knows_every_block_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(random.Random(1).randbytes(5 * PAGE_BYTES))
+    with (tmp_path / "file").open("rb+") as file:
+        os.fsync(file.fileno())
+    found = truth_program.mapped({"place": str(tmp_path)})
+    # A file system that does not tell where its files lie has none.
+    assert len(found["files"]) in (0, 5)
+
+
 # Files and words: md.rst in the kernel's documents. On real arrays: tests/kernel/test_settle.py.
 SETTLE = Path(lab.drills.__file__).with_name("settle.bash")
 IDLE = {
