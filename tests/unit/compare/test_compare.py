@@ -79,6 +79,12 @@ def test_cells_without_counterpart_are_named() -> None:
         compare(first, other)
 
 
+@pytest.mark.parametrize("margin", [-0.1, 1.0, float("nan")])
+def test_a_margin_must_be_a_part_of_one(margin: float) -> None:
+    with pytest.raises(SpecError):
+        compare(result(STEADY), result(STEADY, "b"), margin=margin)
+
+
 def changed(**conditions: object) -> ResultRecord:
     made = result(STEADY, "b")
     return replace(made, conditions=replace(made.conditions, **conditions))
