@@ -21,7 +21,8 @@ from tests.tui.lessons import begin, lesson, view_of
 from tests.tui.results import keep
 from tests.tui.still import text_of
 from tests.tui.test_frame import DRILL
-from tests.unit.lessons.test_likely_mistakes import JUDGED, OUTCOMES, played, points
+from tests.unit.lessons.samples import played, points
+from tests.unit.lessons.test_likely_mistakes import JUDGED, OUTCOMES
 from tests.unit.lessons.untold import measured_all
 from tui.app import RaidlabApp
 from tui.faults_screen import FaultView, scenario_view

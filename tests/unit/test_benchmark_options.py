@@ -47,12 +47,3 @@ def test_what_cannot_be_is_refused(words: list[str], capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit, match="2"):
         asked(SMOKE, words)
     assert "error: " in capsys.readouterr().err
-
-
-def test_help_tells_usual_values(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        asked(SMOKE, ["--help"])
-    told = capsys.readouterr().out
-    assert "of a load; usually 60.0" in told
-    assert "100 % of it" in told
-    assert "How the scripts of benchmarks/ are asked" in told

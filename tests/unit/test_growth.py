@@ -38,11 +38,6 @@ def test_what_is_loaded_at_the_start_is_no_growth() -> None:
     assert growth_per_round([start + [(float(number), 500.0) for number in range(10, 60)]], skip=10) == 0.0
 
 
-def test_one_descriptor_in_ten_rounds_is_found() -> None:
-    leaking = [(float(number), float(14 + number // 10)) for number in range(300)]
-    assert growth_per_round([leaking]) == pytest.approx(0.1, abs=0.005)
-
-
 def test_machines_are_not_compared_with_one_another() -> None:
     """A later machine with more memory is no growth; the same growth on each is."""
     chance = random.Random(2)

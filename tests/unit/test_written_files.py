@@ -17,22 +17,29 @@ from lab.host import files
 from lab.host.files import ALONE, advice, append_file, create_file, locked, take_byte, write_file
 
 
-def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_pipe_is_written_to_and_not_replaced_also_where_it_is_full(tmp_path: Path, is_named: bool) -> None:
+    """By its name, and by its descriptor, which does not wait."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    # More than a pipe holds: the writer waits for its reader, which holds it open from both sides.
+    # The writer waits for its reader, which holds it open from both sides.
+    theirs, ours = (os.open(pipe, os.O_RDWR), -1) if is_named else os.pipe()
+    if not is_named:
+        os.set_blocking(ours, False)
+    # More than a pipe holds.
     data, read = os.urandom(300_000), bytearray()
-    descriptor = os.open(pipe, os.O_RDWR)
 
     def drain() -> None:
         while len(read) < len(data):
-            read.extend(os.read(descriptor, 65536))
+            read.extend(os.read(theirs, 65536))
 
     reader = threading.Thread(target=drain)
     reader.start()
-    write_file(pipe, data)
+    write_file(pipe if is_named else Path(f"/dev/fd/{ours}"), data)
     reader.join(10)
-    os.close(descriptor)
+    os.close(theirs)
+    if not is_named:
+        os.close(ours)
     assert read == data
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
@@ -80,24 +87,6 @@ def test_an_open_file_of_this_process_is_written_to_where_it_stands(tmp_path: Pa
     write_file(path, b"data")
     os.close(descriptor)
     assert file.read_bytes() == b"before data"
-
-
-def test_a_pipe_by_its_descriptor_is_written_to_also_where_it_is_full_and_does_not_wait() -> None:
-    theirs, ours = os.pipe()
-    os.set_blocking(ours, False)
-    data, read = os.urandom(300_000), bytearray()
-
-    def drain() -> None:
-        while len(read) < len(data):
-            read.extend(os.read(theirs, 65536))
-
-    reader = threading.Thread(target=drain)
-    reader.start()
-    write_file(Path(f"/dev/fd/{ours}"), data)
-    reader.join(10)
-    os.close(ours)
-    os.close(theirs)
-    assert read == data
 
 
 def test_a_pipe_of_another_user_is_refused_though_it_has_a_reader(

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from lab.actions import ACTIONS
-from lab.actions.action import Action, Fills, PlanAction, Selection, Verb, fields_of
+from lab.actions.action import Action, Fills, Selection, Verb, fields_of
 from lab.actions.arrays import Create, Fail, Grow, Load, Scrub, ScrubAction, Slow, Speed
 from lab.arrays.spec import Bitmap, ConsistencyPolicy
 from lab.cli.app import make_app
@@ -196,17 +196,3 @@ def test_what_is_done_to_a_selection_is_filled_in_and_the_rest_is_chosen() -> No
         assert bool(kind.picks) == bool(kind.choices())
     assert Speed.chosen("4M") == {"minimum": "4M", "maximum": "4M"}
     assert Slow.acts_on() is Fills.DISK
-
-
-def test_every_verb_says_what_it_does() -> None:
-    for kind in VERBS:
-        assert kind.summary().endswith("."), kind
-        assert kind.words
-        for field in fields_of(kind):
-            if kind.has_command:
-                assert field.argument.help, (kind, field.name)
-        if kind.key:
-            assert kind.label
-            assert kind.tooltip
-    assert len({each.words for each in VERBS if each.has_command}) == sum(each.has_command for each in VERBS)
-    assert all(issubclass(each, PlanAction) or not getattr(each, "wait_help", "") for each in VERBS)

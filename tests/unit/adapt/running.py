@@ -1,4 +1,4 @@
-"""Volumes as they run, on paper: each md array inside is the captured RAID 5 with other members."""
+"""Volumes on paper: their labels, and volumes as they run, in which each md array is the captured RAID 5."""
 
 from __future__ import annotations
 
@@ -6,13 +6,39 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 
+import msgspec
+
 from lab.adapt.kind import VolumeDisk, VolumeStatus, WindowStatus
-from lab.adapt.label import Label, layout_of, needed_bytes, volume_bytes
+from lab.adapt.label import Label, VolumeStage, layout_of, needed_bytes, volume_bytes
 from lab.adapt.layout import TierWindow
-from lab.adapt.spec import VolumeSpec
+from lab.adapt.spec import VolumeSpec, new_label
 from lab.arrays.status import ArrayState, ArrayStatus, MemberStatus, SyncAction, SyncProgress
-from tests.unit.adapt.volumes import disks_of, ready_label
+from lab.disks import DiskKind, LabDisk
+from lab.units import MIB
 from tests.unit.session.looks import captured
+
+
+def disks_of(*mebibytes: float) -> tuple[LabDisk, ...]:
+    return tuple(
+        LabDisk(name=f"disk{number:02}", kind=DiskKind.FILE, node=f"/dev/ubd{number:02}", size_bytes=int(size * MIB))
+        for number, size in enumerate(mebibytes)
+    )
+
+
+EXAMPLE = VolumeSpec(disks_of(60, 60, 60, 60, 30))
+
+
+def ready_label(spec: VolumeSpec = EXAMPLE, sequence: int = 1) -> Label:
+    return msgspec.structs.replace(new_label(spec), stage=VolumeStage.READY, sequence=sequence)
+
+
+def labels_on(label: Label, spec: VolumeSpec = EXAMPLE) -> dict[str, Label]:
+    """Node -> label, as all disks of a whole volume have them."""
+    return {
+        node: msgspec.structs.replace(label, own_uuid=disk.uuid)
+        for node, disk in zip(spec.devices, label.disks, strict=True)
+    }
+
 
 # Three windows: all five disks, and the four large ones in stripes of two data blocks and one of parity.
 MIXED = VolumeSpec(disks_of(60, 60, 60, 60, 30))
@@ -109,9 +135,3 @@ def _disk(label: Label, spec: VolumeSpec, number: int, windows: tuple[WindowStat
         faulty=tuple(window for window, word in words.items() if word == "faulty"),
         is_failed=not any(word in ("in_sync", "spare") for word in words.values()),
     )
-
-
-def renamed(volume: VolumeStatus, nodes: Iterable[str]) -> VolumeStatus:
-    """The same on other disks."""
-    disks = tuple(replace(disk, node=node) for disk, node in zip(volume.disks, nodes, strict=True))
-    return replace(volume, disks=disks)

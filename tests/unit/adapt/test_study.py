@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from lab.adapt.layout import System
 from lab.adapt.study import (
@@ -71,7 +71,7 @@ def study(
         DiskRecord(name=f"{pool}01", path="/dev/x", kind="spindle", size_bytes=size)
         for pool, size in (("fast", 542375936), ("slow", 257624064))
     )
-    conditions = msgspec.structs.replace(records.CONDITIONS, disks=disks)
+    conditions = replace(records.CONDITIONS, disks=disks)
     return records.record(
         cells=tuple(cells), arrays=tuple(arrays), conditions=conditions, experiment_toml='study = "adaptraid"\n'
     )
@@ -154,7 +154,7 @@ def test_an_interval_on_both_sides_of_a_claim_cannot_tell() -> None:
 
 
 def test_one_repeat_never_tells(agreeing: ResultRecord) -> None:
-    single = msgspec.structs.replace(agreeing, cells=tuple(cell for cell in agreeing.cells if cell.repeat == 0))
+    single = replace(agreeing, cells=tuple(cell for cell in agreeing.cells if cell.repeat == 0))
     assert {each.verdict for each in claims(Measurements(single)) if each.number in ("C5", "C7", "C8", "C10")} == {
         ClaimVerdict.UNCLEAR
     }
@@ -164,10 +164,9 @@ def test_capacities_are_those_of_the_devices(agreeing: ResultRecord) -> None:
     rows = {row[0]: row for row in capacity_table(Measurements(agreeing)).rows}
     assert rows["4"] == ("4", "8 GiB", "6 GiB", "10.7 GiB", "1.34")
     smaller = tuple(
-        msgspec.structs.replace(array, size_bytes=2**30) if array.name == "adapt5-k4" else array
-        for array in agreeing.arrays
+        replace(array, size_bytes=2**30) if array.name == "adapt5-k4" else array for array in agreeing.arrays
     )
-    found = claim(msgspec.structs.replace(agreeing, arrays=smaller), "C1")
+    found = claim(replace(agreeing, arrays=smaller), "C1")
     assert found.verdict is ClaimVerdict.FAILS
     assert found.evidence.startswith("raid5 k=4: 0.125; onlyfast k=4: 0.167;")
 
@@ -187,9 +186,9 @@ def test_traces_are_compared_by_their_mean_times_and_called_synthetic() -> None:
         cell = records.cell(name, "trace", repeat, read_iops=20.0, write_iops=25.0)
         assert cell.figures.reads
         assert cell.figures.writes
-        reads = msgspec.structs.replace(cell.figures.reads, mean_seconds=seconds * NOISE[repeat])
-        writes = msgspec.structs.replace(cell.figures.writes, mean_seconds=2 * seconds * NOISE[repeat])
-        return msgspec.structs.replace(cell, figures=msgspec.structs.replace(cell.figures, reads=reads, writes=writes))
+        reads = replace(cell.figures.reads, mean_seconds=seconds * NOISE[repeat])
+        writes = replace(cell.figures.writes, mean_seconds=2 * seconds * NOISE[repeat])
+        return replace(cell, figures=replace(cell.figures, reads=reads, writes=writes))
 
     times = {"raid5-k5": 0.02, "onlyfast-k5": 0.03, "adapt5-k5": 0.01, "adapt5-k5-s30": 0.012, "adapt5-k5-s70": 0.011}
     record = records.record(

@@ -36,7 +36,7 @@ from lab.adapt.spec import MAXIMUM_DISKS, VolumeSpec, compare_systems, new_label
 from lab.errors import ArrayError, SpecError
 from lab.plans import Danger, Plan
 from lab.units import KIB, MIB, SECTOR_BYTES
-from tests.unit.adapt.volumes import EXAMPLE, disks_of, labels_on, ready_label
+from tests.unit.adapt.running import EXAMPLE, disks_of, labels_on, ready_label
 
 LABEL = ready_label()
 

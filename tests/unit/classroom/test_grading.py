@@ -139,10 +139,8 @@ def progress(lesson: str, done_utc: str, *, hints: int = 0, by_lab: int = 0) -> 
 
 
 @pytest.fixture
-def handed_in(tmp_path: Path) -> Path:
+def handed_in(bundles: Path) -> Path:
     """Åsa lost drill 1, then saved it; one of her two lessons was late. Bo handed in her work, Cy nothing."""
-    folder = tmp_path / "bundles"
-    folder.mkdir()
     draw = random.Random(1)
     lost = students.outcome("create-over", draw, began=datetime(2026, 9, 1, tzinfo=UTC), seed="otter")
     saved = students.outcome("overlays-first", draw, began=datetime(2026, 9, 20, tzinfo=UTC), seed="otter")
@@ -153,12 +151,12 @@ def handed_in(tmp_path: Path) -> Path:
     }
     late = early | {f"drills/{saved.id}.json": msgspec.json.encode(saved)}
     late |= {place: msgspec.json.encode(each) for place, each in lessons.items()}
-    (folder / "1001-week1.zip").write_bytes(write_bundle({}, students.signer(1), early))
-    (folder / "final.zip").write_bytes(write_bundle({}, students.signer(1), late))
-    (folder / "bo.zip").write_bytes(write_bundle({}, students.signer(2), early))
-    (folder / "stranger.zip").write_bytes(write_bundle({}, students.signer(3), students.practice(5)))
-    (folder / "cut.zip").write_bytes(b"PK")
-    return folder
+    (bundles / "1001-week1.zip").write_bytes(write_bundle({}, students.signer(1), early))
+    (bundles / "final.zip").write_bytes(write_bundle({}, students.signer(1), late))
+    (bundles / "bo.zip").write_bytes(write_bundle({}, students.signer(2), early))
+    (bundles / "stranger.zip").write_bytes(write_bundle({}, students.signer(3), students.practice(5)))
+    (bundles / "cut.zip").write_bytes(b"PK")
+    return bundles
 
 
 SCALE = """
@@ -191,22 +189,15 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 def test_the_sheet_names_students_dates_and_points(
-    handed_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    handed_in: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path / "state"))
     (tmp_path / "roster.csv").write_text(
         "name,id,email,seed,login\nÅsa Berg,1001,asa@example.org,otter,\nBo Ek,1002,,fox,bo\nCy Li,1003,,,\n"
     )
     (tmp_path / "scale.toml").write_text(SCALE)
     sheets = {name: tmp_path / f"{name}.csv" for name in ("grades", "moodle", "canvas")}
-    words = [
-        "class",
-        str(handed_in),
-        "--roster",
-        str(tmp_path / "roster.csv"),
-        "--points",
-        str(tmp_path / "scale.toml"),
-    ]
+    words = ["class", str(handed_in), "--roster", str(tmp_path / "roster.csv")]
+    words += ["--points", str(tmp_path / "scale.toml")]
     assert run([*words, *(word for name, path in sheets.items() for word in (f"--{name}", str(path)))]) == ExitCode.DONE
     said = capsys.readouterr().err
     assert "stranger.zip belongs to no student" in said

@@ -1,4 +1,4 @@
-"""Pages to print: every key of the app, every lesson on one page, and nothing in them that gives an answer away."""
+"""Pages to print, with nothing that gives an answer away; docs/instructor.md names every lesson and drill."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from lab.cli.main import run
+from lab.drills.schema import catalogue, read_drill
 from lab.errors import ExitCode
 from lab.lessons.course import built_in_course
-from tests.unit.report.test_in_browser import CHROMIUM, needs_browser
+from tests.unit.report.test_page import CHROMIUM, needs_browser
 from tui.key_card import key_card
 
 
@@ -75,3 +76,18 @@ def test_each_fills_one_page_of_paper(tmp_path: Path, what: str, pages: int) -> 
     argv += ["--no-pdf-header-footer", f"--print-to-pdf={pdf}", (tmp_path / "page.html").as_uri()]
     subprocess.run(argv, capture_output=True, timeout=180, check=True)
     assert len(re.findall(rb"/Type\s*/Page\b", pdf.read_bytes())) == pages
+
+
+TERM = re.compile(r"## A term\n(.*?)\n## ", re.DOTALL)
+
+
+def test_every_lesson_and_drill_is_in_a_week() -> None:
+    found = TERM.search(Path(__file__).parents[3].joinpath("docs", "instructor.md").read_text())
+    assert found
+    rows = [line.split("|")[2:4] for line in found[1].splitlines() if re.match(r"\| \d", line)]
+    lessons, drills = (" ".join(row[place] for row in rows) for place in (0, 1))
+    course = built_in_course()
+    for name in course.ids:
+        assert f" {int(name[:2])} {course.find(name).lesson.title}" in f" {lessons}", name
+    for name, path in catalogue().items():
+        assert f" {int(name[:2])} {read_drill(path).title}" in f" {drills}", name

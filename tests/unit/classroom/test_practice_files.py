@@ -9,7 +9,6 @@ import io
 import random
 import zipfile
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,7 @@ from lab.machine import Host
 from lab.results.store import ResultStore
 from lab.units import counted
 from tests.unit.classroom import students
+from tests.unit.disks.machines import host_in
 from tests.unit.drills.outcomes import put_outcome
 from tests.unit.results.test_fuzzed_results import change_tree
 
@@ -53,8 +53,7 @@ FIRST_STEP = next(iter(PROGRESS["steps"]))
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
     """A student who has worked: the practice of ``OWN``, an open desk, and a note of another kind."""
-    real = Host.real("tests")
-    host = replace(real, state=real.state.elsewhere(tmp_path / "state"))
+    host = host_in(tmp_path / "state")
     lessons = LessonStore(host.state)
     for place, data in OWN.items():
         if place.startswith("drills/"):
@@ -89,9 +88,8 @@ def test_the_format_is_raised_only_where_practice_is_inside() -> None:
 
 
 def test_nothing_done_yet_is_told(tmp_path: Path) -> None:
-    real = Host.real("tests")
     with pytest.raises(ResultError, match="no practice") as caught:
-        practice_of(replace(real, state=real.state.elsewhere(tmp_path)))
+        practice_of(host_in(tmp_path))
     assert "raidlab drill" in caught.value.hint
 
 
@@ -191,44 +189,37 @@ def test_what_a_newer_raidlab_wrote_says_so(tmp_path: Path) -> None:
     assert [isinstance(each, str) and "format 99" in each for each in told] == [True, True]
 
 
-def test_one_that_is_bad_hides_no_other(tmp_path: Path) -> None:
-    folder = tmp_path / "class"
-    folder.mkdir()
+def test_one_that_is_bad_hides_no_other(bundles: Path, tmp_path: Path) -> None:
     drills = {place: data for place, data in OWN.items() if place.startswith("drills/")}
-    signed(folder / "x.zip", {**drills, "drills/bad.json": b"{}", LESSON_PLACE: OWN[LESSON_PLACE]})
-    found = view_class(folder, tmp_path / "cache")
+    signed(bundles / "x.zip", {**drills, "drills/bad.json": b"{}", LESSON_PLACE: OWN[LESSON_PLACE]})
+    found = view_class(bundles, tmp_path / "cache")
     assert found.practice.drills[0].tries == len(drills)
     assert [each.lesson for each in found.practice.lessons] == [PROGRESS["lesson"]]
     assert "drills/bad.json" in found.problems["x.zip"]
 
 
-def test_mistakes_of_a_drill_of_somebodys_own_may_have_any_name(tmp_path: Path) -> None:
-    folder = tmp_path / "class"
-    folder.mkdir()
+def test_mistakes_of_a_drill_of_somebodys_own_may_have_any_name(bundles: Path, tmp_path: Path) -> None:
     mistakes = [{"id": "wrong disk, twice", "explain": ""}, {"id": "né\n", "explain": ""}]
-    signed(folder / "x.zip", {DRILL_PLACE: msgspec.json.encode({**OUTCOME, "mistakes": mistakes})})
-    found = view_class(folder, tmp_path / "cache")
+    signed(bundles / "x.zip", {DRILL_PLACE: msgspec.json.encode({**OUTCOME, "mistakes": mistakes})})
+    found = view_class(bundles, tmp_path / "cache")
     assert found.problems == {}
     assert list(found.practice.drills[0].mistakes) == ["né\\x0a", "wrong disk; twice"]
 
 
 def test_text_of_others_forges_no_line_and_is_no_formula(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    bundles: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path / "state"))
-    folder = tmp_path / "class"
-    folder.mkdir()
     for number, seed in enumerate(("=cmd|'/c calc'!A1\nraidlab: all is well\x1b[2J",) * 2):
         outcome = {**OUTCOME, "seed": seed, "minutes": number + 1.0, "began_utc": f"2026-09-0{number + 1}T08:00:00Z"}
         contents = {DRILL_PLACE: msgspec.json.encode(outcome)}
-        (folder / f"{number}.zip").write_bytes(write_bundle({}, students.signer(number + 1), contents))
-    assert run(["class", str(folder), "--grades", str(tmp_path / "g.csv")]) == ExitCode.DONE
+        (bundles / f"{number}.zip").write_bytes(write_bundle({}, students.signer(number + 1), contents))
+    assert run(["class", str(bundles), "--grades", str(tmp_path / "g.csv")]) == ExitCode.DONE
     said = capsys.readouterr()
     assert "\nraidlab: all is well" not in said.err
     assert "\x1b" not in said.out + said.err
     (first, _) = csv.DictReader(io.StringIO((tmp_path / "g.csv").read_text()))
     assert first[f"{students.DRILL} seed"].startswith("'=cmd")
-    assert "\\x1b" in grading_sheet(view_class(folder, tmp_path / "cache"))
+    assert "\\x1b" in grading_sheet(view_class(bundles, tmp_path / "cache"))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -250,15 +241,12 @@ def test_whatever_was_changed_is_read_or_refused(seed: int) -> None:
 
 
 def test_the_command_hands_practice_in(
-    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    host: Host, bundles: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("RAIDLAB_STATE", str(host.state.root))
-    folder = tmp_path / "class"
-    folder.mkdir()
-    assert run(["export", "--practice", "--to", str(folder / "own.zip")]) == ExitCode.DONE
+    assert run(["export", "--practice", "--to", str(bundles / "own.zip")]) == ExitCode.DONE
     drills = sum(place.startswith("drills/") for place in OWN)
     assert f"{counted(len(OWN) - drills, 'lesson')} and {counted(drills, 'ended drill')}" in capsys.readouterr().out
-    assert run(["class", str(folder)]) == ExitCode.DONE
+    assert run(["class", str(bundles)]) == ExitCode.DONE
     assert students.DRILL in capsys.readouterr().out
     assert run(["export", "--practice", "--fio-plot", "--to", str(tmp_path / "x")]) == ExitCode.USAGE
     assert run(["export", "--to", str(tmp_path / "x.zip")]) == ExitCode.FAILED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
+from msgspec.structs import replace
 
 from lab.results.record import ResultRecord
 from tests.unit.results.records import CONDITIONS, array, cell, rebuild, record
@@ -36,14 +36,14 @@ def machine(
             cells.append(cell(level, "rand-write-4k", repeat, write_iops=writes[level] * wave, cpu_microseconds=20.0))
     for repeat, wave in enumerate(waves):
         made = cell("single", "seq-write-1m", repeat, write_iops=reads["single"] * wave)
-        cells.append(msgspec.structs.replace(made, job_text="[global]\nrw=write\n"))
+        cells.append(replace(made, job_text="[global]\nrw=write\n"))
     return record(
         f"20261121T10000{seed}Z-{name}",
         experiment=experiment,
         arrays=tuple(array(level, level, MEMBERS[level]) for level in reads),
         cells=tuple(cells),
         rebuilds=tuple(rebuild("raid5", repeat, 10.0 * wave) for repeat, wave in enumerate(waves)),
-        conditions=msgspec.structs.replace(CONDITIONS, host_name=name, target=f"ssh:{name}", is_embedded=embedded),
+        conditions=replace(CONDITIONS, host_name=name, target=f"ssh:{name}", is_embedded=embedded),
     )
 
 
@@ -52,13 +52,13 @@ def measured_by(record: ResultRecord, student: int) -> ResultRecord:
     cells = []
     for each in record.cells:
         sections = {
-            name: msgspec.structs.replace(section, mean_seconds=section.mean_seconds + 1e-9 * (student + 1))
+            name: replace(section, mean_seconds=section.mean_seconds + 1e-9 * (student + 1))
             for name in ("reads", "writes")
             if (section := getattr(each.figures, name)) is not None
         }
-        cells.append(msgspec.structs.replace(each, figures=msgspec.structs.replace(each.figures, **sections)))
-    timings = msgspec.structs.replace(record.timings, total_seconds=300.0 + 0.001 * student)
-    return msgspec.structs.replace(record, cells=tuple(cells), timings=timings)
+        cells.append(replace(each, figures=replace(each.figures, **sections)))
+    timings = replace(record.timings, total_seconds=300.0 + 0.001 * student)
+    return replace(record, cells=tuple(cells), timings=timings)
 
 
 def scaled(values: Mapping[str, float], **factors: float) -> dict[str, float]:

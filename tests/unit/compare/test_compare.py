@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from lab.compare import CONDITIONS, UnlikeRuns, compare, differences, require_alike
 from lab.errors import SpecError
@@ -19,10 +19,10 @@ def result(iops: Sequence[float], record_id: str = "a") -> ResultRecord:
     for repeat, value in enumerate(iops):
         made = cell(repeat)
         assert made.figures.reads is not None
-        reads = msgspec.structs.replace(made.figures.reads, iops=value)
-        figures = msgspec.structs.replace(made.figures, reads=reads, writes=None)
-        cells.append(msgspec.structs.replace(made, figures=figures))
-    return msgspec.structs.replace(draft(record_id), cells=tuple(cells))
+        reads = replace(made.figures.reads, iops=value)
+        figures = replace(made.figures, reads=reads, writes=None)
+        cells.append(replace(made, figures=figures))
+    return replace(draft(record_id), cells=tuple(cells))
 
 
 def scaled(factor: float) -> list[float]:
@@ -46,12 +46,6 @@ def test_the_second_is_judged_by_the_whole_interval(factor: float, outcome: Rati
     assert row.ratio.low <= factor <= row.ratio.high
 
 
-def test_swapping_the_results_turns_the_verdict() -> None:
-    first, second = result(STEADY), result(scaled(2.0), "b")
-    assert compare(first, second).rows[0].outcome is RatioOutcome.FASTER
-    assert compare(second, first).rows[0].outcome is RatioOutcome.SLOWER
-
-
 def test_few_repeats_tell_nothing_however_large_the_difference() -> None:
     (row,) = compare(result(STEADY[:3]), result(scaled(10.0)[:3], "b")).rows
     assert row.outcome is RatioOutcome.CANNOT_TELL
@@ -70,7 +64,7 @@ def test_longer_rebuilds_are_slower() -> None:
             RebuildRecord(array="md0", repeat=number, rebuild_seconds=seconds + number / 100, rebuilt_bytes=1)
             for number in range(6)
         )
-        return msgspec.structs.replace(draft(name), rebuilds=made)
+        return replace(draft(name), rebuilds=made)
 
     (row,) = compare(rebuilt(10.0, "a"), rebuilt(20.0, "b")).rows
     assert (row.figure, row.outcome) == ("rebuild seconds", RatioOutcome.SLOWER)
@@ -78,10 +72,8 @@ def test_longer_rebuilds_are_slower() -> None:
 
 def test_cells_without_counterpart_are_named() -> None:
     first = result(STEADY)
-    other = msgspec.structs.replace(
-        first, id="b", cells=tuple(msgspec.structs.replace(each, array="md9") for each in first.cells)
-    )
-    both = msgspec.structs.replace(other, cells=(*first.cells, *other.cells))
+    other = replace(first, id="b", cells=tuple(replace(each, array="md9") for each in first.cells))
+    both = replace(other, cells=(*first.cells, *other.cells))
     assert compare(first, both).only_second == ("md9/rand-mix-4k/healthy",)
     with pytest.raises(SpecError, match="no cell in common"):
         compare(first, other)
@@ -95,11 +87,11 @@ def test_a_margin_must_be_a_part_of_one(margin: float) -> None:
 
 def changed(**conditions: object) -> ResultRecord:
     made = result(STEADY, "b")
-    return msgspec.structs.replace(made, conditions=msgspec.structs.replace(made.conditions, **conditions))
+    return replace(made, conditions=replace(made.conditions, **conditions))
 
 
 CHANGES: dict[str, ResultRecord] = {
-    "experiment": msgspec.structs.replace(result(STEADY, "b"), experiment="y"),
+    "experiment": replace(result(STEADY, "b"), experiment="y"),
     "host": changed(host_name="other"),
     "machine": changed(is_embedded=False),
     "cpus": changed(cpu_count=8),
@@ -108,7 +100,7 @@ CHANGES: dict[str, ResultRecord] = {
     "tools": changed(fio_version="fio-3.36"),
     "disks": changed(disks=(DiskRecord(name="disk01", path="/dev/vdb", kind="virtio", size_bytes=2**20),)),
     "tunables": changed(tunables={"/sys/block/md0/md/sync_speed_max": "1"}),
-    "raidlab": msgspec.structs.replace(result(STEADY, "b"), raidlab_version="9"),
+    "raidlab": replace(result(STEADY, "b"), raidlab_version="9"),
 }
 
 
@@ -140,7 +132,7 @@ def test_an_unknown_permission_names_the_nearest() -> None:
 @pytest.mark.parametrize(("memory_mib", "is_alike"), [(486, True), (478, True), (440, False)])
 def test_two_starts_of_one_machine_have_as_much_memory(memory_mib: int, is_alike: bool) -> None:
     first, second = (
-        msgspec.structs.replace(made, conditions=msgspec.structs.replace(made.conditions, memory_bytes=size * 2**20))
+        replace(made, conditions=replace(made.conditions, memory_bytes=size * 2**20))
         for made, size in ((result(STEADY), 488), (result(STEADY, "b"), memory_mib))
     )
     assert (differences(first, second) == ()) is is_alike

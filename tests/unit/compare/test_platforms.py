@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from lab.classroom.bundle import load_signer, write_bundle
 from lab.compare import (
@@ -97,9 +97,9 @@ def test_a_missing_repeat_zero_and_what_is_no_number_are_told_and_left_out() -> 
     for place, value in ((0, 0.0), (2, math.nan)):
         figures = cells[place].figures
         assert figures.reads is not None
-        reads = msgspec.structs.replace(figures.reads, iops=value)
-        cells[place] = msgspec.structs.replace(cells[place], figures=msgspec.structs.replace(figures, reads=reads))
-    damaged = msgspec.structs.replace(whole, cells=tuple(cells[:-1]), planned_cells=(cells[-1].key,))
+        reads = replace(figures.reads, iops=value)
+        cells[place] = replace(cells[place], figures=replace(figures, reads=reads))
+    damaged = replace(whole, cells=tuple(cells[:-1]), planned_cells=(cells[-1].key,))
     found = compared(damaged, machine("b", SSD, SSD_WRITES, seed=1))
     problems = found.platforms[0].problems
     assert any("0 IOPS, left out" in problem for problem in problems)
@@ -113,9 +113,7 @@ def test_a_missing_repeat_zero_and_what_is_no_number_are_told_and_left_out() -> 
 
 def test_what_has_nothing_in_common_is_left_out_and_the_rest_compared() -> None:
     stranger = machine("c", {"single": 5}, {"single": 5}, seed=2)
-    stranger = msgspec.structs.replace(
-        stranger, cells=tuple(msgspec.structs.replace(each, workload="other") for each in stranger.cells)
-    )
+    stranger = replace(stranger, cells=tuple(replace(each, workload="other") for each in stranger.cells))
     found = compared(machine("a", HDD, WRITES), stranger, machine("b", SSD, SSD_WRITES, seed=1))
     assert len(found.platforms) == 2
     assert "no figure in common" in found.left_out[0]
@@ -147,7 +145,7 @@ def test_a_bad_bundle_stops_no_other(tmp_path: Path) -> None:
     bundle(folder / "b.zip", machine("b", SSD, SSD_WRITES, seed=1), key)
     (folder / "c.zip").write_bytes((folder / "a.zip").read_bytes()[:500])
     (folder / "d.zip").write_bytes(b"not a bundle")
-    newer = msgspec.structs.replace(machine("e", HDD, WRITES, seed=2), schema_version=99)
+    newer = replace(machine("e", HDD, WRITES, seed=2), schema_version=99)
     bundle(folder / "e.zip", newer, key)
     named = list(find_results([str(folder), "missing-result"], ResultStore(tmp_path / "none")))
     platforms = [platform_of(each.record) for each in named if not isinstance(each, str)]
@@ -202,8 +200,8 @@ def test_machines_of_one_name_are_called_by_what_they_differ_in(
     changes: dict[str, object], expected: tuple[str, str]
 ) -> None:
     first, second = (machine("a", HDD, WRITES, embedded=True, seed=seed) for seed in (0, 1))
-    conditions = msgspec.structs.replace(second.conditions, **changes)
-    found = compared(msgspec.structs.replace(second, conditions=conditions), first)
+    conditions = replace(second.conditions, **changes)
+    found = compared(replace(second, conditions=conditions), first)
     assert [each.name.rpartition("(")[2].rstrip(")") for each in found.platforms] == list(expected)
 
 
@@ -211,7 +209,7 @@ def test_three_machines_of_one_name_that_no_single_word_tells_apart() -> None:
     records = [machine("a", HDD, WRITES, embedded=True, seed=seed) for seed in range(3)]
     changes: list[dict[str, object]] = [{}, {"is_virtual_time": True}, {"is_virtual_time": True, "host_name": "b"}]
     told = [
-        msgspec.structs.replace(each, conditions=msgspec.structs.replace(each.conditions, **change))
+        replace(each, conditions=replace(each.conditions, **change))
         for each, change in zip(records, changes, strict=True)
     ]
     names = [each.name for each in compared(*told).platforms]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -24,9 +25,9 @@ from lab.errors import ExitCode
 from lab.host.clock import HostClock
 from lab.host.files import HostFiles
 from lab.host.processes import Completed, HostProcesses
-from lab.machine import Host, MachineFacts
-from lab.machine.api import CommandResult, Machine
+from lab.machine import Host
 from lab.machine.state_folder import StateFolder
+from tests.unit.fakes import FACTS, FakeMachine, Scripted, as_machine
 
 SCHEMA = Path(__file__).resolve().parents[3] / "docs" / "doctor.schema.json"
 ALL_PROGRAMS = [program.name for program in PROGRAMS] + [
@@ -168,11 +169,6 @@ def test_a_missing_convenience_does_not_block(tmp_path: Path) -> None:
     assert named(report, "program-mkfs.xfs").useful_for == ("workloads on XFS",)
 
 
-def test_versions_are_told(tmp_path: Path) -> None:
-    said = {"/usr/bin/mdadm --version": (0, "mdadm - v4.2 - 2021-12-30 - Debian 4.2-5\n")}
-    assert named(examine(tmp_path, answers=said), "program-mdadm").detail == "4.2 (/usr/bin/mdadm)"
-
-
 @pytest.mark.parametrize(
     ("text", "version"),
     [
@@ -218,47 +214,39 @@ CONFINE = "/usr/bin/python3 -IS"
 
 
 @pytest.mark.parametrize(
-    ("reasons", "files", "outcome", "words", "fix"),
+    ("lacking", "setting", "words", "fix"),
     [
+        ({}, "", "read-only: mount namespace, Landlock, filter", ""),
+        ({"landlock": "Off", "seccomp": "Off"}, "", "no Landlock: Off", ""),
+        ({"namespace": "Denied"}, "", "no mount namespace: Denied", ""),
         (
-            {"namespace": "", "landlock": "", "seccomp": ""},
-            {},
-            Outcome.OK,
-            "read-only: mount namespace, Landlock, filter",
-            "",
-        ),
-        ({"namespace": "", "landlock": "Off", "seccomp": "Off"}, {}, Outcome.OK, "no Landlock: Off", ""),
-        ({"namespace": "Denied", "landlock": "", "seccomp": ""}, {}, Outcome.OK, "no mount namespace: Denied", ""),
-        (
-            {"namespace": "Denied", "landlock": "Off", "seccomp": ""},
-            {"proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1\n"},
-            *(Outcome.LIMITED, "can write what this user can", "sysctl -w kernel.apparmor_restrict"),
+            {"namespace": "Denied", "landlock": "Off"},
+            *("apparmor_restrict_unprivileged_userns=1", "can write what this user can", "sysctl -w kernel.apparmor"),
         ),
         (
-            {"namespace": "Denied", "landlock": "", "seccomp": "Off"},
-            {"proc/sys/kernel/unprivileged_userns_clone": "0\n"},
-            *(Outcome.LIMITED, "no filter of system calls: Off", "sysctl -w kernel.unprivileged_userns_clone=1"),
+            {"namespace": "Denied", "seccomp": "Off"},
+            *("unprivileged_userns_clone=0", "no filter of system calls: Off", "-w kernel.unprivileged_userns_clone=1"),
         ),
-        (
-            {"namespace": "Denied", "landlock": "Off", "seccomp": ""},
-            {},
-            Outcome.LIMITED,
-            "no Landlock: Off",
-            "Landlock",
-        ),
-        (None, {}, Outcome.LIMITED, "not known: 1.0", "once more"),
+        ({"namespace": "Denied", "landlock": "Off"}, "", "no Landlock: Off", "Landlock"),
+        (None, "", "not known: 1.0", "once more"),
     ],
 )
 def test_what_keeps_the_embedded_kernel_from_this_computers_files_is_told(
-    tmp_path: Path, reasons: dict[str, str] | None, files: dict[str, str], outcome: Outcome, words: str, fix: str
+    tmp_path: Path, lacking: dict[str, str] | None, setting: str, words: str, fix: str
 ) -> None:
-    answers = {} if reasons is None else {CONFINE: (0, json.dumps(reasons))}
-    report = examine(tmp_path, files=files, answers=answers)
+    """The reasons why each layer is lacking, as the kernel's process is told them; without a fix all is well."""
+    said = json.dumps({"namespace": "", "landlock": "", "seccomp": "", **(lacking or {})})
+    name, _, value = setting.partition("=")
+    report = examine(
+        tmp_path,
+        files={f"proc/sys/kernel/{name}": f"{value}\n"} if setting else {},
+        answers={} if lacking is None else {CONFINE: (0, said)},
+    )
     check = named(report, "confinement")
-    assert check.outcome is outcome
+    assert check.outcome is (Outcome.LIMITED if fix else Outcome.OK)
     assert words in check.detail
     assert fix in check.fix
-    assert bool(check.fix) == (outcome is not Outcome.OK)
+    assert bool(check.fix) is bool(fix)
     assert report.is_ready
 
 
@@ -316,27 +304,14 @@ def test_the_published_schema_is_the_reports_own(tmp_path: Path) -> None:
 # -- an open machine
 
 
-class FakeMachine:
-    """As much of a machine as the doctor uses."""
-
-    def __init__(self, said: str, loaded: Sequence[str] = ()) -> None:
-        self.facts = MachineFacts("ssh:lab1", "6.1.0-18", "x86_64", "lab1", 4, 1 << 32, False)
-        self.said = said
-        self.loaded = tuple(loaded)
-
-    def run(self, argv: Sequence[str], **_: object) -> CommandResult:
-        return CommandResult(tuple(argv), 0, self.said, "", 0.1, 1.0)
-
-    def read(self, paths: Sequence[str]) -> dict[str, str | None]:
-        return dict.fromkeys(paths, DEBIAN)
-
-    def list_dirs(self, paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        return dict.fromkeys(paths, self.loaded)
-
-
-def examine_machine(said: str, loaded: Sequence[str] = ()) -> DoctorReport:
-    machine: Machine = FakeMachine(said, loaded)  # type: ignore[assignment] # no samples, no streams
-    return check_machine(machine)
+def examine_machine(said: str, loaded: tuple[str, ...] = (), release: str = "6.1.0-18") -> DoctorReport:
+    machine = FakeMachine(
+        files={"/etc/os-release": DEBIAN},
+        dirs={"/sys/module": loaded},
+        answers={("sh",): Scripted(said)},
+        facts=replace(FACTS, target="ssh:lab1", kernel_release=release),
+    )
+    return check_machine(as_machine(machine))
 
 
 ALL_FOUND = "".join(f"/usr/sbin/{program.name}\n" for program in PROGRAMS)
@@ -345,7 +320,7 @@ GREETINGS = "mdadm - v4.2 - 2021-12-30 - Debian 4.2-5\nfio-3.33\n"
 
 
 def test_a_machine_with_levels_and_programs_is_ready() -> None:
-    report = examine_machine(ALL_FOUND + LEVELS + GREETINGS, ["brd"])
+    report = examine_machine(ALL_FOUND + LEVELS + GREETINGS, ("brd",))
     assert report.is_ready
     assert report.name == "ssh:lab1"
     assert report.target == "ssh:"
@@ -358,7 +333,7 @@ def test_a_machine_with_levels_and_programs_is_ready() -> None:
 
 def test_a_machine_without_a_level_or_a_program_is_not_ready() -> None:
     without_fio = ALL_FOUND.replace("/usr/sbin/fio\n", "-\n")
-    report = examine_machine(without_fio + "module raid0\n", ["raid1", "raid10"])
+    report = examine_machine(without_fio + "module raid0\n", ("raid1", "raid10"))
     assert report.exit_code is ExitCode.MISSING
     assert [check.name for check in report.missing if check.blocks("ssh:")] == ["module-raid456", "program-fio"]
     assert report.install_command == "apt install fio"
@@ -390,10 +365,7 @@ def test_what_md_can_is_unknown_where_no_function_can_be_seen() -> None:
     ],
 )
 def test_atomic_writes_take_a_block_layer_and_an_md_that_know_them(release: str, files: str, outcome: Outcome) -> None:
-    fake = FakeMachine(ALL_FOUND + LEVELS + files)
-    fake.facts = MachineFacts("uml:", release, "x86_64", "lab1", 1, 1 << 29, True)
-    machine: Machine = fake  # type: ignore[assignment] # no samples, no streams
-    found = named(check_machine(machine), "md-atomic-writes")
+    found = named(examine_machine(ALL_FOUND + LEVELS + files, release=release), "md-atomic-writes")
     assert found.outcome is outcome
     assert ("1 of 2 can" in found.detail) == (outcome is Outcome.OK)
 

@@ -1,7 +1,8 @@
-"""A drill in the folder of its lab and as an exam: what is stored stays, and there is a way out of a damaged one."""
+"""A drill in the folder of its lab and as an exam; what is said of its end, its figures and its members."""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,12 +11,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab.classroom.folder import DrillTry
+from lab.arrays.discovery import plain_uuid
+from lab.checks.state import freshest_events, parse_examine
+from lab.classroom.folder import DrillTry, decode_outcome
 from lab.classroom.grading import BUILT_IN, CountedWork, chosen_try, drill_worth, read_scale
 from lab.drills.case import (
+    OUTCOME_VERSION,
     CaseRecord,
     DrillCase,
+    DrillCommand,
     DrillOutcome,
+    DrillStore,
     ExamTerms,
     begin_exam,
     ended,
@@ -27,9 +33,13 @@ from lab.drills.case import (
     require_time,
 )
 from lab.drills.schema import find_drill, read_drill, ready
-from lab.drills.verdict import debriefing
+from lab.drills.verdict import STRIP_CELLS, DrillVerdict, debriefing, lacking, strip, verdict_of
 from lab.errors import DrillError, SpecError
 from lab.machine import Host
+from lab.session.session import Leftovers, keep_leftovers, left_words, read_leftovers, still_there
+from lab.units import KIB, MIB
+from tests.unit.disks.machines import host_in
+from tests.unit.drills.outcomes import put_outcome
 
 
 def opened(lab_folder: Path) -> DrillCase:
@@ -72,10 +82,7 @@ def test_a_damaged_one_can_be_left(tmp_path: Path, text: str) -> None:
     "damage", [{"saved_percent": -4.0}, {"changed": {"disk01": []}}, {"changed": {"disk01": [[0, 0]]}}]
 )
 def test_an_outcome_that_raidlab_cannot_have_written_is_none(damage: dict[str, Any]) -> None:
-    sound = DrillOutcome(
-        id="x", drill="x", title="x", began_utc="", ended_utc="", verdict="saved", saved_percent=100.0, touched_bytes=0,
-        was_committed=True, minutes=1.0, hints=0, resets=0, changed={"disk01": [[0, 512]]},
-    )  # fmt: skip
+    sound = msgspec.structs.replace(ENDED, changed={"disk01": [[0, 512]]})
     assert sound.is_sound
     assert not msgspec.structs.replace(sound, **damage).is_sound
     assert "# x: a word" in debriefing(msgspec.structs.replace(sound, verdict="a word"), None)
@@ -98,8 +105,7 @@ def at(minutes: float) -> str:
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
-    real = Host.real("tests")
-    return Host(real.processes, real.files, real.clock, real.state.elsewhere(tmp_path))
+    return host_in(tmp_path)
 
 
 def test_the_first_attempt_counts_and_another_is_seen(host: Host) -> None:
@@ -175,3 +181,160 @@ def test_a_scale_counts_the_first_attempt_and_takes_off_for_time() -> None:
     assert drill_worth(scale, line, tried("c", attempt=1)).points == 4
     assert drill_worth(scale, line, replace(tried("c", attempt=1), exam_over_minutes=0.5)).points == 2
     assert drill_worth(scale, line, second).points == 0
+
+
+CAPTURES = Path(__file__).with_name("captures")
+
+
+def captured(name: str) -> str:
+    return (CAPTURES / f"examine-{name}.txt").read_text(encoding="utf-8")
+
+
+def test_metadata_of_version_1_2() -> None:
+    picture = parse_examine("disk01", captured("1.2"))
+    assert picture.has_superblock
+    assert (picture.level, picture.devices, picture.role, picture.state) == ("raid5", 3, "Active device 0", "clean")
+    assert (picture.events, picture.data_offset_sectors) == (18, 2048)
+    assert (picture.chunk, picture.layout) == ("64K", "left-symmetric")
+    assert picture.uuid == "1114ddd0:c1cb7c90:3fd34e0c:1fe08cd6"
+    assert picture.created == "Tue Nov 24 17:35:57 2026"
+
+
+def test_metadata_of_version_0_90() -> None:
+    picture = parse_examine("disk04", captured("0.90"))
+    assert picture.uuid == "0feec018:cf4ba7c7:21d546d2:7da2707b"
+    assert (picture.level, picture.devices, picture.events) == ("raid1", 2, 7)
+
+
+def test_a_disk_without_a_superblock_says_so() -> None:
+    picture = parse_examine("disk06", "mdadm: No md superblock detected on /dev/ubdf.\n")
+    assert not picture.has_superblock
+    assert picture.note == "mdadm: No md superblock detected on /dev/ubdf."
+    assert parse_examine("disk06", "").note == "nothing"
+
+
+def test_what_is_no_answer_of_mdadm_is_made_harmless() -> None:
+    picture = parse_examine(
+        "disk01", "Array UUID : \x1b[31mred\nEvents : 99999999999999999999999999\nData Offset : x\n"
+    )
+    assert "\x1b" not in picture.uuid
+    assert picture.data_offset_sectors == 0
+
+
+def test_what_stands_in_a_name_forges_no_line_but_by_a_line_feed() -> None:
+    name = "\r     Raid Level : raid0\x0b     Events : 9\x85     Device Role : spare"
+    text = captured("1.2").replace("Name : ", f"Name : {name}")
+    picture = parse_examine("disk01", text)
+    assert (picture.level, picture.role, picture.events) == ("raid5", "Active device 0", 18)
+
+
+def test_the_freshest() -> None:
+    picture = parse_examine("disk01", captured("1.2"))
+    assert freshest_events({"disk01": picture, "disk02": parse_examine("disk02", "")}) == 18
+    assert freshest_events({}) == 0
+
+
+ENDED = DrillOutcome(
+    format_version=OUTCOME_VERSION, id="x", drill="x", title="x", began_utc="", ended_utc="", verdict="not recovered",
+    saved_percent=0.0, blocks={"missing": 1}, kept_percent=100.0, begun_percent=100.0, touched_bytes=0,
+    was_committed=False, minutes=1.0, hints=1, resets=0,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("saved", "kept", "is_as_asked", "touched", "verdict"),
+    [
+        (100.0, 100.0, True, 0, "saved"),
+        (93.0, 93.0, True, 0, "saved"),
+        (100.0, 100.0, True, 512, "saved, at risk"),
+        (100.0, 100.0, False, 512, "saved, unfinished"),
+        (0.0, 100.0, False, 0, "not recovered"),
+        (50.0, 93.0, False, 0, "not recovered"),
+        (50.0, 92.99, False, 0, "partly lost"),
+        (0.0, 0.01, False, 0, "partly lost"),
+        (0.0, 0.0, False, 0, "lost"),
+        (0.0, None, False, 0, "not recovered"),
+    ],
+)
+def test_the_verdict(saved: float, kept: float | None, is_as_asked: bool, touched: int, verdict: str) -> None:
+    assert verdict_of(saved, kept, lost_percent=7.0, is_as_asked=is_as_asked, touched_bytes=touched) == verdict
+
+
+def test_lost_is_said_only_where_the_disks_hold_nothing() -> None:
+    for saved, kept in itertools.product((0.0, 40.0, 100.0), (0.0, 40.0, 100.0, None)):
+        found = verdict_of(saved, kept, lost_percent=0.0, is_as_asked=True, touched_bytes=0)
+        assert (found is DrillVerdict.LOST) is (saved < 100 and kept == 0), (saved, kept)
+
+
+def test_the_page_tells_saved_from_what_can_be_had_and_what_is_destroyed() -> None:
+    page = debriefing(
+        msgspec.structs.replace(ENDED, verdict="partly lost", saved_percent=25.0, kept_percent=60.5), None
+    )
+    assert "data saved: **25 %** of 1 block of 4 KiB" in page
+    assert "can still be recovered from the disks: **60.5 %**" in page
+    assert "destroyed since the drill began: **39.5 %**" in page
+    at_begin = debriefing(msgspec.structs.replace(ENDED, kept_percent=98.5, begun_percent=98.5), None)
+    assert "destroyed since the drill began: **0 %**; 1.5 % were gone when the drill began" in at_begin
+    assert "1 minute, 0 commands, 1 hint, 0 resets" in page
+
+
+def test_what_was_written_is_told_beside_what_differs() -> None:
+    page = debriefing(msgspec.structs.replace(ENDED, touched_bytes=32 * KIB, changed_bytes=2 * KIB), None)
+    assert "written on the disks before commit: **32 KiB written, of which 2 KiB differ**" in page
+
+
+def test_several_lines_that_were_typed_at_once_are_lines() -> None:
+    typed = DrillCommand(seconds=60.0, line="for d in a b; do\n  echo $d\n\ndone\n")
+    page = debriefing(msgspec.structs.replace(ENDED, commands=(typed,)), None)
+    assert "- 1.0 min: 3 lines\n    - `for d in a b; do`\n    - `  echo $d`\n    - `done`\n" in page
+    many = DrillCommand(seconds=60.0, line="\n".join(f"echo {number}" for number in range(99)))
+    page = debriefing(msgspec.structs.replace(ENDED, commands=(many,)), None)
+    assert "99 lines\n    - `echo 0`\n" in page
+    assert "    - `echo 19`\n    - 79 more\n" in page
+
+
+def test_what_is_asked_for_and_what_was_found_are_told_apart_and_do_nothing() -> None:
+    assert lacking("md0 is complete", "md0 lacks 1 member") == "required: md0 is complete; found: md0 lacks 1 member"
+    told = lacking("its file system can be mounted", "mount: \x1b[2J" + "x" * 9999)
+    assert told.startswith(r"required: its file system can be mounted; found: mount: \x1b[2Jx")
+    assert len(told) < 300
+
+
+def test_a_little_and_much_look_different_and_are_explained() -> None:
+    size = 128 * MIB
+    assert strip([[0, 512]], size)[0] != strip([[0, 349 * KIB]], size)[0] != strip([[0, 2 * MIB]], size)[0]
+    assert strip([], size) == "·" * STRIP_CELLS
+    changed = {"disk01": [[0, 512]], "disk02": [[0, 349 * KIB]]}
+    page = debriefing(msgspec.structs.replace(ENDED, changed=changed, sizes={"disk01": size, "disk02": size}), None)
+    assert "512 B differ" in page
+    assert "one sign: 4 MiB" in page
+    assert "128 MiB" in page
+
+
+@pytest.mark.parametrize(("verdict", "says"), [("lost", "destroyed, or no array"), ("partly lost", "was not there")])
+def test_an_outcome_of_the_first_format_is_read_and_claims_no_more_than_it_knew(
+    tmp_path: Path, verdict: str, says: str
+) -> None:
+    written = (Path(__file__).with_name("captures") / "outcome-1.json").read_text(encoding="utf-8")
+    written = written.replace('"verdict": "lost"', f'"verdict": "{verdict}"')
+    outcome = decode_outcome(written.encode(), "04-superblocks-gone-20261126T203519Z", "a bundle")
+    assert (outcome.format_version, outcome.kept_percent) == (1, None)
+    assert says in debriefing(outcome, None)
+    assert "can still be recovered" not in debriefing(outcome, None)
+    host = host_in(tmp_path)
+    put_outcome(host, outcome)
+    (host.state.root / "drills" / outcome.drill / f"{outcome.id}.json").write_text(written, encoding="utf-8")
+    assert DrillStore(host).all() == (outcome,)
+    assert OUTCOME_VERSION == 2
+
+
+def test_what_a_drill_left_is_named_until_it_is_gone(tmp_path: Path) -> None:
+    uuid = "b7b4c1e2:c3affa09:73428372:c7f0a103"
+    left = Leftovers(title="A drill", disks=("disk01", "disk02"), uuids=(plain_uuid(uuid),))
+    keep_leftovers(tmp_path, left)
+    assert still_there(tmp_path, [uuid, "another"]) == left
+    assert left_words(left, ["server:data"]) == (
+        "the drill 'A drill' left server:data on disk01 to disk02; 'raidlab drill clear' makes these disks blank"
+    )
+    assert still_there(tmp_path, ["another"]) is None
+    assert read_leftovers(tmp_path) is None

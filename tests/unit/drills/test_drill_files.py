@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from lab.checks.catalogue import DrillCheck, make_check
 from lab.drills.desk import moment_of
@@ -119,11 +120,11 @@ def test_a_word_makes_another_case(name: str, path: Path) -> None:
 def test_nothing_is_left_to_be_filled_in(name: str, path: Path) -> None:
     for word in ("", "anna", "bert"):
         drill = ready(read_drill(path), path, word).drill
-        assert "{seed." not in msgspec.json.encode(msgspec.structs.replace(drill, seed={})).decode(), name
+        assert "{seed." not in msgspec.json.encode(replace(drill, seed={})).decode(), name
 
 
 def problems(**changes: object) -> str:
-    return "; ".join(drill_problems(msgspec.structs.replace(FIRST, **changes), FIRST.id))
+    return "; ".join(drill_problems(replace(FIRST, **changes), FIRST.id))
 
 
 def test_what_is_wrong_is_told() -> None:
@@ -132,9 +133,7 @@ def test_what_is_wrong_is_told() -> None:
     assert "2 wrong ways" in problems(wrong=FIRST.wrong[:2])
     assert "2 hints" in problems(hints=FIRST.hints[:2])
     assert "two ways are called" in problems(right=(FIRST.right[0], FIRST.right[0]))
-    assert "no mistake 'x'" in problems(
-        wrong=(*FIRST.wrong, msgspec.structs.replace(FIRST.wrong[0], id="y", mistake="x"))
-    )
+    assert "no mistake 'x'" in problems(wrong=(*FIRST.wrong, replace(FIRST.wrong[0], id="y", mistake="x")))
     assert "write id" in problems(id="other")
     assert "format_version is 9" in problems(format_version=9)
     assert "seed variable" in problems(symptom="{seed.levle}")

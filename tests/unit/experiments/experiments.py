@@ -11,22 +11,17 @@ id = "test"
 title = "A test"
 question = "Does it work?"
 """
-ARRAYS = """
-[[arrays]]
-id = "a"
-level = "raid1"
-members = 2
 
-[[arrays]]
-id = "b"
-level = "raid5"
-members = 3
 
-[[arrays]]
-id = "c"
-level = "raid0"
-members = 2
-"""
+def arrays(**made: str) -> str:
+    """Id -> level, members, and further lines of TOML."""
+    return "".join(
+        '[[arrays]]\nid = "{}"\nlevel = "{}"\nmembers = {}\n{}\n'.format(name, *f"{words} ".split(" ", 2))
+        for name, words in made.items()
+    )
+
+
+ARRAYS = arrays(a="raid1 2", b="raid5 3", c="raid0 2")
 JOBS = """
 [[jobs]]
 workload = "rand-read-4k"

@@ -1,111 +1,100 @@
-"""The parts of a run that decide without a machine: the stopwatch, stamps, and refusals to start or resume."""
+"""The parts of a run that decide without a machine: stopwatch, progress, stamps, refusals, measuring again."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import msgspec
 import pytest
 
-from lab.errors import ExperimentError, ResultError
+from lab.errors import ExperimentError, MeasurementDisturbed, ResultError, RunCancelled
+from lab.experiments import run
 from lab.experiments.linting import stamps_of
-from lab.experiments.run import _require_room, _require_same
-from lab.experiments.schedule import Stopwatch
-from lab.machine.api import CommandResult
-from lab.results.record import Conditions, DiskRecord, Timings
-from lab.units import MIB
-from tests.unit.experiments.experiments import experiment
-from tests.unit.fakes import FakeClock
-
-CONDITIONS = Conditions(
-    target="ssh:lab",
-    host_name="lab",
-    kernel_release="6.1.176",
-    architecture="x86_64",
-    cpu_count=2,
-    memory_bytes=2**30,
-    is_embedded=False,
-    mdadm_version="4.2",
-    fio_version="3.33",
-    disks=(DiskRecord(name="disk01", path="/dev/vdb", kind="virtio", size_bytes=MIB, write_cache="write back"),),
+from lab.experiments.run import Bench, Run, _require_room, _require_same
+from lab.experiments.schedule import (
+    MEASURED_AGAIN,
+    ProgressMeter,
+    RunProgress,
+    SpareMeasurements,
+    Stopwatch,
+    cells,
+    estimated_seconds,
+    planned_keys,
 )
+from lab.host.clock import HostClock
+from lab.machine.api import CommandResult
+from lab.results.record import DiskRecord, Timings
+from lab.units import MIB
+from tests.unit.experiments.experiments import arrays, experiment
+from tests.unit.fakes import FACTS, FakeClock, FakeMachine, as_machine
+from tests.unit.measure.samples_of import counters, sample
+from tests.unit.results.records import CONDITIONS
 
 
-def command(program: str, seconds: float) -> CommandResult:
-    return CommandResult((program, "--x"), 0, "", "", seconds, 0.0)
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
 
 
-def test_commands_are_counted_by_their_program() -> None:
-    clock = FakeClock()
-    watch = Stopwatch(clock, clock.monotonic_seconds() - 10)
+@pytest.fixture
+def watch(clock: FakeClock) -> Stopwatch:
+    return Stopwatch(clock, clock.monotonic_seconds())
+
+
+def ran(watch: Stopwatch, program: str, seconds: float) -> None:
+    watch.on_command(CommandResult((program, "--x"), 0, "", "", seconds, 0.0))
+
+
+def test_commands_are_counted_by_their_program_and_a_resumed_run_adds_to_them(
+    clock: FakeClock, watch: Stopwatch
+) -> None:
+    clock.sleep(10.0)
     for program, seconds in (("fio", 3.0), ("mkfs.ext4", 1.0), ("mkfs.xfs", 0.5), ("mdadm", 0.25), ("umount", 2.0)):
-        watch.on_command(command(program, seconds))
-    assert watch.timings() == Timings(
-        fio_seconds=3.0,
-        mkfs_seconds=1.5,
-        mdadm_seconds=0.25,
-        resync_seconds=0.0,
-        other_seconds=5.25,
-        total_seconds=10.0,
+        ran(watch, program, seconds)
+    spent = Timings(fio_seconds=3.0, mkfs_seconds=1.5, mdadm_seconds=0.25, other_seconds=5.25, total_seconds=10.0)
+    assert watch.timings() == spent
+    before = Timings(fio_seconds=10.0, resync_seconds=7.0, other_seconds=1.0, total_seconds=18.0)
+    summed = msgspec.structs.replace(
+        spent, fio_seconds=13.0, resync_seconds=7.0, other_seconds=6.25, total_seconds=28.0
     )
+    assert watch.timings(before) == summed
 
 
-def test_a_command_within_a_resync_is_not_counted_twice() -> None:
-    clock = FakeClock()
-    watch = Stopwatch(clock, clock.monotonic_seconds())
+def test_a_command_within_a_resync_is_not_counted_twice(clock: FakeClock, watch: Stopwatch) -> None:
     with watch.resync():
         clock.sleep(4.0)
-        watch.on_command(command("mdadm", 3.0))
-    watch.on_command(command("mdadm", 1.0))
+        ran(watch, "mdadm", 3.0)
+    ran(watch, "mdadm", 1.0)
     clock.sleep(2.0)
-    timings = watch.timings()
-    assert (timings.resync_seconds, timings.mdadm_seconds, timings.other_seconds) == (4.0, 1.0, 1.0)
-    assert timings.total_seconds == 6.0
+    assert watch.timings() == Timings(resync_seconds=4.0, mdadm_seconds=1.0, other_seconds=1.0, total_seconds=6.0)
 
 
-def test_a_resync_that_fails_is_timed_and_over() -> None:
-    clock = FakeClock()
-    watch = Stopwatch(clock, clock.monotonic_seconds())
-
-    def fail() -> None:
-        with watch.resync():
-            clock.sleep(4.0)
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        fail()
-    watch.on_command(command("fio", 1.0))
+def test_a_resync_that_fails_is_timed_and_over(clock: FakeClock, watch: Stopwatch) -> None:
+    with suppress(KeyError), watch.resync():
+        clock.sleep(4.0)
+        raise KeyError
+    ran(watch, "fio", 1.0)
     assert (watch.timings().resync_seconds, watch.timings().fio_seconds) == (4.0, 1.0)
 
 
-def test_what_fio_does_to_prepare_is_no_measurement() -> None:
-    clock = FakeClock()
-    watch = Stopwatch(clock, clock.monotonic_seconds())
+def test_what_fio_does_to_prepare_is_no_measurement(clock: FakeClock, watch: Stopwatch) -> None:
     with watch.aside():
-        watch.on_command(command("fio", 2.0))
+        ran(watch, "fio", 2.0)
     clock.sleep(5.0)
-    watch.on_command(command("fio", 1.0))
+    ran(watch, "fio", 1.0)
     with watch.resync(), watch.aside():
-        watch.on_command(command("fio", 2.0))
+        ran(watch, "fio", 2.0)
     assert (watch.timings().fio_seconds, watch.timings().other_seconds) == (1.0, 4.0)
 
 
-def test_commands_side_by_side_never_make_the_rest_negative() -> None:
-    clock = FakeClock()
-    watch = Stopwatch(clock, clock.monotonic_seconds())
+def test_commands_side_by_side_never_make_the_rest_negative(clock: FakeClock, watch: Stopwatch) -> None:
     clock.sleep(1.0)
-    watch.on_command(command("fio", 3.0))
+    ran(watch, "fio", 3.0)
     assert watch.timings().other_seconds == 0.0
-
-
-def test_a_resumed_run_adds_to_what_was_spent() -> None:
-    clock = FakeClock()
-    watch = Stopwatch(clock, clock.monotonic_seconds())
-    clock.sleep(5.0)
-    watch.on_command(command("fio", 2.0))
-    found = watch.timings(Timings(fio_seconds=10.0, resync_seconds=7.0, other_seconds=1.0, total_seconds=18.0))
-    assert (found.fio_seconds, found.resync_seconds, found.other_seconds, found.total_seconds) == (12.0, 7.0, 4.0, 23.0)
 
 
 def disks(kind: str, count: int) -> tuple[DiskRecord, ...]:
@@ -116,21 +105,8 @@ def disks(kind: str, count: int) -> tuple[DiskRecord, ...]:
 
 
 CLEAN = "repeats = 6"
-EQUAL = """
-[[arrays]]
-id = "a"
-level = "raid1"
-members = 2
-
-[[arrays]]
-id = "b"
-level = "raid0"
-members = 2
-"""
-JOB = """
-[[jobs]]
-workload = "rand-read-4k"
-"""
+EQUAL = arrays(a="raid1 2", b="raid0 2")
+JOB = '[[jobs]]\nworkload = "rand-read-4k"\n'
 
 
 @pytest.mark.parametrize(
@@ -158,13 +134,6 @@ def test_stamps(head: str, changes: dict[str, object], rules: list[str]) -> None
     assert all(stamp.partition(": ")[2] for stamp in found)
 
 
-def test_virtual_time_is_told() -> None:
-    plan = experiment(CLEAN, arrays=EQUAL, jobs=JOB)
-    embedded = msgspec.structs.replace(CONDITIONS, is_embedded=True)
-    assert "in virtual time" in stamps_of(plan, msgspec.structs.replace(embedded, is_virtual_time=True))[0]
-    assert "virtual" not in stamps_of(plan, embedded)[0]
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -190,15 +159,149 @@ def test_other_disks_nodes_and_tunables_do_not_hinder() -> None:
     _require_same(CONDITIONS, msgspec.structs.replace(CONDITIONS, disks=(), memory_bytes=1, tunables={"a": "b"}), "x")
 
 
-@dataclass(frozen=True)
-class Room:
-    f_bavail: int
-    f_frsize: int = 4096
-
-
 def test_a_full_disk_is_told_before_anything_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.statvfs", lambda path: Room(4096))
+    monkeypatch.setattr("os.statvfs", lambda path: SimpleNamespace(f_bavail=4096, f_frsize=4096))
     _require_room(tmp_path / "results")
-    monkeypatch.setattr("os.statvfs", lambda path: Room(4095))
+    monkeypatch.setattr("os.statvfs", lambda path: SimpleNamespace(f_bavail=4095, f_frsize=4096))
     with pytest.raises(ResultError, match="less than 16 MiB left for results"):
         _require_room(tmp_path / "results")
+
+
+@pytest.fixture
+def told() -> list[RunProgress]:
+    return []
+
+
+@pytest.fixture
+def watched(clock: FakeClock, told: list[RunProgress]) -> ProgressMeter:
+    return ProgressMeter(experiment(), clock, told.append)
+
+
+Told = list[RunProgress]
+
+
+def test_steps_fill_the_bar_by_the_time_they_should_take(clock: FakeClock, watched: ProgressMeter, told: Told) -> None:
+    total = estimated_seconds(experiment())
+    watched.doing("build", total / 4)
+    clock.sleep(total / 8)
+    watched.on_sample(sample(1.0))
+    assert told[-1].fraction == pytest.approx(0.125)
+    # Quicker than expected: the next step begins where this one should have ended.
+    watched.doing("measure", total / 4)
+    assert told[-1].fraction == pytest.approx(0.25)
+    assert told[-1].left_seconds == pytest.approx(0.75 * total)
+    assert told[-1].label == "measure"
+
+
+def test_a_slow_step_neither_leaves_its_share_nor_goes_back(
+    clock: FakeClock, watched: ProgressMeter, told: Told
+) -> None:
+    total = estimated_seconds(experiment())
+    watched.doing("build", total / 4)
+    clock.sleep(total)
+    watched.on_sample(sample(1.0))
+    assert told[-1].fraction == pytest.approx(0.25)
+    assert [each.fraction for each in told] == sorted(each.fraction for each in told)
+
+
+def test_the_bar_is_never_full_before_the_end(watched: ProgressMeter, told: Told) -> None:
+    for _ in range(4):
+        watched.doing("a long step", estimated_seconds(experiment()))
+    assert told[-1].fraction < 1
+    assert told[-1].left_seconds == 0
+
+
+def test_measurements_are_counted(watched: ProgressMeter, told: Told) -> None:
+    watched.done("a/rand-read-4k/healthy/0")
+    assert (told[-1].done_count, told[-1].planned_count) == (1, len(planned_keys(experiment())))
+
+
+def test_rates_are_those_of_the_last_moment(watched: ProgressMeter, told: Told) -> None:
+    watched.doing("measure", 5)
+    watched.on_sample(sample(10.0, disk=counters(reads=100)))
+    watched.on_sample(sample(10.5, disk=counters(reads=600)))
+    first, second = told[-2:]
+    assert first.rates is None
+    assert second.rates is not None
+    assert second.rates.read_iops == 1000
+    assert second.time_seconds == 10.5
+
+
+def test_a_run_ends_at_the_next_step_after_it_was_cancelled() -> None:
+    told: list[RunProgress] = []
+    cancelled: list[bool] = []
+    observer = ProgressMeter(experiment(), FakeClock(), told.append, lambda: bool(cancelled))
+    observer.doing("build", 1)
+    cancelled.append(True)
+    # What was measured until then is still kept.
+    observer.done("a/rand-read-4k/healthy/0")
+    with pytest.raises(RunCancelled, match="before: measure"):
+        observer.doing("measure", 1)
+    assert told[-1].done_count == 1
+
+
+def test_in_virtual_time_what_is_left_is_told_from_what_the_steps_took(
+    clock: FakeClock, watched: ProgressMeter, told: Told
+) -> None:
+    total = estimated_seconds(experiment())
+    watched.doing("start the machine", 3.0)
+    clock.sleep(2.0)
+    watched.watch(as_machine(FakeMachine(facts=replace(FACTS, is_virtual_time=True))))
+    watched.doing("build", total / 4)
+    assert (told[-1].left_seconds, told[-1].step_seconds) == (None, 0.0)
+    clock.sleep(total / 4 / 50)
+    watched.doing("measure", total / 4)
+    assert told[-1].step_seconds == pytest.approx(total / 4 / 50)
+    assert told[-1].left_seconds == pytest.approx((0.75 * total - 3) / 50)
+    # Half of the step is over.
+    clock.sleep(total / 8 / 50)
+    watched.on_sample(sample(1.0))
+    assert told[-1].fraction == pytest.approx(0.375 + 3 / total)
+
+
+@pytest.mark.parametrize(
+    ("waited", "share", "before", "is_again"),
+    [
+        (0.3, 1.0, 0, True),
+        (0.3, 1.0, MEASURED_AGAIN - 1, True),
+        (0.3, 1.0, MEASURED_AGAIN, False),
+        (0.09, 1.0, 0, False),
+        (None, 1.0, 0, False),
+        (0.0, 0.5, 0, True),
+        (0.0, 0.95, 0, False),
+    ],
+    ids=["disturbed", "once more", "not for ever", "quiet", "nothing known", "held up", "hardly held up"],
+)
+def test_a_disturbed_measurement_is_made_again(waited: float | None, share: float, before: int, is_again: bool) -> None:
+    spare = SpareMeasurements(planned=40)
+    assert spare.take(waited, share, before) is is_again
+    assert spare.left == 10 - is_again
+
+
+def test_a_computer_that_is_never_quiet_costs_a_quarter_more() -> None:
+    spare = SpareMeasurements(planned=40)
+    assert sum(spare.take(0.9, 1.0, 0) for _ in range(40)) == 10
+    assert SpareMeasurements(planned=1).left == MEASURED_AGAIN
+    # A resumed run has what its first part left.
+    assert [SpareMeasurements(planned=40, used=9).left, SpareMeasurements(planned=4, used=3).left] == [1, 0]
+
+
+def test_one_of_which_nothing_is_known_is_made_again_and_then_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = []
+
+    def hang(*_: object, **__: object) -> None:
+        tries.append(1)
+        raise MeasurementDisturbed("fio reported nothing")
+
+    monkeypatch.setattr(run, "run_workload", hang)
+    monkeypatch.setattr(run, "make_cold", lambda *_: ())
+    built = SimpleNamespace(target=SimpleNamespace(file_system=None, device=""), disks=(), parity_arrays=())
+    monkeypatch.setattr(Bench, "array", lambda *_: built)
+    planned = experiment()
+    journal = SimpleNamespace(record=SimpleNamespace(cells=(), arrays=()))
+    progress = SimpleNamespace(doing=lambda *_: None, on_sample=None, is_cancelled=None)
+    lab = SimpleNamespace(host=SimpleNamespace(clock=HostClock()))
+    this_run = SimpleNamespace(lab=lab, experiment=planned, journal=journal, progress=progress)
+    with pytest.raises(MeasurementDisturbed, match="reported nothing"):
+        run.ExperimentRunner(cast("Run", this_run))._measure_cell(cells(planned)[0])
+    assert len(tries) == MEASURED_AGAIN + 1

@@ -1,6 +1,9 @@
+"""The order of cells, and repeats until the interval is narrow: which cells get more."""
+
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -8,9 +11,20 @@ from hypothesis import strategies as st
 
 from lab.errors import SpecError
 from lab.experiments.linting import lint_experiment
-from lab.experiments.schedule import cells, estimated_seconds, planned_keys, rebuild_cells, remaining
+from lab.experiments.schedule import (
+    cells,
+    estimated_seconds,
+    extra_cells,
+    planned_keys,
+    rebuild_cells,
+    remaining,
+    wide_cells,
+    wide_notes,
+)
 from lab.experiments.schema import Experiment, built_in_names, find_experiment
+from lab.results.record import ResultRecord
 from tests.unit.experiments.experiments import REBUILD, UNDER, experiment
+from tests.unit.results.records import cell, record
 
 SHARED = '[disks]\nsharing = "shared"\n'
 PAIRS = {
@@ -73,16 +87,13 @@ def test_all_repeats_on_one_build_are_no_interleaved_order() -> None:
     assert ["ordered-runs" in found for found in rules] == [False, False, True]
 
 
-def test_the_order_is_drawn_anew_for_each_repeat_and_seed() -> None:
-    order = order_of(experiment("repeats = 6\nseed = 1"))
-    rounds = {tuple(pair[:2] for pair in order if pair[2] == repeat) for repeat in range(6)}
-    assert len(rounds) > 1
-    assert order != order_of(experiment("repeats = 6\nseed = 2"))
-
-
-def test_arrays_on_shared_disks_take_turns_in_another_order() -> None:
-    order = order_of(experiment("repeats = 8\nseed = 1", SHARED))
-    assert len({tuple(dict.fromkeys(array for array, _, number in order if number == each)) for each in range(8)}) > 1
+@pytest.mark.parametrize("sharing", ["", SHARED])
+def test_the_order_is_drawn_anew_for_each_repeat_and_seed(sharing: str) -> None:
+    order = order_of(experiment("repeats = 8\nseed = 1", sharing))
+    rounds = [tuple(array for array, _, number in order if number == repeat) for repeat in range(8)]
+    # Arrays on shared disks take turns: each is built on once in a round.
+    assert len({tuple(dict.fromkeys(each)) for each in rounds}) > 1
+    assert order != order_of(experiment("repeats = 8\nseed = 2", sharing))
 
 
 def test_the_order_of_a_seed_is_the_same_in_every_release() -> None:
@@ -171,3 +182,66 @@ def test_a_rebuild_and_a_load_take_longer() -> None:
     estimates = [estimated_seconds(experiment("repeats = 3", *parts)) for parts in ((), (REBUILD,), (REBUILD, UNDER))]
     assert estimates == sorted(set(estimates))
     assert estimates[0] > 0
+
+
+ADAPTIVE = "most_repeats = 12\nwanted_half_width = 0.05"
+STEADY = [100, 101, 99, 100, 102, 98]
+NOISY = [100, 130, 70, 110, 90, 100]
+
+
+def measured(**values: Sequence[float]) -> ResultRecord:
+    """A record with these read IOPS of workload rand-read-4k on each array."""
+    found = [
+        cell(array, "rand-read-4k", repeat, read_iops=value)
+        for array, repeats in values.items()
+        for repeat, value in enumerate(repeats)
+    ]
+    return record(cells=tuple(found))
+
+
+def test_only_cells_with_a_wide_interval_get_more() -> None:
+    found = wide_cells(experiment(ADAPTIVE), measured(a=STEADY, b=NOISY))
+    assert found == {("b", "rand-read-4k")}
+    assert wide_cells(experiment("repeats = 6"), measured(a=STEADY, b=NOISY)) == frozenset()
+
+
+def test_the_cap_ends_it_and_the_result_says_so() -> None:
+    noisy = measured(a=STEADY, b=NOISY * 2)
+    assert wide_cells(experiment(ADAPTIVE), noisy) == frozenset()
+    (note,) = wide_notes(experiment(ADAPTIVE), noisy)
+    assert note.startswith("wide-interval: b/rand-read-4k: ±")
+    assert note.endswith("after 12 repeats, and ±5% was wanted")
+    assert wide_notes(experiment(ADAPTIVE), measured(a=STEADY)) == ()
+
+
+def test_between_two_looks_every_cell_goes_on() -> None:
+    """Seven narrow repeats are no reason to stop: chances to be lucky are counted at the looks only."""
+    plan = experiment("most_repeats = 20\nwanted_half_width = 0.05")
+    assert wide_cells(plan, measured(a=STEADY)) == frozenset()
+    assert wide_cells(plan, measured(a=[*STEADY, 100])) == {("a", "rand-read-4k")}
+    assert wide_cells(plan, measured(a=[*STEADY, *STEADY])) == frozenset()
+    # Fewer than the six that an interval of 95 % needs: on to the first look.
+    early = experiment("repeats = 3\nmost_repeats = 20")
+    assert wide_cells(early, measured(a=STEADY[:3])) == {("a", "rand-read-4k")}
+
+
+def test_a_cell_without_io_is_wide_and_no_error() -> None:
+    assert wide_cells(experiment(ADAPTIVE), measured(a=[0.0] * 6)) == {("a", "rand-read-4k")}
+
+
+def test_an_extra_round_holds_the_wanting_cells_in_an_order_of_its_own() -> None:
+    plan = experiment(ADAPTIVE)
+    everything = {(each.array, each.workload.id) for each in cells(plan)}
+    rounds = [extra_cells(plan, repeat, everything, 30) for repeat in range(6, 12)]
+    orders = {tuple((each.array, each.workload.id) for each in one) for one in rounds}
+    assert len(orders) > 1
+    assert all({(each.array, each.workload.id) for each in one} == everything for one in rounds)
+    assert [each.order_index for each in rounds[0]] == list(range(30, 30 + len(everything)))
+    (one,) = extra_cells(plan, 7, {("b", "rand-read-4k")}, 0)
+    assert (one.array, one.workload.id, one.repeat) == ("b", "rand-read-4k", 7)
+
+
+@pytest.mark.parametrize("head", ["most_repeats = 3", "wanted_half_width = 5.0", "wanted_half_width = 0.0"])
+def test_a_cap_or_a_width_that_cannot_be_is_refused(head: str) -> None:
+    with pytest.raises(SpecError):
+        experiment(head)

@@ -1,3 +1,5 @@
+"""Experiments as files, with pools of several kinds of disks; what cannot be is refused before anything starts."""
+
 from __future__ import annotations
 
 import re
@@ -6,12 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from lab.adapt.spec import VolumeSpec
+from lab.disks import LabDisk
 from lab.disks.kinds import DiskKind
-from lab.errors import SpecError
+from lab.errors import LabError, SpecError
 from lab.experiments.published import find_published
+from lab.experiments.run import reads_as_zeros_after_reset, tuned
 from lab.experiments.schema import Experiment, built_in_names, check, find_experiment
 from lab.tomlfile import decode_toml
-from tests.unit.experiments.experiments import ARRAYS, HEAD, JOBS, REBUILD, experiment
+from lab.units import MIB
+from tests.unit.experiments.experiments import ARRAYS, HEAD, JOBS, REBUILD, arrays, experiment
+
+ONE_JOB = '[[jobs]]\nworkload = "rand-read-4k"\n'
 
 
 @pytest.mark.parametrize("name", built_in_names())
@@ -20,10 +28,6 @@ def test_built_in_experiments_are_right(name: str) -> None:
     assert found.id == name
     assert f'id = "{name}"' in text
     assert found.question.endswith("?")
-
-
-def test_there_are_built_in_experiments() -> None:
-    assert {"antioquia", "antioquia-quick", "louwrentius-quick", "rebuild"} <= set(built_in_names())
 
 
 def test_an_unknown_experiment_names_the_nearest() -> None:
@@ -43,7 +47,7 @@ def test_an_unknown_key_names_the_nearest_one() -> None:
     with pytest.raises(SpecError, match="unknown key 'repeat': did you mean 'repeats'"):
         experiment("repeat = 3\nrepeats = 3")
     with pytest.raises(SpecError, match=re.escape("unknown key 'arrays[0].member': did you mean 'members'")):
-        experiment(arrays='[[arrays]]\nid = "a"\nlevel = "raid1"\nmembers = 2\nmember = 2\n')
+        experiment(arrays=arrays(a="raid1 2 member = 2"))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +71,7 @@ def test_contradictions(head: str, parts: tuple[str, ...], complaint: str) -> No
 
 def test_an_experiment_needs_arrays_something_to_do_and_this_format() -> None:
     with pytest.raises(SpecError, match="it has no arrays"):
-        experiment("repeats = 3\narrays = []", arrays="", jobs='[[jobs]]\nworkload = "rand-read-4k"\n')
+        experiment("repeats = 3\narrays = []", arrays="", jobs=ONE_JOB)
     with pytest.raises(SpecError, match="neither jobs nor a rebuild"):
         experiment("repeats = 3\njobs = []", jobs="")
     assert experiment("repeats = 3\njobs = []", REBUILD, jobs="").rebuild
@@ -80,19 +84,12 @@ def find_with(head: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("level", "members", "extra", "complaint"),
-    [
-        ("raid55", 3, "", "unknown level 'raid55'"),
-        ("raid5", 2, "", "raid5"),
-        ("raid5", 3, 'layout = "sideways"', "sideways"),
-    ],
+    ("wrong", "complaint"),
+    [("raid55 3", "unknown level 'raid55'"), ("raid5 2", "raid5"), ('raid5 3 layout = "sideways"', "sideways")],
 )
-def test_arrays_that_cannot_be_are_refused_before_anything_starts(
-    level: str, members: int, extra: str, complaint: str
-) -> None:
-    wrong = f'[[arrays]]\nid = "a"\nlevel = "{level}"\nmembers = {members}\n{extra}\n'
+def test_arrays_that_cannot_be_are_refused_before_anything_starts(wrong: str, complaint: str) -> None:
     with pytest.raises(SpecError, match=complaint):
-        check(experiment(arrays=wrong, jobs='[[jobs]]\nworkload = "rand-read-4k"\n'))
+        check(experiment(arrays=arrays(a=wrong), jobs=ONE_JOB))
 
 
 @pytest.mark.parametrize(
@@ -171,17 +168,109 @@ def test_an_unknown_array_names_the_nearest() -> None:
         experiment().array("d")
 
 
-def test_published_numbers_of_antioquia() -> None:
+def test_published_figures_are_those_of_a_study() -> None:
     found = find_published("antioquia")
     assert found
-    raid0, raid1, raid5 = (found.figures_of(name) for name in ("raid0", "raid1", "raid5"))
-    assert raid0
-    assert raid1
-    assert raid5
-    assert round(raid1.read_iops / raid0.read_iops, 2) == 0.75
-    assert round(raid1.write_iops / raid0.write_iops, 2) == 0.54
-    assert round(raid5.read_iops / raid0.read_iops, 2) == 1.15
-    assert round(raid5.write_iops / raid0.write_iops, 2) == 0.33
     assert found.figures_of("raid6") is None
-    assert find_published("") is None
-    assert find_published("rebuild") is None
+    assert find_published("") is find_published("rebuild") is None
+
+
+POOLS = """
+repeats = 2
+[disks]
+kind = "spindle"
+sharing = "shared"
+[[disks.pools]]
+id = "fast"
+count = 4
+size_bytes = "64M"
+model = "hdd-10k"
+[[disks.pools]]
+id = "slow"
+count = 3
+size_bytes = "32M"
+model = "hdd-7200"
+"""
+UNEQUAL = """
+[[arrays]]
+id = "volume"
+level = "adapt5"
+take = { fast = 2, slow = 3 }
+stripe_cache_pages = 1024
+[[arrays]]
+id = "all"
+level = "raid5"
+take = { fast = 3, slow = 1 }
+"""
+
+
+def test_the_lab_has_every_disk_of_every_pool() -> None:
+    specs = experiment(POOLS, arrays=UNEQUAL, jobs=ONE_JOB).disk_specs
+    assert [spec.name for spec in specs] == ["fast01", "fast02", "fast03", "fast04", "slow01", "slow02", "slow03"]
+    assert {(spec.size_bytes // MIB, spec.model) for spec in specs} == {(64, "hdd-10k"), (32, "hdd-7200")}
+
+
+def test_an_array_takes_the_first_disks_of_each_pool_in_its_order() -> None:
+    plans = experiment(POOLS, arrays=UNEQUAL, jobs=ONE_JOB).arrays
+    assert plans[0].disk_names() == ("fast01", "fast02", "slow01", "slow02", "slow03")
+    assert plans[1].disk_names() == ("fast01", "fast02", "fast03", "slow01")
+    check(experiment(POOLS, arrays=UNEQUAL, jobs=ONE_JOB))
+
+
+def test_factors_of_use_are_given_by_pool() -> None:
+    text = UNEQUAL.replace("stripe_cache_pages = 1024", "utilisation = { slow = 0.3 }")
+    plan = experiment(POOLS, arrays=text, jobs=ONE_JOB).arrays[0]
+    disks = plan.stand_ins(experiment(POOLS, arrays=text, jobs=ONE_JOB).disks)
+    spec = plan.spec(disks)
+    assert isinstance(spec, VolumeSpec)
+    assert (spec.name, spec.utilisation) == ("adapt0", (1.0, 1.0, 0.3, 0.3, 0.3))
+    assert [disk.size_bytes // MIB for disk in disks] == [64, 64, 32, 32, 32]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("fast = 2, slow = 3", "fast = 9"), "takes 9 of pool 'fast', and fast has 4, slow has 3"),
+        (("fast = 2, slow = 3", "new = 2"), "takes 2 of pool 'new'"),
+        (("fast = 2, slow = 3", "fast = 2"), "needs at least 3 disks, not 2"),
+        (("stripe_cache_pages = 1024", "utilisation = { old = 0.3 }"), "uses pool 'old' and takes nothing from it"),
+        (("stripe_cache_pages = 1024", "reference = 9"), "reference stripe of 9 blocks is not possible"),
+    ],
+)
+def test_what_cannot_be_taken_of_pools_is_said_before_anything_starts(change: tuple[str, str], said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        check(experiment(POOLS, arrays=UNEQUAL.replace(*change), jobs=ONE_JOB))
+
+
+def test_pools_need_shared_disks() -> None:
+    with pytest.raises(LabError, match="pools need sharing 'shared'"):
+        experiment(POOLS.replace('sharing = "shared"', ""), arrays=UNEQUAL, jobs=ONE_JOB)
+
+
+def test_the_rebuild_of_a_volume_is_refused() -> None:
+    with pytest.raises(SpecError, match="'volume' of experiment 'test' is a volume of several arrays"):
+        check(experiment(POOLS, '[rebuild]\narrays = ["volume"]\n', arrays=UNEQUAL, jobs=ONE_JOB))
+
+
+def test_each_inner_array_gets_the_stripe_cache_that_is_asked_for() -> None:
+    plan = experiment(POOLS, arrays=UNEQUAL, jobs=ONE_JOB).arrays
+    assert [step.argv[2] for step in tuned(plan[0], ["md100", "md101"]).steps] == [
+        "echo 1024 > /sys/block/md100/md/stripe_cache_size",
+        "echo 1024 > /sys/block/md101/md/stripe_cache_size",
+    ]
+    assert tuned(plan[1], ["md0"]).steps == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "backing", "is_certain"),
+    [
+        (DiskKind.FILE, "/somewhere/disk01.img", True),
+        (DiskKind.SPINDLE, "memory", True),
+        (DiskKind.SPINDLE, "/dev/vdb", False),
+        (DiskKind.VIRTIO, "", False),
+        (DiskKind.PHYSICAL, "", False),
+    ],
+)
+def test_only_images_and_memory_are_surely_blank_after_a_reset(kind: DiskKind, backing: str, is_certain: bool) -> None:
+    disk = LabDisk(name="disk01", kind=kind, node="/dev/x", size_bytes=MIB, backing=backing)
+    assert reads_as_zeros_after_reset(disk) is is_certain

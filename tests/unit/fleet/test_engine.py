@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import numpy
 import pytest
+from msgspec.structs import replace
 
 from lab.fleet.engine import Cause, figures_of, mean_of, simulate_block
 from lab.fleet.model import HOURS_PER_YEAR, Block, FleetModel, Scrubbing, ScrubKind, Spread
@@ -99,8 +100,8 @@ VARIED: dict[str, dict[str, Any]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("changes", VARIED.values(), ids=VARIED)
 def test_importance_sampling_agrees_with_plain_counting(changes: dict[str, Any]) -> None:
-    model = msgspec.structs.replace(RICH, **changes)
-    plain = simulated(msgspec.structs.replace(model, is_biased=False), 12)
+    model = replace(RICH, **changes)
+    plain = simulated(replace(model, is_biased=False), 12)
     biased = simulated(model, 6)
     for figure in ("losses", "first", "lost_bytes"):
         here, its_error = mean_and_error(getattr(plain, figure), plain.trials)
@@ -214,7 +215,7 @@ def test_a_wrong_disk_in_an_array_without_redundancy_stops_it() -> None:
 def test_rebuilds_that_share_a_rate_take_twice_as_long() -> None:
     # Two rebuilds that begin together end together, after twice the time: seen in how much more often a third fails.
     model = exponential(10, 2, 20_000, 100, rebuild=Spread(location_hours=100.0), years=5.0)
-    alone, shared = (simulated(msgspec.structs.replace(model, shares_rate=each), 3) for each in (False, True))
+    alone, shared = (simulated(replace(model, shares_rate=each), 3) for each in (False, True))
     # Alone: the second, at u of 100 hours, leaves 100 - u to the first. Shared: 2 (100 - u), at half the rate each.
     assert shared.losses.total / alone.losses.total == pytest.approx(2.0, rel=0.1)
 
@@ -242,8 +243,8 @@ def test_a_shelf_that_is_empty_ends_repairs() -> None:
 def test_bad_lots_fail_together() -> None:
     factor = 10.0
     calm = exponential(8, 1, 20_000_000, 50, years=2.0)
-    lots = msgspec.structs.replace(calm, bad_share=0.1, bad_factor=factor)
-    spread_out = msgspec.structs.replace(calm, life=Spread(scale_hours=20_000_000 / lots.hazard_scale))
+    lots = replace(calm, bad_share=0.1, bad_factor=factor)
+    spread_out = replace(calm, life=Spread(scale_hours=20_000_000 / lots.hazard_scale))
     together, independent = (simulated(each, 10).losses.total for each in (lots, spread_out))
     # Rates square: 0.9 + 0.1 × 100 against (0.9 + 0.1 × 10)².
     assert together / independent == pytest.approx((0.9 + 0.1 * factor**2) / (0.9 + 0.1 * factor) ** 2, rel=0.1)
@@ -254,12 +255,12 @@ def test_the_same_block_gives_the_same_bits() -> None:
     first = simulate_block(RICH, Block(3, 500))
     assert msgspec.json.encode(first) == msgspec.json.encode(simulate_block(model, Block(3, 500)))
     assert first != simulate_block(RICH, Block(4, 500))
-    assert first != simulate_block(msgspec.structs.replace(RICH, seed=2), Block(3, 500))
+    assert first != simulate_block(replace(RICH, seed=2), Block(3, 500))
 
 
 def test_variants_meet_the_same_failures() -> None:
-    rare = msgspec.structs.replace(RICH, wrong_disk=0.0, is_biased=False)
-    never = msgspec.structs.replace(rare, scrub=Scrubbing())
+    rare = replace(RICH, wrong_disk=0.0, is_biased=False)
+    never = replace(rare, scrub=Scrubbing())
     scrubbed, bare = simulate_block(rare, Block(0, 2000)), simulate_block(never, Block(0, 2000))
     assert scrubbed.failures == bare.failures
     assert scrubbed.cause_losses[Cause.FAILURES].total == bare.cause_losses[Cause.FAILURES].total
@@ -275,7 +276,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say(is_biased: bool) -> None
     truth = array_chain(8, 2, life, repair).loss_chance(HOURS_PER_YEAR)
     covered = 0
     for seed in range(200):
-        sums = simulate_block(msgspec.structs.replace(model, seed=seed), Block(0, 4000))
+        sums = simulate_block(replace(model, seed=seed), Block(0, 4000))
         found = mean_of(sums.first, sums.trials)
         covered += found.low <= truth <= found.high
     # Of 200 at 95 %, fewer than 180 come by chance once in 1,000.

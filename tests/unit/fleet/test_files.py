@@ -1,21 +1,60 @@
-"""Files of fleets, and the command."""
+"""Files of fleets and the command; numbers at the ends of what a file may say leave every figure finite."""
 
 from __future__ import annotations
 
 import json
+import math
+import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lab.cli.main import run
 from lab.errors import ResultError, SpecError
-from lab.fleet.model import FleetSpec, ScrubKind, changed, fleet_names, fleet_spec, fleet_tree, model_of, variants
-from lab.fleet.run import BLOCK_TRIALS, blocks_of, local_spreader, lost_in_drills, measured_in, run_model, what_if
+from lab.fleet.engine import (
+    MOST_NINES,
+    MOST_YEARS,
+    BlockSums,
+    Cause,
+    Moments,
+    cumulative_hazard,
+    figures_of,
+    mean_of,
+    simulate_block,
+    waiting_hours,
+)
+from lab.fleet.model import (
+    Block,
+    FleetSpec,
+    Scrubbing,
+    ScrubKind,
+    Spread,
+    changed,
+    fleet_names,
+    fleet_spec,
+    fleet_tree,
+    model_of,
+    variants,
+)
+from lab.fleet.run import (
+    BLOCK_TRIALS,
+    blocks_of,
+    local_spreader,
+    lost_in_drills,
+    measured_in,
+    run_model,
+    run_spec,
+)
 from lab.results.record import encode_record
 from lab.results.store import RECORD_NAME, ResultStore, measured_rebuilds
 from tests.unit.classroom.students import hand_in
+from tests.unit.fleet.models import exponential
 from tests.unit.results.records import rebuild
 from tests.unit.results.records import record as result
 
@@ -75,6 +114,12 @@ def test_built_in_fleets_are_sound(name: str) -> None:
         ({"people__wrong_disk": 1.5}, "write 0 or more, 1 at most"),
         ({"years": 0.0}, "years"),
         ({"title__en": "x"}, "not a key of a fleet"),
+        ({"years": 100.0, "failures__afr_percent": 99.0, "members": 24}, "and 1,000 is the maximum"),
+        ({"run__trials": 10**9, "failures__afr_percent": 90.0}, "and 10,000,000,000 is the maximum"),
+        ({"batches": {"bad_share": 1.0, "factor": 1000.0}, "failures__afr_percent": 50.0}, "1,000 is the maximum"),
+        ({"compare": [{"id": "a", "set": {}}, {"id": "a", "set": {}}]}, "have the id 'a'"),
+        ({"scrub": {"duration_hours": 10.0}}, "needs scrub.interval_hours"),
+        ({"rebuild__array": "raid6"}, "needs rebuild.result"),
     ],
 )
 def test_what_is_no_fleet_is_refused_with_a_hint(changes: dict[str, Any], said: str) -> None:
@@ -145,22 +190,6 @@ def test_blocks_are_the_same_however_many_share_them() -> None:
     assert msgspec.json.encode(alone) == msgspec.json.encode(together)
 
 
-def test_what_if_answers_for_every_level() -> None:
-    for level, members in (("raid0", 2), ("raid1", 2), ("raid5", 5), ("raid6", 8), ("raid10", 4)):
-        found = what_if(
-            arrays=4,
-            level=level,
-            members=members,
-            disk_tb=16.0,
-            afr_percent=1.5,
-            rebuild_hours=40.0,
-            scrub_interval_hours=730.0,
-        )
-        assert 0 < found.loss_chance_per_array_year.value < 1
-        interval = found.loss_chance_per_array_year
-        assert interval.low < interval.value < interval.high
-
-
 def test_the_command_shows_variants_beside_each_other(small: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = ["-q", "fleet", str(small), "--workers", "1"]
     assert run([*words, "--scrub", "168", "--set", "sectors.defects_per_hour=1e-4"]) == 0
@@ -210,3 +239,277 @@ def test_rebuilds_of_stored_results_are_listed_by_array_and_load(tmp_path: Path)
         (stored.id, "raid5", "", 200.0, 3),
         (stored.id, "raid5", "rand-read-4k", 50.0, 1),
     ]
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "fleet.md"
+NAN, INF = math.nan, math.inf
+BASE: dict[str, Any] = {"format_version": 2, "id": "ends", "title": "Ends"}
+
+
+@pytest.mark.parametrize("value", [NAN, INF, -INF, -1.0, 1e-300, 1e300])
+@pytest.mark.parametrize(
+    ("key", "within"),
+    [
+        ("years", "0.01 or more, 100 at most"),
+        ("disk_tb", "1e-06 or more, 1,000 at most"),
+        ("failures.afr_percent", "0.001 or more, 99 at most"),
+        ("rebuild.hours[1]", "0.001 or more, 1,000,000,000 at most"),
+        ("scrub.interval_hours", "0.001 or more, 1,000,000,000 at most"),
+        ("sectors.read_error_bits", "1,000,000,000 or more, 1,000,000,000,000,000,000,000 at most"),
+    ],
+)
+def test_what_no_key_can_mean_is_refused_by_its_name_and_bounds(key: str, within: str, value: float) -> None:
+    changes = {"rebuild.hours": [30.0, value]} if key.startswith("rebuild") else {key: value}
+    with pytest.raises(SpecError) as caught:
+        fleet_spec(fleet_tree("school"), "school", changes)
+    shown = f"{value:,}" if math.isnan(value) or abs(value) < 1e20 else "inf" if math.isinf(value) else "of this size"
+    assert f"{key}: {shown} is not possible: write {within}" in caught.value.message
+
+
+@pytest.mark.parametrize("word", ["nan", "inf", "-inf"])
+def test_a_file_s_nan_is_not_a_key_left_out(tmp_path: Path, word: str, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine.toml"
+    text = (Path(__file__).parents[3] / "lab/fleet/catalogue/school.toml").read_text("utf-8")
+    path.write_text(text.replace("scrub = { interval_hours = 730.5", f"scrub = {{ interval_hours = {word}"), "utf-8")
+    assert run(["-q", "fleet", str(path)]) == 2
+    assert f"scrub.interval_hours: {word.lstrip('-')} is not possible: write 0.001 or more" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("value", [NAN, INF, 1e-300, 99.0, 1e10])
+def test_a_life_is_that_of_a_drive(value: float) -> None:
+    with pytest.raises(SpecError, match=r"failures\.weibull\.scale_hours: .* write "):
+        spec_of(failures={"weibull": {"shape": 1.0, "scale_hours": value}})
+    with pytest.raises(SpecError, match=r"failures\.weibull\.shape: .* write 0\.4 or more, 20 at most"):
+        spec_of(failures={"weibull": {"shape": 0.3, "scale_hours": 1e5}})
+
+
+def test_the_page_s_file_is_one() -> None:
+    text = next(each for each in re.findall(r"```toml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL))
+    spec = fleet_spec(tomllib.loads(text), "the page")
+    assert (spec.members, [each.id for each in spec.compare]) == (10, ["weekly"])
+    # Its comments name other ways to say it, which are none by mistake.
+    for key, value in (("sectors.read_error_bits", 1e15), ("rebuild.shares_rate", True), ("run.method", "plain")):
+        assert f"# {key.partition('.')[2]} = " in text
+        fleet_spec(tomllib.loads(text), "the page", {key: value})
+
+
+LIVES = st.one_of(
+    st.builds(lambda afr: {"afr_percent": afr}, st.sampled_from([1e-3, 1.57, 99.0])),
+    st.builds(
+        lambda shape, scale: {"weibull": {"shape": shape, "scale_hours": scale}},
+        st.sampled_from([0.4, 1.0, 20.0]),
+        st.sampled_from([100.0, 1e4, 1e9]),
+    ),
+)
+WEIBULLS = st.builds(
+    lambda shape, scale, at: {"shape": shape, "scale_hours": scale, "location_hours": at},
+    st.sampled_from([0.2, 20.0]),
+    st.sampled_from([1e-3, 1e9]),
+    st.sampled_from([0.0, 1e9]),
+)
+HOURS = st.sampled_from([1e-3, 48.0, 1e9])
+ANY_HOURS = st.sampled_from([0.0, 5e-324, 24.0, 1e9])
+CHANCE = st.sampled_from([0.0, 5e-324, 0.01, 1.0])
+REBUILDS = st.one_of(
+    st.builds(lambda hours: {"constant_hours": hours}, HOURS),
+    st.builds(lambda hours: {"exponential_hours": hours}, HOURS),
+    st.just({"hours": [1e-3, 1e9]}),
+    st.builds(lambda weibull: {"weibull": weibull}, WEIBULLS),
+)
+SCRUBS = st.one_of(
+    st.just({}),
+    st.builds(lambda hours: {"interval_hours": hours}, HOURS),
+    st.builds(lambda hours: {"interval_hours": 1e9, "duration_hours": hours}, st.sampled_from([5e-324, 1e-3, 1e9])),
+    st.builds(lambda weibull: {"weibull": weibull}, WEIBULLS),
+)
+FLEETS = st.fixed_dictionaries(
+    {
+        "arrays": st.sampled_from([1, 10**7]),
+        "years": st.sampled_from([0.01, 5.0, 100.0]),
+        "level": st.sampled_from(["raid0", "raid1", "raid5", "raid6", "raid10"]),
+        "members": st.sampled_from([1, 2, 4, 16, 64]),
+        "disk_tb": st.sampled_from([1e-6, 1000.0]),
+        "failures": LIVES,
+        "rebuild": REBUILDS,
+        "repair": st.fixed_dictionaries(
+            {"detection_hours": ANY_HOURS, "spares": st.sampled_from([0, 8]), "replenish_hours": ANY_HOURS}
+        ),
+        "sectors": st.fixed_dictionaries(
+            {
+                "defects_per_hour": st.sampled_from([0.0, 5e-324, 1e-6, 1.0]),
+                "defect_bytes": st.sampled_from([1, 2**30]),
+            },
+            optional={"read_error_bits": st.sampled_from([1e9, 1e21])},
+        ),
+        "scrub": SCRUBS,
+        "people": st.fixed_dictionaries({"wrong_disk": CHANCE, "loses_data": CHANCE}),
+        "run": st.fixed_dictionaries(
+            {"trials": st.just(100), "method": st.sampled_from(["auto", "plain", "biased"]), "seed": st.integers(0, 9)}
+        ),
+    },
+    optional={
+        "parities": st.sampled_from([0, 1, 8]),
+        "batches": st.builds(
+            lambda share, factor: {"bad_share": share, "factor": factor}, CHANCE, st.sampled_from([1.0, 1000.0])
+        ),
+    },
+)
+
+
+def numbers_of(tree: Any, path: str = "") -> dict[str, float]:
+    if isinstance(tree, dict):
+        return {name: each for key in tree for name, each in numbers_of(tree[key], f"{path}.{key}").items()}
+    if isinstance(tree, str):
+        # The formula by hand: its last figure.
+        assert "nan" not in tree, path
+        assert "inf" not in tree, path
+        return {}
+    return {path: float(tree)}
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None)
+@given(tree=FLEETS)
+def test_at_all_ends_together_every_figure_is_finite(tree: dict[str, Any]) -> None:
+    try:
+        spec = fleet_spec(BASE | tree, "ends")
+    except SpecError:
+        return
+    with numpy.errstate(over="raise", invalid="raise", divide="raise"):
+        found = run_spec(spec, no_results, local_spreader(1))[1]
+    for name, each in numbers_of(msgspec.to_builtins(found)).items():
+        assert 0 <= each <= 1e308, name
+        assert math.copysign(1, each) > 0, name
+    for interval in (found.losses_per_array_year, found.fleet_loss_chance, found.lost_bytes_per_pb_year):
+        assert interval.low <= interval.value <= interval.high
+        assert interval.high > 0, "nobody knows that nothing can be lost"
+    if found.has_losses:
+        assert math.fsum(found.cause_losses.values()) == pytest.approx(1)
+
+
+def test_none_seen_is_told_as_a_bound(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["-q", "fleet", "school", "--trials", "500", "--workers", "1"]
+    mirrored = ["level=raid1", "run.method=plain", "people.wrong_disk=0.0", "sectors.defects_per_hour=0.0"]
+    assert run([*words, *[word for each in mirrored for word in ("--set", each)]]) == 0
+    rows = [line for line in capfd.readouterr().out.splitlines() if line.startswith("level = raid1")]
+    # 3.69 of 500, the exact upper bound of none: by array, and of a PB in a year.
+    assert "less than 2.92 %" in rows[0]
+    assert "less than 0.148 %" in rows[0]
+    assert "more than 2.83" in rows[0]
+    assert "less than 1.34 TiB" in rows[1]
+    assert rows[1].split("GiB")[-1].split() == ["–", "–", "–"]
+    assert "fewer than" in rows[2]
+    assert not re.search(r"\b(nan|inf)\b", "".join(rows))
+
+
+def test_weights_below_what_squares_can_be_are_a_bound() -> None:
+    tiny = Moments(1e-170, 0.0, 1e-170)
+    assert mean_of(tiny, 1000).value == 0
+    assert 0 < mean_of(tiny, 1000).high <= 1e-100
+    causes = (tiny, Moments(), Moments())
+    sums = BlockSums(1000, 0, tiny, tiny, tiny, causes, causes, causes, copies=1)
+    found = figures_of(exponential(60, 59, 1e6, 1e-3), sums, 1)
+    assert not found.has_losses
+    assert found.nines_per_array_year.high == MOST_NINES
+    assert found.mttdl_years == MOST_YEARS
+
+
+def test_none_seen_of_bytes_is_at_most_all_of_them() -> None:
+    model = exponential(8, 2, 1e9, 1.0)
+    found = figures_of(model, BlockSums(trials=1000), 1).nomdl_bytes_per_tb
+    assert found.value == 0
+    assert found.high == pytest.approx(3.689 * 1e12 / 1000, rel=1e-3)
+
+
+def waited(scrub: Scrubbing, ages: list[float], phase: float = 0.0) -> list[float]:
+    model = exponential(8, 2, 1e6, 1.0, scrub=scrub)
+    found: list[float] = waiting_hours(model, numpy.array(ages), numpy.full(len(ages), phase)).tolist()
+    return found
+
+
+@pytest.mark.parametrize("shape", [0.2, 0.5, 1.0, 3.0])
+def test_defects_that_wait_for_a_delay_follow_its_integral(shape: float) -> None:
+    delay = Spread(shape=shape, scale_hours=168.0, location_hours=6.0)
+    for age in (3.0, 6.5, 100.0, 3000.0):
+        # In equal steps of the logarithm, as delays of a small shape spread over many powers of ten.
+        later = numpy.concatenate([[0.0], numpy.geomspace(1e-12, max(age - 6.0, 1e-12), 200_000)])
+        alive = numpy.exp(-((later / 168.0) ** shape))
+        truth = min(age, 6.0) + float(((alive[1:] + alive[:-1]) / 2 * numpy.diff(later)).sum()) * (age > 6.0)
+        assert waited(Scrubbing(kind=ScrubKind.DELAY, delay=delay), [age]) == pytest.approx([truth], rel=1e-6)
+
+
+def test_a_short_scrub_of_a_long_interval_keeps_its_digits() -> None:
+    # It reads all within the last moments: places wait for the phase, or as long as the drive is old.
+    for lasting in (0.0, 1e-3, 1.0):
+        scrub = Scrubbing(kind=ScrubKind.PERIODIC, interval_hours=9e5, duration_hours=lasting)
+        found = waited(scrub, [1e-6, 5e4, 8e5], phase=7e5)
+        assert found == pytest.approx([1e-6, 5e4, 7e5 - lasting / 2], rel=1e-9)
+    # An old drive beside a scrub of seconds: squares of the one have no digits left for the other.
+    for lasting in (1e-3, 1e-5):
+        scrub = Scrubbing(kind=ScrubKind.PERIODIC, interval_hours=1.0, duration_hours=lasting)
+        assert waited(scrub, [876_599.7], phase=0.5) == pytest.approx([0.5 - lasting / 2], rel=1e-9)
+
+
+def test_defects_lose_no_more_than_the_array_holds() -> None:
+    model = exponential(4, 1, 1e5, 1e3, defects_per_hour=1.0, defect_bytes=2.0**30, is_biased=False)
+    sums = simulate_block(model, Block(0, 2000))
+    assert sums.cause_losses[Cause.SECTORS].total > 100
+    # A loss by a sector is counted where a drive fails, and then it is sure: a thousand defects wait.
+    assert sums.cause_bytes[Cause.SECTORS].total == pytest.approx(
+        sums.cause_losses[Cause.SECTORS].total * model.usable_bytes, rel=0.1
+    )
+    assert sums.cause_bytes[Cause.SECTORS].total <= sums.cause_losses[Cause.SECTORS].total * model.usable_bytes * (
+        1 + 1e-12
+    )
+
+
+def test_an_age_below_zero_is_that_of_a_new_drive() -> None:
+    model = exponential(4, 1, 1e5, 1e3, life=Spread(shape=1.2, scale_hours=1e5))
+    assert cumulative_hazard(model, numpy.zeros(2), numpy.array([1e-12, 0.0]), None).tolist() == [0.0, 0.0]
+
+
+def test_only_the_pair_that_lost_a_member_is_hurried() -> None:
+    # Twelve pairs whose losses are all double failures: with the hazards of the other eleven multiplied too, the same
+    # arrays would leave three times the error.
+    model = exponential(2, 1, 500_000, 20, groups=12, group_members=2)
+    sums = simulate_block(model, Block(0, 16_384))
+    mean = sums.losses.total / sums.trials
+    error = math.sqrt(sums.losses.squares / sums.trials - mean**2) / math.sqrt(sums.trials)
+    assert error < 0.015 * mean
+
+
+def test_renewals_are_bounded_from_above() -> None:
+    rng = numpy.random.Generator(numpy.random.PCG64DXSM(3))
+    for shape, scale, hours in ((0.4, 100.0, 3e4), (1.0, 1e4, 5e4), (20.0, 1e3, 1e4), (0.7, 1e6, 5e4)):
+        life = Spread(shape=shape, scale_hours=scale)
+        counts = numpy.zeros(2000)
+        ends = life.draw(rng, 2000)
+        while (goes := ends < hours).any():
+            counts += goes
+            ends = ends + life.draw(rng, 2000)
+        assert counts.mean() <= 1.05 * life.most_renewals(hours)
+
+
+def test_a_remove_that_is_misspelt_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine.toml"
+    text = (Path(__file__).parents[3] / "lab/fleet/catalogue/school.toml").read_text("utf-8")
+    path.write_text(text.replace('remove = ["scrub"]', 'remove = ["scrubs"]'), encoding="utf-8")
+    assert run(["-q", "fleet", str(path)]) == 2
+    assert "variant 'never-scrubbed' removes 'scrubs', which the fleet does not have" in capfd.readouterr().err
+
+
+def test_options_without_a_fleet_and_keys_set_twice_are_told(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["-q", "fleet", "--scrub", "168"]) == 2
+    assert "these options need a fleet" in capfd.readouterr().err
+    assert run(["-q", "fleet", "school", "--scrub", "168", "--set", "scrub.interval_hours=24"]) == 2
+    assert "'scrub.interval_hours' is set twice" in capfd.readouterr().err
+
+
+def test_a_heading_names_no_years_that_a_variant_has_not(capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["-q", "fleet", "mlec-7-3", "--trials", "200", "--workers", "1"]
+    assert run([*words, "--set", "years=2.0"]) == 0
+    told = capfd.readouterr().out
+    assert "loss in its years, any array" in told
+    assert "loss in a year" not in told
+    assert run(words) == 0
+    assert "loss in a year, any array" in capfd.readouterr().out

@@ -1,19 +1,42 @@
+"""Numbers, names, text, files and formats from outside: each is read, or refused in a few words."""
+
 from __future__ import annotations
 
 import gzip
+import importlib
 import json
 import os
+import pkgutil
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import lab
+from lab.drills.case import CaseRecord
 from lab.errors import ResultError, SpecError
-from lab.gates.decoding import DiskCount, Hertz, Margin, Seconds, SizeBytes, checked, parse_bytes, whole
+from lab.gates.decoding import (
+    DiskCount,
+    Hertz,
+    Margin,
+    Seconds,
+    SizeBytes,
+    checked,
+    convert,
+    decode_json,
+    parse_bytes,
+    whole,
+)
 from lab.gates.files import gunzip, open_plain, read_plain
 from lab.gates.text import checked_name, is_name, markdown, spreadsheet, visible, visible_json
+from lab.lessons.engine import Progress
+from lab.results.record import ResultRecord
 
 anything = st.text(st.characters(exclude_categories=[]))
 
@@ -188,3 +211,101 @@ def test_damaged_gzip_is_an_error_of_the_lab(data: bytes, cut: int) -> None:
         except ResultError:
             continue
         assert damaged == b""
+
+
+RACE = """
+import sys, threading, types
+from lab.gates.decoding import convert, decode_json
+
+sys.setswitchinterval(1e-6)
+TREE = {"f": 1, "inner": {"f": 1, "inner": {"f": 1}}}
+TEXT = b'{"f": 1, "inner": {"f": 1, "inner": {"f": 1}}}'
+
+
+def nested(number):
+    source = "import msgspec\\n"
+    for depth in range(6):
+        source += f"class Level{depth}(msgspec.Struct):\\n    f: 'int | None' = None\\n"
+        source += "".join(f"    f{field}: 'int | None' = None\\n" for field in range(20))
+        source += f"    inner: 'Level{depth - 1} | None' = None\\n" if depth else ""
+    module = types.ModuleType(f"made{number}")
+    sys.modules[module.__name__] = module
+    exec(source, module.__dict__)
+    return module.Level5
+
+
+problems = []
+
+
+def decode(kind, barrier, way):
+    barrier.wait()
+    try:
+        found = way(kind)
+        assert found.inner.inner.f == 1, found
+    except BaseException as problem:
+        problems.append(repr(problem))
+
+
+for number in range(60):
+    kind, barrier = nested(number), threading.Barrier(3)
+    ways = (lambda kind: convert(TREE, kind), lambda kind: decode_json(TEXT, kind), lambda kind: convert(TREE, kind))
+    threads = [threading.Thread(target=decode, args=(kind, barrier, way)) for way in ways]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+print(problems or "whole")
+"""
+
+
+def test_threads_that_decode_a_type_for_the_first_time_together_get_it_whole() -> None:
+    """A process of its own: without the gate it is ended by a segmentation fault."""
+    ended = subprocess.run([sys.executable, "-c", RACE], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0, f"ended with {ended.returncode}: {ended.stderr[-2000:]}"
+    assert ended.stdout.strip() == "whole"
+
+
+def test_what_is_of_another_kind_is_refused() -> None:
+    with pytest.raises(msgspec.ValidationError):
+        convert({"a": "x"}, dict[str, int])
+    with pytest.raises(msgspec.ValidationError):
+        decode_json(b'{"a": "x"}', dict[str, int])
+    with pytest.raises(msgspec.DecodeError):
+        decode_json(b"{", dict[str, int])
+
+
+NAMES = ("format_version", "schema_version")
+PRINTED = {"DoctorReport"}
+"""Written only, for others to read."""
+
+
+def versioned() -> list[type[msgspec.Struct]]:
+    """All kinds of file that say in which format they are."""
+    for module in pkgutil.walk_packages(lab.__path__, "lab."):
+        # What runs elsewhere is a program, and a part may lack what it needs.
+        if not module.name.endswith(("_program", "__main__", "agent", "plain_stack")):
+            with suppress(ModuleNotFoundError):
+                importlib.import_module(module.name)
+    found, left = [], [msgspec.Struct]
+    while left:
+        left += (below := left.pop().__subclasses__())
+        found += [each for each in below if set(NAMES) & {*each.__struct_fields__}]
+    return [each for each in found if each.__module__.startswith("lab.")]
+
+
+def test_every_format_is_a_bounded_number() -> None:
+    kinds = versioned()
+    assert {CaseRecord, Progress, ResultRecord} <= {*kinds}
+    for kind in kinds:
+        (field,) = [each for each in msgspec.structs.fields(kind) if each.name in NAMES]
+        told = msgspec.inspect.type_info(field.type)
+        is_bounded = isinstance(told, msgspec.inspect.LiteralType) or getattr(told, "le", None) is not None
+        assert is_bounded or kind.__name__ in PRINTED, f"{kind.__module__}.{kind.__name__}"
+
+
+@pytest.mark.parametrize("number", ["9" * 30, "9" * 5000, "-1", "1e999", "1.5"])
+def test_a_number_that_is_no_format_is_told_in_few_words(number: str) -> None:
+    text = f'{{"format_version": {number}, "lesson": "x", "began_utc": ""}}'
+    with pytest.raises(msgspec.MsgspecError) as caught:
+        decode_json(text.encode(), Progress)
+    assert len(str(caught.value)) < 120

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from lab.arrays.status import ArrayState, ArrayStatus, MemberStatus, SyncAction, SyncProgress
-from lab.checks.state import CheckedState
+from lab.checks.state import CheckedState, PlayedFault
+from lab.faults.crash_points import PointJudgement, StoredPoints
+from lab.faults.scenario import FactCheck
+from lab.faults.scenario_run import FaultVerdict, ScenarioOutcome, StepOutcome, VariantOutcome
 
 LESSON = """
 format_version = 2
@@ -134,3 +138,38 @@ def lab_state(*arrays: ArrayStatus, **more: object) -> CheckedState:
     """The lab with disks disk01 to disk04 behind /dev/ubda to /dev/ubdd."""
     nodes = {f"disk{number:02d}": f"/dev/ubd{letter}" for number, letter in enumerate("abcd", 1)}
     return CheckedState(arrays={each.name: each for each in arrays}, nodes=nodes, **more)  # type: ignore[arg-type]
+
+
+def played(
+    number: int,
+    variants: Mapping[str, Mapping[str, str]],
+    verdict: FaultVerdict = FaultVerdict.AS_EXPECTED,
+    *,
+    seed: int = 1,
+) -> PlayedFault:
+    """A scenario as it was played: variant -> fact -> what was found."""
+    outcomes = []
+    for name, facts in variants.items():
+        checks = tuple(FactCheck(what=fact, wanted="", found=text, is_met=True) for fact, text in facts.items())
+        outcomes.append(VariantOutcome(name=name, array="", steps=(StepOutcome(do="check", checks=checks),)))
+    outcome = ScenarioOutcome(
+        number=number, id="x", title="", model="", must=(), sources=(), verdict=verdict, variants=tuple(outcomes)
+    )
+    return PlayedFault(seed, outcome)
+
+
+def points(
+    configuration: str, judged: Mapping[PointJudgement, int], *, seed: str = "1", is_whole: bool = True
+) -> StoredPoints:
+    """Crash points as they were judged."""
+    judgements = {word: judged.get(word, 0) for word in PointJudgement}
+    return StoredPoints(
+        id="p",
+        created_utc="2026-01-01T00:00:00Z",
+        configuration=configuration,
+        seed=seed,
+        points=sum(judgements.values()),
+        judgements=judgements,
+        refused=0,
+        is_whole=is_whole,
+    )

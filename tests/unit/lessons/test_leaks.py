@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from lab.checks.state import CheckedState
-from lab.lessons import engine
 from lab.lessons.course import TRIED_SEEDS, ReadyStep, word_languages, words_in
 from lab.lessons.engine import tell
-from tests.unit.lessons.untold import files_of, in_app, measured_all, seat, shown_before, steps_of_the_course
+from tests.unit.lessons.untold import files_of, in_app, measured_all, shown_before, steps_of_the_course, view_at
 
 COUNTED_BY_A_MODEL = "fleet.figure"
 """Takes seconds: looked for in test_likely_mistakes.py, which has these numbers."""
@@ -90,9 +89,7 @@ def test_before_the_prediction_only_that_is_asked_for(tmp_path: Path, language: 
         step = lesson.step(step_id)
         if step.ask is None:
             continue
-        opened = seat(lesson, step_id, tmp_path)
-        view = engine.look(lesson, opened.progress, CheckedState(results=measured_all(lesson)))
-        assert view is not None
+        view = view_at(lesson, step_id, CheckedState(results=measured_all(lesson)), tmp_path)
         told = tell(words, view)
         assert [check.name for check in told.checks] == ["answered", "later"], (lesson_id, step_id)
         assert told.mistake is None
@@ -126,9 +123,7 @@ def test_no_check_tells_what_is_to_be_chosen(lesson_id: str, step_id: str, tmp_p
     for seed in TRIED_SEEDS:
         lesson = files_of(lesson_id).ready(seed)
         step = lesson.step(step_id)
-        opened = seat(lesson, step_id, tmp_path, answer="given")
-        view = engine.look(lesson, opened.progress, CheckedState())
-        assert view is not None
+        view = view_at(lesson, step_id, CheckedState(), tmp_path, answer="given")
         for language in word_languages():
             told = " ".join(f"{each.wanted} {each.found}" for each in tell(words_in(language), view).checks)
             assert CHOICES[lesson_id, step_id] not in told
@@ -142,19 +137,7 @@ def test_a_measured_figure_is_told_only_after_the_number(tmp_path: Path) -> None
     step = lesson.steps[0]
     value = right_number(step, lab)
     for typed, is_told in (("", False), ("1", False), (f"{value:.10g}", True)):
-        opened = seat(lesson, step.id, tmp_path, answer="same", reading=typed)
-        view = engine.look(lesson, opened.progress, lab)
-        assert view is not None
+        view = view_at(lesson, step.id, lab, tmp_path, answer="same", reading=typed)
         told = tell(words_in("en"), view)
         figures = [each.found for each in told.checks if " ms" in each.found and "ratio" in each.found]
         assert bool(figures) is is_told
-
-
-def test_every_choice_between_levels_or_chunks_is_kept_back() -> None:
-    """A step whose text leaves a choice open names it as secret."""
-    asks = re.compile(r"\b(Choose|the better of|which level|as much capacity as possible|so that it survives)\b")
-    for lesson_id, step_id in steps_of_the_course():
-        step = files_of(lesson_id).ready("").step(step_id)
-        makes = any(check.name in ("array.level", "array.chunk") for check in step.checks)
-        if makes and asks.search(step.say):
-            assert (lesson_id, step_id) in CHOICES, (lesson_id, step_id)

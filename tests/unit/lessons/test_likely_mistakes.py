@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,16 +10,13 @@ import pytest
 
 from lab.arrays.discovery import Superblock
 from lab.arrays.status import ArrayStatus
-from lab.checks.state import CheckedState, DeepState, MarkSeen, PlayedFault
-from lab.faults.crash_points import PointJudgement, StoredPoints
-from lab.faults.scenario import FactCheck
-from lab.faults.scenario_run import FaultVerdict, ScenarioOutcome, StepOutcome, VariantOutcome
-from lab.lessons import engine
+from lab.checks.state import CheckedState, DeepState, MarkSeen
+from lab.faults.crash_points import PointJudgement
 from lab.lessons.course import ReadyLesson, built_in_course, words_in
 from lab.lessons.engine import tell
-from tests.unit.lessons.samples import array, member
+from tests.unit.lessons.samples import array, member, played, points
 from tests.unit.lessons.test_leaks import written
-from tests.unit.lessons.untold import files_of, in_app, iops_of, measured_all, seat
+from tests.unit.lessons.untold import files_of, in_app, iops_of, measured_all, view_at
 
 # Seed 1, Linux 6.1, mdadm 4.2, virtual time: 'raidlab fault run 17', 19, 15, 16 and 'raidlab fault points'.
 OUTCOMES: dict[int, dict[str, dict[str, str]]] = {
@@ -70,51 +66,6 @@ FOUR = replace(
 
 def _superblock(events: int) -> Superblock:
     return Superblock("u", "any:0", 5, 2, 4, 0, (0, 1, 2, 3), events, 0, 0, False, False)
-
-
-def played(number: int, variants: Mapping[str, Mapping[str, str]]) -> PlayedFault:
-    """A scenario as it was played, with these facts."""
-    outcomes = tuple(
-        VariantOutcome(
-            name=name,
-            array="",
-            steps=(
-                StepOutcome(
-                    do="check",
-                    checks=tuple(
-                        FactCheck(what=what, wanted="", found=found, is_met=True) for what, found in facts.items()
-                    ),
-                ),
-            ),
-        )
-        for name, facts in variants.items()
-    )
-    outcome = ScenarioOutcome(
-        number=number,
-        id="x",
-        title="",
-        model="",
-        must=(),
-        sources=(),
-        verdict=FaultVerdict.AS_EXPECTED,
-        variants=outcomes,
-    )
-    return PlayedFault(1, outcome)
-
-
-def points(configuration: str, judged: Mapping[PointJudgement, int]) -> StoredPoints:
-    """Crash points as they were judged."""
-    judgements = {word: judged.get(word, 0) for word in PointJudgement}
-    return StoredPoints(
-        id="p",
-        created_utc="2026-01-01T00:00:00Z",
-        configuration=configuration,
-        seed="1",
-        points=sum(judgements.values()),
-        judgements=judgements,
-        refused=0,
-        is_whole=True,
-    )
 
 
 def state(lesson: ReadyLesson, *arrays: ArrayStatus) -> CheckedState:
@@ -287,9 +238,9 @@ def test_a_likely_wrong_number_gets_the_hint_that_fits(
     right = step.read.expected(lab)
     assert right is not None
     typed = wrong[0] if isinstance(wrong[0], str) else f"{wrong[0](right):.10g}"
-    opened = seat(lesson, step.id, tmp_path, answer=next(iter(step.ask.options)) if step.ask else "", reading=typed)
-    view = engine.look(lesson, opened.progress, lab)
-    assert view is not None
+    view = view_at(
+        lesson, step.id, lab, tmp_path, answer=next(iter(step.ask.options)) if step.ask else "", reading=typed
+    )
     outcome = view.checks[-1].outcome
     assert outcome is not None
     assert not outcome.is_passed, f"{typed} passes for {right}"
@@ -330,9 +281,9 @@ def test_a_ratio_upside_down_is_called_that_however_it_is_rounded(
     right = step.read.expected(lab)
     assert right
     typed = f"{1 / right:{digits}}".removesuffix(".")
-    opened = seat(lesson, step.id, tmp_path, answer=next(iter(step.ask.options)) if step.ask else "", reading=typed)
-    view = engine.look(lesson, opened.progress, lab)
-    assert view is not None
+    view = view_at(
+        lesson, step.id, lab, tmp_path, answer=next(iter(step.ask.options)) if step.ask else "", reading=typed
+    )
     found = tell(words_in("en"), view).checks[-1].found
     assert "is upside down: divide" in found
     if view.mistake:
@@ -342,9 +293,7 @@ def test_a_ratio_upside_down_is_called_that_however_it_is_rounded(
 def test_a_ratio_upside_down_that_was_rounded_is_not_taken_for_that_of_the_latencies(tmp_path: Path) -> None:
     lesson = files_of("15-the-write-hole").ready("")
     found = measured_all(lesson, iops=lambda number: 300 / 1.245**number, latency=lambda number: 1.2**number)
-    opened = seat(lesson, "price", tmp_path, answer="fewer", reading="1.2")
-    view = engine.look(lesson, opened.progress, replace(state(lesson), results=found))
-    assert view is not None
+    view = view_at(lesson, "price", replace(state(lesson), results=found), tmp_path, answer="fewer", reading="1.2")
     assert "is upside down: divide" in tell(words_in("en"), view).checks[-1].found
 
 
@@ -352,30 +301,9 @@ def test_the_ratio_of_another_figure_is_called_that(tmp_path: Path) -> None:
     lesson = files_of("15-the-write-hole").ready("")
     # Half as long, so it is the ratio of nothing else.
     lab = replace(state(lesson), results=measured_all(lesson, latency=lambda number: 2.0**number))
-    opened = seat(lesson, "price", tmp_path, answer="fewer", reading="2")
-    view = engine.look(lesson, opened.progress, lab)
-    assert view is not None
+    view = view_at(lesson, "price", lab, tmp_path, answer="fewer", reading="2")
     found = tell(words_in("en"), view).checks[-1].found
     assert found == "2 is the ratio of another figure, the median latency; divide the IOPS"
-
-
-SHOWN_BY = re.compile(r"`(raidlab|mdadm|cat|for|grep) ?[^`]*`|\*\*array capacity|screen 7|same table|third table")
-RECKONED = {"block.place", "rebuild.time", "rebuild.mttdl", "read_error.chance"}
-"""Sources whose number the student works out from the text, or from a number that was read off before."""
-
-
-@pytest.mark.parametrize("place", list(TABLE))
-def test_a_number_that_is_read_off_is_said_to_stand_somewhere(place: tuple[str, str]) -> None:
-    step = files_of(place[0]).lesson.step(place[1])
-    assert step is not None
-    assert step.read is not None
-    is_reckoned = step.read.value["get"] in RECKONED or (step.read.value["get"] == "number" and not step.do)
-    if not is_reckoned:
-        asked = step.read.question
-        is_stored = (
-            step.read.value["get"].startswith(("result.", "fault.", "points.")) or step.read.value["get"] == "number"
-        )
-        assert SHOWN_BY.search(asked if is_stored else f"{asked}\n{step.say}"), place
 
 
 def test_every_reading_of_the_course_is_in_the_table() -> None:

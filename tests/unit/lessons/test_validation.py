@@ -65,36 +65,9 @@ def test_commands_in_lessons_are_quoted_so_that_the_app_can_tell_them_as_keys() 
                     assert "raidlab " not in bare, (files.lesson.id, language, step.id, text)
 
 
-@pytest.mark.parametrize(
-    ("written", "command"),
-    [
-        (
-            {
-                "act": "array.create",
-                "level": "raid1",
-                "disks": "disk01,disk02",
-                "bitmap": "internal",
-                "bitmap_chunk": "1M",
-            },
-            "raidlab array create md0 --level raid1 --disks disk01,disk02 --bitmap internal --bitmap-chunk 1M",
-        ),
-        (
-            {
-                "act": "array.create",
-                "level": "raid5",
-                "disks": "disk01,disk02,disk03",
-                "chunk": "64K",
-                "spares": "disk04",
-            },
-            "raidlab array create md0 --level raid5 --disks disk01,disk02,disk03 --spares disk04 --chunk 64K",
-        ),
-        ({"act": "array.fail", "disk": "disk02", "break_array": True}, "raidlab array fail md0 disk02 --break-array"),
-        ({"act": "array.scrub", "repair": True}, "raidlab array scrub md0 repair"),
-        ({"act": "measure", "measure": "depth"}, "raidlab lesson measure depth"),
-    ],
-)
-def test_an_action_knows_its_command(written: dict[str, object], command: str) -> None:
-    assert make_action(written, where="test").by_hand() == command
+def test_a_measurement_knows_its_command() -> None:
+    action = make_action({"act": "measure", "measure": "depth"}, where="test")
+    assert action.by_hand() == "raidlab lesson measure depth"
 
 
 def test_the_course_is_sound() -> None:
@@ -121,8 +94,6 @@ def test_the_sample_is_sound(tmp_path: Path) -> None:
 
 READ_ERRORS = [
     ('title = "First"', 'titel = "First"', "unknown key 'titel': did you mean 'title'?"),
-    ("minutes = 5", "", "key 'minutes' is missing"),
-    ("minutes = 5", 'minutes = "five"', "minutes: Expected `int`, got `str`"),
     ('explain = "Because."', 'explains = "Because."', "unknown key 'steps[0].explains': did you mean 'explain'?"),
     ('id = "01-first"', 'id = "01-first', "is not TOML"),
 ]
@@ -384,7 +355,3 @@ def test_all_languages_have_the_same_words_with_the_same_placeholders() -> None:
 def test_every_translated_lesson_has_words_in_its_language() -> None:
     languages = {language for files in built_in_course().lessons for language in files.languages}
     assert languages <= set(word_languages())
-
-
-def test_one_lesson_is_there_in_spanish_and_swedish() -> None:
-    assert built_in_course().find("05-failing-and-rebuilding").languages == ("en", "es", "sv")

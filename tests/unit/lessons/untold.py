@@ -9,9 +9,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
-from lab.checks.state import CheckedState, PlayedFault
+from lab.checks.state import CheckedState
 from lab.cli import lesson as lesson_text
 from lab.errors import LabError
 from lab.experiments.schema import Experiment
@@ -20,7 +20,7 @@ from lab.lessons.course import LessonFiles, ReadyLesson, ReadyStep, built_in_cou
 from lab.lessons.engine import Progress, StepProgress
 from lab.lessons.student import LessonSession
 from lab.results.record import CellRecord, RebuildRecord, ResultRecord
-from tests.unit.lessons.test_checks import figures, record
+from tests.unit.lessons.test_checks import cell, figures, record
 
 EARLY = "2026-01-01T00:00:00Z"
 
@@ -41,6 +41,13 @@ def seat(lesson: ReadyLesson, step_id: str, folder: Path, **done: Any) -> Lesson
     progress = Progress(lesson=lesson.id, target="uml:", began_utc=EARLY, steps=steps)
     host: Any = SimpleNamespace(state=SimpleNamespace(results=folder), clock=None)
     return LessonSession(lesson, progress, keep=lambda _: None, host=host)
+
+
+def view_at(lesson: ReadyLesson, step_id: str, lab: CheckedState, folder: Path, **done: Any) -> engine.StepView:
+    """What somebody sees who stands there."""
+    view = engine.look(lesson, seat(lesson, step_id, folder, **done).progress, lab)
+    assert view is not None
+    return view
 
 
 def iops_of(number: int) -> float:
@@ -71,18 +78,12 @@ def _result(experiment: Experiment, iops: OfRow, latency: OfRow) -> ResultRecord
                 number = len(cells) + 1
                 found = figures(iops(number), latency(number))
                 workload = job.id or job.workload
-                cells.append(_cell(array.id, workload, phase, found))
+                cells.append(replace(cell(array.id, 0, found, phase), workload=workload))
     rebuilds = [
         RebuildRecord(array=array.id, repeat=0, rebuild_seconds=2.0, rebuilt_bytes=93 << 20, data_unchanged=True)
         for array in (experiment.arrays if experiment.rebuild else ())
     ]
     return record(*cells, rebuilds=tuple(rebuilds))
-
-
-def _cell(array: str, workload: str, phase: str, found: Any) -> CellRecord:
-    from tests.unit.lessons.test_checks import cell
-
-    return msgspec.structs.replace(cell(array, 0, found, phase), workload=workload)
 
 
 def shown_before(
@@ -123,6 +124,3 @@ def in_app(lesson: ReadyLesson, step: ReadyStep, lab: CheckedState, folder: Path
 
 def files_of(lesson_id: str) -> LessonFiles:
     return built_in_course().find(lesson_id)
-
-
-__all__ = ["PlayedFault"]

@@ -12,12 +12,10 @@ from lab.lint.fio_checks import (
     bytes_of,
     fio_table,
     group_of,
-    lint_fio,
     lint_job_file,
     number_of,
     seconds_of,
     sizes_of,
-    spelled_out,
 )
 from lab.workloads.workload import ENGINES, _options
 
@@ -260,12 +258,3 @@ def test_values() -> None:
         *(10, 120, 0.005, 86400, None),
     )
     assert (number_of("12"), number_of("0x1f"), number_of("1.5"), number_of("")) == (12, 31, None, None)
-
-
-def test_a_long_option_may_be_shortened_to_what_only_it_begins_with() -> None:
-    assert (spelled_out("runt"), spelled_out("runtime"), spelled_out("numj")) == ("runtime", "runtime", "numjobs")
-    assert (spelled_out("r"), spelled_out("include"), spelled_out("xyz")) == (None, None, None)
-
-
-def test_a_recipe_of_a_workload_is_judged_by_the_same_checks() -> None:
-    assert {each.rule_id for each in lint_fio("[a]\nrw=write\ndirect=1\nverify=crc32c\n")} == set()

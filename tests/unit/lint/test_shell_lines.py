@@ -105,6 +105,9 @@ def test_however_the_command_is_written(text: str) -> None:
         (f'sh -c "$PREFIX {WRITER}"', {"not-analysed"}),
         ("echo 'run fio --name=x by hand'\nprintf 'fio --rw=write'\n: fio", set()),
         ("sudo apt install fio && man fio", set()),
+        ("fio a.fio > out.txt\nawk '/IOPS/' out.txt", {"human-output-parsed", "not-analysed"}),
+        ("fio --output-format=json a.fio | grep iops", {"not-analysed"}),
+        ("sudo dd if=/dev/urandom of=/mnt/f bs=1M conv=fdatasync && sync", set()),
         ("", set()),
     ],
 )

@@ -1,11 +1,11 @@
-"""Measured beside predicted: when it is off, what the evidence names, and a processor that is the limit."""
+"""Results: measured beside predicted, a processor that is the limit, and repeats on one sequence of addresses."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from lab.lint.experiment_checks import (
     BesideTheory,
@@ -15,20 +15,19 @@ from lab.lint.experiment_checks import (
     lint_result,
     processor_bound,
     rebuilds_beside_theory,
+    same_addresses,
     shown_stamps,
 )
 from lab.results.record import CellRecord, Conditions, CpuFigures, DiskRecord, ResultRecord
 from tests.unit.results.records import CONDITIONS, cell, rebuild, record
 
-DRIVES = msgspec.structs.replace(
+DRIVES = replace(
     CONDITIONS,
     is_embedded=True,
     cpu_count=1,
     disks=(DiskRecord(name="disk01", path="/dev/nbd0", kind="spindle", model="hdd-7200", size_bytes=2**26),),
 )
-FILES = msgspec.structs.replace(
-    DRIVES, disks=(DiskRecord(name="disk01", path="/dev/ubdb", kind="file", size_bytes=2**26),)
-)
+FILES = replace(DRIVES, disks=(DiskRecord(name="disk01", path="/dev/ubdb", kind="file", size_bytes=2**26),))
 JOB = "[global]\ntime_based=1\nruntime=30000ms\n[x]\nrw=randwrite\n"
 
 
@@ -82,8 +81,8 @@ def test_each_repeat_stands_beside_its_own_prediction() -> None:
 def test_what_is_no_speed_is_not_compared(bad: float) -> None:
     (good,) = made((90.0,)).cells
     assert good.figures.writes
-    section = msgspec.structs.replace(good.figures.writes, iops=bad)
-    stopped = msgspec.structs.replace(good, figures=msgspec.structs.replace(good.figures, writes=section))
+    section = replace(good.figures.writes, iops=bad)
+    stopped = replace(good, figures=replace(good.figures, writes=section))
     assert beside_theory(record(cells=(stopped,))) == ()
     assert beside_theory(made((90.0,), predicted_iops=bad)) == ()
 
@@ -97,13 +96,13 @@ def test_the_processor_is_named_where_it_was_busy() -> None:
 
 
 def test_of_several_processors_the_one_of_mds_thread() -> None:
-    conditions = msgspec.structs.replace(DRIVES, cpu_count=8)
+    conditions = replace(DRIVES, cpu_count=8)
     found = only(made((80.0, 80.0), conditions, cpu=cpu(24_000.0, md_share=0.5)))
     assert found.limiters[0] == "md's kernel thread, which kept a processor busy 96% of the time"
 
 
 def test_of_virtual_time_no_processor_is_named() -> None:
-    conditions = msgspec.structs.replace(DRIVES, is_virtual_time=True)
+    conditions = replace(DRIVES, is_virtual_time=True)
     assert "processor" not in only(made((80.0, 80.0), conditions, cpu=cpu(12_000.0))).words
 
 
@@ -136,8 +135,8 @@ def test_other_evidence(changes: dict[str, Any], iops: float, words: str) -> Non
 def test_drives_with_mechanics_and_those_that_nobody_here_knows() -> None:
     def on(model: str) -> str:
         (disk,) = DRIVES.disks
-        disks = (msgspec.structs.replace(disk, model=model),)
-        return only(made((80.0, 80.0), msgspec.structs.replace(DRIVES, disks=disks))).words
+        disks = (replace(disk, model=model),)
+        return only(made((80.0, 80.0), replace(DRIVES, disks=disks))).words
 
     assert "the drives' mechanics" in on("sata-7200")
     assert "mechanics" not in on("hdd-7200")
@@ -156,7 +155,7 @@ def test_the_lint_and_whoever_shows_the_result_say_it() -> None:
 
 def test_stored_stamps_stay_unless_todays_rules_say_it_anew() -> None:
     old = ("simulated-origin: machine: x; needed: compare ratios", "unsteady: a: b; needed: c")
-    on_files = msgspec.structs.replace(made((80.0, 80.0), FILES), stamps=old)
+    on_files = replace(made((80.0, 80.0), FILES), stamps=old)
     stamps = shown_stamps(on_files)
     assert stamps[-1] == old[1]
     assert not any("compare ratios" in stamp for stamp in stamps)
@@ -186,7 +185,7 @@ def test_on_files_the_embedded_kernels_processor_is_the_limit_and_stands_first()
     [
         bound(121.0, conditions=DRIVES),
         bound(121.0, conditions=CONDITIONS),
-        bound(121.0, conditions=msgspec.structs.replace(FILES, is_virtual_time=True)),
+        bound(121.0, conditions=replace(FILES, is_virtual_time=True)),
         bound(30.0, 40.0),
         made((80.0,), FILES),
     ],
@@ -211,7 +210,7 @@ def test_a_rebuild_is_beside_theory_too(
     seconds: tuple[float, ...], changes: dict[str, Any], likely: str | None
 ) -> None:
     rebuilds = [rebuild("raid5", repeat, value) for repeat, value in enumerate(seconds)]
-    asked = tuple(msgspec.structs.replace(each, predicted_seconds=1.0, **changes) for each in rebuilds)
+    asked = tuple(replace(each, predicted_seconds=1.0, **changes) for each in rebuilds)
     (found,) = rebuilds_beside_theory(record(rebuilds=asked))
     assert found.name == f"raid5/rebuild/{changes.get('under_workload', 'idle')}"
     assert found.is_off is bool(likely)
@@ -222,12 +221,53 @@ def test_a_rebuild_is_beside_theory_too(
 @pytest.mark.parametrize("figures", [(1.0, 0.0), (0.0, 1.0), (1e9, 1e-9)])
 def test_a_rebuild_of_no_sense_is_beside_nothing(figures: tuple[float, float]) -> None:
     predicted, took = figures
-    found = msgspec.structs.replace(rebuild("raid5", 0, took), predicted_seconds=predicted)
+    found = replace(rebuild("raid5", 0, took), predicted_seconds=predicted)
     assert rebuilds_beside_theory(record(rebuilds=(found,))) == ()
 
 
 def test_a_run_that_was_gone_on_with_says_so_wherever_it_is_shown() -> None:
-    virtual = msgspec.structs.replace(CONDITIONS, is_virtual_time=True)
+    virtual = replace(CONDITIONS, is_virtual_time=True)
     told = shown_stamps(record(conditions=virtual, resumed_after=(14,)))
     assert "resumed" in {stamp.partition(":")[0] for stamp in told}
     assert "resumed" not in {stamp.partition(":")[0] for stamp in shown_stamps(record(conditions=virtual))}
+
+
+BEFORE = "[global]\nrandrepeat=1\nrandseed={seed}\n[x]\nrw=randread\nbs=4096\nnumjobs={jobs}\n"
+
+
+def with_job(repeat: int, text: str, *, fio: str = "fio-3.33", addresses: str = "") -> CellRecord:
+    measured = cell("a", "w", repeat, read_iops=1.0, job_text=text, addresses=addresses)
+    return replace(measured, figures=replace(measured.figures, fio_version=fio))
+
+
+def said_of(*cells: CellRecord) -> list[str]:
+    return [seen.observed for seen in same_addresses(record(cells=cells))]
+
+
+def before(repeat: int, *, jobs: int = 1, fio: str = "fio-3.33") -> CellRecord:
+    return with_job(repeat, BEFORE.format(seed=20_260 + repeat, jobs=jobs), fio=fio)
+
+
+def test_results_from_before_are_told_by_their_jobs() -> None:
+    assert said_of(before(0), before(1), before(2)) == ["3 repeats on one sequence of addresses"]
+    assert said_of(before(0, jobs=4), before(1, jobs=4)) == [
+        "1 of 4 jobs on one sequence of addresses in all 2 repeats"
+    ]
+
+
+@pytest.mark.parametrize("fio", ["fio-3.35", "fio-3.41"])
+def test_a_fio_that_heeds_the_seed_gave_true_repeats(fio: str) -> None:
+    assert said_of(before(0, fio=fio), before(1, fio=fio)) == []
+
+
+def test_results_of_now_are_told_by_their_fingerprints() -> None:
+    text = BEFORE.replace("randrepeat=1", "randrepeat=0")
+    assert said_of(*(with_job(n, text.format(seed=n, jobs=1), addresses=f"{n:x}") for n in range(3))) == []
+    same = [with_job(n, text.format(seed=7, jobs=1), addresses="7") for n in range(3)]
+    assert said_of(*same) == ["3 repeats on one sequence of addresses"]
+
+
+def test_one_repeat_sequential_loads_and_records_without_jobs_say_nothing() -> None:
+    assert said_of(before(0)) == []
+    assert said_of(*(with_job(n, "[x]\nrw=read\nbs=1m\n") for n in range(3))) == []
+    assert said_of(*(with_job(n, "") for n in range(3))) == []

@@ -93,15 +93,6 @@ def test_a_computer_that_is_late_blurs_the_picture_a_little(probe: Path) -> None
     assert found.coherence < calibrated(probe, true).coherence
 
 
-def test_a_recovered_drive_is_recovered_again(probe: Path) -> None:
-    first = calibrated(probe, mechanics("sata-7200")).model.mechanics
-    assert first
-    second = calibrated(probe, first).model.mechanics
-    assert second
-    assert second.mean_random_seconds == pytest.approx(first.mean_random_seconds, rel=0.04)
-    assert rate_at(second, 0.1) == pytest.approx(rate_at(first, 0.1), rel=0.03)
-
-
 def test_a_disk_that_does_not_rotate_is_told(probe: Path) -> None:
     source, now = random.Random(5), [0.0]
 

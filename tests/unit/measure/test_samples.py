@@ -1,24 +1,45 @@
+"""Samples of a machine, their recording, the account of the processor, and what is measured of a drive."""
+
 from __future__ import annotations
 
 import math
+import threading
+from collections.abc import Iterator
+from dataclasses import astuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lab.arrays.status import SyncProgress
+from lab.disks import DiskKind, LabDisk
+from lab.errors import MachineLost
+from lab.machine.api import RawSample, SampleRequest, SampleStream
+from lab.measure import job as measuring
+from lab.measure.job import Measured, account, probe_disk
 from lab.measure.samples import (
     CpuTicks,
     DiskCounters,
+    Recorder,
+    Sample,
     SampleReader,
     ThreadTicks,
     busy_fraction,
+    cpu_figures,
+    idle_fraction,
     parse_cpu,
     parse_diskstats,
     rates_between,
     sample_request,
 )
+from lab.results.record import CpuFigures
+from lab.units import GIB, MIB
+from lab.workloads.fio_output import DirectionFigures, JobFigures
+from lab.workloads.workload import Workload, find_workload
+from tests.unit.fakes import FakeMachine, FakeSampleStream
 from tests.unit.measure.samples_of import counters, raw, sample
+from tests.unit.results.records import cell, direction
 
 # Linux 6.18 (x86_64), 2026-11-21: a disk, and a device that was never used; the first lines of /proc/stat.
 DISKSTATS = """\
@@ -94,25 +115,19 @@ def test_a_sample_of_an_array() -> None:
 
 def test_files_that_are_gone_give_empty_values() -> None:
     read = SampleReader("md0").read(raw(1.0, files={"/proc/stat": None}))
-    assert (read.cpu, read.disks, read.sync_action, read.sync_progress, read.degraded_count) == (
-        None,
-        {},
-        "",
-        None,
-        None,
-    )
+    assert read == Sample(1.0, {}, None, 0, "", None, None)
 
 
-def test_an_ended_thread_keeps_its_ticks() -> None:
+@pytest.mark.parametrize(
+    ("seen", "ticks"),
+    [
+        ([{"md0_raid5/81": 5, "md0_resync/90": 3}, {"md0_raid5/81": 6}, {"md0_reshape/97": 2}], [8, 9, 11]),
+        ([{"md0_resync/90": 30}, {}, {"md0_resync/95": 1}, {"md0_resync/95": 4}], [30, 30, 31, 34]),
+    ],
+)
+def test_a_thread_that_has_ended_keeps_its_ticks(seen: list[dict[str, int]], ticks: list[int]) -> None:
     reader = SampleReader("md0")
-    seen = [{"md0_raid5/81": 5, "md0_resync/90": 3}, {"md0_raid5/81": 6}, {"md0_raid5/81": 8, "md0_reshape/97": 2}]
-    assert [reader.read(raw(0.0, ticks)).md_thread_ticks for ticks in seen] == [8, 9, 13]
-
-
-def test_each_resync_has_a_thread_of_its_own() -> None:
-    reader = SampleReader("md0")
-    seen = [{"md0_resync/90": 30}, {}, {"md0_resync/95": 1}, {"md0_resync/95": 4}]
-    assert [reader.read(raw(0.0, ticks)).md_thread_ticks for ticks in seen] == [30, 30, 31, 34]
+    assert [reader.read(raw(0.0, each)).md_thread_ticks for each in seen] == ticks
 
 
 def test_threads_are_summed_by_their_array() -> None:
@@ -147,16 +162,8 @@ counted = st.builds(
 )
 
 
-def sum_of(a: DiskCounters, b: DiskCounters) -> DiskCounters:
-    return counters(
-        a.reads + b.reads,
-        a.writes + b.writes,
-        a.read_bytes + b.read_bytes,
-        a.written_bytes + b.written_bytes,
-        a.read_wait_seconds + b.read_wait_seconds,
-        a.write_wait_seconds + b.write_wait_seconds,
-        a.busy_seconds + b.busy_seconds,
-    )
+def sum_of(*parts: DiskCounters) -> DiskCounters:
+    return DiskCounters(*map(sum, zip(*map(astuple, parts), strict=True)))
 
 
 @given(start=counted, first=counted, second=counted, lengths=st.tuples(st.floats(0.01, 100), st.floats(0.01, 100)))
@@ -215,3 +222,209 @@ def test_busy_fraction() -> None:
     assert busy_fraction(sample(busy=100, idle=100), sample(busy=130, idle=170)) == pytest.approx(0.3)
     assert busy_fraction(sample(busy=100, idle=100), sample(busy=100, idle=100)) is None
     assert busy_fraction(sample(), sample(busy=1)) is None
+
+
+def figures_of(busy: int, idle: int, baseline: float, *, ios: int = 1000, total_bytes: int = GIB) -> CpuFigures:
+    found = cpu_figures(
+        (sample(0, busy=50, idle=50), sample(9, busy=50 + busy, idle=50 + idle)),
+        idle_baseline=baseline,
+        total_ios=ios,
+        total_bytes=total_bytes,
+    )
+    assert found
+    return found
+
+
+def test_the_idle_machines_share_is_taken_off() -> None:
+    found = figures_of(300, 700, 0.1)
+    assert found.cpu_seconds_total == pytest.approx(3.0 - 0.1 * 10.0)
+    assert found.cpu_microseconds_per_io == pytest.approx(2000.0)
+    assert found.cpu_seconds_per_gib == pytest.approx(2.0)
+    assert found.idle_baseline_fraction == 0.1
+
+
+@given(busy=st.integers(0, 10**6), idle=st.integers(0, 10**6), baseline=st.floats(0, 1))
+def test_the_cost_is_never_negative_nor_more_than_what_was_used(busy: int, idle: int, baseline: float) -> None:
+    assert 0 <= figures_of(busy, idle, baseline).cpu_seconds_total <= busy / 100
+
+
+def test_without_ios_there_is_no_cost_per_io() -> None:
+    found = figures_of(300, 700, 0.0, ios=0, total_bytes=0)
+    assert (found.cpu_microseconds_per_io, found.cpu_seconds_per_gib) == (None, None)
+
+
+def test_a_few_ticks_of_the_clock_are_no_cost() -> None:
+    assert figures_of(9, 991, 0.0).cpu_microseconds_per_io is None
+    assert figures_of(9, 991, 0.0).cpu_seconds_per_gib is None
+    assert figures_of(10, 990, 0.0).cpu_microseconds_per_io == pytest.approx(100.0)
+
+
+def test_threads_of_md_and_stolen_time() -> None:
+    samples = (sample(busy=0, idle=0, md_ticks=10), sample(busy=60, idle=20, steal=20, md_ticks=35))
+    found = cpu_figures(samples, idle_baseline=0.0, total_ios=1, total_bytes=1)
+    assert found
+    assert found.md_thread_cpu_seconds == pytest.approx(0.25)
+    assert found.steal_fraction == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("samples", [(), (sample(busy=1),), (sample(), sample(busy=1)), (sample(busy=1), sample())])
+def test_no_account_without_two_samples_with_counters(samples: tuple[object, ...]) -> None:
+    assert cpu_figures(samples, idle_baseline=0.0, total_ios=1, total_bytes=1) is None  # type: ignore[arg-type]
+
+
+def test_idle_fraction() -> None:
+    assert idle_fraction((sample(busy=0, idle=0), sample(busy=9, idle=1), sample(busy=5, idle=95))) == 0.05
+    assert idle_fraction((sample(busy=0),)) == 0.0
+    assert idle_fraction((sample(), sample())) == 0.0
+
+
+def job(reads: DirectionFigures, writes: DirectionFigures | None = None) -> JobFigures:
+    return replace(cell("", "", 0).figures, reads=reads, writes=writes)
+
+
+def section(total_ios: int, runtime_seconds: float) -> DirectionFigures:
+    return replace(direction(1.0, seconds=runtime_seconds), total_ios=total_ios, io_bytes=GIB)
+
+
+WINDOW = (sample(100.0, busy=0, idle=0), sample(104.0, busy=400, idle=0), sample(108.0, busy=800, idle=0))
+
+
+def test_ios_are_scaled_to_what_lies_between_the_samples() -> None:
+    # Ten seconds of fio, of which the samples cover eight: 8 s of CPU for 80 % of the 1000 reads and 500 writes.
+    found = account(WINDOW, job(section(1000, 10.0), section(500, 9.0)), 0.0)
+    assert found
+    assert found.cpu_seconds_total == pytest.approx(8.0)
+    assert found.cpu_microseconds_per_io == pytest.approx(8e6 / 1200)
+    assert found.cpu_seconds_per_gib == pytest.approx(8.0 / 1.6)
+
+
+def test_a_window_longer_than_the_job_does_not_multiply_its_ios() -> None:
+    found = account(WINDOW, job(section(1000, 5.0)), 0.0)
+    assert found
+    assert found.cpu_microseconds_per_io == pytest.approx(8e6 / 1000)
+
+
+class LiveStream:
+    """Gives samples until it is stopped, as the agent does."""
+
+    def __init__(self) -> None:
+        self.stopped = threading.Event()
+
+    def __iter__(self) -> Iterator[RawSample]:
+        yield raw(1.0)
+        self.stopped.wait(timeout=10)
+        yield raw(2.0)
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+
+class BrokenStream(LiveStream):
+    """The machine vanishes after the first sample."""
+
+    def __iter__(self) -> Iterator[RawSample]:
+        yield raw(1.0)
+        raise MachineLost("gone")
+
+    def stop(self) -> None:
+        raise MachineLost("gone")
+
+
+class StreamingMachine(FakeMachine):
+    def __init__(self, stream: SampleStream) -> None:
+        super().__init__()
+        self.stream_given = stream
+
+    def sample(self, request: SampleRequest) -> FakeSampleStream:
+        super().sample(request)
+        return self.stream_given  # type: ignore[return-value]
+
+
+def test_samples_are_kept_in_order_and_told() -> None:
+    machine = FakeMachine(samples=[raw(1.0), raw(2.0), raw(3.0)])
+    told: list[Sample] = []
+    with Recorder(machine, "md0", ("ubda",), hertz=5, on_sample=told.append) as recorder:
+        pass
+    assert [each.time_seconds for each in recorder.samples] == [1.0, 2.0, 3.0]
+    assert told == list(recorder.samples)
+    assert machine.sample_requests[0].interval_seconds == pytest.approx(0.2)
+    assert machine.sample_requests[0].block_devices == ("md0", "ubda")
+
+
+def test_a_stretch_of_time_has_both_its_ends() -> None:
+    with Recorder(FakeMachine(samples=[raw(float(time)) for time in range(6)]), None, ()) as recorder:
+        pass
+    assert [each.time_seconds for each in recorder.between(2.0, 4.0)] == [2.0, 3.0, 4.0]
+
+
+def test_leaving_stops_the_stream_and_waits_for_what_was_under_way() -> None:
+    stream = LiveStream()
+    with Recorder(StreamingMachine(stream), None, ()) as recorder:
+        assert not stream.stopped.is_set()
+    assert stream.stopped.is_set()
+    assert [each.time_seconds for each in recorder.samples] == [1.0, 2.0]
+
+
+def test_a_lost_machine_is_told_at_the_end() -> None:
+    recorder = Recorder(StreamingMachine(BrokenStream()), None, ())
+    with pytest.raises(MachineLost), recorder:
+        pass
+
+
+def test_a_lost_machine_does_not_hide_the_error_that_is_on_its_way() -> None:
+    recorder = Recorder(StreamingMachine(BrokenStream()), None, ())
+    with pytest.raises(KeyError, match="the first"), recorder:
+        raise KeyError("the first")
+
+
+def test_a_machine_that_was_lost_before_refuses_to_record() -> None:
+    with pytest.raises(MachineLost), Recorder(FakeMachine(is_lost=True), None, ()):
+        pass
+
+
+IOPS = {("read", 1): 73.4, ("write", 1): 71.8}
+
+
+READS, WRITES, STREAM = find_workload("rand-read-4k"), find_workload("rand-write-4k"), find_workload("seq-write-1m")
+DRIVE = LabDisk(name="disk01", kind=DiskKind.SPINDLE, node="/dev/nbd0", size_bytes=64 * MIB, model="hdd-7200")
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Workload]:
+    """Every load that a probe measures; it finds IOPS, or 1000 of those that are not there."""
+    asked: list[Workload] = []
+
+    def run(_lab: object, _target: object, workload: Workload, _options: object) -> Measured:
+        asked.append(workload)
+        way = workload.direction.value
+        found = direction(IOPS.get((way, workload.queue_depth), 1000.0), block_bytes=workload.block_bytes)
+        reads, writes = (found, None) if way == "read" else (None, found)
+        figures = replace(cell("", "", 0).figures, reads=reads, writes=writes)
+        return Measured(figures=figures, cpu=None, samples=(), job_text="", file_bytes=None)
+
+    monkeypatch.setattr(measuring, "run_workload", run)
+    return asked
+
+
+def test_reads_and_writes_of_an_emulated_drive_are_measured_apart(asked: list[Workload]) -> None:
+    """A write takes longer than a read in real time: theory of the one must not start from the other."""
+    rates = probe_disk(None, DRIVE, [WRITES], rebuilds=False)  # type: ignore[arg-type]
+    assert (rates.random_read_iops, rates.random_write_iops) == (73.4, 71.8)
+    assert {(each.direction.value, each.queue_depth, each.jobs) for each in asked} == {("read", 1, 1), ("write", 1, 1)}
+
+
+@pytest.mark.parametrize(
+    ("workloads", "rebuilds", "measured"),
+    [
+        ([READS], False, {"rand-read-4k"}),
+        ([STREAM], False, {"seq-read-1m", "seq-write-1m"}),
+        ([], True, {"seq-read-1m", "seq-write-1m"}),
+        ([READS, STREAM], False, {"seq-read-1m", "seq-write-1m", "rand-read-4k", "rand-write-4k"}),
+    ],
+)
+def test_what_no_theory_asks_for_is_not_measured(
+    asked: list[Workload], workloads: list[Workload], rebuilds: bool, measured: set[str]
+) -> None:
+    rates = probe_disk(None, DRIVE, workloads, rebuilds=rebuilds)  # type: ignore[arg-type]
+    assert {each.id for each in asked} == measured
+    assert min(rates.random_read_iops, rates.sequential_read_bytes_per_second) > 0

@@ -12,7 +12,7 @@ from lab.arrays.geometry import ParityGeometry
 from lab.arrays.kinds import kinds
 from lab.disks import DiskKind, Lab, LabDisk
 from lab.machine import Host
-from lab.microscope.array_map import read_shape
+from lab.microscope.array_map import MappedArray, read_shape
 from lab.microscope.picture import parities_of
 from tests.unit.fakes import FakeMachine, Scripted, as_machine
 
@@ -115,6 +115,10 @@ class Members:
 def arrays_on(machine: FakeMachine) -> OpenArrays:
     """The lab's view of a machine."""
     return OpenArrays(Lab(as_machine(machine), Host.real("tests"), DISKS), kinds())
+
+
+def shape_of(level: str, disks: int, size_kib: int = 192, /, **words: str) -> MappedArray:
+    return read_shape(arrays_on(FakeMachine(files=sysfs(level, disks, size_kib, **words))), "md0")
 
 
 def parity_array(level: str = "raid5", disks: int = 4, **words: str) -> tuple[OpenArrays, FakeMachine, Members]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from lab.results.record import CellRecord, ResultRecord
 from lab.results.store import decode_record
@@ -19,13 +19,13 @@ def load(name: str) -> ResultRecord:
 def repeated(record: ResultRecord, factors: tuple[float, ...]) -> ResultRecord:
     """The record with further repeats of every cell, their IOPS multiplied by each factor."""
     further = [_times(cell, factor, number) for number, factor in enumerate(factors, 1) for cell in record.cells]
-    return msgspec.structs.replace(record, cells=(*record.cells, *further))
+    return replace(record, cells=(*record.cells, *further))
 
 
 def _times(cell: CellRecord, factor: float, repeat: int) -> CellRecord:
     sections = {
-        way: msgspec.structs.replace(section, iops=section.iops * factor)
+        way: replace(section, iops=section.iops * factor)
         for way in ("reads", "writes")
         if (section := getattr(cell.figures, way)) is not None
     }
-    return msgspec.structs.replace(cell, repeat=repeat, figures=msgspec.structs.replace(cell.figures, **sections))
+    return replace(cell, repeat=repeat, figures=replace(cell.figures, **sections))

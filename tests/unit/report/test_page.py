@@ -4,20 +4,45 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
+import shutil
+import subprocess
 from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from lab.experiments.schema import find_experiment
 from lab.report.collected import MOST_DETAILED, Collected, Loaded, collect, loaded
+from lab.report.page.blocks import (
+    Block,
+    Facts,
+    Fold,
+    Fragment,
+    Lines,
+    Marked,
+    Page,
+    PageGroup,
+    PageSection,
+    Plot,
+    Remark,
+    ShownTable,
+    Stamp,
+    Stamps,
+    Verbatim,
+    WarningBox,
+    render_document,
+    render_page,
+)
 from lab.report.page.build import html_report
 from lab.report.page.plots import ratio_axis
 from lab.results.record import CellRecord, MemberRates, ResultRecord, RunStatus, Stretch, Timeline, encode_timeline
 from lab.results.store import FoundResult
+from lab.tables import Column, Table
 from tests.unit.compare.platform_records import HDD, SSD, machine
 from tests.unit.report.records import load, repeated
 from tests.unit.results.records import array, cell, rebuild, record
@@ -78,7 +103,7 @@ def speeds_in(page: str) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def antioquia() -> str:
     _, text = find_experiment("antioquia-quick")
-    result = msgspec.structs.replace(load("antioquia-quick"), experiment_toml=text)
+    result = replace(load("antioquia-quick"), experiment_toml=text)
     return page_of(repeated(result, (1.02, 0.98, 1.01, 0.99, 1.0)))
 
 
@@ -117,9 +142,9 @@ def test_where_the_processor_is_the_limit_it_says_so_first_and_draws_no_theory_o
     assert speeds_in(antioquia)
     assert not named(speeds_in(antioquia), "theory")
     result = load("antioquia-quick")
-    conditions = msgspec.structs.replace(result.conditions, is_embedded=False)
+    conditions = replace(result.conditions, is_embedded=False)
     text = find_experiment("antioquia-quick")[1]
-    on_disks = page_of(msgspec.structs.replace(result, conditions=conditions, experiment_toml=text))
+    on_disks = page_of(replace(result, conditions=conditions, experiment_toml=text))
     assert "The processor of the embedded kernel limited these figures" not in on_disks
     assert named(speeds_in(on_disks), "theory")
 
@@ -163,7 +188,7 @@ def test_a_rebuild_is_drawn_on_a_time_axis() -> None:
         ),
         stretches=(Stretch(name="rebuilding", start_seconds=0.0, end_seconds=2.0),),
     )
-    stored = msgspec.structs.replace(rebuild("raid1", 0, 2.0), timeline_file="raw/0000.json.gz")
+    stored = replace(rebuild("raid1", 0, 2.0), timeline_file="raw/0000.json.gz")
     result = record(arrays=(array("raid1", "raid1", 2),), rebuilds=(stored,))
     figures = figures_in(page_of(result, files={"raw/0000.json.gz": encode_timeline(timeline)}))
     assert named(figures, "rebuilt")[0]["y"] == [None, 50.0, 100.0]
@@ -171,14 +196,14 @@ def test_a_rebuild_is_drawn_on_a_time_axis() -> None:
 
 
 def test_a_timeline_that_is_none_is_told_and_the_rest_shown() -> None:
-    stored = msgspec.structs.replace(rebuild("raid1", 0, 2.0), timeline_file="raw/0000.json.gz")
+    stored = replace(rebuild("raid1", 0, 2.0), timeline_file="raw/0000.json.gz")
     page = page_of(record(rebuilds=(stored,)), files={"raw/0000.json.gz": "{"})
     assert "is not a timeline" in page
     assert "Rebuild time" in page
 
 
 def chunked(name: str, chunk_bytes: int) -> Any:
-    return msgspec.structs.replace(array(name, "raid0", 4), chunk_bytes=chunk_bytes)
+    return replace(array(name, "raid0", 4), chunk_bytes=chunk_bytes)
 
 
 def test_arrays_that_differ_in_their_chunk_size_alone_are_a_sweep() -> None:
@@ -205,8 +230,8 @@ def test_a_figure_that_is_none_is_left_out_and_named(bad: float) -> None:
 
 def _with_iops(given: CellRecord, iops: float) -> CellRecord:
     assert given.figures.reads
-    reads = msgspec.structs.replace(given.figures.reads, iops=iops)
-    return msgspec.structs.replace(given, repeat=2, figures=msgspec.structs.replace(given.figures, reads=reads))
+    reads = replace(given.figures.reads, iops=iops)
+    return replace(given, repeat=2, figures=replace(given.figures, reads=reads))
 
 
 def test_a_missing_repeat_is_named() -> None:
@@ -267,7 +292,7 @@ def test_a_run_that_broke_off_is_told_in_one_line() -> None:
 
 def test_results_of_one_experiment_have_titles_that_tell_them_apart() -> None:
     same = machine("a", HDD, HDD), machine("a", HDD, HDD, seed=1)
-    later = msgspec.structs.replace(same[1], created_utc="2026-11-22T10:00:00Z")
+    later = replace(same[1], created_utc="2026-11-22T10:00:00Z")
     titles = re.findall(r'<h2 id="[^"]*-title">(.*?)</h2>', page_of(same[0], later))
     assert titles == ["x: runs side by side", "x: 2026-11-21T10:00:00Z", "x: 2026-11-22T10:00:00Z"]
 
@@ -283,3 +308,106 @@ def test_an_axis_of_ratios_has_three_ticks_and_room_for_all(values: tuple[float,
     assert (shown[0], shown[-1]) == (low, high)
     assert len(shown) >= 3
     assert all(first <= math.log10(value) <= last for value in values if value > 0)
+
+
+COLUMNS = (Column("of", False), Column("n", unit="s", form=".1f"))
+TABLE = Table("a table", COLUMNS, (("one", 1.0), ("two", None)), ("why",))
+
+
+def blocks(folder: Path) -> tuple[Block, ...]:
+    file = folder / "part.html"
+    file.write_text("<i>a file of ours</i>")
+    return (
+        TABLE,
+        ShownTable(TABLE, is_titled=False, look="findings", head_column=1),
+        Plot("a plot", "what it shows", [{"y": [1]}]),
+        Remark("a <remark>"),
+        PageGroup("a group", "its note", tables=(TABLE,), warnings=("a warning",), remarks=("said",)),
+        Lines(("first", "second", "third"), 2),
+        Verbatim("as it <is>"),
+        Stamps((Stamp("a-rule", "is broken", "because", "do this"),)),
+        Facts((("kernel", "6.1"),)),
+        Fold("more", (Remark("folded"),), is_open=True),
+        WarningBox("it broke", (Verbatim("console"),)),
+        Fragment(file),
+    )
+
+
+def test_each_kind_of_block_is_shown(tmp_path: Path) -> None:
+    every = blocks(tmp_path)
+    assert {type(each) for each in every} == set(get_args(Block))
+    page = render_page(Page("T", "", (PageSection("s", "S", blocks=every),)))
+    for text in ("a &lt;remark&gt;", "its note", "a warning", "and 1 more", "as it &lt;is&gt;", "<code>a-rule</code>"):
+        assert text in page
+    for text in ("<dt>kernel</dt>", "<summary>more</summary>", "folded", "<h3>it broke</h3>", "<i>a file of ours</i>"):
+        assert text in page
+    assert '<tr><th scope="row">two</th><td class="number">–</td></tr>' in page
+    assert '<tr><td>two</td><th scope="row">–</th></tr>' in page
+    assert page.count('<caption class="hidden">a table</caption>') == 1
+
+
+def test_a_cell_may_have_a_sign_and_an_explanation() -> None:
+    row = (Marked("the array <is>", why="since & so"), Marked("holds", sign="✓", look="verdict yes"))
+    table = Table("T", (Column("says", False), Column("here", False)), (row,))
+    assert table.as_text().splitlines()[-1] == "the array <is>  holds"
+    page = render_page(Page("T", "", (PageSection("s", "S", blocks=(table,)),)))
+    assert '<th scope="row">the array &lt;is&gt;<span class="why">since &amp; so</span></th>' in page
+    assert '<td><span class="verdict yes"><span aria-hidden="true">✓</span> holds</span></td>' in page
+
+
+def test_a_page_without_plots_has_no_plotly() -> None:
+    page = render_page(Page("T", "", (PageSection("s", "S", blocks=(TABLE,)),)))
+    assert Reader(page).count("script") == 1
+    assert "beforeprint" in page
+    assert len(page) < 20_000
+
+
+def test_a_document_of_another_kind_has_the_same_policy() -> None:
+    page = render_document("<p>x</p>", title="<T>", style="p { margin: 0 }", kind="keys")
+    assert "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:" in page
+    assert "<title>&lt;T&gt;</title>" in page
+    assert '<body class="keys">\n<p>x</p>' in page
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+needs_browser = pytest.mark.skipif(
+    CHROMIUM is None and not os.environ.get("RAIDLAB_BROWSER"), reason="no Chromium here (apt install chromium)"
+)
+
+
+def opened(page: Path, profile: Path) -> tuple[str, list[str]]:
+    """The page's elements once its scripts have run, and what they wrote to the console."""
+    assert CHROMIUM, "RAIDLAB_BROWSER is set, and there is no Chromium: provision/host/packages.sh browser"
+    argv = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}"]
+    # No address but the file's own: whatever it asked for would fail, and be told on the console.
+    argv += ["--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr", "--window-size=1300,1000"]
+    # Nor does the browser ask its maker for anything.
+    argv += ["--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    done = subprocess.run(
+        [*argv, "--virtual-time-budget=5000", "--dump-dom", page.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    # The browser's own pages (chrome://) write there too.
+    said = [line for line in done.stderr.splitlines() if "CONSOLE" in line and "source: chrome://" not in line]
+    return done.stdout, said
+
+
+@needs_browser
+def test_every_plot_is_drawn_and_the_console_is_silent(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    few = {"single": 100.0, "raid5": 290.0}
+    page.write_text(page_of(load("antioquia-quick"), machine("a", few, few), machine("b", few, few, seed=1)))
+    elements, complaints = opened(page, tmp_path / "profile")
+    assert complaints == []
+    assert len(re.findall(r'class="canvas js-plotly-plot"', elements)) == len(figures_in(page.read_text())) > 10
+
+
+@needs_browser
+def test_a_page_that_asks_for_something_is_heard(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    whole = page_of(record(cells=(cell("raid5", "x", 0, read_iops=1.0),)))
+    page.write_text(whole.replace("</main>", '<img src="https://x.example/a.png"></main>'))
+    assert opened(page, tmp_path / "profile")[1]

@@ -1,17 +1,30 @@
+"""Tables of results, of the studies, and of the findings of publications beside what was measured."""
+
 from __future__ import annotations
 
-import msgspec
-import pytest
+import random
+from itertools import pairwise
 
+import pytest
+from msgspec.structs import replace
+
+from lab.experiments.published import Basis, Published, PublishedFinding, Quantity, Relation, find_published
+from lab.experiments.schema import built_in_names, find_experiment
 from lab.report.tables import (
     READ,
     WRITE,
+    Holds,
+    compared_findings,
     csv_of,
+    details_table,
     figure_lines,
     figures_table,
+    findings_table,
     heading,
     integrity_text,
     interval_text,
+    performance_table,
+    ratio_table,
     rebuild_table,
     row_for,
     rows,
@@ -19,9 +32,11 @@ from lab.report.tables import (
     tables_of,
     timings_table,
 )
-from lab.results.record import RebuildRecord, RunStatus
+from lab.results.record import RebuildRecord, ResultRecord, RunStatus
 from lab.results.statistics import estimate
+from lab.tables import Table
 from tests.unit.report.records import load, repeated
+from tests.unit.results import records
 from tests.unit.results.records import cell
 from tests.unit.results.records import record as plain_record
 
@@ -50,8 +65,8 @@ def test_a_figure_off_theory_says_so_and_why() -> None:
 
 
 def test_in_virtual_time_no_cost_is_shown() -> None:
-    conditions = msgspec.structs.replace(LOUWRENTIUS.conditions, is_virtual_time=True)
-    record = msgspec.structs.replace(LOUWRENTIUS, conditions=conditions)
+    conditions = replace(LOUWRENTIUS.conditions, is_virtual_time=True)
+    record = replace(LOUWRENTIUS, conditions=conditions)
     assert all(cell.cpu for cell in LOUWRENTIUS.cells)
     assert "CPU" not in figures_table(record).as_text()
     assert [line[-1] for line in figure_lines(record)[1]] == ["", ""]
@@ -77,12 +92,12 @@ def test_intervals_only_where_there_are_several_repeats() -> None:
 
 def test_rows_follow_the_arrays_and_phases() -> None:
     degraded = [
-        msgspec.structs.replace(cell, phase=phase, workload="x")
+        replace(cell, phase=phase, workload="x")
         for cell in ANTIOQUIA.cells
         if cell.array == "raid1" and cell.figures.reads
         for phase in ("restored", "rebuilding", "degraded")
     ]
-    record = msgspec.structs.replace(ANTIOQUIA, cells=(*degraded, *ANTIOQUIA.cells))
+    record = replace(ANTIOQUIA, cells=(*degraded, *ANTIOQUIA.cells))
     found = [(row.array, row.direction, row.phase) for row in rows(record) if row.array != "raid5"]
     assert found == [
         ("raid0", "read", "healthy"),
@@ -97,7 +112,7 @@ def test_rows_follow_the_arrays_and_phases() -> None:
 
 def test_repeats_of_a_row_stand_in_their_order() -> None:
     record = repeated(LOUWRENTIUS, (1.5, 0.5))
-    backwards = msgspec.structs.replace(record, cells=record.cells[::-1])
+    backwards = replace(record, cells=record.cells[::-1])
     row = row_for(rows(backwards), "raid5", WRITE)
     assert row
     assert [cell.repeat for cell in row.cells] == [0, 1, 2]
@@ -105,7 +120,7 @@ def test_repeats_of_a_row_stand_in_their_order() -> None:
 
 
 def damaged(repeat: int) -> RebuildRecord:
-    return msgspec.structs.replace(ANTIOQUIA.rebuilds[1], repeat=repeat, data_unchanged=False)
+    return replace(ANTIOQUIA.rebuilds[1], repeat=repeat, data_unchanged=False)
 
 
 def test_rebuilds() -> None:
@@ -119,20 +134,20 @@ def test_rebuilds() -> None:
 
 
 def test_one_changed_rebuild_is_damage() -> None:
-    table = rebuild_table(msgspec.structs.replace(ANTIOQUIA, rebuilds=(*ANTIOQUIA.rebuilds, damaged(1))))
+    table = rebuild_table(replace(ANTIOQUIA, rebuilds=(*ANTIOQUIA.rebuilds, damaged(1))))
     assert table
     assert [row[5] for row in table.texts] == ["intact (1 of 1)", "DAMAGED (1 of 2)"]
 
 
 def test_what_was_not_checked_is_not_called_intact() -> None:
-    unchecked = msgspec.structs.replace(ANTIOQUIA.rebuilds[0], data_unchanged=None)
+    unchecked = replace(ANTIOQUIA.rebuilds[0], data_unchanged=None)
     assert integrity_text([unchecked]) == "not checked"
     assert integrity_text([unchecked, ANTIOQUIA.rebuilds[0]]) == "intact (1 of 1)"
 
 
 def test_rebuilds_under_different_loads_stand_apart() -> None:
-    under = msgspec.structs.replace(ANTIOQUIA.rebuilds[0], under_workload="rand-mix-4k", predicted_seconds=None)
-    table = rebuild_table(msgspec.structs.replace(ANTIOQUIA, rebuilds=(ANTIOQUIA.rebuilds[0], under)))
+    under = replace(ANTIOQUIA.rebuilds[0], under_workload="rand-mix-4k", predicted_seconds=None)
+    table = rebuild_table(replace(ANTIOQUIA, rebuilds=(ANTIOQUIA.rebuilds[0], under)))
     assert table
     assert [row[:4] for row in table.texts] == [
         ("raid1", "nothing", "2.2", "2.6"),
@@ -168,14 +183,19 @@ def test_a_study_has_its_own_tables_and_others_the_general_ones() -> None:
 
 
 def test_an_experiment_with_keys_of_another_raidlab_keeps_its_study() -> None:
-    newer = msgspec.structs.replace(ANTIOQUIA, experiment_toml='study = "antioquia"\nfrom_the_future = 1\n')
+    newer = replace(ANTIOQUIA, experiment_toml='study = "antioquia"\nfrom_the_future = 1\n')
     assert study_of(newer) == "antioquia"
     for broken in ("", "= no TOML", "study = 5"):
-        assert study_of(msgspec.structs.replace(ANTIOQUIA, experiment_toml=broken)) == ""
+        assert study_of(replace(ANTIOQUIA, experiment_toml=broken)) == ""
 
 
 def test_csv_of_a_study_and_of_anything_else() -> None:
-    assert csv_of(ANTIOQUIA).splitlines()[0] == "RAID Level,Read IOPS,Write IOPS,Rebuild Time"
+    assert csv_of(ANTIOQUIA) == (
+        "RAID Level,Read IOPS,Write IOPS,Rebuild Time\n"
+        "RAID 0,6364,8177,\n"
+        "RAID 1,7135,6152,2.20\n"
+        "RAID 5,8840,7278,7.90\n"
+    )
     assert csv_of(LOUWRENTIUS) == (
         "array,workload,phase,direction,repeat,iops,bytes_per_second,"
         "p50_seconds,p95_seconds,p99_seconds,p999_seconds,predicted_iops,cpu_microseconds_per_io\n"
@@ -187,6 +207,295 @@ def test_csv_of_a_study_and_of_anything_else() -> None:
 def test_the_heading_says_what_is_missing() -> None:
     facts = "embedded kernel, Linux 6.1.176, mdadm 4.2, fio 3.33"
     assert heading(LOUWRENTIUS) == f"20261121T110101Z-louwrentius-quick: {facts}"
-    cut = msgspec.structs.replace(LOUWRENTIUS, status=RunStatus.INCOMPLETE, cells=LOUWRENTIUS.cells[:1])
+    cut = replace(LOUWRENTIUS, status=RunStatus.INCOMPLETE, cells=LOUWRENTIUS.cells[:1])
     assert heading(cut) == f"20261121T110101Z-louwrentius-quick, INCOMPLETE (1 cells missing): {facts}"
-    assert [table.title for table in tables_of(msgspec.structs.replace(cut, cells=()))] == ["Time spent"]
+    assert [table.title for table in tables_of(replace(cut, cells=()))] == ["Time spent"]
+
+
+def study_named(name: str) -> Published:
+    found = find_published(name)
+    assert found
+    return found
+
+
+@pytest.fixture(name="study")
+def published_study() -> Published:
+    return study_named("antioquia")
+
+
+def column(table: Table, title: str) -> dict[str, str]:
+    index = [each.heading for each in table.columns].index(title)
+    return {row[0]: row[index] for row in table.texts}
+
+
+def test_csv_of_a_run_that_measured_nothing_yet() -> None:
+    empty = replace(ANTIOQUIA, cells=(), rebuilds=())
+    assert csv_of(empty).splitlines()[1] == "RAID 0,,,"
+
+
+def test_ratios_stand_beside_the_published_ones(study: Published) -> None:
+    table = ratio_table(ANTIOQUIA, study)
+    assert table.texts == (
+        ("RAID 1 ÷ RAID 0", "2 against 2: equal", "1.12", "0.75", "0.75", "0.54"),
+        ("RAID 5 ÷ RAID 0", "3 against 2: unequal", "1.39", "0.89", "1.15", "0.33"),
+    )
+
+
+def test_a_ratio_of_several_repeats_has_an_interval(study: Published) -> None:
+    table = ratio_table(repeated(ANTIOQUIA, (1.1, 0.9)), study)
+    # Every array drifts alike, so the ratio of each pair of repeats is the same.
+    assert column(table, "reads")["RAID 1 ÷ RAID 0"] == "1.12 [1.12–1.12]"
+
+
+def test_three_disks_are_the_fair_partner_of_raid_5(study: Published) -> None:
+    fair = replace(ANTIOQUIA.arrays[0], name="raid0-3", members=("/dev/a", "/dev/b", "/dev/c"))
+    table = ratio_table(replace(ANTIOQUIA, arrays=(*ANTIOQUIA.arrays, fair)), study)
+    assert table.texts[-1][:3] == ("RAID 5 ÷ RAID 0 (3 disks)", "3 against 3: equal", "–")
+
+
+def test_ratios_without_the_baseline(study: Published) -> None:
+    without = replace(ANTIOQUIA, arrays=ANTIOQUIA.arrays[1:])
+    assert ratio_table(without, study).rows == ()
+
+
+def test_details_equal_to_the_study(study: Published) -> None:
+    table = details_table(ANTIOQUIA, study)
+    assert table.notes == ("equal to the published table",)
+    assert [each.heading for each in table.columns] == [
+        *("", "RAID 0", "published", "RAID 1", "published", "RAID 5", "published")
+    ]
+    assert table.texts[1] == ("array size KiB", "1019904", "1019904", "510976", "510976", "1019904", "1019904")
+    assert table.texts[2][:3] == ("used device KiB", "N/A", "N/A")
+
+
+def test_a_cell_that_differs_from_the_study_is_named(study: Published) -> None:
+    raid5 = ANTIOQUIA.arrays[2]
+    changed = replace(raid5, details=raid5.details | {"chunk_kib": "64"})
+    table = details_table(replace(ANTIOQUIA, arrays=(*ANTIOQUIA.arrays[:2], changed)), study)
+    assert table.notes == ("differs from the published table: RAID 5 chunk KiB",)
+
+
+def test_performance_of_one_repeat_has_no_intervals(study: Published) -> None:
+    table = performance_table(ANTIOQUIA, study)
+    assert table.texts[0] == (
+        *("RAID 0", "6.4k", "8.2k", "26.1", "33.5", "20.3 ms", "20.6 ms", "155", "122"),
+        *("–", "no redundancy", "1", "82.9k", "81.0k"),
+    )
+    assert column(table, "rebuild s") == {"RAID 0": "–", "RAID 1": "2.2", "RAID 5": "7.9"}
+    assert column(table, "data")["RAID 5"] == "intact (1 of 1)"
+    assert table.notes[0] == "one repeat: no interval can be given"
+    assert table.notes[1:] == study.remarks
+
+
+def test_performance_of_several_repeats_has_intervals_and_says_what_they_cover(study: Published) -> None:
+    table = performance_table(repeated(ANTIOQUIA, (2.0, 0.5)), study)
+    assert column(table, "read IOPS")["RAID 1"] == "7.1k [3.6k–14.3k]"
+    assert column(table, "n")["RAID 1"] == "3"
+    assert table.notes[0] == "median [interval; covers the true median with at least 75.0%]"
+
+
+DRIFT = (1.1, 0.9, 1.02, 0.97, 1.05, 0.96)
+STUDIES = ("adaptraid", "antioquia", "ilsistemista", "linnaeus", "louwrentius")
+
+
+@pytest.fixture(name="record")
+def seven_repeats() -> ResultRecord:
+    text = find_experiment("antioquia-quick")[1]
+    return repeated(replace(load("antioquia-quick"), experiment_toml=text), DRIFT)
+
+
+def study(relation: Relation, ratio: float | None = None, **changes: object) -> Published:
+    finding = PublishedFinding(
+        says="so it is",
+        array="raid1",
+        beside="raid0",
+        workload="rand-write-4k",
+        direction="write",
+        relation=relation,
+        ratio=ratio,
+        basis=Basis.MEASURED if ratio else Basis.IN_WORDS,
+        difference="Because.",
+    )
+    return Published(title="A study", findings=(replace(finding, **changes),))
+
+
+# In the record RAID 1 writes 0.75 times what RAID 0 writes, in every repeat.
+@pytest.mark.parametrize(
+    ("relation", "ratio", "holds"),
+    [
+        (Relation.LESS, None, Holds.YES),
+        (Relation.LESS, 0.75, Holds.YES),
+        (Relation.LESS, 0.5, Holds.ORDER_ONLY),
+        (Relation.MORE, 1.5, Holds.NO),
+        (Relation.SAME, None, Holds.NO),
+    ],
+)
+def test_a_finding_beside_the_measured_ratio(
+    record: ResultRecord, relation: Relation, ratio: float | None, holds: Holds
+) -> None:
+    (found,) = compared_findings(record, study(relation, ratio))
+    assert found.measured
+    assert found.measured.median == pytest.approx(0.752, abs=0.001)
+    assert found.holds is holds
+
+
+def test_one_repeat_cannot_tell_and_says_which_way_it_points() -> None:
+    single = load("antioquia-quick")
+    (same,), (other,) = (compared_findings(single, study(way)) for way in (Relation.LESS, Relation.MORE))
+    assert same.holds is other.holds is Holds.CANNOT_TELL
+    assert same.points_there
+    assert not other.points_there
+    assert "too few" in same.reason
+
+
+def test_what_was_not_measured_is_said_to_be_so(record: ResultRecord) -> None:
+    (found,) = compared_findings(record, study(Relation.SAME, array="raid6"))
+    assert (found.holds, found.measured) == (Holds.NOT_MEASURED, None)
+
+
+def test_theory_gives_the_same_ratio_without_knowing_the_disks(record: ResultRecord) -> None:
+    (found,) = compared_findings(record, study(Relation.LESS))
+    assert found.theory is not None
+    assert found.theory == pytest.approx(0.5, abs=0.1)
+    (latency,) = compared_findings(record, study(Relation.MORE, quantity=Quantity.MEAN_LATENCY))
+    assert latency.theory == pytest.approx(1 / found.theory)
+    (cpu,) = compared_findings(record, study(Relation.MORE, quantity=Quantity.CPU_PER_GIB))
+    assert cpu.theory is None
+
+
+def test_an_explanation_stands_under_what_differs_only(record: ResultRecord) -> None:
+    differing = findings_table(record, study(Relation.MORE))
+    agreeing = findings_table(record, study(Relation.LESS))
+    assert differing
+    assert agreeing
+    assert "so it is: why it may be different here: Because." in differing.notes
+    assert not any("Because" in note for note in agreeing.notes)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_finding_is_about_something_that_its_experiments_measure(name: str) -> None:
+    published = study_named(name)
+    assert published.findings
+    experiment, _ = find_experiment(name)
+    for finding in published.findings:
+        assert finding.difference.endswith(".")
+        for array in (finding.array, finding.beside):
+            assert experiment.array(array)
+            if finding.quantity is Quantity.CAPACITY:
+                continue
+            jobs = {job.id: job for job in experiment.workloads_on(array)}
+            assert finding.workload in jobs, f"{finding.says}: {array}"
+            assert getattr(jobs[finding.workload], f"{finding.direction}s")
+
+
+def test_each_study_has_its_three_forms() -> None:
+    wanted = {f"{name}{form}" for name in STUDIES for form in ("", "-quick", "-as-published")}
+    assert wanted <= set(built_in_names())
+
+
+def test_the_short_form_of_the_adaptraid_study_measures_every_finding() -> None:
+    published = study_named("adaptraid")
+    experiment, _ = find_experiment("adaptraid-quick")
+    for finding in published.findings:
+        for array in (finding.array, finding.beside):
+            assert experiment.array(array)
+            jobs = {job.id for job in experiment.workloads_on(array)}
+            assert finding.quantity is Quantity.CAPACITY or finding.workload in jobs, f"{finding.says}: {array}"
+
+
+# Sizes as they were built by the embedded kernel: an eighth of the study's drives, less superblocks and labels.
+BUILT = {"raid5-k4": 2046820352, "adapt5-k4": 2776629248, "onlyfast-k4": 1621622784}
+
+
+@pytest.mark.parametrize(
+    ("factor", "holds"), [(1.0, Holds.YES), (0.9, Holds.ORDER_ONLY), (0.7, Holds.NO), (None, Holds.NOT_MEASURED)]
+)
+def test_capacity_is_told_by_the_sizes_of_the_arrays_and_needs_no_repeats(factor: float | None, holds: Holds) -> None:
+    record, text = load("antioquia-quick"), find_experiment("adaptraid-quick")[1]
+    sizes = {**BUILT, "adapt5-k4": round(BUILT["adapt5-k4"] * factor)} if factor else {}
+    arrays = tuple(replace(record.arrays[0], name=name, size_bytes=size) for name, size in sizes.items())
+    published = study_named("adaptraid")
+    found = compared_findings(replace(record, arrays=arrays, experiment_toml=text), published)[0]
+    assert found.finding.quantity is Quantity.CAPACITY
+    assert found.theory == pytest.approx(1.3684, abs=0.0001)
+    assert found.holds is holds
+
+
+def test_a_finding_is_about_a_load_or_about_capacity() -> None:
+    with pytest.raises(ValueError, match="or quantity 'capacity'"):
+        study(Relation.MORE, quantity=Quantity.CAPACITY)
+    with pytest.raises(ValueError, match="a workload and a direction"):
+        study(Relation.MORE, workload="")
+
+
+def test_drives_of_several_kinds_have_no_theory_of_one_pace() -> None:
+    published = study_named("adaptraid")
+    record = replace(load("antioquia-quick"), experiment_toml=find_experiment("adaptraid-quick")[1])
+    loads = [each for each in compared_findings(record, published) if each.finding.workload]
+    assert loads
+    assert all(each.theory is None for each in loads)
+
+
+def drawn(ratio: float, noise: float, draw: random.Random, repeats: int = 8) -> ResultRecord:
+    """Two arrays, one of them ``ratio`` times as fast as the other, each repeat with noise of its own."""
+    levels = {"raid0": 1000.0, "raid1": 1000.0 * ratio}
+    cells = [
+        records.cell(name, "rand-write-4k", repeat, write_iops=level * draw.lognormvariate(0, noise))
+        for name, level in levels.items()
+        for repeat in range(repeats)
+    ]
+    return records.record(cells=tuple(cells))
+
+
+@pytest.mark.parametrize("truth", [0.5, 0.54, 0.7])
+def test_noise_is_no_help_for_a_published_ratio_to_hold(truth: float) -> None:
+    """Of a study that says 0.5: true, near the edge, and far off; with more noise each holds more seldom, or never."""
+    shares = []
+    for noise in (0.01, 0.03, 0.06, 0.12, 0.25):
+        draw = random.Random(9)
+        found = [compared_findings(drawn(truth, noise, draw), study(Relation.LESS, 0.5))[0].holds for _ in range(20)]
+        shares.append(found.count(Holds.YES) / len(found))
+    assert all(later <= earlier for earlier, later in pairwise(shares))
+    assert shares[-1] == 0
+    assert (shares[0] == 1) is (truth == 0.5)
+    assert truth == 0.5 or max(shares) <= 0.05
+
+
+def test_the_order_may_be_known_and_nearness_not() -> None:
+    noisy = drawn(0.5, 0.12, random.Random(1))
+    (found,) = compared_findings(noisy, study(Relation.LESS, 0.5))
+    assert found.holds is Holds.ORDER_AT_LEAST
+    assert "neither" in found.reason
+    table = findings_table(noisy, study(Relation.LESS, 0.5))
+    assert table
+    assert "the order holds; closeness unknown" in table.rows[0]
+    assert not any("Because" in note for note in table.notes)
+
+
+def test_a_repeat_that_one_side_lost_pairs_with_none() -> None:
+    whole = drawn(0.5, 0.0, random.Random(1))
+    rising = [
+        replace(
+            cell,
+            figures=replace(cell.figures, writes=records.direction(cell.figures.writes.iops * 2**cell.repeat)),
+        )
+        for cell in whole.cells
+        if cell.figures.writes and (cell.array, cell.repeat) not in {("raid0", 0), ("raid1", 7)}
+    ]
+    (found,) = compared_findings(replace(whole, cells=tuple(rising)), study(Relation.LESS, 0.5))
+    assert found.measured
+    assert found.measured.n == 6
+    assert [found.measured.low, found.measured.high] == pytest.approx([0.5, 0.5])
+
+
+def test_in_virtual_time_a_finding_on_cpu_cost_is_not_measured_and_says_why(record: ResultRecord) -> None:
+    asked = study(Relation.LESS, quantity=Quantity.CPU_PER_GIB)
+    (in_real_time,) = compared_findings(record, asked)
+    assert in_real_time.measured
+    conditions = replace(record.conditions, is_virtual_time=True)
+    (found,) = compared_findings(replace(record, conditions=conditions), asked)
+    assert (found.holds, found.measured) == (Holds.NOT_MEASURED, None)
+    assert "virtual time" in found.reason
+    table = findings_table(replace(record, conditions=conditions), asked)
+    assert table
+    assert f"not measured: {found.reason}" in table.notes

@@ -24,34 +24,9 @@ WHOLE: dict[str, Any] = msgspec.to_builtins(
 )
 NUMBERS: tuple[Any, ...] = (0, 1, -1, 2, 999, 10**15, -(10**15), 2**63 - 1, 1e15, 5e-324, 1e-12, 1e-9, 0.5, -0.0, 1e308)
 WORDS = (
-    *(
-        "",
-        "latest",
-        "../../x",
-        "\x1b[2J",
-        "[bold]x[/]",
-        "[/x]",
-        "<b>",
-        "=1+1",
-        "a|b",
-        "x" * 299,
-        "x" * 301,
-        "\u202e",
-        "é",
-    ),
-    *(
-        "{{x}}",
-        "read",
-        "rebuilding",
-        "single",
-        "raid5",
-        "raid0-3",
-        "%(x)s",
-        "\x00",
-        "2099-01-01",
-        "\n\n# x",
-        "rw=read\n",
-    ),
+    *("", "latest", "../../x", "\x1b[2J", "[bold]x[/]", "[/x]", "<b>", "=1+1", "a|b", "x" * 299, "x" * 301, "\u202e"),
+    *("é", "{{x}}", "read", "rebuilding", "single", "raid5", "raid0-3", "%(x)s", "\x00", "2099-01-01", "\n\n# x"),
+    "rw=read\n",
 )
 ANYTHING = (*NUMBERS, *WORDS, None, True, [], {}, [None], [[]], {"a": 1}, -(2**63), 10**400)
 

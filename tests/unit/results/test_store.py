@@ -18,52 +18,42 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from lab.classroom.bundle import export_results
 from lab.errors import LabError, MachineBusy, ResultError
 from lab.host.files import write_file
-from lab.results.record import CellRecord, Conditions, RebuildRecord, ResultRecord, RunStatus, Timings, encode_record
-from lab.results.store import ResultNotStored, ResultStore, decode_record, journal_of
+from lab.results.record import (
+    CellRecord,
+    MemberRates,
+    RebuildRecord,
+    ResultRecord,
+    RunStatus,
+    Timeline,
+    Timings,
+    decode_timeline,
+    encode_record,
+    encode_timeline,
+)
+from lab.results.store import ResultNotStored, ResultStore, decode_record, import_results, journal_of
 from lab.workloads.fio_output import parse_figures
-from tests.unit.results.records import cell as with_cpu
-from tests.unit.results.records import record
+from tests.unit.results import records
+from tests.unit.results.records import rebuild, record
 
 RAW = Path(__file__).parents[1] / "workloads" / "data" / "mix.stdout"
-CONDITIONS = Conditions(
-    target="uml:",
-    host_name="lab",
-    kernel_release="6.1.0",
-    architecture="x86_64",
-    cpu_count=2,
-    memory_bytes=2**30,
-    is_embedded=True,
-    mdadm_version="4.2",
-    fio_version="fio-3.33",
-    tunables={"/sys/block/md0/md/sync_speed_max": "200000"},
-)
 
 
 def draft(record_id: str = "20261121T100000Z-x") -> ResultRecord:
-    return ResultRecord(
-        id=record_id,
-        created_utc="2026-11-21T10:00:00Z",
-        raidlab_version="0.1",
-        experiment="x",
-        experiment_toml="# text\n",
-        conditions=CONDITIONS,
-        planned_cells=("md0/rand-mix-4k/healthy/0", "md0/rand-mix-4k/healthy/1"),
+    """A result of the embedded kernel that has been begun."""
+    conditions = replace(
+        records.CONDITIONS, target="uml:", is_embedded=True, tunables={"/sys/block/md0/md/sync_speed_max": "200000"}
     )
+    planned = ("md0/rand-mix-4k/healthy/0", "md0/rand-mix-4k/healthy/1")
+    return record(record_id, conditions=conditions, planned_cells=planned, status=RunStatus.INCOMPLETE)
 
 
 def cell(repeat: int = 0) -> CellRecord:
-    return CellRecord(
-        array="md0",
-        workload="rand-mix-4k",
-        phase="healthy",
-        repeat=repeat,
-        order_index=repeat,
-        started_utc="2026-11-21T10:00:01Z",
-        figures=parse_figures(RAW.read_text()),
-    )
+    return records.cell("md0", "rand-mix-4k", repeat, figures=parse_figures(RAW.read_text()))
 
 
 REBUILD = RebuildRecord(
@@ -196,7 +186,7 @@ def test_any_bytes_are_a_record_or_a_lab_error(data: bytes) -> None:
 
 @given(st.data())
 def test_a_cut_record_is_a_lab_error(data: st.DataObject) -> None:
-    whole = encode_record(msgspec.structs.replace(draft(), cells=(cell(),)))
+    whole = encode_record(replace(draft(), cells=(cell(),)))
     cut = data.draw(st.integers(0, len(whole) - 3))
     with pytest.raises(LabError):
         decode_record(whole[:cut], source="r")
@@ -231,10 +221,10 @@ def test_a_write_that_fails_half_way_leaves_the_old_file(tmp_path: Path) -> None
 def test_a_cell_that_does_not_fit_leaves_the_earlier_ones(store: ResultStore) -> None:
     with store.begin(draft()) as journal:
         journal.add(REBUILD)
-        noisy = msgspec.structs.replace(cell(), job_text="x" * 9000)
+        noisy = replace(cell(), job_text="x" * 9000)
         with small_files(), pytest.raises(ResultError, match="no entry can be stored"):
-            journal.add(msgspec.structs.replace(noisy, figures=msgspec.structs.replace(noisy.figures, raw_json="")))
-        journal.add(msgspec.structs.replace(REBUILD, repeat=1))
+            journal.add(replace(noisy, figures=replace(noisy.figures, raw_json="")))
+        journal.add(replace(REBUILD, repeat=1))
         assert [each.repeat for each in journal.record.rebuilds] == [0, 1]
     assert store.load("latest").rebuilds == journal.record.rebuilds
 
@@ -242,8 +232,8 @@ def test_a_cell_that_does_not_fit_leaves_the_earlier_ones(store: ResultStore) ->
 def test_the_final_record_can_be_saved_elsewhere(store: ResultStore) -> None:
     with store.begin(draft()) as journal:
         for repeat in range(6):
-            journal.add(msgspec.structs.replace(REBUILD, repeat=repeat))
-        journal.record = msgspec.structs.replace(journal.record, experiment_toml="#" * 5000)
+            journal.add(replace(REBUILD, repeat=repeat))
+        journal.record = replace(journal.record, experiment_toml="#" * 5000)
         with small_files(), pytest.raises(ResultNotStored) as caught:
             journal.finish()
     assert decode_record(caught.value.payload, source="bytes").status is RunStatus.COMPLETE
@@ -278,13 +268,13 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
 import sys
 sys.path[:0] = {[str(Path(__file__).parents[3]), str(Path(__file__).parent)]!r}
 from pathlib import Path
-from test_store import REBUILD, ResultError, ResultStore, draft, msgspec
+from test_store import REBUILD, ResultError, ResultStore, draft, replace
 store = ResultStore(Path({str(tmp_path)!r}))
 journal = store.begin(draft())
 count = 0
 try:
     while True:
-        journal.add(msgspec.structs.replace(REBUILD, repeat=count)); count += 1
+        journal.add(replace(REBUILD, repeat=count)); count += 1
 except ResultError as error:
     assert "No space left" in error.message and "free some space" in error.hint, error
 journal.close()
@@ -302,13 +292,13 @@ print("told")
 
 
 def test_a_record_of_virtual_time_has_no_cpu_account_even_if_its_file_has() -> None:
-    made = record(cells=(with_cpu("raid5", "w", 0, read_iops=1.0, cpu_microseconds=56.8),))
+    made = record(cells=(records.cell("raid5", "w", 0, read_iops=1.0, cpu_microseconds=56.8),))
     assert made.cells[0].cpu
     value = msgspec.to_builtins(made)
     value["conditions"]["is_virtual_time"] = True
     read = decode_record(msgspec.json.encode(value), source="old")
     assert not read.conditions.has_cpu_time
-    assert read.cells == (msgspec.structs.replace(made.cells[0], cpu=None),)
+    assert read.cells == (replace(made.cells[0], cpu=None),)
 
 
 def test_a_result_beside_one_of_its_name_has_the_name_of_its_folder(store: ResultStore) -> None:
@@ -324,3 +314,52 @@ def test_a_result_beside_one_of_its_name_has_the_name_of_its_folder(store: Resul
     assert brought.cells == store.load(first.name).cells
     with pytest.raises(ResultError, match="another result"):
         store.load("another")
+
+
+TIMELINE = Timeline(
+    seconds=(0.0, 0.1),
+    read_iops=(None, 75.25),
+    write_iops=(None, 0.0),
+    wait_seconds=(None, 0.013123),
+    rebuilt_fraction=(0.0, 0.5),
+    busy_fraction=(None, 0.25),
+    members=(MemberRates(name="ubda", read_bytes_per_second=(None, 1e6), written_bytes_per_second=(None, 0.0)),),
+)
+
+
+def store_with_a_rebuild(root: Path) -> ResultStore:
+    store = ResultStore(root)
+    with store.begin(record()) as journal:
+        journal.add(rebuild("raid1", 0, 3.0), timeline=TIMELINE)
+        journal.finish()
+    return store
+
+
+def test_a_rebuild_is_stored_with_its_timeline(tmp_path: Path) -> None:
+    store = store_with_a_rebuild(tmp_path)
+    (stored,) = store.load("latest").rebuilds
+    found = decode_timeline(store.raw_json(store.find("latest"), stored.timeline_file), source="x")
+    assert found == TIMELINE
+
+
+def test_a_bundle_carries_timelines(tmp_path: Path) -> None:
+    store, other = store_with_a_rebuild(tmp_path / "a" / "results"), ResultStore(tmp_path / "b" / "results")
+    export_results(store, ["latest"], tmp_path / "x.zip")
+    import_results(other, tmp_path / "x.zip")
+    (result_id,) = other.ids()
+    (name,) = other.load(result_id).files
+    assert decode_timeline(other.raw_json(result_id, name), source="x") == TIMELINE
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", '{"seconds": [0.0]}', encode_timeline(TIMELINE).replace("0.1", "0.1,0.2", 1), "[1]"],
+)
+def test_what_is_no_timeline_is_refused(text: str) -> None:
+    with pytest.raises(ResultError, match="'x' is not a timeline"):
+        decode_timeline(text, source="x")
+
+
+def test_a_newer_timeline_is_refused() -> None:
+    with pytest.raises(ResultError, match="this raidlab reads up to 1"):
+        decode_timeline(encode_timeline(TIMELINE).replace('"format_version":1', '"format_version":2'), source="x")

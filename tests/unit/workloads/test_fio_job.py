@@ -1,9 +1,12 @@
-"""Job files: own place for each job, equal offsets on every array, and room for the data."""
+"""Jobs of fio and dd, and synthetic traces: own places, equal offsets on every array, and room for the data."""
 
 from __future__ import annotations
 
 import configparser
+import subprocess
 from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -14,8 +17,20 @@ from lab.errors import SpecError, WorkloadError
 from lab.plans import Danger
 from lab.units import MIB
 from lab.workloads.fio_output import MeasuredWindow
-from lab.workloads.jobs import FioPhase, Invocation, JobTarget, PathKind, fio_invocations, job_bytes
-from lab.workloads.workload import all_workloads, find_workload
+from lab.workloads.jobs import (
+    KINDS,
+    LEAD_MILLISECONDS,
+    FioPhase,
+    Invocation,
+    JobTarget,
+    PathKind,
+    dd_invocation,
+    fio_invocations,
+    job_bytes,
+    parse_dd,
+    trace_texts,
+)
+from lab.workloads.workload import TRACE_PATH, all_workloads, changed, find_workload
 
 FOLDER = JobTarget("/mnt/lab", PathKind.DIRECTORY, 400 * MIB, repeat=3)
 DEVICE = JobTarget("/dev/md0", PathKind.DEVICE, 400 * MIB)
@@ -159,3 +174,138 @@ def test_data_never_exceed_the_room(name: str, kind: PathKind, available: int, w
         return
     assert each % workload.block_bytes == 0
     assert 0 < each * workload.region_count <= available
+
+
+WRITE = find_workload("ilsistemista-dd-write")
+READ = find_workload("ilsistemista-dd-read")
+# coreutils 9.1 on Debian 12, LC_ALL=C dd if=/dev/zero of=FILE bs=2M count=40
+SAID = "40+0 records in\n40+0 records out\n83886080 bytes (84 MB, 80 MiB) copied, 0.0412365 s, 2.0 GB/s\n"
+
+
+def target(available_bytes: int, kind: PathKind = PathKind.DEVICE, path: str = "/dev/md0") -> JobTarget:
+    return JobTarget(path, kind, available_bytes)
+
+
+def test_the_recipe_stands_as_published_where_it_fits() -> None:
+    argv = dd_invocation(WRITE, target(100_000 * MIB)).argv
+    assert argv == ("env", "LC_ALL=C", "dd", "if=/dev/zero", "of=/dev/md0", "bs=2M", "count=16000")
+
+
+def test_a_count_that_does_not_fit_is_cut_to_whole_blocks() -> None:
+    assert dd_invocation(WRITE, target(101 * MIB)).argv[-1] == "count=50"
+
+
+def test_a_place_without_room_for_one_block_is_refused() -> None:
+    with pytest.raises(WorkloadError, match="file-exceeds-fs"):
+        dd_invocation(WRITE, target(MIB))
+
+
+def test_a_raw_write_names_the_device_to_the_guard_and_a_read_none() -> None:
+    assert dd_invocation(WRITE, target(100 * MIB)).step().writes_devices == ("/dev/md0",)
+    assert dd_invocation(READ, target(100 * MIB)).step().writes_devices == ()
+
+
+def test_on_a_file_system_it_writes_a_file() -> None:
+    place = target(100 * MIB, PathKind.DIRECTORY, "/mnt/md0")
+    assert "of=/mnt/md0/raidlab.0" in dd_invocation(WRITE, place).argv
+
+
+def test_figures_of_what_dd_says() -> None:
+    figures = parse_dd(SAID, WRITE)
+    assert figures.reads is None
+    assert figures.writes
+    assert figures.writes.io_bytes == 40 * 2 * MIB
+    assert figures.writes.total_ios == 40
+    assert figures.writes.bandwidth_bytes_per_second == pytest.approx(83886080 / 0.0412365)
+    assert figures.writes.mean_seconds == pytest.approx(0.0412365 / 40)
+    assert figures.writes.p99_seconds is None
+
+
+def test_a_reader_has_figures_for_reads() -> None:
+    assert parse_dd(SAID, READ).writes is None
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [("", 0), (SAID, 1), ("dd: failed to open '/dev/md0': Permission denied\n", 1), ("0 bytes copied, 0 s\n", 0)],
+)
+def test_a_dd_that_failed_is_an_error_with_its_words(text: str, status: int) -> None:
+    with pytest.raises(WorkloadError, match=f"dd exited with status {status}"):
+        parse_dd(text, WRITE, exit_status=status)
+
+
+def test_dd_without_a_recipe_is_refused() -> None:
+    with pytest.raises(SpecError, match="the program '' where only dd is run"):
+        changed(WRITE, recipe="")
+
+
+SPACE = 64 * MIB
+
+
+def requests(texts: tuple[str, ...]) -> list[tuple[int, str, int, int]]:
+    """(due, word, offset, length) of all streams, in time."""
+    found = []
+    for text in texts:
+        lines = text.splitlines()
+        assert lines[:3] == ["fio version 2 iolog", "data add", "data open"]
+        assert lines[-1] == "data close"
+        for wait, io in zip(lines[3:-1:2], lines[4:-1:2], strict=True):
+            _, word, offset, length = io.split()
+            found.append((int(wait.split()[2]), word, int(offset), int(length)))
+    return sorted(found)
+
+
+def test_the_same_seed_gives_the_same_trace_and_another_seed_another() -> None:
+    one, again = (trace_texts("server-1990s", 10, seconds=20, space_bytes=SPACE, seed=5) for _ in range(2))
+    assert one == again
+    assert one != trace_texts("server-1990s", 10, seconds=20, space_bytes=SPACE, seed=6)
+
+
+def test_a_trace_is_of_its_kind() -> None:
+    kind = KINDS["server-1990s"]
+    found = requests(trace_texts("server-1990s", 10, seconds=400, space_bytes=SPACE, seed=1))
+    assert all(offset >= 0 and offset + length <= SPACE for _, _, offset, length in found)
+    assert all(offset % 512 == 0 and length % 512 == 0 for _, _, offset, length in found)
+    assert LEAD_MILLISECONDS <= found[0][0] <= found[-1][0] < LEAD_MILLISECONDS + 400_000
+    assert sum(word == "write" for _, word, *_ in found) / len(found) == pytest.approx(kind.write_share, abs=0.05)
+    # A run counts as one request of the mean rate.
+    arrivals = len(found) / (1 + kind.run_share * (kind.run_requests - 1))
+    assert arrivals / 400 == pytest.approx(kind.mean_per_second, rel=0.15)
+    gaps = [after - before for (before, *_), (after, *_) in pairwise(found)]
+    # Bursts: most requests follow soon, and some only after a long pause.
+    assert sorted(gaps)[len(gaps) // 2] < 8
+    assert max(gaps) > 1000
+
+
+def test_every_stream_gets_its_share() -> None:
+    texts = trace_texts("server-1990s", 4, seconds=30, space_bytes=SPACE, seed=1)
+    counts = [len(requests((text,))) for text in texts]
+    assert max(counts) - min(counts) <= 1
+
+
+def test_a_short_trace_has_no_stream_without_a_request() -> None:
+    texts = trace_texts("server-1990s", 500, seconds=2, space_bytes=SPACE, seed=1)
+    assert 0 < len(texts) < 500
+    assert all(requests((text,)) for text in texts)
+    with pytest.raises(SpecError, match="no request of trace"):
+        trace_texts("server-1990s", 1, seconds=1e-6, space_bytes=SPACE, seed=1)
+
+
+def test_unknown_kinds_and_too_little_space_are_refused() -> None:
+    with pytest.raises(SpecError, match="synthetic trace 'server-1990'"):
+        trace_texts("server-1990", 1, seconds=1, space_bytes=SPACE, seed=1)
+    with pytest.raises(SpecError, match="needs 16 MiB"):
+        trace_texts("server-1990s", 1, seconds=1, space_bytes=MIB, seed=1)
+
+
+def test_the_traces_reach_their_files_and_the_job_is_left_for_fio(tmp_path: Path) -> None:
+    target = JobTarget("/dev/md0", PathKind.DEVICE, SPACE)
+    (start,) = fio_invocations(find_workload("trace-server"), target, runtime_seconds=3)
+    command = [*start.argv[:4], start.argv[4].replace(TRACE_PATH, f"{tmp_path}/trace"), "cat"]
+    ran = subprocess.run(command, input=start.stdin_text, capture_output=True, text=True, check=True)
+    assert ran.stdout == start.job_text
+    assert tuple((tmp_path / f"trace.{number}").read_text() for number in range(10)) == start.traces
+    sections = [line for line in start.job_text.splitlines() if line.startswith("read_iolog=")]
+    assert sections == [f"read_iolog={TRACE_PATH}.{number}" for number in range(10)]
+    assert "replay_redirect=/dev/md0" in start.job_text
+    assert start.step().writes_devices == ("/dev/md0",)

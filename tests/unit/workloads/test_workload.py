@@ -1,4 +1,4 @@
-"""What a workload may run: whoever wrote it, fio and dd on its own target and nothing else."""
+"""Workloads: the catalogue is sound, and whoever wrote one, it runs fio and dd on its own target alone."""
 
 from __future__ import annotations
 
@@ -12,11 +12,83 @@ from hypothesis import strategies as st
 
 from lab.errors import LabError, SpecError
 from lab.experiments.schema import JobPlan
-from lab.lint.fio_checks import lint_job_file
 from lab.tomlfile import decode_toml
 from lab.units import MIB
 from lab.workloads.jobs import FioPhase, Invocation, JobTarget, PathKind, dd_invocation, fio_invocations
-from lab.workloads.workload import LoadProgram, Workload, all_workloads, changed, find_workload, job_problems
+from lab.workloads.workload import (
+    BUILT_IN_FOLDER,
+    LoadProgram,
+    Workload,
+    all_workloads,
+    changed,
+    find_workload,
+    job_problems,
+    load_folder,
+)
+
+GOOD = """
+id = "mine"
+title = "Mine"
+shows = "Something."
+direction = "read"
+pattern = "random"
+block_bytes = "8K"
+"""
+
+
+def test_each_file_is_named_after_its_id() -> None:
+    assert {path.stem for path in BUILT_IN_FOLDER.glob("*.toml")} == set(all_workloads())
+
+
+def test_of_requests_of_several_sizes_none_is_told() -> None:
+    # Of a recipe's sections fio tells the block of the last one only, and requests of a trace differ.
+    sizes = [find_workload(name).request_bytes for name in ("rand-read-4k", "antioquia-literal", "trace-server")]
+    assert sizes == [4096, None, None]
+
+
+@pytest.mark.parametrize("workload", all_workloads().values(), ids=lambda each: each.id)
+def test_every_entry_measures_past_the_cache_and_says_what_for(workload: Workload) -> None:
+    assert workload.direct or workload.recipe
+    assert workload.random_data or workload.recipe
+    assert workload.shows.endswith(".")
+    assert workload.reads or workload.writes
+
+
+def test_an_unknown_name_gets_the_nearest() -> None:
+    with pytest.raises(SpecError, match="there is no workload 'rand-raed-4k'") as caught:
+        find_workload("rand-raed-4k")
+    assert caught.value.hint == "did you mean 'rand-read-4k'?"
+
+
+def test_a_user_file_by_path_and_by_folder(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(GOOD)
+    assert find_workload(str(path)).block_bytes == 8192
+    assert load_folder(tmp_path) == {"mine": find_workload(str(path))}
+    (tmp_path / "twin.toml").write_text(GOOD)
+    with pytest.raises(SpecError, match="another file has too"):
+        load_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("queue_depth = 4\nengine = 'psync'", "depth-without-async"),
+        ("runtime_seconds = 1.0", "runtime-short"),
+        ("read_percent = 50", "a mix, and nothing else"),
+        ("verify = 'reread'", "go together"),
+        ("jobs = 0", "jobs: 0 is not possible: write 1 or more, 256 at most"),
+        ("file_bytes = 512", "below one block"),
+        ("quue_depth = 1", "did you mean 'queue_depth'"),
+        ("engine = 5", "engine: Expected `str`"),
+    ],
+)
+def test_contradictions_are_refused(tmp_path: Path, line: str, complaint: str) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(GOOD + line + "\n")
+    with pytest.raises(SpecError, match=complaint):
+        find_workload(str(path))
+
 
 DEVICE = JobTarget("/dev/md0", PathKind.DEVICE, 100 * MIB)
 FIO = find_workload("antioquia-literal")
@@ -205,13 +277,6 @@ def test_the_catalogue_passes(workload: Workload, kind: PathKind) -> None:
         dd_invocation(workload, target)
     else:
         fio_invocations(workload, target, prepare=True)
-
-
-def test_the_lint_names_it_in_a_job_of_fio() -> None:
-    found = list(lint_job_file("[a]\nfilename=/dev/md0\nrw=read\ntime_based\nruntime=1\nexec_prerun=touch /tmp/x\n"))
-    assert [each.rule_id for each in found] == ["foreign-command"]
-    assert "exec_prerun" in found[0].observed
-    assert found[0].refuses
 
 
 WORDS = [

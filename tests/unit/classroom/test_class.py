@@ -1,0 +1,472 @@
+"""A class: every student counts once, copies and edited bundles are named, and nothing is read twice."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import random
+import re
+import shutil
+import statistics
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from lab.classroom.bundle import Bundle, load_signer, read_bundle, write_bundle
+from lab.classroom.command import box
+from lab.classroom.grading import grading_sheet
+from lab.classroom.view import ClassRow, ClassView, CopiedWork, DrillStanding, cautions, class_page, share, view_class
+from lab.cli.main import run
+from lab.drills.schema import catalogue, file_digest
+from lab.errors import ExitCode, RequirementMissing, ResultError
+from lab.lessons.course import built_in_course
+from lab.report.page.blocks import render_page
+from lab.results.record import ResultRecord, encode_record
+from lab.results.statistics import estimate
+from tests.unit.classroom import students
+from tests.unit.classroom.students import DRILL, Truth
+from tests.unit.compare.platform_records import HDD, machine, measured_by, scaled
+from tests.unit.compare.test_platforms import WRITES, bundle
+from tests.unit.report.test_page import needs_browser, opened
+
+
+@dataclass(frozen=True)
+class Class:
+    folder: Path
+    cache: Path
+    truth: Truth
+    view: ClassView
+
+    @property
+    def drill(self) -> DrillStanding:
+        (found,) = self.view.practice.drills
+        return found
+
+
+@pytest.fixture(scope="module")
+def handed_in(tmp_path_factory: pytest.TempPathFactory) -> Class:
+    """200 bundles: 190 honest, 5 with another's work, 5 edited."""
+    folder, cache = tmp_path_factory.mktemp("class"), tmp_path_factory.mktemp("cache")
+    truth = students.hand_in(folder)
+    return Class(folder, cache, truth, view_class(folder, cache))
+
+
+def test_every_student_counts_once(handed_in: Class) -> None:
+    truth, drill = handed_in.truth, handed_in.drill
+    assert (truth.students, handed_in.view.files) == (190, 200)
+    assert (drill.drill, drill.tries) == (DRILL, truth.tries)
+    first, best = drill.first, drill.best
+    assert (first.saved.count, first.saved.of) == (truth.first_saved, 190)
+    assert (best.saved.count, best.saved.of) == (truth.best_saved, 190)
+    assert 0 < truth.first_saved < truth.best_saved < 190
+    assert first.have_data.count == truth.first_saved
+    assert first.wrote_first == sum(first.verdicts.values()) - truth.first_saved
+
+
+def test_mistakes_are_counted_by_student(handed_in: Class) -> None:
+    assert dict(handed_in.drill.first.mistakes) == dict(handed_in.truth.first_mistakes)
+    assert dict(handed_in.drill.mistakes) == dict(handed_in.truth.mistakes)
+    counts = list(handed_in.drill.mistakes.values())
+    assert counts == sorted(counts, reverse=True)
+
+
+def test_times_are_those_of_the_students(handed_in: Class) -> None:
+    truth = handed_in.truth
+    for standing, minutes in ((handed_in.drill.first, truth.first_minutes), (handed_in.drill.best, truth.best_minutes)):
+        assert standing.all_minutes == tuple(sorted(minutes))
+        assert standing.minutes == estimate(minutes)
+        assert standing.minutes.median == pytest.approx(statistics.median(minutes))
+
+
+def test_lessons_tell_who_passed_and_where_they_needed_help(handed_in: Class) -> None:
+    truth = handed_in.truth
+    lessons = {each.lesson: each for each in handed_in.view.practice.lessons}
+    assert {name: each.passed.of for name, each in lessons.items()} == dict(truth.begun)
+    assert {name: each.passed.count for name, each in lessons.items()} == dict(truth.passed)
+    for counted, found in ((truth.all_hints, "all_hints"), (truth.by_lab, "by_lab")):
+        told = {(name, step): n for name, each in lessons.items() for step, n in getattr(each, found).items()}
+        assert told == {place: count for place, count in counted.items() if count}
+
+
+def test_copies_and_edited_bundles_are_named(handed_in: Class) -> None:
+    copies = handed_in.view.practice.copies
+    for number in range(5):
+        names = (f"s{number:03d}.zip", f"t{number}-copy.zip")
+        assert any(copy.files == names and copy.what == DRILL for copy in copies), number
+        altered = {copy.is_altered for copy in copies if copy.files == names}
+        assert altered == {number == 4}
+    assert {name for copy in copies for name in copy.files if name.startswith("s")} == {f"s00{n}.zip" for n in range(5)}
+    assert list(handed_in.view.problems) == [f"u{number}-edited.zip" for number in range(5)]
+    assert all("was edited" in problem for problem in handed_in.view.problems.values())
+
+
+def test_a_neighbours_seed_is_named(handed_in: Class) -> None:
+    seeds = {(each.what, each.seed): each.files for each in handed_in.view.practice.seeds}
+    assert seeds[DRILL, "student-0"] == ("s000.zip", "t0-copy.zip")
+    assert {seed for _, seed in seeds} == {f"student-{number}" for number in range(5)}
+    told = "\n".join(cautions(handed_in.view))
+    assert "the same seed 'student-0' at 01-dropped-members" in told
+    assert "the same work at 01-dropped-members (its figures differ, so somebody changed them): s004.zip" in told
+
+
+def test_the_sheet_has_a_line_for_each_bundle(handed_in: Class) -> None:
+    lines = list(csv.DictReader(io.StringIO(grading_sheet(handed_in.view))))
+    assert len(lines) == 200
+    by_file = {line["file"]: line for line in lines}
+    assert sum(line[f"{DRILL} verdict"] == "saved" for line in lines if line["file"].startswith("s")) == (
+        handed_in.truth.best_saved
+    )
+    assert sum(int(line["lessons passed"]) for line in lines if line["file"].startswith("s")) == (
+        handed_in.truth.passed.total()
+    )
+    assert {line["lessons"] for line in lines} == {str(len(built_in_course().ids))}
+    assert all(f"{drill} minutes" in lines[0] for drill in catalogue())
+    copy, whole, bad = by_file["t0-copy.zip"], by_file["s000.zip"], by_file["u0-edited.zip"]
+    assert copy["copies"].startswith(f"{DRILL} as in s000.zip")
+    assert (copy[f"{DRILL} seed"], copy["key"] != whole["key"]) == ("student-0", True)
+    assert "was edited" in bad["problems"]
+    assert bad[f"{DRILL} verdict"] == ""
+
+
+def test_what_a_student_hands_in_again_is_no_copy(bundles: Path, tmp_path: Path) -> None:
+    own = students.practice(7)
+    early = dict(sorted(own.items())[:1])
+    (bundles / "week-3.zip").write_bytes(write_bundle({}, students.signer(7), early))
+    (bundles / "week-8.zip").write_bytes(write_bundle({}, students.signer(7), own))
+    found = view_class(bundles, tmp_path / "cache")
+    assert (found.practice.copies, found.practice.seeds) == ((), ())
+    assert found.practice.drills[0].first.saved.of == 1
+    assert list(cautions(found)) == ["one key signed: week-3.zip, week-8.zip"]
+
+
+def test_a_share_has_wilsons_interval() -> None:
+    # Newcombe, Statistics in Medicine 17 (1998), 857-872, table I, method 3.
+    for count, of, low, high in ((81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611)):
+        found = share(count, of)
+        assert (found.low, found.high) == pytest.approx((low, high), abs=6e-5)
+    assert share(12, 40).text() == "12 of 40: 30 % [18–45]"
+
+
+@needs_browser
+def test_the_page_is_drawn_and_the_console_is_silent(handed_in: Class, tmp_path: Path) -> None:
+    page = tmp_path / "class.html"
+    page.write_text(render_page(class_page(handed_in.view, "A class")))
+    elements, complaints = opened(page, tmp_path / "profile")
+    assert complaints == []
+    # Saved, data at the end, minutes, mistakes, lessons.
+    assert len(re.findall(r'class="canvas js-plotly-plot"', elements)) == 5
+
+
+def test_the_command_writes_sheet_and_page(
+    handed_in: Class, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sheet, page = tmp_path / "grades.csv", tmp_path / "class.html"
+    words = ["class", str(handed_in.folder), "--grades", str(sheet), "--page", str(page)]
+    assert run(words) == ExitCode.DONE
+    said = capsys.readouterr()
+    for title in ("first try", "best try", "Mistakes", "Lessons"):
+        assert title in said.out
+    assert handed_in.drill.first.saved.text() in said.out
+    assert "u4-edited.zip" in said.err
+    assert "t4-copy.zip" in said.err
+    assert len(sheet.read_text().splitlines()) == 201
+    text = page.read_text()
+    found = re.search(r'<script type="application/json" id="figures">(.*?)</script>', text, re.DOTALL)
+    assert found
+    figures = json.loads(found[1])
+    bars = [trace for figure in figures for trace in figure["traces"] if trace["name"] == "best try"]
+    assert bars[0]["x"] == [pytest.approx(100 * handed_in.truth.best_saved / 190, rel=1e-3)]
+    strokes = [trace for figure in figures for trace in figure["traces"] if trace["name"] == "each student"]
+    assert len(strokes[0]["x"]) == 190
+    # It may be shown to the class.
+    assert not re.search(r"[stu]\d+(-copy|-edited)?\.zip|student-\d", text)
+    assert run(["--json", "class", str(handed_in.folder)]) == ExitCode.DONE
+    told = json.loads(capsys.readouterr().out)
+    assert told["practice"]["drills"][0]["first"]["saved"]["count"] == handed_in.truth.first_saved
+
+
+def test_a_drill_of_another_file_is_named(bundles: Path, tmp_path: Path) -> None:
+    easier = tmp_path / f"{DRILL}.toml"
+    easier.write_text(catalogue()[DRILL].read_text().replace("count", "count "))
+    digests = {"built-in": file_digest(catalogue()[DRILL]), "easier": file_digest(easier), "earlier": ""}
+    for number, (name, digest) in enumerate(digests.items()):
+        began = datetime(2026, 9, 1, tzinfo=UTC)
+        try_ = students.outcome("overlays-first", random.Random(number), began=began, seed=name)
+        work = {f"drills/{try_.id}.json": msgspec.json.encode(replace(try_, drill_file=digest))}
+        (bundles / f"{name}.zip").write_bytes(write_bundle({}, students.signer(number + 1), work))
+    found = view_class(bundles, tmp_path / "cache")
+    assert list(cautions(found)) == [f"a file other than this raidlab's was played as {DRILL}: easier.zip"]
+    lines = {line["file"]: line for line in csv.DictReader(io.StringIO(grading_sheet(found)))}
+    told = {name: lines[f"{name}.zip"][f"{DRILL} file"] for name in digests}
+    assert told == {"built-in": "", "easier": "another file", "earlier": "not recorded"}
+
+
+FACTORS = (0.98, 0.99, 1.0, 1.01, 1.02)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Five students; RAID 0 reads 3.9 times as fast as their own disk, 2 % up or down."""
+    made = tmp_path / "class"
+    made.mkdir()
+    for number, factor in enumerate(FACTORS):
+        bundle(made / f"s{number}.zip", student(number, factor), tmp_path / f"key{number}.pem")
+    return made
+
+
+def student(number: int, factor: float) -> ResultRecord:
+    return measured_by(machine(f"s{number}", scaled(HDD, raid0=factor), WRITES, seed=number), number)
+
+
+def row_of(rows: tuple[ClassRow, ...], array: str = "raid0") -> ClassRow:
+    (row,) = [row for row in rows if (row.array, row.workload) == (array, "rand-read-4k")]
+    return row
+
+
+def test_every_student_counts_once_against_the_own_disk(folder: Path, tmp_path: Path) -> None:
+    found = view_class(folder, tmp_path / "cache")
+    row = row_of(found.rows)
+    assert (found.files, found.results, found.problems, found.copies) == (5, 5, {}, ())
+    assert len(found.keys) == 5
+    assert row.baseline == "single"
+    assert row.results == 5
+    assert row.median == pytest.approx(3.9)
+    assert list(row.values) == pytest.approx([3.9 * factor for factor in FACTORS])
+    assert (row.lowest, row.highest) == (row.values[0], row.values[-1])
+    assert row.first_quartile == pytest.approx(3.9 * 0.99)
+    assert row.far == ()
+
+
+def test_edited_truncated_and_newer_bundles_are_named_and_left_out(folder: Path, tmp_path: Path) -> None:
+    whole = (folder / "s0.zip").read_bytes()
+    (folder / "s1.zip").write_bytes(whole[:1000])
+    (folder / "s2.zip").write_bytes(whole[:600] + bytes([whole[600] ^ 1]) + whole[601:])
+    newer = replace(machine("n", HDD, WRITES), schema_version=99)
+    bundle(folder / "s3.zip", newer, tmp_path / "key3.pem")
+    found = view_class(folder, tmp_path / "cache")
+    assert row_of(found.rows).results == 2
+    assert list(found.problems) == ["s1.zip", "s2.zip", "s3.zip"]
+    assert all(name in problem for name, problem in found.problems.items())
+
+
+def test_a_copied_measurement_is_found(folder: Path, tmp_path: Path) -> None:
+    bundle(folder / "copy.zip", student(0, FACTORS[0]), tmp_path / "key9.pem")
+    (copy,) = view_class(folder, tmp_path / "cache").copies
+    assert copy == CopiedWork("x", ("copy.zip", "s0.zip"), is_altered=False)
+
+
+def test_a_measurement_that_is_handed_in_again_is_no_copy(folder: Path, tmp_path: Path) -> None:
+    bundle(folder / "s0-week-2.zip", student(0, FACTORS[0]), tmp_path / "key0.pem")
+    assert view_class(folder, tmp_path / "cache").copies == ()
+
+
+def without_base(record: ResultRecord, workload: str) -> ResultRecord:
+    """The single disk was not measured under this load."""
+    kept = (each for each in record.cells if (each.array, each.workload) != ("single", workload))
+    return replace(record, cells=tuple(kept))
+
+
+def test_a_load_that_the_single_disk_lacks_is_said_to_be_left_out(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in (0, 1):
+        lacking = without_base(student(number, FACTORS[number]), "rand-write-4k")
+        bundle(folder / f"s{number}.zip", lacking, tmp_path / f"key{number}.pem")
+    said = "left out: rand-write-4k, write, of 2 results: not measured on single, so there is no ratio"
+    page = tmp_path / "class.html"
+    assert run(["class", str(folder), "--page", str(page)]) == ExitCode.DONE
+    assert f"\nx, {said}" in capsys.readouterr().out
+    assert said in page.read_text()
+    (left_out,) = view_class(folder, tmp_path / "cache").left_out
+    assert (left_out.workload, left_out.results, left_out.words) == ("rand-write-4k", 2, said)
+    # Where everything is measured, nothing is said.
+    for number in (0, 1):
+        bundle(folder / f"s{number}.zip", student(number, FACTORS[number]), tmp_path / f"key{number}.pem")
+    assert view_class(folder, tmp_path / "cache").left_out == ()
+
+
+def test_a_class_whose_single_disks_lack_every_load_is_told(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, factor in enumerate(FACTORS):
+        lacking = without_base(without_base(student(number, factor), "rand-write-4k"), "rand-read-4k")
+        bundle(folder / f"s{number}.zip", lacking, tmp_path / f"key{number}.pem")
+    page = tmp_path / "class.html"
+    assert run(["class", str(folder), "--page", str(page)]) == ExitCode.DONE
+    assert capsys.readouterr().out.count("of 5 results: not measured on single") == 2
+    assert page.read_text().count("of 5 results: not measured on single") == 2
+
+
+def with_figures(record: ResultRecord, changes: Mapping[str, float], *, cells: int) -> ResultRecord:
+    """The first cells with other figures of their reads."""
+    changed = []
+    for number, cell in enumerate(record.cells):
+        reads = cell.figures.reads
+        if number < cells and reads is not None:
+            factor = {name: getattr(reads, name) * by for name, by in changes.items()}
+            figures = replace(cell.figures, reads=replace(reads, **factor))
+            cell = replace(cell, figures=figures)
+        changed.append(cell)
+    return replace(record, cells=tuple(changed))
+
+
+@pytest.mark.parametrize(
+    "disguise", ["a space", "no line end", "another order", "names", "times", "one figure", "half"]
+)
+def test_a_disguised_copy_is_found(folder: Path, tmp_path: Path, disguise: str) -> None:
+    record = student(1, FACTORS[1])
+    text = encode_record(record)
+    match disguise:
+        case "a space":
+            text += b" "
+        case "no line end":
+            text = text.rstrip()
+        case "another order":
+            text = msgspec.json.encode(dict(reversed(list(msgspec.json.decode(text).items()))))
+        case "names":
+            conditions = replace(record.conditions, host_name="mine", target="local:")
+            text = encode_record(replace(record, conditions=conditions, stamps=("mine",)))
+        case "times":
+            cells = tuple(replace(each, started_utc="2026-11-22T10:00:00Z") for each in record.cells)
+            text = encode_record(replace(record, created_utc="2026-11-22T10:00:00Z", cells=cells))
+        case "one figure":
+            text = encode_record(with_figures(record, {"iops": 1.1}, cells=1))
+        case "half":
+            half = with_figures(record, {"iops": 1.1, "mean_seconds": 0.9}, cells=len(record.cells) // 2)
+            text = encode_record(replace(half, created_utc="2026-11-22T10:00:00Z"))
+    data = write_bundle({record.id: {"record.json": text}}, load_signer(tmp_path / "thief.pem"))
+    (folder / "thief.zip").write_bytes(data)
+    found = view_class(folder, tmp_path / "cache")
+    (copy,) = found.copies
+    assert copy.files == ("s1.zip", "thief.zip")
+    assert copy.is_altered is (disguise not in ("a space", "no line end", "another order"))
+    assert any("the same measurement at x" in told and "thief.zip" in told for told in cautions(found))
+
+
+def test_the_documents_of_fio_give_a_copy_away(bundles: Path, tmp_path: Path) -> None:
+    for number, name in enumerate(("honest", "thief", "other")):
+        record = student(number, FACTORS[number])
+        documents = {f"raw/{place:04d}.json.gz": {"iops": 7 if name != "other" else 8} for place in range(3)}
+        named = zip(record.cells, [*documents, *[""] * len(record.cells)], strict=False)
+        cells = tuple(replace(each, raw_file=raw) for each, raw in named)
+        files = {"record.json": encode_record(replace(record, cells=cells))}
+        # The thief's have other spaces, and are not packed as an export.
+        gap = 3 if name == "thief" else 1
+        for place, document in documents.items():
+            text = msgspec.json.format(msgspec.json.encode(document), indent=gap)
+            files[place] = gzip.compress(text, compresslevel=gap)
+        signer = load_signer(tmp_path / f"{name}.pem")
+        (bundles / f"{name}.zip").write_bytes(write_bundle({record.id: files}, signer))
+    (copy,) = view_class(bundles, tmp_path / "cache").copies
+    assert copy == CopiedWork("x", ("honest.zip", "thief.zip"), is_altered=True)
+
+
+def test_equal_figures_in_virtual_time_are_no_copy(bundles: Path, tmp_path: Path) -> None:
+    first = student(0, 1.0)
+    for number in range(3):
+        conditions = replace(first.conditions, is_virtual_time=True)
+        timings = replace(first.timings, total_seconds=20.0 + number)
+        record = replace(first, conditions=conditions, timings=timings)
+        bundle(bundles / f"s{number}.zip", record, tmp_path / f"key{number}.pem")
+    shutil.copy(bundles / "s0.zip", tmp_path / "s0.zip")
+    assert view_class(bundles, tmp_path / "cache").copies == ()
+    bundle(bundles / "thief.zip", read_bundle(tmp_path / "s0.zip").record(first.id), tmp_path / "thief.pem")
+    (copy,) = view_class(bundles, tmp_path / "cache").copies
+    assert copy.files == ("s0.zip", "thief.zip")
+
+
+def test_a_value_far_from_the_others_is_named(folder: Path, tmp_path: Path) -> None:
+    odd = machine("odd", scaled(HDD, raid0=0.4), WRITES, seed=5)
+    bundle(folder / "odd.zip", odd, tmp_path / "key5.pem")
+    assert row_of(view_class(folder, tmp_path / "cache").rows).far == ("odd.zip",)
+
+
+def test_only_what_changed_is_read_again(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = view_class(folder, tmp_path / "cache")
+    read: list[str] = []
+
+    def note(file: Path) -> Bundle:
+        read.append(file.name)
+        return read_bundle(file)
+
+    monkeypatch.setattr("lab.classroom.folder.read_bundle", note)
+    assert view_class(folder, tmp_path / "cache") == before
+    assert read == []
+    bundle(folder / "s0.zip", student(0, 1.03), tmp_path / "key0.pem")
+    os.utime(folder / "s0.zip", ns=(1, 1))
+    (folder / "s4.zip").unlink()
+    after = view_class(folder, tmp_path / "cache")
+    assert read == ["s0.zip"]
+    assert after.files == 4
+    assert row_of(after.rows).highest == pytest.approx(3.9 * 1.03)
+
+
+def test_without_a_single_disk_the_first_array_is_the_measure(bundles: Path, tmp_path: Path) -> None:
+    reads = {name: value for name, value in HDD.items() if name != "single"}
+    record = machine("a", {**reads, "single": 1}, {**WRITES})
+    cells = tuple(each for each in record.cells if each.array != "single")
+    bundle(bundles / "a.zip", replace(record, cells=cells), tmp_path / "key.pem")
+    row = row_of(view_class(bundles, tmp_path / "cache").rows, "raid5")
+    assert row.baseline == "raid0"
+    assert row.median == pytest.approx(290 / 390)
+
+
+def test_what_is_no_file_or_has_an_odd_name_is_named_and_stops_no_other(folder: Path, tmp_path: Path) -> None:
+    os.mkfifo(folder / "pipe.zip")
+    (folder / "nowhere.zip").symlink_to(tmp_path / "nothing")
+    (folder / "folder.zip").mkdir()
+    (folder / os.fsdecode(b"\xff.zip")).write_bytes(b"no bundle")
+    found = view_class(folder, tmp_path / "cache")
+    assert found.results == 5
+    assert len(found.problems) == 4
+
+
+def test_an_empty_folder_and_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "bundles").mkdir()
+    assert view_class(tmp_path / "bundles", tmp_path / "cache").rows == ()
+    with pytest.raises(ResultError, match="no folder"):
+        view_class(tmp_path / "nowhere", tmp_path / "cache")
+
+
+def test_a_damaged_cache_says_what_to_delete(folder: Path, tmp_path: Path) -> None:
+    view_class(folder, tmp_path / "cache")
+    for file in (tmp_path / "cache").rglob("*.parquet"):
+        file.write_bytes(b"damaged")
+    with pytest.raises(ResultError) as caught:
+        view_class(folder, tmp_path / "cache")
+    assert "delete '" in caught.value.hint
+
+
+def test_without_duckdb_it_says_how_to_get_it(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(RequirementMissing) as caught:
+        view_class(folder, tmp_path / "cache")
+    assert "raidlab[classroom]" in caught.value.hint
+
+
+def test_a_box_plot_in_a_line() -> None:
+    row = ClassRow("x", "a", "w", "read", "single", 5, 1.0, 2.0, 2.5, 3.0, 4.0, (), ())
+    assert box(row, 4.0, width=8) == "  ──█┃█─"
+
+
+def test_the_command_shows_one_table_and_the_distribution(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "bad.zip").write_bytes(b"no bundle")
+    assert run(["class", str(folder)]) == ExitCode.DONE
+    said = capsys.readouterr()
+    assert "5 results in 6 bundles, signed by 5 keys" in said.out
+    assert "raid0 ÷ single" in said.out
+    assert "┃" in said.out
+    assert "bad.zip" in said.err
+    assert run(["class", str(folder), "--json"]) == ExitCode.DONE
+    assert '"baseline": "single"' in capsys.readouterr().out

@@ -1,0 +1,171 @@
+"""Moments and bounded waits; processes that the client ends; work over processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from lab.errors import LabError
+from lab.host.clock import polls, utc_text
+from lab.host.pool import spread
+from lab.host.processes import HostProcesses
+from tests.unit.fakes import FakeClock
+
+
+def test_moments_within_a_second_keep_their_order_as_text() -> None:
+    clock = FakeClock()
+    moments = []
+    for _ in range(12):
+        moments.append(utc_text(clock))
+        clock.sleep(0.1)
+    assert moments == sorted(set(moments))
+
+
+def test_a_moment_comes_before_a_result_of_the_same_second() -> None:
+    # Results are written with whole seconds, and one of the second in which a lesson began belongs to it.
+    clock = FakeClock()
+    clock.sleep(0.5)
+    assert utc_text(clock) <= clock.utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def test_polls_end_with_one_after_the_time_out() -> None:
+    clock = FakeClock()
+    began = clock.now_seconds
+    seen = [(clock.now_seconds - began, is_last) for is_last in polls(clock, 1.0, 0.4)]
+    assert seen == [(0.0, False), (pytest.approx(0.4), False), (pytest.approx(0.8), False), (pytest.approx(1.2), True)]
+    assert list(polls(clock, 0.0)) == [True]
+
+
+SLEEPING = ("sleep", "1000")
+# It starts others, each in a session of its own, until it is killed.
+FORKING = ("sh", "-c", "while :; do setsid --fork sleep 1000; done")
+
+
+@pytest.fixture
+def started() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def start(started: ExitStack, argv: tuple[str, ...], *, writes: Path | None = None, reads: Path | None = None) -> int:
+    """Returns its process's id."""
+    stdin: IO[str] | int = started.enter_context(reads.open()) if reads else subprocess.DEVNULL
+    stdout: IO[str] | int = started.enter_context(writes.open("a")) if writes else subprocess.DEVNULL
+    process = subprocess.Popen(argv, stdin=stdin, stdout=stdout, stderr=subprocess.DEVNULL)
+    started.callback(process.wait)
+    started.callback(process.kill)
+    return process.pid
+
+
+def holders(name: str) -> set[int]:
+    found = set()
+    for descriptor in Path("/proc").glob("[0-9]*/fd/1"):
+        with suppress(OSError):
+            if str(descriptor.readlink()).removesuffix(" (deleted)") == name:
+                found.add(int(descriptor.parts[2]))
+    return found
+
+
+def test_all_that_write_below_a_folder_are_killed_until_none_is_left(started: ExitStack, tmp_path: Path) -> None:
+    folder = tmp_path / "machine"
+    (folder / "deep").mkdir(parents=True)
+    log, own, other = folder / "deep" / "log", folder / "own", tmp_path / "machine-2"
+    forking = start(started, FORKING, writes=log)
+    reader = start(started, SLEEPING, reads=log)
+    spared, beside = start(started, SLEEPING, writes=own), start(started, SLEEPING, writes=other)
+    looking = start(started, SLEEPING, writes=folder / "lock")
+    assert forking in holders(str(log))
+    log.unlink()
+    HostProcesses().kill_writers(folder, but="lock", spared=[spared])
+    assert holders(str(log)) == set()
+    assert (holders(str(own)), holders(str(other))) == ({spared}, {beside})
+    for process in (reader, looking):
+        assert Path(f"/proc/{process}/stat").read_text("ascii").split()[2] not in "ZX"
+
+
+def squared(number: int) -> tuple[int, int]:
+    return number * number, os.getpid()
+
+
+def ends_itself(number: int) -> int:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def fails(number: int) -> int:
+    return number // 0
+
+
+def tells_and_waits(place: str) -> None:
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    Path(place, str(os.getpid())).write_text(str(signal.SIGINT in held))
+    signal.pause()
+
+
+def is_alive(process_id: int) -> bool:
+    try:
+        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def awaited(is_reached: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 30
+    while not is_reached() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return is_reached()
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_every_job_is_answered_once(processes: int) -> None:
+    with spread(squared, range(40), processes) as answers:
+        found = list(answers)
+    assert sorted(square for square, _ in found) == [number * number for number in range(40)]
+    workers = {worker for _, worker in found}
+    assert (os.getpid() in workers) == (processes == 1)
+    assert not any(map(is_alive, workers - {os.getpid()}))
+
+
+def test_one_that_is_killed_is_told() -> None:
+    with pytest.raises(LabError, match="SIGKILL"), spread(ends_itself, range(4), 2) as answers:
+        list(answers)
+
+
+def test_a_defect_is_told_with_its_place() -> None:
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"), spread(fails, range(4), 2) as answers:
+        list(answers)
+
+
+def test_none_is_left_by_whoever_wants_no_more() -> None:
+    with spread(squared, range(1000), 2) as answers:
+        worker = next(answers)[1]
+        assert is_alive(worker)
+    assert not is_alive(worker)
+
+
+def test_they_end_in_the_middle_of_a_job_when_the_parent_is_killed(tmp_path: Path) -> None:
+    program = """if True:
+        import sys
+        from lab.host.pool import spread
+        from tests.unit.test_host import tells_and_waits
+        with spread(tells_and_waits, [sys.argv[1]] * 2, 2) as answers:
+            list(answers)
+    """
+    parent = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], cwd=Path(__file__).parents[2])
+    assert awaited(lambda: len(list(tmp_path.iterdir())) == 2)
+    # Ctrl-C goes to all of a terminal: it is the parent's to answer.
+    assert awaited(lambda: {path.read_text() for path in tmp_path.iterdir()} == {"True"})
+    workers = [int(path.name) for path in tmp_path.iterdir()]
+    assert all(map(is_alive, workers))
+    parent.kill()
+    parent.wait()
+    assert awaited(lambda: not any(map(is_alive, workers)))
