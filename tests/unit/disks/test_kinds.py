@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lab.disks.drive_models import TRANSPORT_MILLISECONDS, all_drive_models, find_drive_model
-from lab.disks.kinds import DiskKind, DiskSpec, LabDisk, check_specs, serial_of, specs, with_full_names
+from lab.disks.kinds import DiskKind, DiskSpec, LabDisk, check_specs, specs, with_full_names
 from lab.errors import SpecError
 from lab.gates.decoding import MOST_DISK_BYTES, MOST_DISKS
 from lab.tomlfile import known_word
@@ -65,12 +65,6 @@ def test_a_physical_disk_needs_its_whole_path(backing: str, is_possible: bool) -
             spec.validate()
 
 
-def test_serials_and_kernel_names() -> None:
-    assert [serial_of(1), serial_of(12), serial_of(100)] == ["RAIDLAB-01", "RAIDLAB-12", "RAIDLAB-100"]
-    disk = LabDisk(name="disk01", kind=DiskKind.FILE, node="/dev/ubda", size_bytes=MIB)
-    assert disk.kernel_name == "ubda"
-
-
 def test_several_disks_are_numbered_and_checked() -> None:
     made = specs(3, DiskKind.LOOP, size_bytes=MIB, first=9)
     assert [spec.name for spec in made] == ["disk09", "disk10", "disk11"]
@@ -107,10 +101,6 @@ def test_a_drive_model_answers_in_its_time_with_the_transport(name: str) -> None
     # nbdkit before 1.40 takes whole milliseconds.
     assert answer == pytest.approx(expected, abs=0.5)
     assert model.iops == pytest.approx(model.concurrent_requests * 1000 / model.service_milliseconds)
-
-
-def test_a_7200_rpm_drive_makes_75_ios_a_second() -> None:
-    assert round(find_drive_model("hdd-7200").iops) == 75
 
 
 def three_disks() -> list[LabDisk]:
