@@ -78,11 +78,16 @@ def test_every_disk_that_is_not_of_the_lab_is_refused_with_every_reason() -> Non
 )
 def test_a_lab_disk_may_be_written_on(machine: FakeMachine) -> None:
     check(machine, "/dev/ubda")
+    # An array that is still to be made is no reason against it.
+    check(machine, "/dev/md7", "/dev/ubda")
 
 
 def test_a_physical_disk_may_have_any_size() -> None:
-    machine = machine_of(Device("sdb", size_bytes=SIZE * 2))
-    check(machine, "/dev/sdb", disks=(lab_disk(node="/dev/sdb", kind=DiskKind.PHYSICAL),))
+    check(
+        machine_of(Device("sdb", size_bytes=SIZE * 2)),
+        "/dev/sdb",
+        disks=(lab_disk(node="/dev/sdb", kind=DiskKind.PHYSICAL),),
+    )
 
 
 def test_arrays_of_lab_disks_may_be_written_on_and_others_not() -> None:
@@ -92,10 +97,6 @@ def test_arrays_of_lab_disks_may_be_written_on_and_others_not() -> None:
         check(machine, "/dev/md1")
     with pytest.raises(DeviceRefused, match="/dev/md2: it is not a lab disk"):
         check(machine, "/dev/md2")
-
-
-def test_an_array_that_is_still_to_be_made_is_no_reason() -> None:
-    check(machine_of(UBDA), "/dev/md0", "/dev/ubda")
 
 
 def test_a_step_that_writes_nowhere_is_not_looked_at() -> None:
