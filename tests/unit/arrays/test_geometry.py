@@ -181,7 +181,9 @@ def cell(geometry: ArrayGeometry, slot: int, sector: int) -> str:
     return found.kind.value if found.kind.is_parity else f"{found.sectors[0] // CHUNK}" + "'" * found.copy
 
 
-@pytest.mark.parametrize(("level", "layout", "rows", "laid_out"), LAID_OUT)
+@pytest.mark.parametrize(
+    ("level", "layout", "rows", "laid_out"), LAID_OUT, ids=[f"{level} {layout:#x}" for level, layout, *_ in LAID_OUT]
+)
 def test_every_chunk_lies_where_md_puts_it(level: str, layout: int, rows: list[int], laid_out: str) -> None:
     members = dict(enumerate(count * CHUNK for count in rows))
     geometry = geometry_of(level, layout, len(rows), CHUNK, rows[0] * CHUNK, members)

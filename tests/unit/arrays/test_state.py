@@ -42,10 +42,9 @@ def test_every_capture_reads_without_an_unknown_word(label: str) -> None:
 
 
 def test_all_arrays_take_one_batch_of_reads() -> None:
-    for read in (lambda machine: [read_array(machine, "md0")], read_arrays):
-        fake = machine_with("raid1")
-        assert [status.name for status in read(fake)] == ["md0"]
-        assert (len(fake.listings), len(fake.reads)) == (1 + (read is read_arrays), 1)
+    one, every = machine_with("raid1"), machine_with("raid1")
+    assert [status.name for status in (read_array(one, "md0"), *read_arrays(every))] == ["md0", "md0"]
+    assert (len(one.listings), len(one.reads), len(every.reads)) == (1, 1, 1)
     assert read_arrays(FakeMachine(dirs={"/sys/block": ("sda", "md_d0")})) == ()
 
 

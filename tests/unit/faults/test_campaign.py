@@ -590,7 +590,7 @@ def test_what_a_campaign_came_to_is_told_and_is_its_exit_status(
             said_no={},
             findings=findings,
         )
-        for findings in ((), (RECORD,), (RECORD,))
+        for findings in ((), (RECORD,), (RECORD,), (msgspec.structs.replace(RECORD, planted=5),))
     ]
 
     def campaign_run(self: Campaign) -> CampaignSummary:
@@ -606,7 +606,9 @@ def test_what_a_campaign_came_to_is_told_and_is_its_exit_status(
     assert "c1-7" in told
     assert run(["--json", "fault", "campaign", "--seeds", "3"]) == ExitCode.FAILED
     assert json.loads(capsys.readouterr().out)["findings"][0]["id"] == "c1-7"
-    assert asked == [(1, 1000, 0.0, "", 0), (30, 0, 120.0, "5", 0), (1, 3, 0.0, "", 0)]
+    # A planted bug is meant to be found.
+    assert fault("campaign", "--planted", "5") == ExitCode.DONE
+    assert asked == [(1, 1000, 0.0, "", 0), (30, 0, 120.0, "5", 0), (1, 3, 0.0, "", 0), (1, 0, 0.0, "", 5)]
 
 
 PATCHES = Path(__file__).resolve().parents[3] / "provision/kernel/planted"

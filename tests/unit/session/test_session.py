@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -63,7 +63,8 @@ def test_after_a_plan_even_one_that_failed_the_disks_are_looked_at_anew_and_that
 ) -> None:
     machine.answers[("change",)] = Scripted(status=status, stderr="no")
     assert session.found.all == ()
-    with pytest.raises(CommandFailed) if status else nullcontext():
+    expected: AbstractContextManager[object] = pytest.raises(CommandFailed) if status else nullcontext()
+    with expected:
         session.run(WRITES)
     assert [array.name for array in session.found.stopped] == ["md0"]
     assert told == [["md0"]]
