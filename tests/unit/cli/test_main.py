@@ -3,8 +3,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,12 +14,13 @@ from lab.cli import context as cli_context
 from lab.cli.context import Narrator
 from lab.cli.lesson import say
 from lab.cli.main import run
-from lab.disks import Lab
+from lab.disks import DiskKind, Lab, LabDisk
 from lab.errors import ExitCode, LabError, MachineLost, ToolMissing
 from lab.host.signals import Interrupted
+from lab.machine import Host, Target
 from lab.machine.api import CommandResult
 from lab.plans import Plan, Step
-from tests.unit.fakes import FakeMachine
+from tests.unit.fakes import FakeMachine, as_machine
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -185,6 +186,27 @@ def test_a_physical_disk_is_typed_twice(machine: FakeMachine, capfd: pytest.Capt
         assert run(["--on", "local:", "disks", "add", "/dev/sdx", "--kind", "physical", *confirm]) == 1
     assert machine.runs == []
     assert "/dev/sdx is not taken into the lab" in capfd.readouterr().err
+
+
+def test_disks_of_an_earlier_command_are_detached(machine: FakeMachine) -> None:
+    loop = LabDisk(
+        name="disk01",
+        kind=DiskKind.LOOP,
+        node="/dev/loop3",
+        size_bytes=1 << 20,
+        backing="/var/lib/raidlab/disks/disk01.img",
+    )
+    machine.files["/sys/block/loop3/size"] = str((1 << 20) // 512)
+    machine.dirs["/sys/block"] = ("loop3",)
+
+    @contextmanager
+    def open_fake(_target: Target, host: Host, /, **_: object) -> Iterator[Lab]:
+        yield Lab(as_machine(machine), host, [loop])
+
+    cli_context.use_opener(open_fake)
+    assert run(["--on", "local:", "disks", "remove", "disk01"]) == 0
+    assert ("losetup", "--detach", "/dev/loop3") in machine.runs
+    assert ("rm", "-f", loop.backing) in machine.runs
 
 
 def test_disks_of_the_embedded_lab_change_without_a_machine(

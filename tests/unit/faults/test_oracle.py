@@ -131,6 +131,14 @@ def test_a_loss_before_the_writer_had_told_its_beginning(tmp_path: Path) -> None
     assert again.events == [["begin", 1, {}], *(plan.next().event for _ in range(40))]
 
 
+def test_a_damaged_ledger_is_told(tmp_path: Path) -> None:
+    oracle, _ = made(tmp_path, [told(*FILLED), END], first_block=8, block_count=4)
+    oracle.fill()
+    oracle.file.write_bytes(oracle.file.read_bytes().replace(b'"events"', b'"evants"'))
+    with pytest.raises(LabError, match="damaged"):
+        made(tmp_path)
+
+
 def test_operations_that_failed_are_told(tmp_path: Path) -> None:
     failed = {"step": 0, "kind": "work", "failures": 2, "first_failure": "write: No space left on device"}
     oracle, _ = made(tmp_path, [failed, END], where=FOLDER)

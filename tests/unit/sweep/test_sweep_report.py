@@ -205,17 +205,6 @@ def test_a_sweep_is_resumed_in_its_own_time(
     assert "continue with --on 'uml:?time=real'" in said
 
 
-def test_a_name_that_is_none_is_answered_with_the_nearest(capfd: pytest.CaptureFixture[str]) -> None:
-    begun()
-    assert run(["sweep", "level"]) != 0
-    assert "did you mean 'levels'" in capfd.readouterr().err
-
-
-def test_plan_needs_a_name(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["sweep", "--plan"]) != 0
-    assert "--plan needs the name of a sweep" in capfd.readouterr().err
-
-
 def test_a_sweep_that_was_run_is_planned_by_its_id(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,10 +215,21 @@ def test_a_sweep_that_was_run_is_planned_by_its_id(
     assert json.loads(capfd.readouterr().out)["estimated_worker_seconds"] > 0
 
 
-@pytest.mark.parametrize("place", ["x:99999", "x:", ":8787", "8787", f"x:{'1' * 5000}", "x:\u0661", "x:-1"])
-def test_a_dashboard_is_at_a_host_and_a_port(place: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["sweep", "levels", "--dashboard", place]) != 0
-    assert "next: write HOST:PORT" in capfd.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["level"], "did you mean 'levels'"),
+        (["--plan"], "--plan needs the name of a sweep"),
+        *(
+            (["levels", "--dashboard", place], "next: write HOST:PORT")
+            for place in ("x:99999", "x:", ":8787", "8787", f"x:{'1' * 5000}", "x:\u0661", "x:-1")
+        ),
+    ],
+)
+def test_what_cannot_be_swept_is_refused(words: list[str], said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    begun()
+    assert run(["sweep", *words]) != 0
+    assert said in capfd.readouterr().err
 
 
 PAGE = Path(__file__).parents[3] / "docs" / "sweeps.md"
