@@ -134,7 +134,7 @@ def test_a_loss_before_the_writer_had_told_its_beginning(tmp_path: Path) -> None
 def test_a_damaged_ledger_is_told(tmp_path: Path) -> None:
     oracle, _ = made(tmp_path, [told(*FILLED), END], first_block=8, block_count=4)
     oracle.fill()
-    oracle.file.write_bytes(oracle.file.read_bytes().replace(b'"events"', b'"evants"'))
+    oracle.file.write_bytes(oracle.file.read_bytes().replace(b'"first_block":8', b'"first_block":"x"'))
     with pytest.raises(LabError, match="damaged"):
         made(tmp_path)
 
