@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -293,84 +292,73 @@ def said(test: str, verdict: str) -> str:
     return f"{BEGINNING}/run/raidlab/suite/tests/{test}... {verdict}{ENDING}"
 
 
-def outcome(end: EndOfTest, *, test: str = "00a", is_broken: bool = False) -> tuple[SuiteOutcome, str]:
-    found = judged(test, end, is_broken=is_broken)
-    return found.outcome, found.why
-
-
-def test_a_test_that_passes() -> None:
-    passed = EndOfTest(0, said("00a", SUCCEEDED))
-    assert outcome(passed) == (SuiteOutcome.PASSED, "")
-    assert outcome(passed, is_broken=True) == (SuiteOutcome.PASSED, "")
-    assert judged("00a", replace(passed, log=BARE), is_broken=False).last_lines == ()
-
-
-def test_a_test_that_fails_and_one_of_which_upstream_knows() -> None:
-    failed = EndOfTest(1, said("00a", FAILING), DIED)
-    assert outcome(failed) == (SuiteOutcome.FAILED, "active raid5 not found")
-    known = replace(failed, status=1, said=said("00a", FAILING + "  (KNOWN BROKEN TEST: always fails)\n"))
-    assert outcome(known, is_broken=True) == (SuiteOutcome.KNOWN, "active raid5 not found")
-
-
-def test_the_words_of_another_test_count_for_nothing() -> None:
-    end = EndOfTest(1, said("00ab", SUCCEEDED))
-    assert outcome(end, test="00a")[0] is SuiteOutcome.UNSTARTED
-    # Success counts only with the suite's own status.
-    assert outcome(EndOfTest(1, said("00a", SUCCEEDED)))[0] is SuiteOutcome.FAILED
+NOTHING = "+ '[' '' '!=' yes ']'\n+ echo -ne 'skipping... '\nskipping... + exit 0\n"
+SKIPS = "+ skip 'fault injection is not enabled'\n\n\tSKIPPING, REASON: fault injection is not enabled \n\n"
+REFUSES = "test: please run test suite without running RAIDs environment."
+CRASH = "the embedded kernel crashed: Kernel panic - not syncing: sysrq triggered crash"
 
 
 @pytest.mark.parametrize(
-    ("log", "found"),
+    ("end", "is_broken", "outcome", "why"),
     [
-        (
-            "+ skip 'fault injection is not enabled'\n\n\tSKIPPING, REASON: fault injection is not enabled \n\n",
-            "fault injection is not enabled",
+        pytest.param(EndOfTest(0, said("00a", SUCCEEDED)), False, "passed", "", id="passes"),
+        pytest.param(EndOfTest(0, said("00a", SUCCEEDED)), True, "passed", "", id="passes, known as broken"),
+        pytest.param(EndOfTest(1, said("00a", FAILING), DIED), False, "failed", "active raid5 not found", id="fails"),
+        pytest.param(
+            EndOfTest(1, said("00a", FAILING + "  (KNOWN BROKEN TEST: always fails)\n"), DIED),
+            True,
+            "failed, as upstream knows",
+            "active raid5 not found",
+            id="fails, known as broken",
         ),
-        ("", ""),
+        pytest.param(
+            EndOfTest(1, said("00a", SUCCEEDED)), False, "failed", None, id="succeeds with a status of failure"
+        ),
+        pytest.param(EndOfTest(1, said("00ab", SUCCEEDED)), False, "not started", None, id="words of another test"),
+        pytest.param(
+            EndOfTest(0, said("00a", SKIPPED), SKIPS),
+            False,
+            "skipped itself",
+            "fault injection is not enabled",
+            id="skips itself",
+        ),
+        pytest.param(EndOfTest(0, said("00a", SKIPPED)), False, "skipped itself", "", id="skips itself silently"),
+        # Upstream counts it as a success.
+        pytest.param(EndOfTest(0, said("00a", SUCCEEDED), NOTHING), False, "skipped itself", None, id="does nothing"),
+        pytest.param(
+            EndOfTest(0, said("00a", SUCCEEDED), f"+ mdadm -CR /dev/md0 -l0 -n3 /dev/loop0\n{NOTHING}"),
+            False,
+            "passed",
+            "skipped a part",
+            id="skips a part",
+        ),
+        pytest.param(EndOfTest(log=UNDER_WAY, loss=CRASH), True, "machine lost", CRASH, id="lost"),
+        pytest.param(
+            EndOfTest(loss=CRASH, limit=LimitReached.COMPUTER), False, "machine lost", CRASH, id="lost when time was up"
+        ),
+        pytest.param(EndOfTest(1, f"{BEGINNING}{REFUSES}\n"), True, "not started", REFUSES, id="the suite refuses"),
+        pytest.param(EndOfTest(9), False, "not started", "the suite exited with status 9", id="the suite says nothing"),
+        pytest.param(EndOfTest(137, said("00a", "")), False, "failed", "status 137", id="the suite breaks off"),
     ],
 )
-def test_a_test_that_skips_itself(log: str, found: str) -> None:
-    assert outcome(EndOfTest(0, said("00a", SKIPPED), log)) == (SuiteOutcome.SKIPPED, found)
+def test_what_became_of_a_test(end: EndOfTest, is_broken: bool, outcome: str, why: str | None) -> None:
+    found = judged("00a", end, is_broken=is_broken)
+    assert found.outcome == outcome
+    if why is not None:
+        assert (why in found.why) if why else found.why == ""
 
 
-def test_a_test_that_ends_well_since_the_kernel_lacks_something() -> None:
-    """Upstream counts it as a success."""
-    nothing = "+ '[' '' '!=' yes ']'\n+ echo -ne 'skipping... '\nskipping... + exit 0\n"
-    assert outcome(EndOfTest(0, said("00a", SUCCEEDED), nothing))[0] is SuiteOutcome.SKIPPED
-    part = f"+ mdadm -CR /dev/md0 -l0 -n3 /dev/loop0\n{nothing}"
-    found, why = outcome(EndOfTest(0, said("00a", SUCCEEDED), part))
-    assert found is SuiteOutcome.PASSED
-    assert "skipped a part" in why
+def test_a_test_that_passes_has_no_last_lines() -> None:
+    assert judged("00a", EndOfTest(0, said("00a", SUCCEEDED), BARE), is_broken=False).last_lines == ()
 
 
 @pytest.mark.parametrize("is_broken", [False, True])
 @pytest.mark.parametrize("limit", list(LimitReached))
 def test_a_test_that_does_not_end(limit: LimitReached, is_broken: bool) -> None:
     end = EndOfTest(log=UNDER_WAY, limit=limit, limit_number=900)
-    found, why = outcome(end, is_broken=is_broken)
-    assert found is (SuiteOutcome.KNOWN if is_broken else SuiteOutcome.HUNG)
-    assert why == f"not finished after 900 {limit}, at: fio -filename=/dev/md0 -rw=randwrite"
-
-
-def test_a_lost_machine_is_known_to_nobody() -> None:
-    loss = "the embedded kernel crashed: Kernel panic - not syncing: sysrq triggered crash"
-    assert outcome(EndOfTest(log=UNDER_WAY, loss=loss), is_broken=True) == (SuiteOutcome.LOST, loss)
-    # Also where its time was up at the same moment.
-    assert outcome(EndOfTest(loss=loss, limit=LimitReached.COMPUTER))[0] is SuiteOutcome.LOST
-
-
-def test_a_suite_that_does_not_come_to_the_test() -> None:
-    words = f"{BEGINNING}test: please run test suite without running RAIDs environment.\n"
-    found, why = outcome(EndOfTest(1, words), is_broken=True)
-    assert found is SuiteOutcome.UNSTARTED
-    assert why == "test: please run test suite without running RAIDs environment."
-    assert outcome(EndOfTest(9)) == (SuiteOutcome.UNSTARTED, "the suite exited with status 9")
-
-
-def test_a_suite_that_breaks_off() -> None:
-    found, why = outcome(EndOfTest(137, said("00a", "")))
-    assert found is SuiteOutcome.FAILED
-    assert "status 137" in why
+    found = judged("00a", end, is_broken=is_broken)
+    assert found.outcome is (SuiteOutcome.KNOWN if is_broken else SuiteOutcome.HUNG)
+    assert found.why == f"not finished after 900 {limit}, at: fio -filename=/dev/md0 -rw=randwrite"
 
 
 @pytest.mark.parametrize(
