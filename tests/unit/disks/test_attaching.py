@@ -77,7 +77,7 @@ def test_spindle(model: str) -> None:
     assert (made.disk.node, made.disk.backing, made.disk.model) == ("/dev/nbd2", "memory", model)
 
 
-def test_spindle_with_mechanics() -> None:
+def test_spindle_with_mechanics_and_over_another_device() -> None:
     made = spindle_attachment(spec(DiskKind.SPINDLE, model="barracuda-4lp"), 2, drive_plugin="/p/drive.so")
     assert made.attach.lines()[0] == (
         "nbdkit --unix /run/raidlab/disk01.sock --pidfile /run/raidlab/disk01.pid --threads 16 --filter=pause "
@@ -89,12 +89,9 @@ def test_spindle_with_mechanics() -> None:
     below = spindle_attachment(spec(DiskKind.SPINDLE, model="sata-7200", backing="/dev/vdb"), 0)
     assert "--threads 64 " in below.attach.lines()[0]
     assert " size=67108864 backing=/dev/vdb " in below.attach.lines()[0]
-
-
-def test_spindle_over_another_device() -> None:
-    made = spindle_attachment(spec(DiskKind.SPINDLE, model="slow", backing="/dev/vdb"), 0)
-    assert " --filter=delay --filter=truncate file /dev/vdb truncate=" in made.attach.lines()[0]
-    assert made.disk.backing == "/dev/vdb"
+    plain = spindle_attachment(spec(DiskKind.SPINDLE, model="slow", backing="/dev/vdb"), 0)
+    assert " --filter=delay --filter=truncate file /dev/vdb truncate=" in plain.attach.lines()[0]
+    assert plain.disk.backing == "/dev/vdb"
 
 
 def test_ram_disks_are_made_together() -> None:

@@ -1,4 +1,4 @@
-"""The mechanics of emulated drives: the C code that the plugin runs, on a line of time of its own."""
+"""Emulated drives: their mechanics, in C on a line of time of its own; their plugin; checksums of their contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Campaigns: every seed once, each finding stored first, shrunk by delta debugging, and continued after any end."""
+"""Campaigns: every seed once, each finding stored first, shrunk and continued; their commands; planted bugs."""
 
 from __future__ import annotations
 

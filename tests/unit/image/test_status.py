@@ -1,4 +1,4 @@
-"""When a box is missing, stale or current, and what bake.sh says to wrong arguments."""
+"""When a box is missing, stale or current, what bake.sh says to wrong arguments, and the guest's requirements."""
 
 from __future__ import annotations
 

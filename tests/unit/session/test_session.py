@@ -1,4 +1,4 @@
-"""An open lab: after a plan it knows what is on its disks, and one name leads to the verbs of one array."""
+"""An open lab: what it knows after a plan, the verbs of its arrays, and the versions that some verbs need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run folders: ids, locks, deletion, and what killed commands left."""
+"""Run folders: ids, locks, deletion, and what killed commands left; journals, whatever ended their writers."""
 
 from __future__ import annotations
 

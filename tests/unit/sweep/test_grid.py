@@ -1,4 +1,4 @@
-"""What varies over a sweep, and which rows can be shown."""
+"""A sweep's results: what varies, which rows can be shown, the axes' shares of the variance, and tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is planned: cells that are there, folders in which no machine could be started, how far planning is."""
+"""``--cluster``, and what is planned: cells that are there, folders in which no machine could be started."""
 
 from __future__ import annotations
 

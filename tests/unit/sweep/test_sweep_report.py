@@ -1,4 +1,4 @@
-"""``raidlab report`` of a sweep: what is printed, what is written, and what is refused."""
+"""``raidlab report`` of a sweep: what is printed, written and refused; the Parquet file, read back by DuckDB."""
 
 from __future__ import annotations
 
