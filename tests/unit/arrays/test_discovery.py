@@ -43,30 +43,18 @@ def test_a_failed_member_is_a_former_one() -> None:
     assert array.refusal == ""
 
 
-def test_spares_and_the_journal_come_after_the_members() -> None:
-    roles = [0, 1, 2, SPARE]
-    (array,) = found(
-        {D: superblock(3, roles), C: superblock(2, roles), A: superblock(0, roles), B: superblock(1, roles)}
-    )
-    assert array.devices == (A, B, C, D)
-    roles = [0, 1, 2, JOURNAL]
-    (array,) = found(
-        {D: superblock(3, roles), C: superblock(2, roles), A: superblock(0, roles), B: superblock(1, roles)}
-    )
+@pytest.mark.parametrize("role", [SPARE, JOURNAL])
+def test_spares_and_the_journal_come_after_the_members(role: int) -> None:
+    (array,) = found({node: superblock(number, [0, 1, 2, role]) for number, node in ((3, D), (2, C), (0, A), (1, B))})
     assert array.devices == (A, B, C, D)
 
 
-def test_too_few_members_are_not_started() -> None:
-    (array,) = found({A: superblock(0, [0, 1, 2])})
-    assert array.refusal == "2 of 3 members are missing or out of date, more than it survives"
-
-
-def test_a_rebuilding_member_does_not_count_as_working() -> None:
-    roles = [0, 1, 2]
-    disks = {A: superblock(0, roles), C: superblock(2, roles, features=2)}
-    (array,) = found(disks)
-    assert array.working_slots == (0,)
-    assert "more than it survives" in array.refusal
+def test_too_few_members_are_not_started_and_one_that_is_rebuilt_does_not_count() -> None:
+    said = "2 of 3 members are missing or out of date, more than it survives"
+    alone = {A: superblock(0, [0, 1, 2])}
+    for disks in (alone, {**alone, C: superblock(2, [0, 1, 2], features=2)}):
+        (array,) = found(disks)
+        assert (array.working_slots, array.refusal) == ((0,), said)
 
 
 @pytest.mark.parametrize(

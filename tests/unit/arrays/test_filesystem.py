@@ -18,13 +18,10 @@ def test_ext4_is_made_with_the_arrays_geometry() -> None:
     assert plan.lines() == [
         "mkfs.ext4 -F -q -b 4096 -E lazy_itable_init=0,lazy_journal_init=0,stride=128,stripe_width=256 /dev/md0"
     ]
+    plain = filesystem.make(FileSystem.EXT4, MD, size_bytes=100 * MIB)
+    assert plain.lines() == ["mkfs.ext4 -F -q -b 4096 -E lazy_itable_init=0,lazy_journal_init=0 /dev/md0"]
     assert plan.destroys_data
     assert plan.steps[0].writes_devices == (MD,)
-
-
-def test_ext4_without_stripes() -> None:
-    plan = filesystem.make(FileSystem.EXT4, MD, size_bytes=100 * MIB)
-    assert plan.lines() == ["mkfs.ext4 -F -q -b 4096 -E lazy_itable_init=0,lazy_journal_init=0 /dev/md0"]
 
 
 def test_xfs_needs_300_mib() -> None:

@@ -1,6 +1,6 @@
-"""Every geometry is one-to-one both ways, and puts each chunk where an independent formula does (``row_formulas.py``).
+"""Every geometry is one-to-one both ways, and puts each chunk where md does.
 
-That md does so too is shown on real arrays: tests/kernel/test_microscope.py.
+That md does so is shown on real arrays: tests/kernel/test_microscope.py.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lab.arrays.geometry import (
     PARITY_LAST,
@@ -19,7 +21,7 @@ from lab.arrays.geometry import (
     MemberPlace,
     ParityGeometry,
     Raid1Geometry,
-    copy_kind,
+    StripeRow,
     geometry_of,
     level_geometry,
     parity_row,
@@ -27,10 +29,19 @@ from lab.arrays.geometry import (
     raid10_geometry,
     stripe_rows,
 )
-from lab.arrays.levels import Level, LevelName, Raid0, Raid1, Raid4, Raid5, Raid6, Raid10, Raid10Layout
-from lab.errors import ArrayError
+from lab.arrays.levels import (
+    Level,
+    Raid0,
+    Raid1,
+    Raid4,
+    Raid5,
+    Raid6,
+    Raid10,
+    Raid10Layout,
+    level_with_layout,
+)
+from lab.errors import ArrayError, SpecError
 from lab.units import SECTOR_BYTES
-from tests.unit.arrays import row_formulas
 
 CHUNK = 8
 ROWS = 23
@@ -122,130 +133,73 @@ def test_stripes_hold_every_sector_with_its_copies_and_parity(name: str) -> None
         shape.stripe(shape.stripe_count)
 
 
-Case = tuple[ArrayGeometry, row_formulas.Rows]
+# Level, md's number of the layout, rows of each member, and what lies there: numbers of chunks, a quote for each copy
+# after the first; P and Q are parity, and a dash is nothing.
+LAID_OUT = [
+    ("raid5", 0, [9] * 4, "0 1 2 P / 3 4 P 5 / 6 P 7 8 / P 9 10 11 / 12 13 14 P"),
+    ("raid5", 1, [9] * 4, "P 0 1 2 / 3 P 4 5 / 6 7 P 8 / 9 10 11 P / P 12 13 14"),
+    ("raid5", 2, [9] * 4, "0 1 2 P / 4 5 P 3 / 8 P 6 7 / P 9 10 11 / 12 13 14 P"),
+    ("raid5", 3, [9] * 4, "P 0 1 2 / 5 P 3 4 / 7 8 P 6 / 9 10 11 P / P 12 13 14"),
+    ("raid5", 4, [9] * 4, "P 0 1 2 / P 3 4 5 / P 6 7 8 / P 9 10 11 / P 12 13 14"),
+    ("raid5", 5, [9] * 4, "0 1 2 P / 3 4 5 P / 6 7 8 P / 9 10 11 P / 12 13 14 P"),
+    ("raid4", 0, [9] * 4, "0 1 2 P / 3 4 5 P"),
+    ("raid6", 0, [9] * 5, "Q 0 1 2 P / 3 4 5 P Q / 6 7 P Q 8 / 9 P Q 10 11 / P Q 12 13 14 / Q 15 16 17 P"),
+    ("raid6", 1, [9] * 5, "P Q 0 1 2 / 3 P Q 4 5 / 6 7 P Q 8 / 9 10 11 P Q / Q 12 13 14 P / P Q 15 16 17"),
+    ("raid6", 2, [9] * 5, "Q 0 1 2 P / 3 4 5 P Q / 7 8 P Q 6 / 11 P Q 9 10 / P Q 12 13 14 / Q 15 16 17 P"),
+    ("raid6", 3, [9] * 5, "P Q 0 1 2 / 5 P Q 3 4 / 7 8 P Q 6 / 9 10 11 P Q / Q 12 13 14 P / P Q 15 16 17"),
+    ("raid6", 4, [9] * 5, "P Q 0 1 2 / P Q 3 4 5 / P Q 6 7 8 / P Q 9 10 11 / P Q 12 13 14 / P Q 15 16 17"),
+    ("raid6", 5, [9] * 5, "0 1 2 P Q / 3 4 5 P Q / 6 7 8 P Q / 9 10 11 P Q / 12 13 14 P Q / 15 16 17 P Q"),
+    ("raid6", 16, [9] * 5, "0 1 2 P Q / 3 4 P 5 Q / 6 P 7 8 Q / P 9 10 11 Q / 12 13 14 P Q / 15 16 P 17 Q"),
+    ("raid6", 17, [9] * 5, "P 0 1 2 Q / 3 P 4 5 Q / 6 7 P 8 Q / 9 10 11 P Q / P 12 13 14 Q / 15 P 16 17 Q"),
+    ("raid6", 18, [9] * 5, "0 1 2 P Q / 4 5 P 3 Q / 8 P 6 7 Q / P 9 10 11 Q / 12 13 14 P Q / 16 17 P 15 Q"),
+    ("raid6", 19, [9] * 5, "P 0 1 2 Q / 5 P 3 4 Q / 7 8 P 6 Q / 9 10 11 P Q / P 12 13 14 Q / 17 P 15 16 Q"),
+    ("raid6", 20, [9] * 5, "P 0 1 2 Q / P 3 4 5 Q / P 6 7 8 Q / P 9 10 11 Q / P 12 13 14 Q / P 15 16 17 Q"),
+    ("raid6", 8, [9] * 5, "P Q 0 1 2 / 3 P Q 4 5 / 6 7 P Q 8 / 9 10 11 P Q / Q 12 13 14 P / P Q 15 16 17"),
+    ("raid6", 9, [9] * 5, "0 1 2 P Q / 3 4 P Q 5 / 6 P Q 7 8 / P Q 9 10 11 / Q 12 13 14 P / 15 16 17 P Q"),
+    ("raid6", 10, [9] * 5, "0 1 2 Q P / 4 5 Q P 3 / 8 Q P 6 7 / Q P 9 10 11 / P 12 13 14 Q / 15 16 17 Q P"),
+    ("raid10", 0x102, [4] * 4, "0 0' 1 1' / 2 2' 3 3' / 4 4' 5 5' / 6 6' 7 7'"),
+    ("raid10", 0x102, [4] * 3, "0 0' 1 / 1' 2 2' / 3 3' 4 / 4' 5 5'"),
+    ("raid10", 0x103, [3] * 4, "0 0' 0'' 1 / 1' 1'' 2 2' / 2'' 3 3' 3''"),
+    ("raid10", 0x201, [4] * 4, "0 1 2 3 / 4 5 6 7 / 3' 0' 1' 2' / 7' 4' 5' 6'"),
+    ("raid10", 0x301, [6] * 4, "0 1 2 3 / 4 5 6 7 / 3' 0' 1' 2' / 7' 4' 5' 6' / 2'' 3'' 0'' 1'' / 6'' 7'' 4'' 5''"),
+    ("raid10", 0x202, [4] * 4, "0 0'' 1 1'' / 2 2'' 3 3'' / 1' 1''' 0' 0''' / 3' 3''' 2' 2'''"),
+    ("raid10", 0x202, [4] * 5, "0 0'' 1 1'' 2 / 2'' 3 3'' 4 4'' / 1''' 2' 0' 0''' 1' / 4' 4''' 2''' 3' 3'''"),
+    ("raid10", 0x10201, [4] * 4, "0 1 2 3 / 3' 0' 1' 2' / 4 5 6 7 / 7' 4' 5' 6'"),
+    ("raid10", 0x10201, [4] * 3, "0 1 2 / 2' 0' 1' / 3 4 5 / 5' 3' 4'"),
+    ("raid10", 0x10301, [6] * 4, "0 1 2 3 / 3' 0' 1' 2' / 2'' 3'' 0'' 1'' / 4 5 6 7 / 7' 4' 5' 6' / 6'' 7'' 4'' 5''"),
+    ("raid1", 0, [2] * 3, "0 0' 0'' / 1 1' 1''"),
+    ("raid0", 1, [2, 5, 3, 5], "0 1 2 3 / 4 5 6 7 / - 9 10 8 / - 12 - 11 / - 14 - 13"),
+    ("raid0", 2, [2, 5, 3, 5], "0 1 2 3 / 4 5 6 7 / - 8 9 10 / - 11 - 12 / - 13 - 14"),
+    ("linear", 0, [2, 5, 3, 5], "0 2 7 10 / 1 3 8 11 / - 4 9 12 / - 5 - 13 / - 6 - 14"),
+]
 
 
-def parity_cases(members: int, chunk: int) -> Iterator[tuple[str, Case]]:
-    size = ROWS * chunk + 3
-    for number, word in RAID5_LAYOUTS.items() if members > 2 else ():
-        rows = row_formulas.parity_rows(row_formulas.RAID5[word], members, ROWS)
-        yield f"raid5 {word}", (geometry_of("raid5", number, members, chunk, size, {}), rows)
-    for number, word in RAID6_LAYOUTS.items() if members > 3 else ():
-        rows = row_formulas.parity_rows(row_formulas.RAID6[word], members, ROWS)
-        yield f"raid6 {word}", (geometry_of("raid6", number, members, chunk, size, {}), rows)
-    if members > 2:
-        rows = row_formulas.parity_rows(row_formulas.RAID5["parity-last"], members, ROWS)
-        yield "raid4", (geometry_of("raid4", 0, members, chunk, size, {}), rows)
-
-
-def copies_cases(members: int, chunk: int) -> Iterator[tuple[str, Case]]:
-    for near in range(1, members + 1):
-        for far in range(1, members // near + 1):
-            if near * far < 2:
-                continue
-            size = far * ROWS * chunk + 3
-            geometry = geometry_of("raid10", near | far << 8, members, chunk, size, {})
-            yield f"raid10 near {near} far {far}", (geometry, row_formulas.far_rows(near, far, members, ROWS))
-    for copies in range(2, members + 1):
-        geometry = geometry_of("raid10", 1 | copies << 8 | 1 << 16, members, chunk, ROWS * chunk + 3, {})
-        yield f"raid10 offset {copies}", (geometry, row_formulas.offset_rows(copies, members, ROWS))
-
-
-def striped_cases(members: int, chunk: int) -> Iterator[tuple[str, Case]]:
-    uneven = [
-        [ROWS] * members,
-        [4 + 3 * slot for slot in range(members)],
-        [5 + 4 * (slot % 3) for slot in range(members)],
-    ]
-    for member_rows in uneven:
-        sizes = {slot: rows * chunk + slot % chunk for slot, rows in enumerate(member_rows)}
-        for layout in (1, 2):
-            geometry = geometry_of("raid0", layout, members, chunk, 0, sizes)
-            rows = row_formulas.striped_rows(member_rows, is_original=layout == 1)
-            yield f"raid0 {member_rows} {layout}", (geometry, rows)
-        yield (
-            f"linear {member_rows}",
-            (
-                geometry_of("linear", 0, members, chunk, 0, sizes),
-                row_formulas.linear_rows(member_rows),
-            ),
-        )
-
-
-def held_by(geometry: ArrayGeometry, chunk: int, slot: int, sector: int) -> row_formulas.Held | None:
+def cell(geometry: ArrayGeometry, slot: int, sector: int) -> str:
     found = geometry.content(slot, sector)
     if found is None:
-        return None
-    if found.kind.is_parity:
-        return (found.kind.value, found.stripe, 0)
-    assert found.sectors[0] % chunk == sector % chunk
-    return ("data", found.sectors[0] // chunk, found.copy)
+        return "-"
+    return found.kind.value if found.kind.is_parity else f"{found.sectors[0] // CHUNK}" + "'" * found.copy
 
 
-@pytest.mark.parametrize("chunk", [8, 24])
-@pytest.mark.parametrize("members", range(2, 9))
-def test_every_chunk_lies_where_the_row_formulas_put_it(members: int, chunk: int) -> None:
-    cases = [*parity_cases(members, chunk), *copies_cases(members, chunk), *striped_cases(members, chunk)]
-    for name, (geometry, rows) in cases:
-        count = geometry.size_sectors // chunk
-        # The last chunks of RAID 10 that have no place for all of their copies are not used.
-        used = {place: held for place, held in rows.items() if held[0] != "data" or held[1] < count}
-        last = max(row for _, row in rows) + 2
-        for offset in (0, chunk - 1):
-            places = [(slot, row) for slot in range(members) for row in range(last)]
-            found = {(slot, row): held_by(geometry, chunk, slot, row * chunk + offset) for slot, row in places}
-            assert {place: held for place, held in found.items() if held} == used, (name, offset)
-        for number in range(count):
-            by_formula = {
-                (slot, row, copy) for (slot, row), (kind, of, copy) in rows.items() if (kind, of) == ("data", number)
-            }
-            places_found = geometry.places(number * chunk + 5)
-            assert {(each.slot, each.sector // chunk, each.copy) for each in places_found} == by_formula, (name, number)
-            row = next(iter(by_formula))[1]
-            for parity in geometry.parities(number * chunk):
-                assert rows[parity.slot, parity.sector // chunk] == (parity.kind.value, row, 0)
-
-
-@pytest.mark.parametrize("members", range(2, 6))
-def test_a_mirror_has_everything_on_every_member(members: int) -> None:
-    geometry = geometry_of("raid1", 0, members, 0, ROWS, {})
-    for (slot, row), held in row_formulas.mirror_rows(members, ROWS).items():
-        assert held_by(geometry, 1, slot, row) == held
-        assert geometry.places(row)[slot] == MemberPlace(copy_kind(slot), slot, row, slot)
+@pytest.mark.parametrize(
+    ("level", "layout", "rows", "laid_out"), LAID_OUT, ids=[f"{level} {layout:#x}" for level, layout, *_ in LAID_OUT]
+)
+def test_every_chunk_lies_where_md_puts_it(level: str, layout: int, rows: list[int], laid_out: str) -> None:
+    members = dict(enumerate(count * CHUNK for count in rows))
+    geometry = geometry_of(level, layout, len(rows), CHUNK, rows[0] * CHUNK, members)
+    for offset in (0, CHUNK - 1):
+        shown = [
+            " ".join(cell(geometry, slot, row * CHUNK + offset) for slot in members)
+            for row in range(laid_out.count("/") + 1)
+        ]
+        assert " / ".join(shown) == laid_out
 
 
 def levels() -> Iterator[tuple[Level, str | None]]:
     yield from ((Raid0(), None), (Raid1(), None), (Raid4(), None))
-    yield from ((Raid5(), word) for word in (None, *row_formulas.RAID5))
-    yield from ((Raid6(), word) for word in (None, *row_formulas.RAID6))
+    yield from ((Raid5(), word) for word in (None, *RAID5_LAYOUTS.values()))
+    yield from ((Raid6(), word) for word in (None, *RAID6_LAYOUTS.values()))
     yield from ((Raid10(layout, copies), None) for layout in Raid10Layout for copies in (2, 3, 4))
-
-
-def rows_of_level(level: Level, layout: str | None, members: int) -> row_formulas.Rows:
-    if isinstance(level, Raid10):
-        return {
-            Raid10Layout.NEAR: row_formulas.near_rows(level.copies, members, ROWS),
-            Raid10Layout.FAR: row_formulas.far_rows(1, level.copies, members, ROWS),
-            Raid10Layout.OFFSET: row_formulas.offset_rows(level.copies, members, ROWS + level.copies),
-        }[level.layout]
-    if level.parity_members:
-        word = "parity-last" if level.name is LevelName.RAID4 else layout or "left-symmetric"
-        known = row_formulas.RAID6 if level.parity_members == 2 else row_formulas.RAID5
-        return row_formulas.parity_rows(known[word], members, ROWS)
-    if level.name is LevelName.RAID1:
-        return row_formulas.mirror_rows(members, ROWS)
-    return row_formulas.striped_rows([ROWS] * members)
-
-
-@pytest.mark.parametrize(("level", "layout"), levels())
-def test_the_rows_of_pictures_are_those_of_the_formulas(level: Level, layout: str | None) -> None:
-    for members in range(max(level.minimum_members, getattr(level, "copies", 0)), 9):
-        expected = rows_of_level(level, layout, members)
-        for row in stripe_rows(level, layout, members, ROWS):
-            for slot, chunk in enumerate(row.chunks):
-                kind = chunk.kind.value if chunk.kind.is_parity else "data"
-                assert (kind, chunk.number, chunk.copy) == expected[slot, row.part * ROWS + row.row]
-                assert chunk.kind.is_parity or chunk.kind is copy_kind(chunk.copy)
 
 
 @pytest.mark.parametrize(("level", "layout"), levels())
@@ -279,3 +233,75 @@ def test_a_byte_of_a_stripe_names_chunk_and_place() -> None:
     cell, rest = stripe.cell_at(3, CHUNK * 512 + 5) or pytest.fail("nothing there")
     assert (cell.sector, cell.kind, rest) == (3 * CHUNK, ChunkKind.COPY, 5)
     assert stripe.cell_at(3, 2 * CHUNK * 512) is None
+
+
+@st.composite
+def raid10s(draw: st.DrawFn) -> tuple[Raid10, int]:
+    members = draw(st.integers(2, 9))
+    return Raid10(draw(st.sampled_from(Raid10Layout)), draw(st.integers(2, members))), members
+
+
+def picture(rows: tuple[StripeRow, ...]) -> list[str]:
+    return [
+        " ".join(chunk.kind.value if chunk.kind.is_parity else str(chunk.number) for chunk in row.chunks)
+        for row in rows
+    ]
+
+
+@pytest.mark.parametrize(
+    ("level", "layout", "members", "expected"),
+    [
+        ("single", None, 1, ["0", "1"]),
+        ("raid0", None, 3, ["0 1 2", "3 4 5"]),
+        ("raid1", None, 2, ["0 0", "1 1"]),
+        ("raid4", None, 4, ["0 1 2 P", "3 4 5 P"]),
+        ("raid5", None, 4, ["0 1 2 P", "4 5 P 3", "8 P 6 7", "P 9 10 11", "12 13 14 P"]),
+        ("raid5", "right-asymmetric", 4, ["P 0 1 2", "3 P 4 5", "6 7 P 8", "9 10 11 P"]),
+        ("raid6", None, 5, ["Q 0 1 2 P", "3 4 5 P Q", "7 8 P Q 6", "11 P Q 9 10"]),
+        ("raid6", "left-symmetric-6", 5, ["0 1 2 P Q", "4 5 P 3 Q"]),
+        ("raid10", "n2", 3, ["0 0 1", "1 2 2"]),
+        ("raid10", "f2", 4, ["0 1 2 3", "3 0 1 2"]),
+        ("raid10", "o2", 4, ["0 1 2 3", "3 0 1 2", "4 5 6 7", "7 4 5 6"]),
+    ],
+)
+def test_rows_of_pictures_are_those_of_md(level: str, layout: str | None, members: int, expected: list[str]) -> None:
+    # Far members have two parts, and the rows asked for are those of each.
+    rows = len(expected) // 2 if layout == "f2" else len(expected)
+    raid = level_with_layout(level, layout if level == "raid10" else None)
+    assert picture(stripe_rows(raid, layout, members, rows)) == expected
+
+
+@given(raid10s())
+def test_the_members_that_share_a_chunk_are_the_sets_that_survival_is_counted_by(array: tuple[Raid10, int]) -> None:
+    level, members = array
+    places: dict[int, set[int]] = {}
+    for row in stripe_rows(level, None, members, members * level.copies):
+        for slot, chunk in enumerate(row.chunks):
+            places.setdefault(chunk.number, set()).add(slot)
+    assert frozenset(frozenset(slots) for slots in places.values()) == level.copy_sets(members)
+
+
+@pytest.mark.parametrize(
+    ("level", "layout", "members", "said"),
+    [
+        (Raid5(), "sideways", 4, "'sideways'"),
+        (Raid5(), "left-symmetric-6", 4, "'left-symmetric-6'"),
+        (Raid4(), "left-symmetric", 4, "raid4"),
+        (Raid6(), None, 3, "at least 4"),
+        (Raid0(), None, 1, "at least 2"),
+        (Raid10(Raid10Layout.NEAR, 3), None, 2, "3 copies"),
+    ],
+)
+def test_rows_of_what_cannot_be_are_refused(level: Level, layout: str | None, members: int, said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        stripe_rows(level, layout, members, 1)
+
+
+def test_a_parity_disk_has_the_parity_of_a_chunk() -> None:
+    found = level_geometry(level_with_layout("raid4", None), None, 4, 1, 60).place_on(3, 30)
+    assert found is not None
+    assert (found.kind, found.sector) == (ChunkKind.P, 10)
+
+
+def test_a_member_without_the_chunk_has_nothing() -> None:
+    assert level_geometry(level_with_layout("raid0", None), None, 3, 1, 60).place_on(0, 4) is None

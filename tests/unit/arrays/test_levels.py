@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import combinations
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.arrays.levels import (
@@ -42,37 +41,6 @@ def arrays(draw: st.DrawFn) -> tuple[Level, int]:
     return level, draw(st.integers(max(level.minimum_members, copies), 9))
 
 
-def losses(members: int, count: int) -> Iterator[frozenset[int]]:
-    return (frozenset(slots) for slots in combinations(range(members), count))
-
-
-@given(arrays())
-def test_any_loss_up_to_the_minimum_is_survived_and_some_loss_beyond_it_is_not(array: tuple[Level, int]) -> None:
-    level, members = array
-    least = level.minimum_failures_survived(members)
-    assert all(level.survives(failed, members) for count in range(least + 1) for failed in losses(members, count))
-    assert not all(level.survives(failed, members) for failed in losses(members, least + 1))
-
-
-@given(arrays())
-def test_some_loss_of_the_maximum_is_survived_and_none_beyond_it(array: tuple[Level, int]) -> None:
-    level, members = array
-    most = level.maximum_failures_survived(members)
-    assert any(level.survives(failed, members) for failed in losses(members, most))
-    assert not any(level.survives(failed, members) for failed in losses(members, most + 1))
-
-
-@given(arrays(), st.sets(st.integers(0, 8)), st.integers(0, 8))
-def test_a_loss_that_is_not_survived_is_not_mended_by_a_further_one(
-    array: tuple[Level, int], failed: set[int], further: int
-) -> None:
-    level, members = array
-    failed = {slot for slot in failed if slot < members}
-    assume(further < members)
-    if not level.survives(frozenset(failed), members):
-        assert not level.survives(frozenset(failed | {further}), members)
-
-
 @given(arrays(), st.integers(0, 4 * GIB), CHUNKS)
 def test_capacity_lies_between_nothing_and_all_members(array: tuple[Level, int], member_bytes: int, chunk: int) -> None:
     level, members = array
@@ -95,7 +63,7 @@ def test_a_small_write_costs_at_most_the_textbook_unless_every_mirror_is_written
         assert ios <= level.write_penalty
 
 
-@given(arrays(), st.sets(st.integers(0, 8)))
+@given(arrays(), st.just(set[int]()) | st.sets(st.integers(0, 8)))
 def test_what_is_survived_without_some_members_is_what_counting_tells(
     array: tuple[Level, int], missing: set[int]
 ) -> None:
@@ -107,6 +75,8 @@ def test_what_is_survived_without_some_members_is_what_counting_tells(
         return [level.survives(failed | frozenset(more), members) for more in combinations(present, count)]
 
     least, most = level.failures_survived_without(failed, members)
+    if not failed:
+        assert (least, most) == (level.minimum_failures_survived(members), level.maximum_failures_survived(members))
     if not level.survives(failed, members):
         assert (least, most) == (0, 0)
         return
@@ -140,17 +110,6 @@ def test_raid0_uses_all_of_unequal_disks_and_other_levels_the_smallest() -> None
     assert usable_bytes_of(Raid1(), [200 * MIB, 400 * MIB]) == usable_bytes(Raid1(), 2, 200 * MIB)
 
 
-def test_near_two_loses_data_only_with_a_whole_pair() -> None:
-    level = Raid10()
-    assert [sorted(pair) for pair in losses(4, 2) if not level.survives(pair, 4)] == [[0, 1], [2, 3]]
-
-
-@pytest.mark.parametrize("layout", [Raid10Layout.FAR, Raid10Layout.OFFSET])
-def test_far_and_offset_lose_data_with_neighbours(layout: Raid10Layout) -> None:
-    lost = [sorted(pair) for pair in losses(4, 2) if not Raid10(layout).survives(pair, 4)]
-    assert lost == [[0, 1], [0, 3], [1, 2], [2, 3]]
-
-
 def test_parity_levels_reconstruct_when_that_touches_fewer_members() -> None:
     assert [Raid5().small_write_ios(members) for members in (3, 4, 5, 8)] == [3, 4, 4, 4]
     assert [Raid6().small_write_ios(members) for members in (4, 5, 6, 8)] == [4, 5, 6, 6]
@@ -182,11 +141,8 @@ def test_capacity_of_500_mib_members_is_what_the_kernel_gives(
     assert usable_bytes(level, members, 500 * MIB, chunk) == kib * KIB
 
 
-def test_ppl_takes_one_mebibyte_of_each_member() -> None:
+def test_ppl_takes_one_mebibyte_of_each_member_and_a_bare_disk_is_used_whole() -> None:
     assert usable_bytes(Raid5(), 3, 500 * MIB, has_ppl=True) == 1017856 * KIB
-
-
-def test_a_bare_disk_is_used_whole() -> None:
     assert usable_bytes(Single(), 1, 500 * MIB) == 500 * MIB
 
 

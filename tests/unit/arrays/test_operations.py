@@ -4,8 +4,10 @@ import pytest
 
 from lab.arrays import operations as ops
 from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
-from lab.errors import SpecError
+from lab.disks import DiskKind, LabDisk
+from lab.errors import DeviceRefused, SpecError
 from lab.plans import Danger, Plan
+from lab.units import KIB, MIB
 
 A, B, C, D, E = (f"/dev/ubd{letter}" for letter in "abcde")
 START = "mdadm --create /dev/md0 --run --metadata=1.2 --homehost=any"
@@ -191,3 +193,58 @@ def test_what_cannot_be_done_is_refused_with_a_hint(make: object) -> None:
     with pytest.raises(SpecError) as caught:
         make()
     assert caught.value.hint
+
+
+def test_breaking_an_array_is_told_to_md_itself() -> None:
+    plan = ops.fail("md0", B, breaks_array=True)
+    said = "{ echo faulty > state || grep -E '\"'\"'faulty|in_sync'\"'\"' state; }'"
+    first, second = plan.lines()
+    assert first == f"sh -c 'cd /sys/block/md0/md/dev-ubdb && {said}"
+    assert "grep -q broken ../array_state && break" in second
+    assert plan.ends_array
+    assert "from 4.3 on it refuses" in plan.steps[0].why
+
+
+def test_a_mapped_member_is_found_under_the_name_that_md_has_for_it() -> None:
+    step, _ = ops.fail("md0", "/dev/mapper/adapt0-1-2", breaks_array=True).steps
+    assert step.argv[2].startswith(
+        "cd /sys/block/md0/md/dev-$(lsblk --nodeps --noheadings --output KNAME /dev/mapper/adapt0-1-2) && "
+    )
+    assert step.writes_devices == ("/dev/md0", "/dev/mapper/adapt0-1-2")
+
+
+def test_a_scsi_disk_can_be_pulled_and_no_part_of_one() -> None:
+    disk = LabDisk(name="sdc", kind=DiskKind.PHYSICAL, node="/dev/sdc", size_bytes=MIB)
+    (gone,) = ops.pull(disk).steps
+    assert gone.shell_line() == "sh -c 'echo 1 > /sys/block/sdc/device/delete'"
+    assert gone.writes_devices == ("/dev/sdc",)
+    assert ops.plug_in(disk, arrays=["md0"]).lines()[0] == "mdadm --manage /dev/md0 --remove /dev/sdc"
+    for other in (B, "/dev/vdb", "/dev/sdc1"):
+        with pytest.raises(DeviceRefused, match="cannot be pulled"):
+            ops.pull(LabDisk(name="other", kind=DiskKind.PHYSICAL, node=other, size_bytes=MIB))
+
+
+def test_corruption_hits_the_data_and_nothing_before_it() -> None:
+    plan = ops.corrupt(B, data_offset_bytes=2 * MIB, data_bytes=100 * MIB, start_bytes=MIB, length_bytes=64 * KIB)
+    assert plan.lines() == [
+        "dd if=/dev/urandom of=/dev/ubdb bs=4096 seek=768 count=16 oflag=direct conv=notrunc,fsync status=none"
+    ]
+    step = plan.steps[0]
+    assert step.danger is Danger.DATA
+    assert step.writes_devices == (B,)
+    assert step.why.startswith("WARNING")
+
+
+@pytest.mark.parametrize(
+    ("offset", "start", "length", "problem"),
+    [
+        (0, 0, 4096, "superblock"),
+        (MIB, -4096, 4096, "not inside"),
+        (MIB, 0, 0, "not inside"),
+        (MIB, 0, 2 * MIB, "not inside"),
+        (MIB, 512, 4096, "multiples of 4096"),
+    ],
+)
+def test_corruption_outside_the_data_is_refused(offset: int, start: int, length: int, problem: str) -> None:
+    with pytest.raises(SpecError, match=problem):
+        ops.corrupt(B, data_offset_bytes=offset, data_bytes=MIB, start_bytes=start, length_bytes=length)

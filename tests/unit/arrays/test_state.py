@@ -5,6 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.arrays.status import (
+    CONTRADICTION_SECONDS,
+    SETTLE_SECONDS,
     ArrayState,
     ArrayStatus,
     SyncAction,
@@ -17,10 +19,11 @@ from lab.arrays.status import (
     read_array,
     read_arrays,
     read_detail,
+    wait_until_idle,
 )
-from lab.errors import ArrayError
-from tests.unit.arrays.captures import labels, load, machine_with
-from tests.unit.fakes import FakeMachine
+from lab.errors import ArrayError, WaitTimedOut
+from tests.unit.arrays.captures import labels, load, machine_with, show
+from tests.unit.fakes import FakeClock, FakeMachine, Scripted
 
 
 def status_of(label: str) -> ArrayStatus:
@@ -38,16 +41,10 @@ def test_every_capture_reads_without_an_unknown_word(label: str) -> None:
     assert status.in_sync_count + status.degraded_count >= status.raid_disks or status.awaits_rebuild
 
 
-def test_one_round_trip_each_for_names_and_files() -> None:
-    fake = machine_with("raid5")
-    read_array(fake, "md0")
-    assert (len(fake.listings), len(fake.reads)) == (1, 1)
-
-
 def test_all_arrays_take_one_batch_of_reads() -> None:
-    fake = machine_with("raid1")
-    assert [status.name for status in read_arrays(fake)] == ["md0"]
-    assert len(fake.reads) == 1
+    one, every = machine_with("raid1"), machine_with("raid1")
+    assert [status.name for status in (read_array(one, "md0"), *read_arrays(every))] == ["md0", "md0"]
+    assert (len(one.listings), len(one.reads), len(every.reads)) == (1, 1, 1)
     assert read_arrays(FakeMachine(dirs={"/sys/block": ("sda", "md_d0")})) == ()
 
 
@@ -79,51 +76,46 @@ def test_a_rebuilding_raid5() -> None:
         status.member("/dev/ubdg")
 
 
-def test_a_failed_member_has_no_slot() -> None:
-    status = status_of("raid5-failed")
-    failed = status.member("/dev/ubdb")
-    assert failed.is_faulty
-    assert failed.slot is None
-    assert not failed.is_spare
-    assert status.is_degraded
-    assert not status.awaits_rebuild
+@pytest.mark.parametrize(
+    ("label", "facts"),
+    [
+        ("raid5-failed", {"is_degraded": True, "awaits_rebuild": False}),
+        # A replacement rebuilds without degrading.
+        ("raid1-replacing", {"is_degraded": False, "awaits_rebuild": True}),
+        ("raid0", {"sync_action": SyncAction.NONE, "mismatch_sectors": None, "component_bytes": None}),
+        ("raid0", {"state_words": "clean"}),
+        # A fresh RAID 6 owes a resync even before it runs.
+        ("raid6", {"awaits_resync": True}),
+        ("raid6-assume-clean", {"awaits_resync": False}),
+        ("raid5-broken", {"degraded_count": 2}),
+    ],
+)
+def test_facts_of_captured_arrays(label: str, facts: dict[str, object]) -> None:
+    status = status_of(label)
+    assert {name: getattr(status, name) for name in facts} == facts
 
 
-def test_a_replacement_rebuilds_without_degrading() -> None:
-    status = status_of("raid1-replacing")
-    assert not status.is_degraded
-    assert status.awaits_rebuild
-    assert status.member("/dev/ubda").flags == {"in_sync", "want_replacement"}
-    assert "replacement" in status.member("/dev/ubdh").flags
+@pytest.mark.parametrize(
+    ("label", "device", "facts"),
+    [
+        ("raid5-failed", "/dev/ubdb", {"is_faulty": True, "slot": None, "is_spare": False}),
+        ("raid5-journal", "/dev/ubdd", {"is_journal": True, "slot": None, "is_spare": False}),
+        ("raid5-bitmap-spare", "/dev/ubdd", {"is_spare": True}),
+        ("raid1-replacing", "/dev/ubda", {"flags": {"in_sync", "want_replacement"}}),
+    ],
+)
+def test_facts_of_captured_members(label: str, device: str, facts: dict[str, object]) -> None:
+    member = status_of(label).member(device)
+    assert {name: getattr(member, name) for name in facts} == facts
 
 
-def test_a_journal_is_neither_spare_nor_member_of_a_slot() -> None:
-    journal = status_of("raid5-journal").member("/dev/ubdd")
-    assert journal.is_journal
-    assert journal.slot is None
-    assert not journal.is_spare
-
-
-def test_a_hot_spare_waits() -> None:
+def test_what_is_replaced_broken_or_spare_is_told_apart() -> None:
+    assert "replacement" in status_of("raid1-replacing").member("/dev/ubdh").flags
     assert [spare.device for spare in status_of("raid5-bitmap-spare").spares] == ["/dev/ubdd"]
-
-
-def test_raid0_has_no_redundancy_to_tell_about() -> None:
-    status = status_of("raid0")
-    assert status.sync_action is SyncAction.NONE
-    assert status.mismatch_sectors is None
-    assert status.component_bytes is None
-
-
-def test_a_fresh_raid6_owes_a_resync_even_before_it_runs() -> None:
-    assert status_of("raid6").awaits_resync
-    assert not status_of("raid6-assume-clean").awaits_resync
-
-
-def test_broken_arrays() -> None:
     assert status_of("raid0-broken").state.is_broken
     assert status_of("raid1-broken").state.is_broken
-    assert status_of("raid5-broken").degraded_count == 2
+    assert status_of("raid5-rebuilding").state_words.endswith("degraded, recovering")
+    assert status_of("raid1-checking").state_words in ("clean, checking", "active, checking")
 
 
 @pytest.mark.parametrize(
@@ -155,12 +147,6 @@ def test_details_name_chunk_layout_and_devices() -> None:
     assert read_detail(machine_with("raid5"), "md0").layout == "left-symmetric"
     assert read_detail(machine_with("raid5-bitmap-spare"), "md0").total_devices == 4
     assert read_detail(machine_with("raid1"), "md0").chunk_kib is None
-
-
-def test_state_in_words() -> None:
-    assert status_of("raid5-rebuilding").state_words.endswith("degraded, recovering")
-    assert status_of("raid1-checking").state_words in ("clean, checking", "active, checking")
-    assert status_of("raid0").state_words == "clean"
 
 
 def test_new_words_of_a_newer_kernel_are_tolerated() -> None:
@@ -214,3 +200,76 @@ def test_no_text_upsets_the_parsers(text: str) -> None:
 
 def test_export_keeps_equal_signs_in_values() -> None:
     assert parse_export("MD_NAME=any:0\nMD_X=a=b\nnoise\n") == {"MD_NAME": "any:0", "MD_X": "a=b"}
+
+
+PROGRESS = "/sys/block/md0/md/sync_completed"
+ACTION = "/sys/block/md0/md/sync_action"
+
+
+@pytest.mark.parametrize(("label", "least"), [("raid6-assume-clean", SETTLE_SECONDS), ("raid6", CONTRADICTION_SECONDS)])
+def test_idle_must_persist_and_longer_beside_a_resync_that_is_owed(label: str, least: float) -> None:
+    clock = FakeClock()
+    fake = machine_with(label, clock)
+    fake.files |= {ACTION: "idle\n", PROGRESS: "none\n"}
+    wait_until_idle(fake, "md0")
+    assert clock.now_seconds - 1000 >= least
+
+
+def test_an_array_that_grew_by_way_of_raid4_is_awaited_until_mdadm_has_turned_it_back() -> None:
+    fake = machine_with("raid0-grow-reshaping")
+    fake.files |= {ACTION: "idle\n", PROGRESS: "none\n", "/sys/block/md0/md/reshape_position": "none\n"}
+    fake.answers[("pgrep", "-f")] = Scripted("814\n")
+
+    def end(now_seconds: float) -> None:
+        if now_seconds - 1000 > 6:
+            fake.answers[("pgrep", "-f")] = Scripted(status=1)
+            show(fake, "raid0")
+
+    clock = fake.clock = FakeClock(on_sleep=end)
+    assert wait_until_idle(fake, "md0").level == "raid0"
+    assert clock.now_seconds - 1000 > 6
+
+
+def test_a_raid4_without_its_parity_is_not_waited_for() -> None:
+    fake = machine_with("raid0-grow-reshaping")
+    fake.files |= {ACTION: "idle\n", PROGRESS: "none\n", "/sys/block/md0/md/reshape_position": "none\n"}
+    fake.answers[("pgrep", "-f")] = Scripted(status=1)
+    clock = fake.clock = FakeClock()
+    assert wait_until_idle(fake, "md0").level == "raid4"
+    assert clock.now_seconds - 1000 < CONTRADICTION_SECONDS + 1
+    assert fake.runs[-1] == ("pgrep", "-f", "^([^ ]*/)?mdadm --grow (.* )?/dev/md0( |$)")
+
+
+def test_progress_extends_the_wait() -> None:
+    fake = machine_with("raid5-rebuilding")
+
+    def move(now_seconds: float) -> None:
+        elapsed = now_seconds - 1000
+        fake.files[PROGRESS] = f"{int(elapsed // 8) * 1000} / 405504\n"
+        if elapsed > 60:
+            show(fake, "raid6-assume-clean")
+
+    seen: list[str] = []
+    fake.clock = FakeClock(on_sleep=move)
+    wait_until_idle(fake, "md0", stall_seconds=10, on_look=lambda status: seen.append(status.level))
+    assert set(seen) == {"raid5", "raid6"}
+
+
+def test_a_stalled_sync_is_given_up() -> None:
+    clock = FakeClock()
+    with pytest.raises(WaitTimedOut, match="become idle") as caught:
+        wait_until_idle(machine_with("raid5-rebuilding", clock), "md0", stall_seconds=10)
+    assert caught.value.hint
+    assert clock.now_seconds - 1000 < 15
+
+
+def test_a_sync_that_moves_for_ever_is_given_up_at_the_deadline() -> None:
+    fake = machine_with("raid5-rebuilding")
+
+    def move(now_seconds: float) -> None:
+        fake.files[PROGRESS] = f"{int(now_seconds)} / 405504\n"
+
+    clock = fake.clock = FakeClock(on_sleep=move)
+    with pytest.raises(WaitTimedOut):
+        wait_until_idle(fake, "md0", stall_seconds=10, timeout_seconds=100)
+    assert 100 <= clock.now_seconds - 1000 < 105

@@ -79,14 +79,18 @@ def test_the_tables_fit_into_the_terminal(
     assert max(map(len, capsys.readouterr().out.splitlines())) > 80
 
 
+def two(folder: Path, repeats: int) -> list[str]:
+    """The bundles of two machines with equal disks."""
+    for name, seed in (("one", 0), ("two", 1)):
+        bundle(folder / f"{name}.zip", machine(name, HDD, HDD, repeats=repeats, seed=seed), folder / "key.pem")
+    return [str(folder / "one.zip"), str(folder / "two.zip")]
+
+
 @pytest.mark.parametrize(("repeats", "shown"), [(1, "(1 repeat)"), (2, "(2 repeats)"), (5, "(5 repeats)"), (6, "[")])
 def test_too_few_repeats_have_no_interval_and_say_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], repeats: int, shown: str
 ) -> None:
-    for name, seed in (("one", 0), ("two", 1)):
-        record = machine(name, HDD, HDD, repeats=repeats, seed=seed)
-        bundle(tmp_path / f"{name}.zip", record, tmp_path / "key.pem")
-    assert run(["compare", str(tmp_path / "one.zip"), str(tmp_path / "two.zip")]) == ExitCode.DONE
+    assert run(["compare", *two(tmp_path, repeats)]) == ExitCode.DONE
     said = capsys.readouterr().out
     ratios = [line for line in said.splitlines() if line.startswith("speed-up") and "raid0" in line]
     assert ratios
@@ -116,10 +120,7 @@ def test_two_results_with_too_few_repeats_have_no_interval_and_say_so(
 
 
 def test_what_cannot_be_told_is_one_line_with_its_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name, seed in (("one", 0), ("two", 1)):
-        record = machine(name, HDD, HDD, repeats=3, seed=seed)
-        bundle(tmp_path / f"{name}.zip", record, tmp_path / "key.pem")
-    assert run(["compare", str(tmp_path / "one.zip"), str(tmp_path / "two.zip")]) == ExitCode.DONE
+    assert run(["compare", *two(tmp_path, 3)]) == ExitCode.DONE
     lines = [line for line in capsys.readouterr().out.splitlines() if "cannot tell" in line]
     assert sum("12 pairs of arrays" in line for line in lines) == 1
     assert sum("cannot tell (12)" in line for line in lines) == 1

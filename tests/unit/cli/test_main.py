@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
@@ -11,11 +11,15 @@ import pytest
 
 from lab import __version__
 from lab.cli import context as cli_context
+from lab.cli.context import Narrator
+from lab.cli.lesson import say
 from lab.cli.main import run
 from lab.disks import DiskKind, Lab, LabDisk
-from lab.errors import LabError, MachineLost, ToolMissing
+from lab.errors import ExitCode, LabError, MachineLost, ToolMissing
 from lab.host.signals import Interrupted
 from lab.machine import Host, Target
+from lab.machine.api import CommandResult
+from lab.plans import Plan, Step
 from tests.unit.fakes import FakeMachine, as_machine
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -216,3 +220,85 @@ def test_disks_of_the_embedded_lab_change_without_a_machine(
     names = [disk["name"] for disk in json.loads((tmp_path / "labs/default/lab.json").read_text())]
     assert names == [*(f"disk0{number}" for number in range(1, 10)), "disk11"]
     assert machine.runs == []
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "hint"),
+    [
+        ("results list", "results needs no list", "write: raidlab results"),
+        ("disks ls", "disks needs no ls", "write: raidlab disks"),
+        ("workloads list", "workloads needs no list", "write: raidlab workloads"),
+        ("reslts", "there is no command 'raidlab reslts'", "did you mean 'raidlab results'?"),
+        ("array shwo", "there is no command 'raidlab array shwo'", "did you mean 'raidlab array show'?"),
+        ("drill lst", "there is no command 'raidlab drill lst'", "did you mean 'raidlab drill list'?"),
+        ("results shwo latest", "there is no command 'raidlab results shwo'", "did you mean 'raidlab results show'?"),
+        ("results show a b c", "'raidlab results show' takes no 'b', 'c'", "leave that out"),
+        ("doctor now", "'raidlab doctor' takes no 'now'", "'raidlab doctor --help'"),
+        ("lint --explan x", "Did you mean --explain", "'raidlab lint --help'"),
+        ("xyzzy", "there is no command 'raidlab xyzzy'", "known: array"),
+    ],
+)
+def test_the_next_step(
+    line: str,
+    message: str,
+    hint: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path))
+    assert run(line.split()) == ExitCode.USAGE
+    said, _, following = capsys.readouterr().err.partition("\n  next: ")
+    assert message in said
+    assert hint in following
+    assert "Unused Tokens" not in said
+
+
+DISKS = [f"/dev/ubd{letter}" for letter in "abcdefghi"]
+
+
+def told(
+    capsys: pytest.CaptureFixture[str], commands: Sequence[tuple[str, ...]], *, failing: int = -1, verbose: bool = False
+) -> list[str]:
+    narrator = Narrator(quiet=False, verbose=verbose)
+    narrator.announce(Plan.of("x", [Step(argv, "why") for argv in commands]))
+    for number, argv in enumerate(commands):
+        status = int(number == failing)
+        ran = CommandResult(argv, status, "", "", duration_seconds=0.5, started_seconds=0)
+        narrator._on_command(ran)
+        if status:
+            break
+    return capsys.readouterr().err.splitlines()
+
+
+def test_commands_that_differ_in_their_disk_alone_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    blank = [("blkdiscard", "--force", disk) for disk in DISKS]
+    lines = told(capsys, [("mdadm", "--stop", "/dev/md0"), *blank, ("true",)])
+    assert lines == [
+        "$ mdadm --stop /dev/md0  (0.50 s)",
+        "$ blkdiscard --force /dev/ubda … /dev/ubdi  (9 commands, 4.50 s)",
+        "$ true  (0.50 s)",
+    ]
+
+
+def test_a_few_commands_and_all_of_them_when_asked_are_told_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
+    blank = [("blkdiscard", disk) for disk in DISKS]
+    assert len(told(capsys, blank[:3])) == 3
+    assert len(told(capsys, blank, verbose=True)) == 9
+
+
+def test_one_that_fails_is_told_by_itself_behind_those_that_ran(capsys: pytest.CaptureFixture[str]) -> None:
+    blank = [("blkdiscard", disk) for disk in DISKS]
+    assert told(capsys, blank, failing=2) == [
+        "$ blkdiscard /dev/ubda /dev/ubdb  (2 commands, 1.00 s)",
+        "$ blkdiscard /dev/ubdc  (status 1, 0.50 s)",
+    ]
+    assert told(capsys, blank, failing=0) == ["$ blkdiscard /dev/ubda  (status 1, 0.50 s)"]
+
+
+def test_a_page_in_a_pipe_has_no_marks(capsys: pytest.CaptureFixture[str]) -> None:
+    say("# A title\n\nIt is **lost**: type `mdadm`.\n\n```\n# dmesg\n```\n\n- one\n- two\n")
+    page = capsys.readouterr().out
+    assert "A title" in page
+    assert "It is lost: type 'mdadm'." in page
+    assert not {"`", "*"} & {*page}

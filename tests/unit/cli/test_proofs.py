@@ -22,10 +22,6 @@ def failing(error: LabError) -> Proof | Unproved:
     raise error
 
 
-def test_a_proof_is_handed_on_as_it_is() -> None:
-    assert _attempt("one", lambda: LESSON) is LESSON
-
-
 @pytest.mark.parametrize("error", [MachineLost("the machine is gone"), LessonError("it cannot be made")])
 def test_what_cannot_be_carried_out_counts_as_not_proved(error: LabError) -> None:
     proof = _attempt("one ('anna')", lambda: failing(error))

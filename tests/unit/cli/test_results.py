@@ -8,19 +8,26 @@ from msgspec.structs import replace
 
 from lab.cli.context import ProgressBar
 from lab.cli.main import run
-from lab.results.record import encode_record
+from lab.results.record import ResultRecord, encode_record
+from tests.unit.compare.test_compare import STEADY, changed, result, scaled
+from tests.unit.fakes import FakeMachine, Scripted
 from tests.unit.results.records import cell as records_cell
 from tests.unit.results.records import rebuild, record
 from tests.unit.results.test_store import cell, draft
 
 
+def put(state: Path, *records: ResultRecord) -> None:
+    for each in records:
+        folder = state / "results" / each.id
+        folder.mkdir(parents=True)
+        (folder / "record.json").write_bytes(encode_record(each))
+
+
 @pytest.fixture
 def stored(tmp_path: Path) -> str:
-    record = draft()
-    folder = tmp_path / "results" / record.id
-    folder.mkdir(parents=True)
-    (folder / "record.json").write_bytes(encode_record(replace(record, cells=(cell(0), cell(1)))))
-    return record.id
+    made = replace(draft(), cells=(cell(0), cell(1)))
+    put(tmp_path, made)
+    return made.id
 
 
 def test_results_are_listed_and_shown(stored: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -51,10 +58,7 @@ def test_rebuilds_count_as_what_was_planned(tmp_path: Path, capfd: pytest.Captur
     made = record(cells=(records_cell("raid5", "w", 0, read_iops=1.0),), rebuilds=(rebuild("raid5", 0, 2.0),))
     keys = tuple(sorted(made.done_keys))
     whole, part = replace(made, planned_cells=keys), replace(made, id="part", planned_cells=(*keys, "more"))
-    for each in (whole, part):
-        folder = tmp_path / "results" / each.id
-        folder.mkdir(parents=True)
-        (folder / "record.json").write_bytes(encode_record(each))
+    put(tmp_path, whole, part)
     assert run(["results"]) == 0
     assert [line.split()[4] for line in capfd.readouterr().out.splitlines()[1:]] == ["2/3", "2/2"]
     assert run(["--json", "results"]) == 0
@@ -84,3 +88,60 @@ def test_quiet_progress_says_nothing(is_terminal: bool, capfd: pytest.CaptureFix
     with ProgressBar(quiet=True, is_terminal=is_terminal) as progress:
         progress.show("measure", 0.5, 20.0, 20.0)
     assert capfd.readouterr() == ("", "")
+
+
+def test_workloads_are_listed(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["workloads"]) == 0
+    assert "rand-read-4k" in capfd.readouterr().out
+    assert run(["--json", "workloads"]) == 0
+    assert {each["id"] for each in json.loads(capfd.readouterr().out)} >= {"rand-read-4k", "verify-4k"}
+
+
+def test_a_command_on_the_machine_passes_its_output_and_status_on(
+    machine: FakeMachine, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "labs" / "default").mkdir(parents=True)
+    machine.answers[("bash", "-c")] = Scripted(stdout="md0 : active\n", status=3)
+    assert run(["--on", "uml:", "exec", "--", "cat", "/proc/mdstat"]) == 3
+    assert capfd.readouterr().out == "md0 : active\n"
+    (argv,) = [argv for argv in machine.runs if argv[0] == "bash"]
+    assert argv[-1] == "cat /proc/mdstat"
+
+
+@pytest.fixture
+def two_results(tmp_path: Path) -> tuple[str, str]:
+    first, second = "20261121T100000Z-x", "20261121T110000Z-x"
+    put(tmp_path, replace(result(STEADY), id=first), replace(result(scaled(2.0)), id=second))
+    return first, second
+
+
+def test_two_results_are_compared(two_results: tuple[str, str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["compare", *two_results]) == 0
+    assert capfd.readouterr().out.splitlines()[1].endswith("faster")
+    assert run(["--json", "compare", *reversed(two_results)]) == 0
+    (row,) = json.loads(capfd.readouterr().out)["rows"]
+    assert row["outcome"] == "slower"
+    assert row["ratio"]["median"] == pytest.approx(0.5)
+
+
+def test_unlike_results_need_a_permission(
+    two_results: tuple[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    put(tmp_path, replace(changed(kernel_release="6.8"), id="20261121T120000Z-x"))
+    assert run(["compare", two_results[0], "latest"]) == 1
+    assert "kernel: '6.1.0' and '6.8' (--allow kernel)" in capfd.readouterr().err
+    assert run(["compare", two_results[0], "latest", "--allow", "kernel"]) == 0
+    assert "allowed: kernel" in capfd.readouterr().err
+
+
+def test_results_go_out_and_come_back(
+    two_results: tuple[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "out.zip"
+    assert run(["export", *two_results, "--to", str(file)]) == 0
+    assert run(["results", "import", str(file)]) == 0
+    assert "already there" in capfd.readouterr().err
+    assert run(["results", "delete", two_results[0]]) == 0
+    assert run(["--json", "results", "import", str(file)]) == 0
+    assert '"imported": [' in capfd.readouterr().out
+    assert run(["results", "show", two_results[0]]) == 0

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from lab.disks.attaching import driver_plan, loop_attachment, ram_attachments, reset_plan, spindle_attachment
+from lab.disks.attaching import (
+    driver_plan,
+    loop_attachment,
+    ram_attachments,
+    reset_plan,
+    spindle_attachment,
+    with_backing,
+)
+from lab.disks.guard import reasons_against
+from lab.disks.inventory import read_devices
 from lab.disks.kinds import DiskKind, DiskSpec, LabDisk, all_drive_models
-from lab.errors import SpecError
+from lab.errors import LabError, SpecError
 from lab.plans import Danger
 from lab.units import MIB
-from tests.unit.disks.machines import lab_disk
+from tests.unit.disks.machines import Device, lab_disk, machine_of
+from tests.unit.fakes import FakeMachine, Scripted, as_machine
 
 
 def spec(kind: DiskKind, **more: str) -> DiskSpec:
@@ -64,7 +76,7 @@ def test_spindle(model: str) -> None:
     assert (made.disk.node, made.disk.backing, made.disk.model) == ("/dev/nbd2", "memory", model)
 
 
-def test_spindle_with_mechanics() -> None:
+def test_spindle_with_mechanics_and_over_another_device() -> None:
     made = spindle_attachment(spec(DiskKind.SPINDLE, model="barracuda-4lp"), 2, drive_plugin="/p/drive.so")
     assert made.attach.lines()[0] == (
         "nbdkit --unix /run/raidlab/disk01.sock --pidfile /run/raidlab/disk01.pid --threads 16 --filter=pause "
@@ -76,12 +88,9 @@ def test_spindle_with_mechanics() -> None:
     below = spindle_attachment(spec(DiskKind.SPINDLE, model="sata-7200", backing="/dev/vdb"), 0)
     assert "--threads 64 " in below.attach.lines()[0]
     assert " size=67108864 backing=/dev/vdb " in below.attach.lines()[0]
-
-
-def test_spindle_over_another_device() -> None:
-    made = spindle_attachment(spec(DiskKind.SPINDLE, model="slow", backing="/dev/vdb"), 0)
-    assert " --filter=delay --filter=truncate file /dev/vdb truncate=" in made.attach.lines()[0]
-    assert made.disk.backing == "/dev/vdb"
+    plain = spindle_attachment(spec(DiskKind.SPINDLE, model="slow", backing="/dev/vdb"), 0)
+    assert " --filter=delay --filter=truncate file /dev/vdb truncate=" in plain.attach.lines()[0]
+    assert plain.disk.backing == "/dev/vdb"
 
 
 def test_ram_disks_are_made_together() -> None:
@@ -144,3 +153,52 @@ def test_a_drive_that_lies_on_a_device_may_discard_without_erasing() -> None:
 )
 def test_drivers(kind: DiskKind, lines: list[str]) -> None:
     assert driver_plan(kind).lines() == lines
+
+
+SPINDLE = DiskSpec(name="disk10", kind=DiskKind.SPINDLE, size_bytes=200 * MIB, model="hdd-7200")
+DISKS = tuple(
+    LabDisk(name=f"disk0{number}", kind=DiskKind.VIRTIO, node=f"/dev/vd{letter}", size_bytes=500 * MIB)
+    for number, letter in enumerate("bcde", start=1)
+)
+
+
+def machine(*, signed: str = "") -> FakeMachine:
+    """vdb is in an array; the others are free."""
+    holders = {"vdb": ("md0",)}
+    fake = machine_of(*(Device(f"vd{letter}", holders=holders.get(f"vd{letter}", ())) for letter in "bcde"))
+    found = [{"device": name, "type": "ext4"} for name in signed.split()]
+    fake.answers[("wipefs", "--json")] = Scripted(stdout=json.dumps({"signatures": found}))
+    return fake
+
+
+def test_spindles_take_the_last_disks_that_carry_nothing() -> None:
+    loop = DiskSpec(name="disk11", kind=DiskKind.LOOP, size_bytes=MIB)
+    wanted = [SPINDLE, loop, DiskSpec(name="disk12", kind=DiskKind.SPINDLE, size_bytes=MIB, model="slow")]
+    made = with_backing(as_machine(machine(signed="vde\n")), DISKS, wanted)
+    assert [spec.backing for spec in made] == ["/dev/vdd", "", "/dev/vdc"]
+
+
+def test_too_few_free_disks_are_told_before_anything_is_attached() -> None:
+    fake = machine(signed="vdc\nvdd\nvde\n")
+    with pytest.raises(LabError, match="no free lab disk is large enough for the spindle disk10") as refused:
+        with_backing(as_machine(fake), DISKS, [SPINDLE])
+    assert "raidlab disks reset" in refused.value.hint
+
+
+def test_a_disk_that_is_too_small_is_not_taken() -> None:
+    large = DiskSpec(name="disk10", kind=DiskKind.SPINDLE, size_bytes=501 * MIB, model="slow")
+    with pytest.raises(LabError, match="large enough"):
+        with_backing(as_machine(machine()), DISKS, [large])
+
+
+def test_without_virtual_disks_spindles_stay_in_memory() -> None:
+    fake = machine()
+    loop = LabDisk(name="disk01", kind=DiskKind.LOOP, node="/dev/loop0", size_bytes=MIB)
+    assert with_backing(as_machine(fake), [loop], [SPINDLE]) == [SPINDLE]
+    assert fake.runs == []
+
+
+def test_the_disk_below_a_spindle_is_refused_with_its_name() -> None:
+    above = LabDisk(name="disk10", kind=DiskKind.SPINDLE, node="/dev/nbd0", size_bytes=MIB, backing="/dev/vde")
+    devices = read_devices(as_machine(machine()))
+    assert reasons_against(devices["vde"], {"nbd0": above}, devices) == ("the spindle disk10 lies on it",)

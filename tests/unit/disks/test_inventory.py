@@ -3,6 +3,8 @@ from __future__ import annotations
 import base64
 import errno
 import os
+import shutil
+import subprocess
 import tracemalloc
 import zlib
 from pathlib import Path
@@ -10,10 +12,20 @@ from pathlib import Path
 import pytest
 
 from lab.disks import head_program
-from lab.disks.inventory import parse_mountinfo, read_devices, read_heads, resolve_node, scsi_serial
+from lab.disks.inventory import (
+    FIRST_BYTES,
+    ends_of_file,
+    parse_mountinfo,
+    read_devices,
+    read_heads,
+    resolve_node,
+    scsi_serial,
+    signatures_in,
+)
 from lab.disks.lab import virtio_disks
 from lab.errors import LabError
-from tests.unit.disks.machines import MOUNTINFO, SIZE, Device, machine_of
+from lab.units import MIB
+from tests.unit.disks.machines import MOUNTINFO, SIZE, Device, add, machine_of
 from tests.unit.fakes import FakeMachine, Scripted, as_machine
 
 
@@ -31,7 +43,12 @@ def test_a_device_with_everything() -> None:
         "42 27 8:1 / /c rw - ext4 /dev/sda1 rw\n",
         swaps="/dev/sda partition 1 0 -2\n",
     )
-    device = read_devices(machine)["sda"]
+    add(machine, Device("sdb", number="8:16"), Device("cciss!c0d0"))
+    machine.files["/sys/block/cciss!c0d0/device/serial"] = "  S4  \n"
+    found = read_devices(machine)
+    assert (found["cciss!c0d0"].node, found["cciss!c0d0"].serial) == ("/dev/cciss/c0d0", "S4")
+    plain, device = found["sdb"], found["sda"]
+    assert (plain.mounted_on, plain.is_swap, plain.is_read_only, plain.serial) == ((), False, False, "")
     assert (device.node, device.device_number, device.size_bytes) == ("/dev/sda", "8:0", SIZE)
     assert (device.holders, device.members, device.partitions) == (("dm-0", "md0"), (), ("sda1", "sda2"))
     assert (device.mounted_on, device.is_swap, device.is_read_only) == (("/a", "/b"), True, True)
@@ -39,25 +56,10 @@ def test_a_device_with_everything() -> None:
     assert device.partition_users == ("/c",)
 
 
-def test_a_plain_device_is_free() -> None:
-    device = read_devices(machine_of(Device("sdb", number="8:16"), swaps="/dev/sda partition 1 0 -2\n"))["sdb"]
-    assert (device.mounted_on, device.is_swap, device.is_read_only, device.serial) == ((), False, False, "")
-
-
-def test_a_serial_may_lie_with_the_device() -> None:
-    machine = machine_of(Device("sda"))
-    machine.files["/sys/block/sda/device/serial"] = "  S4  \n"
-    assert read_devices(machine)["sda"].serial == "S4"
-
-
 def test_offers_without_a_size_are_left_out_and_an_empty_drive_is_not() -> None:
     names = ("loop0", "nbd3", "ram1", "zram0", "sr0", "md0")
     machine = machine_of(*(Device(name, size_bytes=0) for name in names), Device("loop1"))
     assert set(read_devices(machine)) == {"sr0", "md0", "loop1"}
-
-
-def test_a_name_with_a_slash() -> None:
-    assert read_devices(machine_of(Device("cciss!c0d0")))["cciss!c0d0"].node == "/dev/cciss/c0d0"
 
 
 def test_two_round_trips_of_each_sort_however_many_devices() -> None:
@@ -97,15 +99,12 @@ def test_a_mount_is_found_by_its_source_too() -> None:
     assert parse_mountinfo(line) == {"0:31": ("/data",), "/dev/sdb": ("/data",)}
 
 
-def test_a_link_is_followed() -> None:
-    machine = FakeMachine(answers={("readlink", "-e", "/dev/disk/by-id/x"): Scripted("/dev/sdb\n")})
-    assert resolve_node(machine, "/dev/disk/by-id/x") == "/dev/sdb"
-
-
 @pytest.mark.parametrize("said", ["", "/etc/passwd\n"])
 def test_what_is_no_device_is_refused(said: str) -> None:
     with pytest.raises(LabError, match="is not there"):
         resolve_node(FakeMachine(answers={("readlink",): Scripted(said, status=1)}), "/dev/disk/by-id/x")
+    machine = FakeMachine(answers={("readlink", "-e", "/dev/disk/by-id/x"): Scripted("/dev/sdb\n")})
+    assert resolve_node(machine, "/dev/disk/by-id/x") == "/dev/sdb"
 
 
 def test_virtio_disks_are_found_by_their_serials() -> None:
@@ -209,3 +208,81 @@ def test_a_size_that_can_be_none_is_refused_with_its_file(size: str) -> None:
     machine.files["/sys/block/sda/size"] = size
     with pytest.raises(LabError, match="sda/size on the machine says"):
         read_devices(machine)
+
+
+GPT_COPY = b"EFI PART"
+IMAGE_BYTES = 32 * MIB
+
+
+def disk(path: Path, *writings: tuple[int, bytes], size: int = IMAGE_BYTES) -> Path:
+    """An image with these bytes at these places; negative ones count from the end."""
+    with path.open("wb") as file:
+        file.truncate(size)
+        for place, data in writings:
+            file.seek(place if place >= 0 else size + place)
+            file.write(data)
+    return path
+
+
+def found(path: Path) -> tuple[str, ...]:
+    with path.open("rb") as file:
+        return signatures_in(ends_of_file(file.fileno(), FIRST_BYTES))
+
+
+def test_a_blank_disk_carries_nothing(tmp_path: Path) -> None:
+    assert found(disk(tmp_path / "disk")) == ()
+
+
+@pytest.mark.parametrize(
+    ("place", "data", "kind"),
+    [
+        (-512, GPT_COPY, "gpt"),
+        (-4096, GPT_COPY, "gpt"),
+        (512, GPT_COPY, "gpt"),
+        (-1024, b"Intel Raid ISM Cfg Sig. 1.3.00", "isw_raid_member"),
+        (-512, b"\xde\x11\xde\x11", "ddf_raid_member"),
+        (512, b"LABELONE", "LVM2_member"),
+        (0, b"LUKS\xba\xbe\0\2", "crypto_LUKS"),
+        (16384, b"SKUL\xba\xbe", "crypto_LUKS"),
+        (65600, b"_BHRfS_M", "btrfs"),
+        (32769, b"CD001", "iso9660"),
+        (0, b"SFOZ", "zonefs"),
+        (16400, b"version\0\0\0pool_guid", "zfs_member"),
+        (510, b"\x55\xaa", "dos"),
+        (4096, bytes.fromhex("fc4e2ba901000000"), "linux_raid_member"),
+        (-8192, bytes.fromhex("fc4e2ba901000000"), "linux_raid_member"),
+        (-65536, bytes.fromhex("fc4e2ba9000000005a000000"), "linux_raid_member"),
+    ],
+)
+def test_each_is_found_where_it_lies(tmp_path: Path, place: int, data: bytes, kind: str) -> None:
+    assert found(disk(tmp_path / "disk", (place, data))) == (kind,)
+
+
+def test_metadata_at_the_end_of_an_odd_size(tmp_path: Path) -> None:
+    size = IMAGE_BYTES + 3 * 512
+    old = size // 65536 * 65536 - 65536
+    assert found(disk(tmp_path / "old", (old, bytes.fromhex("fc4e2ba900000000")), size=size)) == ("linux_raid_member",)
+    assert found(disk(tmp_path / "gpt", (-512, GPT_COPY), size=size)) == ("gpt",)
+
+
+def test_several_at_once(tmp_path: Path) -> None:
+    image = disk(tmp_path / "disk", (512, b"LABELONE"), (-8192, bytes.fromhex("fc4e2ba901000000")), (-512, GPT_COPY))
+    assert found(image) == ("LVM2_member", "gpt", "linux_raid_member")
+
+
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
+        (("mkfs.ext4", "-q", "-F"), "ext4"),
+        (("mkfs.ext3", "-q", "-F"), "ext3"),
+        (("mkfs.ext2", "-q", "-F"), "ext2"),
+        (("mkswap",), "swap"),
+        (("mkfs.xfs", "-q", "-f"), "xfs"),
+    ],
+)
+def test_what_the_usual_programs_make(tmp_path: Path, command: tuple[str, ...], kind: str) -> None:
+    program = shutil.which(command[0], path="/usr/sbin:/sbin:/usr/bin:/bin")
+    assert program, f"{command[0]} is not installed"
+    image = disk(tmp_path / "disk", size=320 * MIB)
+    subprocess.run([program, *command[1:], str(image)], check=True, timeout=60, capture_output=True)
+    assert found(image) == (kind,)

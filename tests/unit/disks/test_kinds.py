@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from lab.disks.kinds import (
@@ -10,7 +12,6 @@ from lab.disks.kinds import (
     all_drive_models,
     check_specs,
     find_drive_model,
-    serial_of,
     specs,
     with_full_names,
 )
@@ -21,64 +22,42 @@ from lab.units import KIB, MIB
 
 
 @pytest.mark.parametrize("word", ["loop", " Loop ", "LOOP"])
-def test_a_kind_by_its_name(word: str) -> None:
+def test_a_kind_is_known_by_its_name_and_another_word_names_the_nearest(word: str) -> None:
     assert known_word(DiskKind, word, "kind of disk") is DiskKind.LOOP
-
-
-def test_an_unknown_kind_names_the_nearest() -> None:
     with pytest.raises(SpecError) as caught:
         known_word(DiskKind, "spindel", "kind of disk")
     assert caught.value.hint == "did you mean 'spindle'?"
 
 
 @pytest.mark.parametrize(
-    ("kind", "size_bytes", "is_possible"),
+    ("kind", "more", "said", "hint"),
     [
-        (DiskKind.FILE, MIB, True),
-        (DiskKind.FILE, MIB - 512, False),
-        (DiskKind.FILE, MIB + 512, True),
-        (DiskKind.FILE, MIB + 511, False),
-        (DiskKind.RAM, MIB + KIB, True),
-        (DiskKind.RAM, MIB + 512, False),
+        (DiskKind.FILE, {"size_bytes": MIB}, "", ""),
+        (DiskKind.FILE, {"size_bytes": MIB - 512}, f"disk01: a size of {MIB - 512:,} bytes", "multiple of 512 bytes"),
+        (DiskKind.FILE, {"size_bytes": MIB + 512}, "", ""),
+        (DiskKind.FILE, {"size_bytes": MIB + 511}, f"disk01: a size of {MIB + 511:,} bytes", "multiple of 512 bytes"),
+        (DiskKind.RAM, {"size_bytes": MIB + KIB}, "", ""),
+        (DiskKind.RAM, {"size_bytes": MIB + 512}, f"disk01: a size of {MIB + 512:,} bytes", "multiple of 1024 bytes"),
+        (DiskKind.SPINDLE, {"model": "hdd-7200"}, "", ""),
+        (DiskKind.SPINDLE, {"model": "hdd-720"}, "no drive model 'hdd-720'", "did you mean 'hdd-7200'?"),
+        (DiskKind.PHYSICAL, {"backing": "/dev/sdb"}, "", ""),
+        (DiskKind.PHYSICAL, {"backing": "sdb"}, "needs its path", ""),
+        (DiskKind.PHYSICAL, {"backing": ""}, "needs its path", ""),
+        *(
+            (kind, {"model": "hdd-7200", "backing": "/dev/sdx"}, f"a {kind} disk has no drive model", "")
+            for kind in DiskKind
+            if kind is not DiskKind.SPINDLE
+        ),
     ],
 )
-def test_sizes(kind: DiskKind, size_bytes: int, is_possible: bool) -> None:
-    spec = DiskSpec(name="disk01", kind=kind, size_bytes=size_bytes)
-    if is_possible:
+def test_what_a_disk_may_be(kind: DiskKind, more: dict[str, Any], said: str, hint: str) -> None:
+    spec = DiskSpec(name="disk01", kind=kind, **more)
+    if not said:
         spec.validate()
         return
-    with pytest.raises(SpecError, match=f"disk01: a size of {size_bytes:,} bytes") as caught:
+    with pytest.raises(SpecError, match=said) as caught:
         spec.validate()
-    assert f"multiple of {1024 if kind is DiskKind.RAM else 512} bytes" in caught.value.hint
-
-
-def test_a_spindle_needs_a_known_drive_model_and_the_nearest_is_named() -> None:
-    DiskSpec(name="disk01", kind=DiskKind.SPINDLE, model="hdd-7200").validate()
-    with pytest.raises(SpecError, match="no drive model 'hdd-720'") as caught:
-        DiskSpec(name="disk01", kind=DiskKind.SPINDLE, model="hdd-720").validate()
-    assert caught.value.hint == "did you mean 'hdd-7200'?"
-
-
-@pytest.mark.parametrize("kind", [kind for kind in DiskKind if kind is not DiskKind.SPINDLE])
-def test_other_kinds_have_no_drive_model(kind: DiskKind) -> None:
-    with pytest.raises(SpecError, match=f"a {kind} disk has no drive model"):
-        DiskSpec(name="disk01", kind=kind, model="hdd-7200", backing="/dev/sdx").validate()
-
-
-@pytest.mark.parametrize(("backing", "is_possible"), [("/dev/sdb", True), ("sdb", False), ("", False)])
-def test_a_physical_disk_needs_its_whole_path(backing: str, is_possible: bool) -> None:
-    spec = DiskSpec(name="disk01", kind=DiskKind.PHYSICAL, backing=backing)
-    if is_possible:
-        spec.validate()
-    else:
-        with pytest.raises(SpecError, match="needs its path"):
-            spec.validate()
-
-
-def test_serials_and_kernel_names() -> None:
-    assert [serial_of(1), serial_of(12), serial_of(100)] == ["RAIDLAB-01", "RAIDLAB-12", "RAIDLAB-100"]
-    disk = LabDisk(name="disk01", kind=DiskKind.FILE, node="/dev/ubda", size_bytes=MIB)
-    assert disk.kernel_name == "ubda"
+    assert hint in caught.value.hint
 
 
 def test_several_disks_are_numbered_and_checked() -> None:
@@ -117,10 +96,6 @@ def test_a_drive_model_answers_in_its_time_with_the_transport(name: str) -> None
     # nbdkit before 1.40 takes whole milliseconds.
     assert answer == pytest.approx(expected, abs=0.5)
     assert model.iops == pytest.approx(model.concurrent_requests * 1000 / model.service_milliseconds)
-
-
-def test_a_7200_rpm_drive_makes_75_ios_a_second() -> None:
-    assert round(find_drive_model("hdd-7200").iops) == 75
 
 
 def three_disks() -> list[LabDisk]:

@@ -1,21 +1,29 @@
-"""The mechanics of emulated drives: the C code that the plugin runs, on a line of time of its own."""
+"""Emulated drives: their mechanics, in C on a line of time of its own; their plugin; checksums of their contents."""
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import random
+import runpy
 import shutil
 import statistics
+import struct
 import subprocess
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 
 import lab.disks
-from lab.disks.kinds import Mechanics, Zone, all_drive_models, find_drive_model
+from lab.disks import DiskKind, LabDisk
+from lab.disks.attaching import content_sums
+from lab.disks.kinds import Mechanics, Zone, find_drive_model, install_drive
+from lab.errors import LabError, ToolMissing
 from lab.units import MIB, SECTOR_BYTES
+from tests.unit.fakes import FACTS, FakeMachine, Scripted
 
 Request = tuple[str, float, int, int]
 Play = Callable[..., list[float]]
@@ -201,6 +209,84 @@ def test_published_drives_seek_as_published() -> None:
         assert mechanics.seek_seconds(600) * 1000 == pytest.approx(long, abs=0.01)
 
 
-def test_mechanical_drive_model_are_listed_with_those_of_constant_service() -> None:
-    assert set(DRIVES) < set(all_drive_models())
-    assert 50 < find_drive_model("barracuda-4lp").iops < find_drive_model("cheetah-4lp").iops < 100
+PLUGIN = "/run/raidlab/drive.so"
+
+
+def test_the_sources_are_compiled_once() -> None:
+    machine = FakeMachine()
+    install_drive(machine, PLUGIN)
+    written = [path.rpartition("/")[2] for path, _ in machine.writes]
+    assert written == ["mechanics.h", "parameters.h", "plugin.c", "plain_stack.py"]
+    assert machine.runs[-1][-2:] == (PLUGIN, f"{PLUGIN}.d")
+    runs = len(machine.runs)
+    install_drive(machine, PLUGIN)
+    assert machine.runs[runs:] == [("test", "-s", PLUGIN)]
+
+
+def test_a_plugin_of_an_older_lab_is_compiled_anew() -> None:
+    machine = FakeMachine()
+    install_drive(machine, PLUGIN)
+    machine.files[f"{PLUGIN}.d/mechanics.h"] = "older"
+    runs = len(machine.runs)
+    install_drive(machine, PLUGIN)
+    assert machine.runs[-1][0] == "sh"
+    assert len(machine.runs) == runs + 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "said"),
+    [
+        (Scripted(status=127), ToolMissing, "no C compiler"),
+        (
+            Scripted(status=1, stderr="plugin.c:14: include file 'nbdkit-plugin.h' not found"),
+            ToolMissing,
+            "headers of nbdkit",
+        ),
+        (Scripted(status=1, stderr="plugin.c:7: error"), LabError, "cannot be compiled"),
+    ],
+)
+def test_what_keeps_it_from_being_compiled_is_named(answer: Scripted, kind: type[LabError], said: str) -> None:
+    machine = FakeMachine(answers={("sh", "-c"): answer})
+    with pytest.raises(kind, match=said) as caught:
+        install_drive(machine, PLUGIN)
+    assert "tcc libc6-dev nbdkit-plugin-dev" in caught.value.hint
+
+
+def segment_types(path: Path) -> list[int]:
+    content = path.read_bytes()
+    (start,), (size, count) = struct.unpack_from("<Q", content, 32), struct.unpack_from("<HH", content, 54)
+    return [struct.unpack_from("<I", content, start + size * number)[0] for number in range(count)]
+
+
+@pytest.mark.skipif(not shutil.which("tcc"), reason="tcc is not installed; next: provision/host/setup.sh lab")
+def test_what_tcc_makes_asks_for_no_executable_stack(tmp_path: Path) -> None:
+    source, built = tmp_path / "answer.c", tmp_path / "answer.so"
+    source.write_text("int answer(void) { return 42; }\n")
+    subprocess.run(["tcc", "-shared", "-o", built, source], check=True)
+    program = Path(lab.disks.__file__).parent / "drive" / "plain_stack.py"
+    plain_stack, gnu_stack = runpy.run_path(str(program))["main"], 0x6474E551
+    before = segment_types(built)
+    for _ in range(2):
+        plain_stack(str(built))
+        assert segment_types(built) == [*before, *([] if gnu_stack in before else [gnu_stack])]
+    assert ctypes.CDLL(str(built)).answer() == 42
+
+
+SUM = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+DISKS = (
+    LabDisk(name="disk01", kind=DiskKind.SPINDLE, node="/dev/drive3", size_bytes=MIB),
+    LabDisk(name="disk02", kind=DiskKind.LOOP, node="/dev/loop0", size_bytes=MIB),
+)
+
+
+def machine(*, is_virtual_time: bool) -> FakeMachine:
+    files: dict[str, str | None] = {"/sys/block/drive3/content_sum": f"{SUM}\n"}
+    return FakeMachine(files=files, facts=replace(FACTS, is_virtual_time=is_virtual_time))
+
+
+def test_disks_whose_driver_tells_have_a_checksum_in_virtual_time() -> None:
+    assert content_sums(machine(is_virtual_time=True), DISKS) == {"disk01": SUM}
+
+
+def test_real_time_has_no_checksums() -> None:
+    assert content_sums(machine(is_virtual_time=False), DISKS) == {}

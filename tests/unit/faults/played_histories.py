@@ -13,18 +13,15 @@ from lab.faults.campaign import Arena, HistoryOutcome
 from lab.faults.history import FaultHistory
 from lab.faults.judge import HistoryDifference
 from lab.host.clock import HostClock
-from lab.host.files import HostFiles
-from lab.host.processes import HostProcesses
 from lab.machine import Host, parse_target
-from lab.machine.state_folder import StateFolder
+from tests.unit.disks import machines
 
 Rule = Callable[[FaultHistory], str]
 """What a history shows: the kind of a difference, or nothing."""
 
 
 def host_in(folder: Path) -> Host:
-    processes, clock = HostProcesses(), HostClock()
-    return Host(processes, HostFiles(), clock, StateFolder(folder / "state", processes, clock))
+    return machines.host_in(folder / "state", HostClock())
 
 
 def outcome_of(history: FaultHistory, kind: str, *, is_over: bool = False) -> HistoryOutcome:

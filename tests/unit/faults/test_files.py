@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from lab.arrays.filesystem import FileSystem
-from lab.errors import LabError, SpecError
 from lab.faults.guest.file_ledger import (
     FIRST_FILE,
     FileLedger,
@@ -16,20 +14,14 @@ from lab.faults.guest.file_ledger import (
     Operation,
     changed,
     folder_of,
-    of_writes,
 )
 from lab.faults.guest.files import ARBITRARY, IN_ORDER, FilesCheck, Found, content_of, read_files
-from lab.faults.guest.ledger import DRIVE_WRITE, KINDS, RECORD, Content, Record, cut_of
-from lab.units import KIB, MIB
+from lab.faults.guest.ledger import Content
 from tests.kernel.files_points import (
-    ARRAYS,
     FilePoint,
-    FilesRecording,
     PointsTotal,
-    chosen_cuts,
     file_point,
     find_files_array,
-    require_done,
 )
 from tests.kernel.files_points_program import HAS_NAME, IS_WHOLE, count_more
 
@@ -49,65 +41,66 @@ def cut(*events: list[Any]) -> FileStates:
     return ledger(*events).allowed(is_power_cut=True)
 
 
-def test_a_new_file_is_owed_nothing_before_a_sync() -> None:
-    states = cut(*done("create", 1, F, "d0/f0"), *done("write", 2, F, 0, 16, 0))
-    assert states.names == {"d0/f0": [0, F]}
-    assert states.files[F] == (0, 16 * 512, {sector: [0, 2] for sector in range(16)})
+NEW_FILE = done("create", 1, F, "d0/f0")
 
 
-def test_a_running_system_shows_all_that_ended() -> None:
-    states = ledger(*done("create", 1, F, "d0/f0"), *done("write", 2, F, 0, 8, 0)).allowed()
+@pytest.mark.parametrize(
+    ("events", "names", "least", "most", "sectors"),
+    [
+        pytest.param(done("write", 2, F, 0, 2, 0), [0, F], 0, 2, {0: [0, 2], 1: [0, 2]}, id="nothing is synced"),
+        pytest.param(
+            [*done("write", 2, F, 0, 9, 0), *done("fsync", 3, F)],
+            [0, F], 9, 9, {sector: [2] for sector in range(9)},
+            id="fsync does not cover the name",
+        ),
+        pytest.param(
+            [*done("write", 2, F, 0, 1, 0), *done("fsync folder", 3, "d0")],
+            [F], 0, 1, {0: [0, 2]},
+            id="fsync of the folder does not cover the data",
+        ),
+        pytest.param(
+            [*done("write", 2, F, 0, 1, 0), *done("fsync folder", 3, "d1")],
+            [0, F], 0, 1, {0: [0, 2]},
+            id="fsync of another folder covers nothing here",
+        ),
+        pytest.param(
+            [*done("write", 2, F, 0, 1, 0), *done("syncfs", 3)], [F], 1, 1, {0: [2]}, id="syncfs covers all"
+        ),
+        pytest.param(
+            [*done("write", 2, F, 0, 1, 0), ["fsync", 3, F]], [0, F], 0, 1, {0: [0, 2]}, id="a sync that has not ended"
+        ),
+        pytest.param(
+            [["write", 2, F, 0, 1, 0], ["fsync", 3, F], ["acknowledged", 2], ["acknowledged", 3]],
+            [0, F], 0, 1, {0: [0, 2]},
+            id="a write that ended after the sync began",
+        ),
+        pytest.param(
+            [*done("write", 2, F, 0, 2, 0), *done("fsync", 3, F), *done("write", 4, F, 1, 2, 0)],
+            [0, F], 2, 3, {0: [2], 1: [2, 4], 2: [0, 4]},
+            id="newer writes after a sync",
+        ),
+        pytest.param(
+            [*done("write", 2, F, 0, 1, 0), *done("write", 3, F, 1, 1, 1)],
+            [0, F], 2, 2, {0: [0, 2], 1: [3]},
+            id="O_DSYNC covers its own write alone",
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_power_cut_may_leave(
+    events: list[Any], names: list[int], least: int, most: int, sectors: dict[int, list[int]]
+) -> None:
+    states = cut(*NEW_FILE, *events)
+    assert states.names == {"d0/f0": names}
+    assert states.files[F] == (least * 512, most * 512, sectors)
+
+
+def test_a_running_system_shows_all_that_ended_and_perhaps_what_failed() -> None:
+    states = ledger(*NEW_FILE, *done("write", 2, F, 0, 8, 0)).allowed()
     assert states.names == {"d0/f0": [F]}
     assert states.files[F] == (4096, 4096, {sector: [2] for sector in range(8)})
-
-
-def test_fsync_makes_data_and_size_sure_but_not_the_name() -> None:
-    states = cut(*done("create", 1, F, "d0/f0"), *done("write", 2, F, 0, 9, 0), *done("fsync", 3, F))
-    assert states.names == {"d0/f0": [0, F]}
-    assert states.files[F] == (9 * 512, 9 * 512, {sector: [2] for sector in range(9)})
-
-
-def test_fsync_of_the_folder_makes_the_name_sure_but_not_the_data() -> None:
-    states = cut(*done("create", 1, F, "d0/f0"), *done("write", 2, F, 0, 1, 0), *done("fsync folder", 3, "d0"))
-    assert states.names == {"d0/f0": [F]}
+    states = ledger(*NEW_FILE, ["write", 2, F, 0, 1, 0], ["failed", 2]).allowed()
     assert states.files[F] == (0, 512, {0: [0, 2]})
-
-
-def test_another_folders_sync_is_none_of_this_one() -> None:
-    assert cut(*done("create", 1, F, "d0/f0"), *done("fsync folder", 2, "d1")).names == {"d0/f0": [0, F]}
-
-
-def test_syncfs_makes_all_sure() -> None:
-    states = cut(*done("create", 1, F, "d0/f0"), *done("write", 2, F, 0, 1, 0), *done("syncfs", 3))
-    assert states.names == {"d0/f0": [F]}
-    assert states.files[F] == (512, 512, {0: [2]})
-
-
-def test_a_sync_that_has_not_ended_promises_nothing() -> None:
-    states = cut(*done("create", 1, F, "d0/f0"), *done("write", 2, F, 0, 1, 0), ["fsync", 3, F])
-    assert states.files[F] == (0, 512, {0: [0, 2]})
-
-
-def test_a_write_that_ended_after_the_sync_began_is_not_covered() -> None:
-    events = [*done("create", 1, F, "d0/f0"), ["write", 2, F, 0, 1, 0], ["fsync", 3, F]]
-    states = cut(*events, ["acknowledged", 2], ["acknowledged", 3])
-    assert states.files[F] == (0, 512, {0: [0, 2]})
-
-
-def test_what_was_synced_stays_allowed_while_newer_writes_are_not() -> None:
-    events = [*done("create", 1, F, "d0/f0"), *done("write", 2, F, 0, 2, 0), *done("fsync", 3, F)]
-    states = cut(*events, *done("write", 4, F, 1, 2, 0))
-    assert states.files[F] == (1024, 3 * 512, {0: [2], 1: [2, 4], 2: [0, 4]})
-
-
-def test_a_write_with_o_dsync_is_sure_by_itself_and_leaves_the_others_open() -> None:
-    events = [*done("create", 1, F, "d0/f0"), *done("write", 2, F, 0, 1, 0), *done("write", 3, F, 1, 1, 1)]
-    assert cut(*events).files[F] == (1024, 1024, {0: [0, 2], 1: [3]})
-
-
-def test_a_write_that_failed_may_be_there_or_not() -> None:
-    states = ledger(*done("create", 1, F, "d0/f0"), ["write", 2, F, 0, 1, 0], ["failed", 2]).allowed()
-    assert states.files[F] == (0, 512, {0: [0, 2]})
+    assert ledger(*NEW_FILE).present() == ({"d0/f0": F}, {F: 0})
 
 
 def replaced(*more: list[Any]) -> list[list[Any]]:
@@ -160,22 +153,6 @@ def test_a_fresh_start_forgets_all_but_what_was_seen() -> None:
     assert (told.newest, told.newest_file) == (9, F + 1)
     # What an earlier moment owed is still known.
     assert told.allowed(12, is_power_cut=True).names["d0/f0"] == [F, F + 1]
-
-
-def test_a_file_without_a_write_has_a_size_too() -> None:
-    assert ledger(*done("create", 1, F, "d0/f0")).present() == ({"d0/f0": F}, {F: 0})
-
-
-@pytest.mark.parametrize(
-    ("writes", "expected"),
-    [
-        ([], (0, 0, {})),
-        ([(1, 0, 1, True), (2, 0, 1, True)], (512, 512, {0: [2]})),
-        ([(1, 0, 1, True), (2, 4, 1, False)], (512, 2560, {0: [1], 4: [0, 2]})),
-    ],
-)
-def test_writes_by_themselves(writes: list[tuple[int, int, int, bool]], expected: object) -> None:
-    assert of_writes(writes) == expected
 
 
 OPERATIONS = 600
@@ -443,63 +420,8 @@ def test_files_are_read_from_a_folder(tmp_path: Any) -> None:
     assert found["d1/link"].error
 
 
-NODES = tuple(f"/dev/drive{number}" for number in range(6))
-
-
-@pytest.mark.parametrize("array", ARRAYS, ids=lambda array: array.name)
-@pytest.mark.parametrize(("kind", "least"), [(FileSystem.EXT4, 8 * MIB), (FileSystem.XFS, 16 * MIB)])
-def test_every_array_has_room_for_the_smallest_file_systems(array: Any, kind: FileSystem, least: int) -> None:
-    words = array.creation(NODES, kind)
-    (size,) = [int(word.partition("=")[2]) * KIB for word in words if word.startswith("--size=")]
-    assert size * array.data_members > least
-    assert size % (64 * KIB) == 0
-    assert [NODES.index(word) for word in words if word in NODES][-array.members :] == list(range(array.members))
-    assert set(array.numbers) == {NODES.index(each) for word in words if (each := word.rpartition("=")[2]) in NODES}
-
-
-def test_an_array_is_found_by_its_name() -> None:
-    assert find_files_array("raid5-ppl").is_arbitrary
-    with pytest.raises(SpecError, match="raid7"):
-        find_files_array("raid7")
-
-
-def recording(name: str) -> FilesRecording:
-    """Twenty writes of each of four drives, none of them flushed."""
-    requests = [
-        RECORD.pack(2 * number + 1, 2 * number + 2, number, 0, 16, number % 4, DRIVE_WRITE, 0) for number in range(80)
-    ]
-    return FilesRecording(find_files_array(name), FileSystem.EXT4, "1", [], Record(b"".join(requests)), NODES)
-
-
-@pytest.mark.parametrize(("name", "missing"), [("raid5", False), ("raid5-ppl", True)])
-def test_cuts_are_of_every_kind_and_lose_a_member_where_that_is_promised(name: str, missing: bool) -> None:
-    words = chosen_cuts(recording(name), 60)
-    assert len(words) == 60
-    cuts = [cut_of(word) for word in words]
-    assert any(cut.missing for cut in cuts) == missing
-    assert {len(cut.missing) for cut in cuts} == ({0, 1} if missing else {0})
-    assert all(slot < 4 for cut in cuts for slot in cut.missing)
-    assert len({cut.at for cut in cuts}) == 60 // len(KINDS) // (2 if missing else 1)
-    assert words == chosen_cuts(recording(name), 60)
-    assert words != chosen_cuts(recording(name), 60, seed=1)
-
-
 def judged(document: dict[str, Any], array: str = "raid5") -> FilePoint:
     return file_point(document, find_files_array(array))
-
-
-def test_a_point_as_promised_has_no_problems() -> None:
-    document = {
-        "cut": "7",
-        "files": {"intact": 1},
-        "verdicts": {"intact": 2},
-        "bad": [],
-        "more": {},
-        "fsck": 0,
-        "wrong_rows": [],
-    }
-    point = judged(document)
-    assert (point.problems, point.is_fsck, point.is_parity, point.is_missing) == ((), True, True, False)
 
 
 @pytest.mark.parametrize(
@@ -541,27 +463,3 @@ def test_what_is_explained(array: str, document: dict[str, Any], is_explained: b
     assert bool(point.explanation) == is_explained
     total = PointsTotal().add([point])
     assert (len(total.explained), len(total.problems)) == (is_explained, "unmountable" in document and not is_explained)
-
-
-def test_points_are_counted() -> None:
-    good: dict[str, Any] = {"cut": "7", "verdicts": {"intact": 2}, "more": {"order": [1, 0]}, "fsck": 0}
-    total = PointsTotal().add(map(judged, [good, {**good, "cut": "7:::1"}, {"cut": "8", "dead": "x"}]))
-    assert (total.points, total.missing, total.fscked, len(total.problems)) == (3, 1, 2, 1)
-    assert (total.verdicts["intact"], total.more) == (4, {"order": [2, 0]})
-
-
-@pytest.mark.parametrize(
-    "document",
-    [
-        {"kind": "run", "status": 1, "output": "no"},
-        # It did not end in its time.
-        {"kind": "run", "status": None, "output": ""},
-        {"kind": "mount", "refused": "Invalid argument"},
-        {"kind": "work", "first_failure": "write: No space left on device"},
-        {"kind": "check", "bad": [["d0/f0", 0, "silently corrupt", "zeros", [1]]]},
-        {"kind": "work", "broke": "KeyError: 1"},
-    ],
-)
-def test_a_recording_of_steps_that_fail_is_none(document: dict[str, Any]) -> None:
-    with pytest.raises(LabError, match=document["kind"]):
-        require_done(document)

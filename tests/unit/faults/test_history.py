@@ -7,7 +7,6 @@ import json
 import msgspec
 import pytest
 
-from lab.actions import ACTIONS
 from lab.errors import SpecError
 from lab.faults.campaign import history_of
 from lab.faults.guest.campaign import CampaignPlayer
@@ -102,6 +101,19 @@ def test_what_is_no_id_is_refused(text: str) -> None:
         parse_id(text)
 
 
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("c1-3-a5", "there are no such seeds"),
+        ("c1-99999999999999999999999", "there are no such seeds"),
+        *((f"c1-1-s{kept}", "is not part") for kept in ("99", "0w999", "0_0", "2_1")),
+    ],
+)
+def test_an_id_of_what_no_seed_makes_is_refused(word: str, said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        history_of(parse_id(word))
+
+
 def test_a_part_is_made_again_from_what_its_id_tells() -> None:
     for seed in range(1, 60):
         whole = generated(seed)
@@ -124,13 +136,6 @@ def test_an_id_tells_what_was_played_before() -> None:
     assert earlier == [generated(seed, bounds) for seed in (9, 10, 11)]
 
 
-def test_no_part_of_this_history_is_refused() -> None:
-    with pytest.raises(SpecError):
-        part_of(generated(1), "99")
-    with pytest.raises(SpecError):
-        part_of(generated(1), "0w999")
-
-
 def test_every_step_is_one_that_the_program_knows_and_can_be_sent() -> None:
     for seed in SEEDS:
         history = generated(seed)
@@ -148,21 +153,3 @@ def test_a_grown_array_has_another_geometry() -> None:
     found = [(each["members"], each["size_kib"]) for each in geometries(grown)]
     assert found == [(shape.members, 1024), (shape.members + 1, 1024), (shape.members, 1536)]
     assert all(each["rows"] for each in geometries(grown))
-
-
-@pytest.mark.parametrize("word", ["c1-3-a5", "c1-99999999999999999999999"])
-def test_an_id_of_seeds_that_there_are_not_is_refused(word: str) -> None:
-    with pytest.raises(SpecError, match="there are no such seeds"):
-        parse_id(word)
-
-
-@pytest.mark.parametrize("word", ["0_0", "2_1"])
-def test_a_part_has_its_acts_in_order(word: str) -> None:
-    with pytest.raises(SpecError, match="is not part"):
-        part_of(generated(1), word)
-
-
-def test_acts_that_are_actions_of_the_lab_have_their_names() -> None:
-    names = {action.short_name() for action in ACTIONS}
-    own = {"load", "enlarge", "plug", "cut", "restart", "force", "pause", "idle", "check"}
-    assert {kind.value for kind in ActKind} - own <= names

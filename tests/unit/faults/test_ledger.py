@@ -181,9 +181,7 @@ def indices(record: Record, drive: int, at: int) -> tuple[list[int], list[int]]:
 )
 def test_what_is_sure_and_what_is_open(at: int, sure: list[int], open_: list[int]) -> None:
     assert indices(Record(RECORDED), 0, at) == (sure, open_)
-
-
-def test_a_flush_is_of_one_drive() -> None:
+    # A flush is of one drive.
     assert indices(Record(RECORDED), 1, 14) == ([], [1])
 
 

@@ -16,6 +16,8 @@ from lab.errors import DeviceRefused, LabError
 from lab.faults.guest.file_ledger import FileLedger, FilePlan
 from lab.faults.guest.ledger import Ledger
 from lab.faults.oracle import BadPlace, Loss, Oracle, OracleVerdict, place_of
+from lab.machine.programs import program_files
+from tests.kernel.oracle_controls import CONTROLS, find_oracle_bug, oracle_bugs
 from tests.unit.disks.machines import Device, host_in, lab_disk, machine_of
 from tests.unit.fakes import FakeMachine, Scripted
 
@@ -129,15 +131,10 @@ def test_a_loss_before_the_writer_had_told_its_beginning(tmp_path: Path) -> None
     assert again.events == [["begin", 1, {}], *(plan.next().event for _ in range(40))]
 
 
-def test_a_torn_last_line_is_cut_off_and_damage_before_it_is_told(tmp_path: Path) -> None:
+def test_a_damaged_ledger_is_told(tmp_path: Path) -> None:
     oracle, _ = made(tmp_path, [told(*FILLED), END], first_block=8, block_count=4)
     oracle.fill()
-    whole = oracle.file.read_bytes()
-    oracle.file.write_bytes(whole + b'{"events":[["wri')
-    again, _ = made(tmp_path)
-    assert again.events == FILLED
-    assert oracle.file.read_bytes() == whole
-    oracle.file.write_bytes(whole.replace(b'"events"', b'"evants'))
+    oracle.file.write_bytes(oracle.file.read_bytes().replace(b'"first_block":8', b'"first_block":"x"'))
     with pytest.raises(LabError, match="damaged"):
         made(tmp_path)
 
@@ -200,3 +197,15 @@ def test_a_verdict_is_a_sentence() -> None:
         "first /dev/md0 at byte 8192, stripe 7, on /dev/d0, /dev/d3: "
         "silently corrupt, found zeros, allowed generations [3]"
     )
+
+
+NAMES = [bug.name for bug in oracle_bugs()]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_changes_one_text_of_the_program_and_leaves_it_a_program(name: str) -> None:
+    bug = find_oracle_bug(name)
+    files, changed = program_files(CONTROLS), program_files(CONTROLS, bug.change)
+    assert changed.folder != files.folder
+    (text,) = (text for path, text in changed.texts.items() if path.endswith(".py") and text != files.texts[path])
+    compile(text, name, "exec")

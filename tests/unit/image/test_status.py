@@ -1,16 +1,18 @@
-"""When a box is missing, stale or current, and what bake.sh says to wrong arguments."""
+"""When a box is missing, stale or current, what bake.sh says to wrong arguments, and the guest's requirements."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from lab import __version__
 from lab.host.clock import HostClock, wait_for
-from tests.unit.image.conftest import Clone
+from tests.unit.image.conftest import REPOSITORY, Clone
 
 MADE_FROM = [
     "packer/build.pkr.hcl",
@@ -28,13 +30,11 @@ MADE_FROM = [
 ]
 
 
-def test_without_a_box_the_status_is_missing(clone: Clone) -> None:
+def test_a_box_is_missing_or_made_from_what_is_there(clone: Clone) -> None:
     assert clone.status() == "missing"
-
-
-def test_a_box_made_from_what_is_there_is_current(clone: Clone) -> None:
-    clone.place_box()
-    assert clone.status() == "current"
+    clone.place_box("debian-12")
+    assert clone.status("debian-12") == "current"
+    assert clone.status("ubuntu-24.04") == "missing"
 
 
 @pytest.mark.slow
@@ -69,21 +69,20 @@ def test_what_is_not_in_the_box_leaves_it_current(clone: Clone) -> None:
     assert clone.status() == "current"
 
 
-@pytest.mark.parametrize("lost", ["manifest.json", "raidlab-debian-12.box"])
-def test_half_a_box_is_no_box(clone: Clone, lost: str) -> None:
-    (clone.place_box() / lost).unlink()
-    assert clone.status() == "missing"
-
-
-def test_a_damaged_manifest_makes_the_box_stale(clone: Clone) -> None:
-    (clone.place_box() / "manifest.json").write_text('{"image": "debian')
-    assert clone.status() == "stale"
-
-
-def test_images_are_told_apart(clone: Clone) -> None:
-    clone.place_box("debian-12")
-    assert clone.status("debian-12") == "current"
-    assert clone.status("ubuntu-24.04") == "missing"
+@pytest.mark.parametrize(
+    ("name", "text", "status"),
+    [
+        ("manifest.json", "", "missing"),
+        ("raidlab-debian-12.box", "", "missing"),
+        ("manifest.json", '{"image": "debian', "stale"),
+    ],
+)
+def test_a_part_that_is_lost_or_damaged(clone: Clone, name: str, text: str, status: str) -> None:
+    part = clone.place_box() / name
+    part.unlink()
+    if text:
+        part.write_text(text)
+    assert clone.status() == status
 
 
 def test_a_current_box_is_not_baked_again(clone: Clone) -> None:
@@ -128,22 +127,8 @@ def test_a_wrong_argument_is_named_and_nothing_is_done(clone: Clone, arguments: 
 def test_missing_programs_are_named_at_once_with_the_next_action(clone: Clone, tmp_path: Path) -> None:
     programs = tmp_path / "programs"
     programs.mkdir()
-    for name in [
-        "bash",
-        "env",
-        "sed",
-        "find",
-        "sort",
-        "xargs",
-        "sha256sum",
-        "cut",
-        "dirname",
-        "basename",
-        "mkdir",
-        "flock",
-        "grep",
-        "paste",
-    ]:
+    needed = "bash env sed find sort xargs sha256sum cut dirname basename mkdir flock grep paste"
+    for name in needed.split():
         found = shutil.which(name)
         assert found, name
         (programs / name).symlink_to(found)
@@ -200,3 +185,14 @@ class TestRecovery:
                 process.kill()
                 process.wait()
         assert not folder.exists()
+
+
+def test_every_requirement_of_the_guest_is_locked_with_hashes() -> None:
+    text = (REPOSITORY / "requirements/runtime.txt").read_text(encoding="utf-8")
+    names = re.findall(r"^([a-z0-9-]+)==", text, re.MULTILINE)
+    assert {"msgspec", "textual", "cyclopts"} <= set(names)
+    # Downloading for another Python evaluates markers for this one, so none may speak of versions or systems.
+    markers = re.findall(r"^[a-z0-9-]+==[^;\\]*;([^\\\n]*)", text, re.MULTILINE)
+    variables = set(re.findall(r"[a-z_]{4,}", " ".join(markers)))
+    assert variables <= {"platform_python_implementation", "implementation_name"}
+    assert __version__

@@ -196,12 +196,3 @@ def wait_until(what: Callable[[], object]) -> None:
         if time.monotonic() > end:
             raise TimeoutError
         time.sleep(0.02)
-
-
-def is_alive(process: str) -> bool:
-    """Whether a process still runs; one that has ended and is only not yet waited for does not."""
-    try:
-        state = Path(f"/proc/{int(process)}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state not in "ZX"

@@ -9,7 +9,6 @@ import pytest
 
 from lab.errors import LabError, MachineLost, PrivilegeRefused, ToolMissing
 from lab.machine.attached import AGENT_FILE, _local_loss, _ssh_loss, remote_command, ssh_arguments
-from lab.machine.remote import package_of
 from lab.machine.target import parse_target
 
 
@@ -80,9 +79,3 @@ def test_what_ssh_says_becomes_an_error_with_a_hint(
 def test_what_sudo_says_becomes_an_error_with_a_hint() -> None:
     assert isinstance(_local_loss(1, "sudo: a password is required"), PrivilegeRefused)
     assert isinstance(_local_loss(-9, ""), MachineLost)
-
-
-def test_packages_are_known_by_program() -> None:
-    assert package_of("/usr/sbin/modprobe") == "kmod"
-    assert package_of("mkfs.xfs") == "xfsprogs"
-    assert package_of("bonnie") == "bonnie"

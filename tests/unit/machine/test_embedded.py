@@ -237,11 +237,8 @@ def test_a_loss_is_told_in_the_kernels_words_with_a_hint_that_fits(
     assert hint in next_action
 
 
-def test_a_loss_without_a_console_is_told_too(tmp_path: Path) -> None:
+def test_a_loss_is_told_without_a_console_and_moves_no_cursor(tmp_path: Path) -> None:
     assert told_loss(3, tmp_path / "gone")[0] == "the embedded kernel exited with status 3"
-
-
-def test_what_a_kernel_said_moves_no_cursor(tmp_path: Path) -> None:
     (tmp_path / "console.log").write_text("\x1b[2Jgone\n")
     assert told_loss(1, tmp_path / "console.log")[0].isprintable()
 

@@ -6,11 +6,13 @@ import os
 import pty
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.unit.machine.kernel_source import REPOSITORY, Workshop, is_alive, make_workshop, wait_until
+from tests.unit.machine.kernel_source import REPOSITORY, Workshop, make_workshop, wait_until
+from tests.unit.machine.test_agent import is_running
 
 OBJECTS = ["one.o", "three.o", "two.o"]
 
@@ -132,34 +134,41 @@ def test_what_is_missing_is_named(shop: Workshop) -> None:
     assert (elsewhere.returncode, "x86-64 only, this is aarch64" in elsewhere.stderr) == (3, True)
 
 
-def test_a_patch_that_does_not_apply_is_told_and_leaves_nothing_behind(shop: Workshop) -> None:
-    assert shop.build("virtual-time").returncode == 0
-    shop.edit("provision/kernel/patches/word.patch", "@@ -7 +7 @@\n-what nobody wrote\n+what nobody reads\n")
-    refused = shop.build("virtual-time")
-    assert refused.returncode == 1
-    assert "word.patch does not apply to Linux 6.1.7" in refused.stderr
-    assert leftovers(shop) == []
-    assert (shop.kernels / "virtual-time/linux").exists()
-
-
-@pytest.mark.parametrize("makefile", ["", "obj-y :=\n"])
-def test_a_source_without_a_place_for_the_driver_is_told_and_leaves_nothing_behind(
-    shop: Workshop, makefile: str
-) -> None:
-    shop.place_source("linux-source-6.1.tar.gz", **{"arch/um/drivers/Makefile": makefile})
-    refused = shop.build("virtual-time")
-    assert refused.returncode == 1
-    assert "linux-source-6.1.tar.gz has no arch/um/drivers/Makefile as the lab's drives need it" in refused.stderr
-    assert leftovers(shop) == []
-
-
-def test_a_source_that_is_cut_off_is_told_and_leaves_nothing_behind(shop: Workshop) -> None:
+def cut_off(shop: Workshop) -> None:
     source = shop.sources / "linux-source-6.1.tar.gz"
     source.write_bytes(source.read_bytes()[:300])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (
+            lambda shop: shop.edit(
+                "provision/kernel/patches/word.patch", "@@ -7 +7 @@\n-what nobody wrote\n+anything\n"
+            ),
+            "word.patch does not apply to Linux 6.1.7",
+        ),
+        *(
+            (
+                lambda shop, text=text: shop.place_source(**{"arch/um/drivers/Makefile": text}),
+                "linux-source-6.1.tar.gz has no arch/um/drivers/Makefile as the lab's drives need it",
+            )
+            for text in ("", "obj-y :=\n")
+        ),
+        (cut_off, "linux-source-6.1.tar.gz cannot be unpacked"),
+    ],
+    ids=["patch", "no-makefile", "makefile", "cut-off"],
+)
+def test_what_cannot_be_built_is_told_and_leaves_nothing_behind(
+    shop: Workshop, spoil: Callable[[Workshop], object], said: str
+) -> None:
+    assert shop.build("virtual-time").returncode == 0
+    spoil(shop)
     refused = shop.build("virtual-time")
     assert refused.returncode == 1
-    assert "linux-source-6.1.tar.gz cannot be unpacked" in refused.stderr
+    assert said in refused.stderr
     assert leftovers(shop) == []
+    assert (shop.kernels / "virtual-time/linux").exists()
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
@@ -169,7 +178,7 @@ def test_ended_while_it_compiles_it_leaves_no_process_and_goes_on_from_there(
     with shop.held_up("virtual-time") as build:
         build.send_signal(number)
         assert build.wait(60) == status
-        wait_until(lambda: not any(map(is_alive, shop.held.read_text().split())))
+        wait_until(lambda: not any(map(is_running, map(int, shop.held.read_text().split()))))
     assert shop.compiled[0] == "one.o"
     went_on = shop.build("virtual-time")
     assert went_on.returncode == 0
@@ -230,4 +239,4 @@ def test_a_terminal_shows_how_far_it_is_in_one_line_and_ctrl_c_ends_it(shop: Wor
         assert build.wait(60) == 130
     os.close(leader)
     assert b"\r\x1b[Kkernel: 33 %, 1 of 3 files: " in shown
-    wait_until(lambda: not any(map(is_alive, shop.held.read_text().split())))
+    wait_until(lambda: not any(map(is_running, map(int, shop.held.read_text().split()))))

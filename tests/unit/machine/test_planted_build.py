@@ -51,12 +51,3 @@ def test_a_bug_that_changes_builds_that_kernel_again_and_no_other(shop: Workshop
     assert shop.build("virtual-time").stderr == ""
     assert "planted 6.1.7-raidlab-vt ready" in shop.build("planted").stderr
     assert shop.build("planted").stderr == ""
-
-
-def test_a_bug_that_does_not_apply_is_told_and_leaves_nothing_behind(shop: Workshop) -> None:
-    shop.edit("provision/kernel/planted/01-word.patch", "@@ -7 +7 @@\n-what nobody wrote\n+what nobody reads\n")
-    refused = shop.build("planted")
-    assert refused.returncode == 1
-    assert "01-word.patch does not apply to Linux 6.1.7" in refused.stderr
-    assert not (shop.kernels / "planted").exists()
-    assert list((shop.kernels / ".build").iterdir()) == []

@@ -96,28 +96,23 @@ def test_one_that_gets_no_processor_is_never_given_up(computer: Computer, vigil:
     assert judged(computer, vigil, waiting=0.9) is None
 
 
-@pytest.mark.parametrize("state", ["S", "D"])
-def test_one_that_works_or_waits_for_the_computers_disk_has_two_minutes(
-    computer: Computer, vigil: Vigil, state: str
+@pytest.mark.parametrize(
+    ("state", "running", "awaited", "seconds", "said"),
+    [
+        pytest.param("S", 0.9, "run", SILENT_SECONDS, "", id="works"),
+        pytest.param("D", 0.0, "run", SILENT_SECONDS, "", id="waits for the computer's disk"),
+        pytest.param("S", 0.0, "write", SILENT_SECONDS, "", id="agent may wait for a lock of md"),
+        pytest.param("T", 0.0, "write", STILL_SECONDS, "SIGSTOP", id="stopped"),
+    ],
+)
+def test_how_long_others_have_depends_on_what_they_may_wait_for(
+    computer: Computer, vigil: Vigil, state: str, running: float, awaited: str, seconds: int, said: str
 ) -> None:
     computer.state = state
-    found = judged(computer, vigil, running=0.9 if state == "S" else 0.0)
+    found = judged(computer, vigil, running=running, awaited=awaited)
     assert found
-    assert found[0] == SILENT_SECONDS + 1
-
-
-def test_so_has_one_whose_agent_may_wait_for_a_lock_of_md(computer: Computer, vigil: Vigil) -> None:
-    found = judged(computer, vigil, awaited="write")
-    assert found
-    assert found[0] == SILENT_SECONDS + 1
-
-
-def test_a_stopped_process_is_named(computer: Computer, vigil: Vigil) -> None:
-    computer.state = "T"
-    found = judged(computer, vigil, awaited="write")
-    assert found
-    assert found[0] == STILL_SECONDS + 1
-    assert "SIGSTOP" in found[1].message
+    assert found[0] == seconds + 1
+    assert said in found[1].message
 
 
 def test_a_word_in_between_begins_a_new_silence(computer: Computer, vigil: Vigil) -> None:

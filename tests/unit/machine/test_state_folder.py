@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import pytest
 from lab.errors import LabError, MachineBusy
 from lab.host.clock import HostClock
 from lab.host.files import HostFiles
-from lab.host.processes import Completed, RunningProcess
+from lab.host.processes import HostProcesses
 from lab.machine.state_folder import (
     KERNEL_RECORD,
     FolderLock,
@@ -32,30 +32,12 @@ DEAD, ALIVE, ZOMBIE = 11, 22, 33
 
 
 @dataclass
-class FakeProcesses:
+class FakeProcesses(HostProcesses):
     """Remembers which groups and folders' writers were killed; killing a group closes the descriptors that it held."""
 
     killed: list[int] = field(default_factory=list)
     writers_below: list[tuple[Path, str, tuple[int, ...]]] = field(default_factory=list)
     held_fds: dict[int, int] = field(default_factory=dict)
-
-    def find(self, program: str) -> str | None:
-        return None
-
-    def run(
-        self, argv: Sequence[str], *, timeout_seconds: float = 30.0, extra_env: Mapping[str, str] | None = None
-    ) -> Completed:
-        raise NotImplementedError
-
-    def start(
-        self,
-        argv: Sequence[str],
-        *,
-        pass_fds: Sequence[int] = (),
-        stderr_fd: int,
-        extra_env: Mapping[str, str] | None = None,
-    ) -> RunningProcess:
-        raise NotImplementedError
 
     def kill_group(self, group_id: int) -> None:
         self.killed.append(group_id)

@@ -1,20 +1,45 @@
-"""Runs of mdadm's suite are kept result by result, and go on where they broke off."""
+"""Runs of mdadm's suite: the checkout and its tests, what became of a test, and what is kept.
+
+What suite and kernel say is captured: mdadm 4.6-11-gd1447022, ``./test --tests=NAME --save-logs``, on Linux 6.1.192 in
+virtual time and 6.1.176, November 2026; logs are cut to their ends.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from lab.errors import MachineBusy, ResultError, SpecError
+from lab.errors import RequirementMissing, SpecError, ToolMissing
+from lab.host.files import HostFiles
 from lab.host.processes import HostProcesses
 from lab.machine import Host
-from lab.machine.state_folder import StateFolder
-from lab.md_tests.record import FOLDER, Suite, SuiteOutcome, SuiteResult, find_suite, new_run, resumed_run
-from tests.unit.fakes import FakeClock
-from tests.unit.md_tests.checkouts import PASSES, make_checkout
+from lab.md_tests.record import (
+    FOLDER,
+    EndOfTest,
+    LimitReached,
+    Suite,
+    SuiteOutcome,
+    SuiteResult,
+    chosen_tests,
+    copy_suite,
+    digest_of,
+    find_suite,
+    is_stale,
+    judged,
+    kernel_complaints,
+    last_lines,
+    new_run,
+    reason_of_failure,
+    require_built,
+    require_tools,
+    resumed_run,
+)
+from tests.unit.disks.machines import host_in
+from tests.unit.md_tests.checkouts import PASSES, make_checkout, picture
 
 TESTS = ("00a", "00b", "01c")
 TARGET = "uml:?time=virtual"
@@ -30,9 +55,7 @@ def suite(tmp_path: Path) -> Suite:
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
-    processes, clock = HostProcesses(), FakeClock()
-    real = Host.real("tests")
-    return Host(processes, real.files, clock, StateFolder(tmp_path / "state", processes, clock))
+    return host_in(tmp_path / "state")
 
 
 def runs(host: Host) -> list[Path]:
@@ -85,28 +108,6 @@ def test_the_latest_run_of_this_checkout_is_meant(host: Host, suite: Suite, tmp_
         assert journal.results[0].why == "second"
 
 
-def test_a_torn_line_is_cut_off_and_its_test_runs_again(host: Host, suite: Suite) -> None:
-    with new_run(host, suite, TESTS, TARGET) as journal:
-        journal.add(PASSED, {})
-        journal.add(FAILED, {})
-        path = journal.folder / "results.jsonl"
-    path.write_bytes(path.read_bytes()[:-5])
-    with resumed_run(host, suite) as journal:
-        assert journal.left == ("00b", "01c")
-        journal.add(FAILED, {})
-    with resumed_run(host, suite) as journal:
-        assert journal.results == [PASSED, FAILED]
-
-
-def test_damage_is_told(host: Host, suite: Suite) -> None:
-    with new_run(host, suite, TESTS, TARGET) as journal:
-        journal.add(PASSED, {})
-        path = journal.folder / "results.jsonl"
-    path.write_text('{"test": "00a", "outcome": "well"}\n')
-    with pytest.raises(ResultError, match="damaged"), resumed_run(host, suite):
-        pass
-
-
 def test_another_checkout_kernel_or_mdadm_is_another_run(host: Host, suite: Suite) -> None:
     with new_run(host, suite, TESTS, TARGET) as journal:
         journal.note_machine("mdadm - v4.6", "6.1.192")
@@ -121,15 +122,299 @@ def test_another_checkout_kernel_or_mdadm_is_another_run(host: Host, suite: Suit
         pass
 
 
-def test_only_one_writes_a_run(host: Host, suite: Suite) -> None:
-    with new_run(host, suite, TESTS, TARGET) as journal:
-        journal.add(PASSED, {})
-        with pytest.raises(MachineBusy, match="another raidlab is writing"), resumed_run(host, suite):
-            pass
+NAMED = dict.fromkeys(("00raid0", "00raid10", "01r1fail", "10ddf-create"), PASSES)
+BESIDE = dict.fromkeys(("func.d", "ToTest", "skiptests", "00raid0~", "01r1fail.inject_error", "0x", "00 blank"), "")
+TRUE = shutil.which("true") or ""
 
 
-@pytest.mark.parametrize("outcome", list(SuiteOutcome))
-def test_what_is_good(outcome: SuiteOutcome) -> None:
-    is_good = outcome in (SuiteOutcome.PASSED, SuiteOutcome.KNOWN, SuiteOutcome.SKIPPED)
-    assert SuiteResult(test="00a", outcome=outcome).is_good is is_good
-    assert not SuiteResult(test="00a", outcome=outcome, kernel=("WARNING: CPU: 0",)).is_good
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    broken = {"01r1fail": "always fails\n\nFails with errors:\n", "09gone": "always fails\n"}
+    return make_checkout(tmp_path / "mdadm", {**NAMED, **BESIDE}, broken=broken, program=TRUE)
+
+
+def test_tests_and_what_upstream_knows_of_them(checkout: Path) -> None:
+    (checkout / "tests/12templates").mkdir()
+    suite = find_suite(checkout)
+    assert suite.tests == tuple(NAMED)
+    assert set(suite.broken) == {"01r1fail"}
+    assert suite.broken["01r1fail"].startswith("always fails\n")
+    assert suite.file_kib == (20000, 65536)
+
+
+def test_sizes_that_the_suite_does_not_tell(checkout: Path) -> None:
+    (checkout / "tests/func.sh").write_text("size=$((4 * 5000))\nddfsize=65536\n")
+    assert find_suite(checkout).file_kib is None
+
+
+@pytest.mark.parametrize(
+    ("words", "chosen"),
+    [
+        ((), tuple(NAMED)),
+        (("01r1fail", "00raid0"), ("00raid0", "01r1fail")),
+        (("00*", "00raid0"), ("00raid0", "00raid10")),
+        (("tests/10ddf-create",), ("10ddf-create",)),
+        (("0[0-1]r*[0-9]",), ("00raid0", "00raid10")),
+    ],
+)
+def test_tests_are_chosen(checkout: Path, words: tuple[str, ...], chosen: tuple[str, ...]) -> None:
+    assert chosen_tests(find_suite(checkout), words) == chosen
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"), [("00raid01", "did you mean '00raid"), ("02*", "known: "), ("../test", "known: ")]
+)
+def test_an_unknown_test_is_refused_with_the_nearest(checkout: Path, word: str, hint: str) -> None:
+    with pytest.raises(SpecError) as raised:
+        chosen_tests(find_suite(checkout), ["00raid0", word])
+    assert raised.value.hint.startswith(hint)
+
+
+@pytest.mark.parametrize("gone", ["test", "tests/func.sh", "mdadm.h"])
+def test_a_folder_that_is_no_checkout(checkout: Path, gone: str) -> None:
+    (checkout / gone).unlink()
+    with pytest.raises(SpecError, match=f"has no {gone}"):
+        find_suite(checkout)
+
+
+def test_a_folder_that_is_not_there_or_has_no_tests(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="is not a folder"):
+        find_suite(tmp_path / "nowhere")
+    with pytest.raises(SpecError, match="has no test in"):
+        find_suite(make_checkout(tmp_path / "empty", {}))
+
+
+def test_what_is_not_built_is_named_with_the_command(tmp_path: Path) -> None:
+    suite = find_suite(make_checkout(tmp_path / "mdadm", NAMED))
+    with pytest.raises(RequirementMissing, match="mdadm and mdmon not built") as raised:
+        require_built(suite)
+    assert raised.value.hint.startswith(f"make -C {tmp_path / 'mdadm'} mdadm mdmon ")
+    shutil.copy(TRUE, suite.folder / "mdadm")
+    with pytest.raises(RequirementMissing, match=r"^mdmon not built"):
+        require_built(suite)
+    shutil.copy(TRUE, suite.folder / "mdmon")
+    require_built(suite)
+
+
+def test_sources_that_are_newer_than_the_program(checkout: Path) -> None:
+    os.utime(checkout / "mdadm.h", (1, 1))
+    assert not is_stale(find_suite(checkout))
+    later = (checkout / "mdadm").stat().st_mtime + 10
+    os.utime(checkout / "mdadm.h", (later, later))
+    assert is_stale(find_suite(checkout))
+
+
+def test_a_copy_has_what_is_needed_and_leaves_the_checkout_alone(checkout: Path, tmp_path: Path) -> None:
+    (checkout / "mdadm.o").write_bytes(b"\x7fELF")
+    (checkout / "tests/.#00raid0").symlink_to("somebody@somewhere")
+    before = picture(checkout)
+    digest = copy_suite(find_suite(checkout), tmp_path / "copy")
+    assert picture(checkout) == before
+    assert digest == digest_of(find_suite(checkout))
+    names = {path.relative_to(tmp_path / "copy").as_posix() for path in (tmp_path / "copy").rglob("*")}
+    assert {"test", "tests/00raid0", "tests/01r1fail.broken", "tests/func.sh", "mdadm", "mdmon"} <= names
+    assert not names & {"mdadm.o", "mdadm.h", "tests/.#00raid0"}
+    rules = (tmp_path / "copy/udev-rules/63-md-raid-arrays.rules").read_text()
+    assert rules == 'RUN+="/run/raidlab/bin/mdadm"\n'
+    assert os.access(tmp_path / "copy/mdadm", os.X_OK)
+
+
+@pytest.mark.parametrize("changed", ["tests/00raid0", "tests/func.sh", "mdadm", "test"])
+def test_another_content_has_another_digest(checkout: Path, changed: str) -> None:
+    before = digest_of(find_suite(checkout))
+    with (checkout / changed).open("ab") as file:
+        file.write(b"\n")
+    assert digest_of(find_suite(checkout)) != before
+
+
+class Without(HostProcesses):
+    """A computer on which one program is not installed."""
+
+    def __init__(self, program: str) -> None:
+        self.program = program
+
+    def find(self, program: str) -> str | None:
+        return None if program == self.program else "/bin/true"
+
+
+def test_a_tool_that_is_missing_is_named_with_its_package(tmp_path: Path) -> None:
+    with pytest.raises(ToolMissing, match="losetup") as raised:
+        require_tools(Without("losetup"), HostFiles(tmp_path))
+    assert raised.value.hint == "apt install mount"
+    with pytest.raises(ToolMissing, match="udev's daemon") as raised:
+        require_tools(Without(""), HostFiles(tmp_path))
+    assert raised.value.hint == "apt install udev"
+    daemon = tmp_path / "usr/lib/systemd/systemd-udevd"
+    daemon.parent.mkdir(parents=True)
+    shutil.copy(TRUE, daemon)
+    assert require_tools(Without(""), HostFiles(tmp_path)) == "/usr/lib/systemd/systemd-udevd"
+
+
+BEGINNING = (
+    "\x1b[1;33mWarning! Tests are performed on system level mdadm!\n\x1b[0mIf you want to test local build, you need to"
+    " install it first!\ntest: skipping tests for multipath, which is removed in upstream 6.8+ kernels\n"
+    "Testing on linux-6.1.192-raidlab-vt kernel\nSaving logs to /run/raidlab/suite-logs\n"
+)
+ENDING = "Removed IMSM_NO_PLATFORM=1 from systemd environment.\n"
+SUCCEEDED = "Execution time (seconds): 5 \x1b[0;32msucceeded\n\x1b[0m"
+FAILING = "Execution time (seconds): 30 \x1b[0;31mFAILED\x1b[0m - see /run/a.log and /run/faila.log for details\n"
+SKIPPED = "\x1b[1;33mskipping\x1b[0m - see /run/raidlab/suite-logs/07autodetect.log and x for details\n"
+DIED = r"""++ check raid5
+++ case $1 in
+++ grep -sq 'active raid5 ' /proc/mdstat
+++ die 'active raid5 not found'
+++ echo -e '\n\tERROR: active raid5 not found \n'
+
+	ERROR: active raid5 not found
+
+++ save_log fail
+++ status=fail
+++ dmesg -c
++++ mdadm -Ds
+\033[0;31mFAILED\033[0m++ echo ' - see /run/x for details'
+ - see /run/x for details
+++ exit 2
+"""
+STOPPED = """++ mdadm -A /dev/md0 --update=revert-reshape /dev/loop0 --backup-file=/tmp/md-backup
+++ rm -f /var/tmp/stderr
+++ /usr/sbin/mdadm -A /dev/md0 --update=revert-reshape /dev/loop0 --backup-file=/tmp/md-backup
+++ rv=1
+++ cat /var/tmp/stderr
+mdadm: failed to RUN_ARRAY /dev/md0: Invalid argument
+++ return 1
+mdadm: failed to RUN_ARRAY /dev/md0: Invalid argument
+"""
+BARE = "+ mdadm -CR /dev/md0 -l5 -n3 /dev/loop0 /dev/loop1 /dev/loop2\n+ cmp -s -n 8192 /dev/md0 /tmp/RandFile\n"
+UNDER_WAY = "+ mdadm -CR /dev/md0 -l1 -n2 /dev/loop0 /dev/loop1\n+ fio -filename=/dev/md0 -rw=randwrite\n"
+
+
+def said(test: str, verdict: str) -> str:
+    return f"{BEGINNING}/run/raidlab/suite/tests/{test}... {verdict}{ENDING}"
+
+
+NOTHING = "+ '[' '' '!=' yes ']'\n+ echo -ne 'skipping... '\nskipping... + exit 0\n"
+SKIPS = "+ skip 'fault injection is not enabled'\n\n\tSKIPPING, REASON: fault injection is not enabled \n\n"
+REFUSES = "test: please run test suite without running RAIDs environment."
+CRASH = "the embedded kernel crashed: Kernel panic - not syncing: sysrq triggered crash"
+
+
+@pytest.mark.parametrize(
+    ("end", "is_broken", "outcome", "why"),
+    [
+        pytest.param(EndOfTest(0, said("00a", SUCCEEDED)), False, "passed", "", id="passes"),
+        pytest.param(EndOfTest(0, said("00a", SUCCEEDED)), True, "passed", "", id="passes, known as broken"),
+        pytest.param(EndOfTest(1, said("00a", FAILING), DIED), False, "failed", "active raid5 not found", id="fails"),
+        pytest.param(
+            EndOfTest(1, said("00a", FAILING + "  (KNOWN BROKEN TEST: always fails)\n"), DIED),
+            True,
+            "failed, as upstream knows",
+            "active raid5 not found",
+            id="fails, known as broken",
+        ),
+        pytest.param(
+            EndOfTest(1, said("00a", SUCCEEDED)), False, "failed", None, id="succeeds with a status of failure"
+        ),
+        pytest.param(EndOfTest(1, said("00ab", SUCCEEDED)), False, "not started", None, id="words of another test"),
+        pytest.param(
+            EndOfTest(0, said("00a", SKIPPED), SKIPS),
+            False,
+            "skipped itself",
+            "fault injection is not enabled",
+            id="skips itself",
+        ),
+        pytest.param(EndOfTest(0, said("00a", SKIPPED)), False, "skipped itself", "", id="skips itself silently"),
+        # Upstream counts it as a success.
+        pytest.param(EndOfTest(0, said("00a", SUCCEEDED), NOTHING), False, "skipped itself", None, id="does nothing"),
+        pytest.param(
+            EndOfTest(0, said("00a", SUCCEEDED), f"+ mdadm -CR /dev/md0 -l0 -n3 /dev/loop0\n{NOTHING}"),
+            False,
+            "passed",
+            "skipped a part",
+            id="skips a part",
+        ),
+        pytest.param(EndOfTest(log=UNDER_WAY, loss=CRASH), True, "machine lost", CRASH, id="lost"),
+        pytest.param(
+            EndOfTest(loss=CRASH, limit=LimitReached.COMPUTER), False, "machine lost", CRASH, id="lost when time was up"
+        ),
+        pytest.param(EndOfTest(1, f"{BEGINNING}{REFUSES}\n"), True, "not started", REFUSES, id="the suite refuses"),
+        pytest.param(EndOfTest(9), False, "not started", "the suite exited with status 9", id="the suite says nothing"),
+        pytest.param(EndOfTest(137, said("00a", "")), False, "failed", "status 137", id="the suite breaks off"),
+    ],
+)
+def test_what_became_of_a_test(end: EndOfTest, is_broken: bool, outcome: str, why: str | None) -> None:
+    found = judged("00a", end, is_broken=is_broken)
+    assert found.outcome == outcome
+    if why is not None:
+        assert (why in found.why) if why else found.why == ""
+
+
+def test_a_test_that_passes_has_no_last_lines() -> None:
+    assert judged("00a", EndOfTest(0, said("00a", SUCCEEDED), BARE), is_broken=False).last_lines == ()
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+@pytest.mark.parametrize("limit", list(LimitReached))
+def test_a_test_that_does_not_end(limit: LimitReached, is_broken: bool) -> None:
+    end = EndOfTest(log=UNDER_WAY, limit=limit, limit_number=900)
+    found = judged("00a", end, is_broken=is_broken)
+    assert found.outcome is (SuiteOutcome.KNOWN if is_broken else SuiteOutcome.HUNG)
+    assert found.why == f"not finished after 900 {limit}, at: fio -filename=/dev/md0 -rw=randwrite"
+
+
+@pytest.mark.parametrize(
+    ("log", "reason"),
+    [
+        (DIED, "active raid5 not found"),
+        (
+            STOPPED,
+            "mdadm: failed to RUN_ARRAY /dev/md0: Invalid argument"
+            " (after: mdadm -A /dev/md0 --update=revert-reshape /dev/loop0 --backup-file=/tmp/md-backup)",
+        ),
+        (BARE, "cmp -s -n 8192 /dev/md0 /tmp/RandFile"),
+        ("", ""),
+        (
+            "+ imsm_check member\n**Error**: Array size mismatch - expected 3072, actual 16384\n/dev/md/vol0 failed\n",
+            "Array size mismatch - expected 3072, actual 16384",
+        ),
+        (
+            "**Fatal** Correctly formed container not found\n+ cat /proc/mdstat\n",
+            "Correctly formed container not found",
+        ),
+    ],
+)
+def test_the_reason_of_a_failure(log: str, reason: str) -> None:
+    assert reason_of_failure(log) == reason
+
+
+def test_the_last_lines_are_the_tests_and_not_those_of_saving_its_log() -> None:
+    found = last_lines(DIED)
+    assert found[-1] == "\tERROR: active raid5 not found"
+    assert found[0] == "++ check raid5"
+
+
+@pytest.mark.parametrize(
+    ("line", "is_complaint"),
+    [
+        ("WARNING: CPU: 0 PID: 1123 at drivers/md/md.c:6334 md_stop+0x1b/0x20", True),
+        ("[  812.123456] WARNING: CPU: 0 PID: 1 at fs/x.c:1 x+0x0/0x0", True),
+        ("WARNING: possible circular locking dependency detected", True),
+        ("BUG: kernel NULL pointer dereference, address: 0000000000000028", True),
+        ("kernel BUG at drivers/md/raid5.c:5321!", True),
+        ("Oops: 0000 [#1] PREEMPT SMP PTI", True),
+        ("Kernel panic - not syncing: sysrq triggered crash", True),
+        ("INFO: task md0_raid5:412 blocked for more than 120 seconds.", True),
+        ("general protection fault, probably for non-canonical address 0xdead: 0000 [#1]", True),
+        ("refcount_t: underflow; use-after-free.", True),
+        ("list_del corruption. next->prev should be x", True),
+        ("md/raid1:md0: Disk failure on loop1, disabling device.", False),
+        ("md: md0: recovery done.", False),
+        ("EXT4-fs (md0): warning: mounting unchecked fs", False),
+        ("Buffer I/O error on dev md0, logical block 0, lost async page write", False),
+        ("check_one_sigio failed, errno = 13", False),
+        ("systemd-udevd[71]: WARNING: this is a word of a program", False),
+    ],
+)
+def test_complaints_of_the_kernel(line: str, is_complaint: bool) -> None:
+    console = f"md: md0 stopped.\n{line}\nmd: md1 stopped.\n{line}\n"
+    assert bool(kernel_complaints(console)) is is_complaint
+    assert len(kernel_complaints(console)) == is_complaint

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,16 +9,31 @@ import pytest
 
 from lab.adapt.kind import as_array
 from lab.arrays.discovery import BroughtUp
-from lab.arrays.status import SyncProgress, parse_mdstat
+from lab.arrays.status import ArrayStatus, SyncAction, SyncProgress, parse_mdstat
 from lab.disks import DiskKind, Lab, LabDisk
 from lab.errors import LabError, MachineLost
 from lab.host.clock import HostClock, wait_for
 from lab.machine import Host, RawSample, SampleRequest, parse_target
-from lab.session.monitor import Monitor, Snapshot, SnapshotMaker, recent, take_snapshot
+from lab.measure.samples import CpuTicks, DiskCounters
+from lab.session.monitor import (
+    EventKind,
+    History,
+    LoadMeasure,
+    Measure,
+    Monitor,
+    Snapshot,
+    SnapshotMaker,
+    Weight,
+    events_between,
+    recent,
+    take_snapshot,
+)
 from lab.session.session import LabSession
+from lab.workloads.fio_output import LiveDirection, LiveInterval
 from tests.unit.adapt.running import running
 from tests.unit.arrays.captures import load
 from tests.unit.fakes import FACTS, FakeMachine, FakeSampleStream, as_machine
+from tests.unit.session.looks import NOTHING, captured, look
 
 # Read from Linux 6.1.176 (user-mode-linux 6.1um4+b13) while the third member of a RAID 5 on 100 MiB disks was rebuilt.
 REBUILDING = """Personalities : [raid6] [raid5] [raid4]
@@ -88,20 +104,13 @@ def test_sysfs_is_read_only_when_something_changed_or_has_become_old(machine: Fa
     again = len(machine.reads)
     assert again > first
     maker.look(raw(2.6, DONE))
-    assert len(machine.reads) > again
-
-
-def test_sysfs_is_left_alone_for_longer_where_nothing_is_read_or_written(
-    machine: FakeMachine, session: LabSession
-) -> None:
-    maker = SnapshotMaker(session)
-    maker.look(raw(0.0))
-    first = len(machine.reads)
-    still = raw(0.0).files
-    maker.look(RawSample(3.0, still, {}))
-    assert len(machine.reads) == first
-    maker.look(RawSample(10.5, still, {}))
-    assert len(machine.reads) > first
+    latest = len(machine.reads)
+    assert latest > again
+    # Where nothing is read or written it is left alone for longer.
+    maker.look(replace(raw(2.6, DONE), time_seconds=5.6))
+    assert len(machine.reads) == latest
+    maker.look(replace(raw(2.6, DONE), time_seconds=13.1))
+    assert len(machine.reads) > latest
 
 
 def test_an_array_that_is_being_put_together_is_not_there_yet(machine: FakeMachine, session: LabSession) -> None:
@@ -121,13 +130,11 @@ def test_a_disk_without_size_has_vanished(machine: FakeMachine, session: LabSess
     assert maker.look(raw(3.0)).vanished == {"ubda"}
     del machine.files["/sys/block/ubda/size"]
     assert maker.look(raw(6.0)).vanished == {"ubda"}
-
-
-def test_a_disk_that_vanishes_is_seen_at_the_next_look(machine: FakeMachine, session: LabSession) -> None:
-    maker = SnapshotMaker(session)
-    maker.look(raw(0.0, partitions="  98  0  512000 ubda\n"))
+    # What the kernel lists no longer is seen at the next look.
+    machine.files["/sys/block/ubda/size"] = "1024000"
+    maker.look(raw(9.0, partitions="  98  0  512000 ubda\n"))
     machine.files["/sys/block/ubda/size"] = "0\n"
-    assert maker.look(raw(0.25, partitions="")).vanished == {"ubda"}
+    assert maker.look(raw(9.25, partitions="")).vanished == {"ubda"}
 
 
 def test_threads_are_summed_for_each_array_and_ended_ones_count_on(session: LabSession) -> None:
@@ -238,3 +245,188 @@ def test_between_two_arrays_of_a_volume_its_rebuild_goes_on_while_a_plan_does(se
     last = as_array(running(filled={3: own[:-1]}, syncing={own[-1]: 0.9}))
     maker._bridged(last)
     assert not maker._bridged(as_array(running())).sync_action.is_busy, "it is over"
+
+
+def kinds(before: ArrayStatus | None, after: ArrayStatus | None) -> list[EventKind]:
+    first = look(1.0, *((before,) if before else ()))
+    second = look(2.0, *((after,) if after else ()))
+    return [event.kind for event in events_between(first, second)]
+
+
+def without_faulty(status: ArrayStatus) -> ArrayStatus:
+    return replace(status, members=tuple(member for member in status.members if not member.is_faulty))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (captured("raid5"), captured("raid5"), []),
+        (
+            None,
+            captured("raid5-rebuilding"),
+            [EventKind.ARRAY_APPEARED, EventKind.DEGRADED, EventKind.SYNC_STARTED],
+        ),
+        (captured("raid1"), None, [EventKind.ARRAY_GONE]),
+        (captured("raid1-failed"), without_faulty(captured("raid1-failed")), [EventKind.MEMBER_REMOVED]),
+    ],
+    ids=["equal", "appears", "stopped", "removed"],
+)
+def test_events_between_two_looks(before: ArrayStatus | None, after: ArrayStatus | None, told: list[EventKind]) -> None:
+    assert kinds(before, after) == told
+
+
+def test_an_array_that_appears_is_told_with_its_members() -> None:
+    (appeared,) = events_between(look(1.0), look(2.0, captured("raid6-assume-clean")))
+    assert appeared.sentence == "md0 appeared: raid6 of 4 members"
+
+
+def test_a_failing_member_is_told_before_the_array_that_suffers() -> None:
+    healthy = captured("raid5", degraded_count=0)
+    failed = captured("raid5-failed")
+    told = events_between(look(1.0, healthy), look(2.5, failed), name_of=lambda node: f"<{node}>")
+    (faulty,) = [event for event in told if event.kind is EventKind.MEMBER_FAULTY]
+    assert faulty.sentence == f"<{faulty.device}> in md0 is faulty"
+    assert faulty.time_seconds == 2.5
+    assert faulty.kind.weight is Weight.BAD
+    order = [event.kind for event in told]
+    assert order.index(EventKind.MEMBER_FAULTY) < order.index(EventKind.DEGRADED)
+
+
+def test_two_failures_degrade_twice() -> None:
+    one = captured("raid6", degraded_count=1)
+    two = captured("raid6", degraded_count=2)
+    (event,) = events_between(look(1.0, one), look(2.0, two))
+    assert event.sentence == "md0 is degraded: 2 members are missing"
+
+
+def test_a_rebuild_ends_with_a_member_in_sync_and_a_whole_array() -> None:
+    before = captured("raid5-rebuilding")
+    members = tuple(
+        replace(member, flags=frozenset({"in_sync"})) if member.is_rebuilding else member for member in before.members
+    )
+    after = replace(before, degraded_count=0, sync_action=SyncAction.IDLE, sync_progress=None, members=members)
+    assert kinds(before, after) == [EventKind.MEMBER_IN_SYNC, EventKind.SYNC_FINISHED, EventKind.RESTORED]
+
+
+def test_mismatches_of_a_check_are_told() -> None:
+    before = captured("raid5-checking", mismatch_sectors=0)
+    after = captured("raid5-checking", mismatch_sectors=128)
+    (event,) = events_between(look(1.0, before), look(2.0, after))
+    assert event.kind is EventKind.MISMATCH
+    assert "128 sectors" in event.sentence
+
+
+def test_a_disk_that_vanishes_and_comes_back() -> None:
+    gone = look(2.0, vanished=frozenset({"nbd3"}))
+    (event,) = events_between(look(1.0), gone, name_of=lambda node: {"/dev/nbd3": "disk04"}[node])
+    assert (event.kind, event.device, event.sentence) == (
+        EventKind.DISK_VANISHED,
+        "/dev/nbd3",
+        "disk04 has vanished",
+    )
+    assert [event.kind for event in events_between(gone, look(3.0))] == [EventKind.DISK_RETURNED]
+
+
+def counters(reads: int) -> DiskCounters:
+    return replace(NOTHING, reads=reads, read_bytes=reads * 4096, busy_seconds=reads / 1000)
+
+
+def test_rates_are_differences_of_two_looks() -> None:
+    history = History()
+    history.add(look(10.0, disks={"ubda": counters(0)}))
+    history.add(look(10.5, disks={"ubda": counters(50)}))
+    assert history.rates("ubda", Measure.READ_IOPS) == [(10.0, None), (10.5, 100.0)]
+    assert history.rates("ubda", Measure.READ_BYTES_PER_SECOND)[-1] == (10.5, 409600.0)
+    assert history.rates("ubda", Measure.UTILISATION)[-1] == (10.5, 0.1)
+
+
+def test_a_device_that_comes_late_and_goes_has_gaps_on_the_same_axis() -> None:
+    history = History()
+    history.add(look(1.0))
+    history.add(look(2.0, disks={"sdb": counters(0)}))
+    history.add(look(3.0, disks={"sdb": counters(7)}))
+    history.add(look(4.0))
+    assert history.rates("sdb", Measure.READ_IOPS) == [(1.0, None), (2.0, None), (3.0, 7.0), (4.0, None)]
+    assert history.now_rate("sdb", Measure.READ_IOPS) is None
+
+
+def test_old_values_make_room_and_the_axis_keeps_step() -> None:
+    history = History(seconds=2.0, hertz=2.0)
+    for tick in range(10):
+        history.add(look(float(tick), disks={"ubda": counters(tick * tick)}))
+    assert history.rates("ubda", Measure.READ_IOPS) == [(6.0, 11.0), (7.0, 13.0), (8.0, 15.0), (9.0, 17.0)]
+    assert history.rates("ubda", Measure.READ_IOPS, seconds=1.0) == [(8.0, 15.0), (9.0, 17.0)]
+
+
+def test_a_device_that_is_gone_for_the_whole_axis_is_forgotten() -> None:
+    history = History(seconds=2.0, hertz=2.0)
+    history.add(look(0.0, disks={"sdb": counters(0)}))
+    history.add(look(1.0, disks={"sdb": counters(5)}))
+    assert "sdb" in history.devices
+    for tick in range(2, 8):
+        history.add(look(float(tick)))
+    assert not history.devices
+
+
+def test_the_clock_of_the_machine_does_not_go_back() -> None:
+    history = History()
+    history.add(look(5.0))
+    history.add(look(5.0))
+    history.add(look(4.0))
+    assert history.newest is not None
+    assert history.newest.time_seconds == 5.0
+
+
+def test_md_threads_are_counted_in_cpus() -> None:
+    history = History()
+    history.add(look(0.0, md_ticks={"md0": 100}, cpu=CpuTicks(0, 0, 0)))
+    history.add(look(0.5, md_ticks={"md0": 125, "md1": 10}, cpu=CpuTicks(30, 70, 0)))
+    assert history.md_cpu("md0")[-1] == (0.5, 0.5)
+    assert history.md_cpu("md1")[-1] == (0.5, 0.2)
+    assert history.cpu()[-1] == (0.5, 0.3)
+
+
+def test_a_sync_has_a_fraction_a_rate_and_a_time_left() -> None:
+    history = History()
+    for second in range(3):
+        status = captured(
+            "raid5-rebuilding", sync_action=SyncAction.RECOVER, sync_progress=SyncProgress(second * 2048, 20480)
+        )
+        history.add(look(float(second), status))
+    assert [value for _, value in history.sync_fraction("md0")] == [0.0, 0.1, 0.2]
+    assert history.sync_rate("md0")[-1] == (2.0, 1 << 20)
+    pace = history.pace("md0")
+    assert pace is not None
+    assert pace.left_seconds == 8.0
+
+
+def test_a_load_is_reads_and_writes_together_with_the_worse_percentile() -> None:
+    history = History()
+    history.add(look(100.0))
+    reads = LiveDirection(70.0, 7000.0, 35, 0.001, 0.004)
+    writes = LiveDirection(30.0, 3000.0, 15, 0.002, None)
+    history.add_load(LiveInterval(1.7e9, 0.5, reads, writes, False), 100.1)
+    assert history.load(LoadMeasure.IOPS) == [(100.1, 100.0)]
+    assert history.load(LoadMeasure.BYTES_PER_SECOND) == [(100.1, 10000.0)]
+    assert history.load(LoadMeasure.P50_SECONDS) == [(100.1, 0.002)]
+    assert history.load(LoadMeasure.P99_SECONDS) == [(100.1, 0.004)]
+
+
+def test_two_hours_take_no_more_memory_than_ten_minutes() -> None:
+    """Nine disks and four arrays at 4 Hz."""
+    names = [f"ubd{letter}" for letter in "abcdefghi"] + [f"md{number}" for number in range(4)]
+    history = History(seconds=120.0)
+
+    def run(first: int, count: int) -> None:
+        for tick in range(first, first + count):
+            history.add(look(tick / 4, disks={name: counters(tick) for name in names}, md_ticks={"md0": tick}))
+
+    tracemalloc.start()
+    try:
+        run(0, 500)
+        before = tracemalloc.get_traced_memory()[0]
+        run(500, 5000)
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert grown < 100_000

@@ -59,6 +59,11 @@ class Told:
             assert time.monotonic() < deadline, f"never: {what}; told: {self.paces} {self.ends}"
             time.sleep(0.002)
 
+    def step(self) -> None:
+        self.pacer.go(STEP)
+        self.pacer.start()
+        self.wait(lambda: self.paces[-1:] and self.paces[-1][0] == "paused", "the step ends")
+
 
 @pytest.fixture
 def machine() -> VirtualMachine:
@@ -137,9 +142,7 @@ def test_a_step_ends_with_the_event_and_pauses(machine: VirtualMachine, told: To
 
     # The first is how the step learns what the clock shows.
     machine.acts = {4: rebuilt, 5: lambda: machine.put("degraded", "0\n")}
-    told.pacer.go(STEP)
-    told.pacer.start()
-    told.wait(lambda: told.paces[-1:] and told.paces[-1][0] == "paused", "the step ends")
+    told.step()
     assert told.paces[-1] == ("paused", "")
     # What follows at once belongs to the event: two more sleeps, in the first of which something still changed.
     assert len(machine.sleeps) == 6
@@ -152,18 +155,14 @@ def test_a_step_ends_with_the_event_and_pauses(machine: VirtualMachine, told: To
 def test_a_write_to_a_clean_array_is_no_event_and_an_hour_is_the_end(machine: VirtualMachine, told: Told) -> None:
     machine.put("array_state", "clean\n")
     machine.acts = {3: lambda: machine.put("array_state", "active\n")}
-    told.pacer.go(STEP)
-    told.pacer.start()
-    told.wait(lambda: told.paces[-1:] and told.paces[-1][0] == "paused", "the step ends")
+    told.step()
     assert told.paces[-1] == ("paused", "Nothing has happened to an array for an hour of machine time.")
     assert LONGEST_STEP_SECONDS <= sum(seconds for seconds, _ in machine.sleeps) < LONGEST_STEP_SECONDS + 1
 
 
 def test_without_an_array_a_step_passes_nothing(machine: VirtualMachine, told: Told) -> None:
     machine.dirs["/sys/block"] = ("ubda",)
-    told.pacer.go(STEP)
-    told.pacer.start()
-    told.wait(lambda: told.paces[-1:] and told.paces[-1][0] == "paused", "the step ends")
+    told.step()
     assert told.paces[-1][1].startswith("There is no array")
     assert machine.sleeps == []
 
@@ -186,9 +185,7 @@ def test_an_array_that_goes_is_an_event(machine: VirtualMachine, told: Told) -> 
         machine.error = None
 
     machine.acts = {3: gone, 4: back}
-    told.pacer.go(STEP)
-    told.pacer.start()
-    told.wait(lambda: told.paces[-1:] and told.paces[-1][0] == "paused", "the step ends")
+    told.step()
     assert told.paces[-1] == ("paused", "")
     assert told.ends == []
 

@@ -1,20 +1,26 @@
-"""An open lab: after a plan it knows what is on its disks, and one name leads to the verbs of one array."""
+"""An open lab: what it knows after a plan, the verbs of its arrays, and the versions that some verbs need."""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from lab.adapt.kind import Volume
-from lab.arrays.kinds import MdArray
+from lab.arrays.kinds import MdArray, cannot_do_without
+from lab.arrays.status import SyncAction
 from lab.disks import DiskKind, Lab, LabDisk
-from lab.errors import ArrayError, CommandFailed, SpecError
-from lab.machine import Host, parse_target
+from lab.errors import ArrayError, CommandFailed, SpecError, UnfitVersion
+from lab.machine import Host, Machine, parse_target
 from lab.plans import Danger, Plan, Step
-from lab.session.session import LabSession
+from lab.session.session import LabSession, NeededKernel, NeededMdadm, require_kernel, require_mdadm
 from tests.unit.cli.superblocks import READS, as_read, superblock
 from tests.unit.fakes import FakeMachine, Scripted, as_machine
+from tests.unit.session.looks import captured
 
 DISKS = tuple(
     LabDisk(name=f"disk0{number}", kind=DiskKind.FILE, node=f"/dev/ubd{letter}", size_bytes=500 << 20)
@@ -50,18 +56,14 @@ def session(machine: FakeMachine, told: list[list[str]], tmp_path: Path, monkeyp
     return LabSession(parse_target("local:"), host, Lab(as_machine(machine), host, DISKS), on_found=hear)
 
 
-def test_after_a_plan_the_disks_are_looked_at_anew_and_that_is_told(session: LabSession, told: list[list[str]]) -> None:
-    assert session.found.all == ()
-    session.run(WRITES)
-    assert [array.name for array in session.found.stopped] == ["md0"]
-    assert told == [["md0"]]
-
-
-def test_so_they_are_after_one_that_failed_half_way(
-    machine: FakeMachine, session: LabSession, told: list[list[str]]
+@pytest.mark.parametrize("status", [0, 1])
+def test_after_a_plan_even_one_that_failed_the_disks_are_looked_at_anew_and_that_is_told(
+    machine: FakeMachine, session: LabSession, told: list[list[str]], status: int
 ) -> None:
-    machine.answers[("change",)] = Scripted(status=1, stderr="no")
-    with pytest.raises(CommandFailed):
+    machine.answers[("change",)] = Scripted(status=status, stderr="no")
+    assert session.found.all == ()
+    expected: AbstractContextManager[object] = pytest.raises(CommandFailed) if status else nullcontext()
+    with expected:
         session.run(WRITES)
     assert [array.name for array in session.found.stopped] == ["md0"]
     assert told == [["md0"]]
@@ -116,3 +118,55 @@ def test_a_plan_is_told_in_the_names_of_the_lab(session: LabSession) -> None:
     named = session.named(Plan("Fail /dev/ubdb in md0", (Step(("mdadm", "/dev/ubdb"), "Fails /dev/ubdb."),)))
     assert named.title == "Fail disk02 (/dev/ubdb) in md0"
     assert named.steps == (Step(("mdadm", "/dev/ubdb"), "Fails disk02 (/dev/ubdb)."),)
+
+
+def test_a_disk_is_refused_with_a_way_to_insist() -> None:
+    idle = replace(captured("raid5-rebuilding"), sync_action=SyncAction.IDLE)
+    refusal = cannot_do_without((idle,), "disk02", forced="fails")
+    assert refusal.message == "array md0 cannot do without disk02: its data would be lost"
+    assert refusal.hint == "--break-array fails it all the same"
+
+
+def test_while_parity_is_computed_the_next_thing_is_to_wait() -> None:
+    refusal = cannot_do_without((captured("raid5-rebuilding"),), "disk02", forced="pulls")
+    assert "cannot do without disk02 yet" in refusal.message
+    assert "raidlab array wait md0" in refusal.hint
+    assert "--break-array pulls" in refusal.hint
+
+
+OLDER = NeededKernel(before="7.0", why="the rebuild never ends")
+NEEDED = NeededMdadm(mdadm="4.5", from_kernel="6.8", why="the disk is refused")
+
+
+def machine_with(kernel: str, mdadm: str) -> Machine:
+    told = SimpleNamespace(stdout="", stderr=f"mdadm - v{mdadm} - 2024-11-07\n")
+    facts = SimpleNamespace(kernel_release=kernel, target="uml:")
+    return cast("Machine", SimpleNamespace(facts=facts, run=lambda *_, **__: told))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "mdadm", "fits"),
+    [
+        *(("6.1.176", "4.2", True), ("6.12.95-raidlab", "4.5", True), ("7.2.12", "4.10", True)),
+        *(("6.12.95", "4.4", False), ("7.2.12", "4.2", False), ("6.8.0", "4.4", False)),
+    ],
+)
+def test_what_is_too_old_is_named_with_what_it_needs(kernel: str, mdadm: str, fits: bool) -> None:
+    if fits:
+        require_mdadm(machine_with(kernel, mdadm), NEEDED, "drill 8")
+        return
+    with pytest.raises(UnfitVersion, match=r"drill 8 needs mdadm 4\.5 or later on Linux 6\.8 and later") as caught:
+        require_mdadm(machine_with(kernel, mdadm), NEEDED, "drill 8")
+    assert mdadm in caught.value.message
+
+
+@pytest.mark.parametrize("kernel", ["7.0.0", "7.2.13-raidlab-vt", "10.1"])
+def test_a_kernel_that_is_too_new_is_named_with_what_goes_wrong(kernel: str) -> None:
+    for fits in ("6.1.176", "6.12.95-raidlab-vt", "6.19.0"):
+        require_kernel(machine_with(fits, "4.2"), OLDER, "drill 11")
+    with pytest.raises(UnfitVersion, match=r"drill 11 needs a kernel before Linux 7\.0, .*never ends") as caught:
+        require_kernel(machine_with(kernel, "4.6"), OLDER, "drill 11")
+    assert kernel in caught.value.message
+    # Without a need nothing is asked.
+    require_mdadm(machine_with(kernel, "3.0"), None, "drill 1")
+    require_kernel(machine_with(kernel, "3.0"), None, "drill 1")

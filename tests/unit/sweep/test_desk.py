@@ -194,10 +194,6 @@ def test_a_spread_that_is_ended_leaves_nothing_out(monkeypatch: pytest.MonkeyPat
     assert all(each.is_cancelled for each in pool.futures)
 
 
-def test_two_that_begin_in_one_second_have_folders_of_their_own(host: Host) -> None:
-    assert len({begun(host).id, begun(host).id, begun(host).id}) == 3
-
-
 def test_who_only_looks_keeps_nobody_from_going_on(host: Host) -> None:
     folder = begun(host)
     lock = os.open(folder.path / "lock", os.O_RDONLY | os.O_CREAT)
@@ -229,13 +225,6 @@ def test_a_folder_in_which_nothing_can_be_locked_is_not_taken_for_a_running_swee
         assert not folder.is_running
     monkeypatch.setattr("os.open", refused)
     assert not folder.is_running
-
-
-def test_what_keeps_a_sweep_from_being_opened_is_told(host: Host) -> None:
-    folder = begun(host)
-    (folder.path / "lock").mkdir()
-    with pytest.raises(ResultError, match="lock' is a folder, not a file"), folder.open():
-        pass
 
 
 def test_what_somebody_left_among_sweeps_hides_none_of_them(host: Host) -> None:

@@ -1,13 +1,32 @@
-"""What varies over a sweep, and which rows can be shown."""
+"""A sweep's results: what varies, which rows can be shown, the axes' shares of the variance, and tables."""
 
 from __future__ import annotations
 
 import math
+import random
+from itertools import product
 
 import msgspec
 import pytest
 
-from lab.sweep.grid import NOWHERE, SweepGrid, chosen_axes, fixed_values
+from lab.sweep.grid import (
+    NOWHERE,
+    CellRow,
+    FailedCell,
+    Sensitivity,
+    SweepGrid,
+    chosen_axes,
+    extreme_table,
+    fixed_values,
+    is_off,
+    missing_sentence,
+    ranked_axes,
+    sensitivities,
+    summary_tables,
+    summary_text,
+    surprise_table,
+    surprises,
+)
 from tests.unit.sweep.made_sweeps import row, sweep
 
 
@@ -96,3 +115,222 @@ def test_what_all_rows_share_is_told() -> None:
     assert told["chunk"] == "64 KiB"
     assert told["drive"] == "plain files"
     assert "level" not in told
+
+
+LEVEL, MEMBERS, DEPTH = (0.0, 0.3), (0.0, 0.5, 1.3), (0.0, 0.2, 0.9, 2.0)
+
+
+def population_variance(values: tuple[float, ...]) -> float:
+    mean = sum(values) / len(values)
+    return sum((value - mean) ** 2 for value in values) / len(values)
+
+
+def additive(noise: float = 0.0, copies: int = 1) -> list[CellRow]:
+    """Every combination; the logarithm of a speed is the sum of one effect of each axis, and noise."""
+    draw = random.Random(1)
+    return [
+        row(
+            ("raid0", "raid5")[level],
+            100 * math.exp(LEVEL[level] + MEMBERS[members] + DEPTH[depth] + draw.gauss(0, noise)),
+            members=4 + members,
+            queue_depth=2**depth,
+            cell=f"{level}{members}{depth}{copy}",
+        )
+        for level, members, depth, copy in product(range(2), range(3), range(4), range(copies))
+    ]
+
+
+def shares(found: Sensitivity) -> dict[str, float]:
+    return {each.axis: each.share for each in found.effects}
+
+
+def test_shares_are_the_variances_of_the_effects() -> None:
+    (found,) = sensitivities(SweepGrid(sweep(additive())))
+    variances = {"level": LEVEL, "members": MEMBERS, "queue_depth": DEPTH}
+    total = sum(map(population_variance, variances.values()))
+    assert shares(found) == pytest.approx(
+        {name: population_variance(effect) / total for name, effect in variances.items()}
+    )
+    assert found.together == pytest.approx(1.0)
+    assert [each.best for each in found.effects] == ["raid5", "6", "8"]
+    assert [each.factor for each in found.effects] == pytest.approx([math.exp(each) for each in (0.3, 1.3, 2.0)])
+
+
+def test_noise_goes_to_the_rest() -> None:
+    noise = 0.5
+    (found,) = sensitivities(SweepGrid(sweep(additive(noise, copies=300))))
+    effects = [population_variance(each) for each in (LEVEL, MEMBERS, DEPTH)]
+    total = sum(effects) + noise**2
+    assert found.together == pytest.approx(sum(effects) / total, abs=0.015)
+    assert list(shares(found).values()) == pytest.approx([each / total for each in effects], abs=0.015)
+
+
+def test_an_interaction_alone_is_no_main_effect() -> None:
+    """Each level is fast with another number of members: neither axis alone says anything."""
+    fast = {("raid0", 4), ("raid5", 8)}
+    rows = [
+        row(level, 200.0 if (level, n) in fast else 50.0, members=n) for level in ("raid0", "raid5") for n in (4, 8)
+    ]
+    (found,) = sensitivities(SweepGrid(sweep(rows)))
+    assert shares(found) == pytest.approx({"level": 0.0, "members": 0.0})
+    assert found.together == pytest.approx(0.0)
+
+
+def test_missing_combinations_do_not_hide_that_effects_multiply() -> None:
+    rows = [each for place, each in enumerate(additive()) if place % 5]
+    (found,) = sensitivities(SweepGrid(sweep(rows)))
+    assert found.together == pytest.approx(1.0)
+    assert all(0 <= share <= 1 for share in shares(found).values())
+
+
+def test_two_axes_that_go_together_share_what_they_explain() -> None:
+    rows = [row(iops=100.0 * n, members=n, queue_depth=n) for n in (2, 4, 8)]
+    axes = {"members": (2, 4, 8), "queue_depth": (2, 4, 8)}
+    (found,) = sensitivities(SweepGrid(sweep(rows, axes=axes)))
+    assert shares(found) == pytest.approx({"members": 1.0, "queue_depth": 1.0})
+    assert found.together == pytest.approx(1.0)
+
+
+def test_workloads_and_directions_are_not_mixed() -> None:
+    """Which workload is faster says nothing of the axes: its rows are told apart, and reads from writes."""
+    rows = [
+        row(level, speed * factor, workload=workload, direction=direction)
+        for level, factor in (("raid0", 1.0), ("raid5", 2.0))
+        for workload, direction, speed in (("a", "read", 10.0), ("b", "read", 1e5), ("b", "write", 1.0))
+    ]
+    found = {each.title: shares(each) for each in sensitivities(SweepGrid(sweep(rows)))}
+    assert list(found) == ["all workloads, reads", "all workloads, writes", "a, reads", "b, reads", "b, writes"]
+    assert found["a, reads"] == pytest.approx({"level": 1.0})
+    assert found["all workloads, reads"]["workload"] > 0.9
+    assert found["all workloads, writes"] == pytest.approx({"level": 1.0})
+
+
+def test_equal_speeds_have_no_shares() -> None:
+    (found,) = sensitivities(SweepGrid(sweep([row("raid0", 77.7), row("raid5", 77.7), row("raid6", 77.7)])))
+    assert (found.effects, found.together) == ((), None)
+    assert sensitivities(SweepGrid(sweep([row()])))[0].together is None
+    assert sensitivities(SweepGrid(sweep([]))) == ()
+
+
+def test_a_level_without_chunks_is_a_group_of_its_own() -> None:
+    rows = [row(iops=100.0, chunk_bytes=4096), row(iops=100.0, chunk_bytes=8192), row("raid1", 400.0, chunk_bytes=None)]
+    (found,) = sensitivities(SweepGrid(sweep(rows)))
+    assert {each.axis: each.best for each in found.effects} == {"level": "raid1", "chunk": "none"}
+
+
+def test_axes_come_by_what_they_explain_within_workloads() -> None:
+    assert [axis.name for axis in ranked_axes(SweepGrid(sweep(additive())))] == ["queue_depth", "members", "level"]
+
+
+LEVELS = {"raid0": 400.0, "raid10": 390.0, "raid5": 100.0, "raid6": 66.0, "raid1": 50.0}
+
+
+def test_the_summary_names_the_best_and_the_worst_of_each_workload() -> None:
+    rows = [
+        row(level, speed * factor, workload=workload)
+        for workload, factor in (("a", 1.0), ("b", 10.0))
+        for level, speed in LEVELS.items()
+    ]
+    best, surprising, sensitive = summary_tables(sweep(rows))
+    assert [each[:5] for each in best.rows] == [
+        ("a, reads", "best", "raid0", "400", "[396 – 404], n = 6"),
+        ("a, reads", "worst", "raid1", "50", "[49.5 – 50.5], n = 6"),
+        ("b, reads", "best", "raid0", "4,000", "[3,960 – 4,040], n = 6"),
+        ("b, reads", "worst", "raid1", "500", "[495 – 505], n = 6"),
+    ]
+    assert (surprising.rows, surprising.notes) == ((), ("theory says nothing about these cells",))
+    assert sensitive.texts[1] == ("a, reads", "5", "100% ×8", "–", "0%")
+    assert all(table.as_text() and table.as_markdown() for table in (best, surprising, sensitive))
+
+
+def test_best_and_worst_from_the_ends_and_none_twice() -> None:
+    grid = SweepGrid(sweep(row(level, speed) for level, speed in LEVELS.items()))
+    table = extreme_table(grid, grid.pairs[0], 5)
+    assert [each[:2] for each in table.rows] == [
+        ("best 1", "raid0"),
+        ("best 2", "raid10"),
+        ("worst 1", "raid1"),
+        ("worst 2", "raid6"),
+    ]
+
+
+def test_cells_that_may_be_as_fast_as_the_best_are_counted() -> None:
+    speeds = {"raid0": (400.0, 380.0), "raid10": (390.0, 370.0), "raid5": (100.0, 90.0)}
+    rows = [row(name, speed, iops_low=low, iops_high=speed + 5) for name, (speed, low) in speeds.items()]
+    grid = SweepGrid(sweep(rows))
+    assert "the interval of 1 other cell reaches into" in extreme_table(grid, grid.pairs[0], 1).notes[1]
+    once = SweepGrid(sweep(row(name, speed, repeats=1) for name, speed in LEVELS.items()))
+    table = extreme_table(once, once.pairs[0], 1)
+    assert len(table.notes) == 1
+    assert table.rows[0][3] == "one repeat"
+
+
+def test_one_cell_is_the_best_and_not_the_worst() -> None:
+    assert [each[1] for each in summary_tables(sweep([row()]))[0].rows] == ["best"]
+
+
+def test_nothing_measured_has_no_tables_and_says_so() -> None:
+    assert summary_tables(sweep([])) == ()
+    assert (
+        summary_text(sweep([], planned=3))
+        == "0 of 3 cells are measured; 'raidlab sweep s1 --resume' measures the others"
+    )
+
+
+def test_a_sweep_that_is_not_whole_says_so_first() -> None:
+    three = [row(level) for level in ("raid0", "raid1", "raid5")]
+    some = sweep(three, planned=20)
+    said = "3 of 20 cells are measured; 'raidlab sweep s1 --resume' measures the others"
+    assert summary_text(some).splitlines()[:2] == [said, ""]
+    assert summary_text(some, is_markdown=True).splitlines()[:2] == [said, ""]
+    assert summary_text(some, is_running=True).startswith("3 of 20 cells are measured; the sweep still runs\n\n")
+    failed = [FailedCell(cell="f", label="raid6", message="it broke")]
+    assert missing_sentence(sweep(three[:1], failed=failed)) == (
+        "1 of 2 cells is measured, 1 could not be; 'raidlab sweep s1 --resume' measures the other"
+    )
+    assert missing_sentence(sweep(three)) == ""
+    assert summary_text(sweep(three)).startswith("Best and worst cells")
+    marked = summary_text(sweep(three, planned=20, id="a_b_c"), is_markdown=True)
+    assert "sweep a\\_b\\_c --resume" in marked
+
+
+def test_what_could_not_be_measured_is_told_also_where_nothing_was() -> None:
+    failed = [FailedCell(cell=f"c{each}", label=f"raid5, {each} members", message="it\nbroke") for each in range(12)]
+    (table,) = summary_tables(sweep([], failed=failed))
+    assert (table.rows[0], len(table.rows)) == (("raid5, 0 members", "it broke"), 10)
+    assert table.notes == ("and 2 more",)
+    (table,) = summary_tables(sweep([row(iops=0.0)]))
+    assert "0 [0 – 0] IOPS" in table.texts[0][0]
+    assert len(summary_tables(sweep([row(), row("raid0", 0.0)], failed=failed))) == 5
+
+
+@pytest.mark.parametrize(
+    ("predicted", "low", "high", "is_far"),
+    [
+        (None, 99, 101, False),
+        (109.0, 99, 101, False),  # measured / predicted is 0.917
+        (112.0, 99, 101, True),
+        (112.0, 80, 120, False),
+        (92.0, 99, 101, False),  # 1.087
+        (90.0, 99, 101, True),
+    ],
+)
+def test_a_surprise_is_far_and_its_interval_is_too(
+    predicted: float | None, low: float, high: float, is_far: bool
+) -> None:
+    assert is_off(row(iops=100.0, predicted_iops=predicted, iops_low=low, iops_high=high)) is is_far
+
+
+def test_surprises_come_by_distance_either_way() -> None:
+    predicted = {"raid0": 101.0, "raid1": 180.0, "raid5": 49.0, "raid6": 350.0}
+    grid = SweepGrid(sweep(row(level, 100.0, predicted_iops=value) for level, value in predicted.items()))
+    assert [grid.rows[each.number].level for each in surprises(grid)] == ["raid6", "raid5", "raid1"]
+    table = surprise_table(grid, 2)
+    assert [(each[1], each[-3], each[-2], each[-1]) for each in table.rows] == [
+        ("raid6", "[99 – 101], n = 6", "350", "0.29"),
+        ("raid5", "[99 – 101], n = 6", "49", "2.04"),
+    ]
+    assert table.notes == (
+        "3 of 4 figures with a prediction lie more than 10% from it, and their interval does not hold it; "
+        "the 2 farthest are shown",
+    )

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,9 @@ def holder(host: Host) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def test_a_cell_that_another_process_is_at_is_waited_for(host: Host, holder: subprocess.Popen[str]) -> None:
+@contextmanager
+def claiming(host: Host) -> Iterator[threading.Event]:
+    """A thread that waits for the cell; the event is set once it has it."""
     got = threading.Event()
 
     def claim() -> None:
@@ -61,31 +64,24 @@ def test_a_cell_that_another_process_is_at_is_waited_for(host: Host, holder: sub
 
     waiting = threading.Thread(target=claim)
     waiting.start()
-    assert not got.wait(0.5)
-    holder.kill()
+    yield got
     assert got.wait(10), "it ends with its holder"
     waiting.join()
 
 
+def test_a_cell_that_another_process_is_at_is_waited_for(host: Host, holder: subprocess.Popen[str]) -> None:
+    with claiming(host) as got:
+        assert not got.wait(0.5)
+        # Other cells are free meanwhile.
+        with cells.claimed(OTHER, host):
+            pass
+        holder.kill()
+
+
 def test_threads_of_one_worker_wait_for_each_other_too(host: Host) -> None:
-    free = threading.Event()
-
-    def claim() -> None:
-        with cells.claimed(KEY, host):
-            free.set()
-
-    waiting = threading.Thread(target=claim)
-    with cells.claimed(KEY, host):
-        waiting.start()
-        assert not free.wait(0.3)
-    assert free.wait(10)
-    waiting.join()
-
-
-def test_other_cells_are_free_meanwhile(host: Host, holder: subprocess.Popen[str]) -> None:
-    assert holder.poll() is None
-    with cells.claimed(OTHER, host):
-        pass
+    with ExitStack() as waiting, cells.claimed(KEY, host):
+        got = waiting.enter_context(claiming(host))
+        assert not got.wait(0.3)
 
 
 def test_a_worker_that_is_to_end_waits_no_more(

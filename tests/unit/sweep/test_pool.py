@@ -28,6 +28,7 @@ from lab.sweep.cluster import ClusterLost, ClusterTables, parse_cluster
 from lab.sweep.pool import END_SECONDS, Pool
 from lab.sweep.spread import Calls, SpreadTask, TaskSpread
 from tests.unit.fakes import FakeClock
+from tests.unit.machine.test_agent import is_running
 from tests.unit.sweep import tasks
 
 pytestmark = [
@@ -72,17 +73,9 @@ def _command(pid: int) -> bytes:
         return b""
 
 
-def is_there(pid: int) -> bool:
-    """Whether a process runs; one that has ended and waits for its parent does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 def until_gone(pids: list[int]) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while left := [pid for pid in pids if is_there(pid)]:
+    while left := [pid for pid in pids if is_running(pid)]:
         assert time.monotonic() < deadline, left
         time.sleep(0.02)
 
@@ -203,7 +196,7 @@ def test_a_start_that_is_cancelled_leaves_nothing(tmp_path: Path, started: int) 
     with pytest.raises(RunCancelled), made(tmp_path, is_cancelled=is_cancelled):
         pass
     assert len(seen) >= started
-    assert not [pid for pid in set(children_of(os.getpid())) - before if is_there(pid)]
+    assert not [pid for pid in set(children_of(os.getpid())) - before if is_running(pid)]
 
 
 def test_a_worker_that_ends_before_it_connects_is_started_again(
@@ -298,10 +291,10 @@ def test_workers_ignore_ctrl_c_and_end_with_their_client(tmp_path: Path) -> None
         work = (SpreadTask(key=f"t{number}", payload=b"%d" % number) for number in range(8))
         # On a busy computer one worker may do all of it.
         assert {int(answer.data.split()[1]) for _, answer in spread.run(work)} <= set(pids)
-        assert all(is_there(pid) for pid in pids)
+        assert all(is_running(pid) for pid in pids)
         begin = time.monotonic()
     assert time.monotonic() - begin < END_SECONDS
-    assert not [pid for pid in pids if is_there(pid)]
+    assert not [pid for pid in pids if is_running(pid)]
 
 
 def test_a_task_that_kills_each_of_its_workers_is_reported(tmp_path: Path) -> None:

@@ -147,6 +147,7 @@ def test_skipped_are_those_that_match_all_of_a_table() -> None:
         ('"64K", "512K"', '"64K", "100K"', "power of two"),
         ('drive = ["hdd-7200"]', 'drive = ["hdd-7300"]', "hdd-7300"),
         ('drive = ["hdd-7200"]', "", "names no model"),
+        ("[disks]", '[[skip]]\nlevel = ["raid1", "raid5"]\n[disks]', "has no cells"),
         ('"rand-read-4k"', '"rand-read-5k"', "rand-read-5k"),
         ("queue_depth = [1, 8]", "queue_depths = [1, 8]", "queue_depths"),
         ("[disks]", '[[skip]]\nchunks = "64K"\n[disks]', "[[skip]] names 'chunks'"),
@@ -164,11 +165,6 @@ def test_what_makes_no_sense_is_named(old: str, new: str, said: str) -> None:
 def test_disks_that_the_machine_of_a_cell_cannot_have_are_refused() -> None:
     with pytest.raises(SpecError, match="has no disks of kind virtio"):
         decode_sweep(FILE.replace('drive = ["hdd-7200"]', "").replace('"spindle"', '"virtio"'), "test")
-
-
-def test_a_sweep_of_which_no_cell_is_left_is_refused() -> None:
-    with pytest.raises(SpecError, match="has no cells"):
-        combinations(decode_sweep(FILE + '[[skip]]\nlevel = ["raid1", "raid5"]\n', "test"))
 
 
 def test_the_key_hangs_on_all_that_figures_hang_on_and_on_nothing_else() -> None:
