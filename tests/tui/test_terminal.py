@@ -195,8 +195,9 @@ def test_however_it_ends_the_terminal_is_as_it_was(
     if ends == THEME and ends_well:
         os.write(window.ours, LEAVE)
     window.read(PATIENCE_SECONDS, lambda _: window.process.poll() is not None)
+    # Its terminal is closed a moment before it has ended.
+    assert (window.process.wait(PATIENCE_SECONDS) == 0) == ends_well
     window.read(0.5)
-    assert (window.process.poll() == 0) == ends_well
     assert termios.tcgetattr(window.ours) == window.before
     # Of another screen, the cursor, the mouse and pastes.
     for order in (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1003l", b"\x1b[?2004l"):

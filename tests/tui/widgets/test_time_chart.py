@@ -11,8 +11,6 @@ from tui.quantities import Unit
 from tui.widgets.charts import DotCanvas, Mark, Series, TimeChart
 from tui.widgets.lines import Line
 
-pytestmark = pytest.mark.tui
-
 STEADY = [(float(second), 80_000.0) for second in range(61)]
 
 
