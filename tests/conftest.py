@@ -75,12 +75,9 @@ SLOW = (
     "tui/test_build_screen.py",
     "tui/test_lesson_places.py",
     "tui/test_lessons.py",
-    "tui/test_modal.py",
-    "tui/test_no_color.py",
     "tui/test_pictures.py",
     "tui/test_results_screen.py",
     "tui/test_run_screen.py",
-    "tui/test_sizes.py",
     "tui/test_stripe_screen.py",
     "tui/test_volumes.py",
     "unit/adapt/test_volumes.py",
@@ -125,11 +122,8 @@ WIDE = (
     "kernel/test_sweep.py",
     "tui/test_lesson_places.py",
     "tui/test_lesson_sights.py",
-    "tui/test_sizes.py",
     "unit/machine/test_kernel_build.py",
     "unit/results/test_fuzzed_results.py",
-    "unit/sweep/test_pool_starts.py",
-    "unit/test_parts.py",
 )
 
 # Tests of what only the embedded kernel has: left out with --on qemu:.

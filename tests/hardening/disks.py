@@ -32,10 +32,6 @@ BAD_NAMES = (
 )
 
 
-def blank(count: int) -> list[Mapping[str, object]]:
-    return [{"name": f"disk{number:02}", "kind": "file", "size_bytes": SIZE} for number in range(1, count + 1)]
-
-
 @promise("a disk image is a plain file of the lab's own: no link leads a write to another file", needs_machine=True)
 def _(bench: Bench) -> None:
     victim = bench.folder / "victim.bin"
@@ -125,26 +121,6 @@ def _(bench: Bench) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     expect("panic" not in done.said and "crashed" not in done.said, str(done))
     expect(done.status == 0 or "/dev/shm" in done.err, str(done))
-
-
-@promise("a member that is in sync is not told that it never was one", needs_machine=True)
-def _(bench: Bench) -> None:
-    bench.list_disks(TWO)
-    bench.run("array", "create", "--level", "1", "--disks", "2", "--wait", on_machine=True).worked()
-    done = bench.run("array", "re-add", "md0", "disk01", on_machine=True).is_answer()
-    expect("never" not in done.said, str(done))
-
-
-@promise("an array grows onto its spare before it takes another disk", needs_machine=True)
-def _(bench: Bench) -> None:
-    bench.list_disks(blank(6))
-    bench.run("array", "create", "--level", "5", "--disks", "3", "--assume-clean", on_machine=True).worked()
-    bench.run("array", "add", "md0", "disk04", on_machine=True).worked()
-    bench.run("array", "grow", "md0", "--members", "4", "--wait", on_machine=True).worked()
-    done = bench.run("--json", "array", "show", "md0", on_machine=True).worked()
-    roles = {each["disk"]: each["role"] for each in json.loads(done.out)["members"]}
-    expect(set(roles) == {"disk01", "disk02", "disk03", "disk04"}, f"members: {roles}")
-    expect("spare" not in roles.values(), f"members: {roles}")
 
 
 @promise("what a hint says to do is no loss of data, and helps", needs_machine=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import select
 import signal
 import socket
 import subprocess
@@ -105,22 +104,6 @@ def _(bench: Bench) -> None:
             is_before_start = done.status == -number and not done.said
             expect(is_before_start or done.status in (0, 128 + number), str(done))
             expect("Traceback" not in done.err and "Error" not in done.err, str(done))
-
-
-@promise("a window that is closed leaves no machine behind (SIGHUP)", needs_machine=True)
-def _(bench: Bench) -> None:
-    process = bench.start("exec", "--", "echo there; sleep 1000", start_new_session=True)
-    assert process.stdout is not None
-    try:
-        expect(select.select([process.stdout], [], [], 60)[0], "the machine did not start")
-        process.send_signal(signal.SIGHUP)
-        process.communicate(timeout=_SIGNALLED_SECONDS)
-    finally:
-        process.kill()
-        process.wait()
-    left = [path.name for path in (bench.state / "machines").iterdir() if not path.name.startswith(".")]
-    expect(process.returncode == 128 + signal.SIGHUP, f"status {process.returncode}")
-    expect(left == [], f"left in machines/: {left}")
 
 
 @promise("a command on the machine begins in a folder that its user may enter", needs_machine=True)

@@ -9,7 +9,6 @@ from tests.hardening import (  # noqa: F401 - each puts its own on the list
     process,
     stored,
     surroundings,
-    terminals,
     written,
 )
 from tests.hardening.workbench import PROMISES as ALL

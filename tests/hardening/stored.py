@@ -6,9 +6,6 @@ import gzip
 import io
 import json
 import re
-import struct
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -116,31 +113,6 @@ def _(bench: Bench) -> None:
         expect(not re.search(r'(^|[,;\n])"?[=+@]', done.out), str(done))
 
 
-@promise("a small file becomes no large one in memory")
-def _(bench: Bench) -> None:
-    # Members of gzip one after the other are one file: 4 GiB of zeros from 4 MB.
-    bomb = gzip.compress(bytes(64 * 1024**2), 9) * 64
-    record = measured(has_raw=True)
-    file = bench.bundle("bomb.zip", record, {RAW: bomb})
-    bench.run("results", "import", file).was_refused()
-    bench.store(record, {RAW: bomb})
-    bench.run("results", "raw", "latest", RAW).was_refused()
-    done = bench.run("export", "latest", "--to", "out.zip").is_answer()
-    expect(done.status == 0 or "too large" in done.err or "larger" in done.err, str(done))
-
-
-def encrypted(data: bytes) -> bytes:
-    """A zip, every file in it marked as encrypted (APPNOTE.TXT 4.4.4, bit 0 of the general purpose flags)."""
-    changed = bytearray(data)
-    for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
-        place = changed.find(mark)
-        while place >= 0:
-            flags = struct.unpack_from("<H", changed, place + offset)[0]
-            struct.pack_into("<H", changed, place + offset, flags | 1)
-            place = changed.find(mark, place + 4)
-    return bytes(changed)
-
-
 def among_good(bench: Bench, bad: Callable[[bytes], bytes], because: str) -> None:
     """A bundle that was changed is refused by name, and hides no other bundle of its folder."""
     folder = bench.folder / "class"
@@ -153,59 +125,6 @@ def among_good(bench: Bench, bad: Callable[[bytes], bytes], because: str) -> Non
         done = bench.run(*words).is_answer()
         expect(done.status == 0, f"a bad bundle hides the others: {done}")
         expect("bad.zip" in done.said, f"a bad bundle is not named: {done}")
-
-
-@promise("an encrypted bundle is refused, and hides no other")
-def _(bench: Bench) -> None:
-    among_good(bench, encrypted, "bad.zip")
-
-
-@promise("one result that cannot be read hides no other")
-def _(bench: Bench) -> None:
-    bench.store(measured())
-    for name in ("zzz", "yyy", "xxx", "www"):
-        bench.store(measured(name))
-    (bench.results / "zzz").chmod(0)
-    (bench.results / "yyy" / "record.json").unlink()
-    (bench.results / "yyy" / "record.json").symlink_to("record.json")
-    (bench.results / "xxx" / "record.json").write_bytes(b"\xff{")
-    (bench.results / "www" / "record.json").unlink()
-    (bench.results / "www" / "record.json").mkdir()
-    (bench.results / "loop").symlink_to("loop")
-    try:
-        done = bench.run("results").worked()
-        for name in ("20261121T100000Z-x", "zzz", "yyy", "xxx", "www"):
-            expect(name in done.out, f"{name} is not listed: {done}")
-        bench.run("results", "show", "20261121").worked()
-        bench.run("results", "show", "latest").worked()
-        for name in ("yyy", "xxx", "www"):
-            bench.run("results", "show", name).was_refused()
-    finally:
-        (bench.results / "zzz").chmod(0o700)
-
-
-@promise("what a killed import or delete left is gone after the next command")
-def _(bench: Bench) -> None:
-    bench.store(measured())
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    for name in (f".importing-20261121T100000Z-y.{dead.pid}", ".deleting-20261121T100000Z-z"):
-        (bench.results / name / "raw").mkdir(parents=True)
-        (bench.results / name / "raw" / "0001.json.gz").write_bytes(b"half")
-    bench.run("results").worked()
-    left = sorted(path.name for path in bench.results.iterdir() if path.name.startswith((".importing", ".deleting")))
-    expect(left == [], f"left: {left}")
-
-
-@promise("'latest' is the newest result, whatever others are called")
-def _(bench: Bench) -> None:
-    newest = measured("20261121T100000Z-x", created_utc="2026-11-21T10:00:00Z")
-    for number, name in enumerate(("zzz", "20990101T000000Z-x", "00000000T000000Z-x"), start=1):
-        bench.store(measured(name, created_utc=f"2026-11-0{number}T10:00:00Z"))
-    bench.store(newest)
-    done = bench.run("results", "path", "latest").worked()
-    expect(done.out.strip().endswith(newest.id), f"latest is {done.out.strip()}")
-    bench.run("results", "import", bench.bundle("l.zip", measured("latest"))).was_refused(because="latest")
 
 
 def edited(data: bytes) -> bytes:

@@ -1,11 +1,10 @@
-"""What somebody else has left where a command runs, and file systems that lack something."""
+"""What somebody else has left where a command runs."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
-import shutil
 import signal
 import socket
 import stat
@@ -154,23 +153,13 @@ def _asked(port: int) -> bytes:
             return b""
 
 
-def _shared(bench: Bench) -> Path:
-    """A folder that others may write in, and in it what a process of one of the next numbers might be waiting for."""
-    folder = bench.folder / "shared"
-    folder.mkdir()
-    folder.chmod(0o777)
-    return folder
-
-
-def _next_ids() -> range:
-    return range(os.getpid(), os.getpid() + _PROCESS_IDS)
-
-
 @promise("a file that is written in a shared folder is a new one of mine, whatever somebody has left there")
 def _(bench: Bench) -> None:
     bench.store(measured())
-    folder = _shared(bench)
-    for number in _next_ids():
+    folder = bench.folder / "shared"
+    folder.mkdir()
+    folder.chmod(0o777)
+    for number in range(os.getpid(), os.getpid() + _PROCESS_IDS):
         (folder / f".all.zip.{number}.tmp").write_bytes(b"theirs")
     (folder / "all.zip").write_bytes(b"theirs too")
     theirs = {each.stat().st_ino for each in folder.iterdir()}
@@ -185,59 +174,6 @@ def _(bench: Bench) -> None:
         (folder / name).symlink_to(bench.folder / "aim")
         bench.run("report", "latest", "-o", str(folder / name)).worked()
         expect(not (folder / name).is_symlink() and not (bench.folder / "aim").exists(), f"{name}: a link was followed")
-
-
-@promise("no pipe that somebody has left makes a command wait that writes a file")
-def _(bench: Bench) -> None:
-    bench.store(measured())
-    folder = _shared(bench)
-    for number in _next_ids():
-        os.mkfifo(folder / f".all.zip.{number}.tmp")
-    bench.run("export", "latest", "--to", str(folder / "all.zip")).worked()
-    expect((folder / "all.zip").read_bytes()[:2] == b"PK", "it is no bundle")
-    os.mkfifo(folder / "pipe.zip")
-    bench.run("export", "latest", "--to", str(folder / "pipe.zip")).was_refused(because="pipe.zip")
-    bench.run("export", "latest", "--to", "/dev/stdout", output=bench.folder / "page").worked()
-    expect((bench.folder / "page").read_bytes()[:2] == b"PK", "standard output that is a file is not written to")
-
-
-def _shim(bench: Bench, name: str, code: str) -> dict[str, str | None]:
-    """A library that takes the place of one function of libc, as the environment that loads it."""
-    compiler = next(filter(None, map(shutil.which, ("gcc", "cc", "tcc"))), None)
-    expect(compiler, "there is no C compiler: provision/host/setup.sh test")
-    source = bench.file(f"{name}.c", f"#include <errno.h>\n{code}\n")
-    library = str(bench.folder / f"{name}.so")
-    subprocess.run([str(compiler), "-shared", "-fPIC", "-o", library, source], check=True, timeout=60)
-    return {"LD_PRELOAD": library}
-
-
-@promise("a file system without locks is named with the file, and with the way out")
-def _(bench: Bench) -> None:
-    for error in ("ENOLCK", "ENOSYS", "EOPNOTSUPP"):
-        code = f"int flock(int descriptor, int how) {{ errno = {error}; return -1; }}"
-        environment = _shim(bench, f"flock-{error}", code)
-        done = bench.run("disks", environment=environment).was_refused(because="has no locks")
-        expect(str(bench.state) in done.err and "RAIDLAB_STATE" in done.err, str(done))
-        expect("its permissions" not in done.err, str(done))
-
-
-@promise("results are exported also where the file system has no hard links")
-def _(bench: Bench) -> None:
-    bench.store(measured())
-    for error in ("EPERM", "EOPNOTSUPP", "ENOSYS"):
-        code = (
-            f"int linkat(int a, const char *b, int c, const char *d, int e) {{ errno = {error}; return -1; }}\n"
-            f"int link(const char *a, const char *b) {{ errno = {error}; return -1; }}"
-        )
-        key = bench.state / "signing-key.pem"
-        key.unlink(missing_ok=True)
-        environment = _shim(bench, f"link-{error}", code)
-        bench.run("export", "latest", "--to", f"{error}.zip", environment=environment).worked()
-        expect(stat.S_IMODE(key.stat().st_mode) == 0o600, "the key is not this user's alone")
-        before = key.read_bytes()
-        bench.run("export", "latest", "--to", f"{error}2.zip", environment=environment).worked()
-        expect(key.read_bytes() == before, "another key was made")
-        bench.run("lint", f"{error}.zip").is_answer()
 
 
 @promise("a kernel, or a part of one, that other users may have written is not started")

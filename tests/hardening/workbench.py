@@ -30,7 +30,7 @@ class BrokenPromise(AssertionError):
 
 
 def expect(holds: object, instead: str) -> None:
-    """Raises BrokenPromise. No assert: the script must also tell without pytest what it saw."""
+    """Raises BrokenPromise, which says what the lab did."""
     if not holds:
         raise BrokenPromise(instead)
 

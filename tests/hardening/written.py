@@ -11,6 +11,7 @@ from tests.hardening.stored import measured
 from tests.hardening.workbench import Bench, expect, promise
 
 DIGITS = "9" * 5000
+DURATIONS = ("inf", "nan", "-inf", "1e300", "-1", "0")
 EXPERIMENT = """format_version = 2
 id = "e"
 title = "t"
@@ -129,26 +130,19 @@ def _(bench: Bench) -> None:
     bench.run("results").worked()
 
 
-@promise("an experiment's overrides pass the same bounds as the workload itself")
+@promise("a number of an experiment or workload is finite and bounded, and an override as the workload itself")
 def _(bench: Bench) -> None:
-    for value in ("0", "-4096", '"0"', '"9999999T"'):
-        refused_everywhere(bench, "file_bytes", file_bytes=value)
-    for value in ('"1T"', "513", "0", "-512"):
-        refused_everywhere(bench, "block_bytes", block_bytes=value)
-
-
-@promise("a duration is finite and bounded")
-def _(bench: Bench) -> None:
-    for value in ("inf", "nan", "-inf", "1e300", "-1", "0"):
-        refused_everywhere(bench, "runtime", runtime_seconds=value)
+    for name, values in {
+        "file_bytes": ("0", "-4096", '"0"', '"9999999T"'),
+        "block_bytes": ('"1T"', "513", "0", "-512"),
+        "runtime_seconds": DURATIONS,
+        "sampling_hertz": ("1e-300", "nan", "inf", "-1.0", "1e9"),
+    }.items():
+        for value in values:
+            refused_everywhere(bench, name.removesuffix("_seconds"), **{name: value})
+    for value in DURATIONS:
         bench.run("load", "rand-read-4k", "md0", "--runtime", value).was_refused(because="--runtime")
         bench.run("load", workload(bench, runtime_seconds=value, warmup_seconds="0"), "md0").was_refused()
-
-
-@promise("a rate of samples is one that a machine can keep")
-def _(bench: Bench) -> None:
-    for value in ("1e-300", "nan", "inf", "-1.0", "1e9"):
-        refused_everywhere(bench, "sampling_hertz", sampling_hertz=value)
 
 
 @promise("what is no plain file, or nests without end, is refused at once")

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
-from textual.pilot import Pilot
-from textual.widgets import Markdown
 
+from lab.results.store import ResultStore
 from tests.tui.fake_lab import FakeLab
+from tests.tui.lessons import MINE
+from tests.tui.results import keep
+from tests.tui.still import StillClient
+from tests.tui.talk import Talk
+from tests.tui.user import User
+from tests.unit.lessons.samples import TRANSLATION, write
 from tui.app import RaidlabApp, Settings, save_settings
 from tui.client import LabClient
 from tui.look import UNICODE, Glyphs
-from tui.plan_screen import PlanScreen
 
-PATIENCE_SECONDS = 15.0
 HERE = Path(__file__).parent
-AppPilot = Pilot[object]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "stored(*results): what the fixture store holds")
+    config.addinivalue_line("markers", "app(**how): how the app of the fixtures user and start is started")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -64,108 +71,107 @@ def fake_lab(tmp_path: Path) -> FakeLab:
     return FakeLab(tmp_path / "state")
 
 
-AppMaker = Callable[..., RaidlabApp]
+@pytest.fixture
+def store(tmp_path: Path, request: pytest.FixtureRequest) -> ResultStore:
+    """The results that the app will find."""
+    found = ResultStore(tmp_path / "state" / "results")
+    keep(found, *(record for mark in request.node.iter_markers("stored") for record in mark.args))
+    return found
 
 
 @pytest.fixture
-def app_on(fake_lab: FakeLab, tmp_path: Path) -> Iterator[AppMaker]:
-    """Makes apps on the fake lab; all are closed in the end."""
-    made: list[RaidlabApp] = []
+def lesson(tmp_path: Path) -> str:
+    """The path of a lesson that the captured arrays pass."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    return str(write(folder, MINE, sv=TRANSLATION))
 
-    def make(
-        settings: Settings | None = None, *, glyphs: Glyphs = UNICODE, keys_file: Path | None = None
-    ) -> RaidlabApp:
-        file = tmp_path / "app.json"
-        save_settings(file, settings or Settings(was_welcomed=True))
-        app = RaidlabApp(
-            "uml:",
-            make_client=lambda post: LabClient("uml:", post, make_host=lambda: fake_lab.host, opener=fake_lab.open),
-            settings_file=file,
-            keys_file=keys_file,
-            glyphs=glyphs,
-        )
-        made.append(app)
-        return app
 
-    yield make
-    for app in made:
+@pytest.fixture
+def size() -> tuple[int, int]:
+    """Columns and rows; a test that is parametrised with others has those."""
+    return 120, 40
+
+
+@pytest.fixture
+def mode() -> str:
+    """The screen, for tests that are parametrised with it; others are marked."""
+    return ""
+
+
+Start = Callable[..., AbstractAsyncContextManager[User]]
+
+
+def marked(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """How the app is started, as the test's marks ``app`` say, the nearest first."""
+    return {
+        name: value for mark in reversed([*request.node.iter_markers("app")]) for name, value in mark.kwargs.items()
+    }
+
+
+@pytest.fixture
+def start(request: pytest.FixtureRequest, fake_lab: FakeLab, tmp_path: Path, size: tuple[int, int], mode: str) -> Start:
+    how = marked(request) | ({"mode": mode} if mode else {})
+    return lambda **changes: started(fake_lab, tmp_path / "app.json", **{"size": size, **how, **changes})
+
+
+@pytest.fixture
+async def user(start: Start) -> AsyncIterator[User]:
+    async with start() as user:
+        yield user
+
+
+@pytest.fixture
+def talk(request: pytest.FixtureRequest, fake_lab: FakeLab) -> Iterator[Talk]:
+    """The text mode on the fake lab, marked as the app is."""
+    how = marked(request)
+    if shows := how.get("shows"):
+        fake_lab.show(shows)
+    made = Talk(fake_lab)
+    if how.get("looks", 1):
+        made.hear("is running.")
+        made.look()
+    yield made
+    made.close()
+
+
+@asynccontextmanager
+async def started(
+    fake_lab: FakeLab,
+    settings_file: Path,
+    *,
+    size: tuple[int, int],
+    shows: str = "",
+    looks: int = 1,
+    is_still: bool = False,
+    waits: bool = True,
+    keys_file: Path | None = None,
+    glyphs: Glyphs = UNICODE,
+    notifications: bool = False,
+    was_welcomed: bool = True,
+    **settings: Any,
+) -> AsyncIterator[User]:
+    """The app with its lab open, which has the captured array ``shows`` and was looked at ``looks`` times.
+
+    ``is_still``: with a client that opens no machine. ``waits``: until the lab is open.
+    """
+    save_settings(settings_file, Settings(was_welcomed=was_welcomed, **settings))
+    if shows:
+        fake_lab.show(shows)
+
+    def make_client(post: Callable[[Any], object]) -> LabClient:
+        if is_still:
+            return StillClient(post)
+        return LabClient("uml:", post, make_host=lambda: fake_lab.host, opener=fake_lab.open)
+
+    app = RaidlabApp("uml:", make_client=make_client, settings_file=settings_file, keys_file=keys_file, glyphs=glyphs)
+    try:
+        async with app.run_test(size=size, notifications=notifications) as pilot:
+            user = User(app, pilot, fake_lab)
+            if waits:
+                await user.until(lambda: app.lab.is_open, "the lab is open")
+                if looks and not is_still:
+                    await user.look(looks)
+            yield user
+    finally:
         app.client.close()
-
-
-@asynccontextmanager
-async def running(app: RaidlabApp, size: tuple[int, int] = (120, 40)) -> AsyncIterator[AppPilot]:
-    """The app with its lab open."""
-    async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: app.lab.is_open, "the lab is open")
-        app.show_now()
-        await pilot.pause()
-        yield pilot
-
-
-async def until(pilot: AppPilot, is_reached: Callable[[], bool], what: str) -> None:
-    """Wait for something that the app's threads bring about, and until it is shown."""
-    await reached(is_reached, what)
-    await pilot.pause()
-
-
-async def reached(is_reached: Callable[[], bool], what: str) -> None:
-    """Wait for something that the app's threads bring about."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not is_reached():
-        assert time.monotonic() < deadline, f"never: {what}"
-        await asyncio.sleep(0.002)
-
-
-async def looked(pilot: AppPilot, app: RaidlabApp, fake_lab: FakeLab, count: int = 1) -> None:
-    """Let the fake lab look so many times, and the screens show it."""
-    stream = lambda: fake_lab.machine.stream_of_samples is not None  # noqa: E731
-    await until(pilot, stream, "the monitor asks for samples")
-    for _ in range(count):
-        fake_lab.tick()
-        wanted = fake_lab.seconds
-        # One at a time: of looks that wait in the queue only the newest is kept.
-        await reached(lambda wanted=wanted: _has_seen(app, wanted), f"the look at {wanted}")  # type: ignore[misc]
-    await pilot.pause()
-    app.show_now()
-    await pilot.pause()
-
-
-async def read_out(pilot: AppPilot, app: RaidlabApp) -> None:
-    """Show what is new, and wait until texts in Markdown stand there too: a thread parses them."""
-    app.show_now()
-    await pilot.pause()
-    await until(pilot, lambda: not is_parsing(app), "the texts are parsed")
-
-
-def is_parsing(app: RaidlabApp) -> bool:
-    """Whether a text in Markdown is on its way to the screen."""
-    texts = app.screen.query(Markdown)
-    return any(text.lock.is_locked for text in texts) or not all(work.is_finished for work in app.workers)
-
-
-def _has_seen(app: RaidlabApp, seconds: float) -> bool:
-    return app.lab.look is not None and app.lab.look.time_seconds >= seconds
-
-
-async def idle(pilot: AppPilot, app: RaidlabApp) -> None:
-    """Wait until every job that was asked for is done and shown."""
-    done: list[object] = []
-    app.look_up(lambda _: None, on_done=done.append, on_error=done.append)
-    await until(pilot, lambda: bool(done), "the queue is empty")
-    app.show_now()
-    await pilot.pause()
-    if isinstance(screen := app.screen, PlanScreen):
-        # Nobody can agree to it before; a plan that cannot be made is never shown.
-        await until(pilot, lambda: screen.is_shown or not screen.is_attached, "the plan is on the screen")
-
-
-@asynccontextmanager
-async def asked_to_fail(app: RaidlabApp, fake_lab: FakeLab) -> AsyncIterator[tuple[AppPilot, PlanScreen]]:
-    """A RAID 5, and the plan to fail its first disk on the screen."""
-    fake_lab.show("raid5")
-    async with running(app) as pilot:
-        await looked(pilot, app, fake_lab)
-        await pilot.press("f")
-        await idle(pilot, app)
-        assert isinstance(app.screen, PlanScreen)
-        yield pilot, app.screen

@@ -19,10 +19,26 @@ from tests.unit.arrays import captures
 from tests.unit.cli.superblocks import READS, as_read
 from tests.unit.fakes import FakeClock, FakeMachine, Scripted
 
-DISKS = 9
 TICK_SECONDS = 0.25
 FIRST_SECONDS = 100.0
 _LETTERS = "abcdefghi"
+
+
+def file_disks(*sizes_mib: int) -> tuple[LabDisk, ...]:
+    """disk01, disk02 and so on, on /dev/ubda, /dev/ubdb and so on."""
+    return tuple(
+        LabDisk(
+            name=f"disk{number:02d}",
+            kind=DiskKind.FILE,
+            node=f"/dev/ubd{_LETTERS[number - 1]}",
+            size_bytes=size * MIB,
+            serial=serial_of(number),
+        )
+        for number, size in enumerate(sizes_mib, start=1)
+    )
+
+
+DISKS = file_disks(*[500] * 9)
 
 
 class TickStream:
@@ -77,19 +93,6 @@ class FakeLab:
         self._moved = dict.fromkeys((f"ubd{letter}" for letter in _LETTERS), 0)
         self.show(None)
 
-    @property
-    def disks(self) -> tuple[LabDisk, ...]:
-        return tuple(
-            LabDisk(
-                name=f"disk{number:02d}",
-                kind=DiskKind.FILE,
-                node=f"/dev/ubd{letter}",
-                size_bytes=500 * MIB,
-                serial=serial_of(number),
-            )
-            for number, letter in enumerate(_LETTERS, start=1)
-        )
-
     @contextmanager
     def open(
         self,
@@ -108,13 +111,13 @@ class FakeLab:
         # What the session before sampled is not this one's.
         self.machine.stream_of_samples = None
         on_machine(self.machine)
-        yield Lab(self.machine, self.host, self.disks)
+        yield Lab(self.machine, self.host, DISKS)
 
     def show(self, label: str | None) -> None:
         """Let the machine have the captured array md0, or none."""
         machine = self.machine
         machine.answers = {
-            READS: Scripted(stdout=as_read([None] * DISKS)),
+            READS: Scripted(stdout=as_read([None] * len(DISKS))),
             ("wipefs", "--json"): Scripted(stdout='{"signatures": []}'),
         }
         machine.files, machine.dirs = {}, {"/sys/block": ()}

@@ -1,15 +1,9 @@
-"""What the tests of lessons in the app share: a lesson that the captured arrays pass, and how it is opened."""
+"""What the tests of lessons in the app share: a lesson that the captured arrays pass, and how one is opened."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
-from tests.tui.conftest import AppPilot, looked, read_out, until
-from tests.tui.fake_lab import FakeLab
-from tests.unit.lessons.samples import LESSON, TRANSLATION, write
-from tui.app import RaidlabApp
+from tests.tui.user import User
+from tests.unit.lessons.samples import LESSON
 from tui.lessons import LessonView, StepCard
 
 # The captured RAID 5 lies on disk01 to disk03, rebuilds its last member, and has md's own chunk.
@@ -22,52 +16,34 @@ MINE = (
 )
 
 
-@pytest.fixture
-def lesson(tmp_path: Path) -> str:
-    """The path of a lesson that the captured arrays pass."""
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    return str(write(folder, MINE, sv=TRANSLATION))
-
-
-async def begin(app: RaidlabApp, pilot: AppPilot, fake_lab: FakeLab, lesson: str) -> None:
+async def begin(user: User, lesson: str) -> None:
     """Open a lesson on a blank lab."""
-    await looked(pilot, app, fake_lab)
-    app.guide.open()
-    await until(pilot, lambda: app.guide.is_ready, "the course is read")
-    app.guide.begin(lesson)
-    await until(pilot, lambda: app.guide.view is not None, "the lesson is open")
-    await shown(app, pilot)
+    user.app.guide.open()
+    await user.until(lambda: user.app.guide.is_ready, "the course is read")
+    user.app.guide.begin(lesson)
+    await user.until(lambda: user.app.guide.view is not None, "the lesson is open")
+    await user.read()
 
 
-async def begin_on_its_screen(app: RaidlabApp, pilot: AppPilot, fake_lab: FakeLab, lesson: str) -> None:
+async def begin_on_its_screen(user: User, lesson: str) -> None:
     """Open a lesson on a blank lab, and look at it."""
-    await begin(app, pilot, fake_lab, lesson)
-    await pilot.press("6")
-    await shown(app, pilot)
+    await begin(user, lesson)
+    await user.read("6")
 
 
-async def do_first_step(app: RaidlabApp, pilot: AppPilot, fake_lab: FakeLab, *, answer: str) -> None:
+async def do_first_step(user: User, *, answer: str) -> None:
     """Predict, and build what the first step of ``lesson`` asks for."""
-    app.guide.answer(answer)
-    fake_lab.show("raid5")
-    await looked(pilot, app, fake_lab)
+    user.app.guide.answer(answer)
+    user.fake_lab.show("raid5")
+    await user.look()
 
 
-async def shown(app: RaidlabApp, pilot: AppPilot) -> None:
-    await read_out(pilot, app)
+def view_of(user: User) -> LessonView:
+    assert user.app.guide.view is not None
+    return user.app.guide.view
 
 
-def view_of(app: RaidlabApp) -> LessonView:
-    assert app.guide.view is not None
-    return app.guide.view
-
-
-def step_of(app: RaidlabApp) -> StepCard:
-    step = view_of(app).step
+def step_of(user: User) -> StepCard:
+    step = view_of(user).step
     assert step is not None
     return step
-
-
-def answer_of(app: RaidlabApp) -> str:
-    return step_of(app).answer

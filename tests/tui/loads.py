@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from textual.pilot import Pilot
-
 from lab.arrays.status import ArrayStatus, read_array
 from lab.measure.job import Measured
 from lab.session.load import Forecast, LoadPhase
 from lab.session.monitor import Snapshot
 from lab.units import MIB
 from lab.workloads.fio_output import DirectionFigures, JobFigures, LiveDirection, LiveInterval
-from tests.tui.still import quiet
+from tests.tui.user import User
 from tests.unit.arrays.captures import machine_with
-from tui.app import RaidlabApp
 from tui.state import LabLooked, LabMessage, LoadEntered, LoadTicked, LoadView
 
 
@@ -41,28 +38,25 @@ def measured(iops: float, *, seconds: float = 30.0, interrupted: bool = False) -
     return Measured(figures, "", 256 * MIB)
 
 
-async def with_array(app: RaidlabApp, pilot: Pilot[object], label: str = "raid5") -> None:
+async def with_array(user: User, label: str = "raid5") -> None:
     """Let the lab have an array."""
-    tell(app, LabLooked(Snapshot(100.0, (array(label),), {})))
-    await quiet(app, pilot)
+    await tell(user, LabLooked(Snapshot(100.0, (array(label),), {})))
 
 
-async def with_load(
-    app: RaidlabApp, pilot: Pilot[object], forecast: Forecast | None = None, runtime_seconds: float | None = 30.0
-) -> None:
-    """Let ``rand-read-4k`` run for ten seconds."""
-    app.lab.load = LoadView("rand-read-4k", "md0", runtime_seconds, forecast=forecast)
-    tell(app, LoadEntered(LoadPhase.RUNNING))
-    await quiet(app, pilot)
+async def with_load(user: User, forecast: Forecast | None = None) -> None:
+    """Let ``rand-read-4k`` run for ten of 30 seconds on an array."""
+    await with_array(user)
+    user.lab.load = LoadView("rand-read-4k", "md0", 30.0, forecast=forecast)
+    await tell(user, LoadEntered(LoadPhase.RUNNING))
     for number in range(1, 21):
         iops = 460.0 + 7.0 * (number % 3)
         reads = LiveDirection(iops, iops * 4096, round(iops / 2), 0.00018, 0.0014)
         moment = 100.0 + number / 2
-        tell(app, LoadTicked(LiveInterval(moment, 0.5, reads, None, is_warmup=False), moment))
-    tell(app, LabLooked(Snapshot(110.0, (array(),), {})))
-    await quiet(app, pilot)
+        user.app.post_message(LoadTicked(LiveInterval(moment, 0.5, reads, None, is_warmup=False), moment))
+    await tell(user, LabLooked(Snapshot(110.0, (array(),), {})))
 
 
-def tell(app: RaidlabApp, message: LabMessage) -> None:
+async def tell(user: User, message: LabMessage) -> None:
     """As if the lab's threads had said it."""
-    app.post_message(message)
+    user.app.post_message(message)
+    await user.show()

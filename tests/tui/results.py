@@ -18,14 +18,13 @@ def result(number: int, iops: Sequence[float] = STEADY, **changes: Any) -> Resul
         cell("raid5", "rand-read-4k", repeat, read_iops=value, raw_file="", predicted_iops=105.0)
         for repeat, value in enumerate(iops)
     )
-    return record(
-        f"20261121T10{number:02d}00Z-try",
-        created_utc=f"2026-11-21T10:{number:02d}:00Z",
-        experiment="try",
-        cells=cells,
-        arrays=(array("raid5", "raid5", 3),),
-        **changes,
-    )
+    made = {
+        "created_utc": f"2026-11-21T10:{number:02d}:00Z",
+        "experiment": "try",
+        "cells": cells,
+        "arrays": (array("raid5", "raid5", 3),),
+    }
+    return record(f"20261121T10{number:02d}00Z-try", **(made | changes))
 
 
 def keep(store: ResultStore, *records: ResultRecord) -> None:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from textual.pilot import Pilot
-from textual.widgets import OptionList
-
 from lab.experiments.sweeps import LatestCell, SweepProgress, SweepStatus, SweepWork
-from tests.tui.conftest import until
-from tui.app import RaidlabApp
+from tests.tui.user import User
 from tui.sweeps import SweepLook, SweepView
 
 NAME = "chunks"
@@ -54,17 +50,13 @@ def stand(**changes: Any) -> SweepStatus:
     return SweepStatus(**(values | changes))
 
 
-async def sweeping(
-    pilot: Pilot[Any], app: RaidlabApp, look: SweepLook | None = None, view: SweepView | None = None
-) -> None:
+async def sweeping(user: User, look: SweepLook | None = None, view: SweepView | None = None) -> None:
     """The Run screen with the sweep under the cursor, as if this were known of it."""
-    app.sweeps._looks[NAME] = look or SweepLook(work())
-    app.sweeps.view = view
-    await until(pilot, lambda: bool(app.sweeps.entries), "the sweeps are listed")
-    app.show_now()
-    await pilot.pause()
-    found = app.screen.query_one(OptionList)
-    found.highlighted = found.get_option_index(f"sweep-{NAME}")
-    await pilot.pause()
-    app.show_now()
-    await pilot.pause()
+    user.app.sweeps._looks[NAME] = look or SweepLook(work())
+    user.app.sweeps.view = view
+    await choose(user)
+
+
+async def choose(user: User) -> None:
+    await user.until(lambda: user.app.sweeps.entries, "the sweeps are listed")
+    await user.choose(f"sweep-{NAME}")

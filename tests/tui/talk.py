@@ -44,6 +44,11 @@ class Typist:
     def type(self, line: str) -> None:
         self._lines.put(f"{line}\n")
 
+    def ask(self, line: str, words: str) -> str:
+        """Type a line, and wait for the answer."""
+        self.type(line)
+        return self.hear(words)
+
     def hear(self, words: str) -> str:
         """Wait until it is said, after what was heard before."""
         self.wait(lambda: words in self.said.getvalue()[self._heard :], words)

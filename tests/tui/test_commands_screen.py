@@ -10,209 +10,188 @@ from textual import events
 
 from lab.errors import MachineLost
 from lab.machine import TypedCommand
-from tests.tui.conftest import AppMaker, AppPilot, idle, looked, until
-from tests.tui.conftest import running as running
+from tests.tui.conftest import Start
 from tests.tui.fake_lab import FakeLab
-from tests.tui.still import text_of
+from tests.tui.user import User
 from tests.unit.fakes import FakeTerminal
-from tui.app import RaidlabApp, Settings
 from tui.help import HelpScreen
 from tui.state import MachinePhase, Origin
 from tui.terminal import TerminalScreen
 from tui.terminal_screen import TerminalView, pasted, typed
 
-SETTINGS = Settings(mode="commands", was_welcomed=True)
+pytestmark = pytest.mark.app(mode="commands")
 
 
-async def terminal_of(pilot: AppPilot, app: RaidlabApp, lab: FakeLab, count: int = 1) -> FakeTerminal:
-    await until(pilot, lambda: len(lab.machine.terminals) == count and app.terminal.is_open, "a terminal")
-    return lab.machine.terminals[-1]
+async def terminal_of(user: User, count: int = 1) -> FakeTerminal:
+    terminals = user.fake_lab.machine.terminals
+    await user.until(lambda: len(terminals) == count and user.app.terminal.is_open, "a terminal")
+    return terminals[-1]
 
 
-async def printed(pilot: AppPilot, app: RaidlabApp, terminal: FakeTerminal, data: bytes, words: str) -> None:
+async def printed(user: User, terminal: FakeTerminal, data: bytes, words: str) -> None:
     terminal.put(data)
-    await until(pilot, lambda: words in text_of(app), words)
+    await user.see(words)
 
 
-async def test_all_keys_but_a_few_are_the_programs(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    app = app_on(SETTINGS)
-    async with running(app) as pilot:
-        terminal = await terminal_of(pilot, app, fake_lab)
-        assert isinstance(app.focused, TerminalView)
-        assert terminal.sizes[-1] == app.focused.size
-        keys = [
-            "1",
-            "q",
-            "question_mark",
-            "comma",
-            "escape",
-            "f1",
-            "f6",
-            "tab",
-            "shift+tab",
-            "up",
-            "backspace",
-            "enter",
-        ]
-        await pilot.press(*keys, "ctrl+c", "ctrl+r", "ctrl+t", "ctrl+q", "ctrl+p", "alt+b", "pageup")
-        wanted = b"1q?,\x1b\x1bOP\x1b[17~\t\x1b[Z\x1b[A\x7f\r" + b"\x03\x12\x14\x11\x10\x1bb"
-        assert terminal.typed == wanted
-        assert app.current_mode == "commands"
-        assert app.is_running
-        assert not isinstance(app.screen, HelpScreen)
+async def test_all_keys_but_a_few_are_the_programs(user: User) -> None:
+    terminal = await terminal_of(user)
+    assert isinstance(user.app.focused, TerminalView)
+    assert terminal.sizes[-1] == user.app.focused.size
+    await user.press("1", "q", "question_mark", "comma", "escape", "f1", "f6")
+    await user.press(
+        "tab",
+        "shift+tab",
+        "up",
+        "backspace",
+        "enter",
+        "ctrl+c",
+        "ctrl+r",
+        "ctrl+t",
+        "ctrl+q",
+        "ctrl+p",
+        "alt+b",
+        "pageup",
+    )
+    wanted = b"1q?,\x1b\x1bOP\x1b[17~\t\x1b[Z\x1b[A\x7f\r" + b"\x03\x12\x14\x11\x10\x1bb"
+    assert terminal.typed == wanted
+    assert user.app.current_mode == "commands"
+    assert user.app.is_running
+    assert not isinstance(user.screen, HelpScreen)
 
 
 async def test_a_machine_that_answers_late_holds_up_nothing_and_no_key_is_lost(
-    app_on: AppMaker, fake_lab: FakeLab, monkeypatch: pytest.MonkeyPatch
+    start: Start, monkeypatch: pytest.MonkeyPatch, fake_lab: FakeLab
 ) -> None:
     may_open, opens = threading.Event(), fake_lab.machine.terminal
 
     def late(*arguments: Any, **named: Any) -> FakeTerminal:
-        assert may_open.wait(10)
+        assert may_open.wait(60)
         return opens(*arguments, **named)
 
     monkeypatch.setattr(fake_lab.machine, "terminal", late)
-    app = app_on(SETTINGS)
-    async with running(app) as pilot:
-        await until(pilot, lambda: "Opening the terminal" in text_of(app), "it says that it waits")
-        await pilot.press("l", "s")
-        await pilot.press("f12", "f12", "enter")
-        await pilot.resize_terminal(100, 30)
+    async with start() as user:
+        await user.see("Opening the terminal")
+        await user.press("l", "s", "f12", "f12", "enter")
+        await user.pilot.resize_terminal(100, 30)
         may_open.set()
-        terminal = await terminal_of(pilot, app, fake_lab)
-        await until(pilot, lambda: terminal.typed.endswith(b"\r"), "what was pressed early is typed")
-        assert (terminal.typed, terminal.sizes[-1]) == (b"ls\r", app.screen.query_one(TerminalView).size)
-        assert len(fake_lab.machine.terminals) == 1
+        terminal = await terminal_of(user)
+        await user.until(lambda: terminal.typed.endswith(b"\r"), "what was pressed early is typed")
+        assert (terminal.typed, terminal.sizes[-1]) == (b"ls\r", user.find(TerminalView).size)
+        assert len(user.fake_lab.machine.terminals) == 1
 
 
-async def test_f12_leaves_and_comes_back_and_the_apps_keys_hold_in_between(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    app = app_on(SETTINGS)
-    async with running(app) as pilot:
-        terminal = await terminal_of(pilot, app, fake_lab)
-        await pilot.press("f12")
-        assert not isinstance(app.focused, TerminalView)
-        await pilot.press("ctrl+right_square_bracket", "x", "f12", "1")
-        assert (terminal.typed, app.current_mode) == (b"x", "lab")
-        # The shell goes on, and is there again.
-        await pilot.press("5", "y")
-        assert terminal.typed == b"xy"
-        assert len(fake_lab.machine.terminals) == 1
-        await pilot.press("f12", "f1")
-        await until(pilot, lambda: isinstance(app.screen, HelpScreen), "the help")
+async def test_f12_leaves_and_comes_back_and_the_apps_keys_hold_in_between(user: User) -> None:
+    terminal = await terminal_of(user)
+    await user.press("f12")
+    assert not isinstance(user.app.focused, TerminalView)
+    await user.press("ctrl+right_square_bracket", "x", "f12", "1")
+    assert (terminal.typed, user.app.current_mode) == (b"x", "lab")
+    # The shell goes on, and is there again.
+    await user.press("5", "y")
+    assert terminal.typed == b"xy"
+    assert len(user.fake_lab.machine.terminals) == 1
+    await user.press("f12", "f1")
+    await user.until(lambda: isinstance(user.screen, HelpScreen), "the help")
 
 
-async def test_f11_gives_it_the_whole_screen_and_the_program_is_told(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    app = app_on(SETTINGS)
-    async with running(app, (100, 30)) as pilot:
-        terminal = await terminal_of(pilot, app, fake_lab)
-        small = terminal.sizes[-1]
-        await pilot.press("f11")
-        await until(pilot, lambda: terminal.sizes[-1] == (98, 28), "the large size")
-        await pilot.press("f11")
-        await until(pilot, lambda: terminal.sizes[-1] == small, "the small size")
-        await pilot.press("f11", "f12")
-        await until(pilot, lambda: terminal.sizes[-1] == small, "the small size again")
-        assert terminal.typed == b""
+@pytest.mark.app(size=(100, 30))
+async def test_f11_gives_it_the_whole_screen_and_the_program_is_told(user: User) -> None:
+    terminal = await terminal_of(user)
+    small = terminal.sizes[-1]
+    await user.press("f11")
+    await user.until(lambda: terminal.sizes[-1] == (98, 28), "the large size")
+    await user.press("f11")
+    await user.until(lambda: terminal.sizes[-1] == small, "the small size")
+    await user.press("f11", "f12")
+    await user.until(lambda: terminal.sizes[-1] == small, "the small size again")
+    assert terminal.typed == b""
 
 
-async def test_what_ended_is_logged_and_the_lab_looked_at_anew(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    app = app_on(SETTINGS)
-    async with running(app) as pilot:
-        terminal = await terminal_of(pilot, app, fake_lab)
-        await idle(pilot, app)
-        runs = len(fake_lab.machine.runs)
-        terminal.put(TypedCommand("mdadm --stop /dev/md0", 1, 0.5, "/"))
-        await until(pilot, lambda: any(entry.origin is Origin.SHELL for entry in app.lab.commands), "an entry")
-        entry = next(entry for entry in app.lab.commands if entry.origin is Origin.SHELL)
-        assert (entry.line, entry.status, entry.seconds) == ("mdadm --stop /dev/md0", 1, 0.5)
-        await until(pilot, lambda: len(fake_lab.machine.runs) > runs, "a look at the disks")
-        # Enter on it brings it to the prompt; nothing runs by itself.
-        await pilot.press("f12", "end", "enter")
-        await until(pilot, lambda: terminal.typed == b"mdadm --stop /dev/md0", "the line at the prompt")
-        assert isinstance(app.focused, TerminalView)
+async def test_what_ended_is_logged_and_the_lab_looked_at_anew(user: User) -> None:
+    terminal = await terminal_of(user)
+    await user.idle()
+    runs = len(user.fake_lab.machine.runs)
+    terminal.put(TypedCommand("mdadm --stop /dev/md0", 1, 0.5, "/"))
+    await user.until(lambda: any(entry.origin is Origin.SHELL for entry in user.lab.commands), "an entry")
+    entry = next(entry for entry in user.lab.commands if entry.origin is Origin.SHELL)
+    assert (entry.line, entry.status, entry.seconds) == ("mdadm --stop /dev/md0", 1, 0.5)
+    await user.until(lambda: len(user.fake_lab.machine.runs) > runs, "a look at the disks")
+    # Enter on it brings it to the prompt; nothing runs by itself.
+    await user.press("f12", "end", "enter")
+    await user.until(lambda: terminal.typed == b"mdadm --stop /dev/md0", "the line at the prompt")
+    assert isinstance(user.app.focused, TerminalView)
 
 
-async def test_a_paste_is_told_apart_from_keys_where_the_program_can(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    app = app_on(SETTINGS)
-    async with running(app) as pilot:
-        terminal = await terminal_of(pilot, app, fake_lab)
-        assert app.focused
-        app.focused.post_message(events.Paste("one\ntwo\x1b[201~\x03"))
-        await until(pilot, lambda: terminal.typed == b"one\rtwo[201~", "the paste")
-        await printed(pilot, app, terminal, b"\x1b[?2004hready", "ready")
-        app.focused.post_message(events.Paste("three"))
-        await until(pilot, lambda: terminal.typed.endswith(b"\x1b[200~three\x1b[201~"), "the second paste")
+async def test_a_paste_is_told_apart_from_keys_where_the_program_can(user: User) -> None:
+    terminal = await terminal_of(user)
+    assert user.app.focused
+    user.app.focused.post_message(events.Paste("one\ntwo\x1b[201~\x03"))
+    await user.until(lambda: terminal.typed == b"one\rtwo[201~", "the paste")
+    await printed(user, terminal, b"\x1b[?2004hready", "ready")
+    user.app.focused.post_message(events.Paste("three"))
+    await user.until(lambda: terminal.typed.endswith(b"\x1b[200~three\x1b[201~"), "the second paste")
 
 
-async def test_what_has_gone_by_can_be_seen_and_a_pager_gets_its_own_keys(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    app = app_on(SETTINGS)
-    async with running(app) as pilot:
-        terminal = await terminal_of(pilot, app, fake_lab)
-        many = b"".join(b"line %d.\r\n" % number for number in range(300))
-        await printed(pilot, app, terminal, many + b"end", "end")
-        await pilot.press("pageup")
-        await until(pilot, lambda: "line 299." not in text_of(app), "older lines")
-        seen = text_of(app)
-        await printed(pilot, app, terminal, b"", "line")
-        terminal.put(b"\r\nmore\r\n")
-        await idle(pilot, app)
-        assert "more" not in text_of(app)
-        assert seen.count("line 2") == text_of(app).count("line 2")
-        await pilot.press("x")
-        await until(pilot, lambda: "more" in text_of(app), "the newest")
-        assert terminal.typed == b"x"
-        await printed(pilot, app, terminal, b"\x1b[?1049h\x1b[2J\x1b[Hpager\x1b[?1h", "pager")
-        await pilot.press("pagedown", "up", "home")
-        assert terminal.typed == b"x\x1b[6~\x1bOA\x1bOH"
+async def test_what_has_gone_by_can_be_seen_and_a_pager_gets_its_own_keys(user: User) -> None:
+    terminal = await terminal_of(user)
+    many = b"".join(b"line %d.\r\n" % number for number in range(300))
+    await printed(user, terminal, many + b"end", "end")
+    await user.press("pageup")
+    await user.until(lambda: "line 299." not in user.text, "older lines")
+    seen = user.text
+    await printed(user, terminal, b"", "line")
+    terminal.put(b"\r\nmore\r\n")
+    await user.idle()
+    assert "more" not in user.text
+    assert seen.count("line 2") == user.text.count("line 2")
+    await user.press("x")
+    await user.see("more")
+    assert terminal.typed == b"x"
+    await printed(user, terminal, b"\x1b[?1049h\x1b[2J\x1b[Hpager\x1b[?1h", "pager")
+    await user.press("pagedown", "up", "home")
+    assert terminal.typed == b"x\x1b[6~\x1bOA\x1bOH"
 
 
-async def test_its_end_is_told_and_enter_opens_another(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    app = app_on(SETTINGS)
-    async with running(app) as pilot:
-        terminal = await terminal_of(pilot, app, fake_lab)
-        terminal.put(3)
-        await until(pilot, lambda: "exited with status 3" in text_of(app), "the end")
-        # Then the app's keys hold again.
-        await pilot.press("enter")
-        await terminal_of(pilot, app, fake_lab, 2)
+async def test_its_end_is_told_and_enter_opens_another(user: User) -> None:
+    terminal = await terminal_of(user)
+    terminal.put(3)
+    await user.see("exited with status 3")
+    # Then the app's keys hold again.
+    await user.press("enter")
+    await terminal_of(user, 2)
 
 
-async def test_a_lost_machine_says_so_and_ctrl_r_brings_a_new_one(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    app = app_on(SETTINGS)
-    async with running(app) as pilot:
-        await looked(pilot, app, fake_lab)
-        terminal = await terminal_of(pilot, app, fake_lab)
-        await printed(pilot, app, terminal, b"what was there", "what was there")
-        terminal.put(MachineLost("it was killed"))
-        fake_lab.lose()
-        await until(pilot, lambda: app.lab.phase is MachinePhase.LOST, "the loss")
-        await until(pilot, lambda: "The machine is lost: it was killed" in text_of(app), "the news")
-        assert "what was there" in text_of(app)
-        await pilot.press("ctrl+r")
-        await terminal_of(pilot, app, fake_lab, 2)
+async def test_a_lost_machine_says_so_and_ctrl_r_brings_a_new_one(user: User) -> None:
+    terminal = await terminal_of(user)
+    await printed(user, terminal, b"what was there", "what was there")
+    terminal.put(MachineLost("it was killed"))
+    user.fake_lab.lose()
+    await user.until(lambda: user.lab.phase is MachinePhase.LOST, "the loss")
+    await user.see("The machine is lost: it was killed")
+    assert "what was there" in user.text
+    await user.press("ctrl+r")
+    await terminal_of(user, 2)
 
 
 @pytest.mark.slow
-async def test_a_flood_paints_little_and_keeps_keys_quick(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    app = app_on(SETTINGS)
-    async with running(app) as pilot:
-        terminal = await terminal_of(pilot, app, fake_lab)
-        view = app.focused
-        assert isinstance(view, TerminalView)
-        paints = 0
-        paint = view._paint
+async def test_a_flood_paints_little_and_keeps_keys_quick(user: User) -> None:
+    terminal = await terminal_of(user)
+    view = user.app.focused
+    assert isinstance(view, TerminalView)
+    paints = 0
+    paint = view._paint
 
-        def counted() -> None:
-            nonlocal paints
-            paints += 1
-            paint()
+    def counted() -> None:
+        nonlocal paints
+        paints += 1
+        paint()
 
-        view._paint = counted  # type: ignore[method-assign]
-        for number in range(2000):
-            terminal.put(b"flood %d\r\n" % number)
-        terminal.put(b"over")
-        await until(pilot, lambda: "over" in text_of(app), "the flood's end")
-        assert 1 <= paints < 500
+    view._paint = counted  # type: ignore[method-assign]
+    for number in range(2000):
+        terminal.put(b"flood %d\r\n" % number)
+    terminal.put(b"over")
+    await user.see("over")
+    assert 1 <= paints < 500
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
-from textual.pilot import Pilot
 from textual.widgets import OptionList
 
 from lab.errors import LabError
@@ -12,30 +11,22 @@ from lab.faults.crash_points import all_configurations
 from lab.faults.history import LEVELS
 from lab.faults.scenario import all_scenarios
 from lab.faults.scenario_run import StepOutcome
-from tests.tui.still import quiet, run_app, still_app, text_of
-from tui.app import RaidlabApp
-from tui.faults_screen import FaultItem, FaultsScreen, Line, all_items, step_lines
+from tests.tui.conftest import Start
+from tests.tui.user import User
+from tui.faults_screen import FaultItem, FaultsScreen, Line, _stop_if, all_items, step_lines
 from tui.frontend import Cancelled, Frontend, Progress
 
-pytestmark = pytest.mark.tui
+pytestmark = pytest.mark.app(mode="faults", is_still=True)
 
 
-def item(work: object) -> FaultItem:
-    return FaultItem("scenario-1", " 1 A fault", (("What must hold", "title"),), work)  # type: ignore[arg-type]
+def offer(monkeypatch: pytest.MonkeyPatch, work: Callable[[Frontend, Progress, Cancelled], Line]) -> None:
+    item = FaultItem("scenario-1", " 1 A fault", (("What must hold", "title"),), work)
+    monkeypatch.setattr("tui.faults_screen.all_items", lambda: (item,))
 
 
-def with_items(monkeypatch: pytest.MonkeyPatch, *items: FaultItem) -> None:
-    monkeypatch.setattr("tui.faults_screen.all_items", lambda: items)
-
-
-async def until_over(app: RaidlabApp, pilot: Pilot[object]) -> None:
-    for _ in range(500):
-        await quiet(app, pilot)
-        assert isinstance(app.screen, FaultsScreen)
-        if app.screen.run and not app.screen.run.is_running:
-            break
-        await pilot.pause(0.01)
-    await quiet(app, pilot)
+async def until_over(user: User) -> None:
+    screen = user.at(FaultsScreen)
+    await user.until(lambda: screen.run and not screen.run.is_running, "it is over")
 
 
 def test_every_scenario_and_every_policy_can_be_picked() -> None:
@@ -46,72 +37,58 @@ def test_every_scenario_and_every_policy_can_be_picked() -> None:
     assert [each for each in ids if each.startswith("campaign-")] == [f"campaign-{word}" for word in ("all", *LEVELS)]
 
 
-def test_what_must_hold_stands_there_before_and_what_was_seen_after(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_what_must_hold_stands_there_before_and_what_was_seen_after(
+    start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def work(frontend: Frontend, progress: Progress, cancelled: Cancelled) -> Line:
         progress(("  data: intact", "good"))
         progress(("  degraded: 2, must be 1", "bad"))
         return "NOT as expected: 2 checks", "bad"
 
-    with_items(monkeypatch, item(work))
-
-    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
-        assert isinstance(app.screen, FaultsScreen)
-        assert "What must hold" in text_of(app)
-        await pilot.press("r")
-        await until_over(app, pilot)
-        shown = text_of(app)
+    offer(monkeypatch, work)
+    async with start() as user:
+        assert "What must hold" in user.text
+        await user.press("r")
+        await until_over(user)
+        shown = user.text
         # A check that fails has a sign of its own, not only another colour.
         assert "✔ data: intact" in shown
         assert "✘ degraded: 2, must be 1" in shown
         assert "✘ NOT as expected: 2 checks" in shown
-        await pilot.press("a")
-        await quiet(app, pilot)
-        assert "What must hold" in text_of(app)
-
-    run_app(still_app(tmp_path, "faults"), act)
+        await user.press("a")
+        assert "What must hold" in user.text
 
 
-def test_it_is_ended_at_its_next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_is_ended_at_its_next_step(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     going = threading.Event()
 
     def work(frontend: Frontend, progress: Progress, cancelled: Cancelled) -> Line:
-        from tui.faults_screen import _stop_if
-
         going.set()
         while True:
             _stop_if(cancelled)
 
-    with_items(monkeypatch, item(work))
-
-    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
-        await pilot.press("r")
+    offer(monkeypatch, work)
+    async with start() as user:
+        await user.press("r")
         assert going.wait(10)
-        await quiet(app, pilot)
-        screen = app.screen
-        assert screen.check_action("run", ()) is None
-        await pilot.press("s")
-        await until_over(app, pilot)
-        assert "Stopped." in text_of(app)
-
-    run_app(still_app(tmp_path, "faults"), act)
+        await user.show()
+        assert user.screen.check_action("run", ()) is None
+        await user.press("s")
+        await until_over(user)
+        assert "Stopped." in user.text
 
 
-def test_an_error_is_shown_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_error_is_shown_with_what_to_do(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     def work(frontend: Frontend, progress: Progress, cancelled: Cancelled) -> Line:
         raise LabError("the kernel is not there", hint="make uml-kernel")
 
-    with_items(monkeypatch, item(work))
-
-    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
-        app.screen.query_one(OptionList).focus()
-        await pilot.press("enter")
-        await until_over(app, pilot)
-        assert "the kernel is not there" in text_of(app)
-        assert "next: make uml-kernel" in text_of(app)
-
-    run_app(still_app(tmp_path, "faults"), act)
+    offer(monkeypatch, work)
+    async with start() as user:
+        user.find(OptionList).focus()
+        await user.press("enter")
+        await until_over(user)
+        assert "the kernel is not there" in user.text
+        assert "next: make uml-kernel" in user.text
 
 
 def test_a_step_that_could_not_be_carried_out_is_told() -> None:

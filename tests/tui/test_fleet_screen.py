@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from textual.pilot import Pilot
 
 from lab.fleet.run import what_if
-from lab.results.store import ResultStore
 from lab.theory.extension import Interval, LossFigures
-from tests.tui.conftest import reached, until
-from tests.tui.results import keep, result
-from tests.tui.still import quiet, run_app, still_app, text_of
+from tests.tui.conftest import Start
+from tests.tui.results import result
+from tests.tui.user import User
 from tests.unit.results.records import rebuild
-from tui.app import RaidlabApp
 from tui.fleet_screen import (
     LEVELS,
     MEMBERS,
@@ -33,7 +29,7 @@ from tui.fleet_screen import (
 )
 from tui.look import Tone
 
-pytestmark = pytest.mark.tui
+pytestmark = pytest.mark.app(mode="fleet", is_still=True)
 NEVER, WEEKS = FleetChoice(scrub_hours=None), FleetChoice(scrub_hours=336.0)
 
 
@@ -58,56 +54,41 @@ def figures(losses: float, half: float = 0.1, **changes: object) -> LossFigures:
     return LossFigures(**(values | changes))  # type: ignore[arg-type]
 
 
-def screen_of(app: RaidlabApp) -> FleetScreen:
-    assert isinstance(app.screen, FleetScreen)
-    return app.screen
-
-
-async def all_known(app: RaidlabApp, pilot: Pilot[object]) -> None:
+async def all_known(user: User) -> FleetScreen:
     """Wait for every figure that the screen asks for."""
-    screen = screen_of(app)
-    await until(pilot, lambda: screen.has_computed(screen.choice.with_each_scrub_interval()), "all is simulated")
-    await quiet(app, pilot)
-
-
-def flat(app: RaidlabApp, half: int = -1) -> str:
-    """The right half of the screen as one line, or the left one (0)."""
-    lines = [line.split("││", 1)[half] for line in text_of(app).splitlines()]
-    return " ".join(" ".join(lines).replace("│", " ").split())
+    screen = user.at(FleetScreen)
+    await user.until(lambda: screen.has_computed(screen.choice.with_each_scrub_interval()), "all is simulated")
+    return screen
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-def test_the_scrub_interval_is_changed_and_what_it_does_is_said(tmp_path: Path, size: tuple[int, int]) -> None:
-    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
-        await pilot.press(*["minus"] * 9, "z")
-        assert screen_of(app).choice == FleetChoice()
-        await pilot.press(*["minus"] * 9)
-        assert screen_of(app).choice == NEVER
-        # Another knob, and back: what is compared with begins where this one is turned.
-        await pilot.press("down", "right", "left", *["plus"] * 5)
-        assert screen_of(app).choice == WEEKS
-        await all_known(app, pilot)
-        text = flat(app)
-        assert "Scrubbing every 2 weeks instead of never: 60 times fewer losses (57 to 63)." in text
-        assert "4 × RAID 5 of 6 × 16 TB, 5 years, scrubbed every 2 weeks" in text
-        assert "▸ 2 weeks" in text
-        real = what_if(
-            arrays=4, level="raid5", members=6, disk_tb=16.0, afr_percent=1.57, rebuild_hours=48.0,
-            scrub_interval_hours=336.0, years=5.0,
-        )  # fmt: skip
-        assert f"any loss, 5 years {100 * real.fleet_loss_chance.value:.3g} %" in text
-        left = " ".join(
-            " ".join(line.split("││", 1)[0] for line in text_of(app).splitlines()).replace("│", " ").split()
-        )
-        for part in ("MTTDL", "16,200 years: (553,949 h)² ÷ (6 × 5 × 72 h)", "Simulated: ", "Replaced", "after 24 h"):
-            assert part in left
-        is_high = size[1] > 30
-        assert ("A failed drive is replaced after 24 h, rebuilt in 48 h; nobody errs." in text) == is_high
-
-    run_app(still_app(tmp_path, "fleet"), act, size)
+async def test_the_scrub_interval_is_changed_and_what_it_does_is_said(user: User, size: tuple[int, int]) -> None:
+    screen = user.at(FleetScreen)
+    await user.press(*["minus"] * 9, "z")
+    assert screen.choice == FleetChoice()
+    await user.press(*["minus"] * 9)
+    assert screen.choice == NEVER
+    # Another knob, and back: what is compared with begins where this one is turned.
+    await user.press("down", "right", "left", *["plus"] * 5)
+    assert screen.choice == WEEKS
+    await all_known(user)
+    real = what_if(
+        arrays=4, level="raid5", members=6, disk_tb=16.0, afr_percent=1.57, rebuild_hours=48.0,
+        scrub_interval_hours=336.0, years=5.0,
+    )  # fmt: skip
+    user.sees(
+        "Scrubbing every 2 weeks instead of never: 60 times fewer losses (57 to 63).",
+        "4 × RAID 5 of 6 × 16 TB, 5 years, scrubbed every 2 weeks",
+        "▸ 2 weeks",
+        f"any loss, 5 years {100 * real.fleet_loss_chance.value:.3g} %",
+    )
+    user.sees("MTTDL", "16,200 years: (553,949 h)² ÷ (6 × 5 × 72 h)", "Simulated: ", "Replaced", "after 24 h")
+    is_high = size[1] > 30
+    told = "A failed drive is replaced after 24 h, rebuilt in 48 h; nobody errs."
+    assert (told in user.halves[1]) == is_high
 
 
-def test_later_changes_win_and_the_loop_is_not_held_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_later_changes_win_and_the_loop_is_not_held_up(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[FleetChoice] = []
     threads: set[str] = set()
     may_go_on = threading.Event()
@@ -119,25 +100,22 @@ def test_later_changes_win_and_the_loop_is_not_held_up(tmp_path: Path, monkeypat
         return figures(0.01)
 
     monkeypatch.setattr("tui.fleet_screen.simulate", simulated)
-
-    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
-        await reached(lambda: bool(asked), "the first is simulated")
+    async with start() as user:
+        await user.until(lambda: bool(asked), "the first is simulated")
         # All of this happens while the first one is still simulated.
-        await pilot.press(*["right"] * 4)
-        assert screen_of(app).choice.arrays == 400
+        await user.press(*["right"] * 4)
+        assert user.at(FleetScreen).choice.arrays == 400
         assert len(asked) == 1
         may_go_on.set()
-        await all_known(app, pilot)
-        assert asked[1] == screen_of(app).choice, "before the rest of the chart of the one before"
+        screen = await all_known(user)
+        assert asked[1] == screen.choice, "before the rest of the chart of the one before"
         assert {each.arrays for each in asked} == {4, 400}, "what was passed by is not simulated"
-        assert "400 × RAID 5" in text_of(app)
-
-    run_app(still_app(tmp_path, "fleet"), act)
+        user.sees("400 × RAID 5")
     assert threads == {"fleet"}
 
 
-def test_figures_stay_under_the_words_that_they_are_of_until_others_come(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_figures_stay_under_the_words_that_they_are_of_until_others_come(
+    start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_go_on = threading.Event()
     may_go_on.set()
@@ -147,65 +125,44 @@ def test_figures_stay_under_the_words_that_they_are_of_until_others_come(
         return figures(0.01 * choice.members)
 
     monkeypatch.setattr("tui.fleet_screen.simulate", simulated)
-
-    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
-        await all_known(app, pilot)
+    async with start() as user:
+        await all_known(user)
         may_go_on.clear()
-        await pilot.press("down", "down", "right")
-        await quiet(app, pilot)
-        assert "RAID 5 of 6 × 16 TB" in flat(app)
-        assert "any loss, 5 years 6 %" in flat(app)
+        await user.press("down", "down", "right")
+        user.sees("RAID 5 of 6 × 16 TB", "any loss, 5 years 6 %")
         may_go_on.set()
-        await all_known(app, pilot)
-        assert "RAID 5 of 8 × 16 TB" in flat(app)
-        assert "any loss, 5 years 8 %" in flat(app)
-        assert "8 members instead of 6: 33 % more losses" in flat(app)
-
-    run_app(still_app(tmp_path, "fleet"), act)
+        await all_known(user)
+        user.sees("RAID 5 of 8 × 16 TB", "any loss, 5 years 8 %", "8 members instead of 6: 33 % more losses")
 
 
-def test_an_error_is_shown_and_the_other_knobs_still_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_error_is_shown_and_the_other_knobs_still_turn(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lab.plugins.extension", lambda _kind: None)
-
-    def simulated(choice: FleetChoice) -> LossFigures:
-        if choice.level == "raid6":
-            return simulate(choice)
-        return figures(0.01)
-
-    monkeypatch.setattr("tui.fleet_screen.simulate", simulated)
-
-    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
-        await all_known(app, pilot)
-        await pilot.press("down", "right")
-        await all_known(app, pilot)
-        assert "ERROR" in flat(app)
-        assert "the plugin that simulates fleets is missing. install the complete raidlab package." in flat(app)
-        await pilot.press("left")
-        await quiet(app, pilot)
-        assert "ERROR" not in flat(app)
-
-    run_app(still_app(tmp_path, "fleet"), act)
+    monkeypatch.setattr(
+        "tui.fleet_screen.simulate", lambda choice: simulate(choice) if choice.level == "raid6" else figures(0.01)
+    )
+    async with start() as user:
+        await all_known(user)
+        await user.press("down", "right")
+        await all_known(user)
+        user.sees("ERROR", "the plugin that simulates fleets is missing. install the complete raidlab package.")
+        await user.press("left")
+        assert "ERROR" not in user.text
 
 
-def test_a_rebuild_as_it_was_measured_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path / "state"))
-    store = ResultStore(tmp_path / "state" / "results")
-    # 100 MB a second: 16 TB in 160,000 s.
-    keep(store, result(1, rebuilds=(rebuild("raid5", 0, 2.0, 200_000_000),)))
-
-    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
-        await until(pilot, lambda: bool(screen_of(app).rates), "the store was looked at")
-        await quiet(app, pilot)
-        await pilot.press(*["down"] * 6, "right")
-        choice = screen_of(app).choice
-        assert choice.measured
-        assert choice.measured.label == "raid5, try"
-        assert choice.rebuild_hours == pytest.approx(160_000 / 3600)
-        assert replace(choice, disk_tb=8.0).rebuild_hours == pytest.approx(80_000 / 3600)
-        await all_known(app, pilot)
-        assert "44 h" in text_of(app)
-
-    run_app(still_app(tmp_path, "fleet"), act)
+# 100 MB a second: 16 TB in 160,000 s.
+@pytest.mark.stored(result(1, rebuilds=(rebuild("raid5", 0, 2.0, 200_000_000),)))
+@pytest.mark.usefixtures("store")
+async def test_a_rebuild_as_it_was_measured_here(user: User) -> None:
+    screen = user.at(FleetScreen)
+    await user.until(lambda: bool(screen.rates), "the store was looked at")
+    await user.press(*["down"] * 6, "right")
+    choice = screen.choice
+    assert choice.measured
+    assert choice.measured.label == "raid5, try"
+    assert choice.rebuild_hours == pytest.approx(160_000 / 3600)
+    assert replace(choice, disk_tb=8.0).rebuild_hours == pytest.approx(80_000 / 3600)
+    await all_known(user)
+    user.sees("44 h")
 
 
 def test_figures_that_overlap_are_not_called_different() -> None:

@@ -1,21 +1,22 @@
-"""What stands around every screen fits into 80 columns."""
+"""Every screen: what stands around it fits into 80 columns, no size ends it, and it needs no colours."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from textual.pilot import Pilot
+from rich.color import Color
+from textual.screen import Screen
+from textual.widgets import OptionList
 
-from tests.tui.still import quiet, run_app, still_app
-from tui.app import RaidlabApp
+from tests.tui.conftest import Start
+from tests.tui.user import User
 from tui.drills import Drills, DrillView
 from tui.keys import SCREENS
 from tui.mode import HintLine, ModeScreen, TopBar
 
-pytestmark = pytest.mark.tui
+pytestmark = pytest.mark.app(is_still=True)
 COLUMNS = 80
 DRILL = DrillView(
     id="10-created-over",
@@ -32,52 +33,90 @@ DRILL = DrillView(
 STANDINGS = (None, DRILL, replace(DRILL, touched_bytes=512), replace(DRILL, is_committed=True))
 
 
-async def each_screen(app: RaidlabApp, pilot: Pilot[object], look: Callable[[ModeScreen], None]) -> None:
+async def each_screen(user: User) -> AsyncIterator[ModeScreen]:
     for entry in SCREENS:
-        await app.switch_mode(entry.mode)
-        await quiet(app, pilot)
-        assert isinstance(app.screen, ModeScreen)
-        app.screen.update_from(app.lab)
-        look(app.screen)
+        await user.app.switch_mode(entry.mode)
+        await user.show()
+        screen = user.at(ModeScreen)
+        screen.update_from(user.lab)
+        yield screen
 
 
 @pytest.mark.parametrize("background", ["", "a long piece of work"], ids=["idle", "busy"])
-def test_no_name_of_a_screen_is_cut(tmp_path: Path, background: str) -> None:
-    def look(screen: ModeScreen) -> None:
+@pytest.mark.app(size=(COLUMNS, 24))
+async def test_no_name_of_a_screen_is_cut(user: User, background: str) -> None:
+    user.lab.background = background
+    async for screen in each_screen(user):
         told = str(screen.query_one(TopBar).render())
         assert all(f"{entry.key} {entry.narrow_title} " in told for entry in SCREENS), told
         assert len(told) == COLUMNS
 
-    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
-        app.lab.background = background
-        await each_screen(app, pilot, look)
-
-    run_app(still_app(tmp_path, "lab"), act, (COLUMNS, 24))
-
 
 @pytest.mark.parametrize("background", ["", "rand-mix-4k on md0"], ids=["idle", "busy"])
-def test_what_the_machine_does_is_told_in_whole_where_there_is_room(tmp_path: Path, background: str) -> None:
-    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
-        app.lab.background = background
-        await quiet(app, pilot)
-        assert isinstance(app.screen, ModeScreen)
-        app.screen.update_from(app.lab)
-        told = str(app.screen.query_one(TopBar).render())
-        assert "…" not in told
-        assert background in told
-
-    run_app(still_app(tmp_path, "lab"), act, (120, 40))
+async def test_what_the_machine_does_is_told_in_whole_where_there_is_room(user: User, background: str) -> None:
+    user.lab.background = background
+    await user.show()
+    user.at(ModeScreen).update_from(user.lab)
+    told = str(user.find(TopBar).render())
+    assert "…" not in told
+    assert background in told
 
 
 @pytest.mark.parametrize("view", STANDINGS, ids=["no drill", "drill", "written", "committed"])
-def test_no_next_step_is_cut(tmp_path: Path, view: DrillView | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    def look(screen: ModeScreen) -> None:
+@pytest.mark.app(size=(COLUMNS, 24))
+async def test_no_next_step_is_cut(user: User, view: DrillView | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Drills, "refresh", lambda _: None)
+    user.app.drills.view = view
+    async for screen in each_screen(user):
         told = str(screen.query_one(HintLine).visual)
         assert len(told) <= COLUMNS, told
 
-    async def act(app: RaidlabApp, pilot: Pilot[object]) -> None:
-        monkeypatch.setattr(Drills, "refresh", lambda _: None)
-        app.drills.view = view
-        await each_screen(app, pilot, look)
 
-    run_app(still_app(tmp_path, "lab"), act, (COLUMNS, 24))
+@pytest.mark.wide
+@pytest.mark.slow
+@pytest.mark.parametrize("key", [*(entry.key for entry in SCREENS), "question_mark", "ctrl+p", "f", "b"])
+@pytest.mark.app(shows="raid5", is_still=False)
+async def test_every_screen_bears_every_size(user: User, key: str) -> None:
+    await user.press(key)
+    for columns, rows in ((1, 1), (2, 1), (3, 3), (80, 2), (5, 20), (20, 5), (80, 3), (400, 150), (120, 40)):
+        await user.pilot.resize_terminal(columns, rows)
+        await user.show()
+        await user.press("pageup", "pagedown", "home", "end", "up", "down")
+
+
+@pytest.mark.app(size=(80, 2))
+async def test_a_page_of_a_list_without_lines_is_nowhere(user: User) -> None:
+    await user.press("ctrl+p", "pageup", "pagedown", "l", "pagedown", "pageup")
+    assert any(each.option_count for each in user.screen.query(OptionList))
+
+
+async def test_the_palette_that_has_left_runs_nothing_twice(user: User) -> None:
+    await user.press("ctrl+p")
+    palette = user.screen
+    await user.press("escape")
+    palette.dismiss()
+    await user.show()
+    assert user.screen is not palette
+
+
+def colours(screen: Screen[object]) -> set[Color]:
+    """All that stand on the screen, without greys."""
+    styles = [segment.style for strip in screen._compositor.render_strips() for segment in strip if segment.style]
+    found = {colour for style in styles for colour in (style.color, style.bgcolor) if colour}
+    return {colour for colour in found if len(set(colour.get_truecolor())) > 1}
+
+
+@pytest.mark.slow
+@pytest.mark.app(shows="raid5-rebuilding", is_still=False)
+async def test_without_colours_the_signs_still_tell_every_state(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``NO_COLOR`` (no-color.org)."""
+    async with start() as user:
+        assert colours(user.screen)
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with start() as user:
+        for entry in reversed(SCREENS):
+            await user.app.switch_mode(entry.mode)
+            await user.look()
+            assert colours(user.screen) == set(), entry.mode
+        assert user.app.current_mode == "lab"
+        assert {"●", "◐", "○", "▲"} <= set(user.text)

@@ -15,20 +15,17 @@ from lab.lessons.student import LessonStore, StudentState
 from lab.results.record import CellRecord, ResultRecord, RunStatus
 from lab.results.store import ResultStore
 from lab.units import human_seconds
-from tests.tui.conftest import AppMaker, looked, running, until
+from tests.tui.conftest import Start
 from tests.tui.fake_lab import FakeLab
-from tests.tui.lessons import begin, lesson, view_of
+from tests.tui.lessons import step_of
 from tests.tui.results import keep
-from tests.tui.still import text_of
-from tests.tui.test_frame import DRILL
+from tests.tui.user import User
 from tests.unit.lessons.samples import played, points
 from tests.unit.lessons.test_likely_mistakes import JUDGED, OUTCOMES
 from tests.unit.lessons.untold import measured_all
-from tui.app import RaidlabApp
 from tui.faults_screen import FaultView, scenario_view
 from tui.faults_screen import points_view as view_of_points
 
-__all__ = ["lesson"]
 SIZES = [(80, 24), (120, 40)]
 EARLY, LATE = "2026-01-01T00:00:00Z", "2099-01-01T00:00:00Z"
 
@@ -100,22 +97,22 @@ def keep_measured(fake_lab: FakeLab, ready: ReadyLesson, step: ReadyStep, name: 
     return kept
 
 
-async def opened(app: RaidlabApp, pilot: object, fake_lab: FakeLab, key: str, mode: str) -> None:
-    """The app with the lesson, on a screen."""
-    await looked(pilot, app, fake_lab)  # type: ignore[arg-type]
-    await until(pilot, lambda: app.guide.view is not None, "the lesson is open")  # type: ignore[arg-type]
-    step = view_of(app).step
-    assert step is not None
+async def shows_what_is_read(user: User, key: str, mode: str, wanted: list[str]) -> None:
+    """The lesson is open at its step, and this is in sight on the screen."""
+    await user.until(lambda: user.app.guide.view is not None, "the lesson is open")
+    step = step_of(user)
     assert step.must_read_off, [check for check in step.checks if not check.is_passed]
     assert step.read_at == mode
-    await pilot.press(key)  # type: ignore[attr-defined]
-    await until(pilot, lambda: "t to type the number" in text_of(app), "what is asked for, and how it is typed")  # type: ignore[arg-type]
+    await user.press(key)
+    await user.see("t to type the number")
+    for words in wanted:
+        await user.see(words)
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(("lesson_id", "step_id"), steps_that_read(ResultFigure, ResultRatio, RebuildRate))
 async def test_the_figure_of_a_result_is_in_sight(
-    app_on: AppMaker, fake_lab: FakeLab, lesson_id: str, step_id: str, size: tuple[int, int]
+    start: Start, lesson_id: str, step_id: str, fake_lab: FakeLab
 ) -> None:
     ready = built_in_course().find(lesson_id).ready()
     step = ready.step(step_id)
@@ -126,11 +123,9 @@ async def test_the_figure_of_a_result_is_in_sight(
         return
     stand_at(fake_lab, ready, step_id)
     record = keep_measured(fake_lab, ready, step, source.measure)
-    app = app_on()
-    async with running(app, size) as pilot:
-        await opened(app, pilot, fake_lab, "4", "results")
-        wanted = ["Rebuilds", "46.5"[:2]] if isinstance(source, RebuildRate) else figures_in(record, source)
-        await until(pilot, lambda: all(each in text_of(app) for each in wanted), f"{wanted} on the screen")
+    async with start() as user:
+        wanted = ["Rebuilds", "46"] if isinstance(source, RebuildRate) else figures_in(record, source)
+        await shows_what_is_read(user, "4", "results", wanted)
 
 
 def figures_in(record: ResultRecord, source: ResultFigure | ResultRatio) -> list[str]:
@@ -153,17 +148,11 @@ def figures_in(record: ResultRecord, source: ResultFigure | ResultRatio) -> list
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(("lesson_id", "step_id"), steps_that_read(FaultFigure, FaultRatio, PointsFigure))
 async def test_the_fact_of_a_scenario_is_in_sight(
-    app_on: AppMaker,
-    fake_lab: FakeLab,
-    lesson_id: str,
-    step_id: str,
-    size: tuple[int, int],
-    monkeypatch: pytest.MonkeyPatch,
+    start: Start, lesson_id: str, step_id: str, monkeypatch: pytest.MonkeyPatch, fake_lab: FakeLab
 ) -> None:
     ready = built_in_course().find(lesson_id).ready()
     step = ready.step(step_id)
     assert step.read is not None
-    source = step.read.source
     stored: dict[str, FaultView] = {}
     for number, variants in OUTCOMES.items():
         outcome = played(number, variants).outcome
@@ -176,11 +165,8 @@ async def test_the_fact_of_a_scenario_is_in_sight(
     tried = {name: points(name, judged) for name, judged in JUDGED.items()}
     monkeypatch.setattr("lab.lessons.student.points_since", lambda *_: tried)
     stand_at(fake_lab, ready, step_id)
-    app = app_on()
-    async with running(app, size) as pilot:
-        await opened(app, pilot, fake_lab, "7", "faults")
-        wanted = facts_in(source)
-        await until(pilot, lambda: all(each in text_of(app) for each in wanted), f"{wanted} on the screen")
+    async with start() as user:
+        await shows_what_is_read(user, "7", "faults", facts_in(step.read.source))
 
 
 def facts_in(source: object) -> list[str]:
@@ -193,20 +179,3 @@ def facts_in(source: object) -> list[str]:
         case PointsFigure():
             return [f"{source.judgement}: {JUDGED[source.configuration][source.judgement]}"]
     raise AssertionError(source)
-
-
-async def test_an_open_drill_puts_the_lesson_away(app_on: AppMaker, fake_lab: FakeLab, lesson: str) -> None:
-    app = app_on()
-    async with running(app, (120, 40)) as pilot:
-        await begin(app, pilot, fake_lab, lesson)
-        assert app.screen.query_one("#side").region.width > 0
-        app.drills.view = DRILL
-        app.show_now()
-        await until(pilot, lambda: app.screen.query_one("#side").region.width == 0, "the lesson is away")
-        app.guide.answer("no")
-        fake_lab.show("raid5")
-        await looked(pilot, app, fake_lab)
-        assert view_of(app).done_count == 0, "the drill's arrays are none of the lesson's"
-        app.drills.view = None
-        await looked(pilot, app, fake_lab)
-        await until(pilot, lambda: view_of(app).done_count == 1, "the lesson goes on")

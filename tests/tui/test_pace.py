@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,16 +9,19 @@ import pytest
 
 from lab.session.monitor import History
 from lab.session.pace import PAUSED, Pace
-from tests.tui.conftest import AppMaker, AppPilot, looked, running, until
+from tests.tui.conftest import Start
 from tests.tui.fake_lab import FakeLab
-from tests.tui.standing import StandingLab
+from tests.tui.standing import StandingLab, StandingMachine
 from tests.tui.talk import Talk
+from tests.tui.user import User
 from tests.unit.session.looks import look
 from tui.app import RaidlabApp
 from tui.frontend import NO_PACE
 from tui.mode import TopBar
 from tui.rack import shown_seconds
 from tui.state import LabLooked, LabState, update
+
+pytestmark = pytest.mark.app(looks=0)
 
 
 @pytest.fixture
@@ -37,117 +39,94 @@ def pace(app: RaidlabApp) -> str:
     return app.lab.pace.words if app.lab.pace else "none"
 
 
-async def paced(pilot: AppPilot, app: RaidlabApp, words: str) -> None:
-    await until(pilot, lambda: pace(app) == words and app.lab.look is not None, f"the pace is {words}")
-    app.show_now()
-    await pilot.pause()
+async def paced(user: User, words: str) -> None:
+    await user.until(lambda: pace(user.app) == words and user.lab.look is not None, f"the pace is {words}")
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_the_header_shows_the_machines_clock_and_its_pace_whole(
-    size: tuple[int, int], app_on: AppMaker, fake_lab: FakeLab
+    start: Start, fake_lab: FakeLab, size: tuple[int, int]
 ) -> None:
     fake_lab.seconds = 12 * 3600 + 34 * 60
-    app = app_on()
-    async with running(app, size) as pilot:
-        await paced(pilot, app, "1x")
-        await pilot.press("space")
-        await paced(pilot, app, "paused")
-        await until(pilot, lambda: app.client.pacer is not None and app.client.pacer.pace.is_paused, "it stands still")
-        app.show_now()
-        shown = bar(app)
+    async with start() as user:
+        await paced(user, "1x")
+        await user.press("space")
+        await paced(user, "paused")
+        await user.until(
+            lambda: user.app.client.pacer is not None and user.app.client.pacer.pace.is_paused, "it stands still"
+        )
+        shown = bar(user.app)
         assert len(shown) == size[0]
         assert " 12:34:" in shown
         assert " paused  ✔" in shown
         assert "…" not in shown or size[0] > 80
 
 
-async def test_keys_choose_the_pace(app_on: AppMaker) -> None:
-    app = app_on()
-    async with running(app) as pilot:
-        await paced(pilot, app, "1x")
-        for key, words in (
-            ("greater_than_sign", "10x"),
-            ("greater_than_sign", "100x"),
-            ("comma", "paused"),
-            ("space", "100x"),
-            ("greater_than_sign", "max"),
-            ("greater_than_sign", "max"),
-            ("less_than_sign", "100x"),
-            ("less_than_sign", "10x"),
-            ("less_than_sign", "1x"),
-            ("less_than_sign", "paused"),
-            ("less_than_sign", "paused"),
-            ("greater_than_sign", "1x"),
-        ):
-            await pilot.press(key)
-            await paced(pilot, app, words)
+async def test_keys_choose_the_pace(user: User) -> None:
+    await paced(user, "1x")
+    for key, words in (
+        ("greater_than_sign", "10x"),
+        ("greater_than_sign", "100x"),
+        ("comma", "paused"),
+        ("space", "100x"),
+        ("greater_than_sign", "max"),
+        ("greater_than_sign", "max"),
+        ("less_than_sign", "100x"),
+        ("less_than_sign", "10x"),
+        ("less_than_sign", "1x"),
+        ("less_than_sign", "paused"),
+        ("less_than_sign", "paused"),
+        ("greater_than_sign", "1x"),
+    ):
+        await user.press(key)
+        await paced(user, words)
+    titles = {command.title for command in user.app.get_system_commands(user.screen)}
+    assert {"Clock: Step", "Clock: Faster", "Clock: Slower"} <= titles
 
 
-async def test_a_step_ends_when_the_rebuild_does(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    fake_lab.show("raid5-rebuilding")
-    app = app_on()
-    machine = fake_lab.machine
-    async with running(app) as pilot:
-        await paced(pilot, app, "1x")
-        machine.may_pass.clear()  # type: ignore[attr-defined] # a StandingMachine
-        await pilot.press("full_stop")
-        await paced(pilot, app, "step")
-        assert " step " in bar(app)
-        fake_lab.finish_sync()
-        machine.may_pass.set()  # type: ignore[attr-defined]
-        await paced(pilot, app, "paused")
-        await until(pilot, lambda: not app.lab.arrays[0].is_degraded, "what has happened is seen")
-        assert any(any(path.endswith("/sync_action") for path in paths) for paths in machine.untils)  # type: ignore[attr-defined]
+@pytest.mark.app(shows="raid5-rebuilding")
+async def test_a_step_ends_when_the_rebuild_does(user: User) -> None:
+    machine = user.fake_lab.machine
+    assert isinstance(machine, StandingMachine)
+    await paced(user, "1x")
+    machine.may_pass.clear()
+    await user.press("full_stop")
+    await paced(user, "step")
+    assert " step " in bar(user.app)
+    user.fake_lab.finish_sync()
+    machine.may_pass.set()
+    await paced(user, "paused")
+    await user.until(lambda: not user.lab.arrays[0].is_degraded, "what has happened is seen")
+    assert any(any(path.endswith("/sync_action") for path in paths) for paths in machine.untils)
 
 
-async def test_a_clock_that_is_shown_goes_on_where_nothing_else_does(app_on: AppMaker) -> None:
-    app = app_on()
-    async with running(app) as pilot:
-        await paced(pilot, app, "1x")
-        assert app.lab.look is not None
-        newest, second = app.lab.look, int(app.lab.look.time_seconds)
-        # After a step, say, one look shows what it has come to, and no other follows.
-        for seconds, is_dull in ((0.2, False), (0.3, True), (0.9, True), (1.0, False), (3601.0, False), (3601.5, True)):
-            update(app.lab, LabLooked(replace(newest, time_seconds=second + 10 + seconds)))
-            assert app.lab.is_dull is is_dull, seconds
+async def test_a_clock_that_is_shown_goes_on_where_nothing_else_does(user: User) -> None:
+    await paced(user, "1x")
+    assert user.lab.look is not None
+    newest, second = user.lab.look, int(user.lab.look.time_seconds)
+    # After a step, say, one look shows what it has come to, and no other follows.
+    for seconds, is_dull in ((0.2, False), (0.3, True), (0.9, True), (1.0, False), (3601.0, False), (3601.5, True)):
+        update(user.lab, LabLooked(replace(newest, time_seconds=second + 10 + seconds)))
+        assert user.lab.is_dull is is_dull, seconds
 
 
-async def test_a_lost_machine_has_no_clock_any_more(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    app = app_on()
-    told: list[str] = []
-    async with running(app) as pilot:
-        await paced(pilot, app, "1x")
-        app.say = lambda text, **_: told.append(text)  # type: ignore[method-assign]
-        fake_lab.machine.is_lost = True
-        await until(pilot, lambda: not app.lab.is_open, "the loss")
-        assert pace(app) == "none"
-        assert app.client.pacer is None
-        await pilot.press("space")
-        assert told == ["There is no machine."]
-
-
-async def test_the_palette_has_the_keys(app_on: AppMaker) -> None:
-    app = app_on()
-    async with running(app) as pilot:
-        await paced(pilot, app, "1x")
-        titles = {command.title for command in app.get_system_commands(app.screen)}
-        assert {"Clock: Step", "Clock: Faster", "Clock: Slower"} <= titles
+async def test_a_lost_machine_has_no_clock_any_more(user: User) -> None:
+    await paced(user, "1x")
+    user.fake_lab.machine.is_lost = True
+    await user.until(lambda: not user.lab.is_open, "the loss")
+    assert pace(user.app) == "none"
+    assert user.app.client.pacer is None
+    await user.press("space")
+    assert user.told[-1] == "There is no machine."
 
 
 @pytest.mark.parametrize("key", ["space", "comma", "full_stop", "less_than_sign", "greater_than_sign"])
-async def test_where_time_is_everybodys_nothing_is_shown_and_the_keys_say_why(
-    key: str, app_on: AppMaker, fake_lab: FakeLab
-) -> None:
-    app = app_on()
-    told: list[str] = []
-    async with running(app) as pilot:
-        await looked(pilot, app, fake_lab)
-        assert "1x" not in bar(app)
-        assert not any(command.title.endswith(": Step") for command in app.get_system_commands(app.screen))
-        app.say = lambda text, **_: told.append(text)  # type: ignore[method-assign]
-        await pilot.press(key)
-        assert told == [NO_PACE]
+@pytest.mark.app(looks=1)
+async def test_where_time_is_everybodys_nothing_is_shown_and_the_keys_say_why(user: User, key: str) -> None:
+    assert "1x" not in bar(user.app)
+    assert not any(command.title.endswith(": Step") for command in user.app.get_system_commands(user.screen))
+    await user.press(key)
+    assert user.told == [NO_PACE]
 
 
 def test_charts_show_what_a_minute_of_looks_has_brought() -> None:
@@ -165,40 +144,22 @@ def test_charts_show_what_a_minute_of_looks_has_brought() -> None:
     assert shown_seconds(state) == 7200.0
 
 
-@pytest.fixture
-def talk(fake_lab: FakeLab) -> Iterator[Talk]:
-    made = Talk(fake_lab)
-    yield made
-    made.close()
-
-
 def test_lines_tell_and_choose_the_pace(talk: Talk, fake_lab: FakeLab) -> None:
     talk.hear("and runs at 1x.")
-    talk.type("pause")
-    talk.hear("and is paused.")
-    talk.type(">")
-    talk.hear("runs at 1x.")
-    talk.type("100x")
-    talk.hear("runs at 100x.")
-    talk.type("max")
-    talk.hear("runs at max.")
-    talk.type(",")
-    talk.hear("is paused.")
-    talk.type(".")
-    talk.hear("There is no array to which anything could happen.")
-    talk.type("help")
-    talk.hear("to the next event")
+    talk.ask("pause", "and is paused.")
+    talk.ask(">", "runs at 1x.")
+    talk.ask("100x", "runs at 100x.")
+    talk.ask("max", "runs at max.")
+    talk.ask(",", "is paused.")
+    talk.ask(".", "There is no array to which anything could happen.")
+    talk.ask("help", "to the next event")
     assert talk.app.lab.pace == PAUSED
 
 
+@pytest.mark.app(looks=1)
 def test_where_time_is_everybodys_lines_say_why(talk: Talk) -> None:
-    talk.hear("is running.")
-    talk.look()
-    talk.type("10x")
-    talk.hear(NO_PACE)
-    talk.type("help")
-    talk.hear("raidlab --help")
-    talk.type("")
-    talk.hear("next:")
+    talk.ask("10x", NO_PACE)
+    talk.ask("help", "raidlab --help")
+    talk.ask("", "next:")
     assert "clock shows" not in talk.said.getvalue()
     assert "virtual: you set" not in talk.said.getvalue()

@@ -6,8 +6,6 @@ from hypothesis import strategies as st
 
 from tui.quantities import Scale, Unit, format_value, linear_scale, log_scale, ticks
 
-pytestmark = pytest.mark.tui
-
 
 @pytest.mark.parametrize(
     ("value", "unit", "text"),

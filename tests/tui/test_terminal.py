@@ -1,122 +1,387 @@
-"""However the app ends, the terminal is as it was. A real process on a real (pseudo) terminal; no machine is needed."""
+"""The app in a real terminal: however it ends the terminal is as it was, and it ends when the terminal goes away.
+
+The lab is a fake one; with a machine open: tests/kernel/test_hangup.py.
+"""
 
 from __future__ import annotations
 
 import os
 import pty
+import re
 import select
+import shlex
 import signal
 import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyte
 import pytest
 
+pytestmark = pytest.mark.slow
 PATIENCE_SECONDS = 60.0
-_ENTERED, _LEFT = b"\x1b[?1049h", b"\x1b[?1049l"
-_CURSOR_SHOWN, _MOUSE_OFF, _PASTE_OFF = b"\x1b[?25h", b"\x1b[?1003l", b"\x1b[?2004l"
-# Port 9 of this computer answers nobody: the machine does not start, the app does.
-_RUN = "from lab.cli.main import run; import sys; sys.exit(run(['--on', 'ssh:nobody@127.0.0.1:9']))"
-_PATCH = "from tui.app import RaidlabApp; RaidlabApp.action_next_theme = lambda self: "
-_CRASH = f"{_PATCH}self.call_later(lambda: 1 / 0); {_RUN}"
-_BUG_OF_A_KEY = f"{_PATCH}1 / 0; {_RUN}"
+LOST_SECONDS = 5.0
+TERM_SECONDS = 2.0
+BUSY_SECONDS = 8.0
+"""On top of what is promised: other tests want the processors too."""
+REPOSITORY = Path(__file__).resolve().parents[2]
+CHILD = """
+import functools, pathlib, sys, threading, time
+from lab.host import signals
+signals.install()
+import tui.app, tui.text
+from tests.tui.fake_lab import FakeLab
+from tui.client import LabClient
+from tui.settings import Settings, save_settings, state_file
+state, mode, trouble = sys.argv[1:]
+save_settings(state_file(), Settings(was_welcomed=True))
+lab = FakeLab(pathlib.Path(state))
+def client(post):
+    return LabClient("uml:", post, make_host=lambda: lab.host, opener=lab.open)
+tui.app.RaidlabApp = functools.partial(tui.app.RaidlabApp, make_client=client)
+tui.text.TextApp = functools.partial(tui.text.TextApp, make_client=client)
+blocked = threading.Event()
+trouble and exec(trouble)
+try:
+    sys.exit(tui.app.main("uml:") if mode == "app" else tui.text.main("uml:", lambda words: 0))
+except signals.Interrupted as interrupted:
+    sys.exit(interrupted.exit_status)
+"""
+READY = {"app": b"disk09", "text": b"The machine uml: is running."}
+TAKES_CONTROL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
+)
 
 
-class Terminal:
-    """One program on a terminal of its own."""
+class Window:
+    """A terminal with a command as its first program."""
 
-    def __init__(self, program: str, state: Path) -> None:
-        self.master, slave = pty.openpty()
-        termios.tcsetwinsize(self.master, (24, 80))
-        self.before = termios.tcgetattr(slave)
-        self.slave = slave
-        self.output = b""
-        environment = {
-            **os.environ,
-            "RAIDLAB_STATE": str(state),
-            "RAIDLAB_CONFIG": str(state),
-            "TMPDIR": str(state),
-            "TERM": "xterm-256color",
-        }
+    def __init__(self, argv: list[str], state: Path, *, has_control: bool = False) -> None:
+        self.ours, theirs = pty.openpty()
+        termios.tcsetwinsize(theirs, (40, 120))
+        first = [sys.executable, "-c", TAKES_CONTROL] if has_control else []
+        self.state = state
         self.process = subprocess.Popen(
-            [sys.executable, "-c", program],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            env=environment,
-            start_new_session=True,
-        )
+            [*first, *argv], stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True, cwd=REPOSITORY,
+            env={**os.environ, "RAIDLAB_STATE": str(state), "RAIDLAB_CONFIG": str(state), "TERM": "xterm-256color"},
+        )  # fmt: skip
+        os.close(theirs)
+        self.before = termios.tcgetattr(self.ours)
+        self.output = b""
 
-    def read_until(self, words: bytes) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while words not in self.output:
-            assert time.monotonic() < deadline, self.output[-2000:]
-            if select.select([self.master], [], [], 0.05)[0]:
-                self.output += os.read(self.master, 1 << 16)
+    def read(self, seconds: float, until: Callable[[bytes], bool] = lambda _: False) -> None:
+        end = time.monotonic() + seconds
+        while not until(self.output) and (left := end - time.monotonic()) > 0:
+            if select.select([self.ours], [], [], left)[0]:
+                try:
+                    self.output += os.read(self.ours, 1 << 16)
+                except OSError:
+                    return
 
-    def type(self, keys: bytes) -> None:
-        os.write(self.master, keys)
+    def quiet(self, seconds: float) -> None:
+        """Read until nothing has been painted for so long."""
+        while select.select([self.ours], [], [], seconds)[0]:
+            self.output += os.read(self.ours, 1 << 16)
 
-    def end(self) -> int:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while self.process.poll() is None:
-            assert time.monotonic() < deadline, "it does not end"
-            if select.select([self.master], [], [], 0.05)[0]:
-                self.output += os.read(self.master, 1 << 16)
-        while select.select([self.master], [], [], 0.05)[0]:
-            self.output += os.read(self.master, 1 << 16)
-        return self.process.returncode
+    def shows(self, words: bytes) -> None:
+        self.read(PATIENCE_SECONDS, lambda output: words in output)
+        assert words in self.output, self.output[-2000:]
 
-    def assert_as_before(self) -> None:
-        assert termios.tcgetattr(self.slave) == self.before
-        for order in (_LEFT, _CURSOR_SHOWN, _MOUSE_OFF, _PASTE_OFF):
-            assert order in self.output, order
-        assert self.output.rindex(_LEFT) > self.output.rindex(_ENTERED)
+    def apps(self) -> list[int]:
+        """The processes that work on this state, whoever their parents are."""
+        word = str(self.state).encode()
+        return [
+            int(entry.name)
+            for entry in Path("/proc").glob("[0-9]*")
+            if word in _command_line(entry) and b"-c" in _command_line(entry)
+        ]
+
+    def close(self) -> None:
+        if self.ours >= 0:
+            os.close(self.ours)
+            self.ours = -1
+
+    def kill(self) -> None:
+        for each in self.apps():
+            os.kill(each, signal.SIGKILL)
+        self.process.kill()
+        self.process.wait()
+        self.close()
+
+
+def _command_line(entry: Path) -> bytes:
+    try:
+        return (entry / "cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def ended_within(window: Window, seconds: float) -> bool:
+    end = time.monotonic() + seconds + BUSY_SECONDS
+    while time.monotonic() < end:
+        window.process.poll()
+        if not window.apps():
+            return True
+        time.sleep(0.02)
+    return False
 
 
 @pytest.fixture
-def started(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Terminal]:
-    terminal = Terminal(getattr(request, "param", _RUN), tmp_path)
-    try:
-        terminal.read_until(_ENTERED)
-        # The welcome stands over the Lab screen: what is on the screen can be typed into.
-        terminal.read_until(b"Welcome")
-        yield terminal
-    finally:
-        terminal.process.kill()
-        terminal.process.wait()
-        os.close(terminal.master)
-        os.close(terminal.slave)
+def opened(tmp_path: Path) -> Iterator[Callable[..., Window]]:
+    """Opens a window with the app, or the text mode, and waits until it shows the lab."""
+    windows: list[Window] = []
+
+    def open_one(
+        mode: str = "app", way: str = "alone", trouble: str = "", *, waits: bool = True, code: str = CHILD
+    ) -> Window:
+        argv = [sys.executable, "-c", code, str(tmp_path / "state"), mode, trouble]
+        line = shlex.join(argv)
+        match way:
+            case "make":
+                file = tmp_path / "Makefile"
+                child = tmp_path / "child.sh"
+                child.write_text(f"{line}\n")
+                file.write_text(f".PHONY: lab\nlab:\n\t@sh {child}\n")
+                argv = ["make", "-f", str(file), "lab"]
+            case "script":
+                argv = ["script", "-qc", line, "/dev/null"]
+            case "ignored":
+                argv = ["sh", "-c", f"trap '' HUP; {line}"]
+        window = Window(argv, tmp_path / "state", has_control=way in ("make", "control", "script"))
+        windows.append(window)
+        if waits:
+            window.shows(READY[mode] if code is CHILD else b"Welcome")
+        return window
+
+    yield open_one
+    for window in windows:
+        window.kill()
 
 
-def test_after_leaving(started: Terminal) -> None:
-    started.type(b"\x11")  # Ctrl+Q
-    assert started.end() == 0
-    started.assert_as_before()
+# Port 9 of this computer answers nobody: the machine does not start, the app does.
+COMMAND = """
+from lab.cli.main import run; import sys
+from tui.app import RaidlabApp
+RaidlabApp.action_next_theme = lambda self: {patch}
+sys.exit(run(['--on', 'ssh:nobody@127.0.0.1:9']))
+"""
+LEAVE, THEME = b"\x11", b"\x14"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["SIGTERM", "SIGHUP"])
-def test_after_a_signal(started: Terminal, number: signal.Signals) -> None:
-    started.process.send_signal(number)
-    assert started.end() != 0
-    started.assert_as_before()
+@pytest.mark.parametrize(
+    ("patch", "ends", "says", "ends_well"),
+    [
+        ("0", LEAVE, b"", True),
+        ("0", signal.SIGTERM, b"", False),
+        ("0", signal.SIGHUP, b"", False),
+        ("self.call_later(lambda: 1 / 0)", THEME, b"ZeroDivisionError", False),
+        # A bug of a key is told and ends nothing.
+        ("1 / 0", THEME, b"this should not happen", True),
+    ],
+    ids=["left", "SIGTERM", "SIGHUP", "crash", "bug of a key"],
+)
+def test_however_it_ends_the_terminal_is_as_it_was(
+    opened: Callable[..., Window], patch: str, ends: bytes | signal.Signals, says: bytes, ends_well: bool
+) -> None:
+    window = opened(code=COMMAND.format(patch=patch))
+    if isinstance(ends, bytes):
+        os.write(window.ours, ends)
+    else:
+        window.process.send_signal(ends)
+    window.shows(says)
+    if ends == THEME and ends_well:
+        os.write(window.ours, LEAVE)
+    window.read(PATIENCE_SECONDS, lambda _: window.process.poll() is not None)
+    # Its terminal is closed a moment before it has ended.
+    assert (window.process.wait(PATIENCE_SECONDS) == 0) == ends_well
+    window.read(0.5)
+    assert termios.tcgetattr(window.ours) == window.before
+    # Of another screen, the cursor, the mouse and pastes.
+    for order in (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1003l", b"\x1b[?2004l"):
+        assert order in window.output, order
+    assert window.output.rindex(b"\x1b[?1049l") > window.output.rindex(b"\x1b[?1049h")
 
 
-@pytest.mark.parametrize("started", [_CRASH], indirect=True)
-def test_after_a_crash(started: Terminal) -> None:
-    started.type(b"\x14")  # Ctrl+T
-    assert started.end() != 0
-    started.assert_as_before()
-    assert b"ZeroDivisionError" in started.output
+@pytest.mark.parametrize("mode", ["app", "text"])
+@pytest.mark.parametrize("way", ["alone", "control", "make", "script", "ignored"])
+def test_a_terminal_that_goes_away_ends_it(opened: Callable[..., Window], way: str, mode: str) -> None:
+    window = opened(mode, way)
+    window.close()
+    assert ended_within(window, LOST_SECONDS)
 
 
-@pytest.mark.parametrize("started", [_BUG_OF_A_KEY], indirect=True)
-def test_a_bug_of_a_key_is_told_and_ends_nothing(started: Terminal) -> None:
-    started.type(b"\x14")  # Ctrl+T
-    started.read_until(b"this should not happen")
-    started.type(b"\x11")
-    assert started.end() == 0
-    started.assert_as_before()
+BLOCKED_LOOP = """
+import queue
+def block(app):
+    full = queue.Queue(1)
+    full.put(1)
+    print("blocked", file=sys.__stderr__, flush=True)
+    full.put(2)
+tui.app.RaidlabApp.func.action_next_theme = block
+"""
+BUSY_LOOP = """
+def paint(app):
+    print("blocked", file=sys.__stderr__, flush=True)
+    while True:
+        pass
+tui.app.RaidlabApp.func.action_next_theme = paint
+"""
+STUCK_JOB = """
+def work(app):
+    app.job("stuck", lambda session: print("blocked", file=sys.__stderr__, flush=True) or blocked.wait())
+tui.app.RaidlabApp.func.action_next_theme = work
+"""
+STUCK_CLOSING = """
+def close(client, usual=LabClient.close):
+    print("blocked", file=sys.__stderr__, flush=True)
+    blocked.wait()
+LabClient.close = close
+"""
+STUCK_START = """
+import contextlib
+@contextlib.contextmanager
+def never(*_, **__):
+    print("blocked", file=sys.__stderr__, flush=True)
+    blocked.wait()
+    yield
+lab.open = never
+"""
+TROUBLES = {
+    "blocked loop": (BLOCKED_LOOP, THEME), "busy loop": (BUSY_LOOP, THEME), "stuck job": (STUCK_JOB, THEME),
+    "stuck closing": (STUCK_CLOSING, b"q"), "stuck start": (STUCK_START, b""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+@pytest.mark.parametrize("how", ["SIGTERM", "closed"])
+def test_whatever_it_is_at_it_ends(opened: Callable[..., Window], trouble: str, how: str) -> None:
+    code, key = TROUBLES[trouble]
+    window = opened(trouble=code, waits=bool(key))
+    os.write(window.ours, key)
+    window.shows(b"blocked")
+    if how == "closed":
+        window.close()
+        assert ended_within(window, LOST_SECONDS)
+        return
+    window.process.terminate()
+    # As a terminal does: one that does not read has no room for what gives it back.
+    window.read(TERM_SECONDS + BUSY_SECONDS, lambda _: window.process.poll() is not None)
+    assert ended_within(window, TERM_SECONDS)
+    assert window.process.wait() == 128 + signal.SIGTERM
+    window.read(1.0)
+    if b"\x1b[?1049h" in window.output:
+        # The terminal is given back by force as well.
+        assert window.output.rfind(b"\x1b[?1049l") > window.output.rfind(b"\x1b[?1049h")
+
+
+@pytest.mark.parametrize("mode", ["app", "text"])
+def test_a_reader_that_never_reads_holds_nothing_up(opened: Callable[..., Window], mode: str) -> None:
+    window = opened(mode)
+    for _ in range(3000):
+        # Each key repaints, or prints the help; nothing of it is read.
+        if not select.select([], [window.ours], [], 0.2)[1]:
+            break
+        os.write(window.ours, THEME if mode == "app" else b"help\n")
+        time.sleep(0.001)
+    time.sleep(0.5)
+    window.process.terminate()
+    assert ended_within(window, TERM_SECONDS)
+
+
+FEW_WAITING = "import tui.driver; tui.driver._MOST_WAITING_BYTES = 20_000"
+
+
+@pytest.mark.wide
+def test_what_was_left_out_for_a_slow_reader_is_painted_in_the_end(opened: Callable[..., Window]) -> None:
+    shown = []
+    for stalls in (True, False):
+        window = opened(trouble=FEW_WAITING)
+        for key in (THEME * 4, b"3", b"1", b"2", b"4", b"2"):
+            os.write(window.ours, key)
+            if stalls:
+                time.sleep(0.5)
+            else:
+                window.quiet(0.5)
+                window.read(0.5)
+        end = time.monotonic() + PATIENCE_SECONDS
+        text = ""
+        while "Layout" not in text and time.monotonic() < end:
+            window.quiet(1.0)
+            screen = pyte.Screen(120, 40)
+            pyte.ByteStream(screen).feed(window.output)
+            text = "\n".join(screen.display)
+        shown.append(text)
+    assert shown[0] == shown[1]
+    assert "Layout" in shown[0]
+
+
+PASTES = {
+    "coloured": b"\x1b[200~" + b"A\x1b[31m\n" * 14_000 + b"\x1b[201~",
+    "plain": b"\x1b[200~" + b"x" * 1_000_000 + b"\x1b[201~",
+    "without end": b"\x1b[200~" + b"text " * 20_000,
+    "not bracketed": b"4" * 300_000,
+    "parameters": b"\x1b[" + b"1" * 1_000_000 + b"m",
+    "title without end": b"\x1b]0;" + b"x" * 100_000,
+    "no characters": b"\x1b[1114112u\x1b[99999999999;1u\x1b[97:65;1u\x1b[55296u\xff\xfe",
+    "no size": b"\x1b[48;0;0;0;0t\x1b[<35;1;1M\x1b[48;24;80;0;0t\x1b[<35;1;1M",
+    "mouse": b"\x1b[<35;20;20M\x1b[<64;3;3M" * 20_000,
+}
+
+
+def flood(window: Window, data: bytes) -> None:
+    """Write it all, and read what is painted meanwhile."""
+    os.set_blocking(window.ours, False)
+    end = time.monotonic() + PATIENCE_SECONDS
+    while data and time.monotonic() < end:
+        try:
+            data = data[os.write(window.ours, data[:4096]) :]
+        except BlockingIOError:
+            window.read(0.01)
+    assert not data, "it does not read on"
+
+
+@pytest.mark.parametrize("paste", PASTES)
+@pytest.mark.wide
+def test_after_a_flood_keys_work_and_memory_is_bounded(opened: Callable[..., Window], paste: str) -> None:
+    window = opened()
+    before = _resident_bytes(window.process.pid)
+    flood(window, PASTES[paste])
+    # Longer than a paste without an end is waited for.
+    window.read(1.5)
+    window.output = b""
+    os.write(window.ours, b"9")
+    window.shows(b"Drills")
+    assert _resident_bytes(window.process.pid) - before < 100 * 2**20
+    window.process.terminate()
+    assert ended_within(window, TERM_SECONDS)
+
+
+@pytest.mark.parametrize("tells_sizes", [False, True], ids=["never asked", "agreed on"])
+def test_a_size_that_was_not_asked_for_is_not_believed(opened: Callable[..., Window], tells_sizes: bool) -> None:
+    window = opened()
+    if tells_sizes:
+        # What a terminal says that reports its size in band (DEC private mode 2048): it does, and is enabled.
+        os.write(window.ours, b"\x1b[?2048;1$y")
+    os.write(window.ours, b"\x1b[48;90;200;0;0t")
+    window.read(1.5)
+    window.output = b""
+    os.write(window.ours, b"9")
+    window.shows(b"Drills")
+    window.read(1.0)
+    rows = [int(row) for row in re.findall(rb"\x1b\[([0-9]+);[0-9]+H", window.output)]
+    assert rows
+    assert (max(rows) > 40) == tells_sizes
+
+
+def test_a_signal_in_the_middle_of_a_paste_is_obeyed(opened: Callable[..., Window]) -> None:
+    window = opened()
+    os.write(window.ours, PASTES["coloured"][:3000])
+    window.process.terminate()
+    assert ended_within(window, TERM_SECONDS)
+
+
+def _resident_bytes(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")

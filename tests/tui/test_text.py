@@ -2,64 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
 
+import msgspec
 import pytest
 
+from lab.drills.case import CaseRecord, DrillCase, DrillOutcome
+from lab.drills.schema import find_drill, read_drill
+from lab.plain_page import page_lines
 from tests.tui.fake_lab import FakeLab
 from tests.tui.talk import Talk
+from tests.unit.drills.outcomes import put_outcome
 from tests.unit.fakes import Scripted
+from tui.text import words_wrapped
 
-
-@pytest.fixture
-def talk(fake_lab: FakeLab) -> Iterator[Talk]:
-    made = Talk(fake_lab)
-    made.hear("The machine uml: is running.")
-    yield made
-    made.close()
+ID = "01-dropped-members"
+OUTCOME = DrillOutcome(
+    id=f"{ID}-1",
+    drill=ID,
+    title="Members dropped out",
+    began_utc="2026-01-01T10:00:00Z",
+    ended_utc="2026-01-01T10:20:00Z",
+    verdict="partly lost",
+    saved_percent=62.5,
+    touched_bytes=0,
+    was_committed=True,
+    minutes=20,
+    hints=1,
+    resets=0,
+    changed={"disk01": [[0, 4096]], "disk02": [[0, 512]]},
+)
 
 
 def test_it_says_when_the_machine_runs_and_what_comes_next(talk: Talk) -> None:
-    talk.look()
-    talk.type("")
-    heard = talk.hear("next: No array yet. b creates a RAID 5 to start with; build offers all choices.")
+    heard = talk.ask("", "next: No array yet. b creates a RAID 5 to start with; build offers all choices.")
     assert "9 disks, 9 of them free." in heard
     assert "[b]" not in heard
 
 
 def test_b_shows_the_commands_and_only_yes_runs_them(talk: Talk, fake_lab: FakeLab) -> None:
-    talk.look()
-    talk.type("b")
+    talk.ask("b", "Type yes to run it")
+    talk.ask("no", "nothing was changed.")
+    talk.ask("b", "mdadm --create /dev/md0")
     talk.hear("Type yes to run it")
-    talk.type("no")
-    talk.hear("nothing was changed.")
-    talk.type("b")
-    talk.hear("mdadm --create /dev/md0")
-    talk.hear("Type yes to run it")
-    talk.type("?")
-    talk.hear("yes runs exactly these commands.")
+    talk.ask("?", "yes runs exactly these commands.")
     assert not any(run[:2] == ("mdadm", "--create") for run in fake_lab.machine.runs)
-    talk.type("yes")
-    talk.hear("running: mdadm --create /dev/md0")
+    talk.ask("yes", "running: mdadm --create /dev/md0")
     talk.hear("done: Create md0")
     assert any(run[:2] == ("mdadm", "--create") for run in fake_lab.machine.runs)
 
 
-def test_a_disk_is_selected_by_its_number_and_failed_with_f(talk: Talk, fake_lab: FakeLab) -> None:
-    fake_lab.show("raid5-checking")
-    talk.look()
-    talk.type("2")
-    talk.hear("selected: disk02: 500 MiB file, member in md0, slot 1.")
-    talk.type("?")
-    heard = talk.hear("help lists the rest.")
+@pytest.mark.app(shows="raid5-checking")
+def test_a_disk_is_selected_by_its_number_and_failed_with_f(talk: Talk) -> None:
+    talk.ask("2", "selected: disk02: 500 MiB file, member in md0, slot 1.")
+    heard = talk.ask("?", "help lists the rest.")
     for line in ("f or fail: Fail. Mark the selected disk", "build: Compose an array", "drill: Disasters", "b: "):
         assert line in heard
-    talk.type("f")
-    talk.hear("mdadm --manage /dev/md0 --fail /dev/ubdb")
+    talk.ask("f", "mdadm --manage /dev/md0 --fail /dev/ubdb")
 
 
 def test_what_happens_is_told_when_it_happens(talk: Talk, fake_lab: FakeLab) -> None:
-    talk.look()
     fake_lab.show("raid5")
     talk.look()
     talk.hear("md computes the parity of md0 (first sync).")
@@ -68,112 +70,79 @@ def test_what_happens_is_told_when_it_happens(talk: Talk, fake_lab: FakeLab) -> 
     talk.hear("md0 is ready: any one disk may fail now.")
 
 
-def test_a_menu_is_numbered(talk: Talk, fake_lab: FakeLab) -> None:
-    fake_lab.show("raid5-checking")
-    talk.look()
-    talk.type("t")
-    assert "1: 1 MiB/s. at most, for each member." in talk.hear("Type a number")
-    talk.type("99")
-    talk.hear("nothing was changed.")
+@pytest.mark.app(shows="raid5-checking")
+def test_a_menu_is_numbered(talk: Talk) -> None:
+    assert "1: 1 MiB/s. at most, for each member." in talk.ask("t", "Type a number")
+    talk.ask("99", "nothing was changed.")
 
 
 def test_commands_are_typed_behind_an_exclamation_mark(talk: Talk, fake_lab: FakeLab) -> None:
     fake_lab.machine.answers[("bash", "-c")] = Scripted(stdout="hello from the machine\n")
-    talk.type("! cat /proc/mdstat")
-    talk.hear("hello from the machine")
+    talk.ask("! cat /proc/mdstat", "hello from the machine")
 
 
 def test_a_lost_machine_is_told_and_restart_starts_it(talk: Talk, fake_lab: FakeLab) -> None:
-    talk.look()
     fake_lab.lose()
     talk.hear("The machine is lost: the embedded kernel ended unexpectedly")
-    talk.type("restart")
-    talk.hear("The machine uml: is running.")
+    talk.ask("restart", "The machine uml: is running.")
 
 
 def test_an_array_is_put_together_choice_by_choice(talk: Talk, fake_lab: FakeLab) -> None:
-    talk.look()
-    talk.type("build")
-    heard = talk.hear("b to build.")
+    heard = talk.ask("build", "b to build.")
     assert "1: Level: RAID 5 (stripes, parity rotates)." in heard
     assert "It survives the loss of: 1 disk." in heard
-    talk.type("1")
-    talk.hear("5: RAID 6.")
-    talk.type("5")
-    assert "It survives the loss of: 2 disks." in talk.hear("b to build.")
-    talk.type("disks 2 3 nonsense")
-    assert "nonsense is not free." in talk.hear("It cannot be built yet")
-    talk.type("disks 2 3 4 disk05")
-    talk.hear("b to build.")
-    talk.type("b")
-    talk.hear("Type yes to run it")
-    talk.type("yes")
-    talk.hear("done: Create md0")
+    talk.ask("1", "5: RAID 6.")
+    assert "It survives the loss of: 2 disks." in talk.ask("5", "b to build.")
+    assert "nonsense is not free." in talk.ask("disks 2 3 nonsense", "It cannot be built yet")
+    talk.ask("disks 2 3 4 disk05", "b to build.")
+    talk.ask("b", "Type yes to run it")
+    talk.ask("yes", "done: Create md0")
     created = next(run for run in fake_lab.machine.runs if run[:2] == ("mdadm", "--create"))
     assert "--level=raid6" in created
     assert created[-4:] == ("/dev/ubdb", "/dev/ubdc", "/dev/ubdd", "/dev/ubde")
 
 
-def test_what_is_no_choice_leaves_the_building(talk: Talk, fake_lab: FakeLab) -> None:
-    talk.look()
-    talk.type("build")
-    talk.hear("b to build.")
-    talk.type("")
-    talk.hear("cancelled; nothing was built.")
+def test_what_is_no_choice_leaves_the_building(talk: Talk) -> None:
+    talk.ask("build", "b to build.")
+    talk.ask("", "cancelled; nothing was built.")
 
 
 def test_the_command_line_can_be_typed(talk: Talk, fake_lab: FakeLab, capsys: pytest.CaptureFixture[str]) -> None:
-    talk.look()
-    talk.type("raidlab workloads")
-    talk.hear("raidlab workloads: exited with status 0.")
+    talk.ask("raidlab workloads", "raidlab workloads: exited with status 0.")
     assert "rand-mix-4k" in capsys.readouterr().out
     assert talk.app.lab.is_open
-    talk.type("raidlab results show 'no such")
-    talk.hear("exited with status 2.")
-    talk.type("lesson list")
-    talk.hear("raidlab lesson list: exited with status 0.")
+    talk.ask("raidlab results show 'no such", "exited with status 2.")
+    talk.ask("lesson list", "raidlab lesson list: exited with status 0.")
     assert fake_lab.opened == 1
 
 
+@pytest.mark.app(shows="raid5-checking")
 @pytest.mark.parametrize("line", ["raidlab array fail md0 disk02", "array fail md0 disk02"])
 def test_a_command_that_changes_arrays_acts_on_the_open_lab(talk: Talk, fake_lab: FakeLab, line: str) -> None:
-    fake_lab.show("raid5-checking")
-    talk.look()
-    talk.type(line)
-    talk.hear("mdadm --manage /dev/md0 --fail /dev/ubdb")
+    talk.ask(line, "mdadm --manage /dev/md0 --fail /dev/ubdb")
     talk.hear("Type yes to run it")
-    talk.type("yes")
-    talk.hear("done: ")
+    talk.ask("yes", "done: ")
     assert ("mdadm", "--manage", "/dev/md0", "--fail", "/dev/ubdb") in fake_lab.machine.runs
     assert fake_lab.opened == 1
 
 
+@pytest.mark.app(shows="raid5-checking")
 def test_waiting_for_an_array_holds_nothing_up(talk: Talk, fake_lab: FakeLab) -> None:
-    fake_lab.show("raid5-checking")
-    talk.look()
-    talk.type("array wait md0")
-    talk.hear("md0: the end of its check will be reported.")
-    talk.type("array wait md7")
-    talk.hear("md7 is not running.")
+    talk.ask("array wait md0", "md0: the end of its check will be reported.")
+    talk.ask("array wait md7", "md7 is not running.")
     fake_lab.finish_sync()
     talk.look()
-    talk.type("array wait md0")
-    talk.hear("md0 is idle.")
+    talk.ask("array wait md0", "md0 is idle.")
     talk.type("q")
     talk.wait(lambda: talk.status == [0], "the end")
 
 
+@pytest.mark.app(shows="raid5")
 def test_what_is_wrong_with_such_a_command_is_said_at_once(talk: Talk, fake_lab: FakeLab) -> None:
-    fake_lab.show("raid5")
-    talk.look()
-    talk.type("array scrub md0 polish")
-    talk.hear("problem: there is no action 'polish'. next: known: check, repair, stop")
-    talk.type("array fail md0 disk09")
-    talk.hear("problem: ")
-    talk.type("array create md1")
-    talk.hear("'raidlab array create --help' shows its arguments and options")
-    talk.type("array fial md0 disk01")
-    talk.hear("did you mean 'raidlab array fail'?")
+    talk.ask("array scrub md0 polish", "problem: there is no action 'polish'. next: known: check, repair, stop")
+    talk.ask("array fail md0 disk09", "problem: ")
+    talk.ask("array create md1", "'raidlab array create --help' shows its arguments and options")
+    talk.ask("array fial md0 disk01", "did you mean 'raidlab array fail'?")
     assert fake_lab.opened == 1
 
 
@@ -187,9 +156,7 @@ def test_options_that_only_the_command_line_has_are_the_command_lines(
         return 0
 
     monkeypatch.setattr("lab.cli.main.run", run)
-    talk.look()
-    talk.type("array fail md0 disk02 --plan")
-    talk.hear("exited with status 0.")
+    talk.ask("array fail md0 disk02 --plan", "exited with status 0.")
     assert seen == [["--on", "uml:", "array", "fail", "md0", "disk02", "--plan"]]
 
 
@@ -203,7 +170,6 @@ def test_a_command_that_opens_the_lab_gets_it_and_gives_it_back(
         return 3
 
     monkeypatch.setattr("lab.cli.main.run", run)
-    talk.look()
     talk.type("raidlab lesson show")
     talk.wait(lambda: talk.said.getvalue().count("The machine uml: is running.") == 2, "the lab is open again")
     talk.wait(lambda: "exited with status 3." in talk.said.getvalue(), "the status")
@@ -213,8 +179,7 @@ def test_a_command_that_opens_the_lab_gets_it_and_gives_it_back(
 
 @pytest.mark.parametrize("line", ["raidlab fleet", "raidlab sweep"])
 def test_fleets_and_sweeps_leave_the_open_lab_as_it_is(talk: Talk, fake_lab: FakeLab, line: str) -> None:
-    talk.type(line)
-    talk.hear(f"{line}: exited with status 0.")
+    talk.ask(line, f"{line}: exited with status 0.")
     assert fake_lab.opened == 1
     assert talk.app.lab.is_open
 
@@ -229,14 +194,122 @@ def test_fleets_and_sweeps_leave_the_open_lab_as_it_is(talk: Talk, fake_lab: Fak
     ],
 )
 def test_a_word_that_does_nothing_says_why(talk: Talk, line: str, said: str) -> None:
-    talk.look()
     talk.type("disk01")
-    talk.type(line)
-    talk.hear(said)
+    talk.ask(line, said)
 
 
-def test_an_answer_that_comes_before_its_question_is_for_that_question(talk: Talk, fake_lab: FakeLab) -> None:
-    talk.look()
+def test_an_answer_that_comes_before_its_question_is_for_that_question(talk: Talk) -> None:
     talk.type("b")
-    talk.type("yes")
-    talk.hear("done: Create md0")
+    talk.ask("yes", "done: Create md0")
+
+
+@pytest.fixture
+def open_drill(fake_lab: FakeLab) -> None:
+    """The first drill was open when the program ended."""
+    folder = fake_lab.host.state.lab_folder("default") / "drill"
+    folder.mkdir(parents=True)
+    record = CaseRecord(drill=ID, target="uml:", began_utc="2026-01-01T10:00:00Z", file_system_uuid="", blocks=9)
+    (folder / "case.json").write_bytes(msgspec.json.encode(record))
+
+
+def case_of(lab: FakeLab) -> DrillCase | None:
+    return DrillCase.find(lab.host.state.lab_folder("default"))
+
+
+def test_drills_are_listed_with_what_was_reached(talk: Talk, fake_lab: FakeLab) -> None:
+    put_outcome(fake_lab.host, OUTCOME)
+    heard = talk.ask("drill", "drill start 1 sets up the first.")
+    assert "1: Members dropped out, one after the other (20 minutes). Partly lost, 62.5 % (1 attempt).\n" in heard
+    assert "11: A second error during the rebuild (40 minutes). Not tried yet.\n" in heard
+
+
+def test_without_a_drill_its_words_do_nothing(talk: Talk) -> None:
+    for word in ("status", "hint", "commit", "reset", "debrief", "leave"):
+        talk.ask(f"drill {word}", "No drill is open in this lab.")
+    talk.ask("hint", "hint is not possible now: no drill is open.")
+    talk.ask("drill start 99", "problem: there is no drill '99'.")
+    talk.ask("drill debrief latest", "problem: no drill has been ended yet")
+
+
+def test_what_is_no_word_of_drills_is_explained(talk: Talk) -> None:
+    for line in ("drill save", "drill start", "drill list --json", "drill hint 2", "drill start 'a"):
+        talk.ask(line, "drill start 1     set one up on blank disks")
+
+
+@pytest.mark.usefixtures("open_drill")
+def test_a_drill_goes_on_and_its_words_need_no_other(talk: Talk, fake_lab: FakeLab) -> None:
+    heard = talk.hear("! LINE runs LINE on the machine.")
+    assert "Drill 1, Members dropped out, one after the other, continues.\n" in heard
+    assert heard.count("next: ") == heard.count("next: Drill 1, 0 min: not committed.") == 1
+    hints = read_drill(find_drill(ID)).hints
+    for number, word in enumerate(("hint", "drill hint", "raidlab drill hint", "hint"), start=1):
+        talk.ask(word, f"Hint {number} of {len(hints)}.")
+    talk.ask("hint", "There are no more hints.")
+    heard = talk.ask("drill", "commands: 0.")
+    assert "The file server was moved to another room." in heard
+    assert "Hint 1 of 4." in heard
+    assert "committed: not yet.\nwritten before commit: nothing.\n" in heard
+    # The lab was never closed for any of it.
+    assert fake_lab.opened == 1
+
+
+@pytest.mark.usefixtures("open_drill")
+def test_what_is_typed_for_the_machine_is_kept_with_the_drill(talk: Talk, fake_lab: FakeLab) -> None:
+    talk.hear("continues.")
+    talk.ask("! cat /proc/mdstat", "# cat /proc/mdstat")
+    talk.wait(lambda: not talk.app.shell.running_line, "the line has ended")
+    case = case_of(fake_lab)
+    assert case is not None
+    assert [command.line for command in case.commands()] == ["cat /proc/mdstat"]
+
+
+@pytest.mark.usefixtures("open_drill")
+def test_only_one_drill_is_open_and_it_can_be_left(talk: Talk, fake_lab: FakeLab) -> None:
+    talk.hear("! LINE runs LINE on the machine.")
+    heard = talk.ask("drill list", "drill status shows")
+    assert "1: Members dropped out, one after the other (20 minutes). Open now.\n" in heard
+    talk.ask("drill start 2", "Drill 1 is open. drill debrief ends it, drill leave gives it up.")
+    talk.ask("leave", "The drill is closed.")
+    assert case_of(fake_lab) is None
+    talk.ask("", "next: No array yet.")
+
+
+def test_nothing_is_told_or_obeyed_while_a_disaster_is_made(talk: Talk, fake_lab: FakeLab) -> None:
+    talk.app.drills.on_making(True)
+    talk.hear("The drill is being set up.")
+    fake_lab.show("raid5")
+    talk.look()
+    for line in ("", "log", "! cat /proc/mdstat", "raidlab array show"):
+        assert "md0" not in talk.ask(line, "The drill is being set up.")
+    assert not talk.app.shell.output
+    talk.app.drills.on_making(False)
+    talk.ask("", "md0: raid5")
+
+
+def test_the_last_page_is_told_in_words_without_marks(talk: Talk, fake_lab: FakeLab) -> None:
+    put_outcome(fake_lab.host, OUTCOME)
+    heard = talk.ask("raidlab drill debrief latest", "is rebuilt from the others.")
+    assert "Members dropped out: partly lost\n" in heard
+    assert "data saved: 62.5 %" in heard
+    # Each disk's strip stands on a line of its own.
+    strips = [line.split() for line in heard.splitlines() if re.match(r" *disk.* differ$", line)]
+    assert [(words[0], *words[2:]) for words in strips] == [
+        ("disk01", "4", "KiB", "differ"),
+        ("disk02", "512", "B", "differ"),
+    ]
+    assert not set("`*#") & set(heard)
+    assert fake_lab.opened == 1
+
+
+def test_a_page_has_no_frames_and_keeps_to_the_columns() -> None:
+    page = "# A title\n\nSome **bold** words, and `mdadm --examine /dev/ubda` between them.\n\n- one\n- two\n"
+    told = list(page_lines(page, 40))
+    assert told[0] == "A title"
+    assert " ".join(told[2:4]) == "Some bold words, and 'mdadm --examine /dev/ubda' between them."
+    assert [line.strip(" •") for line in told[-2:]] == ["one", "two"]
+    assert all(len(line) <= 40 for line in told)
+
+
+def test_words_are_not_broken_between_lines() -> None:
+    assert list(words_wrapped("drill     makes a disaster\n\nx", 16)) == ["drill     makes", "a disaster", "", "x"]
+    assert list(words_wrapped("/dev/disk/by-id/long-name it", 10)) == ["/dev/disk/by-id/long-name", "it"]

@@ -7,24 +7,27 @@ import threading
 
 import pytest
 from textual import events
-from textual.screen import Screen
 from textual.widgets import Input
 
-from tests.tui.conftest import AppMaker, idle, looked, reached, running
-from tests.tui.fake_lab import FakeLab
+from tests.tui.user import User
 from tui.app import RaidlabApp
 from tui.dialogs import MenuScreen
 from tui.plan_screen import PlanScreen
 from tui.rack import Rack
 
 MOVES = ("down", "up", "home", "end", "j", "k", "right", "left", "tab", "shift+tab")
+pytestmark = pytest.mark.app(shows="raid5")
 ACTIONS = ("f", "x", "p", "e", "z", "delete", "a", "enter", "w", "t", "s")
 
 
-def typed(app: RaidlabApp, *keys: str) -> None:
-    """All of these keys in one packet: the app does nothing in between."""
+async def typed(user: User, *keys: str) -> None:
+    """All of these keys in one packet: the app does nothing in between. Waits until they are handled."""
     for key in keys:
-        app.post_message(events.Key(key, key if len(key) == 1 else None))
+        user.app.post_message(events.Key(key, key if len(key) == 1 else None))
+    arrived: list[bool] = []
+    # Behind the keys in the app's own queue.
+    user.app.call_later(arrived.append, True)
+    await user.until(lambda: arrived and not user.app._typed_ahead.is_busy, "the input is handled")
 
 
 def standing(app: RaidlabApp) -> tuple[object, ...]:
@@ -39,169 +42,95 @@ def standing(app: RaidlabApp) -> tuple[object, ...]:
 
 @pytest.mark.wide
 @pytest.mark.slow
-async def test_moves_and_an_action_in_one_packet_have_the_target_of_single_keys(
-    app_on: AppMaker, fake_lab: FakeLab
-) -> None:
-    fake_lab.show("raid5")
-    app = app_on()
+async def test_moves_and_an_action_in_one_packet_have_the_target_of_single_keys(user: User) -> None:
     chance = random.Random(30)
-    async with running(app) as pilot:
-        await looked(pilot, app, fake_lab)
-        for _ in range(6):
-            keys = [*chance.choices(MOVES, k=chance.randint(1, 6)), chance.choice(ACTIONS)]
-            found = []
-            for at_once in (False, True):
-                app.screen.query_one(Rack).focus()
-                await pilot.press("home")
-                await pilot.pause()
-                if at_once:
-                    typed(app, *keys)
-                for key in () if at_once else keys:
-                    await pilot.press(key)
-                    await pilot.pause()
-                await settled(app)
-                await idle(pilot, app)
-                found.append(standing(app))
-                while len(app.screen_stack) > 1:
-                    await pilot.press("escape")
-                    await pilot.pause()
-            assert found[0] == found[1], keys
+    for _ in range(6):
+        keys = [*chance.choices(MOVES, k=chance.randint(1, 6)), chance.choice(ACTIONS)]
+        found = []
+        for packets in ([keys], [[key] for key in keys]):
+            user.find(Rack).focus()
+            await user.press("home")
+            for packet in packets:
+                await typed(user, *packet)
+            await user.idle()
+            found.append(standing(user.app))
+            while len(user.app.screen_stack) > 1:
+                await user.press("escape")
+        assert found[0] == found[1], keys
 
 
-def in_front(app: RaidlabApp) -> Screen[object]:
-    return app.screen
+async def test_down_and_f_in_one_packet_fail_the_disk_under_the_cursor(user: User) -> None:
+    await user.press("home")
+    await typed(user, "down", "f")
+    plan = (await user.plan()).plan
+    assert plan.title == "Fail disk02 (/dev/ubdb) in md0, which breaks md0"
+    assert any("ubdb" in line for line in plan.lines())
 
 
-async def settled(app: RaidlabApp) -> None:
-    """All input has been handled."""
-    arrived: list[bool] = []
-    # Behind the keys in the app's own queue.
-    app.call_later(arrived.append, True)
-    await reached(lambda: bool(arrived) and not app._typed_ahead.is_busy, "the input is handled")
+async def test_a_click_and_f_in_one_packet_fail_the_disk_that_was_clicked(user: User) -> None:
+    await user.press("home")
+    rack = user.find(Rack)
+    assert rack.current
+    place = rack.content_region
+    at = (place.x + 2, place.y + 2 * rack._row_height)
+    for kind in (events.MouseDown, events.MouseUp):
+        event = kind(None, *at, 0, 0, 1, False, False, False, screen_x=at[0], screen_y=at[1])
+        user.app.post_message(event)
+    await typed(user, "f")
+    clicked = rack.current.name
+    assert clicked != "disk01"
+    assert clicked in (await user.plan()).plan.title
 
 
-async def test_down_and_f_in_one_packet_fail_the_disk_under_the_cursor(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    fake_lab.show("raid5")
-    app = app_on()
-    async with running(app) as pilot:
-        await looked(pilot, app, fake_lab)
-        await pilot.press("home")
-        typed(app, "down", "f")
-        await settled(app)
-        await idle(pilot, app)
-        assert isinstance(app.screen, PlanScreen)
-        assert app.screen.plan.title == "Fail disk02 (/dev/ubdb) in md0, which breaks md0"
-        assert any("ubdb" in line for line in app.screen.plan.lines())
+async def test_keys_typed_before_the_plan_is_there_never_reach_the_screen_beneath(user: User) -> None:
+    holds = threading.Event()
+    # The lab's thread is busy: the plan has to wait for its turn.
+    user.app.look_up(lambda _: holds.wait(10))
+    await typed(user, "f", "enter", "2", "down", "r")
+    assert not user.at(PlanScreen).is_made
+    assert user.app.current_mode == "lab"
+    holds.set()
+    assert "disk01" in (await user.plan()).plan.title
+    assert not user.lab.operation
+    assert len(user.app.screen_stack) == 2
 
 
-async def test_a_click_and_f_in_one_packet_fail_the_disk_that_was_clicked(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    fake_lab.show("raid5")
-    app = app_on()
-    async with running(app) as pilot:
-        await looked(pilot, app, fake_lab)
-        await pilot.press("home")
-        rack = app.screen.query_one(Rack)
-        assert rack.current
-        place = rack.content_region
-        at = (place.x + 2, place.y + 2 * rack._row_height)
-        for kind in (events.MouseDown, events.MouseUp):
-            event = kind(None, *at, 0, 0, 1, False, False, False, screen_x=at[0], screen_y=at[1])
-            app.post_message(event)
-        typed(app, "f")
-        await settled(app)
-        await idle(pilot, app)
-        assert isinstance(app.screen, PlanScreen)
-        clicked = rack.current.name
-        assert clicked != "disk01"
-        assert clicked in app.screen.plan.title
+@pytest.mark.app(shows="raid5-checking")
+async def test_nobody_agrees_to_a_plan_that_is_not_on_the_screen_yet(user: User) -> None:
+    before = len(user.fake_lab.machine.runs)
+    await typed(user, "f", "enter", "r")
+    await user.plan()
+    assert not any("--fail" in run for run in user.fake_lab.machine.runs[before:])
+    await user.press("r")
+    await user.idle()
+    assert any("--fail" in run for run in user.fake_lab.machine.runs[before:])
 
 
-async def test_keys_typed_before_the_plan_is_there_never_reach_the_screen_beneath(
-    app_on: AppMaker, fake_lab: FakeLab
-) -> None:
-    fake_lab.show("raid5")
-    app = app_on()
-    async with running(app) as pilot:
-        await looked(pilot, app, fake_lab)
-        holds = threading.Event()
-        # The lab's thread is busy: the plan has to wait for its turn.
-        app.look_up(lambda _: holds.wait(10))
-        typed(app, "f", "enter", "2", "down", "r")
-        await settled(app)
-        await pilot.pause()
-        awaited = in_front(app)
-        assert isinstance(awaited, PlanScreen)
-        assert not awaited.is_made
-        assert app.current_mode == "lab"
-        holds.set()
-        await idle(pilot, app)
-        plan = in_front(app)
-        assert isinstance(plan, PlanScreen)
-        assert "disk01" in plan.plan.title
-        assert not app.lab.operation
-        assert len(app.screen_stack) == 2
+async def test_a_plan_that_nobody_waits_for_any_longer_is_not_shown(user: User) -> None:
+    holds = threading.Event()
+    user.app.look_up(lambda _: holds.wait(10))
+    await typed(user, "f", "escape")
+    assert len(user.app.screen_stack) == 1
+    holds.set()
+    await user.idle()
+    assert len(user.app.screen_stack) == 1
 
 
-async def test_nobody_agrees_to_a_plan_that_is_not_on_the_screen_yet(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    fake_lab.show("raid5-checking")
-    app = app_on()
-    async with running(app) as pilot:
-        await looked(pilot, app, fake_lab)
-        before = len(fake_lab.machine.runs)
-        typed(app, "f", "enter", "r")
-        await settled(app)
-        await idle(pilot, app)
-        assert isinstance(in_front(app), PlanScreen)
-        assert not any("--fail" in run for run in fake_lab.machine.runs[before:])
-        await pilot.press("r")
-        await idle(pilot, app)
-        assert any("--fail" in run for run in fake_lab.machine.runs[before:])
+async def test_what_is_typed_behind_the_key_of_a_dialog_goes_to_the_dialog(user: User) -> None:
+    await typed(user, "8")
+    await user.idle()
+    await typed(user, "g", "1", "2", "3")
+    assert user.app.current_mode == "stripe"
+    assert user.find(Input).value == "123"
 
 
-async def test_a_plan_that_nobody_waits_for_any_longer_is_not_shown(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    fake_lab.show("raid5")
-    app = app_on()
-    async with running(app) as pilot:
-        await looked(pilot, app, fake_lab)
-        holds = threading.Event()
-        app.look_up(lambda _: holds.wait(10))
-        typed(app, "f", "escape")
-        await settled(app)
-        assert len(app.screen_stack) == 1
-        holds.set()
-        await idle(pilot, app)
-        assert len(app.screen_stack) == 1
-
-
-async def test_what_is_typed_behind_the_key_of_a_dialog_goes_to_the_dialog(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    fake_lab.show("raid5")
-    app = app_on()
-    async with running(app) as pilot:
-        await looked(pilot, app, fake_lab)
-        typed(app, "8")
-        await settled(app)
-        await idle(pilot, app)
-        typed(app, "g", "1", "2", "3")
-        await settled(app)
-        await pilot.pause()
-        assert app.current_mode == "stripe"
-        assert app.screen.query_one(Input).value == "123"
-
-
-async def test_a_key_is_no_longer_meant_for_an_array_that_has_gone(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    fake_lab.show("raid5")
-    app = app_on()
-    async with running(app) as pilot:
-        await looked(pilot, app, fake_lab)
-        await idle(pilot, app)
-        screen = app.screen
-        # As if md0 had taken the place of an array that was shown until now.
-        screen._shown = ("md7", screen._shown[1])  # type: ignore[attr-defined]
-        typed(app, "delete")
-        await settled(app)
-        await idle(pilot, app)
-        assert len(app.screen_stack) == 1
-        typed(app, "delete")
-        await settled(app)
-        await idle(pilot, app)
-        assert isinstance(app.screen, PlanScreen)
+async def test_a_key_is_no_longer_meant_for_an_array_that_has_gone(user: User) -> None:
+    await user.idle()
+    screen = user.screen
+    # As if md0 had taken the place of an array that was shown until now.
+    screen._shown = ("md7", screen._shown[1])  # type: ignore[attr-defined]
+    await typed(user, "delete")
+    await user.idle()
+    assert len(user.app.screen_stack) == 1
+    await typed(user, "delete")
+    await user.plan()

@@ -9,136 +9,112 @@ from lab.arrays.status import SyncAction
 from lab.disks.lab import lab_folder
 from lab.plans import Plan, Step
 from lab.units import MIB
-from tests.tui.conftest import AppMaker, AppPilot, idle, looked, running, until
-from tests.tui.fake_lab import FakeLab
-from tests.tui.still import text_of
+from tests.tui.user import User
 from tests.tui.volumes import FILLED, UNEQUAL, look_at, show_rebuild, volume
 from tests.unit.fakes import Scripted
 from tui.actions import Draft, applying, joining_disk, level_rows, next_step
-from tui.app import RaidlabApp, Settings
+from tui.app import RaidlabApp
 from tui.build_screen import BuildScreen
 from tui.frontend import PlanRun
 from tui.rack import BayState, bays_of
 from tui.text import array_lines, preview_lines
 
 
-async def with_volumes(pilot: AppPilot, app: RaidlabApp, lab: FakeLab) -> None:
-    await looked(pilot, app, lab)
-    app.lab.disks = UNEQUAL
-    look_at(app, [volume()])
+@pytest.fixture
+async def app(user: User) -> RaidlabApp:
+    """It has seen the volume, whole."""
+    user.lab.disks = UNEQUAL
+    look_at(user.app, [volume()])
+    return user.app
 
 
 def named(app: RaidlabApp) -> set[str]:
     return {action.short_name() for action in applying(app.lab)}
 
 
-async def test_a_failure_and_a_rebuild_are_told_once_and_not_for_each_array(
-    app_on: AppMaker, fake_lab: FakeLab
-) -> None:
-    app = app_on()
-    async with running(app) as pilot:
-        await with_volumes(pilot, app, fake_lab)
-        show_rebuild(app)
-        look_at(app, [volume()])
-        told = [event.sentence for event in app.lab.events]
-        assert told == [
-            "adapt0 appeared: adapt5 of 5 disks",
-            "adapt0 lost disk03 (/dev/ubdc) in 4 of 5 arrays",
-            "adapt0 is degraded: 1 disk is missing",
-            "disk03 (/dev/ubdc) has left adapt0",
-            "disk03 (/dev/ubdc) has joined adapt0",
-            "a rebuild of adapt0 has begun",
-            "disk03 (/dev/ubdc) is in sync with adapt0, in all of its 4 arrays",
-            "the rebuild of adapt0 has ended",
-            "adapt0 is whole again",
-        ]
+async def test_a_failure_and_a_rebuild_are_told_once_and_not_for_each_array(app: RaidlabApp) -> None:
+    show_rebuild(app)
+    look_at(app, [volume()])
+    told = [event.sentence for event in app.lab.events]
+    assert told == [
+        "adapt0 appeared: adapt5 of 5 disks",
+        "adapt0 lost disk03 (/dev/ubdc) in 4 of 5 arrays",
+        "adapt0 is degraded: 1 disk is missing",
+        "disk03 (/dev/ubdc) has left adapt0",
+        "disk03 (/dev/ubdc) has joined adapt0",
+        "a rebuild of adapt0 has begun",
+        "disk03 (/dev/ubdc) is in sync with adapt0, in all of its 4 arrays",
+        "the rebuild of adapt0 has ended",
+        "adapt0 is whole again",
+    ]
 
 
-async def test_what_can_be_done_follows_the_state_of_the_volume(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    app = app_on()
-    async with running(app) as pilot:
-        await with_volumes(pilot, app, fake_lab)
-        lab = app.lab
-        lab.selected_disk = "disk03"
-        assert {"fail", "load", "mark", "scrub", "throttle", "stop", "destroy"} <= named(app)
-        assert not {"add", "replace", "corrupt", "re_add", "remove"} & named(app)
+async def test_what_can_be_done_follows_the_state_of_the_volume(app: RaidlabApp) -> None:
+    lab = app.lab
+    lab.selected_disk = "disk03"
+    assert {"fail", "load", "mark", "scrub", "throttle", "stop", "destroy"} <= named(app)
+    assert not {"add", "replace", "corrupt", "re_add", "remove"} & named(app)
 
-        look_at(app, [volume(failed=[FILLED])])
-        assert {"add", "remove"} <= named(app)
-        assert "fail" not in named(app)
-        joining = joining_disk(lab)
-        assert joining is not None
-        assert joining.name == "disk06"
-        assert "adds disk06" in next_step(lab)
+    look_at(app, [volume(failed=[FILLED])])
+    assert {"add", "remove"} <= named(app)
+    assert "fail" not in named(app)
+    assert joining_disk(lab) == UNEQUAL[5]
+    assert "adds disk06" in next_step(lab)
 
-        own = volume().disks[FILLED].windows
-        look_at(app, [volume(filled={FILLED: own[:1]})])
-        assert "is interrupted" in next_step(lab)
-        joining = joining_disk(lab)
-        assert joining is not None
-        assert joining.name == "disk03", "the same key resumes the rebuild"
+    own = volume().disks[FILLED].windows
+    look_at(app, [volume(filled={FILLED: own[:1]})])
+    assert "is interrupted" in next_step(lab)
+    assert joining_disk(lab) == UNEQUAL[2], "the same key resumes the rebuild"
 
-        look_at(app, [volume(filled={FILLED: own[:1]}, syncing={own[1]: 0.3})])
-        assert "add" not in named(app), "one rebuild at a time"
+    look_at(app, [volume(filled={FILLED: own[:1]}, syncing={own[1]: 0.3})])
+    assert "add" not in named(app), "one rebuild at a time"
 
-        look_at(app, [volume(failed=[FILLED, 3])])
-        assert "add" not in named(app)
-        assert "lost too many disks" in next_step(lab)
+    look_at(app, [volume(failed=[FILLED, 3])])
+    assert "add" not in named(app)
+    assert "lost too many disks" in next_step(lab)
 
 
-async def test_no_free_disk_that_is_large_enough_is_said(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    app = app_on()
-    async with running(app) as pilot:
-        await with_volumes(pilot, app, fake_lab)
-        app.lab.disks = UNEQUAL[:5]
-        look_at(app, [volume(failed=[FILLED])])
-        assert "x[/b] removes disk03" in next_step(app.lab)
-        look_at(app, [volume(gone=[FILLED])])
-        app.lab.selected_disk = "disk01"
-        assert "adds disk03" in next_step(app.lab), "a failed disk that was removed can be used again"
+async def test_no_free_disk_that_is_large_enough_is_said(app: RaidlabApp) -> None:
+    app.lab.disks = UNEQUAL[:5]
+    look_at(app, [volume(failed=[FILLED])])
+    assert "x[/b] removes disk03" in next_step(app.lab)
+    look_at(app, [volume(gone=[FILLED])])
+    app.lab.selected_disk = "disk01"
+    assert "adds disk03" in next_step(app.lab), "a failed disk that was removed can be used again"
 
 
-async def test_the_rack_shows_disks_of_the_volume_and_not_slices(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    app = app_on()
-    async with running(app) as pilot:
-        await with_volumes(pilot, app, fake_lab)
-        own = volume().disks[FILLED].windows
-        look_at(app, [volume(filled={FILLED: own[:1]}, syncing={own[1]: 0.5})])
-        states = {bay.name: (bay.state, bay.array) for bay in bays_of(app.lab)}
-        assert states["disk01"] == (BayState.MEMBER, "adapt0")
-        assert states["disk03"] == (BayState.REBUILDING, "adapt0")
-        assert states["disk06"] == (BayState.FREE, "")
-        look_at(app, [volume(filled={FILLED: own[:1]})])
-        waiting = next(bay for bay in bays_of(app.lab) if bay.name == "disk03")
-        assert waiting.note == "adapt0 rebuild waits"
+async def test_the_rack_shows_disks_of_the_volume_and_not_slices(app: RaidlabApp) -> None:
+    own = volume().disks[FILLED].windows
+    look_at(app, [volume(filled={FILLED: own[:1]}, syncing={own[1]: 0.5})])
+    states = {bay.name: (bay.state, bay.array) for bay in bays_of(app.lab)}
+    assert states["disk01"] == (BayState.MEMBER, "adapt0")
+    assert states["disk03"] == (BayState.REBUILDING, "adapt0")
+    assert states["disk06"] == (BayState.FREE, "")
+    look_at(app, [volume(filled={FILLED: own[:1]})])
+    waiting = next(bay for bay in bays_of(app.lab) if bay.name == "disk03")
+    assert waiting.note == "adapt0 rebuild waits"
 
 
-async def test_the_text_mode_tells_the_arrays_inside(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    app = app_on()
-    async with running(app) as pilot:
-        await with_volumes(pilot, app, fake_lab)
-        look_at(app, [volume(syncing={1: 0.5}, action=SyncAction.CHECK)])
-        lines = list(array_lines(app.lab))
-        assert lines[0].startswith("adapt0: adapt5, ")
-        assert "check of array 2 of 5" in lines[0]
-        assert "md100 4+1 whole, md101 2+1 check 50%" in lines[1]
+async def test_the_text_mode_tells_the_arrays_inside(app: RaidlabApp) -> None:
+    look_at(app, [volume(syncing={1: 0.5}, action=SyncAction.CHECK)])
+    lines = list(array_lines(app.lab))
+    assert lines[0].startswith("adapt0: adapt5, ")
+    assert "check of array 2 of 5" in lines[0]
+    assert "md100 4+1 whole, md101 2+1 check 50%" in lines[1]
 
 
-async def test_the_build_screen_follows_unequal_disks(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    app = app_on(Settings(mode="build", was_welcomed=True))
-    async with running(app) as pilot:
-        await looked(pilot, app, fake_lab)
-        screen = app.screen
-        assert isinstance(screen, BuildScreen)
-        screen._take(Draft(AdaptLevel.ADAPT5, tuple(disk.name for disk in app.lab.disks[:4])))
-        await idle(pilot, app)
-        assert "have the same size, so this is a plain RAID 5" in " ".join(text_of(app).split())
-        assert "disks add --kind file --count 2 --size 1000M" in " ".join(text_of(app).replace("│", " ").split())
-        # As somebody who has chosen them: the screen proposes none any longer.
-        screen._has_chosen = True
-        screen._take(Draft(AdaptLevel.ADAPT5, ("disk01", "disk02")))
-        await idle(pilot, app)
-        assert "adapt5 needs at least 3 disks, not 2" in " ".join(text_of(app).replace("│", " ").split())
+@pytest.mark.app(mode="build")
+async def test_the_build_screen_follows_unequal_disks(user: User) -> None:
+    screen = user.at(BuildScreen)
+    screen._take(Draft(AdaptLevel.ADAPT5, tuple(disk.name for disk in user.lab.disks[:4])))
+    await user.idle()
+    assert "have the same size, so this is a plain RAID 5" in user.words
+    assert "disks add --kind file --count 2 --size 1000M" in user.words
+    # As somebody who has chosen them: the screen proposes none any longer.
+    screen._has_chosen = True
+    screen._take(Draft(AdaptLevel.ADAPT5, ("disk01", "disk02")))
+    await user.idle()
+    assert "adapt5 needs at least 3 disks, not 2" in user.words
 
 
 def test_the_levels_for_unequal_disks_are_compared_only_where_disks_differ() -> None:
@@ -161,54 +137,41 @@ PLAN = Plan("Add disk06 to adapt0", (Step(("first",), "one"), WAIT, Step(("secon
 
 
 @pytest.mark.parametrize(("status", "ran"), [(0, ["first", "second"]), (1, ["first"])])
-async def test_a_plan_goes_on_behind_its_wait_unless_that_failed(
-    app_on: AppMaker, fake_lab: FakeLab, status: int, ran: list[str]
-) -> None:
-    app = app_on()
-    async with running(app) as pilot:
-        await looked(pilot, app, fake_lab)
-        fake_lab.machine.answers |= {
-            ("first",): Scripted(),
-            ("second",): Scripted(),
-            ("sh", "-c", "wait for md"): Scripted(status=status),
-        }
-        done: list[bool] = []
-        PlanRun(app, PLAN, on_done=(lambda: done.append(True),)).go_on()
-        await until(pilot, lambda: not app.plan_runs, "the end of the plan")
-        await idle(pilot, app)
-        assert done == [True], "whoever asked hears of it when the first part has run"
-        assert [argv[0] for argv in fake_lab.machine.runs if argv[0] in ("first", "second")] == ran
-        session = app.client.session
-        assert session is not None
-        assert session.going_on == set()
+async def test_a_plan_goes_on_behind_its_wait_unless_that_failed(user: User, status: int, ran: list[str]) -> None:
+    user.fake_lab.machine.answers |= {
+        ("first",): Scripted(),
+        ("second",): Scripted(),
+        ("sh", "-c", "wait for md"): Scripted(status=status),
+    }
+    done: list[bool] = []
+    PlanRun(user.app, PLAN, on_done=(lambda: done.append(True),)).go_on()
+    await user.until(lambda: not user.app.plan_runs, "the end of the plan")
+    await user.idle()
+    assert done == [True], "whoever asked hears of it when the first part has run"
+    assert [argv[0] for argv in user.fake_lab.machine.runs if argv[0] in ("first", "second")] == ran
+    session = user.app.client.session
+    assert session is not None
+    assert session.going_on == set()
 
 
-async def test_a_plan_that_is_left_does_not_go_on(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    app = app_on()
-    async with running(app) as pilot:
-        await looked(pilot, app, fake_lab)
-        fake_lab.machine.answers |= {("first",): Scripted(), ("sh", "-c", "wait for md"): Scripted()}
-        PlanRun(app, PLAN, on_done=(lambda: app.leave_volume("adapt0"),)).go_on()
-        for _ in range(4):
-            await idle(pilot, app)
-            await pilot.pause(0.05)
-        assert not [argv for argv in fake_lab.machine.runs if argv[0] == "second"]
+async def test_a_plan_that_is_left_does_not_go_on(user: User) -> None:
+    user.fake_lab.machine.answers |= {("first",): Scripted(), ("sh", "-c", "wait for md"): Scripted()}
+    PlanRun(user.app, PLAN, on_done=(lambda: user.app.leave_volume("adapt0"),)).go_on()
+    for _ in range(4):
+        await user.idle()
+        await user.pilot.pause(0.05)
+    assert not [argv for argv in user.fake_lab.machine.runs if argv[0] == "second"]
 
 
-async def test_two_larger_disks_join_the_lab_and_the_machine_comes_back(app_on: AppMaker, fake_lab: FakeLab) -> None:
-    app = app_on(Settings(mode="build", was_welcomed=True))
-    async with running(app) as pilot:
-        await looked(pilot, app, fake_lab)
-        screen = app.screen
-        assert isinstance(screen, BuildScreen)
-        screen._take(Draft(AdaptLevel.ADAPT5, ("disk01", "disk02", "disk03")))
-        await idle(pilot, app)
-        await pilot.press("u")
-        await pilot.pause()
-        await pilot.press("a")
-        await until(pilot, lambda: fake_lab.opened == 2 and app.lab.is_open, "the machine is started anew")
-        await until(pilot, lambda: screen._awaited == ("disk10", "disk11"), "the screen waits for the disks")
-        with lab_folder(fake_lab.host.state, "default") as folder:
-            made = {spec.name: spec.size_bytes for spec in folder.specs}
-        assert made["disk10"] == made["disk11"] == 1000 * MIB
-        assert len(made) == 11
+@pytest.mark.app(mode="build")
+async def test_two_larger_disks_join_the_lab_and_the_machine_comes_back(user: User) -> None:
+    screen = user.at(BuildScreen)
+    screen._take(Draft(AdaptLevel.ADAPT5, ("disk01", "disk02", "disk03")))
+    await user.idle()
+    await user.press("u", "a")
+    await user.until(lambda: user.fake_lab.opened == 2 and user.lab.is_open, "the machine is started anew")
+    await user.until(lambda: screen._awaited == ("disk10", "disk11"), "the screen waits for the disks")
+    with lab_folder(user.fake_lab.host.state, "default") as folder:
+        made = {spec.name: spec.size_bytes for spec in folder.specs}
+    assert made["disk10"] == made["disk11"] == 1000 * MIB
+    assert len(made) == 11

@@ -15,10 +15,9 @@ from lab.actions import ACTIONS
 from lab.cli.app import make_app
 from lab.drills.verbs import VERBS as DRILL_VERBS
 from lab.lessons.verbs import VERBS as LESSON_VERBS
-from tests.tui.conftest import AppMaker, looked, running
-from tests.tui.fake_lab import FakeLab
+from tests.tui.user import User
 from tui.actions import KEY_ACTIONS
-from tui.app import RaidlabApp, Settings
+from tui.app import RaidlabApp
 from tui.help import CLOCK_IDS, HelpScreen, key_table
 from tui.keys import SCREENS, CommandKey, classes_with_keys, known_ids, own_bindings
 from tui.lab_screen import ArrayList
@@ -97,42 +96,33 @@ def test_every_screen_says_what_it_is_for(screen: type[Screen[Any]]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("entry", SCREENS, ids=lambda entry: entry.mode)
-async def test_every_screen_shows_its_keys_in_f1_and_in_the_palette(
-    entry: Any, app_on: AppMaker, fake_lab: FakeLab
-) -> None:
-    fake_lab.show("raid5-failed")
-    app = app_on(Settings(mode=entry.mode, was_welcomed=True))
-    async with running(app) as pilot:
-        await looked(pilot, app, fake_lab)
-        if entry.mode == "commands":
-            # Within the terminal F1 is its programs' key.
-            await pilot.press("f12")
-        screen = app.screen
-        known = known_ids()
-        live = {each.binding.id or "": each for each in screen.active_bindings.values() if each.binding.id in known}
-        own = {binding.id for _, binding in own_bindings([type(screen)])}
-        assert own, "the screen has keys of its own"
-        table = str(key_table(app, screen, 100))
-        palette = {command.title for command in app.get_system_commands(screen)}
-        for binding_id, active in live.items():
-            assert binding_id in table
-            # This machine's clock goes as everybody's does.
-            is_idle = binding_id.startswith(CLOCK_IDS)
-            if active.enabled and binding_id != "app.palette" and not is_idle:
-                assert any(title.endswith(f": {active.binding.description}") for title in palette), binding_id
-        await pilot.press("f1")
-        await pilot.pause()
-        assert isinstance(app.screen, HelpScreen)
+@pytest.mark.parametrize("mode", [entry.mode for entry in SCREENS])
+@pytest.mark.app(shows="raid5-failed")
+async def test_every_screen_shows_its_keys_in_f1_and_in_the_palette(user: User, mode: str) -> None:
+    if mode == "commands":
+        # Within the terminal F1 is its programs' key.
+        await user.press("f12")
+    screen = user.screen
+    known = known_ids()
+    live = {each.binding.id or "": each for each in screen.active_bindings.values() if each.binding.id in known}
+    own = {binding.id for _, binding in own_bindings([type(screen)])}
+    assert own, "the screen has keys of its own"
+    table = str(key_table(user.app, screen, 100))
+    palette = {command.title for command in user.app.get_system_commands(screen)}
+    for binding_id, active in live.items():
+        assert binding_id in table
+        # This machine's clock goes as everybody's does.
+        is_idle = binding_id.startswith(CLOCK_IDS)
+        if active.enabled and binding_id != "app.palette" and not is_idle:
+            assert any(title.endswith(f": {active.binding.description}") for title in palette), binding_id
+    await user.press("f1")
+    assert isinstance(user.screen, HelpScreen)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("entry", SCREENS, ids=lambda entry: entry.mode)
-async def test_whatever_can_have_the_focus_can_be_explained(entry: Any, app_on: AppMaker, fake_lab: FakeLab) -> None:
-    app = app_on(Settings(mode=entry.mode, was_welcomed=True))
-    async with running(app) as pilot:
-        await looked(pilot, app, fake_lab)
-        assert [widget for widget in app.screen.focus_chain if not explained(app, widget)] == []
+@pytest.mark.parametrize("mode", [entry.mode for entry in SCREENS])
+async def test_whatever_can_have_the_focus_can_be_explained(user: User) -> None:
+    assert [widget for widget in user.screen.focus_chain if not explained(user.app, widget)] == []
 
 
 def explained(app: RaidlabApp, widget: Widget) -> bool:

@@ -6,26 +6,14 @@ from collections.abc import Iterable
 
 from lab.adapt.kind import VolumeStatus, as_array
 from lab.adapt.spec import VolumeSpec
-from lab.disks import DiskKind, LabDisk
-from lab.disks.kinds import serial_of
 from lab.session.monitor import Snapshot
-from lab.units import MIB
+from tests.tui.fake_lab import file_disks
 from tests.unit.adapt.running import running
 from tui.app import RaidlabApp
 from tui.state import LabLooked
 
 SMALL, LARGE = 100, 200
-_SIZES = (SMALL, LARGE, LARGE, LARGE, LARGE, LARGE)
-UNEQUAL = tuple(
-    LabDisk(
-        name=f"disk{number:02d}",
-        kind=DiskKind.FILE,
-        node=f"/dev/ubd{'abcdefg'[number - 1]}",
-        size_bytes=size * MIB,
-        serial=serial_of(number),
-    )
-    for number, size in enumerate(_SIZES, start=1)
-)
+UNEQUAL = file_disks(SMALL, *[LARGE] * 5)
 SPEC = VolumeSpec(UNEQUAL[:5])
 """A small and four large disks; the last large one stays free."""
 FILLED = 2

@@ -9,8 +9,6 @@ from tui.look import ASCII, UNICODE, Tone
 from tui.quantities import Unit
 from tui.widgets import SyncBar, SyncView, Tile, VerdictBanner, bar
 
-pytestmark = pytest.mark.tui
-
 
 def sync(view: SyncView | None, width: int = 80) -> str:
     made = SyncBar()
@@ -30,20 +28,23 @@ def test_more_is_never_shorter(one: float, other: float) -> None:
     assert len(bar(low, 20, UNICODE)[1]) >= len(bar(high, 20, UNICODE)[1])
 
 
-def test_a_sync_shows_how_far_how_fast_and_how_long() -> None:
-    line = sync(SyncView("rebuild", 0.434, 195e6, 74.2))
-    assert line.startswith("◐ rebuild ███")
-    assert line.endswith("43.4 %  195 MB/s  1:14 min left")
+REBUILD = SyncView("rebuild", 0.434, 195e6, 74.2)
 
 
-def test_with_less_room_the_time_left_goes_before_the_per_cent() -> None:
-    line = sync(SyncView("rebuild", 0.434, 195e6, 74.2), 36)
-    assert line.endswith("43.4 %  195 MB/s")
-    assert sync(SyncView("rebuild", 0.434, 195e6, 74.2), 26).endswith("43.4 %")
-
-
-def test_a_note_replaces_rate_and_time() -> None:
-    assert sync(SyncView("resync", 0.5, 1e6, 10, note="waits for md1")).endswith("50.0 %  waits for md1")
+@pytest.mark.parametrize(
+    ("view", "width", "begin", "end"),
+    [
+        (REBUILD, 80, "◐ rebuild ███", "43.4 %  195 MB/s  1:14 min left"),
+        (REBUILD, 36, "", "43.4 %  195 MB/s"),
+        (REBUILD, 26, "", "43.4 %"),
+        (SyncView("resync", 0.5, 1e6, 10, note="waits for md1"), 80, "", "50.0 %  waits for md1"),
+    ],
+    ids=["whole", "without the time left", "without the rate", "with a note"],
+)
+def test_a_sync_shows_how_far_how_fast_and_how_long(view: SyncView, width: int, begin: str, end: str) -> None:
+    line = sync(view, width)
+    assert line.startswith(begin)
+    assert line.endswith(end)
 
 
 def test_no_sync_shows_nothing() -> None:

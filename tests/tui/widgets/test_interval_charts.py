@@ -6,8 +6,6 @@ from tests.tui.widgets.host import shown
 from tui.charts import BARS, DECADES, RATIOS, SHARES, Axis, IntervalChart, IntervalRow
 from tui.look import ASCII, UNICODE, Glyphs, Tone
 
-pytestmark = pytest.mark.tui
-
 
 def lines(axis: Axis, *rows: IntervalRow, size: tuple[int, int] = (60, 8), glyphs: Glyphs = UNICODE) -> list[str]:
     chart = IntervalChart()

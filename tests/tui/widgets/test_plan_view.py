@@ -12,8 +12,6 @@ from tests.tui.widgets.host import messages_of, shown
 from tui.look import ASCII
 from tui.plan_screen import PlanProgress, PlanView
 
-pytestmark = pytest.mark.tui
-
 CREATE = ArraySpec("raid5", ("/dev/ubda", "/dev/ubdb", "/dev/ubdc")).creation()
 STOP = operations.stop("md0")
 ERASE = STOP + operations.zero_superblocks(("/dev/ubda", "/dev/ubdb"))

@@ -10,8 +10,6 @@ from tests.tui.widgets.host import Act, messages_of, shown
 from tui.look import ASCII, UNICODE
 from tui.rack import Bay, BayState, Rack
 
-pytestmark = pytest.mark.tui
-
 DISKS = tuple(Bay(f"disk{n:02d}", f"/dev/ubd{n}", f"RAIDLAB-{n:02d}", 500 * MIB, "file") for n in range(1, 10))
 ONE_OF_EACH = tuple(
     Bay(f"d{number}", size_bytes=500 * MIB, model="ssd", state=state, array="md0", slot=number)

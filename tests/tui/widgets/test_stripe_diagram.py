@@ -8,8 +8,6 @@ from tests.tui.widgets.host import shown
 from tui.charts import DiagramMember, StripeDiagram
 from tui.look import ASCII
 
-pytestmark = pytest.mark.tui
-
 
 def members(count: int, *failed: int) -> list[DiagramMember]:
     return [DiagramMember(f"disk{slot + 1:02d}", slot in failed) for slot in range(count)]

@@ -11,8 +11,6 @@ from tui.look import ASCII, Canvas, Tone
 from tui.quantities import Unit
 from tui.widgets import Line
 
-pytestmark = pytest.mark.tui
-
 STEADY = [(float(second), 80_000.0) for second in range(61)]
 
 

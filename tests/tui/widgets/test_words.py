@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import asyncio
 
+from rich.segment import Segment
 from textual.content import Content
+from textual.strip import Strip
 
 from tests.tui.widgets.host import Host
-from tui.widgets import ChangingText
+from tui.widgets import ChangingText, differing_cells
 
 
 def refreshes_of(*texts: str | Content) -> list[bool]:
@@ -41,3 +43,11 @@ def test_another_colour_is_painted() -> None:
         True,
         False,
     ]
+
+
+def test_only_the_cells_that_differ_are_found() -> None:
+    old = Strip([Segment("name "), Segment("12"), Segment(" free")])
+    new = Strip([Segment("name "), Segment("13"), Segment(" free")])
+    assert differing_cells(old, old) == (0, 0)
+    assert differing_cells(old, new) == (5, 7)
+    assert differing_cells(Strip([Segment("ab")]), Strip([Segment("a"), Segment("b")])) == (0, 2)

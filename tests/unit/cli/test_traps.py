@@ -97,7 +97,7 @@ def test_the_processes_that_a_fleet_is_spread_over_import_nothing_of_it(traps: T
     assert done.returncode in (0, 2), done.stderr
 
 
-@pytest.mark.parametrize("module", ["tui", "lab.sweep.node", "tests.hardening.__main__", "benchmarks.fleet"])
+@pytest.mark.parametrize("module", ["tui", "lab.sweep.node", "tests.hardening.fuzzing", "benchmarks.fleet"])
 def test_modules_that_are_started_by_name_are_the_installed_ones(traps: Traps, module: str) -> None:
     code = f"import importlib.util as find; print(find.find_spec({module!r}).origin)"
     done = run(traps, *isolated_python("-c", code))

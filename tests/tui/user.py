@@ -1,0 +1,167 @@
+"""The app without a terminal, and who uses it: presses keys, reads the screen, and waits for what threads bring."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from textual.pilot import Pilot
+from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets import Markdown, OptionList
+
+from tests.tui.fake_lab import FakeLab
+from tests.tui.still import StillClient
+from tui.app import RaidlabApp
+from tui.plan_screen import PlanScreen
+from tui.state import LabState, MachinePhase
+
+PATIENCE_SECONDS = 15.0
+Found = TypeVar("Found", bound=Widget)
+
+
+async def reached(is_reached: Callable[[], object], what: str) -> None:
+    """Wait for something that the app's threads bring about."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not is_reached():
+        assert time.monotonic() < deadline, f"never: {what}"
+        await asyncio.sleep(0.002)
+
+
+def flat(text: str) -> str:
+    """The text as one line of words, to find sentences that are wrapped within frames."""
+    return " ".join(text.replace("│", " ").split())
+
+
+def is_parsing(app: RaidlabApp) -> bool:
+    """Whether a text in Markdown is on its way to the screen."""
+    texts = app.screen.query(Markdown)
+    return any(text.lock.is_locked for text in texts) or not all(work.is_finished for work in app.workers)
+
+
+@dataclass
+class User:
+    """``fake_lab`` is not the app's where its client stands still."""
+
+    app: RaidlabApp
+    pilot: Pilot[object]
+    fake_lab: FakeLab
+
+    @property
+    def lab(self) -> LabState:
+        return self.app.lab
+
+    @property
+    def jobs(self) -> list[Future[Any]]:
+        """What a client that stands still was asked for."""
+        assert isinstance(self.app.client, StillClient)
+        return self.app.client.jobs
+
+    @property
+    def screen(self) -> Screen[Any]:
+        return self.app.screen
+
+    @property
+    def text(self) -> str:
+        """What stands on the screen."""
+        width, height = self.app.size
+        lines = self.screen._compositor.render_strips()
+        return "\n".join(strip.text[:width].rstrip() for strip in lines[:height])
+
+    @property
+    def told(self) -> list[str]:
+        """What was said beside the screen, the newest last."""
+        return [notification.message for notification in self.app._notifications]
+
+    @property
+    def words(self) -> str:
+        """The same as one line of words."""
+        return flat(self.text)
+
+    @property
+    def halves(self) -> tuple[str, str]:
+        """Two frames side by side, each as one line of words."""
+        lines = [line.split("││", 1) for line in self.text.splitlines()]
+        return flat("\n".join(line[0] for line in lines)), flat("\n".join(line[-1] for line in lines))
+
+    def at(self, kind: type[Found]) -> Found:
+        """The screen in front, which must be of this kind."""
+        assert isinstance(self.screen, kind), self.screen
+        return self.screen
+
+    def find(self, kind: type[Found], selector: str = "") -> Found:
+        """The widget of this kind on the screen in front."""
+        return self.screen.query_one(selector, kind) if selector else self.screen.query_one(kind)
+
+    def sees(self, *words: str) -> None:
+        """Asserts that all of these stand on the screen, whether on one line or wrapped."""
+        text = self.text
+        shown = (text, flat(text), *self.halves)
+        assert [each for each in words if not any(each in form for form in shown)] == [], text
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+        await self.show()
+
+    async def show(self) -> None:
+        """Show what was told."""
+        await self.pilot.pause()
+        self.app.show_now()
+        await self.pilot.pause()
+
+    async def choose(self, option: str) -> None:
+        """Go to an option of the screen's first list."""
+        options = self.find(OptionList)
+        options.highlighted = options.get_option_index(option)
+        await self.show()
+
+    async def until(self, is_reached: Callable[[], object], what: str) -> None:
+        """Wait for something that the app's threads bring about, and until it is shown."""
+        await reached(is_reached, what)
+        await self.show()
+
+    async def see(self, words: str) -> None:
+        """Wait for words that a thread brings."""
+        await self.until(lambda: words in self.text, words)
+
+    async def look(self, count: int = 1) -> None:
+        """Let the fake lab look so many times, and the screens show it."""
+        machine = self.fake_lab.machine
+        await self.until(lambda: machine.stream_of_samples is not None, "the monitor asks for samples")
+        for _ in range(count):
+            self.fake_lab.tick()
+            # One at a time: of looks that wait in the queue only the newest is kept.
+            await reached(self._has_seen_all, f"the look at {self.fake_lab.seconds}")
+        await self.show()
+
+    def _has_seen_all(self) -> bool:
+        return self.lab.look is not None and self.lab.look.time_seconds >= self.fake_lab.seconds
+
+    async def read(self, *keys: str) -> None:
+        """Press keys, show what is new, and wait until texts in Markdown stand there too: a thread parses them."""
+        await self.press(*keys)
+        await self.until(lambda: not is_parsing(self.app), "the texts are parsed")
+
+    async def idle(self) -> None:
+        """Wait until every job that was asked for is done and shown."""
+        done: list[object] = []
+        self.app.look_up(lambda _: None, on_done=done.append, on_error=done.append)
+        await self.until(lambda: bool(done), "the queue is empty")
+        if isinstance(screen := self.screen, PlanScreen):
+            # Nobody can agree to it before; a plan that cannot be made is never shown.
+            await self.until(lambda: screen.is_shown or not screen.is_attached, "the plan is on the screen")
+
+    async def lose(self, hint: str = "see its console log") -> None:
+        """The machine is lost."""
+        self.fake_lab.lose(hint)
+        await self.until(lambda: self.lab.phase is MachinePhase.LOST, "the machine is lost")
+
+    async def plan(self, *keys: str) -> PlanScreen:
+        """Press keys that lead to a plan."""
+        await self.press(*keys)
+        await self.idle()
+        return self.at(PlanScreen)
