@@ -37,7 +37,7 @@ bake() {
   started="$(date +%s)"
   "$here/steps/status.sh" --inputs "$image" >"$work/inputs"
   "$here/steps/base.sh" "$image" "$work"
-  "$here/steps/payload.sh" "$work"
+  "$here/steps/payload.sh" "$image" "$work"
   run_packer "$image" "$work" "$accelerator"
   "$here/steps/box.sh" "$image" "$work" "$accelerator" "$started"
 }
@@ -59,7 +59,7 @@ main() {
     say "$image is current: $output/$image/raidlab-$image.box"
     return
   fi
-  [[ $accelerator != auto ]] || accelerator="$(best_accelerator)"
+  [[ $accelerator != auto ]] || accelerator="$(best_accelerator "$image")"
   "$here/steps/require.sh" "$image"
   "$here/steps/recover.sh"
   work="$(mktemp -d "$output/.bake-$image.XXXXXX")"

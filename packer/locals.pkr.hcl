@@ -9,6 +9,11 @@ locals {
   image_url      = local.is_bake ? var.image_url : "file:///dev/null"
   image_checksum = local.is_bake ? var.image_checksum : "sha256:${join("", [for _ in range(64) : "0"])}"
 
+  # A PC starts from QEMU's own BIOS; arm64's board has no firmware of its own.
+  board              = { amd64 = "pc", arm64 = "virt" }[var.architecture]
+  qemu_binary        = { amd64 = "qemu-system-x86_64", arm64 = "qemu-system-aarch64" }[var.architecture]
+  firmware_arguments = var.architecture == "arm64" ? [["-bios", var.firmware]] : []
+
   cpu_model = var.cpu_model == null ? (var.accelerator == "kvm" ? "host" : "max") : var.cpu_model
 
   # Lab disks come as QEMU arguments and not as disk_additional_size: those have no serial numbers, and current Packer
@@ -39,6 +44,7 @@ locals {
       ["-device", "virtio-net,netdev=user.0"],
       ["-serial", "file:${local.work_dir}/console.log"],
     ],
+    local.firmware_arguments,
     local.lab_disk_arguments,
     local.payload_arguments
   )

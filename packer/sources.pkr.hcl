@@ -13,13 +13,15 @@ source "qemu" "lab" {
   output_directory = "${local.work_dir}/machine"
   vm_name          = "lab.qcow2"
 
-  accelerator = var.accelerator
-  cpus        = var.cpus
-  memory      = var.memory_mib
-  net_device  = "virtio-net"
-  headless    = true
-  disable_vnc = true
-  qemuargs    = local.qemu_arguments
+  qemu_binary  = local.qemu_binary
+  machine_type = local.board
+  accelerator  = var.accelerator
+  cpus         = var.cpus
+  memory       = var.memory_mib
+  net_device   = "virtio-net"
+  headless     = true
+  disable_vnc  = true
+  qemuargs     = local.qemu_arguments
 
   # cloud-init reads user and key from a disc with this label; the key is created for one bake and removed after it.
   cd_files = local.is_bake ? ["${local.work_dir}/seed/user-data", "${local.work_dir}/seed/meta-data"] : []

@@ -23,6 +23,28 @@ variable "image_checksum" {
   }
 }
 
+variable "architecture" {
+  type        = string
+  description = "Debian's name of the processor's architecture, of the disk and so of the machine in which it is baked."
+  default     = "amd64"
+
+  validation {
+    condition     = contains(["amd64", "arm64"], var.architecture)
+    error_message = "The architecture must be amd64 or arm64."
+  }
+}
+
+variable "firmware" {
+  type        = string
+  description = "The file with UEFI from which an arm64 machine starts, as Debian and Ubuntu package it (qemu-efi-aarch64)."
+  default     = "/usr/share/qemu-efi-aarch64/QEMU_EFI.fd"
+
+  validation {
+    condition     = regex_replace(var.firmware, "^/[^,]+$", "") == "" && var.firmware != ""
+    error_message = "The firmware must be an absolute path without a comma (QEMU separates options by commas)."
+  }
+}
+
 variable "base_builder" {
   type        = string
   description = "A script base/NAME.sh that creates the disk locally; null: image_url is downloaded."

@@ -23,9 +23,21 @@ images() {
 # A string variable of an image's file; empty if it is not set there.
 image_variable() { sed -nE "s/^$2\s*=\s*\"(.*)\"\s*$/\1/p" "$(variables_of "$1")"; }
 
-# Decided by the processor's flags: the device may exist, and even open, although a guest would hang.
+architecture_of() {
+  local named
+  named="$(image_variable "$1" architecture)"
+  printf '%s\n' "${named:-amd64}"
+}
+
+# KVM runs only this computer's own architecture. On a PC the processor's flags decide: the device may exist, and even open,
+# although a guest would hang. Usage: best_accelerator IMAGE
 best_accelerator() {
-  if grep -qwE 'vmx|svm' /proc/cpuinfo && [[ -r /dev/kvm && -w /dev/kvm ]]; then echo kvm; else echo tcg; fi
+  case "$(architecture_of "$1")-$(uname -m)" in
+  amd64-x86_64) grep -qwE 'vmx|svm' /proc/cpuinfo || { echo tcg && return; } ;;
+  arm64-aarch64) ;;
+  *) echo tcg && return ;;
+  esac
+  if [[ -r /dev/kvm && -w /dev/kvm ]]; then echo kvm; else echo tcg; fi
 }
 
 expected_time() { if [[ $1 == kvm ]]; then echo "about two minutes"; else echo "emulated, five to eight minutes on two CPUs"; fi; }

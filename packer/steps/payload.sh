@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The input of a bake's machine: a key and cloud-init's seed, the provisioning and raidlab's wheels, blank lab disks.
-# Usage: payload.sh WORK
+# Usage: payload.sh IMAGE WORK
 set -euo pipefail
 
 # shellcheck source=packer/steps/common.sh
@@ -15,9 +15,9 @@ seed() {
 }
 
 main() {
-  local work="$1" number
+  local image="$1" work="$2" number
   seed "$work"
-  "$repository/provision/host/wheelhouse.sh" "$work/wheelhouse"
+  "$repository/provision/host/wheelhouse.sh" "$work/wheelhouse" "$(architecture_of "$image")"
   tar -cf "$work/payload.tar" -C "$repository" provision/guest -C "$work" wheelhouse
   # Sixteen, the most that lab_disk_count allows: they take no space.
   for number in {01..16}; do

@@ -66,9 +66,15 @@ module RaidlabVM
     raise SettingError, "#{name} is '#{text}'; it must be #{known[0..-2].join(', ')} or #{known.last}"
   end
 
-  # The processor's flags decide as well: in some virtual machines /dev/kvm is there and guests hang on it.
+  # Whether this computer's processor is arm64: then so is the box's.
+  def arm64?
+    RbConfig::CONFIG["host_cpu"] == "aarch64"
+  end
+
+  # A PC's flags decide as well: in some virtual machines /dev/kvm is there and guests hang on it.
   def driver(asked, cpuinfo: "/proc/cpuinfo", device: "/dev/kvm")
     return asked unless asked == "auto"
+    return File.exist?(device) ? "kvm" : "qemu" if arm64?
 
     flags = File.foreach(cpuinfo).grep(/\Aflags\s*:/).first.to_s.split
     (flags & %w[vmx svm]).any? && File.exist?(device) ? "kvm" : "qemu"
@@ -93,6 +99,11 @@ module RaidlabVM
     libvirt.memory = wanted[:memory_mebibytes]
     libvirt.cpus = wanted[:cpus]
     libvirt.cpu_mode = wanted[:driver] == "kvm" ? "host-passthrough" : "maximum"
+    if arm64?
+      # This board has no firmware of its own; the package qemu-efi-aarch64 has UEFI for it.
+      libvirt.machine_type = "virt"
+      libvirt.loader = "/usr/share/qemu-efi-aarch64/QEMU_EFI.fd"
+    end
     # No screen: one thing less that listens, and starts sooner. The serial console is there: virsh console NAME.
     libvirt.graphics_type = "none"
     libvirt.random model: "random"

@@ -27,7 +27,8 @@ module RaidlabProject
   def image_of(root, environment = ENV)
     images = Dir[File.join(root, "packer/images/*.pkrvars.hcl")].map { |file| File.basename(file, ".pkrvars.hcl") }.sort
     asked = environment["RAIDLAB_IMAGE"].to_s.strip
-    RaidlabVM.word(asked.empty? ? "ubuntu-24.04" : asked, "RAIDLAB_IMAGE", images)
+    default = RaidlabVM.arm64? ? "ubuntu-24.04-arm64" : "ubuntu-24.04"
+    RaidlabVM.word(asked.empty? ? default : asked, "RAIDLAB_IMAGE", images)
   end
 
   def box_file(root, image)
@@ -144,7 +145,8 @@ module RaidlabProject
 
     Dir.mktmpdir("raidlab") do |folder|
       wheels = File.join(folder, "wheels")
-      run(machine, root, "provision/host/wheelhouse.sh", wheels)
+      architecture = image_of(root).end_with?("-arm64") ? "arm64" : "amd64"
+      run(machine, root, "provision/host/wheelhouse.sh", wheels, architecture)
       FileUtils.cp_r(File.join(root, "provision/guest"), folder)
       archive = File.join(folder, "update.tar")
       run(machine, root, "tar", "-C", folder, "-cf", archive, "wheels", "guest")

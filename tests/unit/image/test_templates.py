@@ -46,6 +46,8 @@ def test_every_image_is_valid_without_network(image: str) -> None:
         ("image_url", "", "The image_url must start with https:// or file://"),
         ("image_checksum", "md5:0", "The image_checksum must be sha256:HEX, sha512:HEX or file:https://"),
         ("image_checksum", "none", "The image_checksum must be sha256:HEX, sha512:HEX or file:https://"),
+        ("architecture", "riscv64", "The architecture must be amd64 or arm64."),
+        ("firmware", "QEMU_EFI.fd", "The firmware must be an absolute path without a comma"),
         ("base_builder", "../evil", "The base_builder must be the name of a script in packer/base"),
         ("disk_size_gib", "2", "The disk_size_gib must be a whole number from 4 to 64."),
         ("disk_size_gib", "8.5", "The disk_size_gib must be a whole number from 4 to 64."),
@@ -73,3 +75,14 @@ def test_every_variable_has_a_type_and_a_description_and_is_checked_or_free() ->
         assert re.search(r'^  description = ".+\."$', body, re.MULTILINE), name
         # QEMU knows the names of processors; all else is known here.
         assert "validation {" in body or name == "cpu_model", name
+
+
+@pytest.mark.parametrize("image", [path.name.removesuffix(".pkrvars.hcl") for path in IMAGES])
+def test_the_variables_of_an_image_agree_about_its_architecture(image: str) -> None:
+    text = (REPOSITORY / f"packer/images/{image}.pkrvars.hcl").read_text(encoding="utf-8")
+    named = re.findall(r'^architecture += "(.*)"$', text, re.MULTILINE) or ["amd64"]
+    assert named == ["arm64" if image.endswith("-arm64") else "amd64"]
+    assert all(
+        found == named[0]
+        for found in re.findall(r"amd64|arm64", "".join(re.findall(r"https://.*img|https://.*qcow2", text)))
+    )
