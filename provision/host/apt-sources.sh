@@ -22,6 +22,8 @@ apt_access() {
 unpacked_debian() {
   local options=() line
   while read -r line; do options+=("--aptopt=$line"); done < <(apt_access)
-  debian_sources "$1" | SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-0}" mmdebstrap --quiet --mode=unshare --variant=extract \
-    --architectures="$2" --include="$3" "${options[@]}" --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr "${@:4}" "$1" - -
+  # If it fails, mmdebstrap ends its whole process group, so it gets one of its own.
+  debian_sources "$1" | SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-0}" setsid --wait setpriv --pdeathsig TERM \
+    mmdebstrap --quiet --mode=unshare --variant=extract --architectures="$2" --include="$3" "${options[@]}" \
+    --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr "${@:4}" "$1" - -
 }

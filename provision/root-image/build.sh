@@ -40,7 +40,7 @@ build() {
     --extract-hook="'$here/settle.sh' \"\$1\"" \
     --extract-hook="copy-out /boot /usr/lib/modules /usr/lib/os-release /usr/bin/busybox $work/parts" \
     --extract-hook='rm "$1"/boot/vmlinuz-*' |
-    sqfstar -quiet -no-progress -comp zstd -Xcompression-level 9 "$work/image/root.squashfs" >&2
+    sqfstar -quiet -no-progress -comp zstd "$work/image/root.squashfs" >&2
   mv "$work"/parts/boot/vmlinuz-* "$work/image/vmlinuz"
   "$repository/.venv/bin/python" -I "$here/parts.py" "$work/parts" "$architecture" "$work/image"
 }
