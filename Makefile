@@ -86,7 +86,7 @@ planted-kernel: ## build the same kernel with bugs of md planted in it, which th
 	@provision/host/setup.sh kernel
 	@provision/kernel/build-uml.sh planted
 
-root-image: ## build a root image for qemu:?root=, of this computer's architecture or ARCH=amd64 or arm64 (two minutes)
+root-image: ## build a root image for qemu:?root=, of this computer's architecture or ARCH=amd64 or arm64 (a minute of processor time)
 	@provision/root-image/build.sh $(or $(ARCH),$(shell dpkg --print-architecture))
 
 setup-lab:

@@ -17,7 +17,7 @@ apt_access() {
 }
 
 # A system of Debian's packages, only unpacked and never run: for any architecture, as an ordinary user. Prints it as tar.
-# Further arguments are hooks of mmdebstrap(1). The same packages make the same tar.
+# Further arguments are hooks of mmdebstrap(1).
 # Usage: unpacked_debian CODENAME ARCHITECTURE NAME,NAME... [OPTION...]
 unpacked_debian() {
   local options=() line

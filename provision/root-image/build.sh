@@ -2,7 +2,6 @@
 # Builds a root image for qemu:?root=ARCHITECTURE: a Debian with what the lab uses, its kernel, and an initramfs for it.
 # Packages come from this computer's own sources, are only unpacked and never run, so any architecture can be built on any.
 # Works as an ordinary user with a range of ids in /etc/subuid (subuid(5); useradd and adduser give one).
-# The same packages make the same image, byte for byte.
 # Usage: build.sh amd64|arm64 [FOLDER]      FOLDER: where raidlab looks for it, if left out. Exit 3: something is missing.
 set -euo pipefail
 
@@ -58,7 +57,7 @@ main() {
   work="$(mktemp -d "$target.XXXXXX")"
   # shellcheck disable=SC2064
   trap "rm -rf '$work'" EXIT
-  say "unpacking Debian's packages ($codename, $architecture); two minutes"
+  say "unpacking Debian's packages ($codename, $architecture); some minutes"
   build "$architecture" "$codename" "$work"
   size="$(du -sm "$work/image" | cut -f 1)"
   ((size <= most_mib)) || fail "the image takes $size MiB, more than $most_mib; next: leave packages out of packages.txt"
