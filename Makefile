@@ -16,7 +16,7 @@ EXPERIMENT ?= antioquia-quick
 # the assertions of all costs each worker five seconds.
 unexport $(filter PYTHON%,$(.VARIABLES))
 
-.PHONY: help lab cluster vm test test-fast test-wide test-cluster test-qemu test-kernel test-vm check format bench theory-table screenshots architecture lock uml-kernel planted-kernel
+.PHONY: help lab cluster vm test test-fast test-wide test-cluster test-qemu test-vm check format bench theory-table screenshots architecture lock uml-kernel planted-kernel root-image
 .PHONY: setup-lab setup-cluster setup-test setup-vm setup-test-vm clean
 
 help: ## show these targets
@@ -92,6 +92,9 @@ uml-kernel: ## build the embedded kernel with virtual time (once, three minutes 
 planted-kernel: ## build the same kernel with bugs of md planted in it, which the fault lab must find (once, three minutes)
 	@provision/host/setup.sh kernel
 	@provision/kernel/build-uml.sh planted
+
+root-image: ## build a root image for qemu:?root=, of this computer's architecture or ARCH=amd64 or arm64 (a minute of processor time)
+	@provision/root-image/build.sh $(or $(ARCH),$(shell dpkg --print-architecture))
 
 setup-lab:
 	@provision/host/setup.sh lab

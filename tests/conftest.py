@@ -116,6 +116,7 @@ WIDE = (
     "kernel/test_microscope_flips.py",
     "kernel/test_microscope_writes.py",
     "kernel/test_rebuild.py",
+    "kernel/test_root_image.py",
     "kernel/test_soak.py",
     "kernel/test_spread.py",
     "kernel/test_stand_still.py",
@@ -136,6 +137,7 @@ PROGRAMS = {
     "virtual_time": (),
     "planted": (),
     "qemu": ("qemu-system-x86_64", "mdadm", "fio", "modprobe"),
+    "root_image": ("mmdebstrap", "newuidmap", "sqfstar", "depmod", "qemu-system-x86_64", "qemu-system-aarch64"),
     "vm": ("packer", "vagrant", "libvirtd", "virsh", "qemu-img", "dnsmasq", "dbus-daemon", "slirp4netns", "unshare"),
 }
 CURE = {
@@ -144,6 +146,7 @@ CURE = {
     "virtual_time": "make uml-kernel",
     "planted": "make planted-kernel",
     "qemu": "provision/host/setup.sh test, then .venv/bin/raidlab kernels get 6.12",
+    "root_image": "provision/host/packages.sh root-image qemu-x86_64 qemu-aarch64",
     "vm": "provision/host/setup.sh test-vm",
 }
 

@@ -1,13 +1,15 @@
-"""``raidlab kernels``: the distribution kernels that ``qemu:`` can start, and fetching others."""
+"""``raidlab kernels``: the distribution kernels and root images that ``qemu:`` can start, and fetching kernels."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
 from cyclopts import App, Parameter
 
 from lab.cli.context import current, out, out_json, table
 from lab.machine.kernel_packages import fetch_kernel, fetchable
+from lab.machine.root_images import root_images
 from lab.machine.stock_kernels import stock_kernels
 
 app = App(name="kernels")
@@ -30,6 +32,20 @@ def list_kernels(
         out_json([{"release": release, "where": where, "from": source} for release, where, source in rows])
     else:
         out(table(("kernel", "where", "image, or command"), rows))
+    return 0
+
+
+@app.command(name="images")
+def list_images() -> int:
+    """List the root images that 'qemu:?root=IMAGE' can start; 'make root-image ARCH=arm64' builds one."""
+    images = list(root_images())
+    if current().json:
+        out_json(
+            [{"name": each.name, "folder": str(each.folder), **msgspec.to_builtins(each.facts)} for each in images]
+        )
+    else:
+        rows = [(each.name, each.facts.release, each.facts.system, str(each.folder)) for each in images]
+        out(table(("root image", "kernel", "system", "folder"), rows))
     return 0
 
 

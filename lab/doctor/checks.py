@@ -25,10 +25,11 @@ from lab.gates.decoding import decode_json
 from lab.machine.embedded import CONFINEMENT, DEFAULT_MEMORY_BYTES
 from lab.machine.kernel_image import find_kernel, guest_python, wide_registers
 from lab.machine.opening import Host
-from lab.machine.qemu import find_qemu
+from lab.machine.qemu import find_qemu, startable_images
 from lab.machine.remote import package_of
 from lab.machine.state_folder import STATE_VARIABLE, make_folder
 from lab.machine.stock_kernels import static_busybox, stock_kernels
+from lab.machine.target import parse_target
 from lab.units import GIB, human_bytes
 
 SCHEMA_VERSION = 2
@@ -118,7 +119,10 @@ def report_schema() -> dict[str, Any]:
     return plain
 
 
-UML, QEMU, LOCAL, SSH, VAGRANT = EVERY_TARGET = ("uml:", "qemu:", "local:", "ssh:", "vagrant:")
+UML, QEMU, ON_IMAGE, LOCAL, SSH, VAGRANT = EVERY_TARGET = (
+    *("uml:", "qemu:", "qemu:?root=IMAGE"),
+    *("local:", "ssh:", "vagrant:"),
+)
 _VERSION_SECONDS = 5.0
 _INSTALLERS = {"debian": "apt install", "fedora": "dnf install", "suse": "zypper install", "arch": "pacman -S"}
 # Only names that differ from Debian's.
@@ -287,6 +291,12 @@ def check_computer(
             useful_for=("an embedded kernel that can change nothing outside its disks",),
         ),
         *_stock_kernel(host),
+        _check(
+            "root-image",
+            "a root image",
+            _root_image(host),
+            required_for=(ON_IMAGE,),
+        ),
         _check("state-folder", "state folder", _state_folder(host), required_for=EVERY_TARGET),
         _check("md-driver", "md in this computer's own kernel", _md_driver(host), required_for=(LOCAL,)),
         _check("privilege", "root on this computer", _privilege(host, is_root=root), required_for=(LOCAL,)),
@@ -308,7 +318,7 @@ def make_report(
 ) -> DoctorReport:
     """The report of some checks, with its verdict."""
     listed = tuple(checks)
-    kind = target.partition(":")[0] + ":"
+    kind = ON_IMAGE if is_on_image(target) else target.partition(":")[0] + ":"
     packages = [package for check in listed for package in check.packages]
     return DoctorReport(
         subject=subject,
@@ -334,6 +344,7 @@ _KINDS = {
     UML: ("2 s", "md's behaviour, faults, lessons and drills", "several processors; times of real disks"),
     _EXACT: ("2 s", "figures that repeat exactly; every crash point", "several processors; times of this computer"),
     QEMU: ("6 s emulated, less with KVM", "a distribution's kernel, two processors, races", "times of real disks"),
+    ON_IMAGE: ("10 s emulated", "the same on arm64, or without the lab's programs here", "this computer's files"),
     LOCAL: ("at once", "this computer's kernel and disks", "what needs a kernel of its own"),
     SSH: ("1 s", "another computer's kernel and disks", "what needs a kernel of its own"),
     VAGRANT: ("a minute", "a whole system with udev and a boot loader", "times of real disks"),
@@ -423,6 +434,18 @@ def _stock_kernel(host: Host) -> Iterable[Check]:
     if not releases:
         kernels = Outcome.MISSING, "this user can read no distribution's kernel", "raidlab kernels get 6.12"
     yield _check("stock-kernel", "a distribution's kernel", kernels, required_for=(QEMU,))
+
+
+def is_on_image(target: str) -> bool:
+    """Whether the target's machine runs from a root image, and so needs none of the lab's programs here."""
+    return "root" in parse_target(target).options
+
+
+def _root_image(host: Host) -> Found:
+    images = startable_images(host.processes)
+    if images:
+        return Outcome.OK, ", ".join(f"{each.name} ({each.facts.release})" for each in images), ""
+    return Outcome.MISSING, "this user has no root image, or no QEMU for its architecture", "make root-image"
 
 
 def _guest_memory(host: Host) -> Found:

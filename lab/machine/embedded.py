@@ -472,11 +472,18 @@ def check_path(*paths: Path) -> None:
 
 def install_agent(folder: Path, python: str, used: Sequence[str]) -> None:
     """Put init, the agent and the list of visible files (``used``) into the running machine's folder."""
-    for name in ("agent.py", "agent_virtual.py", "confinement.py", "disk_rescue.py"):
-        create_file(folder / name, (_HERE / name).read_bytes(), is_durable=False)
-    source = (_HERE / "kernel_init.py").read_text(encoding="utf-8")
-    text = f"#!{python} -IS\n" + source.partition("\n")[2]
-    create_file(folder / "init", text.encode(), is_durable=False, mode=0o700)
-    visible = json.dumps({"readable": [*used, str(folder)], "kept": used})
-    create_file(folder / VISIBLE_FILE, visible.encode(), is_durable=False)
+    for name, (content, mode) in agent_files(folder, python, used).items():
+        create_file(folder / name, content, is_durable=False, mode=mode)
     (folder / "uml").mkdir()
+
+
+def agent_files(folder: str | Path, python: str, used: Sequence[str]) -> dict[str, tuple[bytes, int]]:
+    """Return init, the agent and the list of visible files: name -> content, mode. They are for ``folder``."""
+    files = {
+        name: ((_HERE / name).read_bytes(), 0o600)
+        for name in ("agent.py", "agent_virtual.py", "confinement.py", "disk_rescue.py")
+    }
+    source = (_HERE / "kernel_init.py").read_text(encoding="utf-8")
+    files["init"] = f"#!{python} -IS\n{source.partition(chr(10))[2]}".encode(), 0o700
+    files[VISIBLE_FILE] = json.dumps({"readable": [*used, str(folder)], "kept": [*used]}).encode(), 0o600
+    return files

@@ -35,12 +35,17 @@ def kernel_cache() -> Path:
     return platformdirs.user_cache_path("raidlab") / "kernels"
 
 
-def built_part(name: str) -> Path:
-    """Return a kernel's folder, or a file beside the kernels, by name: the user's own, else one for all users.
+def built_folders() -> tuple[Path, Path]:
+    """Return the folders with built kernels: the user's own; ``kernels`` beside the package ``lab``, for all users.
 
-    The latter are in ``kernels`` beside the package ``lab``: docs/computer-room.md.
+    docs/computer-room.md describes the latter.
     """
-    own, shared = kernel_cache() / name, Path(__file__).resolve().parents[2] / "kernels" / name
+    return kernel_cache(), Path(__file__).resolve().parents[2] / "kernels"
+
+
+def built_part(name: str) -> Path:
+    """Return a kernel's folder, or a file beside the kernels, by name: the user's own, else one for all users."""
+    own, shared = (folder / name for folder in built_folders())
     return shared if shared.exists() and not own.exists() else own
 
 

@@ -21,7 +21,7 @@ from lab.machine.channel import Channel
 from lab.machine.embedded import START_TIMEOUT_SECONDS, EmbeddedKernel, EmbeddedOptions, start_embedded
 from lab.machine.kernel_image import find_kernel
 from lab.machine.qemu import START_TIMEOUT_SECONDS as QEMU_START_SECONDS
-from lab.machine.qemu import accelerators, can_start, note_failure, qemu_options, start_qemu
+from lab.machine.qemu import accelerators, can_start, note_failure, qemu_options, start_qemu, startable_images
 from lab.machine.remote import ChannelMachine
 from lab.machine.state_folder import StateFolder, default_state_root
 from lab.machine.target import Target, TargetKind
@@ -51,7 +51,8 @@ class Host:
 def default_target(host: Host) -> str:
     """Return ``local:`` on a computer with its own lab disks (the virtual machine), otherwise ``uml:`` or ``qemu:``.
 
-    ``uml:`` starts faster; ``qemu:`` is for computers without an embedded kernel.
+    ``uml:`` starts faster; ``qemu:`` is for computers without an embedded kernel, and with a root image for those
+    without a distribution's kernel too.
     """
     blocks = host.files.path("/sys/block")
     serials = [*blocks.glob("*/serial"), *blocks.glob("*/device/serial"), *blocks.glob("*/device/vpd_pg80")]
@@ -62,7 +63,10 @@ def default_target(host: Host) -> str:
     try:
         find_kernel(host.processes, host.files)
     except LabError:
-        return "qemu:" if can_start(host.processes, host.files) else "uml:"
+        if can_start(host.processes, host.files):
+            return "qemu:"
+        images = startable_images(host.processes)
+        return f"qemu:?root={images[0].name}" if images else "uml:"
     return "uml:"
 
 

@@ -1,9 +1,10 @@
-"""A distribution's own kernel as an ordinary process: QEMU, on the system's files, without root and without an image.
+"""A distribution's own kernel as an ordinary process: QEMU, on the system's files or a root image, without root.
 
 It is an embedded kernel like User Mode Linux, with the same supervisor, confinement, init and agent. The kernel sees
-the files that the confined QEMU sees, read-only, over 9p; the agent answers on a virtio port. Models: virtme-ng and
-drgn's vmtest. virtme-ng itself is not used: Debian packages it only since release 13, it gives the guest everything
-that the user can read, and its guest has no agent and does not stop when the client is killed.
+the files that the confined QEMU sees, read-only, over 9p, or those of a root image (root_images.py); the agent answers
+on a virtio port. Models: virtme-ng and drgn's vmtest. virtme-ng itself is not used: Debian packages it only since
+release 13, it gives the guest everything that the user can read, and its guest has no agent and does not stop when the
+client is killed.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import math
 import os
 import platform
 import socket
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.errors import RUN_AGAIN, LabError, MachineLost, ToolMissing
+from lab.errors import RUN_AGAIN, LabError, MachineLost, SpecError, ToolMissing
 from lab.host.files import HostFiles, open_to_append, replace_file
 from lab.host.processes import Processes, RunningProcess
 from lab.machine.channel import Channel
@@ -26,6 +27,7 @@ from lab.machine.embedded import (
     CONSOLE_LOG,
     EmbeddedKernel,
     EmbeddedOptions,
+    agent_files,
     check_path,
     confined_paths,
     install_agent,
@@ -34,6 +36,14 @@ from lab.machine.embedded import (
     supervisor_argv,
 )
 from lab.machine.kernel_image import guest_python, kernel_cache
+from lab.machine.root_images import (
+    AGENT_FOLDER,
+    ROOT_SERIAL,
+    RootImage,
+    find_root_image,
+    root_images,
+    write_initramfs,
+)
 from lab.machine.stand_still import SILENT_SECONDS
 from lab.machine.state_folder import StateFolder, kernel_group, remove_instance
 from lab.machine.stock_kernels import (
@@ -53,8 +63,12 @@ DEFAULT_CPUS = 2
 START_TIMEOUT_SECONDS = 120.0
 _KVM = Path("/dev/kvm")
 _PACKAGES = {"x86_64": "qemu-system-x86", "aarch64": "qemu-system-arm"}
-_BOARDS = {"x86_64": "pc", "aarch64": "virt"}
+# The best interrupt controller there is: virt's default serves eight processors, and not every host's KVM has it.
+_BOARDS = {"x86_64": "pc", "aarch64": "virt,gic-version=max"}
+# All features that QEMU emulates; arm64's pointers are signed by a quicker algorithm (QEMU's manual, cpu-features).
+_EMULATED = {"x86_64": "max", "aarch64": "max,pauth-impdef=on"}
 _CONSOLES = {"x86_64": "ttyS0", "aarch64": "ttyAMA0"}
+_IMAGE_PYTHON = "/usr/bin/python3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +80,15 @@ class QemuOptions:
     cpus: int = DEFAULT_CPUS
     accelerator: str = ""
     """One of ACCELERATORS; empty for the first that works."""
+    root: str = ""
+    """The folder or name of a root image; empty for this computer's files."""
 
 
 def qemu_options(target: Target) -> QemuOptions:
     """Return the options in the target's text."""
     asked = target.options
-    return QemuOptions(asked.get("kernel", ""), int(asked.get("cpus", DEFAULT_CPUS)), asked.get("accel", ""))
+    cpus = int(asked.get("cpus", DEFAULT_CPUS))
+    return QemuOptions(asked.get("kernel", ""), cpus, asked.get("accel", ""), asked.get("root", ""))
 
 
 class QemuKernel(EmbeddedKernel):
@@ -94,10 +111,18 @@ def _loss_by_silence(seconds: int, _verbs: Collection[str]) -> LabError | None:
 
 
 def accelerators(options: QemuOptions, files: HostFiles) -> list[str]:
-    """Return the accelerators to try, in order: KVM where this user may use it and it has not failed since boot."""
+    """Return the accelerators to try, in order: KVM where this user may use it and it has not failed since boot.
+
+    Raises SpecError for KVM with a root image of another architecture, ToolMissing for an image that is missing.
+    """
+    is_own = not options.root or find_root_image(options.root).facts.architecture == platform.machine()
+    if options.accelerator == "kvm" and not is_own:
+        raise SpecError("KVM runs only this computer's own architecture", hint="leave out accel=kvm")
     if options.accelerator:
         return [options.accelerator]
-    has_kvm = os.access(_KVM, os.R_OK | os.W_OK) and (files.read(str(_failure_note())) or "") != _boot_id(files)
+    has_kvm = (
+        is_own and os.access(_KVM, os.R_OK | os.W_OK) and (files.read(str(_failure_note())) or "") != _boot_id(files)
+    )
     return list(ACCELERATORS if has_kvm else ACCELERATORS[1:])
 
 
@@ -126,6 +151,12 @@ def can_start(processes: Processes, files: HostFiles) -> bool:
     return bool(stock_kernels(files))
 
 
+def startable_images(processes: Processes) -> list[RootImage]:
+    """Return the root images for whose architecture QEMU is installed: those of this computer's own first."""
+    found = [image for image in root_images() if processes.find(f"qemu-system-{image.facts.architecture}")]
+    return sorted(found, key=lambda image: image.facts.architecture != platform.machine())
+
+
 def find_qemu(processes: Processes, architecture: str = "") -> str:
     """Return the path of the QEMU program for an architecture as in uname(2), by default this computer's.
 
@@ -138,42 +169,77 @@ def find_qemu(processes: Processes, architecture: str = "") -> str:
     raise ToolMissing(f"qemu-system-{architecture} is not installed", hint=f"apt install {package}")
 
 
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """A kernel and its root file system: what differs between this computer's files and a root image."""
+
+    architecture: str
+    """As in uname(2)."""
+    kernel: Path
+    initramfs: Path
+    parameters: str
+    """The kernel's parameters, besides those that every machine has."""
+    devices: tuple[str, ...]
+    """QEMU's arguments for the root file system."""
+    readable: tuple[str, ...]
+    """Files that QEMU reads besides the system's own."""
+    listable: tuple[str, ...] = ()
+    """Folders whose names QEMU lists."""
+
+
+def boot_on_computer(kernel: StockKernel, initramfs: Path, folder: Path, shown: Sequence[str]) -> Boot:
+    """A kernel on this computer's files. Init and agent are in ``folder``."""
+    # QEMU opens the root directory that it exports. Without a namespace this lets it list names, not read files.
+    return Boot(
+        platform.machine(),
+        kernel.image,
+        initramfs,
+        f"{NO_OWN_ROOT} {INIT_VARIABLE}={folder}/init RAIDLAB_MODULES={kernel.modules}",
+        (
+            *("-fsdev", "local,id=computer,path=/,security_model=none,readonly=on,multidevs=remap"),
+            *("-device", f"virtio-9p-pci,fsdev=computer,mount_tag={COMPUTER_TAG}"),
+        ),
+        (*shown, str(kernel.image), str(initramfs)),
+        ("/",),
+    )
+
+
+def boot_on_image(image: RootImage, initramfs: Path) -> Boot:
+    """A root image's kernel. Init and agent are in the initramfs."""
+    drive = f"if=none,id=root,file={image.system},format=raw,readonly=on,file.locking=off"
+    return Boot(
+        image.facts.architecture,
+        image.kernel,
+        initramfs,
+        f"{INIT_VARIABLE}={AGENT_FOLDER}/init RAIDLAB_MODULES=/usr/lib/modules/{image.facts.release}",
+        ("-drive", drive, "-device", f"virtio-blk-pci,drive=root,serial={ROOT_SERIAL}"),
+        (str(image.kernel), str(image.system), str(initramfs)),
+    )
+
+
 def qemu_arguments(
-    qemu: str,
-    options: EmbeddedOptions,
-    asked: QemuOptions,
-    accelerator: str,
-    kernel: StockKernel,
-    initramfs: Path,
-    folder: Path,
-    agent_fd: int,
-    *,
-    architecture: str = "",
+    qemu: str, options: EmbeddedOptions, cpus: int, accelerator: str, boot: Boot, agent_fd: int
 ) -> list[str]:
     """Return QEMU's command line; ``agent_fd`` is the agent's socket.
 
     Sources: qemu(1); Documentation/admin-guide/kernel-parameters.txt; qemu-project.org, 9psetup.
     """
-    architecture = architecture or platform.machine()
-    # no_timer_check: on a busy computer, the kernel's test of the emulated timer may fail, and stop the boot.
-    parameters = (
-        f"console={_CONSOLES[architecture]} quiet no_timer_check oops=panic panic=-1 md_mod.start_ro=1 {NO_OWN_ROOT} "
-        f"{INIT_VARIABLE}={folder}/init RAIDLAB_MODULES={kernel.modules}"
-    )
+    console = f"console={_CONSOLES[boot.architecture]}"
     return [
         qemu,
         *("-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
         *("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"),
-        *("-machine", _BOARDS[architecture], "-cpu", "host" if accelerator == "kvm" else "max"),
-        *("-accel", "tcg,thread=multi" if accelerator == "tcg" else accelerator),
-        *("-smp", str(asked.cpus), "-m", f"{options.memory_bytes // MIB}M"),
-        *("-kernel", str(kernel.image), "-initrd", str(initramfs), "-append", parameters),
+        *("-machine", _BOARDS[boot.architecture]),
+        *("-cpu", "host" if accelerator == "kvm" else _EMULATED[boot.architecture]),
+        # By itself TCG runs each processor on a thread, unless the computer orders its memory accesses less strictly.
+        *("-accel", accelerator, "-smp", str(cpus), "-m", f"{options.memory_bytes // MIB}M"),
+        *("-kernel", str(boot.kernel), "-initrd", str(boot.initramfs)),
+        *("-append", f"{console} quiet oops=panic panic=-1 md_mod.start_ro=1 {boot.parameters}"),
         *("-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"),
         *("-device", "virtio-serial-pci", "-chardev", f"socket,id=agent,fd={agent_fd}"),
         *("-device", "virtserialport,chardev=agent,name=raidlab"),
-        *("-fsdev", "local,id=computer,path=/,security_model=none,readonly=on,multidevs=remap"),
-        *("-device", f"virtio-9p-pci,fsdev=computer,mount_tag={COMPUTER_TAG}"),
         *(word for number, disk in enumerate(options.disks) for word in _disk(number, disk.path, disk.serial)),
+        *boot.devices,
     ]
 
 
@@ -181,6 +247,35 @@ def _disk(number: int, path: Path, serial: str) -> tuple[str, ...]:
     """A discard makes the image sparse again; without locks, since the lab's own lock guards the image."""
     drive = f"if=none,id=drive{number},file={path.absolute()},format=raw,cache=writeback,discard=unmap,file.locking=off"
     return ("-drive", drive, "-device", f"virtio-blk-pci,drive=drive{number},id=disk{number},serial={serial}")
+
+
+def _prepared(
+    options: EmbeddedOptions, asked: QemuOptions, processes: Processes, python: str
+) -> Callable[[Path], Boot]:
+    """Find everything that a machine boots from; the result puts init and agent where its folder is given to it."""
+    if asked.root:
+        image = find_root_image(asked.root)
+        if options.shown:
+            raise SpecError(
+                "a machine with a root image sees none of this computer's files", hint="use qemu: without root="
+            )
+        check_path(image.folder)
+
+        def from_image(folder: Path) -> Boot:
+            write_initramfs(image, agent_files(AGENT_FOLDER, _IMAGE_PYTHON, ()), folder / "initramfs")
+            return boot_on_image(image, folder / "initramfs")
+
+        return from_image
+    kernel = find_stock_kernel(asked.kernel)
+    initramfs = make_initramfs(kernel, processes)
+    read = [str(kernel.modules), *shown_files(options)]
+    check_path(kernel.image, kernel.modules)
+
+    def from_computer(folder: Path) -> Boot:
+        install_agent(folder, python, read)
+        return boot_on_computer(kernel, initramfs, folder, read)
+
+    return from_computer
 
 
 def start_qemu(
@@ -193,36 +288,34 @@ def start_qemu(
 ) -> tuple[QemuKernel, Channel]:
     """Boot a kernel and return it with its channel (the agent has not greeted yet).
 
-    Raises ToolMissing without QEMU, a kernel or busybox, LabError for an unusable state folder.
+    Raises ToolMissing without QEMU, a kernel, a root image or busybox, SpecError for options that exclude each other,
+    LabError for an unusable state folder.
     """
-    qemu = find_qemu(processes)
-    kernel = find_stock_kernel(asked.kernel)
-    initramfs = make_initramfs(kernel, processes)
     python = guest_python(processes)
-    read = [str(path) for path in (kernel.modules, *shown_files(options))]
-    check_path(state.root, kernel.image, kernel.modules, *(disk.path for disk in options.disks))
+    prepare = _prepared(options, asked, processes, python)
+    check_path(state.root, *(disk.path for disk in options.disks))
     with ExitStack() as undo, ExitStack() as handed_over:
         instance = state.new_instance()
         undo.callback(instance.close)
         undo.callback(remove_instance, instance.folder)
         folder = instance.folder
-        install_agent(folder, python, read)
+        boot = prepare(folder)
+        qemu = find_qemu(processes, boot.architecture)
         console = open_to_append(folder / CONSOLE_LOG, error=LabError)
         handed_over.callback(os.close, console)
         agent, agent_far = socket.socketpair()
         undo.callback(agent.close)
         handed_over.callback(agent_far.close)
         fds = (agent_far.fileno(), console)
-        arguments = qemu_arguments(qemu, options, asked, accelerator, kernel, initramfs, folder, fds[0])
-        readable = [*read, str(kernel.image), str(initramfs)]
-        # QEMU opens the root directory that it exports. Without a namespace this lets it list names, not read files.
         confinement = {
-            **confined_paths(options, folder, readable, layers=(NAMESPACE, LANDLOCK)),
+            **confined_paths(options, folder, boot.readable, layers=(NAMESPACE, LANDLOCK)),
             "devices": [str(_KVM)] if accelerator == "kvm" else [],
-            "listable": ["/"],
+            "listable": boot.listable,
         }
         supervisor = processes.start(
-            supervisor_argv(python, folder, fds, confinement, arguments),
+            supervisor_argv(
+                python, folder, fds, confinement, qemu_arguments(qemu, options, asked.cpus, accelerator, boot, fds[0])
+            ),
             pass_fds=[*fds, instance.fd, *options.kept_locks],
             stderr_fd=console,
             extra_env=kept_free(),

@@ -14,7 +14,7 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,8 +31,10 @@ COMPUTER_TAG = "computer"
 """The 9p mount tag of this computer's files."""
 INIT_VARIABLE = "RAIDLAB_INIT"
 """Kernel parameter, so also a variable of the first process: the program that takes over once the files can be read."""
+INSERT_MODULES = 'for module in /modules/*; do /bin/busybox insmod "$module" || echo "$module was not loaded"; done'
+"""The shell line with which an initramfs begins."""
 _INIT = f"""#!/bin/busybox sh
-for module in /modules/*; do /bin/busybox insmod "$module" || echo "$module was not loaded"; done
+{INSERT_MODULES}
 /bin/busybox mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=262144,cache=loose {COMPUTER_TAG} /root || exit 1
 exec /bin/busybox switch_root /root "${INIT_VARIABLE}"
 """
@@ -146,9 +148,8 @@ def _fetched() -> Iterator[StockKernel]:
 
 
 def make_initramfs(kernel: StockKernel, processes: Processes) -> Path:
-    """Return the kernel's initramfs, made once: a compressed cpio archive.
+    """Return the kernel's initramfs, made once.
 
-    Source: Documentation/driver-api/early-userspace/buffer-format.rst.
     Raises ToolMissing without busybox as a static program, LabError if a module is missing.
     """
     busybox = static_busybox(processes)
@@ -158,18 +159,24 @@ def make_initramfs(kernel: StockKernel, processes: Processes) -> Path:
     folder = stock_folder() / "initramfs"
     if (made := folder / name).is_file():
         return made
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_file(made, initramfs(busybox, modules, processes, init=_INIT), is_durable=False)
+    return made
+
+
+def initramfs(busybox: Path, modules: Iterable[Path], processes: Processes, *, init: str = "") -> bytes:
+    """Return a compressed cpio archive with busybox, these modules in the order of loading, and init, if it is given.
+
+    Source: Documentation/driver-api/early-userspace/buffer-format.rst.
+    """
     entries = [(name, stat.S_IFDIR | 0o755, b"") for name in ("bin", "modules", "root", "dev")]
-    entries += [
-        ("bin/busybox", stat.S_IFREG | 0o755, busybox.read_bytes()),
-        ("init", stat.S_IFREG | 0o755, _INIT.encode()),
-    ]
+    entries.append(("bin/busybox", stat.S_IFREG | 0o755, busybox.read_bytes()))
+    entries += [("init", stat.S_IFREG | 0o755, init.encode())] if init else []
     for number, path in enumerate(modules):
         entries.append(
             (f"modules/{number:02d}-{path.name.split('.')[0]}.ko", stat.S_IFREG | 0o644, _unpacked(path, processes))
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    replace_file(made, gzip.compress(cpio(entries), compresslevel=1, mtime=0), is_durable=False)
-    return made
+    return gzip.compress(cpio(entries), compresslevel=1, mtime=0)
 
 
 def needed_modules(folder: Path, wanted: tuple[str, ...] = ROOT_MODULES) -> list[Path]:
@@ -195,7 +202,7 @@ def needed_modules(folder: Path, wanted: tuple[str, ...] = ROOT_MODULES) -> list
         elif name not in built_in:
             raise LabError(
                 f"the kernel's folder of drivers {folder} lacks {name}",
-                hint="a kernel with virtio and 9p is needed: raidlab kernels list",
+                hint="a kernel with virtio, and 9p or squashfs, is needed: raidlab kernels list",
             )
     return [folder / path for path in found]
 

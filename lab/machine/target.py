@@ -29,7 +29,7 @@ ACCELERATORS = ("kvm", "tcg")
 """How QEMU runs the processor: by the host's kernel, or by translation of its instructions."""
 _OPTIONS = {
     TargetKind.UML: ("name", "mem", "time", "kernel", "show"),
-    TargetKind.QEMU: ("name", "kernel", "cpus", "memory", "accel", "show"),
+    TargetKind.QEMU: ("name", "kernel", "root", "cpus", "memory", "accel", "show"),
     TargetKind.LOCAL: (),
     TargetKind.SSH: ("port", "identity", "config", "known_hosts"),
     TargetKind.VAGRANT: (),
@@ -100,6 +100,11 @@ def parse_target(text: str) -> Target:
     options = _parse_options(query)
     for key, value in options.items():
         _check_option(text, kind, key, value)
+    if "root" in options and (other := options.keys() & {"kernel", "show"}):
+        raise SpecError(
+            f"'{shortened(text)}': a machine with a root image has its kernel, and none of this computer's files",
+            hint=f"leave out {' and '.join(sorted(other))}=, or root=",
+        )
     return Target(kind, host, options, text if colon else text.replace(head, f"{kind}:", 1))
 
 
@@ -116,6 +121,8 @@ def target_words(text: str, *, is_short: bool = False, in_sentence: bool = False
         return f"{target.kind}:{target.host}"
     if target.kind is TargetKind.QEMU:
         name = f"stock kernel{' ' + target.options['kernel'] if 'kernel' in target.options else ''}"
+        if "root" in target.options:
+            name = f"root image {target.options['root']}"
     else:
         name = "embedded" if is_short else "embedded kernel"
     if is_short:
@@ -152,6 +159,8 @@ def _check_option(text: str, kind: TargetKind, key: str, value: str) -> None:
         raise SpecError(f"'{text}': cpus is '{value}'", hint=f"a number from 1 to {MOST_CPUS}, such as cpus=2")
     if key == "accel" and value not in ACCELERATORS:
         raise SpecError(f"'{text}': accel is '{value}'", hint=f"accel is {' or '.join(ACCELERATORS)}")
+    if key == "root" and not value:
+        raise SpecError(f"'{text}': root names no image", hint="its folder, or a name: raidlab kernels images")
     if key == "show" and not value:
         raise SpecError(f"'{text}': show names no file or folder", hint="write the path, such as show=$HOME/scripts")
     if key == "name" and not _is_name(value):

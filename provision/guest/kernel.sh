@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Looks for the kernel modules of modules.txt, and lets nbd be loaded with the disks that spindles need.
+# Looks for the kernel modules of modules.txt and of modules-MACHINE.txt, if there is one for this architecture.
 # Exit 3: this kernel lacks some.
 set -euo pipefail
 
@@ -8,7 +8,7 @@ readonly here
 
 say() { printf 'kernel: %s\n' "$*" >&2; }
 
-wanted() { sed -e 's/#.*//' -e '/^\s*$/d' "$here/modules.txt"; }
+wanted() { cat "$here/modules.txt" "$here/modules-$(uname -m).txt" 2>/dev/null | sed -e 's/#.*//' -e '/^\s*$/d'; }
 
 lacking() {
   local module
@@ -23,7 +23,7 @@ main() {
   mapfile -t modules < <(lacking)
   ((${#modules[@]} == 0)) || {
     say "the kernel $(uname -r) has no ${modules[*]}"
-    say "next: install the distribution's full kernel (Debian: linux-image-amd64, Ubuntu: linux-image-generic), boot it, run this again"
+    say "next: install the distribution's full kernel (Debian: linux-image-amd64 or -arm64, Ubuntu: linux-image-generic), boot it, run this again"
     return 3
   }
 }

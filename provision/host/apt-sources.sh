@@ -15,3 +15,15 @@ apt_access() {
   apt-config dump | grep -E '^Acquire::(http|https)::Proxy|^Acquire::Check-(Valid-Until|Date)' || true
   [[ -z ${http_proxy:-} ]] || printf 'Acquire::http::Proxy "%s";\n' "$http_proxy"
 }
+
+# A system of Debian's packages, only unpacked and never run: for any architecture, as an ordinary user. Prints it as tar.
+# Further arguments are hooks of mmdebstrap(1).
+# Usage: unpacked_debian CODENAME ARCHITECTURE NAME,NAME... [OPTION...]
+unpacked_debian() {
+  local options=() line
+  while read -r line; do options+=("--aptopt=$line"); done < <(apt_access)
+  # If it fails, mmdebstrap ends its whole process group, so it gets one of its own.
+  debian_sources "$1" | SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-0}" setsid --wait setpriv --pdeathsig TERM \
+    mmdebstrap --quiet --mode=unshare --variant=extract --architectures="$2" --include="$3" "${options[@]}" \
+    --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr "${@:4}" "$1" - -
+}

@@ -106,7 +106,7 @@ def test_a_computer_with_everything_is_ready(tmp_path: Path) -> None:
     assert report.exit_code is ExitCode.DONE
     assert report.install_command == ""
     assert report.ready_targets() == ("uml:", "qemu:", "local:", "ssh:", "vagrant:")
-    assert [check.name for check in report.missing] == ["virtual-time"]
+    assert [check.name for check in report.missing] == ["virtual-time", "root-image"]
     assert "[raid1] [raid6]" in named(report, "md-driver").detail
 
 
@@ -385,6 +385,7 @@ def test_each_kind_of_machine_is_listed_with_what_it_can_show(tmp_path: Path) ->
         "uml:": True,
         "uml:?time=virtual": False,
         "qemu:": True,
+        "qemu:?root=IMAGE": False,
         "local:": True,
         "ssh:": True,
         "vagrant:": True,
@@ -392,3 +393,19 @@ def test_each_kind_of_machine_is_listed_with_what_it_can_show(tmp_path: Path) ->
     without = machine_kinds(examine(tmp_path, programs=["fio"]))
     assert not any(kind.is_ready for kind in without)
     assert all(all(kind.words) for kind in without)
+
+
+def test_a_root_image_needs_qemu_and_no_program_of_the_lab(tmp_path: Path) -> None:
+    folder = tmp_path / "cache/raidlab/kernels/root-arm64"
+    folder.mkdir(parents=True)
+    for name in ("vmlinuz", "initramfs.gz", "root.squashfs"):
+        (folder / name).touch()
+    (folder / "image.json").write_text('{"architecture": "aarch64", "release": "6.1.0-56-arm64", "system": "Debian"}')
+    target = "qemu:?root=arm64"
+    report = examine(tmp_path, target=target, programs=["qemu-system-aarch64"])
+    assert (report.target, report.is_ready) == ("qemu:?root=IMAGE", True)
+    assert "arm64 (6.1.0-56-arm64)" in named(report, "root-image").detail
+    assert report.ready_targets() == ("qemu:?root=IMAGE",)
+    without = examine(tmp_path, target=target, programs=[name for name in ALL_PROGRAMS if "aarch64" not in name])
+    assert not without.is_ready
+    assert named(without, "root-image").fix == "make root-image"

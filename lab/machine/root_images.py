@@ -1,0 +1,141 @@
+"""Root images for ``qemu:?root=IMAGE``: a small Linux with the lab's programs and its kernel, in a folder.
+
+They serve computers without these programs, and other architectures than the computer's. The files in the folder, which
+provision/root-image/build.sh builds:
+
+    vmlinuz        the kernel
+    initramfs.gz   busybox, and the modules with which the system is mounted
+    root.squashfs  the system, with all modules; never written to
+    image.json     ImageFacts
+
+Init and agent are not in the image: they come from the running raidlab, in an archive before the initramfs.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from lab.errors import LabError, SpecError, ToolMissing
+from lab.gates.decoding import decoded_json
+from lab.gates.files import read_plain, require_trusted
+from lab.gates.text import is_name, shortened
+from lab.host.files import create_file
+from lab.machine.kernel_image import built_folders, built_part
+from lab.machine.stock_kernels import INIT_VARIABLE, INSERT_MODULES, cpio
+from lab.units import MIB
+
+IMAGE_MODULES = ("virtio_pci", "virtio_console", "virtio_blk", "squashfs")
+"""Modules that are loaded before the system can be mounted."""
+ROOT_SERIAL = "ROOT"
+"""The serial number of the system's disk."""
+AGENT_FOLDER = "/run/agent"
+"""The folder of init and agent in the guest."""
+FACTS_FILE = "image.json"
+_FOLDER = "root-"
+_MOST_FACTS_BYTES = MIB
+_INIT = f"""#!/bin/busybox sh
+{INSERT_MODULES}
+PATH=/bin
+for name in cat cp mount umount; do busybox ln -s busybox /bin/$name; done
+mount -t devtmpfs dev /dev
+mount -t sysfs sys /sys
+for disk in /sys/block/*; do
+  [ "$(cat $disk/serial 2>/dev/null)" = {ROOT_SERIAL} ] && root=/dev/${{disk##*/}}
+done
+mount -t squashfs -o ro "$root" /root || exit 1
+mount -t tmpfs -o mode=755 run /root/run
+cp -a /agent /root{AGENT_FOLDER}
+umount /sys
+mount -o move /dev /root/dev
+exec busybox switch_root /root "${INIT_VARIABLE}"
+"""
+
+
+class ImageFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a root image says about itself."""
+
+    architecture: Literal["x86_64", "aarch64"]
+    """As in uname(2)."""
+    release: str
+    """The kernel's."""
+    system: str
+    """The distribution, such as ``Debian GNU/Linux 12 (bookworm)``."""
+    format_version: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RootImage:
+    """A root image that can be started."""
+
+    name: str
+    """As in a target."""
+    folder: Path
+    facts: ImageFacts
+
+    @property
+    def kernel(self) -> Path:
+        """The kernel."""
+        return self.folder / "vmlinuz"
+
+    @property
+    def initramfs(self) -> Path:
+        """The initramfs, without init and agent."""
+        return self.folder / "initramfs.gz"
+
+    @property
+    def system(self) -> Path:
+        """The system's file system."""
+        return self.folder / "root.squashfs"
+
+
+def root_images() -> Iterator[RootImage]:
+    """The root images that are found by name; a damaged one is left out."""
+    found = {path.parent.name for folder in built_folders() for path in folder.glob(f"{_FOLDER}*/{FACTS_FILE}")}
+    for name in sorted(name.removeprefix(_FOLDER) for name in found):
+        try:
+            yield find_root_image(name)
+        except LabError:
+            continue
+
+
+def find_root_image(chosen: str) -> RootImage:
+    """Return the image that a target names: its folder's path, or its name, which is Debian's of its architecture.
+
+    Raises ToolMissing with the command that builds it, NotTrusted if another user may have written it.
+    """
+    build = f"provision/root-image/build.sh {chosen if chosen in ('amd64', 'arm64') else 'amd64'}"
+    if "/" not in chosen and not is_name(chosen):
+        raise SpecError(f"'{shortened(chosen)}' is not the name of a root image", hint=f"a path, or amd64: {build}")
+    folder = Path(chosen).absolute() if "/" in chosen else built_part(f"{_FOLDER}{chosen}")
+    require_trusted(folder, "the root image", again=build, has_tree=True)
+    try:
+        facts = decoded_json(read_plain(folder / FACTS_FILE, _MOST_FACTS_BYTES), ImageFacts)
+    except FileNotFoundError:
+        raise ToolMissing(
+            f"there is no root image '{shortened(chosen)}' on this computer",
+            hint=f"{build}, or: raidlab kernels images",
+        ) from None
+    except (OSError, ValueError) as error:
+        raise ToolMissing(f"the root image {folder} is damaged: {error}", hint=f"build it again: {build}") from None
+    image = RootImage(chosen, folder, facts)
+    for part in (image.kernel, image.initramfs, image.system):
+        if not part.is_file():
+            raise ToolMissing(f"the root image {folder} lacks {part.name}", hint=f"build it again: {build}")
+    return image
+
+
+def write_initramfs(image: RootImage, agent: Mapping[str, tuple[bytes, int]], path: Path) -> None:
+    """Write the initramfs of one machine: init, the agent's files (name -> content, mode), and the image's own.
+
+    Archives may follow each other, compressed or not (Documentation/driver-api/early-userspace/buffer-format.rst).
+    """
+    entries = [("init", stat.S_IFREG | 0o755, _INIT.encode()), ("sys", stat.S_IFDIR | 0o755, b"")]
+    entries.append(("agent", stat.S_IFDIR | 0o755, b""))
+    entries += [(f"agent/{name}", stat.S_IFREG | mode, content) for name, (content, mode) in agent.items()]
+    create_file(path, cpio(entries) + image.initramfs.read_bytes(), is_durable=False)
