@@ -30,6 +30,7 @@ from lab.machine.embedded import (
     confined_paths,
     install_agent,
     kept_free,
+    mdadm_parameter,
     shown_files,
     supervisor_argv,
 )
@@ -158,6 +159,7 @@ def qemu_arguments(
     parameters = (
         f"console={_CONSOLES[architecture]} quiet oops=panic panic=-1 md_mod.start_ro=1 {NO_OWN_ROOT} "
         f"{INIT_VARIABLE}={folder}/init RAIDLAB_MODULES={kernel.modules}"
+        f"{''.join(f' {word}' for word in mdadm_parameter(options))}"
     )
     return [
         qemu,
@@ -199,7 +201,8 @@ def start_qemu(
     initramfs = make_initramfs(kernel, processes)
     python = guest_python(processes)
     read = [str(path) for path in (kernel.modules, *shown_files(options))]
-    check_path(state.root, kernel.image, kernel.modules, *(disk.path for disk in options.disks))
+    paths = [disk.path for disk in options.disks]
+    check_path(state.root, kernel.image, kernel.modules, *paths, *filter(None, [options.mdadm]))
     with ExitStack() as undo, ExitStack() as handed_over:
         instance = state.new_instance()
         undo.callback(instance.close)

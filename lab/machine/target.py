@@ -28,8 +28,8 @@ MOST_CPUS = 64
 ACCELERATORS = ("kvm", "tcg")
 """How QEMU runs the processor: by the host's kernel, or by translation of its instructions."""
 _OPTIONS = {
-    TargetKind.UML: ("name", "mem", "time", "kernel", "show"),
-    TargetKind.QEMU: ("name", "kernel", "cpus", "memory", "accel", "show"),
+    TargetKind.UML: ("name", "mem", "time", "kernel", "mdadm", "show"),
+    TargetKind.QEMU: ("name", "kernel", "mdadm", "cpus", "memory", "accel", "show"),
     TargetKind.LOCAL: (),
     TargetKind.SSH: ("port", "identity", "config", "known_hosts"),
     TargetKind.VAGRANT: (),
@@ -152,6 +152,8 @@ def _check_option(text: str, kind: TargetKind, key: str, value: str) -> None:
         raise SpecError(f"'{text}': cpus is '{value}'", hint=f"a number from 1 to {MOST_CPUS}, such as cpus=2")
     if key == "accel" and value not in ACCELERATORS:
         raise SpecError(f"'{text}': accel is '{value}'", hint=f"accel is {' or '.join(ACCELERATORS)}")
+    if key == "mdadm" and not value:
+        raise SpecError(f"'{text}': mdadm names no version or folder", hint="such as mdadm=4.4: raidlab mdadm list")
     if key == "show" and not value:
         raise SpecError(f"'{text}': show names no file or folder", hint="write the path, such as show=$HOME/scripts")
     if key == "name" and not _is_name(value):

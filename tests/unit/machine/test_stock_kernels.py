@@ -17,8 +17,9 @@ from lab.host.files import HostFiles
 from lab.host.processes import HostProcesses
 from lab.machine import opening, stock_kernels
 from lab.machine.kernel_image import find_kernel
+from lab.machine.package_sources import version_key
 from lab.machine.qemu import can_start
-from lab.machine.stock_kernels import cpio, find_stock_kernel, make_initramfs, needed_modules, release_in, version_key
+from lab.machine.stock_kernels import cpio, find_stock_kernel, make_initramfs, needed_modules, release_in
 from lab.machine.target import parse_target
 
 
