@@ -41,7 +41,7 @@ test-cluster: setup-test ## the tests on Slurm and on ssh, with daemons of their
 
 test-qemu: setup-test ## the tests of a distribution's kernel in QEMU, which is fetched if this user can read none (two minutes)
 	@[[ "$$($(BIN)/raidlab --json kernels list)" != "[]" ]] || $(BIN)/raidlab kernels get 6.12
-	@$(BIN)/pytest -v -m qemu tests/kernel
+	@$(BIN)/pytest -v -m "qemu and not wide" tests/kernel
 
 test-vm: setup-test-vm ## bake an image and test the virtual machine on it, in namespaces of their own (root; half an hour)
 	@$(BIN)/pytest -v -m vm -o timeout=0 tests/vm
