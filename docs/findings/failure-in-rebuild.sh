@@ -17,11 +17,35 @@ clean_up() {
 # Each block of 4 KiB holds its own number, in 4095 digits and a line feed.
 numbers() { seq -f '%04095.0f' 0 $((blocks - 1)); }
 
+# The blocks that do not hold their number. A line ends with the last byte of each block that does, whatever is before it.
+wrong() {
+  tr '\0' - <"$copy" | awk -v blocks="$blocks" '
+    BEGIN { zeros = sprintf("%04095d", 0) }
+    {
+      end += length($0) + 1
+      n = end / 4096 - 1
+      if (n == int(n) && substr($0, length($0) - 4094) == substr(zeros, length(n) + 1) n) right[n] = 1
+    }
+    END { for (n = 0; n < blocks; n++) if (!(n in right)) print n }'
+}
+
 # How many blocks of the array as it runs hold something else, or cannot be read: these are zeros in the copy.
 lost() {
   dd if="$array" of="$copy" bs=4k iflag=direct conv=noerror,sync status=none 2>/dev/null || true
-  { numbers | cmp -l - "$copy" 2>/dev/null || true; } | awk '{ print int(($1 - 1) / 4096) }' | uniq | wc -l
+  wrong | wc -l
 }
+
+# No rebuild runs, and none begins within two seconds, which is longer than md takes to begin one.
+settle() {
+  local calm=0
+  until ((calm == 20)); do
+    [[ $(<"$sysfs/sync_action") == idle ]] && calm=$((calm + 1)) || calm=0
+    sleep 0.1
+  done
+}
+
+# How many KiB of the spare are rebuilt; nothing if no rebuild runs.
+rebuilt() { if [[ $(</proc/mdstat) =~ recovery\ =.*\(([0-9]+)/ ]]; then echo "${BASH_REMATCH[1]}"; fi; }
 
 # try DEVICE...: mdadm is to start the array of these by force.
 try() {
@@ -39,20 +63,21 @@ main() {
   local device state
   copy="$(mktemp)"
   for device; do dd if=/dev/zero of="$device" bs=1M count=12 oflag=direct status=none; done
-  mdadm --quiet --create "$array" --run --level=5 --raid-devices=3 --assume-clean --bitmap=none --size=8M --data-offset=2M "$1" "$2" "$3"
+  mdadm --quiet --create "$array" --run --level=5 --raid-devices=3 --assume-clean --bitmap=none --size=2M --data-offset=2M "$1" "$2" "$3"
   blocks=$(($(blockdev --getsize64 "$array") / 4096))
   numbers | dd of="$array" bs=64k iflag=fullblock oflag=direct status=none
   mdadm --quiet "$array" --fail "$3"
   echo 200 >"$sysfs/sync_speed_max"
   echo 100 >"$sysfs/sync_speed_min"
   mdadm --quiet "$array" --add "$4"
-  sleep 3
-  echo "the member fails at $(<"$sysfs/sync_completed") sectors of the rebuild"
+  until (($(rebuilt) >= 512)); do sleep 0.1; done
+  echo "the member fails at $(rebuilt) KiB of the rebuild"
   # md says that it is busy, and takes it for faulty all the same.
   echo faulty 2>/dev/null >"$sysfs/dev-${2#/dev/}/state" || true
+  until [[ $(<"$sysfs/dev-${2#/dev/}/state") == *faulty* ]]; do sleep 0.1; done
   sleep 1
   echo 5000 >"$sysfs/sync_speed_max"
-  sleep 10
+  settle
   state="$(<"$sysfs/dev-${4#/dev/}/state")"
   [[ $state == *in_sync* ]] && verdict=0 || verdict=1
   echo "the spare: $state, $(wc -l <"$sysfs/dev-${4#/dev/}/bad_blocks") bad blocks on its list; degraded: $(<"$sysfs/degraded")"

@@ -17,6 +17,9 @@ clean_up() {
 
 idle() { until [[ $(<"$sysfs/sync_action") == idle ]]; do sleep 0.2; done; }
 
+# Bits that are set in the bitmap on the members; nothing without a bitmap.
+dirty() { mdadm --examine-bitmap "$1" 2>/dev/null | sed -nE 's/.*Bitmap : .* ([0-9]+) dirty.*/\1/p'; }
+
 # An array waits for its first write where mdadm's package has set start_ro (md(4)); elsewhere it can be written at once.
 writable() { [[ $(<"$sysfs/array_state") != read-auto ]] || mdadm --readwrite "$array"; }
 
@@ -34,7 +37,7 @@ main() {
   # The first 2 MiB of each member are synced, and stay so.
   mdadm --quiet --create "$array" --run --level="${LEVEL:-1}" --raid-devices=$# --bitmap="${BITMAP:-internal}" --size=2M --data-offset=2M "$@"
   idle
-  sleep 20 # the bitmap is clean by then
+  until [[ $(dirty "$1") == @(|0) ]]; do sleep 0.5; done
   echo 0 >"$sysfs/sync_max"
   mdadm --quiet --grow "$array" --size=4M
   sleep 1
@@ -43,7 +46,7 @@ main() {
   mdadm --examine-bitmap "$1" 2>/dev/null | grep 'Bitmap :' || true
   mdadm --quiet --assemble "$array" "$@"
   writable
-  sleep 2
+  until [[ $(<"$sysfs/resync_start") == none ]]; do sleep 0.2; done
   idle
   echo "afterwards: $(<"$sysfs/sync_action"), resync_start $(<"$sysfs/resync_start")"
   echo check >"$sysfs/sync_action"

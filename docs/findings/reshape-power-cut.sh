@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The power fails while a RAID 5 gets another layout by `mdadm --grow`, which moves the data and needs no backup file: is the data intact?
-# As root: [CUT=SECONDS] [GROW=OPTIONS] reshape-power-cut.sh MEMBER MEMBER MEMBER MEMBER COPY COPY COPY COPY   (32 MiB or more each; all on them is lost)
-#   CUT   so long after its beginning, at 1.5 MB/s, the reshape is cut: all members at one instant, which is copied (3)
+# As root: [CUT=KIB] [GROW=OPTIONS] reshape-power-cut.sh MEMBER MEMBER MEMBER MEMBER COPY COPY COPY COPY   (32 MiB or more each; all on them is lost)
+#   CUT   after so many KiB of each member the reshape, at 1.5 MB/s, is cut: all members at one instant, which is copied (5000)
 #   GROW  what `mdadm --grow` is to do (--layout=right-asymmetric --data-offset=2M)
 # Exit status: 0 data was lost (reproduced), 1 the reshape went on and all data is intact (refuted), 2 it could not be tried.
 set -euo pipefail
@@ -21,6 +21,18 @@ clean_up() {
 # Each block of 4 KiB holds its own number, in 4095 digits and a line feed.
 numbers() { seq -f '%04095.0f' 0 $((blocks - 1)); }
 
+# The blocks that do not hold their number. A line ends with the last byte of each block that does, whatever is before it.
+wrong() {
+  tr '\0' - <"$array" | awk -v blocks="$blocks" '
+    BEGIN { zeros = sprintf("%04095d", 0) }
+    {
+      end += length($0) + 1
+      n = end / 4096 - 1
+      if (n == int(n) && substr($0, length($0) - 4094) == substr(zeros, length(n) + 1) n) right[n] = 1
+    }
+    END { for (n = 0; n < blocks; n++) if (!(n in right)) print n }'
+}
+
 create() {
   local number=0 device
   for device; do
@@ -37,7 +49,11 @@ create() {
 
 speed() { for file in sync_speed_max sync_speed_min; do echo "$1" >"$sysfs/$file"; done; }
 
-idle() { until [[ $(<"$sysfs/sync_action") == idle ]]; do sleep 0.2; done; }
+# A reshape has a position from its request to its end, even while its thread does not run yet.
+idle() { until [[ $(<"$sysfs/sync_action") == idle && $(<"$sysfs/reshape_position") == none ]]; do sleep 0.2; done; }
+
+# How many KiB of each member are reshaped; nothing if no reshape runs.
+reshaped() { if [[ $(</proc/mdstat) =~ reshape\ =.*\(([0-9]+)/ ]]; then echo "${BASH_REMATCH[1]}"; fi; }
 
 # What each member holds at one instant goes to its copy; the original goes on to its end and is forgotten.
 cut_power() {
@@ -66,7 +82,7 @@ main() {
   speed 1500
   # shellcheck disable=SC2086
   mdadm --grow "$array" ${GROW:---layout=right-asymmetric --data-offset=2M}
-  sleep "${CUT:-3}"
+  until (($(reshaped) >= ${CUT:-5000})) || [[ $(<"$sysfs/sync_action") == idle ]]; do sleep 0.1; done
   cut_power "$@"
   mdadm --examine "$5" | grep -E 'Data Offset|New Offset|Reshape pos'
   mdadm --assemble "$array" "${@:5}"
@@ -74,7 +90,7 @@ main() {
   speed 200000
   idle
   local wrong
-  wrong="$({ numbers | cmp -l - "$array" 2>/dev/null || true; } | awk '{ print int(($1 - 1) / 4096) }' | uniq)"
+  wrong="$(wrong)"
   [[ $wrong ]] && verdict=0 || verdict=1
   mdadm --detail "$array" | grep -E 'Layout|Chunk Size'
   echo "blocks of 4 KiB that do not hold what was written: $(wc -w <<<"$wrong") of $blocks"

@@ -16,9 +16,25 @@ clean_up() {
 # Each block of 4 KiB holds its own number, in 4095 digits and a line feed.
 numbers() { seq -f '%04095.0f' 0 $((blocks - 1)); }
 
-wrong() { { numbers | cmp -l - "$array" 2>/dev/null || true; } | awk '{ print int(($1 - 1) / 4096) }' | uniq | wc -l; }
+# The blocks that do not hold their number. A line ends with the last byte of each block that does, whatever is before it.
+wrong() {
+  tr '\0' - <"$array" | awk -v blocks="$blocks" '
+    BEGIN { zeros = sprintf("%04095d", 0) }
+    {
+      end += length($0) + 1
+      n = end / 4096 - 1
+      if (n == int(n) && substr($0, length($0) - 4094) == substr(zeros, length(n) + 1) n) right[n] = 1
+    }
+    END { for (n = 0; n < blocks; n++) if (!(n in right)) print n }'
+}
 
 speed() { for file in sync_speed_max sync_speed_min; do echo "$1" >"$sysfs/$file"; done; }
+
+# A reshape has a position from its request to its end, even while its thread does not run yet.
+idle() { until [[ $(<"$sysfs/sync_action") == idle && $(<"$sysfs/reshape_position") == none ]]; do sleep 0.2; done; }
+
+# How many KiB of each member are reshaped; nothing if no reshape runs.
+reshaped() { if [[ $(</proc/mdstat) =~ reshape\ =.*\(([0-9]+)/ ]]; then echo "${BASH_REMATCH[1]}"; fi; }
 
 main() {
   (($# == 5)) || { sed -n '2,4s/^# //p' "$0" >&2 && exit 2; }
@@ -34,17 +50,16 @@ main() {
   mdadm --quiet "$array" --add "$5"
   speed 1000
   mdadm --grow "$array" --raid-devices=5
-  sleep 2.5
+  until (($(reshaped) >= 2000)); do sleep 0.1; done
   mdadm --quiet --stop "$array"
   mdadm --examine "$1" | grep -E 'Data Offset|New Offset|Reshape pos'
   mdadm --quiet --assemble --readonly "$array" "$@"
-  lost="$(wrong)"
+  lost="$(wrong | wc -l)"
   echo "$(<"$sysfs/array_state"): blocks of 4 KiB that do not hold what was written: $lost of $blocks"
   mdadm --readwrite "$array"
   speed 200000
-  sleep 1
-  until [[ $(<"$sysfs/sync_action") == idle ]]; do sleep 0.2; done
-  echo "after the reshape: $(wrong) of $blocks"
+  idle
+  echo "after the reshape: $(wrong | wc -l) of $blocks"
   ((lost)) && verdict=0 || verdict=1
 }
 

@@ -20,6 +20,18 @@ clean_up() {
 # Each block of 4 KiB holds its own number, in 4095 digits and a line feed.
 numbers() { seq -f '%04095.0f' 0 $((blocks - 1)); }
 
+# The blocks that do not hold their number. A line ends with the last byte of each block that does, whatever is before it.
+wrong() {
+  tr '\0' - <"$array" | awk -v blocks="$blocks" '
+    BEGIN { zeros = sprintf("%04095d", 0) }
+    {
+      end += length($0) + 1
+      n = end / 4096 - 1
+      if (n == int(n) && substr($0, length($0) - 4094) == substr(zeros, length(n) + 1) n) right[n] = 1
+    }
+    END { for (n = 0; n < blocks; n++) if (!(n in right)) print n }'
+}
+
 # What a block of the array holds: its number, or that it is none.
 content() {
   local text
@@ -48,7 +60,8 @@ slow_chunk() {
   dmsetup resume "$name"
 }
 
-idle() { until [[ $(<"$sysfs/sync_action") == idle ]]; do sleep 0.2; done; }
+# A reshape has a position from its request to its end, even while its thread does not run yet.
+idle() { until [[ $(<"$sysfs/sync_action") == idle && $(<"$sysfs/reshape_position") == none ]]; do sleep 0.2; done; }
 
 offsets() { mdadm --examine "$1" | sed -nE 's/^ +(Data Offset|New Offset|Reshape pos.n) : ([0-9]+).*/  \1: \2/p' | paste -sd ' '; }
 
@@ -69,7 +82,7 @@ main() {
   idle
   echo "ended: $(offsets "$2")"
   local wrong block
-  wrong="$({ numbers | cmp -l - "$array" 2>/dev/null || true; } | awk '{ print int(($1 - 1) / 4096) }' | uniq)"
+  wrong="$(wrong)"
   [[ $wrong ]] && verdict=0 || verdict=1
   echo "blocks of 4 KiB that do not hold what was written: $(wc -w <<<"$wrong") of $blocks"
   for block in $(sed -n '1p;$p' <<<"$wrong" | xargs); do echo "  block $block holds: $(content "$block")"; done

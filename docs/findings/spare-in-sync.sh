@@ -22,6 +22,18 @@ clean_up() {
 # Each block of 4 KiB holds its own number, in 4095 digits and a line feed.
 numbers() { seq -f '%04095.0f' 0 $((blocks - 1)); }
 
+# The blocks that do not hold their number. A line ends with the last byte of each block that does, whatever is before it.
+wrong() {
+  tr '\0' - <"$array" | awk -v blocks="$blocks" '
+    BEGIN { zeros = sprintf("%04095d", 0) }
+    {
+      end += length($0) + 1
+      n = end / 4096 - 1
+      if (n == int(n) && substr($0, length($0) - 4094) == substr(zeros, length(n) + 1) n) right[n] = 1
+    }
+    END { for (n = 0; n < blocks; n++) if (!(n in right)) print n }'
+}
+
 idle() { until [[ $(<"$sysfs/sync_action") == idle ]]; do sleep 0.2; done; }
 
 # The superblocks (metadata 1.2: 4 KiB at 4 KiB) of devices as they are on the media now, to a file each, and back.
@@ -84,7 +96,7 @@ main() {
   grep -A 1 "^${array#/dev/}" /proc/mdstat
   idle
   state="$(<"$sysfs/dev-${spare##*/}/state")"
-  wrong="$({ numbers | cmp -l - "$array" 2>/dev/null || true; } | awk '{ print int(($1 - 1) / 4096) }' | uniq)"
+  wrong="$(wrong)"
   echo "spare is $state, degraded $(<"$sysfs/degraded")"
   echo "blocks of 4 KiB that do not hold what was written: $(wc -w <<<"$wrong") of $blocks"
   for block in $(head -n 1 <<<"$wrong"); do

@@ -247,9 +247,16 @@ def _kernels() -> Loaded:
     return app
 
 
+def _mdadm() -> Loaded:
+    from lab.cli.kernels import mdadm_app
+
+    return mdadm_app
+
+
 COMMANDS = (
     Command("doctor", _doctor, "What this computer can do, what is missing, and the command that fixes it."),
     Command("kernels", _kernels, "The distribution kernels that qemu: can start, and how to fetch others."),
+    Command("mdadm", _mdadm, "Other versions of mdadm for uml: and qemu:, and how to fetch them."),
     Command("disks", _disks, "Lab disks, and every refused disk with its reason."),
     Command("array", _array, "Create, show, change, break and repair arrays."),
     Command("watch", _watch, "Arrays, members and rebuilds, live."),

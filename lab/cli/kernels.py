@@ -1,38 +1,31 @@
-"""``raidlab kernels``: the distribution kernels and root images that ``qemu:`` can start, and fetching kernels."""
+"""``raidlab kernels`` and ``raidlab mdadm``: what the machines of the lab can run, here and to be fetched."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from cyclopts import App, Parameter
 
 from lab.cli.context import current, out, out_json, table
-from lab.machine.kernel_packages import fetch_kernel, fetchable
+from lab.machine.kernel_packages import packaged_kernels
+from lab.machine.mdadm_versions import find_mdadm, mdadm_versions, packaged_mdadms
+from lab.machine.package_sources import Packaged, fetch, fetchable
 from lab.machine.root_images import root_images
-from lab.machine.stock_kernels import stock_kernels
+from lab.machine.stock_kernels import find_stock_kernel, stock_kernels
 
 app = App(name="kernels")
+mdadm_app = App(name="mdadm")
+All = Annotated[bool, Parameter(name="--all", help="Also those that can be fetched; needs the network.")]
 
 
 @app.command(name="list")
-def list_kernels(
-    *, all_: Annotated[bool, Parameter(name="--all", help="Also those that can be fetched; needs the network.")] = False
-) -> int:
+def list_kernels(*, all_: All = False) -> int:
     """List the kernels that 'qemu:' can start, the newest first."""
-    context = current()
-    here = stock_kernels()
-    rows = [(kernel.release, "here", str(kernel.image)) for kernel in here]
-    known = {kernel.release for kernel in here}
-    for package in fetchable(context.host.processes, context.host.files) if all_ else ():
-        if package.release not in known:
-            known.add(package.release)
-            rows.append((package.release, f"in {package.suite}", f"raidlab kernels get {package.release}"))
-    if context.json:
-        out_json([{"release": release, "where": where, "from": source} for release, where, source in rows])
-    else:
-        out(table(("kernel", "where", "image, or command"), rows))
-    return 0
+    here = [(kernel.release, kernel.image) for kernel in stock_kernels()]
+    return _list(packaged_kernels(), here, ("kernel", "where", "image, or command"), "release", is_all=all_)
 
 
 @app.command(name="images")
@@ -57,10 +50,52 @@ def get(
 
     apt verifies it. It is stored in the cache folder, 80 to 250 MB, and nothing else on this computer changes.
     """
-    context = current()
-    kernel = fetch_kernel(release, context.host.processes, context.host.files, on_progress=context.narrator.notice)
-    if context.json:
+    kernel = find_stock_kernel(_fetch(packaged_kernels(), release))
+    if current().json:
         out_json({"release": kernel.release, "image": str(kernel.image), "modules": str(kernel.modules)})
     else:
         out(f"{kernel.release} is ready: raidlab --on 'qemu:?kernel={kernel.release}'")
     return 0
+
+
+@mdadm_app.command(name="list")
+def list_mdadms(*, all_: All = False) -> int:
+    """List the versions of mdadm that machines can use instead of this computer's, the newest first."""
+    here = [(each.version, each.folder) for each in mdadm_versions()]
+    return _list(packaged_mdadms(), here, ("mdadm", "where", "folder, or command"), "version", is_all=all_)
+
+
+@mdadm_app.command(name="get")
+def get_mdadm(
+    version: Annotated[str, Parameter(help="A version or a prefix, such as 4.4: the newest that matches is fetched.")],
+) -> int:
+    """Fetch an mdadm with its libraries from this computer's package sources, without root.
+
+    apt verifies it. It is stored in the cache folder, and only the lab's machines use it: --on 'uml:?mdadm=4.4'.
+    """
+    found = _fetch(packaged_mdadms(), version)
+    if current().json:
+        out_json({"version": found, "folder": str(find_mdadm(found))})
+    else:
+        out(f"mdadm {found} is ready: raidlab --on 'uml:?mdadm={found}'")
+    return 0
+
+
+def _list(kind: Packaged, here: Sequence[tuple[str, Path]], columns: Sequence[str], key: str, *, is_all: bool) -> int:
+    context = current()
+    rows = [(version, "here", str(path)) for version, path in here]
+    known = {version for version, _ in here}
+    for version, suite in fetchable(kind, context.host.processes, context.host.files) if is_all else ():
+        if version not in known:
+            known.add(version)
+            rows.append((version, f"in {suite}", f"{kind.command} get {version}"))
+    if context.json:
+        out_json([{key: version, "where": where, "from": source} for version, where, source in rows])
+    else:
+        out(table(columns, rows))
+    return 0
+
+
+def _fetch(kind: Packaged, wanted: str) -> str:
+    context = current()
+    return fetch(kind, wanted, context.host.processes, context.host.files, on_progress=context.narrator.notice)

@@ -121,6 +121,8 @@ class EmbeddedOptions:
     """Layers that confine it (lab/machine/confinement.py); None for all that the host has."""
     shown: tuple[Path, ...] = ()
     """Files and folders that the guest sees besides the system's and the lab's own, each at its own path."""
+    mdadm: Path | None = None
+    """The folder of another mdadm than this computer's."""
 
 
 class EmbeddedKernel:
@@ -318,6 +320,7 @@ def kernel_arguments(
         arguments.append("devtmpfs.mount=0")
     if image.modules:
         arguments.append(f"RAIDLAB_MODULES={image.modules}")
+    arguments += mdadm_parameter(options)
     if (most := most_requests(len(options.disks))) < UBD_REQUESTS:
         arguments.append(f"RAIDLAB_UBD_REQUESTS={most}")
     arguments += [f"ubd{number}={disk.path.absolute()},,{disk.serial}" for number, disk in enumerate(options.disks)]
@@ -333,6 +336,11 @@ def kernel_arguments(
             hint="the paths of the disks are too long; choose a shorter state folder: RAIDLAB_STATE=FOLDER",
         )
     return arguments
+
+
+def mdadm_parameter(options: EmbeddedOptions) -> list[str]:
+    """Return the kernel parameter with which init puts another mdadm in the place of this computer's."""
+    return [f"RAIDLAB_MDADM={options.mdadm}"] if options.mdadm else []
 
 
 def require_fitting_paths(root: Path, inner: Path, image: KernelImage, file_disks: int = 0) -> None:
@@ -362,7 +370,7 @@ def start_embedded(
     python = guest_python(processes)
     preloaded = wide_registers(files)
     used = _used_files(options, image)
-    check_path(state.root, image.path, *(disk.path for disk in options.disks))
+    check_path(state.root, image.path, *(disk.path for disk in options.disks), *filter(None, [options.mdadm]))
     with ExitStack() as undo, ExitStack() as handed_over:
         instance = state.new_instance()
         undo.callback(instance.close)
@@ -416,14 +424,15 @@ def _used_files(options: EmbeddedOptions, image: KernelImage) -> list[str]:
 
 def shown_files(options: EmbeddedOptions) -> list[str]:
     """Return the paths of ``options.shown``. Raises SpecError for one that cannot be shown."""
-    for path in options.shown:
+    shown = [*options.shown, *filter(None, [options.mdadm])]
+    for path in shown:
         if not path.exists():
             raise SpecError(f"there is no '{path}' to show to the machine", hint="give the path of a file or folder")
         if path.resolve() == Path("/"):
             raise SpecError("'/' is not shown to the machine", hint="give the path of one file or folder")
         if not os.access(path, os.R_OK):
             raise SpecError(f"'{path}' cannot be read", hint="give the path of a file or folder that you may read")
-    return [str(path.absolute()) for path in options.shown]
+    return [str(path.absolute()) for path in shown]
 
 
 def confined_paths(

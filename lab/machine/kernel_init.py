@@ -32,6 +32,8 @@ FIO = "/usr/bin/fio"
 QUICK_CLOCK = "RAIDLAB_QUICK_CLOCK"
 """Variable with the library to preload into fio in virtual time (provision/kernel/quick_clock.c)."""
 
+MDADM_VARIABLE = "RAIDLAB_MDADM"
+"""Variable with the folder of another mdadm than this computer's (lab/machine/mdadm_versions.py)."""
 
 OWN_ROOT = "RAIDLAB_OWN_ROOT"
 """Variable that is 1 if no namespace limits what the guest sees (supervisor.py)."""
@@ -131,6 +133,8 @@ def prepare() -> None:
         os.chmod(fio, 0o755)
     else:
         os.remove(fio)
+    if MDADM_VARIABLE in os.environ:
+        use_mdadm(os.environ.pop(MDADM_VARIABLE))
     # See most_requests in lab/machine/embedded.py. Without it, or with few disks, the driver's own number applies.
     most = os.environ.get("RAIDLAB_UBD_REQUESTS", "")
     for disk in os.listdir("/sys/block") if most else ():
@@ -140,6 +144,18 @@ def prepare() -> None:
     # The loopback interface, for programs that talk to themselves: SIOCSIFFLAGS with IFF_UP | IFF_RUNNING.
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, 0x8914, struct.pack("16sh14s", b"lo", 0x41, b""))
+
+
+def use_mdadm(folder: str) -> None:
+    """Put mdadm and mdmon of this folder first in the agent's PATH, and over those that other programs start."""
+    for name in ("mdadm", "mdmon"):
+        program = f"{folder}/{name}"
+        if not os.path.exists(program):
+            continue
+        os.symlink(program, f"{RUN_FOLDER}/bin/{name}")
+        for place in {os.path.realpath(f"{each}/{name}") for each in ("/sbin", "/usr/sbin")}:
+            if os.path.isfile(place):
+                mount(program, place, "none", flags=MS_BIND)
 
 
 def virtio_port() -> str:

@@ -20,6 +20,7 @@ from lab.machine.attached import AgentProcess, ssh_arguments, start_local, start
 from lab.machine.channel import Channel
 from lab.machine.embedded import START_TIMEOUT_SECONDS, EmbeddedKernel, EmbeddedOptions, start_embedded
 from lab.machine.kernel_image import find_kernel
+from lab.machine.mdadm_versions import find_mdadm
 from lab.machine.qemu import START_TIMEOUT_SECONDS as QEMU_START_SECONDS
 from lab.machine.qemu import accelerators, can_start, note_failure, qemu_options, start_qemu, startable_images
 from lab.machine.remote import ChannelMachine
@@ -143,6 +144,7 @@ def embedded_options(target: Target, options: EmbeddedOptions) -> EmbeddedOption
         memory_bytes=next((parse_bytes(asked[key], what=key) for key in ("mem", "memory") if key in asked), memory),
         virtual_time=target.is_virtual_time,
         kernel_path=asked.get("kernel", options.kernel_path),
+        mdadm=find_mdadm(asked["mdadm"]) if "mdadm" in asked else options.mdadm,
         shown=(*options.shown, *([Path(asked["show"])] if "show" in asked else [])),
     )
 

@@ -32,6 +32,7 @@ from lab.machine.embedded import (
     confined_paths,
     install_agent,
     kept_free,
+    mdadm_parameter,
     shown_files,
     supervisor_argv,
 )
@@ -224,7 +225,9 @@ def qemu_arguments(
 
     Sources: qemu(1); Documentation/admin-guide/kernel-parameters.txt; qemu-project.org, 9psetup.
     """
-    console = f"console={_CONSOLES[boot.architecture]}"
+    mdadm = "".join(f" {word}" for word in mdadm_parameter(options))
+    # no_timer_check: on a busy computer, the kernel's test of the emulated timer may fail, and stop the boot.
+    parameters = f"console={_CONSOLES[boot.architecture]} quiet no_timer_check oops=panic panic=-1 md_mod.start_ro=1"
     return [
         qemu,
         *("-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
@@ -234,7 +237,7 @@ def qemu_arguments(
         # By itself TCG runs each processor on a thread, unless the computer orders its memory accesses less strictly.
         *("-accel", accelerator, "-smp", str(cpus), "-m", f"{options.memory_bytes // MIB}M"),
         *("-kernel", str(boot.kernel), "-initrd", str(boot.initramfs)),
-        *("-append", f"{console} quiet oops=panic panic=-1 md_mod.start_ro=1 {boot.parameters}"),
+        *("-append", f"{parameters} {boot.parameters}{mdadm}"),
         *("-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"),
         *("-device", "virtio-serial-pci", "-chardev", f"socket,id=agent,fd={agent_fd}"),
         *("-device", "virtserialport,chardev=agent,name=raidlab"),
@@ -255,7 +258,7 @@ def _prepared(
     """Find everything that a machine boots from; the result puts init and agent where its folder is given to it."""
     if asked.root:
         image = find_root_image(asked.root)
-        if options.shown:
+        if options.shown or options.mdadm:
             raise SpecError(
                 "a machine with a root image sees none of this computer's files", hint="use qemu: without root="
             )
@@ -293,7 +296,7 @@ def start_qemu(
     """
     python = guest_python(processes)
     prepare = _prepared(options, asked, processes, python)
-    check_path(state.root, *(disk.path for disk in options.disks))
+    check_path(state.root, *(disk.path for disk in options.disks), *filter(None, [options.mdadm]))
     with ExitStack() as undo, ExitStack() as handed_over:
         instance = state.new_instance()
         undo.callback(instance.close)

@@ -24,6 +24,7 @@ from lab.gates.text import shortened
 from lab.host.files import HostFiles, replace_file
 from lab.host.processes import Processes
 from lab.machine.kernel_image import kernel_cache
+from lab.machine.package_sources import is_version, version_key
 
 ROOT_MODULES = ("virtio_pci", "virtio_console", "virtio_blk", "9pnet_virtio", "9p")
 """Modules that are loaded before this computer's files can be reached."""
@@ -62,11 +63,6 @@ def stock_kernels(files: HostFiles | None = None) -> list[StockKernel]:
     return sorted(found.values(), key=lambda kernel: version_key(kernel.release), reverse=True)
 
 
-def version_key(release: str) -> tuple[tuple[int, int | str], ...]:
-    """Sort key for releases: the numbers in them sort by value."""
-    return tuple((1, int(word)) if word.isdigit() else (0, word) for word in re.findall(r"\d+|[^\d.]+", release))
-
-
 def find_stock_kernel(chosen: str = "") -> StockKernel:
     """Return the kernel that a target names: by the path of its image, or by its release or the beginning of it (7.2).
 
@@ -89,7 +85,7 @@ def _of_release(chosen: str) -> StockKernel:
             return found[0]
         raise ToolMissing("no kernel on this computer can be read", hint=f"{_GET}, or choose another machine with --on")
     for kernel in kernels:
-        if re.match(rf"{re.escape(chosen)}(?!\d)", kernel.release):
+        if is_version(kernel.release, chosen):
             return kernel
     known = ", ".join(kernel.release for kernel in kernels) or "none"
     raise ToolMissing(

@@ -28,8 +28,8 @@ MOST_CPUS = 64
 ACCELERATORS = ("kvm", "tcg")
 """How QEMU runs the processor: by the host's kernel, or by translation of its instructions."""
 _OPTIONS = {
-    TargetKind.UML: ("name", "mem", "time", "kernel", "show"),
-    TargetKind.QEMU: ("name", "kernel", "root", "cpus", "memory", "accel", "show"),
+    TargetKind.UML: ("name", "mem", "time", "kernel", "mdadm", "show"),
+    TargetKind.QEMU: ("name", "kernel", "mdadm", "root", "cpus", "memory", "accel", "show"),
     TargetKind.LOCAL: (),
     TargetKind.SSH: ("port", "identity", "config", "known_hosts"),
     TargetKind.VAGRANT: (),
@@ -161,6 +161,8 @@ def _check_option(text: str, kind: TargetKind, key: str, value: str) -> None:
         raise SpecError(f"'{text}': accel is '{value}'", hint=f"accel is {' or '.join(ACCELERATORS)}")
     if key == "root" and not value:
         raise SpecError(f"'{text}': root names no image", hint="its folder, or a name: raidlab kernels images")
+    if key == "mdadm" and not value:
+        raise SpecError(f"'{text}': mdadm names no version or folder", hint="such as mdadm=4.4: raidlab mdadm list")
     if key == "show" and not value:
         raise SpecError(f"'{text}': show names no file or folder", hint="write the path, such as show=$HOME/scripts")
     if key == "name" and not _is_name(value):

@@ -6,9 +6,8 @@ Runs in the agent of a machine, with the standard library only:
 
 It copies the suite from the computer's folder, through a separate mount, since the machine's own /tmp and /run may hide
 that folder. It mounts the device, which has a file system, on /var/tmp, where the suite keeps its files. It mounts the
-only folder of the computer that the machine may write to, so that a test's log survives a crash of the machine. It puts
-the mdadm to be tested first in the PATH and over the computer's mdadm, and hides the computer's configuration of mdadm
-and udev. Raises OSError with the system's message.
+only folder of the computer that the machine may write to, so that a test's log survives a crash of the machine. It
+hides the computer's configuration of mdadm and udev. Raises OSError with the system's message.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ LOGS = f"{RUN_FOLDER}/suite-logs"
 BIN = f"{RUN_FOLDER}/bin"
 WITNESS = f"{RUN_FOLDER}/suite-witness"
 """The folder of the running test's log; writes reach the computer's file at once (hostfs_write_end)."""
-PROGRAMS = ("mdadm", "mdmon")
 DATA = "/var/tmp"  # the suite's default
 # sys/mount.h
 MS_RDONLY, MS_BIND = 1, 4096
@@ -92,13 +90,8 @@ def bring_suite(folder: str) -> None:
     os.makedirs(LOGS)
 
 
-def install_programs() -> None:
-    """Install mdadm and mdmon first in the agent's PATH, and over the paths that udev rules use."""
-    for name in PROGRAMS:
-        put(f"{BIN}/{name}", content(f"{SUITE}/{name}"), 0o755)
-        for place in {os.path.realpath(f"{folder}/{name}") for folder in ("/sbin", "/usr/sbin")}:
-            if os.path.isfile(place):
-                mount(f"{BIN}/{name}", place, "none", flags=MS_BIND)
+def install_stand_ins() -> None:
+    """Install the stand-ins first in the agent's PATH, where the machine's init has put the mdadm to be tested."""
     for name, text in STAND_INS.items():
         put(f"{BIN}/{name}", text.encode(), 0o755)
 
@@ -124,7 +117,7 @@ def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
     mount(device, DATA, "ext4")
     os.makedirs(WITNESS)
     mount("none", WITNESS, "hostfs", witness)
-    install_programs()
+    install_stand_ins()
     cover_configuration()
     # Some tests take the root device in /proc/mounts for a disk in use, and this disk is one.
     mounts = [line.split() for line in content("/proc/mounts").decode().splitlines()]

@@ -209,7 +209,9 @@ def open_suite_machine(
     """Start a machine with one disk, and prepare it for the suite."""
     wanted = (DiskSpec(name="disk01", kind=DiskKind.FILE, size_bytes=DATA_DISK_BYTES),)
     with (
-        open_lab(target, host, wanted=wanted, shown=(copy,), on_notice=on_notice, on_machine=on_machine) as lab,
+        open_lab(
+            target.with_option("mdadm", str(copy)), host, wanted=wanted, on_notice=on_notice, on_machine=on_machine
+        ) as lab,
         # Close the machine before the lab stops arrays: its disk is discarded, and a hung array cannot be stopped.
         closing(lab.machine) as machine,
     ):
@@ -298,6 +300,11 @@ def suite_target(target: Target, host: Host, *, is_chosen: bool) -> Target:
                 hint="run them in the embedded kernel: --on uml:",
             )
         target = Target(TargetKind.UML, text="uml:")
+    if "mdadm" in target.options:
+        raise SpecError(
+            f"mdadm's tests run the mdadm of their checkout, and {target} names another",
+            hint="leave mdadm= out; to test another mdadm, name its checkout",
+        )
     return quickest(target, host.processes, host.files)
 
 

@@ -36,6 +36,7 @@ from lab.host.clock import wait_for
 from lab.machine import Host, parse_target
 from lab.machine.api import CommandResult, RunningCommand
 from lab.machine.kernel_image import find_kernel
+from lab.machine.mdadm_versions import find_mdadm
 from lab.measure.samples import DEFAULT_HERTZ, Recorder, Sample, cpu_figures
 from lab.plans import Plan, Step
 from lab.results.record import Conditions, CpuFigures, DiskRecord, SteadyFigures
@@ -578,7 +579,12 @@ sha256sum $own $(ldd $own | grep -o '/[^ :]*' | sort -u)
 
 
 def _depends_on(lab: Lab) -> dict[str, str]:
-    return depends_on(lab.host, parse_target(lab.machine.facts.target).options.get("kernel", ""))
+    options = parse_target(lab.machine.facts.target).options
+    found = depends_on(lab.host, options.get("kernel", ""))
+    if "mdadm" in options:
+        # Of a fetched one, this is a script that names its version.
+        found["mdadm"] = _known_digest(_stamps([find_mdadm(options["mdadm"]) / "mdadm"]))
+    return found
 
 
 def depends_on(host: Host, chosen_kernel: str = "", *, virtual_time: bool = True) -> dict[str, str]:

@@ -90,7 +90,7 @@ def test_data_that_are_read_late_are_overwritten_where_a_reshape_moves_them(
     ("settings", "shift_kib", "verdict"),
     [
         ((), 2048, REPRODUCED),
-        (("CUT=0.1", "GROW=--layout=right-asymmetric --data-offset=1M"), 3072, REFUTED),
+        (("CUT=1", "GROW=--layout=right-asymmetric --data-offset=1M"), 3072, REFUTED),
     ],
     ids=["past-the-shift", "within-the-shift"],
 )
@@ -201,11 +201,13 @@ def test_a_sector_that_nobody_else_has_is_read_again_without_end_since_linux_7_0
 
 def test_a_spare_counts_as_in_sync_where_a_member_fails_in_its_rebuild_since_linux_7_0(lab: Lab) -> None:
     result = run(lab, "failure-in-rebuild.sh", 4)
-    forced, without = re.findall(r"do not hold what was written: (\d+) of 4096", result.stdout)
+    forced, without = re.findall(r"do not hold what was written: (\d+) of 1024", result.stdout)
     # The member that failed has all the data in any case.
     assert int(without) == 0
     if is_since(lab, (7, 0)):
-        assert (result.status, int(forced)) == (REPRODUCED, 2688), result.stdout + result.stderr
+        assert result.status == REPRODUCED, result.stdout + result.stderr
+        # What was not rebuilt before the failure, in half of the blocks.
+        assert 0 < int(forced) < 1024
         assert "the spare: in_sync" in result.stdout
         assert "[3/2] [U_U]" in result.stdout
     else:

@@ -131,6 +131,8 @@ def test_which_time_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert not suite_target(parse_target("uml:?time=real"), host, is_chosen=True).is_virtual_time
     with pytest.raises(SpecError, match="do not run on"):
         suite_target(parse_target("local:"), host, is_chosen=True)
+    with pytest.raises(SpecError, match="run the mdadm of their checkout"):
+        suite_target(parse_target("uml:?mdadm=4.4"), host, is_chosen=True)
 
 
 def test_the_table(journal: SuiteJournal) -> None:

@@ -1,0 +1,105 @@
+"""``raidlab findings``: scripts that reproduce findings, on several kernels and mdadms."""
+
+from __future__ import annotations
+
+import os
+from itertools import product
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from cyclopts import App, Parameter
+
+from lab.cli.arguments import number
+from lab.cli.context import ON_VARIABLE, Context, current, options, out, out_json
+from lab.errors import ExitCode, SpecError
+from lab.findings.record import VERDICTS, Cell, Record, read_record, read_script, record_table, with_outcomes
+from lab.findings.runner import Hooks, measure
+from lab.gates.decoding import RepeatCount, Seconds
+from lab.gates.files import read_text
+from lab.host.files import write_file
+from lab.machine import Target, parse_target
+from lab.units import MIB
+
+app = App(name="findings")
+
+
+@app.command(name="run")
+def run(
+    *scripts: Annotated[Path, Parameter(help="Scripts such as docs/findings/*.sh.")],
+    output: Annotated[Path, Parameter(name=["--output", "-o"], help="The record of the runs, JSON.")],
+    kernel: Annotated[tuple[str, ...], Parameter(help="A kernel, as in 'qemu:?kernel=6.12'; repeatable.")] = (),
+    mdadm: Annotated[tuple[str, ...], Parameter(help="An mdadm, as in 'uml:?mdadm=4.4'; repeatable.")] = (),
+    repeat: Annotated[int, number(RepeatCount, help="How many runs of each script on each machine.")] = 5,
+    limit: Annotated[float, number(Seconds, help="Time limit of a run by the machine's clock, in seconds.")] = 300.0,
+) -> int:
+    """Run scripts on blank disks on every kernel with every mdadm, and print how often each finding was reproduced.
+
+    A script's exit status is 0 (reproduced), 1 (refuted) or 2 (could not be tried). Runs that OUTPUT already has are
+    not repeated, unless the script has changed. Half of the runs start arrays read-only, and half have udev.
+    """
+    context = current()
+    if not scripts:
+        raise SpecError(
+            "no script is named", hint="such as: raidlab findings run docs/findings/*.sh --output runs.json"
+        )
+    chosen = [read_script(path) for path in scripts]
+    if not output.absolute().parent.is_dir():
+        raise SpecError(f"there is no folder '{output.parent}' for the record", hint="make it first")
+    targets = [_machine(context, *axes) for axes in product(kernel or ("",), mdadm or ("",))]
+
+    def tell(cell: Cell) -> None:
+        last = cell.runs[-1]
+        where = f"Linux {cell.kernel}, mdadm {cell.mdadm_version}"
+        context.narrator.notice(f"{where}, {cell.script}, run {len(cell.runs)}: {last.outcome}: {last.said}")
+
+    hooks = Hooks(context.narrator.notice, context.narrator.listen, tell)
+    for target in targets:
+        measure(chosen, target, repeat, limit, output, context.host, hooks)
+    record, names = read_record(output), {str(target) for target in targets}
+    measured = Record(cells=tuple(cell for cell in record.cells if cell.target in names))
+    _tell(context, measured)
+    has_verdicts = all(each.outcome in VERDICTS for cell in measured.cells for each in cell.runs)
+    return ExitCode.DONE if has_verdicts else ExitCode.FAILED
+
+
+@app.command(name="show")
+def show(
+    record: Annotated[Path, Parameter(help="The record of the runs.")],
+    *,
+    into: Annotated[
+        Path | None,
+        Parameter(help="A Markdown page: fill in the columns 'Linux 6.1' and 'UML 6.1' of rows that name a script."),
+    ] = None,
+) -> int:
+    """Print how often each finding was reproduced, by kernel and mdadm."""
+    context = current()
+    stored = read_record(record)
+    if into is not None:
+        write_file(into, with_outcomes(read_text(into, MIB), stored).encode())
+        context.narrator.notice(f"written to {into}")
+        return ExitCode.DONE
+    _tell(context, stored)
+    return ExitCode.DONE
+
+
+def _machine(context: Context, kernel: str, mdadm: str) -> Target:
+    """The machine that the user named, or qemu:, with this kernel and mdadm."""
+    is_named = bool(options().on or os.environ.get(ON_VARIABLE))
+    target = context.target if is_named else parse_target("qemu:")
+    if not target.is_embedded:
+        raise SpecError(
+            f"the scripts of findings do not run on {target}", hint="run them in a machine of their own: --on qemu:"
+        )
+    for key, value in (("kernel", kernel), ("mdadm", mdadm)):
+        if value and key in target.options:
+            raise SpecError(f"the {key} is named twice: {target}, and --{key} {value}", hint="name it once")
+        target = target.with_option(key, value) if value else target
+    return target
+
+
+def _tell(context: Context, record: Record) -> None:
+    if context.json:
+        out_json(msgspec.to_builtins(record))
+    else:
+        out(record_table(record).as_text())

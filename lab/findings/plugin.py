@@ -1,0 +1,20 @@
+"""The part that running the scripts of findings adds to raidlab."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lab.cli.context import Command
+from lab.plugins import Plugin
+
+if TYPE_CHECKING:
+    from lab.cli.context import Loaded
+
+
+def _findings() -> Loaded:
+    from lab.findings.command import app
+
+    return app
+
+
+PLUGIN = Plugin((Command("findings", _findings, "Scripts that reproduce findings, on several kernels and mdadms."),))

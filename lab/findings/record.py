@@ -1,0 +1,211 @@
+"""Scripts that reproduce findings, the record of their runs, and the table of outcomes.
+
+A script's second or third line is a comment such as ``# As root: NAME.sh MEMBER MEMBER SPARE``: it is given as many
+blank disks as there are words after its name, without those in brackets. Its exit status is the outcome.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from lab.errors import SpecError
+from lab.gates.decoding import FormatVersion, Name, SecondsOrZero, read_own_json
+from lab.gates.files import read_text
+from lab.host.files import write_file
+from lab.machine import TargetKind, parse_target
+from lab.tables import Table
+from lab.units import KIB
+
+FORMAT_VERSION = 1
+MOST_LINE_CHARACTERS = 200
+MOST_DISKS = 12
+_MOST_SCRIPT_BYTES = 64 * KIB
+_USAGE = re.compile(r"^# As root: .*?(?P<name>[\w.-]+\.sh)(?P<disks>( \[?[A-Z]+(\.\.\.)?\]?)+)", re.MULTILINE)
+_HEADING = re.compile(r"(Linux|UML) \d+\.\d+")
+_CELL = re.compile(r"\((?:findings/)?(\S+\.sh)\)|`(\S+\.sh)`")
+
+
+class Outcome(StrEnum):
+    """The outcome of one run of a script."""
+
+    REPRODUCED = "reproduced"
+    REFUTED = "refuted"
+    UNTRIED = "cannot be tried"
+    HUNG = "did not end"
+    """The run was ended at its time limit."""
+    LOST = "machine lost"
+    """The machine's kernel crashed or stopped responding."""
+
+
+VERDICTS = (Outcome.REPRODUCED, Outcome.REFUTED)
+OF_STATUS = {0: Outcome.REPRODUCED, 1: Outcome.REFUTED}
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script that tries whether a finding is true on this machine."""
+
+    name: str
+    text: str
+    disks: int
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its text."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of a script."""
+
+    outcome: Outcome
+    said: str
+    """The last line that the script printed, or the reason why it did not end."""
+    seconds: SecondsOrZero
+    """Duration by the machine's clock."""
+    starts_read_only: bool
+    """Whether assembled arrays waited for their first write (md_mod's parameter start_ro)."""
+    has_udev: bool
+    """Whether udev's daemon was running."""
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """The runs of one script on one machine."""
+
+    script: Name
+    digest: str
+    """SHA-256 of the script."""
+    target: str
+    kernel: str
+    """The release that the machine's kernel reports."""
+    mdadm: str
+    """The version that the machine's mdadm prints."""
+    cpus: int
+    runs: tuple[Run, ...] = ()
+
+    @property
+    def mdadm_version(self) -> str:
+        """Its version alone, such as 4.4."""
+        found = re.search(r"v?(\d+\.\d+)", self.mdadm)
+        return found[1] if found else self.mdadm
+
+    @property
+    def column(self) -> str:
+        """Its kernel's series: ``Linux 6.12``, or ``UML 6.1`` for an embedded kernel."""
+        release = re.match(r"\d+\.\d+", self.kernel)
+        kind = "UML" if parse_target(self.target).kind is TargetKind.UML else "Linux"
+        return f"{kind} {release[0] if release else self.kernel}"
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """All cells that were measured."""
+
+    cells: tuple[Cell, ...] = ()
+    format_version: FormatVersion = FORMAT_VERSION
+
+    def cell(self, script: Script, target: str) -> Cell | None:
+        """The runs of this very script on this target."""
+        same = (cell for cell in self.cells if (cell.script, cell.target) == (script.name, target))
+        return next((cell for cell in same if cell.digest == script.digest), None)
+
+    def with_cell(self, new: Cell) -> Record:
+        """The record with this cell, in the place of an earlier one of the same script and target."""
+        kept = [cell for cell in self.cells if (cell.script, cell.target) != (new.script, new.target)]
+        return Record(cells=tuple(sorted([*kept, new], key=lambda cell: (cell.script, cell.target))))
+
+
+def read_script(path: Path) -> Script:
+    """Read a script. Raises SpecError if its comment does not say which disks it needs."""
+    text = read_text(path, _MOST_SCRIPT_BYTES)
+    usage = _USAGE.search(text)
+    disks = [word for word in usage["disks"].split() if not word.startswith("[")] if usage else []
+    if not 0 < len(disks) <= MOST_DISKS:
+        raise SpecError(
+            f"'{path}' does not say which disks it needs",
+            hint=f"write a comment in it: # As root: {path.name} MEMBER MEMBER   (one word each, {MOST_DISKS} at most)",
+        )
+    return Script(path.name, text, len(disks))
+
+
+def read_record(path: Path) -> Record:
+    """Read a record; an empty one if there is no file. Raises SpecError."""
+    if not path.exists():
+        return Record()
+    return read_own_json(path, Record)
+
+
+def write_record(path: Path, record: Record) -> None:
+    """Store the record durably."""
+    write_file(path, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+
+
+def words_of(cells: Sequence[Cell]) -> str:
+    """The outcomes of one script on one kernel; versions of mdadm with the same outcomes are told together."""
+    told: dict[str, list[Cell]] = {}
+    for cell in sorted(cells, key=lambda cell: cell.mdadm_version):
+        kinds = {run.outcome for run in cell.runs}
+        reasons = {run.said for run in cell.runs if run.outcome is Outcome.UNTRIED}
+        told.setdefault(repr((sorted(kinds), sorted(reasons))), []).append(cell)
+    texts = []
+    for alike in told.values():
+        runs = [run for cell in alike for run in cell.runs]
+        versions = ", ".join(cell.mdadm_version for cell in alike)
+        texts.append(f"mdadm {versions}: {_counted(runs)}")
+    return "; ".join(texts) or "–"
+
+
+def _counted(runs: Sequence[Run]) -> str:
+    counts = Counter(run.outcome for run in runs)
+    words = [f"{outcome} {count} of {len(runs)}" for outcome, count in counts.most_common()]
+    reason = next((run.said for run in runs if run.outcome is Outcome.UNTRIED), "")
+    return ", ".join(words) + (f" ({reason})" if reason else "")
+
+
+def record_table(record: Record) -> Table:
+    """One row for each script, one column for each kernel."""
+    columns = list(dict.fromkeys(cell.column for cell in record.cells))
+    rows = []
+    for script in dict.fromkeys(cell.script for cell in record.cells):
+        of_script = [cell for cell in record.cells if cell.script == script]
+        rows.append((script, *(words_of([cell for cell in of_script if cell.column == name]) for name in columns)))
+    return Table.listing(("script", *columns), rows)
+
+
+def with_outcomes(page: str, record: Record) -> str:
+    """Fill in the tables of a Markdown page: rows that name a script, columns such as ``Linux 6.1`` and ``UML 6.1``."""
+    return "\n".join(_filled(page.split("\n"), _by_column(record)))
+
+
+def _by_column(record: Record) -> Mapping[tuple[str, str], list[Cell]]:
+    found: dict[tuple[str, str], list[Cell]] = {}
+    for cell in record.cells:
+        found.setdefault((cell.script, cell.column), []).append(cell)
+    return found
+
+
+def _filled(lines: Sequence[str], cells: Mapping[tuple[str, str], list[Cell]]) -> Iterator[str]:
+    columns: list[str] = []
+    for line in lines:
+        fields = line.split("|")
+        headings = [_HEADING.fullmatch(each.strip()) for each in fields]
+        script = _CELL.search(line)
+        if not line.startswith("|"):
+            columns = []
+        elif any(headings):
+            columns = [found[0] if found else "" for found in headings]
+        elif script and len(fields) == len(columns):
+            name = script[1] or script[2]
+            yield "|".join(
+                f" {words_of(cells.get((name, column), []))} " if column else field
+                for field, column in zip(fields, columns, strict=True)
+            )
+            continue
+        yield line

@@ -1,0 +1,162 @@
+"""Runs scripts of findings in embedded machines, with a new machine after each run that left something behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from lab.disks import DiskKind, DiskSpec, open_lab
+from lab.errors import CommandTimedOut, MachineLost
+from lab.findings.record import (
+    MOST_LINE_CHARACTERS,
+    OF_STATUS,
+    Cell,
+    Outcome,
+    Run,
+    Script,
+    read_record,
+    write_record,
+)
+from lab.gates.text import shortened
+from lab.machine import Host, Machine, Target
+from lab.units import MIB
+
+DISK_BYTES = 40 * MIB
+_START_RO = "/sys/module/md_mod/parameters/start_ro"
+_START_SECONDS = 60.0
+# udev's daemon has no fixed place (systemd-udevd(8)).
+_START_UDEV = """
+for daemon in /lib/systemd/systemd-udevd /usr/lib/systemd/systemd-udevd /sbin/udevd; do
+  test -x "$daemon" && exec "$daemon" --daemon
+done
+exit 1
+"""
+_BLANK = 'for disk; do blkdiscard --force --zeroout "$disk" || exit; done'
+_BLOCK_DEVICES = "/sys/block"
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """Callbacks of a measurement."""
+
+    on_notice: Callable[[str], None]
+    on_machine: Callable[[Machine], None]
+    on_run: Callable[[Cell], None]
+    """Called after each run, with its cell."""
+
+
+def measure(
+    scripts: Sequence[Script],
+    target: Target,
+    repeats: int,
+    limit_seconds: float,
+    output: Path,
+    host: Host,
+    hooks: Hooks,
+) -> None:
+    """Run each script until the record in ``output`` has ``repeats`` runs of it; each run is stored at once.
+
+    A script that has changed since its runs were stored is run anew. Raises LabError if no machine can be started.
+    """
+    while due := _due(scripts, target, repeats, output):
+        with _open(target, host, max(script.disks for script, _ in due), hooks) as machine:
+            for script, number in due:
+                cell, is_reusable = machine.run(script, number, limit_seconds)
+                record = read_record(output)
+                if earlier := record.cell(script, str(target)):
+                    cell = msgspec.structs.replace(cell, runs=(*earlier.runs, *cell.runs))
+                write_record(output, record.with_cell(cell))
+                hooks.on_run(cell)
+                if not is_reusable:
+                    break
+
+
+def _due(scripts: Sequence[Script], target: Target, repeats: int, output: Path) -> list[tuple[Script, int]]:
+    """The runs that the record lacks, with their numbers: the first run of each script, then the second."""
+    record = read_record(output)
+    cells = [(script, record.cell(script, str(target))) for script in scripts]
+    return [
+        (script, number)
+        for number in range(repeats)
+        for script, cell in cells
+        if number >= (len(cell.runs) if cell else 0)
+    ]
+
+
+class ScriptMachine:
+    """One machine with blank disks."""
+
+    def __init__(self, machine: Machine, nodes: Sequence[str]) -> None:
+        self._machine = machine
+        self._nodes = nodes
+        self._machine.run(("modprobe", "md_mod"), check=False)
+        said = self._machine.run(("mdadm", "--version"))
+        self._mdadm = (said.stdout or said.stderr).strip()
+        self._has_udev = False
+
+    def run(self, script: Script, number: int, limit_seconds: float) -> tuple[Cell, bool]:
+        """Run a script on blank disks; returns its cell, and whether the machine can run another.
+
+        Every second run starts arrays read-only until their first write, and every second pair of runs has udev.
+        """
+        starts_read_only, has_udev = number % 2 == 0, number // 2 % 2 == 1
+        seconds = 0.0
+        try:
+            self._prepare(script.disks, starts_read_only=starts_read_only, has_udev=has_udev)
+            argv = ("bash", "-c", script.text, script.name, *self._nodes[: script.disks])
+            done = self._machine.run(argv, timeout_seconds=limit_seconds, check=False)
+            outcome, seconds = OF_STATUS.get(done.status, Outcome.UNTRIED), done.duration_seconds
+            said = done.stderr if outcome is Outcome.UNTRIED and done.stderr.strip() else done.stdout
+        except CommandTimedOut:
+            outcome, seconds, said = Outcome.HUNG, limit_seconds, f"not finished after {limit_seconds:g} s"
+        except MachineLost as error:
+            outcome, said = Outcome.LOST, error.message
+        last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
+        run = Run(
+            outcome=outcome,
+            said=shortened(last, MOST_LINE_CHARACTERS),
+            seconds=round(seconds, 1),
+            starts_read_only=starts_read_only,
+            has_udev=has_udev,
+        )
+        facts = self._machine.facts
+        cell = Cell(
+            script=script.name,
+            digest=script.digest,
+            target=facts.target,
+            kernel=facts.kernel_release,
+            mdadm=self._mdadm,
+            cpus=facts.cpu_count,
+            runs=(run,),
+        )
+        return cell, outcome not in (Outcome.HUNG, Outcome.LOST) and not self._has_leftovers()
+
+    def _prepare(self, disks: int, *, starts_read_only: bool, has_udev: bool) -> None:
+        if has_udev != self._has_udev:
+            start, stop = ("sh", "-c", _START_UDEV), ("udevadm", "control", "--exit")
+            self._machine.run(start if has_udev else stop, timeout_seconds=_START_SECONDS)
+            self._has_udev = has_udev
+        self._machine.write(_START_RO, str(int(starts_read_only)))
+        self._machine.run(("sh", "-c", _BLANK, "sh", *self._nodes[:disks]))
+
+    def _has_leftovers(self) -> bool:
+        try:
+            names = self._machine.list_dirs([_BLOCK_DEVICES])[_BLOCK_DEVICES]
+        except MachineLost:
+            return True
+        return any(name.startswith(("md", "dm-")) for name in names)
+
+
+@contextmanager
+def _open(target: Target, host: Host, disks: int, hooks: Hooks) -> Iterator[ScriptMachine]:
+    wanted = [DiskSpec(name=f"disk{n + 1:02}", kind=DiskKind.FILE, size_bytes=DISK_BYTES) for n in range(disks)]
+    with open_lab(target, host, wanted=wanted, on_notice=hooks.on_notice, on_machine=hooks.on_machine) as lab:
+        try:
+            yield ScriptMachine(lab.machine, [disk.node for disk in lab.disks])
+        finally:
+            # Before the lab stops arrays: its disks are discarded, and a hung array cannot be stopped.
+            lab.machine.close()

@@ -1,0 +1,109 @@
+"""Other versions of mdadm for machines on this computer's files: ``mdadm=4.4`` or ``mdadm=FOLDER`` in a target.
+
+A distribution's mdadm is fetched from this computer's package sources with the libraries of its own suite, since those
+of this computer may be too old for it. Only machines run it; nothing on this computer changes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.errors import LabError, SpecError, ToolMissing
+from lab.gates.files import require_trusted
+from lab.gates.text import shortened
+from lab.host.files import create_file
+from lab.machine.kernel_image import kernel_cache
+from lab.machine.package_sources import Apt, Packaged, is_version, put_in_place, version_key
+
+_COMMAND = "raidlab mdadm"
+_PACKAGE = "mdadm"
+PROGRAMS = ("mdadm", "mdmon")
+_PROGRAMS, _LIBRARIES = "programs", "lib"
+
+
+@dataclass(frozen=True, slots=True)
+class MdadmVersion:
+    """An mdadm that was fetched; ``folder`` holds the programs mdadm and mdmon."""
+
+    version: str
+    folder: Path
+
+
+def packaged_mdadms() -> Packaged:
+    """The versions of mdadm that can be fetched."""
+    return Packaged("an mdadm", _COMMAND, kernel_cache().parent / _PACKAGE, _versions, _install)
+
+
+def mdadm_versions() -> list[MdadmVersion]:
+    """The versions that were fetched, the newest first."""
+    found = (path.parent for path in packaged_mdadms().store.glob(f"*/{_PACKAGE}"))
+    versions = [MdadmVersion(folder.name, folder) for folder in found]
+    return sorted(versions, key=lambda each: version_key(each.version), reverse=True)
+
+
+def find_mdadm(chosen: str) -> Path:
+    """Return the folder of the mdadm that a target names: a version or its beginning (4.4), or a folder with mdadm.
+
+    Raises ToolMissing with the command that fetches one, SpecError for another folder, NotTrusted if another user may
+    have written the program.
+    """
+    folder = _of_folder(Path(chosen)) if "/" in chosen else _of_version(chosen)
+    for name in PROGRAMS:
+        if (folder / name).is_file():
+            require_trusted(folder / name, "the program")
+    return folder
+
+
+def _of_folder(folder: Path) -> Path:
+    if not (folder / _PACKAGE).is_file():
+        raise SpecError(
+            f"there is no mdadm in '{shortened(str(folder))}'",
+            hint=f"name the folder of a built mdadm (make -C FOLDER mdadm mdmon), or a version: {_COMMAND} list",
+        )
+    return folder.absolute()
+
+
+def _of_version(chosen: str) -> Path:
+    versions = mdadm_versions()
+    for each in versions:
+        if is_version(each.version, chosen):
+            return each.folder
+    known = ", ".join(each.version for each in versions) or "none"
+    raise ToolMissing(
+        f"there is no mdadm {shortened(chosen)} on this computer (there are: {known})",
+        hint=f"{_COMMAND} get {shortened(chosen)}" if re.match(r"\d", chosen) else f"{_COMMAND} list",
+    )
+
+
+def _versions(apt: Apt) -> list[str]:
+    return re.findall(r"^Version: (\S+)", apt.run("apt-cache", "show", _PACKAGE), re.MULTILINE)
+
+
+def _install(apt: Apt, version: str, folder: Path) -> None:
+    """Put the programs and their libraries into place, with a script for each program that loads these libraries."""
+    tree, ready = folder / "tree", folder / "ready"
+    place = packaged_mdadms().store / version.replace(":", "-")
+    libraries = apt.with_needs(_PACKAGE, fits=lambda name: name.startswith("lib"))[1:]
+    apt.unpack([f"{_PACKAGE}={version}", *libraries], tree)
+    for name in (_PROGRAMS, _LIBRARIES):
+        (ready / name).mkdir(parents=True)
+    for library in _libraries(tree):
+        create_file(ready / _LIBRARIES / library.name, library.read_bytes(), is_durable=False, mode=0o700)
+    loader = next((path.name for path in (ready / _LIBRARIES).glob("ld-linux*")), "")
+    if not loader:
+        raise LabError(f"the packages of mdadm {version} lack a loader for programs", hint=f"{_COMMAND} list --all")
+    for name in PROGRAMS:
+        program = next(path for path in (tree / "sbin" / name, tree / "usr/sbin" / name) if path.is_file())
+        program.rename(ready / _PROGRAMS / name)
+        words = f"{place}/{_LIBRARIES}/{loader} --library-path {place}/{_LIBRARIES} {place}/{_PROGRAMS}/{name}"
+        create_file(ready / name, f'#!/bin/sh\nexec {words} "$@"\n'.encode(), is_durable=False, mode=0o700)
+    put_in_place(ready, place)
+
+
+def _libraries(tree: Path) -> Iterator[Path]:
+    for top in ("lib", "usr/lib"):
+        # Debian's folder for each architecture, without those below it: converters of character sets and the like.
+        yield from (path for path in (tree / top).glob("*-linux-*/*.so*") if path.is_file())

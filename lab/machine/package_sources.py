@@ -1,0 +1,214 @@
+"""This computer's package sources (apt), read without root.
+
+apt uses separate lists for this, so nothing else on this computer changes; it verifies the lists with the
+distribution's keys, and packages with the lists. On Debian, further suites on the same sites are searched: backports,
+stable, testing and sid.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.errors import LabError, SpecError, ToolMissing
+from lab.gates.text import shortened
+from lab.host.files import ALONE, HostFiles, create_file, locked
+from lab.host.processes import Completed, Processes
+
+_TRY_AGAIN = "make sure that this computer can reach its package sources, then try again"
+_NO_APT = "without apt, name a file of this computer: --on 'qemu:?kernel=PATH', --on 'uml:?mdadm=FOLDER'"
+_WANTED = re.compile(r"\d+(\.\d+)*[\w.+~-]*")
+_PREFIX = ".fetch-"
+_LIST_SECONDS = 300.0
+PACKAGE_SECONDS = 1200.0
+"""Time limit for fetching packages, and for unpacking one."""
+_FURTHER_SUITES = ("{codename}-backports", "stable", "testing", "sid")
+# Without the descriptions' translations and the catalogues of applications.
+_LEAN = ("Acquire::Languages=none", "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false")
+_KEYRINGS = tuple(
+    f"/usr/share/keyrings/{name}-archive-keyring.{kind}" for name in ("debian", "ubuntu") for kind in ("pgp", "gpg")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Packaged:
+    """What suites have in several versions, and this user can fetch."""
+
+    what: str
+    """In messages: a kernel, an mdadm."""
+    command: str
+    """raidlab's command for it, with the verbs list and get."""
+    store: Path
+    """The folder with one folder for each version that was fetched."""
+    versions: Callable[[Apt], list[str]]
+    """The versions in the lists of a suite."""
+    install: Callable[[Apt, str, Path], None]
+    """Fetch this version into the store, by way of a folder in it."""
+
+
+def version_key(release: str) -> tuple[tuple[int, int | str], ...]:
+    """Sort key for versions: the numbers in them sort by value."""
+    return tuple((1, int(word)) if word.isdigit() else (0, word) for word in re.findall(r"\d+|[^\d.]+", release))
+
+
+def is_version(known: str, wanted: str) -> bool:
+    """Whether a version is, or begins with, the wanted one: 6.12.117 with 6.12, but not with 6.1."""
+    return re.match(rf"{re.escape(wanted)}(?!\d)", known) is not None
+
+
+def fetchable(kind: Packaged, processes: Processes, files: HostFiles) -> Iterator[tuple[str, str]]:
+    """Version and suite of all that this computer's package sources and further suites have; needs the network."""
+    for suite, sources in _suites(processes, files):
+        with _open_apt(processes, sources, kind.store) as (apt, _):
+            for version in sorted(kind.versions(apt), key=version_key, reverse=True):
+                yield version, suite
+
+
+def fetch(
+    kind: Packaged,
+    wanted: str,
+    processes: Processes,
+    files: HostFiles,
+    *,
+    on_progress: Callable[[str], None] = lambda _: None,
+) -> str:
+    """Fetch the newest version that is or begins with ``wanted`` (7.2), and return it.
+
+    A suite is searched only if those before it lack the version. Raises SpecError if none has it.
+    """
+    if not _WANTED.fullmatch(wanted):
+        raise SpecError(
+            f"'{shortened(wanted)}' is not the version of {kind.what}",
+            hint=f"'{kind.command} list --all' lists those that can be fetched",
+        )
+    for suite, sources in _suites(processes, files):
+        on_progress(f"reading the package lists of {suite}")
+        with _open_apt(processes, sources, kind.store) as (apt, folder):
+            if fitting := [each for each in kind.versions(apt) if is_version(each, wanted)]:
+                version = max(fitting, key=version_key)
+                on_progress(f"fetching {version} from {suite}")
+                kind.install(apt, version, folder)
+                return version
+    raise SpecError(
+        f"no package source of this computer has {kind.what} {shortened(wanted)}",
+        hint=f"'{kind.command} list --all' lists those that can be fetched",
+    )
+
+
+def _last_line(done: Completed) -> str:
+    return shortened("".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]))
+
+
+class Apt:
+    """apt with its own lists, for these sources (sources.list(5), one-line style)."""
+
+    def __init__(self, processes: Processes, folder: Path, sources: str) -> None:
+        self._processes = processes
+        create_file(folder / "sources.list", sources.encode(), is_durable=False)
+        for name in ("lists/partial", "archives/partial", "state"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        settings = (
+            f"Dir::Etc::sourcelist={folder}/sources.list",
+            "Dir::Etc::sourceparts=/dev/null",
+            f"Dir::State={folder}/state",
+            f"Dir::State::lists={folder}/lists",
+            f"Dir::Cache={folder}",
+            *_LEAN,
+        )
+        self._options = [word for setting in settings for word in ("-o", setting)]
+
+    def run(self, program: str, *words: str, seconds: float = _LIST_SECONDS) -> str:
+        """Raises ToolMissing without apt, LabError with apt's message."""
+        done = self._processes.run([program, "-q", *self._options, *words], timeout_seconds=seconds)
+        if done.status == 127:
+            raise ToolMissing("apt is not installed", hint=_NO_APT)
+        if done.status:
+            raise LabError(f"{program} failed: {_last_line(done)}", hint=_TRY_AGAIN)
+        return done.stdout
+
+    def fetch(self, names: Sequence[str], folder: Path) -> list[Path]:
+        """Download packages to a folder, verified, and return their files."""
+        folder.mkdir()
+        # apt-get writes them to the current folder.
+        there = ("sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", str(folder))
+        done = self._processes.run(
+            [*there, "apt-get", "-q", *self._options, "download", *names], timeout_seconds=PACKAGE_SECONDS
+        )
+        if done.status:
+            raise LabError(f"{' '.join(names)} cannot be fetched: {_last_line(done)}", hint=_TRY_AGAIN)
+        return list(folder.glob("*.deb"))
+
+    def with_needs(self, *names: str, fits: Callable[[str], bool]) -> list[str]:
+        """These packages, and those that they depend on, directly or not, whose names fit."""
+        found = list(names)
+        for name in found:
+            told = self.run("apt-cache", "depends", name.partition("=")[0])
+            needs = re.findall(r"^ +(?:Pre)?Depends: ([^\s<]+)", told, re.MULTILINE)
+            found += [each for each in dict.fromkeys(needs) if fits(each) and each not in found]
+        return found
+
+    def unpack(self, names: Sequence[str], tree: Path) -> None:
+        """Fetch packages, and unpack them below a new folder."""
+        for package in self.fetch(names, tree.with_name(f"{tree.name}-packages")):
+            self.do("dpkg-deb", "-x", str(package), str(tree), hint="make room on this computer's disk, then try again")
+
+    def do(self, *argv: str, hint: str) -> None:
+        """Run a program of this computer. Raises ToolMissing or LabError with this hint."""
+        done = self._processes.run(argv, timeout_seconds=PACKAGE_SECONDS)
+        if done.status == 127:
+            raise ToolMissing(f"{argv[0]} is not installed", hint=hint)
+        if done.status:
+            raise LabError(f"{argv[0]} failed: {shortened(done.stderr.strip())}", hint=hint)
+
+
+def _suites(processes: Processes, files: HostFiles) -> Iterator[tuple[str, str]]:
+    """Name and source lines of the computer's own suites, then of each further suite."""
+    done = processes.run(
+        ["apt-get", "indextargets", "--format", "$(SITE)|$(RELEASE)|$(COMPONENT)", "Created-By: Packages"]
+    )
+    if done.status:
+        raise ToolMissing("apt is not installed", hint=_NO_APT)
+    os_release = dict(re.findall(r'^(\w+)="?([^"\n]*)', files.read("/etc/os-release") or "", re.MULTILINE))
+    distribution, codename = os_release.get("ID", ""), os_release.get("VERSION_CODENAME", "")
+    keys = next((path for path in _KEYRINGS if f"/{distribution}-" in path and Path(path).is_file()), "")
+    own, sites = [], []
+    for line in dict.fromkeys(done.stdout.splitlines()):
+        site, release, component = line.split("|")
+        if component == "main" and release.startswith(codename):
+            own.append(_source(site, release, keys))
+            if release == codename:
+                sites.append(site)
+    yield f"{codename}", "".join(own)
+    for further in _FURTHER_SUITES if distribution == "debian" else ():
+        suite = further.format(codename=codename)
+        yield suite, "".join(_source(site, suite, keys) for site in sites)
+
+
+def _source(site: str, suite: str, keys: str) -> str:
+    return f"deb {f'[signed-by={keys}] ' if keys else ''}{site} {suite} main\n"
+
+
+@contextmanager
+def _open_apt(processes: Processes, sources: str, store: Path) -> Iterator[tuple[Apt, Path]]:
+    """Return apt with up-to-date lists for these sources, and a folder in ``store`` for the files of this fetch."""
+    store.mkdir(parents=True, exist_ok=True)
+    with locked(store / ".lock", ALONE, waits=True), tempfile.TemporaryDirectory(dir=store, prefix=_PREFIX) as name:
+        # Those of clients that were killed.
+        for leftover in store.glob(f"{_PREFIX}*"):
+            if leftover.name != Path(name).name:
+                shutil.rmtree(leftover, ignore_errors=True)
+        apt = Apt(processes, Path(name), sources)
+        apt.run("apt-get", "update")
+        yield apt, Path(name)
+
+
+def put_in_place(ready: Path, place: Path) -> None:
+    """Move a folder into place in one step; a folder that is there is replaced."""
+    if place.exists():
+        place.rename(ready.with_name("earlier"))
+    ready.rename(place)

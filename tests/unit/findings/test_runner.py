@@ -1,0 +1,76 @@
+"""Runs of findings' scripts on a machine, and when the machine is replaced."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.errors import CommandTimedOut, MachineLost
+from lab.findings.record import Outcome, Script
+from lab.findings.runner import ScriptMachine
+from tests.unit.fakes import FakeMachine, Scripted, as_machine
+
+SCRIPT = Script("a.sh", "exit 0", 2)
+NODES = ("/dev/vda", "/dev/vdb", "/dev/vdc")
+RUN = ("bash", "-c", SCRIPT.text, SCRIPT.name)
+START_RO = "/sys/module/md_mod/parameters/start_ro"
+
+
+def a_machine(answer: Scripted, *, left: tuple[str, ...] = ()) -> FakeMachine:
+    return FakeMachine(
+        files={START_RO: "0"},
+        dirs={"/sys/block": ("vda", *left)},
+        answers={RUN: answer, ("mdadm", "--version"): Scripted(stderr="mdadm - v4.4 - 2024-11-07\n")},
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome", "said"),
+    [
+        (Scripted("one\nlost 3\n"), Outcome.REPRODUCED, "lost 3"),
+        (Scripted("lost 0\n", status=1, stderr="noise"), Outcome.REFUTED, "lost 0"),
+        (Scripted("begun\n", status=2, stderr="in use\n"), Outcome.UNTRIED, "in use"),
+        (Scripted("begun\n", status=127), Outcome.UNTRIED, "begun"),
+    ],
+)
+def test_the_exit_status_is_the_outcome(answer: Scripted, outcome: Outcome, said: str) -> None:
+    fake = a_machine(answer)
+    cell, is_reusable = ScriptMachine(as_machine(fake), NODES).run(SCRIPT, 0, 60.0)
+    assert [(run.outcome, run.said) for run in cell.runs] == [(outcome, said)]
+    assert is_reusable
+    assert cell.mdadm_version == "4.4"
+    assert (*RUN, "/dev/vda", "/dev/vdb") in fake.runs
+
+
+def test_runs_alternate_read_only_starts_and_pairs_of_runs_alternate_udev() -> None:
+    fake = a_machine(Scripted())
+    machine = ScriptMachine(as_machine(fake), NODES)
+    runs = [machine.run(SCRIPT, number, 60.0)[0].runs[0] for number in range(5)]
+    assert [run.starts_read_only for run in runs] == [True, False, True, False, True]
+    assert [run.has_udev for run in runs] == [False, False, True, True, False]
+    assert [text for path, text in fake.writes if path == START_RO] == ["1", "0", "1", "0", "1"]
+    assert [argv for argv in fake.runs if "udevadm" in argv] == [("udevadm", "control", "--exit")]
+
+
+@pytest.mark.parametrize("left", ["md119", "dm-0"])
+def test_a_machine_with_an_array_or_a_layer_left_is_replaced(left: str) -> None:
+    fake = a_machine(Scripted(status=2), left=(left,))
+    _, is_reusable = ScriptMachine(as_machine(fake), NODES).run(SCRIPT, 0, 60.0)
+    assert not is_reusable
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "said"),
+    [
+        (CommandTimedOut("a.sh", hint=""), Outcome.HUNG, "not finished after 60 s"),
+        (MachineLost("the kernel crashed: Kernel panic", hint=""), Outcome.LOST, "the kernel crashed: Kernel panic"),
+    ],
+)
+def test_a_script_that_does_not_end_or_crashes_the_kernel_is_a_result(
+    error: Exception, outcome: Outcome, said: str
+) -> None:
+    def fail() -> None:
+        raise error
+
+    cell, is_reusable = ScriptMachine(as_machine(a_machine(Scripted(act=fail))), NODES).run(SCRIPT, 0, 60.0)
+    assert [(run.outcome, run.said) for run in cell.runs] == [(outcome, said)]
+    assert not is_reusable

@@ -1,0 +1,97 @@
+"""Another mdadm for a machine: finding it, its parameter for the kernel, and putting its packages into place."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from lab.errors import LabError, SpecError, ToolMissing
+from lab.machine import mdadm_versions
+from lab.machine.embedded import EmbeddedOptions, mdadm_parameter, shown_files
+from lab.machine.mdadm_versions import find_mdadm, packaged_mdadms
+from lab.machine.opening import embedded_options
+from lab.machine.package_sources import Apt
+from lab.machine.target import parse_target
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of fetched versions."""
+    monkeypatch.setattr(mdadm_versions, "kernel_cache", lambda: tmp_path / "kernels")
+    for version in ("4.2-5", "4.4-9", "4.4-11"):
+        (tmp_path / "mdadm" / version).mkdir(parents=True)
+        (tmp_path / "mdadm" / version / "mdadm").write_text("")
+    return tmp_path / "mdadm"
+
+
+def test_an_mdadm_is_named_by_the_beginning_of_its_version_or_by_its_folder(store: Path, tmp_path: Path) -> None:
+    assert find_mdadm("4.4") == store / "4.4-11"
+    assert find_mdadm("4.4-9") == store / "4.4-9"
+    assert find_mdadm(str(store / "4.2-5")) == store / "4.2-5"
+    with pytest.raises(ToolMissing, match=r"no mdadm 4\.6 .*4\.4-11, 4\.4-9, 4\.2-5") as raised:
+        find_mdadm("4.6")
+    assert raised.value.hint == "raidlab mdadm get 4.6"
+    with pytest.raises(SpecError, match="there is no mdadm in"):
+        find_mdadm(f"{tmp_path}/nowhere")
+
+
+@pytest.mark.usefixtures("store")
+def test_an_option_of_the_target_shows_it_to_the_machine_and_tells_init(store: Path) -> None:
+    for text in ("uml:?mdadm=4.4", "qemu:?mdadm=4.4"):
+        options = embedded_options(parse_target(text), EmbeddedOptions())
+        assert mdadm_parameter(options) == [f"RAIDLAB_MDADM={store}/4.4-11"]
+        assert shown_files(options) == [f"{store}/4.4-11"]
+    assert mdadm_parameter(embedded_options(parse_target("uml:"), EmbeddedOptions())) == []
+    with pytest.raises(SpecError, match="names no version or folder"):
+        parse_target("uml:?mdadm=")
+
+
+class FakeApt:
+    """Packages with a program and libraries, as dpkg-deb would unpack them."""
+
+    def __init__(self, *, has_loader: bool = True) -> None:
+        self.fetched: list[str] = []
+        self._has_loader = has_loader
+
+    def with_needs(self, *names: str, fits: object) -> list[str]:
+        return [*names, "libc6"]
+
+    def unpack(self, names: Sequence[str], tree: Path) -> None:
+        self.fetched += names
+        libraries = tree / "usr/lib/x86_64-linux-gnu"
+        (libraries / "gconv").mkdir(parents=True)
+        (tree / "usr/sbin").mkdir()
+        for name in ("libc.so.6", "gconv/IBM.so", *(["ld-linux-x86-64.so.2"] if self._has_loader else [])):
+            (libraries / name).write_text("")
+        for name in ("mdadm", "mdmon"):
+            (tree / "usr/sbin" / name).write_text(name)
+        # A program that tells how it was started, in the place of the loader.
+        if self._has_loader:
+            loader = libraries / "ld-linux-x86-64.so.2"
+            loader.write_text('#!/bin/sh\necho "$@"\n')
+            loader.chmod(0o755)
+
+
+def test_the_programs_load_the_libraries_that_were_fetched_with_them(store: Path) -> None:
+    work = store / ".fetch-1"
+    work.mkdir()
+    apt = FakeApt()
+    packaged_mdadms().install(cast(Apt, apt), "4.6-3", work)
+    assert apt.fetched == ["mdadm=4.6-3", "libc6"]
+    place = store / "4.6-3"
+    assert sorted(path.name for path in (place / "lib").iterdir()) == ["ld-linux-x86-64.so.2", "libc.so.6"]
+    said = subprocess.run([place / "mdadm", "--version"], capture_output=True, text=True, check=True).stdout
+    assert said == f"--library-path {place}/lib {place}/programs/mdadm --version\n"
+    assert find_mdadm("4.6") == place
+
+
+def test_packages_without_a_loader_are_refused(store: Path) -> None:
+    work = store / ".fetch-1"
+    work.mkdir()
+    with pytest.raises(LabError, match="lack a loader"):
+        packaged_mdadms().install(cast(Apt, FakeApt(has_loader=False)), "4.6-3", work)
+    assert not (store / "4.6-3").exists()
