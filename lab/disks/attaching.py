@@ -170,13 +170,18 @@ def spindle_attachment(
     return Attachment(disk, attach, _spindle_detachment(spec.name, node))
 
 
-def kernel_drive_attachment(spec: DiskSpec, number: int) -> Attachment:
-    """An emulated drive inside the embedded kernel, where time is virtual."""
-    node = f"{kernel_drives.NODE}{number}"
+def kernel_drive_attachment(spec: DiskSpec, number: int, prefix: str = kernel_drives.NODE) -> Attachment:
+    """One of the lab's own drives; ``prefix``: see kernel_drives.node_prefix."""
+    node = f"{prefix}{number}"
     rotation = _rotation_step(node, is_rotational=find_drive_model(spec.model).is_rotational)
     attach = Plan(f"Attach {spec.name}", (kernel_drives.add_step(spec, number), rotation))
     disk = LabDisk(
-        name=spec.name, kind=spec.kind, node=node, size_bytes=spec.size_bytes, model=spec.model, backing="memory"
+        name=spec.name,
+        kind=spec.kind,
+        node=node,
+        size_bytes=spec.size_bytes,
+        model=spec.model,
+        backing=kernel_drives.backing(prefix),
     )
     return Attachment(disk, attach, kernel_drives.detachment(spec.name, node))
 

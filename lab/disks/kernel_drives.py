@@ -1,6 +1,7 @@
-"""Plans for emulated drives inside the embedded kernel, where time is virtual: commands for the kernel's own driver.
+"""Plans for the lab's own drives, which can be recorded, pulled and slowed down: lines to their driver.
 
-The driver is the lab's (provision/kernel/driver/lab_drive_kern.c, which documents each command).
+In the embedded kernel the driver is the lab's (provision/kernel/driver/lab_drive_kern.c, which documents each line). On
+a stock kernel a program on the machine takes its place (lab/disks/served_drives.py).
 """
 
 from __future__ import annotations
@@ -14,18 +15,27 @@ from lab.plans import Danger, Plan, Step, write_file_step
 
 CONTROL = "/dev/lab-drives"
 NODE = "/dev/drive"
+SERVED_NODE = "/dev/nbd"
+SERVED_BACKING = "drive server"
+_CLASSES = {"/sys/class/misc": NODE, "/sys/class/cuse": SERVED_NODE}
 
 
-def are_there(machine: Machine) -> bool:
-    """Whether the machine runs the lab's own kernel, in virtual or in real time, with such drives."""
+def node_prefix(machine: Machine) -> str:
+    """What the nodes of such drives begin with on the machine; empty if it has no driver for them."""
     if machine.facts.is_virtual_time:
-        return True
-    return machine.facts.is_embedded and "lab-drives" in machine.list_dirs(["/sys/class/misc"])["/sys/class/misc"]
+        return NODE
+    found = machine.list_dirs(list(_CLASSES)) if machine.facts.is_embedded else {}
+    return next((prefix for folder, prefix in _CLASSES.items() if "lab-drives" in found.get(folder, ())), "")
+
+
+def backing(prefix: str) -> str:
+    """The backing of such drives, by the prefix of their nodes."""
+    return SERVED_BACKING if prefix == SERVED_NODE else "memory"
 
 
 def is_kernel_drive(disk: LabDisk) -> bool:
     """Whether a spindle is such a drive."""
-    return disk.node.startswith(NODE)
+    return disk.node.startswith(NODE) or disk.backing == SERVED_BACKING
 
 
 def add_step(spec: DiskSpec, number: int) -> Step:
@@ -80,7 +90,7 @@ def content_sums(machine: Machine, disks: Iterable[LabDisk]) -> dict[str, str]:
 
 
 def _number(node: str) -> str:
-    return node.removeprefix(NODE)
+    return node.removeprefix(NODE).removeprefix(SERVED_NODE)
 
 
 def _line(words: tuple[str, ...], why: str, *, undo: str = "", danger: Danger = Danger.NONE, writes: str = "") -> Step:
