@@ -27,6 +27,7 @@ class Options:
     seed: int = 1
     least: Annotated[float, "points a second"] = 20.0
     only: Annotated[tuple[str, ...], "configurations (raidlab fault points --list); none: all"] = ()
+    target: Annotated[str, "the machine, such as qemu:?kernel=7.2"] = "uml:?time=virtual"
 
 
 SMOKE = Options(points=2, least=0.001, only=("raid1/bitmap/idle/mixed",))
@@ -83,7 +84,7 @@ def main() -> None:
     started = time.monotonic()
     with private_state():
         exploration = Exploration(
-            parse_target("uml:?time=virtual"), Host.real("benchmark"), points=-(-each_points // recordings)
+            parse_target(options.target), Host.real("benchmark"), points=-(-each_points // recordings)
         )
         for explored in explore_all(exploration, work, machines=options.machines):
             found.append(explored)

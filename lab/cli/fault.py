@@ -38,12 +38,14 @@ from lab.faults.campaign import (
     FindingStore,
     HistoryOutcome,
     KeptFinding,
+    Repeats,
     begun_campaign,
     find_planted_bug,
     gathered,
     history_of,
     planted_bugs,
     record_of,
+    repeated,
     replayed,
     resumed_campaign,
     script_of,
@@ -52,6 +54,7 @@ from lab.faults.crash_points import (
     MACHINES,
     MOST_DRIVES,
     CutConfiguration,
+    DriveRecording,
     Exploration,
     Explored,
     Judge,
@@ -63,10 +66,12 @@ from lab.faults.crash_points import (
     keep_points,
     make_recording,
     promises,
+    recording_of,
 )
-from lab.faults.guest.ledger import cut_of
+from lab.faults.guest.ledger import Cut, cut_of
 from lab.faults.history import Bounds, FaultHistory, FindingId, parse_id
 from lab.faults.place import FaultPlace, open_place, with_own_kernel
+from lab.faults.recordings import DriveImages, StoredRecording, find_recording
 from lab.faults.scenario import DRIVES, ReadyVariant, Scenario, all_scenarios, find_scenario
 from lab.faults.scenario_run import (
     FaultVerdict,
@@ -87,7 +92,7 @@ from lab.faults.scenario_run import (
 )
 from lab.gates.decoding import PointCount, Seconds, Seed
 from lab.host.files import make_folder, write_file
-from lab.machine import parse_target
+from lab.machine import TargetKind, parse_target
 from lab.store import LATEST
 
 app = App(
@@ -96,6 +101,8 @@ app = App(
 _MOST_NARRATED = 3
 """With more scenarios than this, each is reported in one line, unless details are requested (--verbose)."""
 
+RACE_REPLAYS = 10
+"""Replays of a history on a stock kernel, where a race between processors is not seen each time."""
 Names = Annotated[str, Parameter(help="Scenarios, by number or id.")]
 
 
@@ -345,26 +352,42 @@ def _lines_of(record: FindingRecord, history: FaultHistory) -> list[str]:
 def replay(
     name: Annotated[str, Parameter(help="The id of a finding, or its folder.")],
     *,
-    times: Annotated[int, number(PointCount, help="How many times to replay it, each time on a new machine.")] = 1,
+    times: Annotated[
+        int | None,
+        number(PointCount, help="How many times to replay it; by default once, on a stock kernel 10 times."),
+    ] = None,
     output: Annotated[
         Path | None, Parameter(name=["--output", "-o"], help="Also store all evidence in this new folder.")
     ] = None,
 ) -> int:
-    """Play a history again and judge it: in virtual time with the same verdict each time."""
+    """Play a history again and judge it: in virtual time with the same verdict each time.
+
+    On a stock kernel (--on qemu:) it says in how many runs the finding was seen, and with how many processors.
+    """
     context = current()
     if output is not None and output.exists():
         raise SpecError(f"'{output}' already exists", hint="name a folder that does not exist")
     finding_id, history, earlier = _found(context, name)
     arena = Arena(with_own_kernel(context.target, context.host), context.host, finding_id.planted)
-    outcomes = []
+    repeats = None
+    outcomes: list[HistoryOutcome] = []
+    has_races = arena.target.kind is not TargetKind.UML
+    times = times or (RACE_REPLAYS if has_races else 1)
     with ProgressBar(quiet=context.quiet) as bar:
-        for turn in range(times):
-            bar.show(f"replay {turn + 1} of {times}", turn / times)
+
+        def on_played(turn: int) -> None:
+            bar.show(f"replay {turn} of {times}", turn / times)
+
+        if has_races:
+            repeats = repeated(arena, history, times, earlier, on_played=on_played)
+            outcomes += repeats.outcomes
+        for turn in range(len(outcomes), times):
+            on_played(turn)
             outcomes.append(replayed(arena, history, earlier))
     if output is not None:
         _write_evidence(arena, finding_id, history, earlier, output)
         context.narrator.notice(f"evidence is in {output}")
-    _tell_replays(context, finding_id, history, outcomes)
+    _tell_replays(context, finding_id, history, outcomes, repeats)
     return ExitCode.FAILED if any(outcome.differences for outcome in outcomes) else ExitCode.DONE
 
 
@@ -379,8 +402,15 @@ def _found(context: Context, name: str) -> tuple[FindingId, FaultHistory, list[F
 
 
 def _tell_replays(
-    context: Context, finding_id: FindingId, history: FaultHistory, outcomes: list[HistoryOutcome]
+    context: Context,
+    finding_id: FindingId,
+    history: FaultHistory,
+    outcomes: list[HistoryOutcome],
+    repeats: Repeats | None,
 ) -> None:
+    kept = FindingStore(context.host).find(str(finding_id))
+    kind = kept.record.kind if kept else ""
+    told = repeats.verdict(kind) if repeats else ""
     verdicts = {tuple((each.kind, each.act, each.text) for each in outcome.differences) for outcome in outcomes}
     if context.json:
         out_json(
@@ -390,14 +420,20 @@ def _tell_replays(
                 "verdicts": len(verdicts),
                 "differences": outcomes[0].differences,
                 "explained": dict(outcomes[0].explained),
+                **({"seen": repeats.seen(kind), "cpus": repeats.cpu_count, "verdict": told} if repeats else {}),
             }
         )
         return
     out(f"{finding_id}: {history.shape.title()}")
     for place, act in enumerate(history.acts):
         out(f"  {place}: {act.title()}")
-    for kind, act_number, text in next(iter(verdicts)):
-        out(f"act {act_number}: {kind}: {text}")
+    if repeats:
+        for (what, act_number, text), count in _differences(outcomes).most_common():
+            out(f"act {act_number}: {what}: {text} ({count} of {len(outcomes)} runs)")
+        out(told)
+        return
+    for what, act_number, text in next(iter(verdicts)):
+        out(f"act {act_number}: {what}: {text}")
     for word, count in outcomes[0].explained.items():
         out(f"explained: {word}: {count}")
     if not next(iter(verdicts)):
@@ -405,6 +441,13 @@ def _tell_replays(
     if len(outcomes) > 1:
         same = "the same verdict each time" if len(verdicts) == 1 else f"{len(verdicts)} different verdicts"
         out(f"{len(outcomes)} replays: {same}")
+
+
+def _differences(outcomes: Sequence[HistoryOutcome]) -> Counter[tuple[str, int, str]]:
+    """The differences, with the number of outcomes that show each."""
+    return Counter(
+        each for outcome in outcomes for each in {(one.kind, one.act, one.text) for one in outcome.differences}
+    )
 
 
 def _write_evidence(
@@ -437,6 +480,9 @@ def points(
     cut: Annotated[
         str | None, Parameter(help="One crash point again, by its word; the array is started by mdadm.")
     ] = None,
+    recording: Annotated[
+        str | None, Parameter(help="A stored recording, by its id: its crash points again, on this machine.")
+    ] = None,
     listed: Annotated[bool, flag("Only list what can be tried, and what cannot.", "--list")] = False,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> int | None:
@@ -445,6 +491,8 @@ def points(
     if listed:
         show_list(context)
         return None
+    if recording is not None:
+        return stored_cuts(context, find_recording(context.host, recording), cut)
     chosen = chosen_configurations(names)
     if cut is not None:
         return _one_cut(context, chosen[0].name if len(chosen) == 1 else "", seed, cut, operations)
@@ -517,15 +565,16 @@ def points_exit_code(found: Sequence[Explored]) -> int:
 def _tell_broken(context: Context, explored: Explored) -> None:
     """The broken promises, and the commands that reproduce them."""
     name, seed = explored.configuration.name, explored.seed
+    again = f"--recording {explored.recording}" if explored.recording else f"{name} --seed {seed}"
     if explored.error:
         context.narrator.notice(f"{name}: {explored.error.message}")
         if explored.last:
-            err(f"  next: raidlab fault points {name} --seed {seed} --cut {explored.last}")
+            err(f"  next: raidlab fault points {again} --cut {explored.last}")
         elif explored.error.hint:
             err(f"  next: {explored.error.hint}")
     for verdict in explored.tally.broken:
         context.narrator.notice(f"{name} {verdict.cut}: {'; '.join(verdict.reasons)}")
-        err(f"  next: raidlab fault points {name} --seed {seed} --cut {verdict.cut}")
+        err(f"  next: raidlab fault points {again} --cut {verdict.cut}")
 
 
 def _show_outcome(context: Context, found: list[Explored], seed: str) -> None:
@@ -568,30 +617,60 @@ def _one_cut(context: Context, name: str, seed: str, word: str, operations: int 
     """Record again, and judge one crash point with the array started by mdadm."""
     if not name:
         raise SpecError("a crash point belongs to one configuration", hint="name it in full, as 'points --list' does")
-    try:
-        cut = cut_of(word)
-    except ValueError:
-        raise SpecError(
-            f"'{word[:60]}' is not a crash point", hint="copy it as 'fault points' has printed it"
-        ) from None
+    cut = asked_cut(word)
     configuration = find_configuration(name)
     with open_place(context.target, context.host, drives=MOST_DRIVES, on_notice=context.narrator.notice) as place:
         recording = make_recording(place, configuration, seed, operations=operations)
         recording.require(cut)
-        for seen in judge_points(place, recording, [cut], by_mdadm=True):
-            verdict = Judge(recording).verdict(seen)
-            if context.json:
-                out_json({"configuration": name, "judgement": verdict.judgement, "reasons": verdict.reasons, **seen})
-            else:
-                policy = configuration.policy
-                out(f"{name}, cut {word}: {verdict.judgement}")
-                out("\n".join(f"  {reason}" for reason in verdict.reasons))
-                for stage in ("refused", "dead", "started", "settled"):
-                    if stage in seen:
-                        out(f"  {stage}: {seen[stage]}")
-                out(f"  promised: {policy.degraded if cut.missing else policy.whole} ({policy.source})")
-            return 1 if verdict.judgement is PointJudgement.BROKEN else 0
-    raise LabError("the machine gave no answer about the crash point", hint="try it again")
+        return _judged_by_mdadm(context, place, recording, [cut])
+
+
+def asked_cut(word: str) -> Cut:
+    """The crash point of a word. Raises SpecError."""
+    try:
+        return cut_of(word)
+    except ValueError:
+        raise SpecError(
+            f"'{word[:60]}' is not a crash point", hint="copy it as 'fault points' has printed it"
+        ) from None
+
+
+def stored_cuts(context: Context, stored: StoredRecording, word: str | None) -> int:
+    """Judge crash points of a stored recording, or only one; the array is started by mdadm."""
+    recording = recording_of(stored)
+    cuts = [asked_cut(each) for each in ((word,) if word else stored.cuts)]
+    for cut in cuts:
+        recording.require(cut)
+    with open_place(context.target, context.host, drives=MOST_DRIVES, on_notice=context.narrator.notice) as place:
+        return _judged_by_mdadm(context, place, recording, cuts, images=stored.images)
+
+
+def _judged_by_mdadm(
+    context: Context,
+    place: FaultPlace,
+    recording: DriveRecording,
+    cuts: list[Cut],
+    *,
+    images: DriveImages | None = None,
+) -> int:
+    judge, configuration, found = Judge(recording), recording.configuration, []
+    for seen in judge_points(place, recording, cuts, by_mdadm=True, images=images):
+        verdict = judge.verdict(seen)
+        found.append(verdict.judgement)
+        if context.json:
+            told = {"judgement": verdict.judgement, "reasons": verdict.reasons}
+            out_json({"configuration": configuration.name, **told, **seen})
+            continue
+        policy, is_degraded = configuration.policy, bool(cut_of(verdict.cut).missing)
+        out(f"{configuration.name}, cut {verdict.cut}: {verdict.judgement}")
+        out("\n".join(f"  {reason}" for reason in verdict.reasons))
+        for stage in ("refused", "dead", "started", "settled"):
+            if stage in seen:
+                out(f"  {stage}: {seen[stage]}")
+        out(f"  promised: {policy.degraded if is_degraded else policy.whole} ({policy.source})")
+    if len(found) < len(cuts):
+        raise LabError("the machine gave no answer about the crash point", hint="try it again")
+    return 1 if PointJudgement.BROKEN in found else 0
 
 
 def show_list(context: Context) -> None:

@@ -2,7 +2,8 @@
 
 A virtual machine's spindles are backed by its lab disks: in memory they would not fit, and would lose their data. In
 the embedded kernel, where time is virtual, they are drives of the lab's own driver
-(provision/kernel/driver/lab_drive_kern.c, which documents each of its commands).
+(provision/kernel/driver/lab_drive_kern.c, which documents each of its commands). On a stock kernel a program on the
+machine takes the driver's place (lab/disks/served_drives.py).
 """
 
 from __future__ import annotations
@@ -24,18 +25,22 @@ from lab.units import KIB, MIB
 
 DRIVES_CONTROL = "/dev/lab-drives"
 KERNEL_DRIVE_NODE = "/dev/drive"
+SERVED_NODE = "/dev/nbd"
+SERVED_BACKING = "drive server"
+_CLASSES = {"/sys/class/misc": KERNEL_DRIVE_NODE, "/sys/class/cuse": SERVED_NODE}
 
 
-def has_lab_driver(machine: Machine) -> bool:
-    """Whether the machine runs the lab's own kernel, in virtual or in real time, with such drives."""
+def node_prefix(machine: Machine) -> str:
+    """What the nodes of such drives begin with on the machine; empty if it has no driver for them."""
     if machine.facts.is_virtual_time:
-        return True
-    return machine.facts.is_embedded and "lab-drives" in machine.list_dirs(["/sys/class/misc"])["/sys/class/misc"]
+        return KERNEL_DRIVE_NODE
+    found = machine.list_dirs(list(_CLASSES)) if machine.facts.is_embedded else {}
+    return next((prefix for folder, prefix in _CLASSES.items() if "lab-drives" in found.get(folder, ())), "")
 
 
 def is_kernel_drive(disk: LabDisk) -> bool:
     """Whether a spindle is such a drive."""
-    return disk.node.startswith(KERNEL_DRIVE_NODE)
+    return disk.node.startswith(KERNEL_DRIVE_NODE) or disk.backing == SERVED_BACKING
 
 
 def _add_step(spec: DiskSpec, number: int) -> Step:
@@ -90,7 +95,7 @@ def content_sums(machine: Machine, disks: Iterable[LabDisk]) -> dict[str, str]:
 
 
 def _number(node: str) -> str:
-    return node.removeprefix(KERNEL_DRIVE_NODE)
+    return node.removeprefix(KERNEL_DRIVE_NODE).removeprefix(SERVED_NODE)
 
 
 def _line(words: tuple[str, ...], why: str, *, undo: str = "", danger: Danger = Danger.NONE, writes: str = "") -> Step:
@@ -247,13 +252,18 @@ def spindle_attachment(
     return Attachment(disk, attach, _spindle_detachment(spec.name, node))
 
 
-def kernel_drive_attachment(spec: DiskSpec, number: int) -> Attachment:
-    """An emulated drive inside the embedded kernel, where time is virtual."""
-    node = f"{KERNEL_DRIVE_NODE}{number}"
+def kernel_drive_attachment(spec: DiskSpec, number: int, prefix: str = KERNEL_DRIVE_NODE) -> Attachment:
+    """One of the lab's own drives; ``prefix``: see ``node_prefix``."""
+    node = f"{prefix}{number}"
     rotation = _rotation_step(node, is_rotational=find_drive_model(spec.model).is_rotational)
     attach = Plan(f"Attach {spec.name}", (_add_step(spec, number), rotation))
     disk = LabDisk(
-        name=spec.name, kind=spec.kind, node=node, size_bytes=spec.size_bytes, model=spec.model, backing="memory"
+        name=spec.name,
+        kind=spec.kind,
+        node=node,
+        size_bytes=spec.size_bytes,
+        model=spec.model,
+        backing=SERVED_BACKING if prefix == SERVED_NODE else "memory",
     )
     return Attachment(disk, attach, _kernel_detachment(spec.name, node))
 

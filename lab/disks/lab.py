@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from lab.disks.attaching import (
     DRIVE_PLUGIN,
     DRIVE_PLUGIN_EMBEDDED,
+    KERNEL_DRIVE_NODE,
     LOOP_FOLDER,
     LOOP_FOLDER_EMBEDDED,
     MAX_NUMBERED,
@@ -30,11 +31,11 @@ from lab.disks.attaching import (
     Attachment,
     detach_plan,
     driver_plan,
-    has_lab_driver,
     is_unused,
     kernel_drive_attachment,
     loop_attachment,
     needs_backing,
+    node_prefix,
     ram_attachments,
     require_time_of,
     reset_plan,
@@ -497,7 +498,7 @@ class Lab:
             )
         if self.machine.facts.is_virtual_time:
             require_time_of(kind)
-        has_kernel_drives = has_lab_driver(self.machine)
+        own_drives = node_prefix(self.machine) if kind is DiskKind.SPINDLE else ""
         if kind is DiskKind.RAM:
             # A second modprobe would change nothing, and the new disks would be the old ones under other names.
             if any(disk.kind is DiskKind.RAM for disk in self._disks):
@@ -509,10 +510,10 @@ class Lab:
             remove = Plan("Remove ram disks", (Step(("modprobe", "-r", "brd"), "The memory is given back."),))
             self._detach.append((disks, remove))
             return list(disks)
-        self.execute(driver_plan(kind, has_kernel_drives=has_kernel_drives))
+        self.execute(driver_plan(kind, has_kernel_drives=bool(own_drives)))
         made = []
-        for spec, number in zip(specs, self._free_numbers(kind, has_kernel_drives), strict=False):
-            attachment = self._attachment(spec, number, has_kernel_drives)
+        for spec, number in zip(specs, self._free_numbers(kind, own_drives), strict=False):
+            attachment = self._attachment(spec, number, own_drives)
             self._attach_whole(attachment)
             made.append(attachment.disk)
         if len(made) < len(specs):
@@ -533,10 +534,10 @@ class Lab:
             raise
         self._detach.append(((attachment.disk,), attachment.detach))
 
-    def _attachment(self, spec: DiskSpec, number: int, has_kernel_drives: bool) -> Attachment:
+    def _attachment(self, spec: DiskSpec, number: int, own_drives: str) -> Attachment:
         if spec.kind is DiskKind.SPINDLE:
-            if has_kernel_drives:
-                return kernel_drive_attachment(spec, number)
+            if own_drives:
+                return kernel_drive_attachment(spec, number, own_drives)
             plugin = DRIVE_PLUGIN_EMBEDDED if self.machine.facts.is_embedded else DRIVE_PLUGIN
             return spindle_attachment(spec, number, drive_plugin=plugin)
         # The embedded kernel's only writable file system is in memory, which does not support direct I/O.
@@ -544,9 +545,9 @@ class Lab:
         folder = LOOP_FOLDER_EMBEDDED if is_embedded else LOOP_FOLDER
         return loop_attachment(spec, number, folder=folder, direct=not is_embedded)
 
-    def _free_numbers(self, kind: DiskKind, has_kernel_drives: bool) -> list[int]:
+    def _free_numbers(self, kind: DiskKind, own_drives: str) -> list[int]:
         names = self.machine.list_dirs(["/sys/block"])["/sys/block"]
-        if kind is DiskKind.SPINDLE and has_kernel_drives:
+        if own_drives == KERNEL_DRIVE_NODE:
             return [number for number in range(MAX_NUMBERED) if f"drive{number}" not in names]
         prefix = "loop" if kind is DiskKind.LOOP else "nbd"
         offered = [name for name in names if name.startswith(prefix) and digits(name.removeprefix(prefix)) is not None]

@@ -287,6 +287,50 @@ def replayed(arena: Arena, history: FaultHistory, before: Sequence[FaultHistory]
     return outcomes[-1]
 
 
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """A history that was played many times in real time, where its requests and their order differ each time."""
+
+    outcomes: tuple[HistoryOutcome, ...]
+    cpu_count: int
+    kernel_release: str
+
+    def seen(self, kind: str) -> int:
+        """The number of times that a difference of this kind was seen; of any kind if it is empty."""
+        return sum(kind in each.kinds if kind else bool(each.differences) for each in self.outcomes)
+
+    def verdict(self, kind: str) -> str:
+        """What that says about the finding."""
+        times, cpus = len(self.outcomes), "1 CPU" if self.cpu_count == 1 else f"{self.cpu_count} CPUs"
+        if found := self.seen(kind):
+            return f"confirmed with {cpus} on Linux {self.kernel_release}: {found} of {times} runs"
+        return f"not seen in {times} runs with {cpus} on Linux {self.kernel_release}"
+
+
+def repeated(
+    arena: Arena,
+    history: FaultHistory,
+    times: int,
+    before: Sequence[FaultHistory] = (),
+    *,
+    on_played: Callable[[int], object] = lambda _: None,
+) -> Repeats:
+    """Play a history this many times, each time after ``before``, on one machine for as long as it is usable."""
+    outcomes: list[HistoryOutcome] = []
+    cpu_count, release = 0, ""
+    while len(outcomes) < times:
+        with arena.opened() as place:
+            facts = place.lab.machine.facts
+            cpu_count, release = facts.cpu_count, facts.kernel_release
+            batch = [*before, history] * (times - len(outcomes))
+            for number, outcome in enumerate(play(place, batch, change=arena.change), 1):
+                # A machine that is lost before the history has begun says nothing about it.
+                if number % (len(before) + 1) == 0 or outcome.is_over:
+                    outcomes.append(outcome)
+                    on_played(len(outcomes))
+    return Repeats(tuple(outcomes), cpu_count, release)
+
+
 FINDING_FORMAT = 1
 _FINDING, _HISTORY = "finding.json", "history.json"
 

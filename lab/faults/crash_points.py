@@ -5,6 +5,8 @@ recorded drives. Machines then try the crash points in parallel: each state is r
 started and compared with what md promises (promises.toml). One result per configuration is stored::
 
     STATE/faults/points/<id>.json
+
+In real time a recording cannot be repeated, so one that shows something wrong is stored (lab/faults/recordings.py).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache, cached_property
@@ -34,8 +37,9 @@ from lab.errors import LabError, MachineLost, SpecError
 from lab.faults.arrays import BLOCK_BYTES, DATA_OFFSET_BYTES, NODE, BlockMap, array_spec
 from lab.faults.guest.ledger import ALL, ALLOWED, EVERYTHING, FLUSHED, KINDS, Cut, Ledger, Record, chosen_cut, cut_of
 from lab.faults.place import PLAYER, FaultPlace, open_place, run_program
+from lab.faults.recordings import DriveImages, StoredRecording, images_of, keep_recording
 from lab.gates.decoding import FormatVersion, Name, decode_json
-from lab.machine import Host, Target, parse_target
+from lab.machine import Host, Target, TargetKind, parse_target
 from lab.store import RecordFiles, stem
 from lab.tomlfile import read_toml, unknown_word
 from lab.units import KIB, MIB, SECTOR_BYTES
@@ -331,6 +335,10 @@ class DriveRecording:
     events: list[list[Any]]
     record: Record
     fingerprint: str
+    encoded: bytes = b""
+    """The record as the driver gave it."""
+    images: DriveImages | None = None
+    """Only in real time, where the history cannot be recorded again."""
 
     def cuts(self, count: int | None) -> list[Cut]:
         """``count`` crash points chosen by the seed; None: all.
@@ -369,7 +377,8 @@ class DriveRecording:
         if wrong:
             raise SpecError(
                 f"'{cut.word()[:60]}' is not a crash point of this recording: {wrong}",
-                hint="give --seed, --operations and the kernel as they were when 'fault points' printed it",
+                hint="give --seed, --operations and the kernel as they were when 'fault points' printed it; in real "
+                "time give --recording",
             )
 
     def _every_cut(self) -> Iterator[Cut]:
@@ -407,8 +416,21 @@ def make_recording(
             )
     encoded = place.lab.machine.run(("base64", "-w0", "/dev/lab-record")).stdout
     data = base64.b64decode(encoded)
+    images = None if place.lab.machine.facts.is_virtual_time else images_of(place, configuration.drives)
+    return _recording(configuration, seed, events, data, images)
+
+
+def _recording(
+    configuration: CutConfiguration, seed: str, events: list[list[Any]], data: bytes, images: DriveImages | None
+) -> DriveRecording:
     digest = hashlib.sha256(data + repr(events).encode()).hexdigest()
-    return DriveRecording(configuration, seed, events, Record(data), digest)
+    return DriveRecording(configuration, seed, events, Record(data), digest, data, images)
+
+
+def recording_of(stored: StoredRecording) -> DriveRecording:
+    """A stored recording, to be tried again. Raises SpecError for a configuration that this version does not know."""
+    configuration = find_configuration(stored.configuration)
+    return _recording(configuration, stored.seed, stored.events, stored.record, stored.images)
 
 
 def went_wrong(seen: dict[str, Any]) -> str | None:
@@ -425,9 +447,17 @@ def went_wrong(seen: dict[str, Any]) -> str | None:
 
 
 def judge_points(
-    place: FaultPlace, recording: DriveRecording, cuts: list[Cut], *, by_mdadm: bool = False
+    place: FaultPlace,
+    recording: DriveRecording,
+    cuts: list[Cut],
+    *,
+    by_mdadm: bool = False,
+    images: DriveImages | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """One document of guest/player.py per cut, in order. The machine's drives must still hold the recording."""
+    """One document of guest/player.py per cut, in order.
+
+    Without ``images`` the machine's drives must still hold the recording.
+    """
     configuration = recording.configuration
     job = {
         "seed": recording.seed,
@@ -440,6 +470,7 @@ def judge_points(
         "looks_first": configuration.moment != "reshape",
         "tells_labels": configuration.moment in ("rebuild", "reshape"),
         "cuts": [cut.word() for cut in cuts],
+        "images": images.job(recording.encoded) if images else None,
     }
     for seen in run_program(place.lab.machine, PLAYER, job):
         if "cut" in seen:
@@ -675,6 +706,7 @@ def _chunks_of(row: Sequence[Any]) -> set[int]:
 
 
 MOST_DRIVES = 8
+ANSWER_SECONDS = 10.0
 MACHINES = 2
 """Number of machines that run in parallel on this computer."""
 
@@ -694,6 +726,8 @@ class Explored:
     """Why the configuration could not be tried, or not to its end."""
     last: str = ""
     """The crash point that was being tried when the error occurred."""
+    recording: str = ""
+    """The id of the stored recording, if there is one."""
 
 
 def explore(
@@ -723,7 +757,26 @@ def explore(
     except MachineLost as error:
         failure = error
     last = cuts[tally.points].word() if failure and tally.points < len(cuts) else ""
-    return Explored(configuration, seed, recording.fingerprint, tally, time.monotonic() - started, failure, last)
+    stored = _stored(place, recording, [*(each.cut for each in tally.broken), *([last] if last else [])])
+    seconds = time.monotonic() - started
+    return Explored(configuration, seed, recording.fingerprint, tally, seconds, failure, last, stored)
+
+
+def _stored(place: FaultPlace, recording: DriveRecording, cuts: Sequence[str]) -> str:
+    """Store a recording that cannot be made again, if these crash points showed something; returns its id."""
+    if not cuts or not recording.images:
+        return ""
+    stored = keep_recording(
+        place.lab.host,
+        recording.configuration.name,
+        target=place.lab.machine.facts.target,
+        seed=recording.seed,
+        cuts=tuple(cuts),
+        events=recording.events,
+        record=recording.encoded,
+        images=recording.images,
+    )
+    return stored.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -741,11 +794,12 @@ class Exploration:
     ``on_point``; None: they are tried on this computer.
     """
 
-    def one(self, configuration: CutConfiguration, seed: str) -> Explored:
-        """Try a configuration on a newly started machine, so that the recording is the same each time.
+    def one(self, configuration: CutConfiguration, seed: str, machine: _KeptMachine | None = None) -> Explored:
+        """Try a configuration, on a machine of its own unless ``machine`` is given.
 
         An error, such as the loss of the machine, affects this configuration only and is part of the result.
         """
+        machine = machine or _KeptMachine(self.target, self.host, is_kept=False)
         began = time.monotonic()
         try:
             if self.calls:
@@ -753,7 +807,7 @@ class Exploration:
                 # Unpickling is safe: the answer comes from a worker that runs this same program.
                 found: Explored = pickle.loads(self.calls(explore_asked, msgspec.json.encode(asked)))
                 return found
-            with open_place(self.target, self.host, drives=MOST_DRIVES) as place:
+            with machine.place() as place:
                 return explore(
                     place,
                     configuration,
@@ -765,6 +819,38 @@ class Exploration:
                 )
         except LabError as error:
             return Explored(configuration, seed, "", Tally(), time.monotonic() - began, error)
+
+
+class _KeptMachine:
+    """A machine that is kept for the next configuration if ``is_kept``.
+
+    In virtual time a recording is the same each time on a newly started machine only.
+    """
+
+    def __init__(self, target: Target, host: Host, *, is_kept: bool) -> None:
+        self._target, self._host, self._is_kept = target, host, is_kept
+        self._open = ExitStack()
+        self._place: FaultPlace | None = None
+
+    @contextmanager
+    def place(self) -> Iterator[FaultPlace]:
+        """The machine with blank drives; it is closed if the block ends with an error or loses the machine."""
+        try:
+            if self._place is None:
+                self._place = self._open.enter_context(open_place(self._target, self._host, drives=MOST_DRIVES))
+            else:
+                self._place.blank()
+            yield self._place
+        except BaseException:
+            self.close()
+            raise
+        if not self._is_kept or not self._place.lab.machine.is_answering(ANSWER_SECONDS):
+            self.close()
+
+    def close(self) -> None:
+        """Close the machine, if it is open."""
+        self._place = None
+        self._open.close()
 
 
 class _Asked(msgspec.Struct, frozen=True):
@@ -807,13 +893,18 @@ def explore_all(
     stoppable = replace(exploration, is_stopped=lambda: ended.is_set() or exploration.is_stopped())
 
     def work_on() -> None:
+        is_kept = exploration.target.kind is not TargetKind.UML
+        machine = _KeptMachine(exploration.target, exploration.host, is_kept=is_kept)
         try:
             while not stoppable.is_stopped():
-                done.put(stoppable.one(*todo.get_nowait()))
+                done.put(stoppable.one(*todo.get_nowait(), machine))
         except queue.Empty:
             pass
         finally:
-            done.put(None)
+            try:
+                machine.close()
+            finally:
+                done.put(None)
 
     threads = [threading.Thread(target=work_on, name=f"crash points {number}") for number in range(machines)]
     for thread in threads:

@@ -1,7 +1,8 @@
 """Where faults are injected: a disposable machine with blank drives that record what is written to them.
 
-Only the drives of the lab's own kernel (``make uml-kernel``) keep a record; the kernel is used in virtual and in real
-time. Other machines have plain lab disks, which are sufficient for all tests that need no record.
+The drives of the lab's own kernel (``make uml-kernel``) keep a record, in virtual and in real time; so do those that a
+program serves to a stock kernel in QEMU (lab/disks/served_drives.py). Other machines have plain lab disks, which are
+sufficient for all tests that need no record.
 
 A program of the fault lab on a machine (guest/) receives a job as JSON and prints one JSON document per line.
 """
@@ -17,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from lab.disks import DiskKind, DiskSpec, Lab, open_lab
-from lab.disks.attaching import is_kernel_drive
+from lab.disks.attaching import KERNEL_DRIVE_NODE, is_kernel_drive
 from lab.disks.kinds import specs
 from lab.disks.lab import packed
+from lab.disks.served_drives import built_server, start_server
 from lab.errors import LabError, MachineLost
 from lab.host.clock import HostClock
 from lab.host.signals import Interrupted
@@ -48,10 +50,19 @@ class FaultPlace:
         """The drives' numbers in lines to their driver, in the order of ``nodes``."""
         return tuple(range(len(self.nodes)))
 
+    @property
+    def has_own_kernel(self) -> bool:
+        """Whether the kernel is the lab's own, which has all of device mapper's targets built in."""
+        return self.has_record and all(node.startswith(KERNEL_DRIVE_NODE) for node in self.nodes)
+
     def blank(self) -> None:
         """Unmount file systems, remove device-mapper devices, stop arrays, and blank the drives."""
         machine = self.lab.machine
         machine.run(("sh", "-c", "umount -a -t ext4,xfs; dmsetup remove_all --force; mdadm --stop --scan"), check=False)
+        queues = " ".join(f"/sys/block/{disk.kernel_name}/queue" for disk in self.lab.disks)
+        # A recording may have switched discards off, which blank a drive.
+        again = f"for each in {queues}; do cat $each/discard_max_hw_bytes >$each/discard_max_bytes; done"
+        machine.run(("sh", "-c", again), check=False)
         self.lab.reset(self.lab.disks)
 
 
@@ -116,11 +127,18 @@ def open_place(
 ) -> Iterator[FaultPlace]:
     """Open a new machine with this many blank drives; it is discarded at the end of the context."""
     target = with_own_kernel(target, host)
-    kind = DiskKind.SPINDLE if target.kind is TargetKind.UML else DiskKind.FILE
+    kind = DiskKind.SPINDLE if target.is_embedded else DiskKind.FILE
     wanted: tuple[DiskSpec, ...] = specs(
         drives, kind, size_bytes=size_bytes, model=DRIVE_MODEL if kind is DiskKind.SPINDLE else ""
     )
-    with open_lab(target, host, wanted=wanted, seed=seed, on_notice=on_notice) as lab:
+    server = built_server(host) if target.kind is TargetKind.QEMU else None
+
+    def prepare(machine: Machine) -> None:
+        if server:
+            start_server(machine, server)
+
+    shown = (server,) if server else ()
+    with open_lab(target, host, wanted=wanted, seed=seed, shown=shown, on_notice=on_notice, on_machine=prepare) as lab:
         yield FaultPlace(lab, tuple(disk.node for disk in lab.disks), all(map(is_kernel_drive, lab.disks)))
 
 

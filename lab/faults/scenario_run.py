@@ -727,9 +727,10 @@ class ScenarioRunner:
 
     def _missing(self, variant: ReadyVariant) -> tuple[str, ...]:
         """What this machine does not provide for a variant, as texts."""
-        if self.place.has_record:
+        if self.place.has_own_kernel:
             return ()
-        machine, lacks = self.place.lab.machine, [need for need in variant.needs if need in NEEDS]
+        machine = self.place.lab.machine
+        lacks = [need for need in variant.needs if need in NEEDS and not self.place.has_record]
         targets = [need.partition(":")[2] for need in variant.needs if need.startswith("dm:")]
         if targets:
             tried = " ".join(f"dm-{target}" for target in targets)

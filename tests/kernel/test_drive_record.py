@@ -1,25 +1,35 @@
-"""The record of the lab's own drives: what was asked of them, in one order, and drives made to hold any state of it."""
+"""The record of the lab's own drives: what was asked of them, in one order, and drives made to hold any state of it.
+
+They are the embedded kernel's, and those that a program serves to a stock kernel with two processors.
+"""
 
 from __future__ import annotations
 
 import base64
+import json
+import random
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from lab.disks.attaching import DRIVES_CONTROL
 from lab.errors import LabError
-from lab.faults.guest.ledger import DISCARD, DRIVE_FLUSH, DRIVE_WRITE, MARK, NEVER, THROUGH, Cut, Record
+from lab.faults.guest.ledger import DISCARD, DRIVE_FLUSH, DRIVE_WRITE, MARK, NEVER, THROUGH, Cut, Record, Request
 from lab.faults.place import FaultPlace, open_place
 from lab.machine import Host, Machine, parse_target
 
-pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
+pytestmark = [pytest.mark.timeout(600)]
 BLOCK = 4096
+MACHINES = [
+    pytest.param("uml:?time=virtual", marks=[pytest.mark.kernel, pytest.mark.virtual_time]),
+    pytest.param("qemu:", marks=[pytest.mark.qemu]),
+]
 
 
-@pytest.fixture(scope="module")
-def place() -> Iterator[FaultPlace]:
-    with open_place(parse_target("uml:?time=virtual"), Host.real("tests"), drives=2) as opened:
+@pytest.fixture(scope="module", params=MACHINES)
+def place(request: pytest.FixtureRequest) -> Iterator[FaultPlace]:
+    with open_place(parse_target(request.param), Host.real("tests"), drives=2) as opened:
         yield opened
 
 
@@ -139,3 +149,76 @@ def test_what_is_sure_after_a_flush_and_what_is_not(machine: Machine) -> None:
     cut = Cut(at, {0: []})
     machine.write(DRIVES_CONTROL, f"restore 0 {cut.lists(record, [0])[0]}")
     assert letters(machine) == "a" * 8 + "." * 8 + "c" * 8 + "." * 8
+
+
+THREADS, OPERATIONS, SLOT = 6, 60, 2 * BLOCK
+# Each thread has slots of its own, with a gap between them, so that the block layer merges nothing, and prints what it
+# did. It marks the record before and after each operation.
+KNOWN_SEQUENCE = """
+import fcntl, json, mmap, os, random, struct, sys, threading
+THREADS, OPERATIONS, SLOT, BLOCK = map(int, sys.argv[1:])
+control, done = os.open("/dev/lab-drives", os.O_WRONLY), []
+
+def work(number):
+    chance, drive = random.Random(number), number % 2
+    fd, buffer = os.open(f"/dev/drive{drive}", os.O_RDWR | os.O_DIRECT), mmap.mmap(-1, BLOCK)
+    for turn in range(OPERATIONS):
+        name, at = number * OPERATIONS + turn, (turn * THREADS + number) * SLOT
+        kind = chance.choice(("write", "write", "write", "through", "flush", "discard"))
+        buffer[:] = random.Random(name).randbytes(BLOCK)
+        os.write(control, f"mark {2 * name}".encode())
+        if kind == "flush":
+            os.fsync(fd)
+        elif kind == "discard":
+            fcntl.ioctl(fd, 0x1277, struct.pack("<QQ", at, BLOCK))
+        else:
+            os.pwritev(fd, [buffer], at, os.RWF_DSYNC if kind == "through" else 0)
+        os.write(control, f"mark {2 * name + 1}".encode())
+        done.append((name, drive, kind, at))
+
+threads = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]
+for each in threads:
+    each.start()
+for each in threads:
+    each.join()
+print(json.dumps(done))
+"""
+
+
+def test_no_request_of_a_known_sequence_is_missed(machine: Machine) -> None:
+    """Requests of several threads overlap; each is recorded once, with its data, between the marks around it."""
+    sizes = map(str, (THREADS, OPERATIONS, SLOT, BLOCK))
+    done: list[Any] = json.loads(machine.run(("python3", "-IS", "-c", KNOWN_SEQUENCE, *sizes)).stdout)
+    record = recorded(machine)
+    data = base64.b64decode(machine.run(("base64", "-w0", "/dev/lab-record-data")).stdout)
+    when = {value: event for event, value in record.marks}
+    assert len(done) == THREADS * OPERATIONS
+    seen = {(each.drive, each.sector * 512): each for each in record.requests if each.kind in (DRIVE_WRITE, DISCARD)}
+    assert len(seen) == sum(each.kind in (DRIVE_WRITE, DISCARD) for each in record.requests)
+    for name, drive, kind, at in done:
+        first, last = when[2 * name], when[2 * name + 1]
+        if kind in ("flush", "through"):
+            # The block layer may answer several callers with one flush, which begins after each of them has asked.
+            assert any(
+                first < each.came and each.ended < last for each in record.by_drive[drive] if each.kind == DRIVE_FLUSH
+            ), (name, kind)
+        if kind != "flush":
+            found = seen.pop((drive, at))
+            assert first < found.came < found.ended < last, (name, kind)
+            assert (found.kind == DISCARD, bool(found.flags & THROUGH)) == (kind == "discard", kind == "through")
+            assert found.count == BLOCK // 512
+            written = random.Random(name).randbytes(BLOCK)
+            assert kind == "discard" or data[found.data : found.data + BLOCK] == written
+    assert not seen
+    if machine.facts.cpu_count > 1:
+        assert most_at_once(record.requests) > 1
+
+
+def most_at_once(requests: list[Request]) -> int:
+    """The largest number of requests that were under way together."""
+    changes = sorted(change for each in requests if each.kind != MARK for change in ((each.came, 1), (each.ended, -1)))
+    under_way, most = 0, 0
+    for _, change in changes:
+        under_way += change
+        most = max(most, under_way)
+    return most

@@ -72,7 +72,7 @@ def skip_modprobe() -> None:
 
     At each start md requests the module of its level, which costs an embedded kernel two processes.
     """
-    if os.path.exists("/dev/lab-drives"):
+    if os.path.exists("/sys/class/misc/lab-drives"):
         write_text("/proc/sys/kernel/modprobe", "\0")
 
 

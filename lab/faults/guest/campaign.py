@@ -50,6 +50,11 @@ def has_label(node: str) -> bool:
     return True
 
 
+def kernel_name(node: str) -> str:
+    """The name of a drive in sysfs; on a stock kernel its node is a link."""
+    return os.path.basename(os.path.realpath(node))
+
+
 def only_durable(events: list[list[Any]]) -> Ledger:
     """The ledger after a power cut: a write that no flush had made durable counts as never acknowledged, also later."""
     before = Ledger(events)
@@ -72,6 +77,10 @@ class CampaignPlayer(Player):
         super().__init__(job)
         self.has_lost = self.is_unsettled = False
 
+    def member_node(self, name: str) -> str:
+        """On a stock kernel, drive N is nbdN (provision/kernel/served/lab_drives.c)."""
+        return super().member_node(name.replace("nbd", "drive"))
+
     def finish(self) -> None:
         """Close the writer, and stop an array that is left."""
         super().finish()
@@ -83,8 +92,8 @@ class CampaignPlayer(Player):
         With ``junk``, the first ``length`` bytes of each drive are pseudorandom.
         """
         nodes = [f"/dev/drive{number}" for number in numbers]
-        for number in numbers:
-            queue = f"/sys/block/drive{number}/queue"
+        for node in nodes:
+            queue = f"/sys/block/{kernel_name(node)}/queue"
             if read_text(f"{queue}/discard_max_bytes") == "0":
                 write_text(f"{queue}/discard_max_bytes", read_text(f"{queue}/discard_max_hw_bytes"))
         reset_drives(nodes, are_ours=True)
@@ -95,6 +104,13 @@ class CampaignPlayer(Player):
         now = time.monotonic()
         pause(EVEN_SECONDS - now % EVEN_SECONDS)
         return {}
+
+    def do_write(self, path: str, text: str) -> dict[str, Any]:
+        """As the player's; a drive in sysfs is named as its node."""
+        folder, _, rest = path.removeprefix("/sys/block/").partition("/")
+        if folder.startswith("drive"):
+            path = f"/sys/block/{kernel_name(f'/dev/{folder}')}/{rest}"
+        return super().do_write(path, text)
 
     def do_all_right(self, numbers: list[int]) -> dict[str, Any]:
         """Restore pulled drives, and run all drives at normal speed."""
@@ -288,7 +304,7 @@ class CampaignPlayer(Player):
 
     def do_spoil(self, node: str, at: int, length: int) -> dict[str, Any]:
         """Invert bytes of a member while the array is stopped; ``at`` is the offset from the start of its data."""
-        offset = read_text(f"{self.folder}/dev-{os.path.basename(node)}/offset")
+        offset = read_text(f"{self.folder}/dev-{kernel_name(node)}/offset")
         refused = self.do_halt()["refused"]
         if not offset or refused:
             return {"refused": refused or "no member"}

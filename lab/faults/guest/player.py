@@ -47,6 +47,8 @@ from lab.faults.guest.ledger import (
     ALLOWED,
     BLOCK_BYTES,
     CORRUPT,
+    DISCARD,
+    DRIVE_WRITE,
     FAILED,
     FLUSH,
     INTACT,
@@ -328,6 +330,21 @@ def drives(line: str) -> None:
         os.close(fd)
 
 
+RECORD_TRIES, RECORD_PAUSE_SECONDS = 100, 0.05
+
+
+def record_drive(number: int) -> None:
+    """Start recording a drive, once it has no request in flight. Raises OSError if it always has one."""
+    for tries in range(RECORD_TRIES):
+        try:
+            drives(f"record {number}")
+            return
+        except OSError as error:
+            if error.errno != errno.EINVAL or tries == RECORD_TRIES - 1:
+                raise
+        pause(RECORD_PAUSE_SECONDS)
+
+
 def read_record() -> Record:
     """Everything recorded so far."""
     with open(RECORD_NODE, "rb", buffering=0) as file:
@@ -551,7 +568,7 @@ class Player:
         """Start recording these drives; their current content is the base of the record."""
         drives("forget")
         for number in numbers:
-            drives(f"record {number}")
+            record_drive(number)
         if self.mark_fd < 0:
             self.mark_fd = os.open(CONTROL, os.O_WRONLY)
         os.write(self.mark_fd, f"mark {len(self.ledger.events)}".encode())
@@ -674,6 +691,10 @@ class Player:
                 break
         return {"state": {name: text for name, text in state.items() if text}, "members": members}
 
+    def member_node(self, name: str) -> str:
+        """The node by which the history names a member, from the kernel's name of it."""
+        return f"/dev/{name}"
+
     def members(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for name in names_in(self.folder):
@@ -685,7 +706,7 @@ class Player:
                     offset = int(read_text(f"{self.folder}/{name}/offset") or 0)
                     lines = [line.split() for line in bad.splitlines()]
                     seen.append([[int(first) - offset, int(count)] for first, count in lines])
-                found["/dev/" + name[4:]] = seen
+                found[self.member_node(name[4:])] = seen
         return found
 
 
@@ -700,14 +721,62 @@ def names_in(folder: str) -> list[str]:
 SETTLE_SECONDS = 600.0
 
 
+class DriveStates:
+    """The states of drives in a stored recording, made without their driver.
+
+    ``images`` has the record, and compressed by gzip its ``data`` and the ``bases`` of the drives, all as base64.
+    """
+
+    def __init__(self, images: dict[str, Any]) -> None:
+        # Rarely needed, and an embedded kernel reads modules slowly.
+        import base64
+        import gzip
+
+        self.record = Record(base64.b64decode(images["record"]))
+        self.data = gzip.decompress(base64.b64decode(images["data"]))
+        self.bases = {int(number): gzip.decompress(base64.b64decode(text)) for number, text in images["bases"].items()}
+
+    def of(self, number: int, words: str) -> bytearray:
+        """The content of a drive after the listed requests (lab_record.h, ``lab_drive_restore``)."""
+        image = bytearray(self.bases[number])
+        for word in words.split():
+            span, _, part = word.partition(":")
+            first, _, last = span.partition("-")
+            for each in self.record.requests[int(first) : int(last or first) + 1]:
+                if each.drive != number or each.kind not in (DRIVE_WRITE, DISCARD):
+                    continue
+                begin, _, end = (part or f"0-{each.count - 1}").partition("-")
+                skipped, length = int(begin) * 512, (int(end) + 1 - int(begin)) * 512
+                at = each.sector * 512 + skipped
+                piece = self.data[each.data + skipped :][:length] if each.kind == DRIVE_WRITE else bytes(length)
+                image[at : at + length] = piece
+        return image
+
+    def put(self, node: str, number: int, words: str) -> None:
+        """Write this content to a device, past the page cache."""
+        image, piece = self.of(number, words), BUFFERS.get("put", PIECE_BYTES)
+        fd = os.open(node, os.O_WRONLY | os.O_DIRECT)
+        try:
+            for at in range(0, len(image), PIECE_BYTES):
+                size = min(PIECE_BYTES, len(image) - at)
+                piece[:size] = image[at : at + size]
+                os.pwritev(fd, [piece[:size]], at)
+        finally:
+            os.close(fd)
+
+
 class Points:
-    """The crash points of one recording; ``members`` maps drive numbers to nodes."""
+    """The crash points of one recording; ``members`` maps drive numbers to nodes.
+
+    Its drives restore their states themselves, unless the job has ``images`` of a stored recording.
+    """
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.job = job
         self.content = Content(job["seed"])
         self.ledger = Ledger(job["ledger"])
-        self.record: Record = read_record()
+        self.images = DriveStates(job["images"]) if job.get("images") else None
+        self.record: Record = self.images.record if self.images else read_record()
         self.members: dict[int, str] = {int(number): node for number, node in job["members"].items()}
         self.array = QuickArray("/run/raidlab/crash-md0")
         self.allowed: dict[int, dict[int, list[int]]] = {}
@@ -716,7 +785,10 @@ class Points:
         """Restore and judge one cut."""
         cut = cut_of(word)
         for number, words in cut.lists(self.record, list(self.members)).items():
-            drives(f"restore {number} {words}".rstrip())
+            if self.images:
+                self.images.put(self.members[number], number, words)
+            else:
+                drives(f"restore {number} {words}".rstrip())
         nodes = [node for number, node in self.members.items() if number not in cut.missing]
         event = self.record.ledger_event(cut.at)
         if event not in self.allowed:

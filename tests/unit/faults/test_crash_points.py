@@ -53,7 +53,7 @@ def exploration(monkeypatch: pytest.MonkeyPatch) -> Exploration:
         def verdict(self, seen: dict[str, Any]) -> PointVerdict:
             return PointVerdict(seen["cut"], PointJudgement.KEPT, (), seen)
 
-    recording = SimpleNamespace(cuts=lambda _: CUTS, fingerprint="f")
+    recording = SimpleNamespace(cuts=lambda _: CUTS, fingerprint="f", images=None)
     monkeypatch.setattr(crash_points, "open_place", opened)
     monkeypatch.setattr(crash_points, "make_recording", lambda *_, **__: recording)
     monkeypatch.setattr(crash_points, "judge_points", judged)
@@ -201,3 +201,24 @@ def test_a_cut_of_another_recording_is_refused(word: str, reason: str) -> None:
         recording.require(cut_of(cut))
     with pytest.raises(SpecError, match=reason):
         recording.require(cut_of(word))
+
+
+@pytest.mark.parametrize(("target", "machines"), [("uml:?time=virtual", 3), ("qemu:", 1)])
+def test_a_machine_in_real_time_is_blanked_and_kept(
+    target: str, machines: int, exploration: Exploration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[SimpleNamespace] = []
+
+    @contextmanager
+    def open_place(*_: object, **__: object) -> Iterator[SimpleNamespace]:
+        answering = SimpleNamespace(is_answering=lambda _: True)
+        opened.append(SimpleNamespace(blanked=0, lab=SimpleNamespace(machine=answering)))
+        opened[-1].blank = lambda: setattr(opened[-1], "blanked", opened[-1].blanked + 1)
+        yield opened[-1]
+
+    monkeypatch.setattr(crash_points, "open_place", open_place)
+    monkeypatch.setattr(crash_points, "judge_points", lambda *_: iter([{"cut": "1"}]))
+    work = [(CONFIGURATION, str(seed)) for seed in range(3)]
+    found = list(explore_all(replace(exploration, target=parse_target(target)), work, machines=1))
+    assert [each.tally.points for each in found] == [1] * 3
+    assert [len(opened), sum(each.blanked for each in opened)] == [machines, 3 - machines]

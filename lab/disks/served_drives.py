@@ -1,0 +1,68 @@
+"""The lab's own drives on a stock kernel: a program on the machine serves them to the kernel's drivers nbd and cuse.
+
+It obeys the same lines as the embedded kernel's driver, and gives the same record (provision/kernel/served). It is
+compiled on this computer, whose programs the machine in QEMU runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from pathlib import Path
+
+from lab.disks.attaching import MAX_NUMBERED
+from lab.errors import LabError, ToolMissing
+from lab.gates.files import require_trusted
+from lab.host.files import make_folder, replace_file
+from lab.machine import Host, Machine
+from lab.machine.kernel_image import kernel_cache
+
+_ROOT = Path(__file__).resolve().parents[2]
+_KERNEL = _ROOT / "provision" / "kernel"
+_SOURCES = (
+    _KERNEL / "served" / "lab_drives.c",
+    *(_KERNEL / "driver" / name for name in ("lab_drive_user.c", "lab_record_user.c", "lab_drive.h", "lab_record.h")),
+    *(_ROOT / "lab" / "disks" / "drive" / name for name in ("mechanics.h", "parameters.h")),
+)
+_COMPILE_SECONDS = 120.0
+
+
+def built_server(host: Host) -> Path:
+    """The path of the program, compiled unless that was done from the same sources.
+
+    Raises ToolMissing without the sources or a compiler, LabError if it cannot be compiled.
+    """
+    if missing := [path for path in _SOURCES if not path.is_file()]:
+        raise ToolMissing(
+            f"the source of the recorded drives, {missing[0]}, is missing",
+            hint="run raidlab from its whole source tree",
+        )
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in _SOURCES)).hexdigest()[:16]
+    folder = kernel_cache() / "served"
+    program = folder / f"lab_drives-{digest}"
+    if program.is_file():
+        require_trusted(program, "the program of the recorded drives")
+        return program
+    compiler = next((found for name in ("gcc", "cc", "clang") if (found := host.processes.find(name))), None)
+    if compiler is None:
+        raise ToolMissing("there is no C compiler, which recorded drives need", hint="apt install gcc libc6-dev")
+    make_folder(folder)
+    includes = [f"-I{path}" for path in dict.fromkeys(each.parent for each in _SOURCES if each.suffix == ".h")]
+    with tempfile.TemporaryDirectory() as unfinished:
+        argv = [compiler, "-O2", "-D_GNU_SOURCE", *includes, "-o", f"{unfinished}/{program.name}"]
+        sources = [str(each) for each in _SOURCES if each.suffix == ".c"]
+        done = host.processes.run([*argv, *sources, "-lm"], timeout_seconds=_COMPILE_SECONDS)
+        if done.status:
+            raise LabError(
+                f"the recorded drives cannot be compiled: {done.stderr.strip()[-300:]}",
+                hint="apt install gcc libc6-dev linux-libc-dev",
+            )
+        replace_file(program, (Path(unfinished) / program.name).read_bytes(), is_durable=False, mode=0o755)
+    return program
+
+
+def start_server(machine: Machine, program: Path) -> None:
+    """Start the program, which the machine must be able to read. Raises LabError if the kernel lacks a driver."""
+    machine.run(("modprobe", "cuse"))
+    machine.run(("modprobe", "nbd", f"nbds_max={MAX_NUMBERED}"))
+    machine.run((str(program),))

@@ -1,0 +1,82 @@
+"""Stored recordings: what a drive holds at a crash point without its driver, and how recordings are kept and found."""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from lab.errors import SpecError
+from lab.faults.campaign import HistoryOutcome, Repeats
+from lab.faults.crash_points import recording_of
+from lab.faults.guest.ledger import DISCARD, DRIVE_WRITE, MARK, RECORD, Cut, Record, cut_of
+from lab.faults.guest.player import DriveStates
+from lab.faults.history import generated
+from lab.faults.judge import HistoryDifference
+from lab.faults.recordings import DriveImages, find_recording, keep_recording
+from lab.machine import Host
+
+# Writes of one letter: came, ended, sector, place of the data, sectors, drive, kind, flags.
+LINES = [
+    (1, 2, 0, 0, 2, 0, DRIVE_WRITE, 0),
+    (3, 3, 0, 0, 7, 0, MARK, 0),
+    (4, 6, 1, 1024, 2, 0, DRIVE_WRITE, 0),
+    (5, 7, 0, 2048, 1, 1, DRIVE_WRITE, 0),
+    (8, 9, 0, 2560, 1, 0, DISCARD, 0),
+]
+ENCODED = b"".join(RECORD.pack(*line) for line in LINES)
+DATA = b"a" * 1024 + b"b" * 1024 + b"c" * 512
+IMAGES = DriveImages(data=gzip.compress(DATA), bases={"0": gzip.compress(b"." * 2048), "1": gzip.compress(b"," * 2048)})
+
+
+def letters(image: bytearray) -> str:
+    """The first byte of each sector; 0 for a zero."""
+    return "".join(chr(image[at]) if image[at] else "0" for at in range(0, len(image), 512))
+
+
+@pytest.mark.parametrize(
+    ("drive", "words", "seen"),
+    [
+        (0, "", "...."),
+        (0, "0", "aa.."),
+        (0, "0-2", "abb."),
+        (0, "2:1-1", "..b."),
+        (0, "0-4", "0bb."),
+        (0, "2 0", "aab."),
+        (1, "0-4", "c,,,"),
+    ],
+)
+def test_a_drive_holds_its_base_and_the_listed_requests(drive: int, words: str, seen: str) -> None:
+    assert letters(DriveStates(IMAGES.job(ENCODED)).of(drive, words)) == seen
+
+
+def test_a_crash_point_is_made_of_a_stored_recording() -> None:
+    states = DriveStates(IMAGES.job(ENCODED))
+    cut = Cut(7, {0: [2]}, {2: (0, 0)})
+    assert letters(states.of(0, cut.lists(Record(ENCODED), [0])[0])) == ".b.."
+
+
+def test_a_recording_is_found_by_its_id_and_is_the_same() -> None:
+    host, events = Host.real("tests"), [["write", 1, 0, 1, 0]]
+    fields = {"target": "qemu:", "seed": "3", "cuts": ("7:0=2",), "events": events}
+    kept = keep_recording(host, "raid5/ppl/idle/mixed", record=ENCODED, images=IMAGES, **fields)
+    found = find_recording(host, kept.id)
+    assert found == kept
+    recording = recording_of(found)
+    assert (recording.configuration.name, recording.events) == ("raid5/ppl/idle/mixed", events)
+    recording.require(cut_of("7:0=2"))
+    with pytest.raises(SpecError, match="no open write 9"):
+        recording.require(cut_of("7:0=9"))
+    with pytest.raises(SpecError, match="'other'"):
+        find_recording(host, "other")
+
+
+def test_repeats_say_in_how_many_runs_a_finding_was_seen() -> None:
+    clean = HistoryOutcome(generated(1), (), Counter())
+    wrong = replace(clean, differences=(HistoryDifference("silently corrupt", 1, "2 blocks"),))
+    repeats = Repeats((clean, wrong, clean), 2, "7.2")
+    assert repeats.verdict("") == "confirmed with 2 CPUs on Linux 7.2: 1 of 3 runs"
+    assert repeats.verdict("silently corrupt") == repeats.verdict("")
+    assert repeats.verdict("unreadable") == "not seen in 3 runs with 2 CPUs on Linux 7.2"
