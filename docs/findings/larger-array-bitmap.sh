@@ -17,6 +17,12 @@ clean_up() {
 
 idle() { until [[ $(<"$sysfs/sync_action") == idle ]]; do sleep 0.2; done; }
 
+# A sync that is due may not have begun yet.
+synced() {
+  until [[ $(<"$sysfs/resync_start") == none ]]; do sleep 0.2; done
+  idle
+}
+
 # Bits that are set in the bitmap on the members; nothing without a bitmap.
 dirty() { mdadm --examine-bitmap "$1" 2>/dev/null | sed -nE 's/.*Bitmap : .* ([0-9]+) dirty.*/\1/p'; }
 
@@ -36,7 +42,7 @@ main() {
   done
   # The first 2 MiB of each member are synced, and stay so.
   mdadm --quiet --create "$array" --run --level="${LEVEL:-1}" --raid-devices=$# --bitmap="${BITMAP:-internal}" --size=2M --data-offset=2M "$@"
-  idle
+  synced
   until [[ $(dirty "$1") == @(|0) ]]; do sleep 0.5; done
   echo 0 >"$sysfs/sync_max"
   mdadm --quiet --grow "$array" --size=4M
@@ -46,8 +52,7 @@ main() {
   mdadm --examine-bitmap "$1" 2>/dev/null | grep 'Bitmap :' || true
   mdadm --quiet --assemble "$array" "$@"
   writable
-  until [[ $(<"$sysfs/resync_start") == none ]]; do sleep 0.2; done
-  idle
+  synced
   echo "afterwards: $(<"$sysfs/sync_action"), resync_start $(<"$sysfs/resync_start")"
   echo check >"$sysfs/sync_action"
   idle

@@ -110,7 +110,7 @@ def test_a_power_cut_loses_what_a_reshape_did_beyond_the_shift_of_the_data(
     ("settings", "verdict", "lost", "mismatches"),
     [
         ((), REPRODUCED, 768, 8192),
-        (("LEVEL=10", "CREATE=--layout=f2"), REPRODUCED, 448, 8192),
+        (("LEVEL=10", "CREATE=--layout=f2"), REPRODUCED, 504, 8192),
         (("LEVEL=1",), REPRODUCED, 0, 16384),
         (("LATE=1",), REFUTED, 0, 0),
     ],
