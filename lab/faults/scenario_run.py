@@ -440,7 +440,8 @@ class PlayedVariant:
         """The history as a job for the program on the machine."""
         self._nodes = tuple(place.nodes)
         steps = [each for _, made in self._made for each in made]
-        return {**self.stage.job(place.nodes, has_record=place.has_record), "steps": steps}
+        has_journal = self.variant.array.journal is not None
+        return {**self.stage.job(place.nodes, has_record=place.has_record), "has_journal": has_journal, "steps": steps}
 
     def evidence(self, documents: Iterator[dict[str, Any]]) -> Iterator[tuple[SceneStep, dict[str, Any], list[str]]]:
         """Each step with its merged evidence and its commands; ends after a step that could not be carried out."""
@@ -670,8 +671,6 @@ class ScenarioRunner:
         }
         kept: dict[str, dict[str, Any]] = {}
         apart = {name for name, each in played.items() if each.variant.is_apart and machine.facts.is_embedded}
-        if any(each.array.journal is not None for each in wanted):
-            self._refuse_discards()
         histories = [each.history(self.place) for name, each in played.items() if name not in apart]
         documents = self._documents(self.place, histories, watchdog)
         for variant in wanted:
@@ -686,12 +685,6 @@ class ScenarioRunner:
             if variant.defect and variant.defect.is_in(machine.facts.kernel_release) and not outcome.is_expected:
                 outcome = msgspec.structs.replace(outcome, finding=variant.defect.finding)
             yield outcome
-
-    def _refuse_discards(self) -> None:
-        """An array whose journal supports discards may never stop (docs/findings.md, 4): the drives refuse them."""
-        for node in self.place.nodes:
-            queue = f"/sys/block/{node.removeprefix('/dev/')}/queue/discard_max_bytes"
-            self.place.lab.machine.write(queue, "0")
 
     def _apart(self, played: PlayedVariant, kept: dict[str, dict[str, Any]]) -> tuple[StepOutcome, ...]:
         """Run a variant on a machine of the same kind that has run nothing else."""

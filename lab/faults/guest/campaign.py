@@ -92,10 +92,6 @@ class CampaignPlayer(Player):
         With ``junk``, the first ``length`` bytes of each drive are pseudorandom.
         """
         nodes = [f"/dev/drive{number}" for number in numbers]
-        for node in nodes:
-            queue = f"/sys/block/{kernel_name(node)}/queue"
-            if read_text(f"{queue}/discard_max_bytes") == "0":
-                write_text(f"{queue}/discard_max_bytes", read_text(f"{queue}/discard_max_hw_bytes"))
         reset_drives(nodes, are_ours=True)
         for number, node in enumerate(nodes) if junk else ():
             start = hashlib.shake_128(f"{junk}:{number}".encode()).digest(65536)

@@ -411,6 +411,9 @@ def reset_drives(nodes: Sequence[str], *, are_ours: bool) -> None:
     for number, node in enumerate(nodes):
         for line in ("plug {}", "pace {} 0", "still {}") if are_ours else ():
             drives(line.format(number))
+        queue = f"/sys/block/{os.path.basename(node)}/queue"
+        if are_ours and read_text(f"{queue}/discard_max_bytes") == "0":
+            write_text(f"{queue}/discard_max_bytes", read_text(f"{queue}/discard_max_hw_bytes"))
         clear_device(node, can_discard=are_ours)
 
 

@@ -846,6 +846,9 @@ class ScenarioPlayer(PointSteps):
         self.clear_layers()
         reset_drives(self.bare, are_ours=self.job["has_record"])
         self.clear_settings()
+        # md may never stop an array whose journal supports discards (docs/findings.md, 4).
+        for node in self.bare if self.job.get("has_journal") else ():
+            write_text(f"/sys/block/{os.path.basename(node)}/queue/discard_max_bytes", "0")
 
     def is_ours(self, name: str) -> bool:
         """Whether an array lies on the lab's drives, or on layers over them."""
