@@ -196,7 +196,7 @@ class QuickArray:
             except OSError as error:
                 if error.errno != errno.ENODEV or time.monotonic() > deadline:
                     raise
-            time.sleep(0.01)
+            pause(0.01)
 
     def halt(self, fd: int) -> None:
         with contextlib.suppress(OSError):

@@ -439,7 +439,7 @@ def test_an_empty_folder_and_no_folder(tmp_path: Path) -> None:
 
 def test_a_damaged_cache_says_what_to_delete(folder: Path, tmp_path: Path) -> None:
     view_class(folder, tmp_path / "cache")
-    for file in (tmp_path / "cache").rglob("*.parquet"):
+    for file in (tmp_path / "cache").rglob("*.duckdb"):
         file.write_bytes(b"damaged")
     with pytest.raises(ResultError) as caught:
         view_class(folder, tmp_path / "cache")

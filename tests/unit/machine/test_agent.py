@@ -17,7 +17,7 @@ import pytest
 
 from lab.errors import CommandFailed, CommandTimedOut, LabError, MachineLost, ToolMissing
 from lab.host.clock import HostClock, wait_for
-from lab.machine import GuestProgram
+from lab.machine import GuestProgram, programs
 from lab.machine.agent_programs import install
 from lab.machine.api import CommandResult, MachineFacts, SampleRequest
 from lab.machine.attached import AGENT_FILE
@@ -144,7 +144,9 @@ def main(arguments, is_stopped):
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> GuestProgram:
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GuestProgram:
+    """A program that is installed below the test's own folder: only root may write to /run."""
+    monkeypatch.setattr(programs, "RUN_FOLDER", str(tmp_path / "run"))
     (tmp_path / "program.py").write_text(PROGRAM)
     return GuestProgram(tmp_path / "program.py", "trial")
 

@@ -291,7 +291,7 @@ def test_performance_of_several_repeats_has_intervals_and_says_what_they_cover(s
     table = performance_table(repeated(ANTIOQUIA, (2.0, 0.5)), study)
     assert column(table, "read IOPS")["RAID 1"] == "7.1k [3.6k–14.3k]"
     assert column(table, "n")["RAID 1"] == "3"
-    assert table.notes[0] == "median [interval; covers the true median with at least 75.0%]"
+    assert table.notes[0] == "median [interval of order statistics; it covers the true median with at least 75.0%]"
 
 
 DRIFT = (1.1, 0.9, 1.02, 0.97, 1.05, 0.96)
