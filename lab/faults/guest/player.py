@@ -404,6 +404,14 @@ def clear_device(node: str, *, can_discard: bool) -> None:
         os.close(fd)
 
 
+def accept_discards(queue: str) -> None:
+    """Switch discards on again; the kernel takes only multiples of their granularity (queue_max_discard_store())."""
+    if read_text(f"{queue}/discard_max_bytes") != "0":
+        return
+    most = int(read_text(f"{queue}/discard_max_hw_bytes") or 0)
+    write_text(f"{queue}/discard_max_bytes", str(most - most % int(read_text(f"{queue}/discard_granularity") or 1)))
+
+
 def reset_drives(nodes: Sequence[str], *, are_ours: bool) -> None:
     """Restore drives to normal operation, without recording, and blank them; ``are_ours``: the lab's own drives."""
     if are_ours:
@@ -411,9 +419,8 @@ def reset_drives(nodes: Sequence[str], *, are_ours: bool) -> None:
     for number, node in enumerate(nodes):
         for line in ("plug {}", "pace {} 0", "still {}") if are_ours else ():
             drives(line.format(number))
-        queue = f"/sys/block/{os.path.basename(node)}/queue"
-        if are_ours and read_text(f"{queue}/discard_max_bytes") == "0":
-            write_text(f"{queue}/discard_max_bytes", read_text(f"{queue}/discard_max_hw_bytes"))
+        if are_ours:
+            accept_discards(f"/sys/block/{os.path.basename(node)}/queue")
         clear_device(node, can_discard=are_ours)
 
 
