@@ -61,8 +61,8 @@ class FaultPlace:
         machine.run(("sh", "-c", "umount -a -t ext4,xfs; dmsetup remove_all --force; mdadm --stop --scan"), check=False)
         queues = " ".join(f"/sys/block/{disk.kernel_name}/queue" for disk in self.lab.disks)
         # A journal may have had discards switched off, which blank a drive; see accept_discards() in guest/player.py.
-        whole = "$((most - most % $(cat $each/discard_granularity)))"
-        again = f"for each in {queues}; do most=$(cat $each/discard_max_hw_bytes); echo {whole} >$each/discard_max_bytes; done"
+        again = "most=$(cat $each/discard_max_hw_bytes) granule=$(cat $each/discard_granularity)"
+        again = f"for each in {queues}; do {again}; echo $((most - most % granule)) >$each/discard_max_bytes; done"
         machine.run(("sh", "-c", again), check=False)
         self.lab.reset(self.lab.disks)
 
