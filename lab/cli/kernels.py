@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 from cyclopts import App, Parameter
 
+from lab.cli.arguments import flag
 from lab.cli.context import current, out, out_json, table
 from lab.machine.kernel_packages import packaged_kernels
 from lab.machine.mdadm_versions import find_mdadm, mdadm_versions, packaged_mdadms
@@ -18,7 +19,7 @@ from lab.machine.stock_kernels import find_stock_kernel, stock_kernels
 
 app = App(name="kernels")
 mdadm_app = App(name="mdadm")
-All = Annotated[bool, Parameter(name="--all", help="Also those that can be fetched; needs the network.")]
+All = Annotated[bool, flag("Also those that can be fetched; needs the network.", "--all")]
 
 
 @app.command(name="list")
