@@ -35,7 +35,7 @@ signals.install()
 import tui.app, tui.text
 from tests.tui.fake_lab import FakeLab
 from tui.client import LabClient
-from tui.settings import Settings, save_settings, state_file
+from tui.app import Settings, save_settings, state_file
 state, mode, trouble = sys.argv[1:]
 save_settings(state_file(), Settings(was_welcomed=True))
 lab = FakeLab(pathlib.Path(state))

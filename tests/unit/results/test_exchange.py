@@ -19,13 +19,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from lab import store as runs
 from lab.classroom.bundle import export_results, load_signer, read_bundle, signer_of, write_bundle
 from lab.errors import ResultError
 from lab.gates.files import MOST_DOCUMENT_BYTES, MOST_RECORD_BYTES
 from lab.results.record import encode_record
 from lab.results.store import ResultStore, checked_id, find_results, import_results
 from lab.units import GIB
-from tests.unit.md_tests.test_record import runs
 from tests.unit.results.test_store import cell, draft
 
 OLD, NEW = "20261121T100000Z-x", "20261122T100000Z-x"
@@ -341,6 +341,8 @@ def test_an_import_that_is_killed_leaves_nothing_to_the_next_command(
     here, there = context.Pipe()
     process = context.Process(target=_import_slowly, args=(other.root, file, there))
     process.start()
+    # So that the end of the process ends the wait.
+    there.close()
     assert here.recv() == "importing"
     assert other.runs.remove_leftovers() == []
     process.kill()
