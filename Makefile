@@ -47,7 +47,7 @@ test-qemu: setup-test ## the tests of a distribution's kernel in QEMU, and some 
 	@$(BIN)/pytest -v -m "qemu and not wide" tests/kernel
 	@$(BIN)/pytest --on qemu: -m "kernel and not wide" $(ON_QEMU)
 
-test-kernel: setup-test ## all kernel tests that need no virtual time, on the machine ON (make test-kernel ON=qemu:, 25 minutes)
+test-kernel: setup-test ## all kernel tests that need no virtual time, on the machine ON: make test-kernel ON='qemu:?kernel=7.2'
 	@$(PYTEST) --on $(ON) -m "kernel and not wide" tests/kernel
 
 test-vm: setup-test-vm ## bake an image and test the virtual machine on it, in namespaces of their own (root; half an hour)
