@@ -822,7 +822,7 @@ class Exploration:
 
 
 class _KeptMachine:
-    """A machine that is kept for the next configuration if ``is_kept``.
+    """A machine, which stays open for the next configuration if ``is_kept``.
 
     In virtual time a recording is the same each time on a newly started machine only.
     """

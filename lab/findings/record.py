@@ -148,7 +148,7 @@ def write_record(path: Path, record: Record) -> None:
 
 
 def words_of(cells: Sequence[Cell]) -> str:
-    """The outcomes of one script on one kernel; versions of mdadm with the same outcomes are told together."""
+    """The outcomes of one script on one kernel; versions of mdadm with the same outcomes share an entry."""
     told: dict[str, list[Cell]] = {}
     for cell in sorted(cells, key=lambda cell: cell.mdadm_version):
         kinds = {run.outcome for run in cell.runs}

@@ -737,7 +737,7 @@ def cold_plan(kind: FileSystem, device: str, drives: Sequence[str]) -> Plan:
     )
     if kind is FileSystem.RAW:
         return Plan("Drop caches", (drop,))
-    # The mount point is kept: creating it again would add two commands before every job.
+    # The mount point stays: creating it again would add two commands before every job.
     leave, enter = filesystem.unmount(kind, device).steps[0], filesystem.mount(kind, device).steps[-1]
     return Plan("Cold caches", (leave, drop, enter))
 

@@ -719,7 +719,7 @@ def repair_words(picture: StripePicture) -> list[str]:
                 "it any more. md does not use P and Q to find out; a rebuild of that member alone would mend it."
             )
     else:
-        words.append(f"A repair copies the first copy over the others, here on {targets}, whoever is right.")
+        words.append(f"A repair copies the first copy over the others, here on {targets}, whichever copy is right.")
         blamed = comparison.blamed
         if blamed is None:
             words.append("If the first copy is the wrong one, that makes the wrong bytes permanent.")

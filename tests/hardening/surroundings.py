@@ -1,4 +1,4 @@
-"""What somebody else has left where a command runs."""
+"""Files of other users in the folders where a command runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client that opens no machine: the lab stands still, and a test tells the app what it should know of it."""
+"""A client that opens no machine: a test sets what the app knows of the lab."""
 
 from __future__ import annotations
 

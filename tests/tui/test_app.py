@@ -1,4 +1,4 @@
-"""The app around its screens: its start and its machine, dialogs, what is told, and what it does not do."""
+"""The app around its screens: its start and its machine, dialogs, notices, and what it does not do."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ async def test_checks_tick_on_the_lab_screen_while_the_student_works(user: User,
     assert user.app.current_mode == "lab"
     text = user.text
     assert "1. First" in text
-    assert "○ md0 is raid5" not in text, "what the checks want is told after the prediction"
+    assert "○ md0 is raid5" not in text, "the checks are shown only after the prediction"
     assert "(m, 1 Lab)" in text or "m (1 Lab)" in text, "the app's key instead of the command"
     user.fake_lab.show("raid5")
     await user.look()

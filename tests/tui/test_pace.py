@@ -53,7 +53,7 @@ async def test_the_header_shows_the_machines_clock_and_its_pace_whole(
         await user.press("space")
         await paced(user, "paused")
         await user.until(
-            lambda: user.app.client.pacer is not None and user.app.client.pacer.pace.is_paused, "it stands still"
+            lambda: user.app.client.pacer is not None and user.app.client.pacer.pace.is_paused, "the clock is paused"
         )
         shown = bar(user.app)
         assert len(shown) == size[0]

@@ -91,7 +91,7 @@ class Window:
         assert words in self.output, self.output[-2000:]
 
     def apps(self) -> list[int]:
-        """The processes that work on this state, whoever their parents are."""
+        """The processes that work on this state, whatever their parents are."""
         word = str(self.state).encode()
         return [
             int(entry.name)
@@ -178,7 +178,7 @@ LEAVE, THEME = b"\x11", b"\x14"
         ("0", signal.SIGTERM, b"", False),
         ("0", signal.SIGHUP, b"", False),
         ("self.call_later(lambda: 1 / 0)", THEME, b"ZeroDivisionError", False),
-        # A bug of a key is told and ends nothing.
+        # The app shows a defect of a key's action and goes on.
         ("1 / 0", THEME, b"this should not happen", True),
     ],
     ids=["left", "SIGTERM", "SIGHUP", "crash", "bug of a key"],
