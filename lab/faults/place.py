@@ -35,6 +35,18 @@ DRIVE_MODEL = "ssd"
 DRIVE_BYTES = 8 * MIB
 """Small, because whole arrays are read repeatedly."""
 
+# For a journal, discards may have been switched off; see accept_discards() in guest/player.py. A drive that keeps
+# refusing them is filled with zeros, and its name is printed.
+_ACCEPT_DISCARDS = """
+for drive; do
+  cd "/sys/block/$drive/queue" && test "$(cat discard_max_bytes)" = 0 || continue
+  most=$(cat discard_max_hw_bytes) granule=$(cat discard_granularity)
+  test "$granule" = 0 || echo $((most - most % granule)) >discard_max_bytes
+  test "$(cat discard_max_bytes)" = 0 || continue
+  blkdiscard --force --zeroout "/dev/$drive" && echo "$drive"
+done
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class FaultPlace:
@@ -59,12 +71,8 @@ class FaultPlace:
         """Unmount file systems, remove device-mapper devices, stop arrays, and blank the drives."""
         machine = self.lab.machine
         machine.run(("sh", "-c", "umount -a -t ext4,xfs; dmsetup remove_all --force; mdadm --stop --scan"), check=False)
-        queues = " ".join(f"/sys/block/{disk.kernel_name}/queue" for disk in self.lab.disks)
-        # A journal may have had discards switched off, which blank a drive; see accept_discards() in guest/player.py.
-        again = "most=$(cat $each/discard_max_hw_bytes) granule=$(cat $each/discard_granularity)"
-        again = f"for each in {queues}; do {again}; echo $((most - most % granule)) >$each/discard_max_bytes; done"
-        machine.run(("sh", "-c", again), check=False)
-        self.lab.reset(self.lab.disks)
+        refusing = machine.run(("sh", "-c", _ACCEPT_DISCARDS, "accept", *(disk.kernel_name for disk in self.lab.disks)))
+        self.lab.reset([disk for disk in self.lab.disks if disk.kernel_name not in refusing.stdout.split()])
 
 
 class SilenceWatchdog:

@@ -29,7 +29,7 @@ MACHINES = [
 
 @pytest.fixture(scope="module", params=MACHINES)
 def place(request: pytest.FixtureRequest) -> Iterator[FaultPlace]:
-    with open_place(parse_target(request.param), Host.real("tests"), drives=2) as opened:
+    with open_place(parse_target(request.param), Host.real("tests"), drives=3) as opened:
         yield opened
 
 
@@ -119,6 +119,13 @@ def test_discarded_pages_come_back_too(machine: Machine) -> None:
     assert letters(machine) == "........aaaaaaaa................"
     machine.write(DRIVES_CONTROL, "restore 0 1")
     assert letters(machine) == "." * 32
+
+
+def test_a_drive_whose_discards_are_off_becomes_blank(place: FaultPlace, machine: Machine) -> None:
+    write(machine, "a", 0, drive=2)
+    machine.write(f"/sys/block/{place.lab.disks[2].kernel_name}/queue/discard_max_bytes", "0")
+    place.blank()
+    assert letters(machine, 2) == "." * 32
 
 
 @pytest.mark.parametrize("words", ["99", "1-", "x", "0:7", "0:3-1", "0:0-8", "0,1", "-1", "1 2"])

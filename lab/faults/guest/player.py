@@ -404,12 +404,18 @@ def clear_device(node: str, *, can_discard: bool) -> None:
         os.close(fd)
 
 
-def accept_discards(queue: str) -> None:
-    """Switch discards on again; the kernel takes only multiples of their granularity (queue_max_discard_store())."""
-    if read_text(f"{queue}/discard_max_bytes") != "0":
-        return
-    most = int(read_text(f"{queue}/discard_max_hw_bytes") or 0)
-    write_text(f"{queue}/discard_max_bytes", str(most - most % int(read_text(f"{queue}/discard_granularity") or 1)))
+def accept_discards(queue: str) -> bool:
+    """Switch discards on again, if they were switched off; returns whether the device accepts them.
+
+    The kernel takes only multiples of their granularity (queue_max_discard_store()). In Linux 6.12 and
+    7.2 a device without discards has the granularity 0, of which nothing is a multiple, so they stay off.
+    """
+    node = f"{queue}/discard_max_bytes"
+    granule = int(read_text(f"{queue}/discard_granularity") or 0)
+    if read_text(node) == "0" and granule:
+        most = int(read_text(f"{queue}/discard_max_hw_bytes") or 0)
+        write_text(node, str(most - most % granule))
+    return read_text(node) not in ("", "0")
 
 
 def reset_drives(nodes: Sequence[str], *, are_ours: bool) -> None:
@@ -419,9 +425,8 @@ def reset_drives(nodes: Sequence[str], *, are_ours: bool) -> None:
     for number, node in enumerate(nodes):
         for line in ("plug {}", "pace {} 0", "still {}") if are_ours else ():
             drives(line.format(number))
-        if are_ours:
-            accept_discards(f"/sys/block/{os.path.basename(node)}/queue")
-        clear_device(node, can_discard=are_ours)
+        can_discard = are_ours and accept_discards(f"/sys/block/{os.path.basename(node)}/queue")
+        clear_device(node, can_discard=can_discard)
 
 
 class KernelLog:

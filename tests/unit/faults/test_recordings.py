@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from lab.errors import SpecError
 from lab.faults.campaign import HistoryOutcome, Repeats
 from lab.faults.crash_points import recording_of
 from lab.faults.guest.ledger import DISCARD, DRIVE_WRITE, MARK, RECORD, Cut, Record, cut_of
-from lab.faults.guest.player import DriveStates
+from lab.faults.guest.player import DriveStates, accept_discards
 from lab.faults.history import generated
 from lab.faults.judge import HistoryDifference
 from lab.faults.recordings import DriveImages, find_recording, keep_recording
@@ -80,3 +81,21 @@ def test_repeats_say_in_how_many_runs_a_finding_was_seen() -> None:
     assert repeats.verdict("") == "confirmed with 2 CPUs on Linux 7.2: 1 of 3 runs"
     assert repeats.verdict("silently corrupt") == repeats.verdict("")
     assert repeats.verdict("unreadable") == "not seen in 3 runs with 2 CPUs on Linux 7.2"
+
+
+@pytest.mark.parametrize(
+    ("most", "granule", "accepts", "left"),
+    [
+        ("0", "4096", True, "8192"),
+        ("4096", "4096", True, "4096"),
+        # As Linux 7.2 shows a device whose discards are off.
+        ("0", "0", False, "0"),
+    ],
+)
+def test_discards_are_switched_on_again_where_the_kernel_lets_them(
+    most: str, granule: str, accepts: bool, left: str, tmp_path: Path
+) -> None:
+    for name, text in (("max_bytes", most), ("max_hw_bytes", "8704"), ("granularity", granule)):
+        (tmp_path / f"discard_{name}").write_text(f"{text}\n")
+    assert accept_discards(str(tmp_path)) is accepts
+    assert (tmp_path / "discard_max_bytes").read_text().split()[0] == left
