@@ -702,8 +702,9 @@ class ScenarioRunner:
             return
         for document in run_program(place.lab.machine, SCENARIO, {"histories": histories}):
             watchdog.feed()
-            self.hooks.on_document(document)
-            yield document
+            if "alive" not in document:
+                self.hooks.on_document(document)
+                yield document
 
     def _require_drives(self, scenario: Scenario) -> None:
         """Check with the guard that the drives are the lab's and unused, and that the machine has no other arrays."""

@@ -1,10 +1,11 @@
 """Runs histories on the machine: operations on arrays, writes of the oracle in between, checks, and crash points.
 
 It reads a job as JSON from its standard input and prints one JSON document per line: ``{"step": …}`` after each step,
-``{"end": …}`` at the end of a history. One process runs a whole history, because in virtual time the speed of the
-client must have no influence. A step is a list whose first item is the name of a method of the player without ``do_``:
-``["run", ["mdadm", …], 60]``. A job with ``cuts`` has the geometry, the ledger and the members of a recording: each cut
-is restored to the drives, and the array is started and judged, one document per cut.
+``{"alive": true}`` during a long one, ``{"end": …}`` at the end of a history. One process runs a whole history, because
+in virtual time the speed of the client must have no influence. A step is a list whose first item is the name of a
+method of the player without ``do_``: ``["run", ["mdadm", …], 60]``. A job with ``cuts`` has the geometry, the ledger
+and the members of a recording: each cut is restored to the drives, and the array is started and judged, one document
+per cut.
 
 Writes of the oracle use O_DIRECT and the asynchronous interface of the kernel (io_submit(2)), because a single thread
 must know the order in which they were submitted and ended. While the drives are recorded
@@ -319,6 +320,22 @@ def say(document: dict[str, Any]) -> None:
     """Print one document for the client."""
     sys.stdout.write(json.dumps(document, separators=(",", ":")) + "\n")
     sys.stdout.flush()
+
+
+ALIVE_SECONDS = 10.0
+
+
+class Alive:
+    """During a long step, tells the client every ten seconds of the machine's clock that the program is not stuck."""
+
+    def __init__(self) -> None:
+        self.said_at = time.monotonic()
+
+    def tell(self) -> None:
+        """Print a document if it is time."""
+        if time.monotonic() - self.said_at >= ALIVE_SECONDS:
+            say({"alive": True})
+            self.said_at = time.monotonic()
 
 
 def drives(line: str) -> None:

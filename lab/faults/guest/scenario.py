@@ -54,6 +54,7 @@ from lab.faults.guest.ledger import (
 from lab.faults.guest.player import (
     ALL_BAD,
     PWRITE,
+    Alive,
     Asynchronous,
     KernelLog,
     Player,
@@ -644,12 +645,13 @@ class PointSteps(WatchSteps):
             "settles": settles,
             "most_bad": ALL_BAD,
         }
-        points = Points(job)
+        points, alive = Points(job), Alive()
         chance, summary = random.Random(f"{self.content.seed}:points"), PointSummary()
         for cut in chosen_cuts(points.record, kinds, losses, most_moments, chance):
             seen = points.judge(cut.word())
             allowed = points.allowed[points.record.ledger_event(cut.at)]
             summary.add(seen, list(cut.missing), allowed, self.job["stripe_blocks"])
+            alive.tell()
         return summary.value()
 
     def do_sets(self, members: list[int], sets: list[list[int]], *, restarts: bool = True) -> dict[str, Any]:
@@ -660,7 +662,7 @@ class PointSteps(WatchSteps):
         """
         array = QuickArray(self.node)
         labels = {number: read_direct(self.bare[number], 0, LABEL_BYTES) for number in members}
-        told = []
+        told, alive = [], Alive()
         for failed in sets:
             seen: dict[str, Any] = {"failed": failed, "refused": array.start([self.bare[each] for each in members])}
             if not seen["refused"]:
@@ -677,6 +679,7 @@ class PointSteps(WatchSteps):
                     self.stop_fully(array)
                 self.put_labels(labels)
             told.append(seen)
+            alive.tell()
         return {"sets": told}
 
     def brief(self) -> dict[str, Any]:
@@ -725,7 +728,7 @@ class PointSteps(WatchSteps):
         """
         right_after: dict[str, int] = {}
         settled: dict[str, int] = {}
-        unsettled = torn_up = 0
+        unsettled, torn_up, alive = 0, 0, Alive()
         for number in range(rounds):
             self.do_start("stop", ["mdadm", "--stop", self.node])
             for member in members[number % len(members) :] + members[: number % len(members)]:
@@ -745,6 +748,7 @@ class PointSteps(WatchSteps):
             done = command(["mdadm", "--assemble", self.node, *(self.node_of(each) for each in members)], 30.0)
             if done["status"]:
                 return {"broke": f"round {number}: {done['output']}", "right_after": right_after, "settled": settled}
+            alive.tell()
         counts = {"rounds": rounds, "unsettled": unsettled, "torn_up": torn_up}
         return {"right_after": right_after, "settled": settled, **counts}
 

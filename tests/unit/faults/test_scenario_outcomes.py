@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 from lab.cli.fault import exit_code
 from lab.errors import DeviceRefused, ExitCode, LabError, MachineLost, ResultError, RunCancelled
 from lab.faults import place, scenario_run
+from lab.faults.guest.player import Alive
 from lab.faults.place import FaultPlace, SilenceWatchdog
 from lab.faults.scenario import FactCheck, KnownDefect, Scenario, find_scenario
 from lab.faults.scenario_run import (
@@ -269,6 +272,26 @@ def test_a_silent_machine_is_closed_and_one_that_reports_stays_open() -> None:
         watchdog.feed()
     assert not machine.closed.is_set()
     assert not watchdog.is_silent
+
+
+def test_a_long_step_reports_that_it_goes_on_and_these_reports_are_no_steps(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = iter([0.0, 3.0, 9.9, 10.5, 10.5, 12.0, 25.0, 25.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+    alive = Alive()
+    for _ in range(5):
+        alive.tell()
+    documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert documents == [{"alive": True}] * 2
+
+    fed: list[None] = []
+    watchdog = SimpleNamespace(feed=lambda: fed.append(None))
+    here: Any = SimpleNamespace(lab=SimpleNamespace(machine=None))
+    monkeypatch.setattr(scenario_run, "run_program", lambda *_: iter([*documents, {"step": 0}]))
+    told = ScenarioRunner(here)._documents(here, [{}], watchdog)  # type: ignore[arg-type]
+    assert list(told) == [{"step": 0}]
+    assert len(fed) == 3
 
 
 class LostStream:
