@@ -1,7 +1,7 @@
 """Root images for ``qemu:?root=IMAGE``: a small Linux with the lab's programs and its kernel, in a folder.
 
 They serve computers without these programs, and other architectures than the computer's. The files in the folder, which
-provision/root-image/build.sh builds:
+``make root-image`` builds:
 
     vmlinuz        the kernel
     initramfs.gz   busybox, and the modules with which the system is mounted
@@ -109,7 +109,7 @@ def find_root_image(chosen: str) -> RootImage:
 
     Raises ToolMissing with the command that builds it, NotTrusted if another user may have written it.
     """
-    build = f"provision/root-image/build.sh {chosen if chosen in ('amd64', 'arm64') else 'amd64'}"
+    build = f"make root-image ARCH={chosen if chosen in ('amd64', 'arm64') else 'amd64'}"
     if "/" not in chosen and not is_name(chosen):
         raise SpecError(f"'{shortened(chosen)}' is not the name of a root image", hint=f"a path, or amd64: {build}")
     folder = Path(chosen).absolute() if "/" in chosen else built_part(f"{_FOLDER}{chosen}")
