@@ -21,13 +21,15 @@ from lab.host.files import write_file
 from lab.machine import Target, parse_target
 from lab.units import MIB
 
+_OUTPUT = "--output runs.json"
+
 app = App(name="findings")
 
 
 @app.command(name="run")
 def run(
     *scripts: Annotated[Path, Parameter(help="Scripts such as docs/findings/*.sh.")],
-    output: Annotated[Path, Parameter(name=["--output", "-o"], help="The record of the runs, JSON.")],
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="The record of the runs, JSON.")] = None,
     kernel: Annotated[tuple[str, ...], Parameter(help="A kernel, as in 'qemu:?kernel=6.12'; repeatable.")] = (),
     mdadm: Annotated[tuple[str, ...], Parameter(help="An mdadm, as in 'uml:?mdadm=4.4'; repeatable.")] = (),
     repeat: Annotated[int, number(RepeatCount, help="How many runs of each script on each machine.")] = 5,
@@ -40,9 +42,10 @@ def run(
     """
     context = current()
     if not scripts:
-        raise SpecError(
-            "no script is named", hint="such as: raidlab findings run docs/findings/*.sh --output runs.json"
-        )
+        raise SpecError("no script is named", hint=f"such as: raidlab findings run docs/findings/*.sh {_OUTPUT}")
+    if output is None:
+        # A record of its own would have the runs of earlier calls, which are not repeated.
+        raise SpecError("no file is named for the record of the runs", hint=f"add {_OUTPUT}, or another file")
     chosen = [read_script(path) for path in scripts]
     if not output.absolute().parent.is_dir():
         raise SpecError(f"there is no folder '{output.parent}' for the record", hint="make it first")

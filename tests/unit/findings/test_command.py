@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.cli.main import run
+from lab.errors import ExitCode
 from lab.findings.record import Record, read_script, write_record
 from tests.unit.findings.test_record import a_cell
 
@@ -36,6 +37,13 @@ def test_what_cannot_be_run_is_refused_before_a_machine_starts(
     assert run(["--on", on, "findings", "run", *given, "--output", str(record)]) != 0
     assert message in capsys.readouterr().err
     assert not record.exists()
+
+
+def test_a_record_without_a_name_is_asked_for_in_a_sentence(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--on", "qemu:", "findings", "run", str(script)]) == ExitCode.USAGE
+    said = capsys.readouterr().err
+    assert "no file is named for the record of the runs" in said
+    assert "next: add --output runs.json" in said
 
 
 def test_the_record_is_printed_and_fills_in_a_page(
