@@ -153,7 +153,7 @@ class Channel:
         except queue.Empty:
             raise MachineLost(
                 f"the machine did not answer within {timeout_seconds:g} s",
-                hint="try again; 'raidlab doctor' names what is missing",
+                hint="try again when this computer is less busy; 'raidlab doctor' names what is missing",
             ) from None
         if hello.get("protocol") != PROTOCOL_VERSION:
             raise MachineLost(f"the agent speaks protocol {hello.get('protocol')}, not {PROTOCOL_VERSION}")
