@@ -1,8 +1,8 @@
-"""Input of the methodology lint: the plan of an experiment, the machine before a run, each measured cell."""
+"""The methodology lint of an experiment: checks of its plan, and the input of those of its measured cells."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple
@@ -15,23 +15,22 @@ from lab.errors import ExperimentError, SpecError
 from lab.experiments.schema import ArrayPlan, Cache, DiskPlan, Experiment, Order
 from lab.gates.decoding import decode_json
 from lab.lint.experiment_checks import (
-    ArrayFacts,
+    TRUSTWORTHY_REPEATS,
     CellFacts,
-    JobFacts,
-    PlanFacts,
     lint_cell,
     lint_conditions,
-    lint_plan,
     stamped,
     steady_words,
     summarised,
 )
-from lab.lint.rules import LintFinding, PublicationLint, distinct, find_rule
+from lab.lint.fio_checks import lint_fio
+from lab.lint.rules import Check, LintFinding, PublicationLint, Seen, distinct, find_rule, run_checks
 from lab.measure.job import Measured
 from lab.plugins import extension
 from lab.results.record import CellRecord, Conditions
 from lab.theory.model import nominal_rates, random_read_iops, random_write_iops
-from lab.workloads.workload import SYNCHRONOUS_ENGINES, AccessPattern, Direction, Workload
+from lab.units import human_bytes, human_seconds
+from lab.workloads.workload import AccessPattern, Direction, Workload
 
 _BLANK_AT_START = frozenset({DiskKind.FILE, DiskKind.SPINDLE, DiskKind.RAM, DiskKind.LOOP})
 
@@ -41,7 +40,7 @@ def lint_experiment(experiment: Experiment) -> tuple[LintFinding, ...]:
 
     Raises SpecError for an unknown publication.
     """
-    found = list(lint_plan(plan_facts(experiment)))
+    found = list(lint_plan(experiment))
     publications = extension(PublicationLint)
     if experiment.publication and publications:
         found += publications.lint(experiment.publication)
@@ -66,34 +65,114 @@ def require_sound(findings: Collection[LintFinding], experiment: Experiment, all
     )
 
 
-def plan_facts(experiment: Experiment) -> PlanFacts:
-    """The facts of an experiment for the plan checks."""
-    kind = experiment.disks.kind
-    under = experiment.rebuild.under if experiment.rebuild else None
-    jobs = [_job_facts(experiment, job.build(), job.arrays) for job in experiment.jobs]
-    if experiment.rebuild and under:
-        jobs.append(_job_facts(experiment, under.build(), experiment.rebuild.arrays))
-    return PlanFacts(
-        id=experiment.id,
-        repeats=experiment.repeats,
-        is_interleaved=experiment.order is Order.INTERLEAVED
-        and not 1 < experiment.repeats <= experiment.rounds_per_build,
-        is_cold=experiment.cache is Cache.COLD,
-        writes_files_first=experiment.writes_files_first,
-        disk_kind=kind.value,
-        disks_start_blank=kind in _BLANK_AT_START,
-        arrays=tuple(_array_facts(experiment, array) for array in experiment.arrays),
-        jobs=tuple(jobs),
-    )
+SHORTEST_IN_LATENCIES = 10
+"""Minimum length of a run in mean latencies; a shorter run measures how its queue fills."""
+WARMUP_IN_LATENCIES = 2
+"""After this many mean latencies every request of the first burst has completed."""
+SHORTEST_IN_QUEUES, WARMUP_IN_QUEUES = 3.0, 1.5
+"""The same limits, in mean latencies times the requests per disk. Requests start evenly distributed, and queues drift
+apart like a random walk: with q requests per disk the initial state is forgotten after about 0.8 q² service times, and
+until then the array is too fast."""
+ROOM_FRACTION = 0.97
+"""The approximate fraction of an array that a file system leaves for files: ext4 without reserved blocks, xfs with its
+log."""
 
 
-def _array_facts(experiment: Experiment, array: ArrayPlan) -> ArrayFacts:
-    usable = None
+class Expected(NamedTuple):
+    """Theory's prediction for a load on the array that settles last."""
+
+    seconds: float
+    """Mean latency."""
+    queue_per_disk: float
+    """Requests in flight for each disk; 0 where no queue can drift apart from another."""
+
+
+class PlannedLoad(NamedTuple):
+    """One load of an experiment, on these arrays (ids)."""
+
+    workload: Workload
+    arrays: tuple[str, ...]
+    expected: Expected | None
+    """None: no prediction."""
+
+    @property
+    def has_own_seeds(self) -> bool:
+        """Whether each repeat has its own addresses. A recipe's are checked on the measured cells."""
+        it = self.workload
+        return it.vary_seed or it.pattern is not AccessPattern.RANDOM or bool(it.recipe)
+
+
+class LintedPlan(NamedTuple):
+    """An experiment as written, and its loads with that of its rebuilds."""
+
+    experiment: Experiment
+    loads: tuple[PlannedLoad, ...]
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> LintedPlan:
+        rebuild = experiment.rebuild
+        loads = [(job.build(), job.arrays) for job in experiment.jobs]
+        if rebuild and rebuild.under:
+            loads.append((rebuild.under.build(), rebuild.arrays))
+        every = tuple(array.id for array in experiment.arrays)
+        return cls(
+            experiment,
+            tuple(PlannedLoad(load, arrays or every, _expected(experiment, load, arrays)) for load, arrays in loads),
+        )
+
+
+def lint_plan(experiment: Experiment) -> Iterator[LintFinding]:
+    """All findings on the plan itself, its literal recipes included."""
+    plan = LintedPlan.of(experiment)
+    yield from run_checks(PLAN_CHECKS, plan)
+    for load in plan.loads:
+        if load.workload.recipe:
+            yield from lint_fio(load.workload.recipe)
+
+
+def _too_few_repeats(plan: LintedPlan) -> Iterator[Seen]:
+    it = plan.experiment
+    if it.repeats < TRUSTWORTHY_REPEATS:
+        yield Seen(it.id, f"{it.repeats} repeats", f"{TRUSTWORTHY_REPEATS}, for an interval of 95 %")
+
+
+def _ordered_runs(plan: LintedPlan) -> Iterator[Seen]:
+    it = plan.experiment
+    is_interleaved = it.order is Order.INTERLEAVED and not 1 < it.repeats <= it.rounds_per_build
+    if not is_interleaved and len(it.arrays) * len(plan.loads) > 1:
+        yield Seen(it.id, "each configuration is measured to its end before the next", "an interleaved, drawn order")
+
+
+def _warm_cache(plan: LintedPlan) -> Iterator[Seen]:
+    if plan.experiment.cache is not Cache.COLD:
+        yield Seen(plan.experiment.id, "caches are left as they are", "cold caches before each measurement")
+
+
+def _unequal_members(plan: LintedPlan) -> Iterator[Seen]:
+    arrays = [array for array in plan.experiment.arrays if array.level not in ("single", "adapt5")]
+    if len({array.disk_count for array in arrays}) < 2:
+        return
+    for array in arrays:
+        partners = [other for other in arrays if other.level != array.level and other.disk_count == array.disk_count]
+        if not partners and len({other.level for other in arrays}) > 1:
+            counts = ", ".join(f"{other.id} {other.disk_count}" for other in arrays if other is not array)
+            yield Seen(array.id, f"{array.disk_count} members; others: {counts}", "another level on as many disks")
+
+
+def _file_exceeds_fs(plan: LintedPlan) -> Iterator[Seen]:
+    it = plan.experiment
     # The size of existing disks is not known in advance.
-    if experiment.disks.kind in _BLANK_AT_START:
-        with suppress(SpecError):
-            usable = _usable_bytes(msgspec.json.encode((array, experiment.disks)))
-    return ArrayFacts(array.id, array.level, array.disk_count, usable, array.assume_clean)
+    if it.disks.kind not in _BLANK_AT_START:
+        return
+    for load in plan.loads:
+        wanted = (load.workload.file_bytes or 0) * load.workload.region_count
+        for array in it.arrays:
+            if array.id in load.arrays and wanted:
+                with suppress(SpecError):
+                    room = int(_usable_bytes(msgspec.json.encode((array, it.disks))) * ROOM_FRACTION)
+                    if wanted > room:
+                        subject, least = f"{load.workload.id} on {array.id}", human_bytes(room)
+                        yield Seen(subject, f"files of {human_bytes(wanted)}", f"at most about {least}")
 
 
 @lru_cache(maxsize=4096)
@@ -104,36 +183,57 @@ def _usable_bytes(shape: bytes) -> int:
     return array.spec(disks).expected_bytes(disks)
 
 
-def _job_facts(experiment: Experiment, workload: Workload, arrays: Sequence[str]) -> JobFacts:
-    expected = _expected(experiment, workload, arrays)
-    return JobFacts(
-        id=workload.id,
-        arrays=tuple(arrays) or tuple(array.id for array in experiment.arrays),
-        reads=workload.reads,
-        writes=workload.writes,
-        block_bytes=workload.block_bytes,
-        queue_depth=workload.queue_depth,
-        is_asynchronous=workload.engine not in SYNCHRONOUS_ENGINES,
-        runtime_seconds=workload.runtime_seconds,
-        warmup_seconds=workload.warmup_seconds,
-        total_file_bytes=workload.file_bytes * workload.region_count if workload.file_bytes else None,
-        recipe=workload.recipe,
-        expected_latency_seconds=expected.seconds if expected else None,
-        queue_per_disk=expected.queue_per_disk if expected else 0.0,
-        # A recipe may have its own seeds or none: this is checked on the measured cells.
-        has_own_seeds=workload.vary_seed or workload.pattern is not AccessPattern.RANDOM or bool(workload.recipe),
-    )
+def _parity_unverified(plan: LintedPlan) -> Iterator[Seen]:
+    kind = plan.experiment.disks.kind
+    for array in plan.experiment.arrays:
+        has_parity = array.level.removeprefix("raid") in ("4", "5", "6")
+        if array.assume_clean and has_parity and kind not in _BLANK_AT_START:
+            yield Seen(array.id, f"assume_clean on {kind.value} disks", "blank disks, or a first resync")
 
 
-class _Expected(NamedTuple):
-    """Theory's prediction for a load on one array."""
+def _never_written(plan: LintedPlan) -> Iterator[Seen]:
+    # An emulated drive takes the same time for unallocated space as for data.
+    if plan.experiment.writes_files_first or plan.experiment.disks.kind is DiskKind.SPINDLE:
+        return
+    for it, *_ in plan.loads:
+        if it.reads and not it.recipe:
+            yield Seen(it.id, "reads what was never written", "writes_files_first = true")
 
-    seconds: float
-    """Mean latency."""
-    queue_per_disk: float
+
+def _too_short_for_latency(plan: LintedPlan) -> Iterator[Seen]:
+    for it, _, expected in plan.loads:
+        if expected is None or it.recipe:
+            continue
+        least = expected.seconds * max(SHORTEST_IN_LATENCIES, SHORTEST_IN_QUEUES * expected.queue_per_disk)
+        warmup = expected.seconds * max(WARMUP_IN_LATENCIES, WARMUP_IN_QUEUES * expected.queue_per_disk)
+        takes = f"and an I/O should take {human_seconds(expected.seconds)}"
+        if it.runtime_seconds < least:
+            yield Seen(it.id, f"{it.runtime_seconds:g} s, {takes}", f"{human_seconds(least)} or more")
+        elif it.warmup_seconds < warmup:
+            yield Seen(it.id, f"{it.warmup_seconds:g} s of warm-up, {takes}", f"{human_seconds(warmup)} or more")
 
 
-def _expected(experiment: Experiment, workload: Workload, arrays: Sequence[str]) -> _Expected | None:
+def _same_addresses(plan: LintedPlan) -> Iterator[Seen]:
+    for load in plan.loads:
+        if plan.experiment.repeats > 1 and not load.has_own_seeds:
+            observed = f"{plan.experiment.repeats} repeats on one sequence of addresses"
+            yield Seen(load.workload.id, observed, "another one for each")
+
+
+PLAN_CHECKS: Mapping[str, Check[LintedPlan]] = {
+    "too-few-repeats": _too_few_repeats,
+    "ordered-runs": _ordered_runs,
+    "warm-cache": _warm_cache,
+    "unequal-members": _unequal_members,
+    "file-exceeds-fs": _file_exceeds_fs,
+    "parity-unverified": _parity_unverified,
+    "never-written": _never_written,
+    "too-short-for-latency": _too_short_for_latency,
+    "same-addresses": _same_addresses,
+}
+
+
+def _expected(experiment: Experiment, workload: Workload, arrays: Sequence[str]) -> Expected | None:
     """Closed-form prediction for the array that settles last; None without modelled drives, or for a stream."""
     plain = workload.pattern is AccessPattern.RANDOM and not workload.recipe and not workload.trace
     if not experiment.disks.model or experiment.disks.pools or not plain:
@@ -150,7 +250,7 @@ def _expected(experiment: Experiment, workload: Workload, arrays: Sequence[str])
 
 
 @lru_cache(maxsize=4096)
-def _settled(model: str, word: str, layout: str | None, members: int, depth: int, writes: bool) -> _Expected | None:
+def _settled(model: str, word: str, layout: str | None, members: int, depth: int, writes: bool) -> Expected | None:
     """Prediction for one array; None without one. Cached: it is the same for each chunk and block size of a sweep."""
     disk = nominal_rates(find_drive_model(model))
     form = random_write_iops if writes else random_read_iops
@@ -160,7 +260,7 @@ def _settled(model: str, word: str, layout: str | None, members: int, depth: int
         # A mirror of all disks writes to each of them, so all queues are equal.
         is_even = members == 1 or (writes and level.name is LevelName.RAID1)
         queue = 0.0 if is_even else depth / members
-        return _Expected(depth / iops, queue / disk.concurrent_requests)
+        return Expected(depth / iops, queue / disk.concurrent_requests)
     return None
 
 
@@ -201,7 +301,7 @@ def stamps_of(
 
     They come from its plan, the machine's conditions, its arrays before the run and its cells.
     """
-    found = [*lint_conditions(conditions), *lint_plan(plan_facts(experiment)), *bench]
+    found = [*lint_conditions(conditions), *lint_plan(experiment), *bench]
     planned = {finding.rule_id for finding in found}
     cell_stamps = (finding for cell in cells for finding in stamped(cell.stamps))
     return (

@@ -9,16 +9,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as changed
 
+from lab.disks.kinds import DiskKind
 from lab.errors import ExperimentError, SpecError
-from lab.experiments.linting import lint_experiment, plan_facts, require_sound
-from lab.experiments.schema import built_in_names, find_experiment
-from lab.lint import experiment_checks as cell_checks
-from lab.lint import experiment_checks as plan_checks
-from lab.lint import experiment_checks as result_checks
-from lab.lint import fio_checks
-from lab.lint.experiment_checks import CellFacts, DeviceFacts, LintedMachine, PlanFacts
+from lab.experiments.linting import PLAN_CHECKS, Expected, LintedPlan, lint_experiment, lint_plan, require_sound
+from lab.experiments.schema import Cache, Order, Sharing, built_in_names, find_experiment
+from lab.lint import experiment_checks, fio_checks
+from lab.lint.experiment_checks import CellFacts, DeviceFacts, LintedMachine
 from lab.lint.fio_checks import lint_fio
-from lab.lint.rules import LintFinding, LintStage, all_rules, find_rule
+from lab.lint.rules import LintFinding, LintStage, all_rules, find_rule, run_checks
 from lab.publications import recipes
 from lab.publications.recipes import Publication, find_publication, lint_publication
 from lab.publications.recipes import built_in_names as publications
@@ -28,18 +26,18 @@ from tests.unit.experiments.experiments import arrays, experiment
 from tests.unit.results.records import CONDITIONS, cell, direction, rebuild, record
 
 CHECKS: dict[LintStage, set[str]] = {
-    LintStage.PLAN: set(plan_checks.CHECKS),
+    LintStage.PLAN: set(PLAN_CHECKS),
     LintStage.RECIPE: {*recipes.SHELL_CHECKS, *fio_checks.FIO_CHECKS, *fio_checks.JOB_CHECKS},
     LintStage.PUBLICATION: set(recipes.CHECKS),
-    LintStage.MACHINE: set(cell_checks.MACHINE_CHECKS),
-    LintStage.CELL: set(cell_checks.CELL_CHECKS),
-    LintStage.RESULT: {*result_checks.CONDITION_CHECKS, *result_checks.RESULT_CHECKS},
+    LintStage.MACHINE: set(experiment_checks.MACHINE_CHECKS),
+    LintStage.CELL: set(experiment_checks.CELL_CHECKS),
+    LintStage.RESULT: {*experiment_checks.CONDITION_CHECKS, *experiment_checks.RESULT_CHECKS},
 }
 # These are checked where the comparison is made, by lab.compare; the interval by the run itself.
 ELSEWHERE = {"unlike-conditions", "raw-across-platforms", "uml-absolute", "arm-missing"}
 BY_THE_RUN = {"wide-interval"}
-# Fio's text of a plan's literal recipe is looked at as a recipe.
-IN_RECIPES_OF_PLANS = {"mixed-directions", "zero-data"}
+# Fio's text of a plan's literal recipe is looked at as a recipe; another load that breaks these is not read at all.
+IN_RECIPES_OF_PLANS = {"mixed-directions", "zero-data", "depth-without-async", "runtime-short", "misaligned"}
 
 
 def test_every_check_has_a_rule_that_says_where_it_looks() -> None:
@@ -65,7 +63,7 @@ def test_an_unknown_rule_is_named_with_the_nearest() -> None:
 
 def test_a_stamp_reads_back_as_the_finding() -> None:
     found = LintFinding("unsteady", "a/b/healthy/0", "a range of 30 %", "20 % at most")
-    assert list(result_checks.stamped([found.stamp, "no rule: of that name", "too-few-repeats: 3 of them"])) == [
+    assert list(experiment_checks.stamped([found.stamp, "no rule: of that name", "too-few-repeats: 3 of them"])) == [
         found,
         LintFinding("too-few-repeats", "result", "3 of them", "see its remedy"),
     ]
@@ -73,53 +71,57 @@ def test_a_stamp_reads_back_as_the_finding() -> None:
 
 def test_of_many_equal_stamps_one_stays() -> None:
     found = [LintFinding("unsteady", f"cell {number}", "x", "y") for number in range(5)]
-    assert result_checks.summarised(found) == ("unsteady: cell 0: x; needed: y (and 4 more)",)
+    assert experiment_checks.summarised(found) == ("unsteady: cell 0: x; needed: y (and 4 more)",)
 
 
 def rules_of(findings: Any) -> set[str]:
     return {finding.rule_id for finding in findings}
 
 
-SOUND_PLAN = plan_facts(
-    experiment(
-        "",
-        arrays=arrays(a="raid5 3", b="raid0 3"),
-        jobs='[[jobs]]\nworkload = "rand-read-4k"\nfile_bytes = "32M"\n',
-    )
+SOUND = experiment(
+    "",
+    arrays=arrays(a="raid5 3", b="raid0 3"),
+    jobs='[[jobs]]\nworkload = "rand-read-4k"\nfile_bytes = "32M"\n',
 )
+ARRAY, OTHER = SOUND.arrays
+(LOAD,) = LintedPlan.of(SOUND).loads
 
 
 def test_a_sound_plan_breaks_no_rule() -> None:
-    assert rules_of(plan_checks.lint_plan(SOUND_PLAN)) == set()
+    assert rules_of(lint_plan(SOUND)) == set()
 
 
 @pytest.mark.parametrize(
     ("changes", "rule"),
     [
         ({"repeats": 5}, "too-few-repeats"),
-        ({"is_interleaved": False}, "ordered-runs"),
-        ({"is_cold": False}, "warm-cache"),
+        ({"order": Order.LISTED}, "ordered-runs"),
+        ({"rounds_per_build": SOUND.repeats, "disks": changed(SOUND.disks, sharing=Sharing.SHARED)}, "ordered-runs"),
+        ({"cache": Cache.WARM}, "warm-cache"),
         ({"writes_files_first": False}, "never-written"),
-        ({"arrays": (SOUND_PLAN.arrays[0], replace(SOUND_PLAN.arrays[1], members=2))}, "unequal-members"),
-        ({"arrays": (replace(SOUND_PLAN.arrays[0], usable_bytes=100 * MIB),)}, "file-exceeds-fs"),
-        ({"jobs": (replace(SOUND_PLAN.jobs[0], is_asynchronous=False, queue_depth=4),)}, "depth-without-async"),
-        ({"jobs": (replace(SOUND_PLAN.jobs[0], warmup_seconds=1e6),)}, "runtime-short"),
-        ({"jobs": (replace(SOUND_PLAN.jobs[0], block_bytes=1000),)}, "misaligned"),
-        ({"jobs": (replace(SOUND_PLAN.jobs[0], expected_latency_seconds=3.1),)}, "too-short-for-latency"),
+        ({"arrays": (ARRAY, changed(OTHER, members=2))}, "unequal-members"),
+        ({"jobs": (changed(SOUND.jobs[0], file_bytes=GIB),)}, "file-exceeds-fs"),
         (
-            {"jobs": (replace(SOUND_PLAN.jobs[0], expected_latency_seconds=1.0, warmup_seconds=1.9),)},
-            "too-short-for-latency",
-        ),
-        ({"jobs": (replace(SOUND_PLAN.jobs[0], has_own_seeds=False),)}, "same-addresses"),
-        (
-            {"arrays": (replace(SOUND_PLAN.arrays[0], assume_clean=True),), "disks_start_blank": False},
+            {"arrays": (changed(ARRAY, assume_clean=True),), "disks": changed(SOUND.disks, kind=DiskKind.VIRTIO)},
             "parity-unverified",
         ),
     ],
 )
 def test_a_plan_that_breaks_a_rule(changes: Mapping[str, Any], rule: str) -> None:
-    plan: PlanFacts = replace(SOUND_PLAN, **changes)
-    assert rules_of(plan_checks.lint_plan(plan)) == {rule}
+    assert rules_of(lint_plan(changed(SOUND, **changes))) == {rule}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected", "rule"),
+    [
+        ({"vary_seed": False}, None, "same-addresses"),
+        ({}, Expected(3.1, 0.0), "too-short-for-latency"),
+        ({"warmup_seconds": 1.9}, Expected(1.0, 0.0), "too-short-for-latency"),
+    ],
+)
+def test_a_load_that_breaks_a_rule(changes: Mapping[str, Any], expected: Expected | None, rule: str) -> None:
+    load = LOAD._replace(workload=changed(LOAD.workload, **changes), expected=expected)
+    assert rules_of(run_checks(PLAN_CHECKS, LintedPlan(SOUND, (load,)))) == {rule}
 
 
 DEVICE = DeviceFacts("loop0", GIB, loop_direct=True, holders=("md0",))
@@ -139,11 +141,11 @@ DEVICE = DeviceFacts("loop0", GIB, loop_direct=True, holders=("md0",))
 )
 def test_a_machine_before_a_run(device: DeviceFacts, rules: set[str]) -> None:
     machine = LintedMachine((device,), expected_holders={"loop0": "md0"})
-    assert rules_of(cell_checks.lint_machine(machine)) == rules
+    assert rules_of(experiment_checks.lint_machine(machine)) == rules
 
 
 def test_a_kernel_that_checks_itself() -> None:
-    assert rules_of(cell_checks.lint_machine(LintedMachine((), ("KASAN",)))) == {"debug-kernel"}
+    assert rules_of(experiment_checks.lint_machine(LintedMachine((), ("KASAN",)))) == {"debug-kernel"}
 
 
 CELL = CellFacts(
@@ -180,7 +182,7 @@ CELL = CellFacts(
 )
 def test_a_cell_as_it_is_measured(changes: Mapping[str, Any], rules: set[str]) -> None:
     facts: CellFacts = replace(CELL, **changes)
-    assert rules_of(cell_checks.lint_cell(facts)) == rules
+    assert rules_of(experiment_checks.lint_cell(facts)) == rules
 
 
 SIX = tuple(cell("a", "rand-read-4k", repeat, read_iops=500) for repeat in range(6))
@@ -208,7 +210,7 @@ WITHOUT_PERCENTILES = changed(SIX[0].figures, reads=direction(500, p99=None))
     ],
 )
 def test_a_stored_result(changes: Mapping[str, Any], rules: set[str]) -> None:
-    assert rules_of(result_checks.lint_result(record(**changes))) == rules
+    assert rules_of(experiment_checks.lint_result(record(**changes))) == rules
 
 
 def disks(**changes: Any) -> Any:
@@ -228,14 +230,14 @@ def disks(**changes: Any) -> Any:
     ],
 )
 def test_the_conditions_of_a_machine(changes: Mapping[str, Any], rules: set[str]) -> None:
-    found = result_checks.lint_conditions(changed(CONDITIONS, **changes))
+    found = experiment_checks.lint_conditions(changed(CONDITIONS, **changes))
     assert rules_of(found) == rules
 
 
 def test_small_files_behind_a_cache() -> None:
     conditions = changed(CONDITIONS, host_cache_notes=("cached",))
     small = tuple(changed(each, file_bytes=32 * MIB) for each in SIX)
-    found = rules_of(result_checks.lint_result(record(cells=small, conditions=conditions)))
+    found = rules_of(experiment_checks.lint_result(record(cells=small, conditions=conditions)))
     assert found == {"host-cache-on", "file-fits-cache"}
 
 
@@ -243,7 +245,7 @@ def test_a_machine_that_was_busy_before() -> None:
     busy = cell("a", "rand-read-4k", 6, read_iops=500, cpu_microseconds=9.0)
     assert busy.cpu is not None
     busy = changed(busy, cpu=changed(busy.cpu, idle_baseline_fraction=0.3))
-    assert rules_of(result_checks.lint_result(record(cells=(*SIX, busy)))) == {"noisy-neighbour"}
+    assert rules_of(experiment_checks.lint_result(record(cells=(*SIX, busy)))) == {"noisy-neighbour"}
 
 
 DEFECTS = {
