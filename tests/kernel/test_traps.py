@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import select
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.traps import Traps, lay_traps
+from tests.window import Window
 
 pytestmark = pytest.mark.kernel
 RAIDLAB = Path(sys.executable).parent / "raidlab"
@@ -25,31 +23,11 @@ def traps(tmp_path: Path) -> Traps:
 
 
 def test_the_app_in_a_terminal(traps: Traps) -> None:
-    ours, theirs = os.openpty()
-    environment = traps.environment() | {"TERM": "xterm-256color"}
-    process = subprocess.Popen(
-        [RAIDLAB], stdin=theirs, stdout=theirs, stderr=theirs, cwd=traps.folder, env=environment, start_new_session=True
-    )
-    os.close(theirs)
-    try:
-        seen, until = b"", time.monotonic() + SECONDS
+    with Window([str(RAIDLAB)], folder=traps.folder, environment=traps.environment()) as window:
         # A whole screen, by which all of the app is loaded.
-        while len(seen) < 6000:
-            assert select.select([ours], [], [], until - time.monotonic())[0], seen[-2000:]
-            seen += os.read(ours, 65536)
-        process.send_signal(signal.SIGTERM)
-        while process.poll() is None:
-            # What is drawn while it ends wants to be read.
-            if select.select([ours], [], [], 0.1)[0]:
-                try:
-                    os.read(ours, 65536)
-                except OSError:
-                    break
-        process.wait(SECONDS)
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ours)
+        window.until(lambda: len(window.output) >= 6000, "a whole screen")
+        window.process.send_signal(signal.SIGTERM)
+        window.end()
     assert traps.sprung() == {}
 
 

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import codecs
-import os
-import pty
-import select
-import subprocess
-import sys
-import termios
 import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from tests.kernel.place import kernel_target
+from tests.window import RAIDLAB, Window, command
 
-_REPOSITORY = Path(__file__).resolve().parents[2]
-_COMMAND = "import sys; from lab.cli.main import run; sys.exit(run())"
 _LONGEST_LINE = 4095
 """Of a line with its newline that a terminal takes: termios(3), canonical mode."""
 _LEAVING_SECONDS = 60.0
@@ -33,21 +26,11 @@ class TextUser:
         self._heard = 0
         self._lines_run = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._end, terminal = pty.openpty()
         # Without the terminal's echo nobody takes what was typed for what was said.
-        flags = termios.tcgetattr(terminal)
-        flags[3] &= ~termios.ECHO
-        termios.tcsetattr(terminal, termios.TCSANOW, flags)
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _COMMAND, "--text", "--on", kernel_target().text],
-            stdin=terminal,
-            stdout=terminal,
-            stderr=terminal,
-            cwd=_REPOSITORY,
-            env={**os.environ, "RAIDLAB_STATE": str(state), "RAIDLAB_CONFIG": str(state), "TERM": "dumb"},
-            start_new_session=True,
-        )
-        os.close(terminal)
+        argv = command(RAIDLAB, "--text", "--on", kernel_target().text)
+        self._window = Window(argv, state, has_echo=False, term="dumb")
+        self._process = self._window.process
+        self._decoded = 0
 
     def __enter__(self) -> Self:
         return self
@@ -56,14 +39,14 @@ class TextUser:
         if kind is not None:
             self._process.terminate()
         self.leave()
-        os.close(self._end)
+        self._window.close()
 
     def type(self, line: str) -> None:
         """A line and Enter."""
         data = f"{line}\n".encode()
         assert len(data) <= _LONGEST_LINE, f"no terminal takes such a line: {line}"
         assert "\n" not in line, line
-        os.write(self._end, data)
+        self._window.type(data)
 
     def hear(self, *words: str) -> str:
         """Wait until one of these is said, after what was heard before; returns which."""
@@ -104,12 +87,7 @@ class TextUser:
 
     def _read(self, seconds: float) -> bool:
         """What it says within this time; False: nobody is there any more."""
-        if not select.select([self._end], [], [], seconds)[0]:
-            return self._process.poll() is None
-        try:
-            chunk = os.read(self._end, 1 << 16)
-        except OSError:
-            # A terminal that nobody has open any more answers with an error, not with an end.
-            return False
-        self.said += self._decoder.decode(chunk).replace("\r\n", "\n")
-        return bool(chunk)
+        is_there = self._window.take(seconds)
+        self.said += self._decoder.decode(self._window.output[self._decoded :]).replace("\r\n", "\n")
+        self._decoded = len(self._window.output)
+        return is_there

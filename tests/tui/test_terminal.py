@@ -6,28 +6,23 @@ The lab is a fake one; with a machine open: tests/kernel/test_hangup.py.
 from __future__ import annotations
 
 import os
-import pty
 import re
 import select
 import shlex
 import signal
-import subprocess
-import sys
-import termios
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pyte
 import pytest
 
+from tests.window import PATIENCE_SECONDS, TAKES_CONTROL, Window, command
+
 pytestmark = pytest.mark.slow
-PATIENCE_SECONDS = 60.0
 LOST_SECONDS = 5.0
 TERM_SECONDS = 2.0
 BUSY_SECONDS = 8.0
 """On top of what is promised: other tests want the processors too."""
-REPOSITORY = Path(__file__).resolve().parents[2]
 CHILD = """
 import functools, pathlib, sys, threading, time
 from lab.host import signals
@@ -51,44 +46,19 @@ except signals.Interrupted as interrupted:
     sys.exit(interrupted.exit_status)
 """
 READY = {"app": b"disk09", "text": b"The machine uml: is running."}
-TAKES_CONTROL = (
-    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
-)
 
 
-class Window:
-    """A terminal with a command as its first program."""
+class AppWindow(Window):
+    """A window whose program may have a parent in it, such as make."""
 
-    def __init__(self, argv: list[str], state: Path, *, has_control: bool = False) -> None:
-        self.ours, theirs = pty.openpty()
-        termios.tcsetwinsize(theirs, (40, 120))
-        first = [sys.executable, "-c", TAKES_CONTROL] if has_control else []
+    def __init__(self, argv: list[str], state: Path) -> None:
+        super().__init__(argv, state)
         self.state = state
-        self.process = subprocess.Popen(
-            [*first, *argv], stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True, cwd=REPOSITORY,
-            env={**os.environ, "RAIDLAB_STATE": str(state), "RAIDLAB_CONFIG": str(state), "TERM": "xterm-256color"},
-        )  # fmt: skip
-        os.close(theirs)
-        self.before = termios.tcgetattr(self.ours)
-        self.output = b""
-
-    def read(self, seconds: float, until: Callable[[bytes], bool] = lambda _: False) -> None:
-        end = time.monotonic() + seconds
-        while not until(self.output) and (left := end - time.monotonic()) > 0:
-            if select.select([self.ours], [], [], left)[0]:
-                try:
-                    self.output += os.read(self.ours, 1 << 16)
-                except OSError:
-                    return
 
     def quiet(self, seconds: float) -> None:
         """Read until nothing has been painted for so long."""
         while select.select([self.ours], [], [], seconds)[0]:
-            self.output += os.read(self.ours, 1 << 16)
-
-    def shows(self, words: bytes) -> None:
-        self.read(PATIENCE_SECONDS, lambda output: words in output)
-        assert words in self.output, self.output[-2000:]
+            self.take(0)
 
     def apps(self) -> list[int]:
         """The processes that work on this state, whatever their parents are."""
@@ -99,17 +69,10 @@ class Window:
             if word in _command_line(entry) and b"-c" in _command_line(entry)
         ]
 
-    def close(self) -> None:
-        if self.ours >= 0:
-            os.close(self.ours)
-            self.ours = -1
-
     def kill(self) -> None:
         for each in self.apps():
             os.kill(each, signal.SIGKILL)
-        self.process.kill()
-        self.process.wait()
-        self.close()
+        super().kill()
 
 
 def _command_line(entry: Path) -> bytes:
@@ -119,7 +82,7 @@ def _command_line(entry: Path) -> bytes:
         return b""
 
 
-def ended_within(window: Window, seconds: float) -> bool:
+def ended_within(window: AppWindow, seconds: float) -> bool:
     end = time.monotonic() + seconds + BUSY_SECONDS
     while time.monotonic() < end:
         window.process.poll()
@@ -130,14 +93,14 @@ def ended_within(window: Window, seconds: float) -> bool:
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> Iterator[Callable[..., Window]]:
+def opened(tmp_path: Path) -> Iterator[Callable[..., AppWindow]]:
     """Opens a window with the app, or the text mode, and waits until it shows the lab."""
-    windows: list[Window] = []
+    windows: list[AppWindow] = []
 
     def open_one(
         mode: str = "app", way: str = "alone", trouble: str = "", *, waits: bool = True, code: str = CHILD
-    ) -> Window:
-        argv = [sys.executable, "-c", code, str(tmp_path / "state"), mode, trouble]
+    ) -> AppWindow:
+        argv = command(code, str(tmp_path / "state"), mode, trouble)
         line = shlex.join(argv)
         match way:
             case "make":
@@ -150,7 +113,9 @@ def opened(tmp_path: Path) -> Iterator[Callable[..., Window]]:
                 argv = ["script", "-qc", line, "/dev/null"]
             case "ignored":
                 argv = ["sh", "-c", f"trap '' HUP; {line}"]
-        window = Window(argv, tmp_path / "state", has_control=way in ("make", "control", "script"))
+        if way in ("make", "control", "script"):
+            argv = command(f"{TAKES_CONTROL}os.execvp(sys.argv[1], sys.argv[1:])", *argv)
+        window = AppWindow(argv, tmp_path / "state")
         windows.append(window)
         if waits:
             window.shows(READY[mode] if code is CHILD else b"Welcome")
@@ -184,30 +149,24 @@ LEAVE, THEME = b"\x11", b"\x14"
     ids=["left", "SIGTERM", "SIGHUP", "crash", "bug of a key"],
 )
 def test_however_it_ends_the_terminal_is_as_it_was(
-    opened: Callable[..., Window], patch: str, ends: bytes | signal.Signals, says: bytes, ends_well: bool
+    opened: Callable[..., AppWindow], patch: str, ends: bytes | signal.Signals, says: bytes, ends_well: bool
 ) -> None:
     window = opened(code=COMMAND.format(patch=patch))
     if isinstance(ends, bytes):
-        os.write(window.ours, ends)
+        window.type(ends)
     else:
         window.process.send_signal(ends)
     window.shows(says)
     if ends == THEME and ends_well:
-        os.write(window.ours, LEAVE)
-    window.read(PATIENCE_SECONDS, lambda _: window.process.poll() is not None)
+        window.type(LEAVE)
     # Its terminal is closed a moment before it has ended.
-    assert (window.process.wait(PATIENCE_SECONDS) == 0) == ends_well
-    window.read(0.5)
-    assert termios.tcgetattr(window.ours) == window.before
-    # Of another screen, the cursor, the mouse and pastes.
-    for order in (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1003l", b"\x1b[?2004l"):
-        assert order in window.output, order
-    assert window.output.rindex(b"\x1b[?1049l") > window.output.rindex(b"\x1b[?1049h")
+    assert (window.end() == 0) == ends_well
+    window.assert_restored()
 
 
 @pytest.mark.parametrize("mode", ["app", "text"])
 @pytest.mark.parametrize("way", ["alone", "control", "make", "script", "ignored"])
-def test_a_terminal_that_goes_away_ends_it(opened: Callable[..., Window], way: str, mode: str) -> None:
+def test_a_terminal_that_goes_away_ends_it(opened: Callable[..., AppWindow], way: str, mode: str) -> None:
     window = opened(mode, way)
     window.close()
     assert ended_within(window, LOST_SECONDS)
@@ -257,10 +216,10 @@ TROUBLES = {
 
 @pytest.mark.parametrize("trouble", TROUBLES)
 @pytest.mark.parametrize("how", ["SIGTERM", "closed"])
-def test_whatever_it_is_at_it_ends(opened: Callable[..., Window], trouble: str, how: str) -> None:
+def test_whatever_it_is_at_it_ends(opened: Callable[..., AppWindow], trouble: str, how: str) -> None:
     code, key = TROUBLES[trouble]
     window = opened(trouble=code, waits=bool(key))
-    os.write(window.ours, key)
+    window.type(key)
     window.shows(b"blocked")
     if how == "closed":
         window.close()
@@ -268,7 +227,7 @@ def test_whatever_it_is_at_it_ends(opened: Callable[..., Window], trouble: str, 
         return
     window.process.terminate()
     # As a terminal does: one that does not read has no room for what gives it back.
-    window.read(TERM_SECONDS + BUSY_SECONDS, lambda _: window.process.poll() is not None)
+    window.read(TERM_SECONDS + BUSY_SECONDS, lambda: window.process.poll() is not None)
     assert ended_within(window, TERM_SECONDS)
     assert window.process.wait() == 128 + signal.SIGTERM
     window.read(1.0)
@@ -278,13 +237,13 @@ def test_whatever_it_is_at_it_ends(opened: Callable[..., Window], trouble: str, 
 
 
 @pytest.mark.parametrize("mode", ["app", "text"])
-def test_a_reader_that_never_reads_holds_nothing_up(opened: Callable[..., Window], mode: str) -> None:
+def test_a_reader_that_never_reads_holds_nothing_up(opened: Callable[..., AppWindow], mode: str) -> None:
     window = opened(mode)
     for _ in range(3000):
         # Each key repaints, or prints the help; nothing of it is read.
         if not select.select([], [window.ours], [], 0.2)[1]:
             break
-        os.write(window.ours, THEME if mode == "app" else b"help\n")
+        window.type(THEME if mode == "app" else b"help\n")
         time.sleep(0.001)
     time.sleep(0.5)
     window.process.terminate()
@@ -295,12 +254,12 @@ FEW_WAITING = "import tui.driver; tui.driver._MOST_WAITING_BYTES = 20_000"
 
 
 @pytest.mark.wide
-def test_what_was_left_out_for_a_slow_reader_is_painted_in_the_end(opened: Callable[..., Window]) -> None:
+def test_what_was_left_out_for_a_slow_reader_is_painted_in_the_end(opened: Callable[..., AppWindow]) -> None:
     shown = []
     for stalls in (True, False):
         window = opened(trouble=FEW_WAITING)
         for key in (THEME * 4, b"3", b"1", b"2", b"4", b"2"):
-            os.write(window.ours, key)
+            window.type(key)
             if stalls:
                 time.sleep(0.5)
             else:
@@ -310,9 +269,7 @@ def test_what_was_left_out_for_a_slow_reader_is_painted_in_the_end(opened: Calla
         text = ""
         while "Layout" not in text and time.monotonic() < end:
             window.quiet(1.0)
-            screen = pyte.Screen(120, 40)
-            pyte.ByteStream(screen).feed(window.output)
-            text = "\n".join(screen.display)
+            text = window.text
         shown.append(text)
     assert shown[0] == shown[1]
     assert "Layout" in shown[0]
@@ -331,7 +288,7 @@ PASTES = {
 }
 
 
-def flood(window: Window, data: bytes) -> None:
+def flood(window: AppWindow, data: bytes) -> None:
     """Write it all, and read what is painted meanwhile."""
     os.set_blocking(window.ours, False)
     end = time.monotonic() + PATIENCE_SECONDS
@@ -345,14 +302,14 @@ def flood(window: Window, data: bytes) -> None:
 
 @pytest.mark.parametrize("paste", PASTES)
 @pytest.mark.wide
-def test_after_a_flood_keys_work_and_memory_is_bounded(opened: Callable[..., Window], paste: str) -> None:
+def test_after_a_flood_keys_work_and_memory_is_bounded(opened: Callable[..., AppWindow], paste: str) -> None:
     window = opened()
     before = _resident_bytes(window.process.pid)
     flood(window, PASTES[paste])
     # Longer than a paste without an end is waited for.
     window.read(1.5)
     window.output = b""
-    os.write(window.ours, b"9")
+    window.type(b"9")
     window.shows(b"Drills")
     assert _resident_bytes(window.process.pid) - before < 100 * 2**20
     window.process.terminate()
@@ -360,15 +317,15 @@ def test_after_a_flood_keys_work_and_memory_is_bounded(opened: Callable[..., Win
 
 
 @pytest.mark.parametrize("tells_sizes", [False, True], ids=["never asked", "agreed on"])
-def test_a_size_that_was_not_asked_for_is_not_believed(opened: Callable[..., Window], tells_sizes: bool) -> None:
+def test_a_size_that_was_not_asked_for_is_not_believed(opened: Callable[..., AppWindow], tells_sizes: bool) -> None:
     window = opened()
     if tells_sizes:
         # What a terminal says that reports its size in band (DEC private mode 2048): it does, and is enabled.
-        os.write(window.ours, b"\x1b[?2048;1$y")
-    os.write(window.ours, b"\x1b[48;90;200;0;0t")
+        window.type(b"\x1b[?2048;1$y")
+    window.type(b"\x1b[48;90;200;0;0t")
     window.read(1.5)
     window.output = b""
-    os.write(window.ours, b"9")
+    window.type(b"9")
     window.shows(b"Drills")
     window.read(1.0)
     rows = [int(row) for row in re.findall(rb"\x1b\[([0-9]+);[0-9]+H", window.output)]
@@ -376,9 +333,9 @@ def test_a_size_that_was_not_asked_for_is_not_believed(opened: Callable[..., Win
     assert (max(rows) > 40) == tells_sizes
 
 
-def test_a_signal_in_the_middle_of_a_paste_is_obeyed(opened: Callable[..., Window]) -> None:
+def test_a_signal_in_the_middle_of_a_paste_is_obeyed(opened: Callable[..., AppWindow]) -> None:
     window = opened()
-    os.write(window.ours, PASTES["coloured"][:3000])
+    window.type(PASTES["coloured"][:3000])
     window.process.terminate()
     assert ended_within(window, TERM_SECONDS)
 

@@ -15,7 +15,7 @@ from lab.units import KIB
 from tests.conftest import built_kernel
 from tests.vm.computer import IMAGE, REPOSITORY, Computer
 from tests.vm.conftest import VirtualLab
-from tests.vm.terminal import terminal
+from tests.vm.terminal import Terminal
 
 pytestmark = pytest.mark.vm
 
@@ -127,7 +127,7 @@ def test_nine_lab_disks_of_exact_size_and_no_other(lab: VirtualLab) -> None:
 
 
 def test_a_student_logs_in_is_told_what_to_type_and_opens_the_app(lab: VirtualLab) -> None:
-    with terminal(lab.computer.command(["vagrant", "ssh"]), lab.computer.environment) as screen:
+    with Terminal(lab.computer.command(["vagrant", "ssh"]), lab.computer.environment) as screen:
         screen.wait_for("raidlab            open the lab", "vagrant@raidlab")
         screen.send("raidlab\r")
         screen.wait_for("Welcome to raidlab", "disk01", "disk09", seconds=300)
