@@ -11,7 +11,7 @@ from benchmarks.support.report import asked, finish, spread
 from lab.arrays.levels import level_with_layout
 from lab.experiments.schedule import cells
 from lab.experiments.schema import Experiment, built_in_names, find_experiment
-from lab.theory.model import DiskRates, demand, workload_iops
+from lab.theory.model import DiskRates, demand, predict_load
 from lab.theory.simulation import play
 
 DISK = DiskRates(75.0, 75.0, 100e6, 100e6)
@@ -32,7 +32,7 @@ def predict_all(experiment: Experiment) -> int:
     planned = [] if experiment.disks.pools else cells(experiment)
     for cell in planned:
         array = experiment.array(cell.array)
-        workload_iops(level_with_layout(array.level, array.layout), [DISK] * array.members, cell.workload)
+        predict_load(level_with_layout(array.level, array.layout), [DISK] * array.members, cell.workload)
     return len(planned)
 
 

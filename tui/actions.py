@@ -81,23 +81,25 @@ def _is_embedded(state: LabState) -> bool:
 
 
 def _attach(session: LabSession, size_bytes: int) -> tuple[str, ...]:
-    from lab.disks import DiskKind
+    from lab.disks import DiskKind, DiskSpec
 
     taken = [disk.name for disk in session.disks]
-    made = session.lab.attach(new_specs(taken, DiskKind.LOOP, LARGER_COUNT, size_bytes))
+    made = session.lab.attach(
+        new_specs(taken, DiskSpec(name="", kind=DiskKind.LOOP, size_bytes=size_bytes), LARGER_COUNT)
+    )
     session.rescan()
     return tuple(disk.name for disk in made)
 
 
 def _add_to_list(client: LabClient, size_bytes: int) -> tuple[str, ...]:
     """Add the disks to the disk list of an embedded lab, which is closed meanwhile. Not for the lab's thread."""
-    from lab.disks import DiskKind
+    from lab.disks import DiskKind, DiskSpec
     from lab.disks.lab import lab_folder
     from lab.machine import parse_target
 
     name = parse_target(client.target or "uml:").lab_name
     with client.released(), lab_folder(client.host.state, name) as folder:
-        return add_to_list(folder, DiskKind.FILE, LARGER_COUNT, size_bytes)
+        return add_to_list(folder, DiskSpec(name="", kind=DiskKind.FILE, size_bytes=size_bytes), LARGER_COUNT)
 
 
 KEY_ACTIONS = tuple(each for each in ACTIONS if each.key)

@@ -217,9 +217,9 @@ def add(
         _confirm_physical(path, confirm)
     if asked is DiskKind.SPINDLE and model is None:
         model = "hdd-7200"
-    wanted = (asked, count, parse_bytes(size), model or "", path or "")
-    made = _add_to_folder(context, *wanted) if context.is_embedded else _add_to_machine(context, *wanted)
-    _tell(context, "added", made)
+    wanted = DiskSpec(name="", kind=asked, size_bytes=parse_bytes(size), model=model or "", backing=path or "")
+    add_them = _add_to_folder if context.is_embedded else _add_to_machine
+    _tell(context, "added", add_them(context, wanted, count))
 
 
 @app.command
@@ -329,22 +329,22 @@ def _confirm_physical(path: str, again: str | None) -> None:
         )
 
 
-def _add_to_machine(context: Context, kind: DiskKind, count: int, size_bytes: int, model: str, path: str) -> list[str]:
+def _add_to_machine(context: Context, wanted: DiskSpec, count: int) -> list[str]:
     """Attach disks on a machine that retains them between commands."""
     with context.open_lab() as lab:
-        made = lab.attach(new_specs([disk.name for disk in lab.disks], kind, count, size_bytes, model, path))
+        made = lab.attach(new_specs([disk.name for disk in lab.disks], wanted, count))
     return [disk.name for disk in made]
 
 
-def _add_to_folder(context: Context, kind: DiskKind, count: int, size_bytes: int, model: str, path: str) -> list[str]:
+def _add_to_folder(context: Context, wanted: DiskSpec, count: int) -> list[str]:
     """Add disks to the list of the embedded lab; the next start creates them."""
     if context.target.is_virtual_time:
-        require_time_of(kind)
+        require_time_of(wanted.kind)
     with _folder(context) as folder:
-        made = add_to_list(folder, kind, count, size_bytes, model, path)
-    if kind is not DiskKind.FILE:
+        made = add_to_list(folder, wanted, count)
+    if wanted.kind is not DiskKind.FILE:
         context.narrator.notice(
-            f"{kind} disks live in the embedded kernel's memory: each command starts with blank ones"
+            f"{wanted.kind} disks live in the embedded kernel's memory: each command starts with blank ones"
         )
     return list(made)
 

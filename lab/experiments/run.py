@@ -99,7 +99,7 @@ from lab.results.record import (
     Timeline,
 )
 from lab.results.store import ResultNotStored, ResultStore, RunJournal
-from lab.theory.model import DiskRates, Prediction, workload_iops
+from lab.theory.model import DiskRates, LoadPrediction, predict_load
 from lab.tomlfile import decode_toml
 from lab.units import MIB, SECTOR_BYTES, human_bytes
 from lab.workloads.workload import Workload
@@ -700,20 +700,20 @@ class ExperimentRunner:
             file_bytes=measured.file_bytes,
             addresses=measured.addresses,
             waited_fraction=measured.waited_fraction,
-            predicted_iops=prediction.value if prediction else None,
+            predicted_iops=prediction.iops if prediction else None,
             prediction_reason=prediction.reason if prediction else "",
         )
 
     def _predict(
         self, built: BuiltArray, workload: Workload, phase: str, repeat: int, file_bytes: int | None
-    ) -> Prediction | None:
+    ) -> LoadPrediction | None:
         """Predict only for disks with a known service time: other disks are memory, limited by the processor."""
         if not self._experiment.disks.model or self.rates is None or phase == REBUILDING or built.inner:
             return None
         members = len(built.md.members)
         failed = frozenset({victim_slot(repeat, members)} if phase == DEGRADED else ())
         try:
-            return workload_iops(
+            return predict_load(
                 built.md.raid,
                 [self.rates] * members,
                 workload,

@@ -60,7 +60,7 @@ from lab.results.statistics import (
     why_not,
 )
 from lab.tables import NOTHING, Column, Table, Value, as_csv, as_line
-from lab.theory.model import DiskRates, workload_iops
+from lab.theory.model import DiskRates, predict_load
 from lab.tomlfile import decode_toml
 from lab.units import counted, human_bytes, human_rate, human_seconds
 from lab.workloads.fio_output import DirectionFigures
@@ -781,7 +781,7 @@ class Theory:
             workload = next(each for each in self._experiment.workloads_on(array) if each.id == job)
             level = level_with_layout(plan.level, plan.layout)
             disks = (_UNIT_DISK,) * plan.members
-            return workload_iops(level, disks, workload, chunk_bytes=plan.chunk_bytes or DEFAULT_CHUNK_BYTES).value
+            return predict_load(level, disks, workload, chunk_bytes=plan.chunk_bytes or DEFAULT_CHUNK_BYTES).iops
         except (LabError, StopIteration):
             return None
 

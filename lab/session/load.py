@@ -15,7 +15,7 @@ from lab.lint.experiment_checks import AGREEMENT_FRACTION
 from lab.measure.job import FioRun, LoadTarget, Measured, measured_by
 from lab.session.data_mark import load_target, with_free_bytes
 from lab.session.session import LabSession
-from lab.theory.model import DiskRates, nominal_rates, small_write_cost, workload_iops
+from lab.theory.model import DiskRates, nominal_rates, predict_load, small_write_cost
 from lab.units import MIB
 from lab.workloads.fio_output import LiveInterval
 from lab.workloads.jobs import JobTarget, fio_invocations, prepare_invocation
@@ -223,12 +223,12 @@ def predict(session: LabSession, name: str, workload: str | Workload) -> Forecas
     try:
         sizes = _member_bytes(session, nodes) if level.has_zones else ()
         covered = _covered_bytes(work) if len(set(sizes)) > 1 else None
-        prediction = workload_iops(
+        prediction = predict_load(
             level, rates, work, working_bytes=covered, chunk_bytes=status.chunk_bytes, member_bytes=sizes
         )
     except SpecError as error:
         return Forecast(None, error.message)
-    return Forecast(prediction.value, prediction.reason)
+    return Forecast(prediction.iops, prediction.reason)
 
 
 def _member_bytes(session: LabSession, nodes: list[str]) -> tuple[int, ...]:

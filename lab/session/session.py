@@ -104,45 +104,39 @@ LARGER_COUNT = 2
 """A single larger disk gains nothing: its additional space would have no redundancy."""
 
 
-def new_specs(
-    taken: Sequence[str], kind: DiskKind, count: int, size_bytes: int, model: str = "", path: str = ""
-) -> tuple[DiskSpec, ...]:
-    """Additional disks, numbered after the existing ones. Raises SpecError if they are not possible."""
+def new_specs(taken: Sequence[str], wanted: DiskSpec, count: int) -> tuple[DiskSpec, ...]:
+    """``count`` disks like ``wanted``, named by numbers after the existing ones. Raises SpecError if not possible."""
     checked(count, DiskCount, "count")
-    if kind is DiskKind.PHYSICAL and count != 1:
+    if wanted.kind is DiskKind.PHYSICAL and count != 1:
         raise SpecError(f"{count} physical disks cannot be added at once", hint="add one after the other")
     numbers = [int(match[1]) for name in taken if (match := re.fullmatch(r"disk(\d+)", name))]
     first = max(numbers, default=0) + 1
-    made = tuple(
-        DiskSpec(name=f"disk{number:02d}", kind=kind, size_bytes=size_bytes, model=model, backing=path)
-        for number in range(first, first + count)
-    )
+    names = (f"disk{number:02d}" for number in range(first, first + count))
+    made = tuple(msgspec.structs.replace(wanted, name=name) for name in names)
     check_specs(made, taken)
     return made
 
 
-def add_to_list(
-    folder: LabFolder, kind: DiskKind, count: int, size_bytes: int, model: str = "", path: str = ""
-) -> tuple[str, ...]:
-    """Add disks to the list of an embedded lab; the next start creates them.
+def add_to_list(folder: LabFolder, wanted: DiskSpec, count: int) -> tuple[str, ...]:
+    """Add disks like ``wanted`` to the list of an embedded lab; the next start creates them. Returns their names.
 
     Raises SpecError if they are not possible.
     """
-    if kind in (DiskKind.PHYSICAL, DiskKind.VIRTIO):
+    if wanted.kind in (DiskKind.PHYSICAL, DiskKind.VIRTIO):
         raise SpecError(
-            f"the embedded kernel has no {kind} disks", hint="use --kind file, or --on local: for real disks"
+            f"the embedded kernel has no {wanted.kind} disks", hint="use --kind file, or --on local: for real disks"
         )
-    made = new_specs([spec.name for spec in folder.specs], kind, count, size_bytes, model, path)
-    wanted = (*folder.specs, *made)
-    files = [spec for spec in wanted if spec.kind is DiskKind.FILE]
+    made = new_specs([spec.name for spec in folder.specs], wanted, count)
+    listed = (*folder.specs, *made)
+    files = [spec for spec in listed if spec.kind is DiskKind.FILE]
     if len(files) > MAX_UBD_DISKS:
         raise SpecError(
             f"{len(files)} file disks; the embedded kernel takes {MAX_UBD_DISKS}",
             hint="remove unused disks with 'raidlab disks remove', or add spindle or loop disks",
         )
-    if rams := [spec for spec in wanted if spec.kind is DiskKind.RAM]:
+    if rams := [spec for spec in listed if spec.kind is DiskKind.RAM]:
         ram_attachments(rams)
-    _require_memory(folder, wanted)
+    _require_memory(folder, listed)
     folder.add(made)
     return tuple(spec.name for spec in made)
 

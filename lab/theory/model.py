@@ -3,7 +3,7 @@
 There are two kinds. **Closed forms**, for teaching and for checks by hand: capacity in I/Os, penalties, bounds
 (operational analysis, Denning and Buzen, 1978: an array completes at most one request in the time that its busiest
 member needs for its share of one, and with few requests in flight at most ``depth`` in the time of one alone). And
-**simulation** (``predict_load``, ``workload_iops``): md's own order of member reads and writes, on members that serve
+**simulation** (``predict_load``): md's own order of member reads and writes, on members that serve
 I/Os in order of arrival, at a given queue depth. Both ignore the processor, the file system and merging. A measured
 figure far from a prediction has another limiter; finding that limiter is the next step (Gregg's benchmarking
 checklist).
@@ -285,29 +285,6 @@ def predict_load(
         busy_members=figures.busy_members,
         reason=_load_reason(load, figures),
     )
-
-
-def workload_iops(
-    level: Level,
-    disks: Sequence[DiskRates],
-    workload: Workload,
-    *,
-    failed: frozenset[int] = frozenset(),
-    working_bytes: int | None = None,
-    chunk_bytes: int | None = None,
-    member_bytes: Sequence[int] = (),
-) -> Prediction:
-    """The I/Os per second of ``predict_load``; for a mix, reads and writes together."""
-    load = predict_load(
-        level,
-        disks,
-        workload,
-        failed=failed,
-        working_bytes=working_bytes,
-        chunk_bytes=chunk_bytes,
-        member_bytes=member_bytes,
-    )
-    return Prediction(load.iops, load.reason)
 
 
 def _sequential_load(

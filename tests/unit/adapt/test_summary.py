@@ -8,7 +8,7 @@ from lab.adapt.operations import add, scrub
 from lab.adapt.spec import VolumeSpec, slice_rows, unused_lines
 from lab.arrays.levels import parse_level
 from lab.arrays.status import ArrayState, SyncAction, SyncProgress
-from lab.disks import DiskKind
+from lab.disks import DiskKind, DiskSpec
 from lab.errors import SpecError
 from lab.session.monitor import EventKind, events_between
 from lab.session.session import larger_bytes, larger_line, new_specs
@@ -181,7 +181,10 @@ def test_larger_disks_are_numbered_behind_the_others_and_twice_as_large() -> Non
     disks = disks_of(30, 60)
     assert larger_bytes(disks) == 120 * MIB
     assert larger_line(disks, is_embedded=True) == "raidlab disks add --kind file --count 2 --size 120M"
-    assert [spec.name for spec in new_specs(["disk07", "disk03"], DiskKind.FILE, 2, MIB * 10)] == ["disk08", "disk09"]
+    assert [
+        spec.name
+        for spec in new_specs(["disk07", "disk03"], DiskSpec(name="", kind=DiskKind.FILE, size_bytes=MIB * 10), 2)
+    ] == ["disk08", "disk09"]
 
 
 def test_an_unknown_level_is_answered_with_those_for_unequal_disks_too() -> None:

@@ -25,7 +25,6 @@ from lab.theory.model import (
     sequential_bytes_per_second,
     small_write_cost,
     stripe_zones,
-    workload_iops,
 )
 from lab.units import MIB
 from lab.workloads.workload import Direction, find_workload
@@ -103,12 +102,12 @@ def test_rebuild_time_names_its_limiter() -> None:
 
 def test_workloads_find_their_formula() -> None:
     read, write = find_workload("rand-read-4k"), find_workload("rand-write-4k")
-    reads, writes = workload_iops(Raid5(), SIX, read).value, workload_iops(Raid5(), SIX, write).value
-    mix = workload_iops(Raid5(), SIX, find_workload("rand-mix-4k")).value
+    reads, writes = predict_load(Raid5(), SIX, read).iops, predict_load(Raid5(), SIX, write).iops
+    mix = predict_load(Raid5(), SIX, find_workload("rand-mix-4k")).iops
     assert mix == pytest.approx(1 / (0.7 / reads + 0.3 / writes), rel=0.05)
-    assert workload_iops(Single(), [DISK], find_workload("seq-read-1m")).value == 100
+    assert predict_load(Single(), [DISK], find_workload("seq-read-1m")).iops == 100
     with pytest.raises(SpecError):
-        workload_iops(Raid5(), SIX, find_workload("verify-4k"))
+        predict_load(Raid5(), SIX, find_workload("verify-4k"))
 
 
 def test_a_disk_without_a_rate_is_an_error() -> None:
