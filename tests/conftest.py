@@ -39,7 +39,6 @@ MEASURING = (
     "test_steady_flight",
     "test_mechanical_drives",
     "test_cli",
-    "test_app_run",
     "test_app_lessons",
 )
 # Files of which each test goes to whichever worker is free: they take a minute each, or minutes together.
@@ -95,7 +94,6 @@ WIDE = (
     "kernel/test_app_kills.py",
     "kernel/test_app_lessons.py",
     "kernel/test_app_pace.py",
-    "kernel/test_app_run.py",
     "kernel/test_benchmarks.py",
     "kernel/test_breaking.py",
     "kernel/test_drill_histories.py",
@@ -124,7 +122,6 @@ WIDE = (
     "tui/test_lesson_places.py",
     "tui/test_lesson_sights.py",
     "unit/machine/test_kernel_build.py",
-    "unit/results/test_fuzzed_results.py",
 )
 
 # Tests of what only the embedded kernel has: left out with --on qemu:.

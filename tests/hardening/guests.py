@@ -145,13 +145,3 @@ def _(bench: Bench) -> None:
     is_told = done.status == 4 and "SIGSTOP" in done.err and "  next: " in done.err
     expect(is_over or is_told, str(done))
     bench.run("array", "show", on_machine=True).is_answer()
-
-
-@promise("a kernel that needs a newer C library is refused with a hint that names another kernel", needs_machine=True)
-def _(bench: Bench) -> None:
-    said = "linux: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.38' not found (required by linux)"
-    kernel = bench.file("newer", f'#!/bin/sh\necho "{said.replace("`", chr(92) + "`")}" >&2\nexit 1\n')
-    Path(kernel).chmod(0o755)
-    done = bench.run("--on", f"uml:?kernel={kernel}", "disks", on_machine=True)
-    expect(done.status == 4 and "GLIBC_2.38' not found" in done.err, str(done))
-    expect("uml:?kernel=PATH" in done.err and "run the command again" not in done.err, str(done))

@@ -18,6 +18,7 @@ from lab.cli.app import make_app
 from lab.experiments import schema as experiments
 from lab.results.record import encode_record
 from lab.workloads import workload as workloads
+from tests.changed import change_tree
 from tests.hardening.stored import EVIL, RAW, measured
 from tests.unit.classroom.students import CAPTURES
 
@@ -245,6 +246,14 @@ def _damaged(draw: random.Random, data: bytes) -> bytes:
     return data
 
 
+def _changed(draw: random.Random, data: bytes) -> bytes:
+    """The document with up to three values replaced, removed or doubled: still JSON, and mostly a record."""
+    tree = json.loads(data)
+    for _ in range(draw.randint(1, 3)):
+        change_tree(tree, draw)
+    return json.dumps(tree).encode("utf-8", "surrogatepass")
+
+
 _READING = (
     *(
         "results",
@@ -262,6 +271,8 @@ _READING = (
 def stored_result(draw: random.Random) -> Case:
     """A result in the store that was tampered with, beside a good one."""
     record = encode_record(measured("zzz", has_raw=True))
+    if draw.random() < 0.5:
+        record = _changed(draw, record)
     name = draw.choice(("record.json", "draft.json", "record.json"))
     files = {
         f"state/results/zzz/{name}": _damaged(draw, record),
@@ -283,7 +294,7 @@ _PRACTICE = (
 def bundle(draw: random.Random) -> Case:
     """A bundle whose bytes were tampered with, or its contents before it was signed."""
     name = draw.choice(("zzz", "../x", "latest", "x" * 300, ".x", "x\x1b[31m"))
-    record = _damaged(draw, encode_record(measured(name, has_raw=True)))
+    record = draw.choice((_changed, _damaged))(draw, encode_record(measured(name, has_raw=True)))
     raw = draw.choice((RAW, "raw/../../x", "/etc/x", RAW, RAW))
     contents = {"record.json": record, raw: _damaged(draw, gzip.compress(b'{"jobs": []}'))}
     practice = {draw.choice(_PRACTICE): _damaged(draw, _OUTCOME)} if draw.random() < 0.5 else {}

@@ -1,11 +1,9 @@
 """All promises, in the order in which they are told."""
 
 from tests.hardening import (  # noqa: F401 - each puts its own on the list
-    classes,
     disks,
     facts,
     guests,
-    judged,
     process,
     stored,
     surroundings,

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 import re
-import zipfile
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -111,47 +106,3 @@ def _(bench: Bench) -> None:
     for words in (["report", "--format", "csv"], ["results", "show", "--csv"]):
         done = bench.run(*words).is_answer()
         expect(not re.search(r'(^|[,;\n])"?[=+@]', done.out), str(done))
-
-
-def among_good(bench: Bench, bad: Callable[[bytes], bytes], because: str) -> None:
-    """A bundle that was changed is refused by name, and hides no other bundle of its folder."""
-    folder = bench.folder / "class"
-    folder.mkdir(exist_ok=True)
-    good = [Path(bench.bundle(f"class/good{n}.zip", measured(f"2026112{n}T100000Z-x"))) for n in (1, 2)]
-    (folder / "bad.zip").write_bytes(bad(good[0].read_bytes()))
-    bench.run("results", "import", "class/bad.zip").was_refused(because=because)
-    bench.run("lint", "class/bad.zip").was_refused(because=because)
-    for words in (["class", "class"], ["report", "class/"], ["compare", "class/"]):
-        done = bench.run(*words).is_answer()
-        expect(done.status == 0, f"a bad bundle hides the others: {done}")
-        expect("bad.zip" in done.said, f"a bad bundle is not named: {done}")
-
-
-def edited(data: bytes) -> bytes:
-    """A figure of the record is another; the manifest and its signature are as they were."""
-    return rewritten(
-        data, lambda name, content: content.replace(b'"raid5"', b'"raid6"') if "record" in name else content
-    )
-
-
-def rewritten(data: bytes, change: Callable[[str, bytes], bytes | None]) -> bytes:
-    """The zip with other contents; None leaves a file out."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(buffer, "w") as new:
-        for name in old.namelist():
-            content = change(name, old.read(name))
-            if content is not None:
-                new.writestr(name, content)
-    return buffer.getvalue()
-
-
-@promise("a bundle that is refused by one command is refused by all")
-def _(bench: Bench) -> None:
-    among_good(bench, edited, "bad.zip")
-    raw = gzip.compress(b"{}")
-    record = measured("20261123T100000Z-x", has_raw=True)
-    whole = Path(bench.bundle("class/whole.zip", record, {RAW: raw})).read_bytes()
-    among_good(bench, lambda _: rewritten(whole, lambda name, data: None if RAW in name else data), "bad.zip")
-    among_good(
-        bench, lambda _: rewritten(whole, lambda name, data: gzip.compress(b"[]") if RAW in name else data), "bad.zip"
-    )

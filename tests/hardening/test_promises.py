@@ -18,5 +18,5 @@ def test_promise(promise: Promise, tmp_path: Path) -> None:
     promise.check(Bench(tmp_path))
 
 
-def test_there_are_as_many_as_were_found() -> None:
-    assert len(ALL) == len({each.says for each in ALL}) == 42
+def test_no_two_are_the_same() -> None:
+    assert len(ALL) == len({each.says for each in ALL})

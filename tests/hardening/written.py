@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 
 from lab.workloads.workload import BUILT_IN_FOLDER
 from tests.hardening.stored import measured
-from tests.hardening.workbench import Bench, expect, promise
+from tests.hardening.workbench import Bench, promise
 
 DIGITS = "9" * 5000
-DURATIONS = ("inf", "nan", "-inf", "1e300", "-1", "0")
 EXPERIMENT = """format_version = 2
 id = "e"
 title = "t"
@@ -128,63 +125,3 @@ def _(bench: Bench) -> None:
     bench.run("results", "show", "latest").was_refused(because="damaged")
     bench.run("lint", str(record)).was_refused(because="damaged")
     bench.run("results").worked()
-
-
-@promise("a number of an experiment or workload is finite and bounded, and an override as the workload itself")
-def _(bench: Bench) -> None:
-    for name, values in {
-        "file_bytes": ("0", "-4096", '"0"', '"9999999T"'),
-        "block_bytes": ('"1T"', "513", "0", "-512"),
-        "runtime_seconds": DURATIONS,
-        "sampling_hertz": ("1e-300", "nan", "inf", "-1.0", "1e9"),
-    }.items():
-        for value in values:
-            refused_everywhere(bench, name.removesuffix("_seconds"), **{name: value})
-    for value in DURATIONS:
-        bench.run("load", "rand-read-4k", "md0", "--runtime", value).was_refused(because="--runtime")
-        bench.run("load", workload(bench, runtime_seconds=value, warmup_seconds="0"), "md0").was_refused()
-
-
-@promise("what is no plain file, or nests without end, is refused at once")
-def _(bench: Bench) -> None:
-    pipe, zero = bench.folder / "pipe.toml", bench.folder / "zero.toml"
-    os.mkfifo(pipe)
-    zero.symlink_to("/dev/zero")
-    deep = bench.file("deep.toml", "a" + ".a" * 50_000 + " = 1\n")
-    nested = bench.file("nested.toml", "a = " + "[" * 100_000 + "]" * 100_000 + "\n")
-    for file in (str(pipe), str(zero), deep, nested):
-        for words in (["run", "--plan", file], ["lint", file], ["load", file, "md0"]):
-            bench.run(*words).was_refused()
-    bench.store(measured())
-    for name, kind in (("fifo", os.mkfifo), ("zeros", lambda path: Path(path).symlink_to("/dev/zero"))):
-        (bench.results / name).mkdir()
-        kind(bench.results / name / "record.json")
-    done = bench.run("results").worked()
-    expect(measured().id in done.out and "fifo" in done.out, str(done))
-    for name in ("fifo", "zeros"):
-        bench.run("results", "show", name).was_refused()
-        bench.run("lint", str(bench.results / name / "record.json")).was_refused()
-
-
-@promise("whatever is refused, the next step is told")
-def _(bench: Bench) -> None:
-    (bench.folder / "folder.toml").mkdir()
-    unreadable = Path(bench.file("unreadable.toml", "x = 1"))
-    unreadable.chmod(0)
-    latin = bench.file("latin.toml", 'title = "Größe"\n'.encode("latin-1"))
-    files = [str(bench.folder / "folder.toml"), latin, "x" * 300 + ".toml", "a/" * 3000 + "b.toml", "missing.toml"]
-    for file in (*files, *([] if os.geteuid() == 0 else [str(unreadable)])):
-        for words in (["run", "--plan", file], ["lint", file], ["load", file, "md0"]):
-            bench.run(*words).was_refused()
-    for limit in ("99999999T", "-1", "x", "99999999999"):
-        bench.run("array", "speed", "md0", "--min", limit).was_refused()
-
-
-@promise("of a file full of mistakes a few are told")
-def _(bench: Bench) -> None:
-    keys = "".join(f"k{number} = 1\n" for number in range(5_500_000))
-    for text in (keys, "".join(f"k{number} = 1\n" for number in range(20_000))):
-        file = bench.file("many.toml", text)
-        for words in (["run", "--plan", file], ["lint", file]):
-            done = bench.run(*words).was_refused()
-            expect(done.said.count("\n") < 100 and len(done.said) < 20_000, f"{len(done.said)} characters")

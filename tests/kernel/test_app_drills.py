@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,10 @@ from textual.pilot import Pilot
 from textual.widgets import OptionList
 
 from lab.drills.case import DrillStore
-from lab.drills.desk import RESET_LINE
 from lab.drills.verdict import DrillVerdict
 from lab.gates.decoding import read_own_json
 from lab.session.session import LabSession
-from tests.kernel.test_app_lessons import PATIENCE_SECONDS, own_lab, student, until
-from tests.tui.talk import Typist
+from tests.kernel.test_app_lessons import student, until
 from tui.app import RaidlabApp
 from tui.drill_screen import DebriefScreen, DrillsScreen, MakingScreen
 from tui.plan_screen import PlanScreen
@@ -121,84 +118,3 @@ async def test_the_drill_goes_on_after_the_machine_was_killed(tmp_path: Path, mo
         assert app.drills.view is not None
         assert app.drills.view.touched_bytes == 16384
         assert not app.drills.view.is_committed
-
-
-@pytest.fixture
-def typist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Typist]]:
-    """Opens the text mode, and waits until its machine runs."""
-    own_lab(tmp_path, monkeypatch)
-    opened: list[Typist] = []
-
-    def open_text() -> Typist:
-        opened.append(Typist(patience_seconds=PATIENCE_SECONDS))
-        opened[-1].hear("is running.")
-        opened[-1].wait(lambda: opened[-1].app.lab.look is not None, "the first look")
-        return opened[-1]
-
-    yield open_text
-    for each in opened:
-        each.close()
-
-
-def run(talk: Typist, line: str) -> None:
-    """A line for the machine, with the drill's own names for disks; waits for its end."""
-    desk = talk.app.drills._desk
-    assert desk is not None
-    names = "; ".join(f"{name}='{value}'" for name, value in desk.environment().items())
-    talk.type(f"! {names}; {line}")
-    talk.hear(line)
-    talk.wait(lambda: not talk.app.shell.running_line, f"the end of {line}")
-
-
-def test_a_drill_in_lines_from_the_list_to_the_debriefing(typist: Callable[[], Typist]) -> None:
-    talk = typist()
-    # The shell is there before the drill, and its lines count all the same.
-    talk.type("! echo nobody counts this")
-    talk.hear("nobody counts this\nnobody counts this")
-    talk.type("drill list")
-    assert "1: Members dropped out, one after the other (20 minutes). Not tried yet." in talk.hear("sets up the first.")
-    talk.type("drill start 1")
-    talk.hear("The drill is being set up.")
-    made = talk.hear("! LINE runs LINE on the machine.")
-    assert "The file server was moved to another room." in made
-    assert "md0 appeared" not in made
-    talk.type("log")
-    talk.type("hint")
-    assert "--create" not in talk.hear("Hint 1 of 4.")
-    run(talk, "mdadm --stop --scan; dd if=/dev/zero of=$late bs=4096 count=4 seek=2600 oflag=direct")
-    talk.wait(lambda: (view := talk.app.drills.view) is not None and view.touched_bytes == 16384, "it is counted")
-    talk.type("")
-    talk.hear("disks written before commit.")
-    talk.close()
-
-    talk = typist()
-    talk.hear("Drill 1, Members dropped out, one after the other, continues.")
-    talk.type("drill status")
-    assert "Hint 1 of 4." in talk.hear("written before commit: 16 KiB.")
-    talk.type("reset")
-    talk.hear("the disks are as they were when the drill began.")
-    talk.type("commit")
-    talk.hear("committed; nothing had been written on the disks before.")
-    run(talk, "; ".join(SAVES.strip().splitlines()).replace("do;", "do"))
-    talk.type("raidlab drill debrief")
-    page = talk.hear("The drill has ended: saved, 100 % of the data.")
-    assert "What an expert would have done" in page
-    assert "nobody counts this" not in page
-    (outcome,) = DrillStore(talk.app.client.host).all()
-    assert (outcome.verdict, outcome.hints, outcome.resets) == (DrillVerdict.SAVED, 1, 1)
-    assert [command.line.rpartition("; ")[2] for command in outcome.commands] == [
-        "dd if=/dev/zero of=$late bs=4096 count=4 seek=2600 oflag=direct",
-        RESET_LINE,
-        "mdadm --wait /dev/md0 || true",
-    ]
-
-    # Another one needs blank disks, and asks first.
-    talk.type("drill start 1 --seed ana")
-    talk.hear("all data on the lab's disks will be lost.")
-    talk.hear("Type yes to run it")
-    talk.type("no")
-    talk.hear("nothing was changed.")
-    talk.type("drill list")
-    assert "(20 minutes). Saved, 100 % (1 attempt)." in talk.hear("sets up the first.")
-    talk.type("")
-    talk.hear("md0: raid")

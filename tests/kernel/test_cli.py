@@ -90,20 +90,6 @@ def test_an_array_lives_from_command_to_command(state: Path) -> None:
     assert "md0: raid5" in raidlab(state, "array", "scrub", "md0").stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "said"),
-    [
-        (["md1", "--level", "raid1", "--disks", "disk01,disk05"], 1, f"/dev/{disk_name(0)} is a member of md0"),
-        (["--level", "raid1", "--disks", "disk05,disk08"], 2, "disk08 has 1 MiB and needs"),
-        (["--level", "raid7"], 2, "unknown level 'raid7'"),
-        (["--level", "raid6", "--disks", "disk05,disk06"], 2, "raid6 needs at least"),
-        (["--level", "raid5", "--disks", "3", "--chunk", "100K"], 2, "not a power of two"),
-    ],
-)
-def test_what_cannot_be_is_refused(state: Path, arguments: list[str], status: int, said: str) -> None:
-    assert said in raidlab(state, "array", "create", *arguments, status=status).stderr
-
-
 def test_a_signed_disk_is_refused_until_it_is_reset(state: Path) -> None:
     subprocess.run(
         ["/usr/sbin/mkfs.ext4", "-q", "-F", str(state / "labs/cli/disks/disk05.img")], check=True, timeout=30
@@ -127,15 +113,6 @@ def test_only_one_command_has_the_lab(state: Path) -> None:
     assert watching.returncode == 143
     assert "everything is closed" in said
     assert [entry for entry in (state / "machines").iterdir() if not entry.name.startswith(".")] == []
-
-
-def test_reset_makes_all_disks_blank(state: Path) -> None:
-    raidlab(state, "disks", "reset", "--all")
-    assert json.loads(raidlab(state, "--json", "array", "show").stdout) == {
-        "arrays": [],
-        "not_running": [],
-        "volumes": [],
-    }
 
 
 def test_disks_come_and_go(state: Path) -> None:

@@ -1,9 +1,11 @@
-"""Drives with mechanics on a real kernel: what they are known for shows in ratios, whatever the computer's load."""
+"""Drives with mechanics on a real kernel: power cuts, calibration, a drive on another disk.
+
+How a drive answers: tests/unit/disks/test_mechanics.py.
+"""
 
 from __future__ import annotations
 
 import itertools
-import json
 import statistics
 
 import pytest
@@ -21,55 +23,6 @@ DISKS = (
     DiskSpec(name="old", kind=DiskKind.SPINDLE, size_bytes=SIZE, model="barracuda-4lp"),
     DiskSpec(name="new", kind=DiskKind.SPINDLE, size_bytes=SIZE, model="sata-7200"),
 )
-
-
-def fio(lab: Lab, disk: str, *options: str) -> dict[str, float]:
-    """A second of a load; its median latency, which a busy computer moves least, and its I/Os a second."""
-    argv = ("fio", "--name=x", f"--filename={lab.disk(disk).node}", "--ioengine=libaio", "--direct=1", "--bs=4k")
-    done = lab.machine.run((*argv, "--time_based", "--runtime=1.2", "--output-format=json", *options))
-    job = json.loads(done.stdout)["jobs"][0]
-    side = job["read"] if job["read"]["total_ios"] else job["write"]
-    return {"seconds": side["clat_ns"]["percentile"]["50.000000"] / 1e9, "iops": side["iops"], "rate": side["bw_bytes"]}
-
-
-def test_near_places_are_reached_sooner(lab: Lab) -> None:
-    # Other work on the computer can only slow a drive down: the best of three is what the place allows.
-    near, far = (
-        min(fio(lab, "old", "--rw=randread", *place)["seconds"] for _ in range(3))
-        for place in (("--offset=20M", "--size=1M"), ())
-    )
-    assert far > 1.25 * near
-
-
-def test_a_queue_lets_the_drive_choose_its_way(lab: Lab) -> None:
-    alone, queued = (
-        max(fio(lab, "new", "--rw=randread", f"--iodepth={depth}")["iops"] for _ in range(3)) for depth in (1, 16)
-    )
-    assert queued > 1.4 * alone
-
-
-def test_a_drive_without_a_queue_gains_little_from_depth(lab: Lab) -> None:
-    # Other work on the computer can only slow a drive down, and one request at a time suffers most.
-    alone = max(fio(lab, "old", "--rw=randread", "--iodepth=1")["iops"] for _ in range(3))
-    queued = fio(lab, "old", "--rw=randread", "--iodepth=16")
-    assert queued["iops"] < 1.4 * alone
-
-
-def test_outer_tracks_are_read_faster(lab: Lab) -> None:
-    # Other work on the computer can only slow a drive down: the fastest of three is what the place allows.
-    outer, inner = (
-        max(fio(lab, "old", "--rw=read", "--bs=512k", "--iodepth=16", "--size=12M", place)["rate"] for _ in range(3))
-        for place in ("--offset=0", "--offset=36M")
-    )
-    assert outer > 1.2 * inner
-
-
-def test_the_write_cache_hides_the_mechanics_until_data_must_be_safe(lab: Lab) -> None:
-    cached = fio(lab, "new", "--rw=randwrite", "--rate_iops=50")
-    safe = fio(lab, "new", "--rw=randwrite", "--rate_iops=50", "--sync=1")
-    assert safe["seconds"] > 2 * cached["seconds"]
-    cache = lab.machine.read([f"/sys/block/{lab.disk('new').kernel_name}/queue/write_cache"])
-    assert set(cache.values()) == {"write back\n"}
 
 
 # Writes pages all over the disk, eight at a time, perhaps flushes, cuts the power and counts the pages that are there.

@@ -350,6 +350,7 @@ def test_a_disguised_copy_is_found(folder: Path, tmp_path: Path, disguise: str) 
     assert copy.files == ("s1.zip", "thief.zip")
     assert copy.is_altered is (disguise not in ("a space", "no line end", "another order"))
     assert any("the same measurement at x" in told and "thief.zip" in told for told in cautions(found))
+    assert "a measurement (x) as in s1.zip" in grading_sheet(found)
 
 
 def test_the_documents_of_fio_give_a_copy_away(bundles: Path, tmp_path: Path) -> None:

@@ -37,10 +37,10 @@ from lab.lessons.student import LessonStore, StudentState
 from lab.machine import Host
 from lab.results.store import ResultStore
 from lab.units import counted
+from tests.changed import change_tree
 from tests.unit.classroom import students
 from tests.unit.disks.machines import host_in
 from tests.unit.drills.outcomes import put_outcome
-from tests.unit.results.test_fuzzed_results import change_tree
 
 OWN = students.practice(3)
 DRILL_PLACE = next(place for place in OWN if place.startswith("drills/"))

@@ -9,7 +9,6 @@ import multiprocessing
 import os
 import resource
 import shutil
-import signal
 import zipfile
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +18,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from lab import store as runs
 from lab.classroom.bundle import export_results, load_signer, read_bundle, signer_of, write_bundle
 from lab.errors import ResultError
 from lab.gates.files import MOST_DOCUMENT_BYTES, MOST_RECORD_BYTES
@@ -284,72 +282,6 @@ def test_documents_of_a_folder_are_looked_at_too(store: ResultStore, other: Resu
     (store.root / OLD / "raw").symlink_to(tmp_path / "raw")
     with pytest.raises(ResultError):
         store.raw_json(OLD, "raw/0000.json.gz")
-
-
-def test_what_a_killed_command_left_is_removed_and_told(store: ResultStore) -> None:
-    measure(store, NEW)
-    root = store.root
-    (root / f".importing-{NEW}.4711" / "raw").mkdir(parents=True)
-    (root / ".deleting-20200101T000000Z-y").mkdir()
-    (root / f".deleting-{OLD}.4711" / "raw").mkdir(parents=True)
-    (root / "20261123T100000Z-begun" / "raw").mkdir(parents=True)
-    (root / "mine").mkdir()
-    (root / "mine" / "notes.txt").write_text("kept")
-    store.begin(draft("20261124T100000Z-broken")).close()
-    (root / "20261124T100000Z-broken" / "raw" / ".0000.json.gz.4711.tmp").write_bytes(b"x")
-    told = store.runs.remove_leftovers()
-    assert len(told) == 5
-    assert any("killed import" in each and NEW in each for each in told)
-    assert sorted(path.name for path in root.iterdir() if path.name != ".changing") == sorted(
-        [OLD, NEW, "20261124T100000Z-broken", "mine"]
-    )
-    assert not list((root / "20261124T100000Z-broken" / "raw").iterdir())
-    assert store.runs.remove_leftovers() == []
-
-
-def test_nothing_of_a_living_command_is_removed(store: ResultStore) -> None:
-    part = store.root / f".importing-{NEW}.4711"
-    part.mkdir()
-    with store.runs.changing():
-        assert store.runs.remove_leftovers() == []
-        assert part.is_dir()
-    with store.begin(draft(NEW)) as journal:
-        temporary = journal.folder / ".draft.json.4711.tmp"
-        temporary.write_bytes(b"")
-        store.runs.remove_leftovers()
-        assert temporary.exists()
-        assert not part.exists()
-    assert len(store.runs.remove_leftovers()) == 1
-
-
-def _import_slowly(root: Path, file: Path, said: Connection) -> None:
-    def wait(*_: object) -> None:
-        said.send("importing")
-        signal.pause()
-
-    # In a process of its own, which is killed while it waits.
-    vars(runs)["write_file"] = wait
-    import_results(ResultStore(root), file)
-
-
-def test_an_import_that_is_killed_leaves_nothing_to_the_next_command(
-    store: ResultStore, other: ResultStore, tmp_path: Path
-) -> None:
-    file = tmp_path / "b.zip"
-    export_results(store, [OLD], file)
-    context = multiprocessing.get_context("fork")
-    here, there = context.Pipe()
-    process = context.Process(target=_import_slowly, args=(other.root, file, there))
-    process.start()
-    # So that the end of the process ends the wait.
-    there.close()
-    assert here.recv() == "importing"
-    assert other.runs.remove_leftovers() == []
-    process.kill()
-    process.join()
-    assert len(other.runs.remove_leftovers()) == 1
-    import_results(other, file)
-    assert other.load(OLD) == store.load(OLD)
 
 
 @pytest.fixture

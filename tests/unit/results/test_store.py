@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -21,8 +20,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from lab.classroom.bundle import export_results
-from lab.errors import LabError, MachineBusy, ResultError
-from lab.host.files import write_file
+from lab.errors import LabError, ResultError
 from lab.results.record import (
     CellRecord,
     MemberRates,
@@ -35,7 +33,7 @@ from lab.results.record import (
     encode_record,
     encode_timeline,
 )
-from lab.results.store import ResultNotStored, ResultStore, decode_record, import_results, journal_of
+from lab.results.store import ResultNotStored, ResultStore, decode_record, import_results
 from lab.workloads.fio_output import parse_figures
 from tests.unit.results import records
 from tests.unit.results.records import rebuild, record
@@ -121,41 +119,6 @@ def test_what_broke_off_before_its_first_cell_was_not_gone_on_with_but_begun(sto
     assert store.load("latest").resumed_after == ()
 
 
-def test_two_writers_are_refused(store: ResultStore) -> None:
-    with store.begin(draft()):
-        for use in (store.resume, store.delete):
-            with pytest.raises(MachineBusy, match="another raidlab is writing"):
-                use("latest")
-        with pytest.raises(ResultError, match="already"):
-            store.begin(draft())
-    assert store.delete("latest") == draft().id
-    assert store.list() == ()
-
-
-def test_ids_and_finding(store: ResultStore) -> None:
-    now = datetime(2026, 11, 21, 10, 1, 29, tzinfo=UTC)
-    first = store.new_id("Antioquia quick!", now)
-    assert first == "20261121T100129Z-antioquia-quick"
-    store.begin(draft(first)).close()
-    second = store.new_id("Antioquia quick!", now)
-    store.begin(draft(second)).close()
-    assert second == f"{first}-2"
-    assert store.find(first) == first
-    assert store.find("latest") == second
-    with pytest.raises(ResultError, match="may be 2 results"):
-        store.find("2026")
-    with pytest.raises(ResultError, match="no result 'zzz'"):
-        store.find("zzz")
-    with pytest.raises(ResultError, match="cannot be the name of a result"):
-        store.begin(draft("../evil"))
-
-
-def test_an_empty_store(store: ResultStore) -> None:
-    assert store.list() == ()
-    with pytest.raises(ResultError, match="there is no result in"):
-        store.load("latest")
-
-
 def test_newer_foreign_and_damaged_records(store: ResultStore) -> None:
     data = json.loads(encode_record(draft()))
     with pytest.raises(ResultError, match="format 3") as caught:
@@ -167,15 +130,6 @@ def test_newer_foreign_and_damaged_records(store: ResultStore) -> None:
         journal.finish()
     (store.root / draft().id / "record.json").write_bytes(b"{")
     assert "damaged" in store.list()[0].problem
-
-
-def test_a_damaged_line_before_the_last_is_named(store: ResultStore) -> None:
-    with store.begin(draft()) as journal:
-        journal.add(cell())
-    path = store.root / draft().id / "cells.jsonl"
-    path.write_bytes(b"{}\n" + path.read_bytes())
-    with pytest.raises(ResultError, match="line 1 is damaged"):
-        journal_of(path.parent).read()
 
 
 @given(st.binary(max_size=200))
@@ -206,27 +160,6 @@ def small_files() -> Iterator[None]:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, old_handler)
-
-
-def test_a_write_that_fails_half_way_leaves_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "record.json"
-    write_file(path, b"old")
-    with small_files(), pytest.raises(ResultError, match="cannot be written: File too large") as caught:
-        write_file(path, b"x" * 10_000)
-    assert "ulimit" in caught.value.hint
-    assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_cell_that_does_not_fit_leaves_the_earlier_ones(store: ResultStore) -> None:
-    with store.begin(draft()) as journal:
-        journal.add(REBUILD)
-        noisy = replace(cell(), job_text="x" * 9000)
-        with small_files(), pytest.raises(ResultError, match="no entry can be stored"):
-            journal.add(replace(noisy, figures=replace(noisy.figures, raw_json="")))
-        journal.add(replace(REBUILD, repeat=1))
-        assert [each.repeat for each in journal.record.rebuilds] == [0, 1]
-    assert store.load("latest").rebuilds == journal.record.rebuilds
 
 
 def test_the_final_record_can_be_saved_elsewhere(store: ResultStore) -> None:
