@@ -14,8 +14,9 @@ from tests.kernel.rig import Rig, file_disks
 
 @pytest.fixture(scope="module")
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    """Boots once for a module, with its DISKS; where it MEASURES_DRIVES, in virtual time if that can be."""
-    wanted, host, target = getattr(request.module, "DISKS", file_disks(8, 48)), Host.real("tests"), kernel_target()
+    """Boots once for a module, its DISKS on its TARGET; where it MEASURES_DRIVES, in virtual time if that can be."""
+    wanted, host = getattr(request.module, "DISKS", file_disks(8, 48)), Host.real("tests")
+    target = getattr(request.module, "TARGET", None) or kernel_target()
     if getattr(request.module, "MEASURES_DRIVES", False):
         target = with_fitting_time(target, host, wanted, lambda _: None)
     with open_lab(target, host, wanted=wanted) as opened:

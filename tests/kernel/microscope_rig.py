@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from lab.arrays.array import OpenArrays
 from lab.arrays.geometry import StripeCell
 from lab.disks import Lab
-from lab.machine import GuestProgram
+from lab.machine import GuestProgram, parse_target
 from lab.microscope.array_map import read_shape
 from lab.microscope.picture import StripePicture
-from tests.kernel.rig import DEVICE, NAME
+from lab.session.session import LabSession
+from tests.kernel.rig import DEVICE, NAME, file_disks
 
 BYTES = GuestProgram(Path(__file__).with_name("numbers_program.py"), "numbers")
+TARGET = parse_target("uml:?time=virtual")
+DISKS = file_disks(8, 3)
 PPL = "--consistency-policy=ppl"
 OFFSET_KIB = 128
 MEMBER_KIB = 336
@@ -21,6 +26,13 @@ MEMBER_KIB = 336
 _SIZE = f"--size={MEMBER_KIB}"
 _OFFSET = f"--data-offset={OFFSET_KIB}"
 _CHUNK = "--chunk=8"
+
+
+@pytest.fixture
+def session(lab: Lab) -> LabSession:
+    """In virtual time, without an array."""
+    blank(lab)
+    return LabSession(TARGET, lab.host, lab)
 
 
 def blank(lab: Lab) -> None:

@@ -6,28 +6,22 @@ A kernel in which a finding is mended fails here: then the finding's entry is to
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from lab.disks import DiskKind, DiskSpec, Lab, open_lab
-from lab.machine import CommandResult, Host, parse_target
+from lab.disks import DiskKind, DiskSpec, Lab
+from lab.machine import CommandResult, parse_target
 from lab.units import MIB
 
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time, pytest.mark.wide]
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "docs" / "findings"
-DRIVES = tuple(
+TARGET = parse_target("uml:?time=virtual")
+DISKS = tuple(
     DiskSpec(name=f"disk{n:02}", kind=DiskKind.SPINDLE, size_bytes=40 * MIB, model="ssd") for n in range(1, 9)
 )
 REPRODUCED, REFUTED = 0, 1
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with open_lab(parse_target("uml:?time=virtual"), Host.real("tests"), wanted=DRIVES) as opened:
-        yield opened
 
 
 def is_since(lab: Lab, version: tuple[int, int]) -> bool:

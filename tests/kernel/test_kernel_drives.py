@@ -18,8 +18,9 @@ from tests.kernel.kill import Place
 from tests.kernel.rig import file_disks
 
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
-VIRTUAL = parse_target("uml:?time=virtual")
+TARGET = parse_target("uml:?time=virtual")
 DRIVE = DiskSpec(name="disk02", kind=DiskKind.SPINDLE, size_bytes=8 * MIB + 512, model="cheetah-4lp")
+DISKS = (*file_disks(1, 16), DRIVE)
 SPARE = 9
 SHOW = ("--json", "array", "show")
 ADD = f"add {SPARE} 1048576"
@@ -88,12 +89,6 @@ for at in range(0, len(data), 4096):
 print(hashlib.sha256(b"".join(pieces)).hexdigest())
 """
 """What the drives' attribute says of a drive, from what reading it gives."""
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with open_lab(VIRTUAL, Host.real("tests"), wanted=(*file_disks(1, 16), DRIVE)) as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -196,7 +191,7 @@ def test_checksums_of_drives_take_no_time_and_are_what_reading_says(lab: Lab, ma
 
 
 def test_a_machine_closes_at_once_while_its_drives_are_busy() -> None:
-    with open_lab(VIRTUAL, Host.real("tests"), wanted=(*file_disks(1, 16), DRIVE)) as lab:
+    with open_lab(TARGET, Host.real("tests"), wanted=DISKS) as lab:
         lab.machine.write(DRIVES_CONTROL, "pace 0 60000000000")
         for node in ("/dev/drive0", "/dev/ubda"):
             lab.machine.stream(("sh", "-c", f"while :; do dd if={node} of=/dev/null iflag=direct; done"), is_aside=True)

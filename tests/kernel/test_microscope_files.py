@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
@@ -13,9 +12,9 @@ from lab.arrays.array import OpenArrays
 from lab.arrays.filesystem import FileSystem, make, mount, mount_point, unmount
 from lab.arrays.levels import md_path
 from lab.arrays.status import wait_until_idle
-from lab.disks import Lab, open_lab
+from lab.disks import Lab
 from lab.errors import ArrayError, LabError
-from lab.machine import Host, parse_target
+from lab.machine import parse_target
 from lab.microscope.array_map import (
     BLOCK_BYTES,
     BLOCK_SECTORS,
@@ -35,6 +34,7 @@ from tests.kernel.rig import DEVICE, NAME, file_disks
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
 
 TARGET = parse_target("uml:?time=virtual")
+DISKS = file_disks(4, 160)
 WRITE_BLOCK = ("dd", "if=/dev/urandom", f"of={DEVICE}", "bs=4k", "count=1", "oflag=direct", "status=none")
 WRITE_FILE = """
 import hashlib, os, sys
@@ -45,12 +45,6 @@ with open(sys.argv[1], "wb") as out:
             out.write(hashlib.shake_128(str(block).encode()).digest(4096))
     os.fsync(out.fileno())
 """
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with open_lab(TARGET, Host.real("tests"), wanted=file_disks(4, 160)) as opened:
-        yield opened
 
 
 @pytest.fixture

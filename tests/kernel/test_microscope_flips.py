@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from lab.arrays import operations
 from lab.arrays.status import read_array, wait_until_idle
-from lab.disks import Lab, open_lab
-from lab.machine import Host, parse_target
 from lab.microscope.picture import StripeVerdict, flip_plan, look_at_stripe
 from lab.session.session import LabSession
-from tests.kernel.microscope_rig import blank, bytes_of, create, device_of, fill
-from tests.kernel.rig import NAME, file_disks
+from tests.kernel.microscope_rig import DISKS, TARGET, bytes_of, create, device_of, fill, session
+from tests.kernel.rig import NAME
 
+__all__ = ["DISKS", "TARGET", "session"]
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
-
-TARGET = parse_target("uml:?time=virtual")
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with open_lab(TARGET, Host.real("tests"), wanted=file_disks(8, 3)) as opened:
-        yield opened
-
-
-@pytest.fixture
-def session(lab: Lab) -> LabSession:
-    blank(lab)
-    return LabSession(TARGET, lab.host, lab)
 
 
 def scrub(session: LabSession, action: str) -> int:

@@ -9,31 +9,15 @@ import pytest
 from lab.arrays import operations
 from lab.arrays.levels import md_path
 from lab.arrays.status import wait_until_idle
-from lab.disks import Lab, open_lab
-from lab.machine import Host, parse_target
 from lab.microscope.array_map import BLOCK_BYTES, BLOCK_SECTORS, BytesAt, read_moment, read_shape
 from lab.microscope.picture import StripePicture, StripeVerdict
 from lab.microscope.small_write import CrashOutcome, crash_states, new_content, picture_of_block, write_really
 from lab.session.session import LabSession
-from tests.kernel.microscope_rig import BYTES, PPL, blank, create, device_of, fill
-from tests.kernel.rig import DEVICE, NAME, file_disks
+from tests.kernel.microscope_rig import BYTES, DISKS, PPL, TARGET, create, device_of, fill, session
+from tests.kernel.rig import DEVICE, NAME
 
+__all__ = ["DISKS", "TARGET", "session"]
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
-
-TARGET = parse_target("uml:?time=virtual")
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with open_lab(TARGET, Host.real("tests"), wanted=file_disks(8, 3)) as opened:
-        yield opened
-
-
-@pytest.fixture
-def session(lab: Lab) -> LabSession:
-    blank(lab)
-    return LabSession(TARGET, lab.host, lab)
-
 
 WRITES: list[tuple[str, int, tuple[str, ...], tuple[int, ...], str]] = [
     ("0", 3, (), (), ""),

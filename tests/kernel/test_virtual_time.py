@@ -31,6 +31,7 @@ pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
 TARGET = parse_target("uml:?time=virtual")
 DRIVES = specs(6, DiskKind.SPINDLE, size_bytes=32 * MIB, model="hdd-7200")
 FILES = tuple(DiskSpec(name=f"disk{number:02d}", kind=DiskKind.FILE, size_bytes=32 * MIB) for number in range(7, 10))
+DISKS = (*DRIVES, *FILES)
 AWAY_SECONDS = 1.0
 TWO_HOURS = 7200.0
 EXPERIMENT = """
@@ -74,12 +75,6 @@ jobs = 2
 runtime_seconds = 6.0
 warmup_seconds = 2.0
 """
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with open_lab(TARGET, Host.real("tests"), wanted=(*DRIVES, *FILES)) as opened:
-        yield opened
 
 
 @pytest.fixture
