@@ -59,14 +59,14 @@ from lab.disks.kinds import (
     serial_of,
     specs,
 )
-from lab.errors import CommandFailed, DeviceRefused, LabError, ModuleMissing, SpecError, ToolMissing
+from lab.errors import CommandFailed, DeviceRefused, LabError, ModuleMissing, SpecError
 from lab.gates.decoding import decoded_json, digits, read_own_json
 from lab.gates.files import check_own_folder, make_own_folder, open_plain
 from lab.host import signals
 from lab.host.files import storage_error, write_file
 from lab.machine import RUN_FOLDER, EmbeddedOptions, Host, Machine, Target, TargetKind, UbdDisk, open_machine
 from lab.machine.embedded import DEFAULT_MEMORY_BYTES
-from lab.machine.kernel_image import find_kernel
+from lab.machine.kernel_image import quickest
 from lab.machine.programs import program_files
 from lab.machine.state_folder import FolderLock, StateFolder
 from lab.plans import Plan, Step
@@ -767,15 +767,13 @@ def with_fitting_time(
     is_open = target.kind is TargetKind.UML and not {"time", "kernel"} & target.options.keys()
     if not is_open or any(spec.kind is not DiskKind.SPINDLE for spec in wanted):
         return target
-    try:
-        find_kernel(host.processes, host.files, virtual_time=True)
-    except ToolMissing:
-        on_notice(
-            "drives are emulated in real time; 'make uml-kernel' builds the kernel that makes their figures exact"
-        )
-        return target
-    on_notice("in virtual time: exact, and many times faster than the clock; 'uml:?time=real' chooses real time")
-    return target.with_option("time", "virtual")
+    found = quickest(target, host.processes, host.files)
+    on_notice(
+        "in virtual time: exact, and many times faster than the clock; 'uml:?time=real' chooses real time"
+        if found.is_virtual_time
+        else "drives are emulated in real time; 'make uml-kernel' builds the kernel that makes their figures exact"
+    )
+    return found
 
 
 def _server_bytes(spec: DiskSpec) -> int:
