@@ -171,11 +171,6 @@ def test_no_disk_seems_to_be_mounted(machine: Machine) -> None:
     assert "/" not in shown
 
 
-def test_md_drivers_load(machine: Machine) -> None:
-    machine.run(["modprobe", "-a", "raid1", "raid456"])
-    assert "raid5" in (machine.read(["/proc/mdstat"])["/proc/mdstat"] or "")
-
-
 def test_long_requests_and_answers_pass_the_serial_line(machine: Machine) -> None:
     text = 'quotes " and \\ and é ' * 4000
     machine.write("/run/long", text)
