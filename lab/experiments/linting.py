@@ -110,6 +110,7 @@ class LintedPlan(NamedTuple):
 
     @classmethod
     def of(cls, experiment: Experiment) -> LintedPlan:
+        """The plan with the workloads that its jobs name, and the predictions for them."""
         rebuild = experiment.rebuild
         loads = [(job.build(), job.arrays) for job in experiment.jobs]
         if rebuild and rebuild.under:
@@ -160,23 +161,27 @@ def _unequal_members(plan: LintedPlan) -> Iterator[Seen]:
 
 
 def _file_exceeds_fs(plan: LintedPlan) -> Iterator[Seen]:
-    it = plan.experiment
-    # The size of existing disks is not known in advance.
-    if it.disks.kind not in _BLANK_AT_START:
-        return
     for load in plan.loads:
         wanted = (load.workload.file_bytes or 0) * load.workload.region_count
-        for array in it.arrays:
-            if array.id in load.arrays and wanted:
-                with suppress(SpecError):
-                    room = int(_usable_bytes(msgspec.json.encode((array, it.disks))) * ROOM_FRACTION)
-                    if wanted > room:
-                        subject, least = f"{load.workload.id} on {array.id}", human_bytes(room)
-                        yield Seen(subject, f"files of {human_bytes(wanted)}", f"at most about {least}")
+        for array in plan.experiment.arrays:
+            usable = _usable_bytes(plan.experiment, array) if wanted and array.id in load.arrays else None
+            if usable is not None and wanted > int(usable * ROOM_FRACTION):
+                least = human_bytes(int(usable * ROOM_FRACTION))
+                subject = f"{load.workload.id} on {array.id}"
+                yield Seen(subject, f"files of {human_bytes(wanted)}", f"at most about {least}")
+
+
+def _usable_bytes(experiment: Experiment, array: ArrayPlan) -> int | None:
+    """None: unknown before the array is built, as the size of existing disks is."""
+    if experiment.disks.kind not in _BLANK_AT_START:
+        return None
+    with suppress(SpecError):
+        return _bytes_of_shape(msgspec.json.encode((array, experiment.disks)))
+    return None
 
 
 @lru_cache(maxsize=4096)
-def _usable_bytes(shape: bytes) -> int:
+def _bytes_of_shape(shape: bytes) -> int:
     """Usable bytes of an array and its disks, given as JSON. A sweep has thousands of loads on few arrays."""
     array, plan = decode_json(shape, tuple[ArrayPlan, DiskPlan])
     disks = array.stand_ins(plan)

@@ -1380,23 +1380,33 @@ class SceneVariant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     defect: KnownDefect | None = None
 
 
-class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A fault, how it is injected, and what must hold."""
+class ScenarioText(msgspec.Struct, frozen=True, kw_only=True):
+    """What a scenario says of itself, which its outcome repeats."""
 
-    format_version: FormatVersion
     number: Annotated[int, msgspec.Meta(ge=1, le=99)]
     id: Name
     title: str
     model: str
     """The fault model: what is lost, and what is not."""
-    is_first: bool = False
-    """Whether the catalogue gives it priority."""
     must: tuple[str, ...]
     """The required results, as sentences."""
     sources: tuple[str, ...]
     """Manual pages, kernel documents or functions from which the requirements follow."""
     notes: tuple[str, ...] = ()
     """Where and why md differs from what the catalogue expected; what of it the scenario shows, and what not."""
+
+    @property
+    def text(self) -> dict[str, Any]:
+        """These fields by name."""
+        return {name: getattr(self, name) for name in ScenarioText.__struct_fields__}
+
+
+class Scenario(ScenarioText, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A fault, how it is injected, and what must hold."""
+
+    format_version: FormatVersion
+    is_first: bool = False
+    """Whether the catalogue gives it priority."""
     code: str = ""
     """Key of ``FUNCTIONS``: generates the variants of a scenario that a table cannot express."""
     array: dict[str, Any] = {}

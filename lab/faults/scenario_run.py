@@ -32,6 +32,7 @@ from lab.faults.scenario import (
     OraclePlaces,
     ReadyVariant,
     Scenario,
+    ScenarioText,
     SceneStep,
     facts_of,
     judge,
@@ -114,16 +115,9 @@ class VariantOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
                     yield f"{self.name}: after {step.do}: {check.what} is {check.found}, and must be {check.wanted}"
 
 
-class ScenarioOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ScenarioOutcome(ScenarioText, frozen=True, kw_only=True, omit_defaults=True):
     """The result of one scenario."""
 
-    number: int
-    id: str
-    title: str
-    model: str
-    must: tuple[str, ...]
-    sources: tuple[str, ...]
-    notes: tuple[str, ...] = ()
     verdict: FaultVerdict
     reason: str = ""
     """Why the scenario could not be run, or what happened to the machine."""
@@ -646,13 +640,7 @@ class ScenarioRunner:
         except LabError as error:
             verdict, reason = FaultVerdict.NOT_AS_EXPECTED, error.message
         return ScenarioOutcome(
-            number=scenario.number,
-            id=scenario.id,
-            title=scenario.title,
-            model=scenario.model,
-            must=scenario.must,
-            sources=scenario.sources,
-            notes=scenario.notes,
+            **scenario.text,
             verdict=verdict or verdict_of(tuple(done)),
             reason=reason or "; ".join(_reasons(done)),
             variants=tuple(done),

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -540,15 +540,8 @@ def read_conditions(lab: Lab) -> Conditions:
     texts = lab.machine.read(["/proc/cpuinfo", *TUNABLES, *queue_files])
     known = {path: text.strip() for path, text in texts.items() if text is not None and path != "/proc/cpuinfo"}
     return Conditions(
-        target=facts.target,
-        host_name=facts.host_name,
-        kernel_release=facts.kernel_release,
-        architecture=facts.architecture,
+        **asdict(facts),
         cpu_model=_cpu_model(texts["/proc/cpuinfo"] or ""),
-        cpu_count=facts.cpu_count,
-        memory_bytes=facts.memory_bytes,
-        is_embedded=facts.is_embedded,
-        is_virtual_time=facts.is_virtual_time,
         mdadm_version=_version(lab, "mdadm"),
         fio_version=_version(lab, "fio"),
         nbdkit_version=_version(lab, "nbdkit") if _has_servers(lab) else "",
