@@ -1,4 +1,4 @@
-"""The lab's disks, its state folder and what runs in its machine: nobody else's files."""
+"""The lab's disks, and what runs in its machine: nobody else's files."""
 
 from __future__ import annotations
 

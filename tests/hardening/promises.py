@@ -6,7 +6,6 @@ from tests.hardening import (  # noqa: F401 - each puts its own on the list
     guests,
     process,
     stored,
-    surroundings,
     written,
 )
 from tests.hardening.workbench import PROMISES as ALL

@@ -1,4 +1,4 @@
-"""Results and bundles of others: they are checked as a whole, shown and never act, and one that is bad hides none."""
+"""Results of others: their words are shown and never act."""
 
 from __future__ import annotations
 
