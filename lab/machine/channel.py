@@ -13,6 +13,7 @@ import os
 import queue
 import select
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Annotated, Any, TypedDict
 
@@ -30,6 +31,8 @@ PIECE_BYTES = 2000
 SLICE_SECONDS = 1.0
 PING_SLICES = 2
 """Silent slices between pings: empty requests, which the agent answers at once, whatever it runs."""
+MOST_PATIENCE = 5
+"""Multiple of a time limit after which a machine is given up even if it has had no processor."""
 Message = dict[str, Any]
 _Moment = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 
@@ -61,6 +64,14 @@ class _Answer(TypedDict, total=False):
 
 _OWED = {"run": ("status", "seconds", "started"), "read": ("files",), "list": ("names",), "terminal": ("status",)}
 """Fields that the last answer to a request must have, unless it is an error."""
+
+
+def counted_seconds(passed: float, waited: float | None) -> float:
+    """Return how much of a time counts against a limit: not the time in which the machine waited for a processor.
+
+    On a busy computer a start can take many times as long as on an idle one.
+    """
+    return max(passed - (waited or 0.0), passed / MOST_PATIENCE)
 
 
 def is_understood(verb: str, message: Message) -> bool:
@@ -146,18 +157,28 @@ class Channel:
         self._reader = threading.Thread(target=self._read_all, name="raidlab-channel", daemon=True)
         self._reader.start()
 
-    def wait_hello(self, timeout_seconds: float) -> Mapping[str, Any]:
-        """Return the agent's greeting. Raises MachineLost if none arrives or the agent speaks another protocol."""
-        try:
-            hello = self._hello.next(timeout_seconds)
-        except queue.Empty:
-            raise MachineLost(
-                f"the machine did not answer within {timeout_seconds:g} s",
-                hint="try again when this computer is less busy; 'raidlab doctor' names what is missing",
-            ) from None
+    def wait_hello(
+        self, timeout_seconds: float, *, waited_seconds: Callable[[], float | None] = lambda: None
+    ) -> Mapping[str, Any]:
+        """Return the agent's greeting. Raises MachineLost if none arrives or the agent speaks another protocol.
+
+        ``waited_seconds``: how long the machine has waited for a processor, which does not count (counted_seconds).
+        """
+        hello = self._greeting(timeout_seconds, waited_seconds)
         if hello.get("protocol") != PROTOCOL_VERSION:
             raise MachineLost(f"the agent speaks protocol {hello.get('protocol')}, not {PROTOCOL_VERSION}")
         return hello
+
+    def _greeting(self, timeout_seconds: float, waited_seconds: Callable[[], float | None]) -> Message:
+        begun, left = time.monotonic(), timeout_seconds
+        while left > 0:
+            with contextlib.suppress(queue.Empty):
+                return self._hello.next(left)
+            left = timeout_seconds - counted_seconds(time.monotonic() - begun, waited_seconds())
+        raise MachineLost(
+            f"the machine did not answer within {time.monotonic() - begun:.3g} s",
+            hint="try again, or when this computer is less busy; 'raidlab doctor' names what is missing",
+        )
 
     def request(self, verb: str, **fields: object) -> Pending:
         """Send a request and return the queue of its answers. Raises MachineLost if the machine is gone."""

@@ -156,8 +156,8 @@ def _greet(
     timeout_seconds: float = START_TIMEOUT_SECONDS,
 ) -> ChannelMachine:
     try:
-        hello = channel.wait_hello(timeout_seconds)
         waited = started.waited_seconds if isinstance(started, EmbeddedKernel) else lambda: None
+        hello = channel.wait_hello(timeout_seconds, waited_seconds=waited)
         return ChannelMachine(channel, _facts(target, hello), started.release, waited)
     except BaseException:
         channel.hang_up()

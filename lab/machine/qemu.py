@@ -21,7 +21,7 @@ from pathlib import Path
 from lab.errors import RUN_AGAIN, LabError, MachineLost, SpecError, ToolMissing
 from lab.host.files import HostFiles, open_to_append, replace_file
 from lab.host.processes import Processes, RunningProcess
-from lab.machine.channel import Channel
+from lab.machine.channel import Channel, counted_seconds
 from lab.machine.confinement import LANDLOCK, NAMESPACE
 from lab.machine.embedded import (
     CONSOLE_LOG,
@@ -103,12 +103,23 @@ class QemuKernel(EmbeddedKernel):
         return sum(int(each[1]) for each in fields if len(each) > 1) / 1e9 if fields else None
 
 
-def _loss_by_silence(seconds: int, _verbs: Collection[str]) -> LabError | None:
-    if seconds < SILENT_SECONDS:
-        return None
-    return MachineLost(
-        f"the machine has not answered for {seconds} s", hint=f"{RUN_AGAIN}: arrays are as after a power failure"
-    )
+class Silence:
+    """Decides how long a machine may give no answer, not counting time in which it waits for a processor."""
+
+    def __init__(self, waited_seconds: Callable[[], float | None]) -> None:
+        self._waited_seconds = waited_seconds
+        self._waited_before = 0.0
+
+    def on_silence(self, seconds: int, _verbs: Collection[str]) -> LabError | None:
+        """Called once a second with the length of the silence; returns the loss once it is too long."""
+        waited = self._waited_seconds() or 0.0
+        if seconds == 1:
+            self._waited_before = waited
+        if counted_seconds(seconds, waited - self._waited_before) < SILENT_SECONDS:
+            return None
+        return MachineLost(
+            f"the machine has not answered for {seconds} s", hint=f"{RUN_AGAIN}: arrays are as after a power failure"
+        )
 
 
 def accelerators(options: QemuOptions, files: HostFiles) -> list[str]:
@@ -334,8 +345,9 @@ def _channel_to(started: QemuKernel, supervisor: RunningProcess, agent: socket.s
     """Return the channel over a socket, which it owns from here on. A virtio port has flow control of its own."""
     assert supervisor.stdout is not None
     read_fd, write_fd, life_fd = os.dup(agent.fileno()), agent.detach(), os.dup(supervisor.stdout.fileno())
+    silence = Silence(started.waited_seconds)
     channel = Channel(
-        read_fd, write_fd, started.explain_loss, life_fd=life_fd, window_bytes=math.inf, on_silence=_loss_by_silence
+        read_fd, write_fd, started.explain_loss, life_fd=life_fd, window_bytes=math.inf, on_silence=silence.on_silence
     )
     started.ask_to_leave = lambda: channel.request("exit")
     return channel

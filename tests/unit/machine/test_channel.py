@@ -211,6 +211,19 @@ def test_a_silent_machine_is_a_lost_one(far: FarEnd) -> None:
         far.channel.wait_hello(0.01)
 
 
+def test_a_machine_without_a_processor_gets_more_time_to_start(far: FarEnd) -> None:
+    begun, asked = time.monotonic(), []
+
+    def starved() -> float:
+        asked.append(time.monotonic() - begun)
+        return asked[-1]
+
+    with pytest.raises(MachineLost, match="did not answer within"):
+        far.channel.wait_hello(0.05, waited_seconds=starved)
+    assert time.monotonic() - begun >= 0.25
+    assert len(asked) > 1
+
+
 def test_another_protocol_is_refused(far: FarEnd) -> None:
     far.say({"event": "hello", "protocol": 99})
     with pytest.raises(MachineLost, match="protocol 99"):
