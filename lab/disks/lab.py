@@ -706,6 +706,7 @@ def open_lab(
     wanted: Sequence[DiskSpec] | None = None,
     seed: int | None = None,
     shown: Sequence[Path] = (),
+    keeps_logs: bool = False,
     on_notice: Callable[[str], None] = lambda _: None,
     on_machine: Callable[[Machine], None] = lambda _: None,
 ) -> Iterator[Lab]:
@@ -716,7 +717,7 @@ def open_lab(
     blank, and they are gone when it closes; ``file`` then means the machine's plain disks: virtio if it has them,
     otherwise loop. ``seed``: the seed of all randomness on a machine in virtual time. By default it is new at each
     opening: new objects in a persistent lab must not have the UUIDs of existing ones. ``shown``: files and folders that
-    an embedded kernel's guest may read besides the system's.
+    an embedded kernel's guest may read besides the system's. ``keeps_logs``: see EmbeddedOptions.
     """
     if not target.is_embedded:
         with _open_attached(target, host, wanted, on_notice, on_machine) as lab:
@@ -734,6 +735,7 @@ def open_lab(
             seed=secrets.randbits(63) if seed is None else seed,
             kept_locks=(folder.lock_fd,),
             shown=tuple(shown),
+            keeps_logs=keeps_logs,
         )
         with open_machine(target, host, embedded=options, on_notice=on_notice) as machine:
             on_machine(machine)

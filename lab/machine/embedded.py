@@ -45,6 +45,8 @@ POWER_OFF_SECONDS = 5.0
 SUPERVISOR_SECONDS = 10.0
 CONSOLE_LOG = "console.log"
 CONSOLE_LINES = 40
+GUEST_FOLDER = "uml"
+"""In the running machine's folder: the folder of this computer that its guest may write to."""
 # tag_set.queue_depth in arch/um/drivers/ubd_kern.c.
 UBD_REQUESTS = 64
 # COMMAND_LINE_SIZE in arch/um/include/asm/setup.h.
@@ -123,6 +125,8 @@ class EmbeddedOptions:
     """Files and folders that the guest sees besides the system's and the lab's own, each at its own path."""
     mdadm: Path | None = None
     """The folder of another mdadm than this computer's."""
+    keeps_logs: bool = False
+    """Whether the guest may write to GUEST_FOLDER, where a log survives its crash; User Mode Linux always may."""
 
 
 class EmbeddedKernel:
@@ -293,7 +297,7 @@ def kernel_arguments(
         "rootflags=/",
         "ro",
         f"init={folder}/init",
-        f"uml_dir={folder}/uml",
+        f"uml_dir={folder}/{GUEST_FOLDER}",
         "umid=kernel",
         "con=null",
         f"con0=null,fd:{console_fd}",
@@ -324,7 +328,7 @@ def kernel_arguments(
     if (most := most_requests(len(options.disks))) < UBD_REQUESTS:
         arguments.append(f"RAIDLAB_UBD_REQUESTS={most}")
     arguments += [f"ubd{number}={disk.path.absolute()},,{disk.serial}" for number, disk in enumerate(options.disks)]
-    longest = UML_DIR_BYTES - len("/uml")
+    longest = UML_DIR_BYTES - len(f"/{GUEST_FOLDER}")
     if len(os.fsencode(folder)) > longest:
         raise SpecError(
             f"the embedded kernel cannot use a folder of more than {longest} bytes, such as '{shortened(str(folder))}'",
@@ -387,7 +391,7 @@ def start_embedded(
         memory = make_memory_folder(folder, options.memory_bytes)
         extra_env = {"TMPDIR": str(memory), **kept_free()} | ({"LD_PRELOAD": str(preloaded)} if preloaded else {})
         readable = [*used, *([str(preloaded)] if preloaded else [])]
-        confinement = confined_paths(options, folder, readable, writable=(folder / "uml", memory))
+        confinement = confined_paths(options, folder, readable, writable=(folder / GUEST_FOLDER, memory))
         supervisor = processes.start(
             supervisor_argv(python, folder, kernel_fds, confinement, arguments),
             pass_fds=[*kernel_fds, instance.fd, *options.kept_locks],
@@ -483,7 +487,7 @@ def install_agent(folder: Path, python: str, used: Sequence[str]) -> None:
     """Put init, the agent and the list of visible files (``used``) into the running machine's folder."""
     for name, (content, mode) in agent_files(folder, python, used).items():
         create_file(folder / name, content, is_durable=False, mode=mode)
-    (folder / "uml").mkdir()
+    (folder / GUEST_FOLDER).mkdir()
 
 
 def agent_files(folder: str | Path, python: str, used: Sequence[str]) -> dict[str, tuple[bytes, int]]:

@@ -25,6 +25,7 @@ from lab.machine.channel import Channel, counted_seconds
 from lab.machine.confinement import LANDLOCK, NAMESPACE
 from lab.machine.embedded import (
     CONSOLE_LOG,
+    GUEST_FOLDER,
     EmbeddedKernel,
     EmbeddedOptions,
     agent_files,
@@ -50,6 +51,7 @@ from lab.machine.state_folder import StateFolder, kernel_group, remove_instance
 from lab.machine.stock_kernels import (
     COMPUTER_TAG,
     INIT_VARIABLE,
+    LOGS_TAG,
     StockKernel,
     find_stock_kernel,
     make_initramfs,
@@ -263,6 +265,17 @@ def _disk(number: int, path: Path, serial: str) -> tuple[str, ...]:
     return ("-drive", drive, "-device", f"virtio-blk-pci,drive=drive{number},id=disk{number},serial={serial}")
 
 
+def _logs(folder: Path) -> tuple[str, ...]:
+    """The folder as a 9p file system. Modes, owners and links of the guest are only notes in files beside its own.
+
+    Without those notes QEMU would change modes through /proc, which it does not see.
+    """
+    return (
+        *("-fsdev", f"local,id=logs,path={folder},security_model=mapped-file,multidevs=remap"),
+        *("-device", f"virtio-9p-pci,fsdev=logs,mount_tag={LOGS_TAG}"),
+    )
+
+
 def _prepared(
     options: EmbeddedOptions, asked: QemuOptions, processes: Processes, python: str
 ) -> Callable[[Path], Boot]:
@@ -314,6 +327,7 @@ def start_qemu(
         undo.callback(remove_instance, instance.folder)
         folder = instance.folder
         boot = prepare(folder)
+        logs = (folder / GUEST_FOLDER,) if options.keeps_logs else ()
         qemu = find_qemu(processes, boot.architecture)
         console = open_to_append(folder / CONSOLE_LOG, error=LabError)
         handed_over.callback(os.close, console)
@@ -322,14 +336,15 @@ def start_qemu(
         handed_over.callback(agent_far.close)
         fds = (agent_far.fileno(), console)
         confinement = {
-            **confined_paths(options, folder, boot.readable, layers=(NAMESPACE, LANDLOCK)),
+            **confined_paths(options, folder, boot.readable, writable=logs, layers=(NAMESPACE, LANDLOCK)),
             "devices": [str(_KVM)] if accelerator == "kvm" else [],
             "listable": boot.listable,
         }
+        arguments = qemu_arguments(qemu, options, asked.cpus, accelerator, boot, fds[0])
+        for each in logs:
+            arguments += _logs(each)
         supervisor = processes.start(
-            supervisor_argv(
-                python, folder, fds, confinement, qemu_arguments(qemu, options, asked.cpus, accelerator, boot, fds[0])
-            ),
+            supervisor_argv(python, folder, fds, confinement, arguments),
             pass_fds=[*fds, instance.fd, *options.kept_locks],
             stderr_fd=console,
             extra_env=kept_free(),

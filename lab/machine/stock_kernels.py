@@ -30,6 +30,8 @@ ROOT_MODULES = ("virtio_pci", "virtio_console", "virtio_blk", "9pnet_virtio", "9
 """Modules that are loaded before this computer's files can be reached."""
 COMPUTER_TAG = "computer"
 """The 9p mount tag of this computer's files."""
+LOGS_TAG = "logs"
+"""The 9p mount tag of the folder for logs (GUEST_FOLDER in lab/machine/embedded.py)."""
 INIT_VARIABLE = "RAIDLAB_INIT"
 """Kernel parameter, so also a variable of the first process: the program that takes over once the files can be read."""
 INSERT_MODULES = 'for module in /modules/*; do /bin/busybox insmod "$module" || echo "$module was not loaded"; done'

@@ -34,11 +34,19 @@ from lab.md_tests.record import (
     result_table,
     resumed_run,
 )
-from lab.md_tests.runner import REAL_LIMITS, VIRTUAL_LIMITS, SuiteHooks, SuiteLimits, run_tests, suite_target
+from lab.md_tests.runner import (
+    REAL_LIMITS,
+    VIRTUAL_LIMITS,
+    SuiteHooks,
+    SuiteLimits,
+    names_mdadm,
+    run_tests,
+    suite_target,
+)
 
 
 def md_tests(
-    checkout: Annotated[Path, Parameter(help="The top folder of mdadm's sources, in which mdadm and mdmon are built.")],
+    checkout: Annotated[Path, Parameter(help="The top folder of mdadm's sources, built unless --on names an mdadm.")],
     *tests: Annotated[str, Parameter(help="Tests, or patterns such as '00*'; nothing: all.")],
     list_tests: Annotated[
         bool, Parameter(name="--list", negative="", help="Print the tests and upstream's notes on them; run none.")
@@ -62,8 +70,9 @@ def md_tests(
 ) -> int:
     """Run mdadm's own tests and report each one: passed, failed as upstream knows, or failed, and why.
 
-    They run only in the embedded kernel, in virtual time if such a kernel was built; the checkout is only read. Each
-    result is stored at once. The exit status is 0 if each test passed, skipped itself or failed as upstream knows.
+    They run only in an embedded kernel: uml:, in virtual time if such a kernel was built, or qemu:. The checkout is
+    only read, and each result is stored at once. The exit status is 0 if each test passed, skipped itself or failed as
+    upstream knows.
     """
     context = current()
     suite = find_suite(checkout)
@@ -75,9 +84,6 @@ def md_tests(
     if list_tests:
         _list(context, suite, chosen)
         return ExitCode.DONE
-    require_built(suite)
-    if is_stale(suite):
-        context.narrator.notice(f"sources in {suite.folder} are newer than the mdadm that was built there")
     target = _target(context)
     run: AbstractContextManager[SuiteJournal] = (
         resumed_run(context.host, suite) if resume else new_run(context.host, suite, chosen, str(target))
@@ -107,6 +113,10 @@ def _run(
 ) -> None:
     if not journal.left:
         return
+    if not names_mdadm(target):
+        require_built(suite)
+        if is_stale(suite):
+            context.narrator.notice(f"sources in {suite.folder} are newer than the mdadm that was built there")
     udev_daemon = require_tools(context.host.processes, context.host.files)
     with ProgressBar(quiet=context.quiet) as bar:
 

@@ -2,12 +2,12 @@
 
 Runs in the agent of a machine, with the standard library only:
 
-    FOLDER_ON_THE_COMPUTER DATA_DEVICE WITNESS_FOLDER_ON_THE_COMPUTER
+    FOLDER_ON_THE_COMPUTER DATA_DEVICE WITNESS_SOURCE WITNESS_KIND WITNESS_OPTIONS
 
-It copies the suite from the computer's folder, through a separate mount, since the machine's own /tmp and /run may hide
-that folder. It mounts the device, which has a file system, on /var/tmp, where the suite keeps its files. It mounts the
-only folder of the computer that the machine may write to, so that a test's log survives a crash of the machine. It
-hides the computer's configuration of mdadm and udev. Raises OSError with the system's message.
+It copies the suite from the computer's folder, which the machine sees at its own path. It mounts the device, which has
+a file system, on /var/tmp, where the suite keeps its files. It mounts the only folder of the computer that the machine
+may write to (mount(2): source, type and options), so that a test's log survives a crash of the machine. It hides the
+computer's configuration of mdadm and udev. Raises OSError with the system's message.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ SUITE = f"{RUN_FOLDER}/suite"
 LOGS = f"{RUN_FOLDER}/suite-logs"
 BIN = f"{RUN_FOLDER}/bin"
 WITNESS = f"{RUN_FOLDER}/suite-witness"
-"""The folder of the running test's log; writes reach the computer's file at once (hostfs_write_end)."""
+"""The folder of the running test's log; writes reach the computer's file at once (hostfs_write_end; uncached 9p)."""
 DATA = "/var/tmp"  # the suite's default
 # sys/mount.h
-MS_RDONLY, MS_BIND = 1, 4096
+MS_BIND = 4096
 COVERED = ("/etc/mdadm", "/etc/mdadm.conf.d", "/etc/udev/rules.d")
 """Folders with configuration of the computer's arrays for mdadm and udev."""
 CONFIG = "/etc/mdadm.conf"
@@ -43,13 +43,6 @@ def mount(source: str, target: str, kind: str, options: str = "", flags: int = 0
     """Mount a file system, or with MS_BIND a file over another. Raises OSError."""
     words = [word.encode() for word in (source, target, kind)]
     if ctypes.CDLL(None, use_errno=True).mount(*words, ctypes.c_ulong(flags), options.encode()) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), target)
-
-
-def unmount(target: str) -> None:
-    """Unmount the topmost file system at ``target``. Raises OSError."""
-    if ctypes.CDLL(None, use_errno=True).umount(target.encode()) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), target)
 
@@ -78,18 +71,6 @@ def copy_tree(source: str, target: str) -> None:
             put(place, content(entry.path), 0o755 if entry.stat().st_mode & 0o100 else 0o644)
 
 
-def bring_suite(folder: str) -> None:
-    """Copy the suite from the computer's folder, through a mount of only that folder."""
-    source = f"{RUN_FOLDER}/suite-source"
-    os.makedirs(source)
-    mount("none", source, "hostfs", folder, MS_RDONLY)
-    try:
-        copy_tree(source, SUITE)
-    finally:
-        unmount(source)
-    os.makedirs(LOGS)
-
-
 def install_stand_ins() -> None:
     """Install the stand-ins first in the agent's PATH, where the machine's init has put the mdadm to be tested."""
     for name, text in STAND_INS.items():
@@ -112,16 +93,18 @@ def cover_configuration() -> None:
 
 def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
     """Prepare the machine; returns an empty string."""
-    folder, device, witness = arguments
-    bring_suite(folder)
+    folder, device, source, kind, options = arguments
+    copy_tree(folder, SUITE)
+    os.makedirs(LOGS)
     mount(device, DATA, "ext4")
     os.makedirs(WITNESS)
-    mount("none", WITNESS, "hostfs", witness)
+    mount(source, WITNESS, kind, options)
     install_stand_ins()
     cover_configuration()
-    # Some tests take the root device in /proc/mounts for a disk in use, and this disk is one.
+    # Some tests take the root device in /proc/mounts for a disk in use, and this disk is one. With 9p that device is a
+    # word, and so a name in the folder in which the suite runs.
     mounts = [line.split() for line in content("/proc/mounts").decode().splitlines()]
-    root = next(source for source, place, *_ in mounts if place == "/")
+    root = os.path.join(SUITE, next(source for source, place, *_ in mounts if place == "/"))
     if not os.path.lexists(root):
         os.symlink(device, root)
     return ""

@@ -15,8 +15,9 @@ from lab.disks import DiskKind, DiskSpec, Lab, LabDisk, open_lab
 from lab.errors import CommandTimedOut, LabError, MachineLost, SpecError
 from lab.gates.files import open_plain
 from lab.machine import GuestProgram, Host, Machine, Target, TargetKind
-from lab.machine.embedded import CONSOLE_LOG
+from lab.machine.embedded import CONSOLE_LOG, GUEST_FOLDER
 from lab.machine.kernel_image import quickest
+from lab.machine.stock_kernels import INIT_VARIABLE, LOGS_TAG
 from lab.md_tests import prepare_program
 from lab.md_tests.record import EndOfTest, LimitReached, Suite, SuiteJournal, SuiteOutcome, SuiteResult, judged
 from lab.plans import Danger, Plan, Step
@@ -74,6 +75,8 @@ class Witness:
     console: Path
     folder: Path
     """The machine can write here, so the content is untrusted."""
+    mounted: tuple[str, str, str]
+    """How the machine mounts the folder (mount(2)): source, type, options."""
 
     @property
     def console_bytes(self) -> int:
@@ -208,9 +211,16 @@ def open_suite_machine(
 ) -> Iterator[SuiteMachine]:
     """Start a machine with one disk, and prepare it for the suite."""
     wanted = (DiskSpec(name="disk01", kind=DiskKind.FILE, size_bytes=DATA_DISK_BYTES),)
+    if not names_mdadm(target):
+        target = target.with_option("mdadm", str(copy))
     with (
         open_lab(
-            target.with_option("mdadm", str(copy)), host, wanted=wanted, on_notice=on_notice, on_machine=on_machine
+            *(target, host),
+            wanted=wanted,
+            shown=(copy,),
+            keeps_logs=True,
+            on_notice=on_notice,
+            on_machine=on_machine,
         ) as lab,
         # Close the machine before the lab stops arrays: its disk is discarded, and a hung array cannot be stopped.
         closing(lab.machine) as machine,
@@ -218,7 +228,7 @@ def open_suite_machine(
         (disk,) = lab.disks
         lab.execute(_format_plan(disk))
         witness = _witness_of(machine)
-        machine.call(_PREPARE, (str(copy), disk.node, str(witness.folder)))
+        machine.call(_PREPARE, (str(copy), disk.node, *witness.mounted))
         # Some of these are built in, and newer kernels have removed some; the suite detects which are available.
         machine.run(("modprobe", "loop", f"max_loop={LOOP_DEVICES}"), check=False)
         for module in MODULES:
@@ -249,11 +259,18 @@ def _mount_debugfs(machine: Machine) -> None:
 def _witness_of(machine: Machine) -> Witness:
     """The files of a machine, in the folder that its command line names (lab/machine/embedded.py)."""
     words = (machine.read(["/proc/cmdline"])["/proc/cmdline"] or "").split()
-    writable = next((word.removeprefix("uml_dir=") for word in words if word.startswith("uml_dir=")), None)
-    if writable is None:
-        raise LabError("the embedded kernel does not say where its folder is", hint="use one without own uml_dir")
-    folder = Path(writable)
-    return Witness(folder.parent / CONSOLE_LOG, folder)
+    given = {name: value for name, _, value in (word.partition("=") for word in words)}
+    if "uml_dir" in given:
+        folder = Path(given["uml_dir"])
+        return Witness(folder.parent / CONSOLE_LOG, folder, ("none", "hostfs", str(folder)))
+    if INIT_VARIABLE in given:
+        folder = Path(given[INIT_VARIABLE]).parent / GUEST_FOLDER
+        # Documentation/filesystems/9p.rst: without a cache every write is a request to the computer.
+        options = "trans=virtio,version=9p2000.L,cache=none"
+        return Witness(folder.parent / CONSOLE_LOG, folder, (LOGS_TAG, "9p", options))
+    raise LabError(
+        "the embedded kernel does not say where its folder is", hint="name another kernel: --on 'uml:?kernel=PATH'"
+    )
 
 
 def _log_name(test: str) -> str:
@@ -291,21 +308,21 @@ class SuiteHooks:
 def suite_target(target: Target, host: Host, *, is_chosen: bool) -> Target:
     """The machine for the tests: the embedded kernel, by default in virtual time if such a kernel was built.
 
-    Raises SpecError if the user chose a machine of another kind.
+    A stock kernel in QEMU serves too. Raises SpecError if the user chose a machine of another kind.
     """
-    if target.kind is not TargetKind.UML:
+    if not target.is_embedded:
         if is_chosen:
             raise SpecError(
                 f"mdadm's tests do not run on {target}: they use every array and loop device of a machine",
-                hint="run them in the embedded kernel: --on uml:",
+                hint="run them in an embedded kernel: --on uml:, or --on 'qemu:?kernel=6.12'",
             )
         target = Target(TargetKind.UML, text="uml:")
-    if "mdadm" in target.options:
-        raise SpecError(
-            f"mdadm's tests run the mdadm of their checkout, and {target} names another",
-            hint="leave mdadm= out; to test another mdadm, name its checkout",
-        )
     return quickest(target, host.processes, host.files)
+
+
+def names_mdadm(target: Target) -> bool:
+    """Whether the tests run the target's own mdadm rather than the one built in their checkout."""
+    return "mdadm" in target.options
 
 
 def run_tests(
@@ -338,7 +355,7 @@ def run_tests(
                 if is_fresh and not journal.results and result.outcome is SuiteOutcome.UNSTARTED:
                     raise LabError(
                         f"mdadm's suite stopped before its first test: {result.why}",
-                        hint="run it in a machine of another kernel (--on 'uml:?time=real'), or take a whole checkout",
+                        hint="run it in a machine of another kernel (raidlab kernels list), or take a whole checkout",
                     )
                 is_fresh = False
                 hooks.on_result(journal.add(result, files))

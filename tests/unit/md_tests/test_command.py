@@ -108,6 +108,12 @@ def test_what_cannot_be_is_refused(
     assert said in capfd.readouterr().err
 
 
+def test_with_another_mdadm_nothing_needs_to_be_built(checkout: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    target = f"qemu:?mdadm={checkout.parent}/missing"
+    assert run(["--on", target, "md-tests", str(checkout), "00a"]) == 2
+    assert "there is no mdadm in" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("target", ["local:", "ssh:root@somewhere", "vagrant:"])
 def test_no_other_machine_is_touched(checkout: Path, target: str, capfd: pytest.CaptureFixture[str]) -> None:
     for name in ("mdadm", "mdmon"):
@@ -131,8 +137,8 @@ def test_which_time_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert not suite_target(parse_target("uml:?time=real"), host, is_chosen=True).is_virtual_time
     with pytest.raises(SpecError, match="do not run on"):
         suite_target(parse_target("local:"), host, is_chosen=True)
-    with pytest.raises(SpecError, match="run the mdadm of their checkout"):
-        suite_target(parse_target("uml:?mdadm=4.4"), host, is_chosen=True)
+    for text in ("qemu:", "qemu:?kernel=6.12&mdadm=4.4"):
+        assert str(suite_target(parse_target(text), host, is_chosen=True)) == text
 
 
 def test_the_table(journal: SuiteJournal) -> None:
