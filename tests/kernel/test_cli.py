@@ -47,7 +47,7 @@ def start(state: Path, *arguments: str) -> subprocess.Popen[str]:
 
 def raidlab(state: Path, *arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        [*COMMAND, *arguments], cwd=REPOSITORY, env=environment(state), capture_output=True, text=True, timeout=60
+        [*COMMAND, *arguments], cwd=REPOSITORY, env=environment(state), capture_output=True, text=True, timeout=240
     )
     assert done.returncode == status, done.stderr
     return done
