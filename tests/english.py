@@ -18,24 +18,39 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[1]
 MODULES = sorted(path for package in ("lab", "tui") for path in (REPOSITORY / package).rglob("*.py"))
 FEWEST_WORDS = 5
-_END = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`*\"'(])")
+CODE_KEYS = frozenset({"run", "arrive", "line", "commands", "fio_job", "recipe", "measure", "command", "text"})
+"""Keys of TOML files whose values are not English."""
+NOT_MESSAGES = frozenset({"Table", "Column"})
+"""Classes whose first argument is a heading."""
+_BEGIN = r"(?=[A-Z0-9`*\"'({]|(?:md|mdadm|raidlab|fio|ext4|btrfs)\b)"
+_END = re.compile(rf"(?<=[.!?])\s+{_BEGIN}|(?<=[.!?][*)\"'])\s+{_BEGIN}|(?<=[.!?]\*\*)\s+{_BEGIN}")
+_WHOLE = re.compile(rf"{_BEGIN}.*[.!?:][*)\"'`]*$", re.DOTALL)
+_FENCED = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
+_ITEM = re.compile(r"^ *(?:[-*]|\d+\.) ")
 
 Place = tuple[str, str]
 """A place, and the sentence."""
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The sentences of running text."""
-    for paragraph in re.split(r"\n\s*\n", text):
-        yield from (" ".join(each.split()) for each in _END.split(paragraph) if len(each.split()) >= FEWEST_WORDS)
+    """The whole sentences of text in Markdown; no code, tables, headings, or phrases without a full stop."""
+    lines = []
+    for line in _FENCED.sub("\n", text).splitlines():
+        if line.startswith(("|", "#", "<", "!", "    ")):
+            lines.append("")
+        else:
+            lines += ["", _ITEM.sub("", line)] if _ITEM.match(line) else [line.removeprefix("> ")]
+    for paragraph in re.split(r"\n\s*\n", "\n".join(lines)):
+        for each in _END.split(paragraph):
+            words = each.split()
+            if len(words) >= FEWEST_WORDS and _WHOLE.match(" ".join(words)):
+                yield " ".join(words)
 
 
 def of_docs() -> Iterator[Place]:
-    """Prose of Markdown files and of TOML catalogues; no code, no tables, no headings."""
+    """Prose of Markdown files and of TOML catalogues."""
     for path in sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")]):
-        text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-        lines = [line for line in text.splitlines() if not line.startswith(("|", "#", "<", "!"))]
-        for sentence in sentences("\n".join(lines)):
+        for sentence in sentences(path.read_text(encoding="utf-8")):
             yield path.relative_to(REPOSITORY).as_posix(), sentence
     for path in sorted((REPOSITORY / "lab").rglob("*.toml")):
         if not path.name.endswith((".es.toml", ".sv.toml")) and path.stem not in ("es", "sv"):
@@ -46,11 +61,11 @@ def of_docs() -> Iterator[Place]:
 
 def _texts(tree: Any) -> Iterator[str]:
     if isinstance(tree, str):
-        if not re.search(r"^(mdadm|echo|for|dd|mount|printf|sh|set) ", tree, re.MULTILINE):
-            yield tree
+        yield tree
     elif isinstance(tree, dict):
-        for value in tree.values():
-            yield from _texts(value)
+        for key, value in tree.items():
+            if key not in CODE_KEYS:
+                yield from _texts(value)
     elif isinstance(tree, list):
         for value in tree:
             yield from _texts(value)
@@ -70,11 +85,11 @@ def of_messages() -> Iterator[Place]:
     for path in MODULES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
-            if isinstance(node, ast.Call) and name[:1].isupper():
+            if isinstance(node, ast.Call) and name[:1].isupper() and name not in NOT_MESSAGES:
                 given = [*node.args[:1], *(each.value for each in node.keywords if each.arg == "hint")]
                 for text in filter(None, map(_literal, given)):
-                    if len(text.split()) >= FEWEST_WORDS:
-                        yield f"{path.relative_to(REPOSITORY)}:{node.lineno}", text
+                    if len(re.findall(r"\w+", text)) >= FEWEST_WORDS:
+                        yield f"{path.relative_to(REPOSITORY)}:{node.lineno}", " ".join(text.split())
 
 
 def _literal(node: ast.expr) -> str:
