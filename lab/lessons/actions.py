@@ -16,7 +16,7 @@ _SHOWN_CHARACTERS = 400
 
 
 class ShellLine(Action, frozen=True, kw_only=True, tag="shell"):
-    """Run a line of the shell as root on the machine; the disks are /dev/lab/disk01 and so on."""
+    """Run a shell command line as root on the machine; the disks are /dev/lab/disk01 and so on."""
 
     line: str
 
@@ -24,7 +24,7 @@ class ShellLine(Action, frozen=True, kw_only=True, tag="shell"):
         return f"raidlab exec {shlex.quote(self.line)}"
 
     def perform(self, session: LabSession) -> None:
-        """Run the line, but only in an embedded kernel, which writes to its own disks alone.
+        """Run the line, but only in an embedded kernel, which can write only to its own disks.
 
         A lesson may come from an unknown author.
 
@@ -33,7 +33,7 @@ class ShellLine(Action, frozen=True, kw_only=True, tag="shell"):
         if not session.is_embedded:
             raise LabError(
                 f"the lab does not run a lesson's shell lines on {session.target}, where they could write on any disk",
-                hint=f"read this line, and type it yourself: {self.line}",
+                hint=f"read this line, and then type it yourself: {self.line}",
             )
         link_disks(session)
         shell = Shell(session)
@@ -62,7 +62,7 @@ class ApartAction(Action, frozen=True, kw_only=True):
 
 
 class RunMeasurement(ApartAction, frozen=True, kw_only=True, tag="measure"):
-    """Run a measurement of the lesson, on emulated drives of its own."""
+    """Run a measurement of the lesson on its own emulated drives."""
 
     measure: Name
 
@@ -75,7 +75,7 @@ class RunMeasurement(ApartAction, frozen=True, kw_only=True, tag="measure"):
 
 
 class PlayScenario(ApartAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.run"):
-    """Play a fault scenario, on drives of a machine of its own."""
+    """Run a fault scenario on the drives of a separate machine."""
 
     scenario: int
     seed: Seed = 1
@@ -92,7 +92,7 @@ class PlayScenario(ApartAction, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class TryPoints(ApartAction, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.points"):
-    """Try crash points of a configuration, on drives of a machine of its own."""
+    """Try crash points of a configuration on the drives of a separate machine."""
 
     configuration: str
     count: PointCount

@@ -23,10 +23,10 @@ class StartLesson(Verb, frozen=True, kw_only=True):
         Argument("Id, number or part of the id; or the path of a lesson file.", is_placed=True, is_needed=True),
     ]
     seed: Annotated[str | None, Argument("Your name, or a word from your teacher: it varies the lesson.")] = None
-    language: Annotated[str | None, Argument("Such as en, es or sv.")] = None
+    language: Annotated[str | None, Argument("The language, such as en, es or sv.")] = None
     reset: Annotated[bool, Argument("Make all lab disks blank first; this deletes their data.")] = False
-    again: Annotated[bool, Argument("From the first step.")] = False
-    anyway: Annotated[bool, Argument("Even if earlier lessons are not finished.")] = False
+    again: Annotated[bool, Argument("Begin again with the first step.")] = False
+    anyway: Annotated[bool, Argument("Start even if earlier lessons are not finished.")] = False
 
 
 class ShowLesson(Verb, frozen=True, kw_only=True):
@@ -63,15 +63,15 @@ class DoStep(Verb, frozen=True, kw_only=True):
     """Let the lab do this step for you, with the same commands that you would type."""
 
     words, key, label = "lesson do", "o", "Do it"
-    tooltip = "Let the lab do this step, with the same commands"
+    tooltip = "Have the lab do this step, with the same commands"
     plan: Annotated[bool, Argument("Print the commands of this step, as its last hint does.")] = False
 
 
 class Measure(Verb, frozen=True, kw_only=True):
-    """Run a measurement of the open lesson, on emulated drives of its own, and check the step."""
+    """Run a measurement of the open lesson on its own emulated drives, and check the step."""
 
     words, key, label = "lesson measure", "r", "Measure"
-    tooltip = "Run the measurement of this step, on emulated drives of its own"
+    tooltip = "Run the measurement of this step on its own emulated drives"
     name: Annotated[str, Argument("The measurement, as the step names it.", is_placed=True, is_needed=True)]
 
 

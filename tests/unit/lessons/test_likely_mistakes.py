@@ -285,7 +285,7 @@ def test_a_ratio_upside_down_is_called_that_however_it_is_rounded(
         lesson, step.id, lab, tmp_path, answer=next(iter(step.ask.options)) if step.ask else "", reading=typed
     )
     found = tell(words_in("en"), view).checks[-1].found
-    assert "is upside down: divide" in found
+    assert "is the inverse ratio: divide" in found
     if view.mistake:
         assert view.mistake.id == "upside-down"
 
@@ -294,7 +294,7 @@ def test_a_ratio_upside_down_that_was_rounded_is_not_taken_for_that_of_the_laten
     lesson = files_of("15-the-write-hole").ready("")
     found = measured_all(lesson, iops=lambda number: 300 / 1.245**number, latency=lambda number: 1.2**number)
     view = view_at(lesson, "price", replace(state(lesson), results=found), tmp_path, answer="fewer", reading="1.2")
-    assert "is upside down: divide" in tell(words_in("en"), view).checks[-1].found
+    assert "is the inverse ratio: divide" in tell(words_in("en"), view).checks[-1].found
 
 
 def test_the_ratio_of_another_figure_is_called_that(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ ERRORS = [
     ('id = "fail"', 'id = "build"', "two steps are called 'build'"),
     ('options = { yes = "yes", no = "no" }', 'options = { yes = "yes" }', "fewer than two options"),
     ('answer = "yes"', 'answer = "yse"', "the answer 'yse' is no option: did you mean 'yes'?"),
-    ('answer = "yes"', 'answer = "{seed.level}"', "the answer 'raid1' is no option"),
+    ('answer = "yes"', 'answer = "{seed.level}"', "the answer 'raid1' is not an option"),
     (
         'that = "array.degraded"',
         'that = "array.degrade"',
