@@ -1,4 +1,4 @@
-"""Drills in progress, stored in the folder of the lab on which they are played, and drills that have ended.
+"""Drills in progress, stored in the folder of the lab on which they run, and drills that have ended.
 
 ::
 
@@ -12,8 +12,8 @@
 Every change is stored at once, so the next program finds the drill as it was, however the previous program ended.
 
 An exam is a drill without hints, with a time limit by the clock and numbered attempts; the first one counts.
-Another attempt must be requested explicitly, and its outcome has its number. If a student deletes the state folder, the
-next one has another signing key, which ``raidlab class`` reports.
+Another attempt must be requested explicitly, and its outcome records the number of the attempt. If a student deletes
+the state folder, the next one has another signing key, which ``raidlab class`` reports.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def require_attempt(host: Host, drill: str, *, minutes: float, again: bool) -> N
     if before and not again:
         raise DrillError(
             f"an exam in {drill} was begun at {before[0].began_utc}: the first attempt is the one that counts",
-            hint="start it without --exam to practise; --again begins another attempt, which its outcome shows",
+            hint="start it without --exam to practise; --again begins another attempt, which the outcome records",
         )
 
 
@@ -129,7 +129,7 @@ def ended(terms: ExamTerms | None, began_utc: str, now_utc: str) -> ExamEnd | No
 def exam_words(terms: ExamTerms, began_utc: str, now_utc: str) -> str:
     """The state of an exam, such as ``attempt 1, 12 of 45 minutes left``."""
     left = minutes_left(terms, began_utc, now_utc)
-    time = f"{left:.0f} of {terms.minutes:g} minutes left" if left >= 0 else "its time is over: debrief ends it"
+    time = f"{left:.0f} of {terms.minutes:g} minutes left" if left >= 0 else "its time is over: 'debrief' ends it"
     return f"attempt {terms.attempt}, {time}"
 
 
@@ -216,7 +216,7 @@ class DrillCase:
         if record.format_version != FORMAT_VERSION:
             raise DrillError(
                 f"the drill in '{folder}' has format {record.format_version}, and this raidlab reads {FORMAT_VERSION}",
-                hint="go on with the raidlab that began it",
+                hint="continue with the raidlab version that began it",
             )
         path = find_drill(record.drill)
         return cls(folder, record, ready(read_drill(path), path, record.seed))
@@ -245,7 +245,9 @@ class DrillCase:
         """Take the next hint, or the last one again; returns its number and text. Raises DrillError in an exam."""
         self._read_again()
         if self.record.exam:
-            raise DrillError(NO_HINTS, hint="'raidlab drill debrief' ends it, and its page says what an expert does")
+            raise DrillError(
+                NO_HINTS, hint="'raidlab drill debrief' ends it, and the debriefing says what an expert would do"
+            )
         number = min(len(self.drill.drill.hints), self.record.hints + 1)
         self.change(hints=number)
         return number, self.drill.drill.hints[number - 1]
@@ -367,7 +369,7 @@ class DrillStore:
             path = find_drill(word) if word else None
             found = [each for each in outcomes if path is None or each.drill == path.stem]
         if not found:
-            raise ResultError("no drill has been ended yet", hint="'raidlab drill list' shows them")
+            raise ResultError("no drill has been completed yet", hint="'raidlab drill list' shows them")
         return found[-1]
 
     def _read(self, drill: str) -> Iterator[DrillOutcome]:

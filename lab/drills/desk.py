@@ -144,7 +144,7 @@ def release(session: LabSession, disks: Iterable[LabDisk]) -> None:
     else:
         raise DrillError(
             f"{', '.join(held) or 'a mounted disk'} could not be stopped",
-            hint="stop what uses it, or restart the machine",
+            hint="stop the programs that use it, or restart the machine",
         )
     flush(session, tuple(disks))
 
@@ -183,7 +183,9 @@ def images_of(session: LabSession, own_folder: Path, disks: Sequence[LabDisk], w
             else session.machine.call(_IMAGES, arguments, timeout_seconds=600)
         )
     except OSError as error:
-        raise DrillError(f"the copies of the disks: {error}", hint="see the room on the disk that holds them") from None
+        raise DrillError(
+            f"the copies of the disks: {error}", hint="check the free space on the disk that holds them"
+        ) from None
     found: list[list[list[int]]] = json.loads(text)
     return found
 
@@ -392,8 +394,8 @@ def moment_of(when: str, now: datetime, seed: str) -> datetime:
     match = _FORM.fullmatch(when)
     if match is None:
         raise SpecError(
-            f"'{visible(when)}' is no time of a drill",
-            hint="write 'spring', 'summer', 'yesterday', 'last night', or such as '2 weeks ago'",
+            f"'{visible(when)}' is not a valid time",
+            hint="write 'spring', 'summer', 'yesterday', 'last night', or a time such as '2 weeks ago'",
         )
     # Add less than one unit, so that '2 weeks ago' is before '1 week ago'.
     return now - timedelta(days=_UNITS[match[2]] * (int(match[1]) + 0.4 * share))
@@ -465,7 +467,7 @@ class DisasterMaker:
             else:
                 self._data(step)
         except LabError as error:
-            raise DrillError(f"drill {self.drill.id} could not be made: {error.message}", hint=error.hint) from error
+            raise DrillError(f"drill {self.drill.id} could not be created: {error.message}", hint=error.hint) from error
 
     def _data(self, step: DrillStep) -> None:
         machine = self.session.machine
@@ -562,7 +564,7 @@ class DrillDesk:
 
     @classmethod
     def begin(cls, session: LabSession, drill: ReadyDrill, exam: ExamTerms | None = None) -> DrillDesk:
-        """Make the disaster on blank disks, copy the disks, and start the machine as the drill says.
+        """Create the disaster on blank disks, copy the disks, and start the machine as the drill specifies.
 
         Raises DrillError if the disaster cannot be made or the lab's disks are in use, UnfitVersion.
         """
@@ -655,7 +657,7 @@ class DrillDesk:
 
         Hints and time are not reset.
 
-        Raises DrillError if a user of the disks cannot be stopped, or the time of an exam is over.
+        Raises DrillError if a program that uses the disks cannot be stopped, or if the time of an exam is over.
         """
         with self.lock:
             self._look(is_last=True)

@@ -173,7 +173,8 @@ def ready(drill: Drill, path: Path, seed: str = "") -> ReadyDrill:
     """The drill for a student's seed. Raises SpecError for an invalid seed or an unknown placeholder."""
     if len(seed) > _LONGEST_SEED or not seed.isprintable() or seed != seed.strip():
         raise SpecError(
-            f"'{visible(seed[:40])}' is no seed", hint=f"a word or some, of at most {_LONGEST_SEED} letters and signs"
+            f"'{visible(seed[:40])}' is not a valid seed",
+            hint=f"use one or more words of at most {_LONGEST_SEED} letters and signs",
         )
     values = draw(drill, seed)
     written = msgspec.to_builtins(drill)
@@ -224,7 +225,9 @@ def drill_problems(drill: Drill, stem: str) -> list[str]:
     if drill.id != stem:
         problems.append(f"id is '{drill.id}': write id = \"{stem}\", as the file is called")
     if len(drill.hints) < HINTS:
-        problems.append(f"it has {len(drill.hints)} hints: write {HINTS} or more, each says more than the one before")
+        problems.append(
+            f"it has {len(drill.hints)} hints: write {HINTS} or more, each more specific than the previous one"
+        )
     if len(drill.right) < LEAST_RIGHT:
         problems.append(f"it has {len(drill.right)} right ways: write {LEAST_RIGHT} that differ")
     if len(drill.wrong) < LEAST_WRONG:
@@ -273,11 +276,11 @@ def find_drill(word: str) -> Path:
 
 
 def find_playable(word: str, target: Target) -> Path:
-    """As ``find_drill``, for a drill that may be played on this machine. Raises SpecError, DrillError."""
+    """As ``find_drill``, for a drill that may run on this machine. Raises SpecError, DrillError."""
     path = find_drill(word)
     if path not in catalogue().values() and not target.is_embedded:
         raise DrillError(
-            f"'{path}' runs its own commands as root, so it is played only on a machine that raidlab starts",
+            f"'{path}' runs its own commands as root, so it can run only on a machine that raidlab starts",
             hint="use --on uml: or --on qemu:",
         )
     return path

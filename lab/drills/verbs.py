@@ -26,7 +26,7 @@ class StartDrill(Verb, frozen=True, kw_only=True):
         str | None, Argument("Your name, or a word from your teacher: each word gives another variant.")
     ] = None
     reset: Annotated[bool, Argument("Make all lab disks blank first; this deletes their data.")] = False
-    again: Annotated[bool, Argument("Start over, even if it is open; your work is lost.")] = False
+    again: Annotated[bool, Argument("Start over, even if the drill is open; your work is lost.")] = False
     exam: Annotated[
         float | None, Argument("As an exam with this time limit in minutes: no hints, and the first attempt counts.")
     ] = None
@@ -67,8 +67,10 @@ class Debrief(Verb, frozen=True, kw_only=True):
     name: Annotated[
         str | None, Argument("An ended drill, to show its page again; 'latest' is the newest.", is_placed=True)
     ] = None
-    as_it_is: Annotated[bool, Argument("Even if no running array has the data, although one could be started.")] = False
-    array: Annotated[str, Argument("The array that has the data; without it, the one with the file system.")] = ""
+    as_it_is: Annotated[
+        bool, Argument("End it even if no running array has the data, although one could be started.")
+    ] = False
+    array: Annotated[str, Argument("The array that has the data; default: the array with the file system.")] = ""
 
 
 class LeaveDrill(Verb, frozen=True, kw_only=True):

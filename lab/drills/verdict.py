@@ -431,11 +431,11 @@ _MUCH_SHARE = 0.25
 _MOST_LINES = 20
 """Maximum number of lines shown of one typed command."""
 _SAYS: dict[str, str] = {
-    DrillVerdict.SAVED: "Everything that could be saved is saved, in an array as the task asked for, and nothing was "
+    DrillVerdict.SAVED: "Everything that could be saved is saved, in an array as the task requires, and nothing was "
     "written before you committed.",
-    DrillVerdict.RISKED: "The data are saved. But you wrote on the disks themselves before you committed: a mistake "
+    DrillVerdict.RISKED: "The data are saved. But you wrote to the disks themselves before you committed: a mistake "
     "there could not have been undone.",
-    DrillVerdict.UNFINISHED: "The data are there, but the array is not yet as the task asked for.",
+    DrillVerdict.UNFINISHED: "The data are present, but the array is not yet as the task requires.",
     DrillVerdict.STOPPED: "Not all of the data that could be saved can be read now. But nothing is destroyed: the "
     "disks still hold all of them, or what they can be computed from. The drill ended too early, or after a wrong step "
     "that can still be undone.",
@@ -444,8 +444,8 @@ _SAYS: dict[str, str] = {
     DrillVerdict.LOST: "All of the data are destroyed: nothing on the disks can bring any of them back.",
 }
 _SAID_BEFORE = {
-    "partly lost": "Part of the data that could have been saved was not there at the end.",
-    "lost": "At the end the data were destroyed, or no array that ran had them.",
+    "partly lost": "Part of the data that could have been saved was missing at the end.",
+    "lost": "At the end the data were destroyed, or no running array contained them.",
 }
 """Text for outcomes of format 1, which did not record what the disks still held."""
 RULES = """
@@ -463,8 +463,8 @@ EXAM_RULES = (
     "it is over, only the debriefing is left."
 )
 CLEARS = (
-    "They are as you left them. `raidlab drill clear` makes the drill's disks blank, for the next drill or an array of "
-    "your own; in the app press **b**, in text mode type `drill clear`."
+    "The disks are as you left them. `raidlab drill clear` makes the drill's disks blank, for the next drill or an "
+    "array of your own; in the app press **b**, in text mode type `drill clear`."
 )
 PUT_BACK = "the disks are as they were when the drill began"
 
@@ -507,7 +507,7 @@ def debriefing(outcome: DrillOutcome, drill: ReadyDrill | None, *, can_clear: bo
     verdict = said.get(outcome.verdict) or _SAYS.get(outcome.verdict, "")
     parts = [f"# {markdown(outcome.title)}: {outcome.verdict}", verdict, _figures(outcome)]
     if outcome.missing:
-        parts.append("What the drill asks for, and what was found instead:\n\n" + _list(outcome.missing))
+        parts.append("What the drill requires, and what was found instead:\n\n" + _list(outcome.missing))
     if outcome.mistakes:
         told = [f"**{mistake.id}**: {' '.join(mistake.explain.split())}" for mistake in outcome.mistakes]
         parts.append("## What went wrong\n\n" + "\n\n".join(told))
@@ -545,7 +545,7 @@ def _figures(outcome: DrillOutcome) -> str:
         [
             f"data saved: **{outcome.saved_percent:g} %** of {counted(total, 'block')} of 4 KiB ({told})",
             *_kept_lines(outcome),
-            f"written on the disks before commit: **{_written_words(outcome)}**",
+            f"written to the disks before commit: **{_written_words(outcome)}**",
             *([ended_words(outcome.exam)] if outcome.exam else []),
             ", ".join(work),
         ]
@@ -556,7 +556,7 @@ def _kept_lines(outcome: DrillOutcome) -> list[str]:
     if outcome.kept_percent is None:
         return []
     begun = 100.0 if outcome.begun_percent is None else outcome.begun_percent
-    before = f"; {100 - begun:.3g} % were gone when the drill began" if begun < 100 else ""
+    before = f"; {100 - begun:.3g} % were lost when the drill began" if begun < 100 else ""
     lines = [
         f"can still be recovered from the disks: **{outcome.kept_percent:g} %**",
         f"destroyed since the drill began: **{max(0.0, begun - outcome.kept_percent):.3g} %**{before}",

@@ -91,7 +91,7 @@ def test_an_outcome_that_raidlab_cannot_have_written_is_none(damage: dict[str, A
 @pytest.mark.parametrize("seed", ["x" * 101, " ", "a\nb", "\x1b[2J", " anna"])
 def test_what_is_no_seed_is_refused_at_the_start(seed: str) -> None:
     path = find_drill("1")
-    with pytest.raises(SpecError, match="is no seed"):
+    with pytest.raises(SpecError, match="is not a valid seed"):
         ready(read_drill(path), path, seed)
 
 
@@ -274,13 +274,13 @@ def test_the_page_tells_saved_from_what_can_be_had_and_what_is_destroyed() -> No
     assert "can still be recovered from the disks: **60.5 %**" in page
     assert "destroyed since the drill began: **39.5 %**" in page
     at_begin = debriefing(msgspec.structs.replace(ENDED, kept_percent=98.5, begun_percent=98.5), None)
-    assert "destroyed since the drill began: **0 %**; 1.5 % were gone when the drill began" in at_begin
+    assert "destroyed since the drill began: **0 %**; 1.5 % were lost when the drill began" in at_begin
     assert "1 minute, 0 commands, 1 hint, 0 resets" in page
 
 
 def test_what_was_written_is_told_beside_what_differs() -> None:
     page = debriefing(msgspec.structs.replace(ENDED, touched_bytes=32 * KIB, changed_bytes=2 * KIB), None)
-    assert "written on the disks before commit: **32 KiB written, of which 2 KiB differ**" in page
+    assert "written to the disks before commit: **32 KiB written, of which 2 KiB differ**" in page
 
 
 def test_several_lines_that_were_typed_at_once_are_lines() -> None:
@@ -311,7 +311,9 @@ def test_a_little_and_much_look_different_and_are_explained() -> None:
     assert "128 MiB" in page
 
 
-@pytest.mark.parametrize(("verdict", "says"), [("lost", "destroyed, or no array"), ("partly lost", "was not there")])
+@pytest.mark.parametrize(
+    ("verdict", "says"), [("lost", "destroyed, or no running array"), ("partly lost", "was missing")]
+)
 def test_an_outcome_of_the_first_format_is_read_and_claims_no_more_than_it_knew(
     tmp_path: Path, verdict: str, says: str
 ) -> None:
