@@ -102,13 +102,13 @@ class PlantedNeed(StrEnum):
 
     CRASH = "power cut"
     CACHE = "write cache that loses what it holds"
-    DEGRADED = "a member less"
-    DOUBLY_DEGRADED = "two members less"
+    DEGRADED = "a missing member"
+    DOUBLY_DEGRADED = "two missing members"
     RE_ADD = "re-add of a member"
     SPARE = "another disk in place of a member"
     RESTART = "restart of the array"
     RESHAPE = "reshape"
-    ABSENCE = "a drive that is gone for an instant"
+    ABSENCE = "a drive that is missing for an instant"
 
 
 class PlantedBug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -164,7 +164,7 @@ def planted_kernel(host: Host) -> Path:
     try:
         return find_kernel(host.processes, host.files, virtual_time=True, chosen=str(path)).path
     except ToolMissing as error:
-        reason = "the embedded kernel with planted bugs is not built, or only partly"
+        reason = "the embedded kernel with planted bugs is not built, or only partly built"
         raise ToolMissing(reason, hint=f"remove {path.parent} if it exists, then: make planted-kernel") from error
 
 
@@ -281,7 +281,7 @@ def _outcome(
 
 
 def replayed(arena: Arena, history: FaultHistory, before: Sequence[FaultHistory] = (), **more: Any) -> HistoryOutcome:
-    """The outcome of a history on a machine of its own, after the histories ``before``."""
+    """The outcome of a history on a separate machine, after the histories ``before``."""
     with arena.opened() as place:
         outcomes = list(play(place, [*before, history], change=arena.change, **more))
     return outcomes[-1]
@@ -289,7 +289,7 @@ def replayed(arena: Arena, history: FaultHistory, before: Sequence[FaultHistory]
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """A history that was played many times in real time, where its requests and their order differ each time."""
+    """A history that was run many times in real time, where its requests and their order differ each time."""
 
     outcomes: tuple[HistoryOutcome, ...]
     cpu_count: int
@@ -300,7 +300,7 @@ class Repeats:
         return sum(kind in each.kinds if kind else bool(each.differences) for each in self.outcomes)
 
     def verdict(self, kind: str) -> str:
-        """What that says about the finding."""
+        """What the runs show about the finding."""
         times, cpus = len(self.outcomes), "1 CPU" if self.cpu_count == 1 else f"{self.cpu_count} CPUs"
         if found := self.seen(kind):
             return f"confirmed with {cpus} on Linux {self.kernel_release}: {found} of {times} runs"
@@ -361,7 +361,7 @@ class FindingRecord(msgspec.Struct, frozen=True, kw_only=True):
     operations: int = 0
     writes: int = 0
     replays: int = 0
-    """Number of replays, each on a machine of its own, that showed the difference."""
+    """Number of replays, each on a separate machine, that showed the difference."""
     created_utc: str = ""
 
 
@@ -563,7 +563,7 @@ class Evidence:
 
 
 def gathered(arena: Arena, history: FaultHistory, before: Sequence[FaultHistory] = ()) -> Evidence:
-    """Replay a history on a machine of its own, and collect all evidence."""
+    """Replay a history on a separate machine, and collect all evidence."""
     files: dict[str, bytes] = {}
     with arena.opened() as place:
         more: dict[str, Any] = {"wants_log": True, "wants_ledger": True}
@@ -1133,7 +1133,7 @@ class Campaign:
     def _keep_smallest(
         self, record: FindingRecord, whole: FaultHistory, steps: list[FaultHistory], earlier: list[FaultHistory]
     ) -> None:
-        """Store the smallest history that also shows the difference on a machine of its own."""
+        """Store the smallest history that also shows the difference on a separate machine."""
         for history in reversed(steps):
             evidence = gathered(self.arena, history, earlier)
             is_shown = record.kind in evidence.outcome.kinds

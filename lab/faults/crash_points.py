@@ -442,7 +442,7 @@ def went_wrong(seen: dict[str, Any]) -> str | None:
     if seen.get("failures"):
         return f"{seen['failures']} writes failed"
     if seen.get("bad"):
-        return f"the running array gives wrong data: {seen['bad'][:3]}"
+        return f"the running array returns wrong data: {seen['bad'][:3]}"
     return None
 
 
@@ -795,7 +795,7 @@ class Exploration:
     """
 
     def one(self, configuration: CutConfiguration, seed: str, machine: _KeptMachine | None = None) -> Explored:
-        """Try a configuration, on a machine of its own unless ``machine`` is given.
+        """Try a configuration, on a separate machine unless ``machine`` is given.
 
         An error, such as the loss of the machine, affects this configuration only and is part of the result.
         """

@@ -240,7 +240,7 @@ def parse_id(text: str, *, is_any_version: bool = False) -> FindingId:
     if int(match[1]) != VERSION and not is_any_version:
         raise SpecError(
             f"'{text}' has version {match[1]}, and this raidlab makes histories of version {VERSION}",
-            hint="replay its folder: the history itself is stored there",
+            hint="replay it from its folder, which contains the history",
         )
     bounds = Bounds(match[2] or "", match[3] or "")
     found = FindingId(bounds, int(match[5]), int(match[4] or 0), int(match[6] or 0), match[7] or "")

@@ -366,7 +366,11 @@ class Oracle:
 def _journal(file: Path) -> Journal[OracleRegion | _Asked]:
     """The ledger file: the region, then one line per request or report."""
     return Journal(
-        file, dict[str, Any], hint="move it away, and fill again", most_bytes=MOST_LEDGER_BYTES, error=LabError
+        file,
+        dict[str, Any],
+        hint="move it elsewhere, and write the data again",
+        most_bytes=MOST_LEDGER_BYTES,
+        error=LabError,
     )
 
 
@@ -377,5 +381,5 @@ def _lines(file: Path) -> tuple[OracleRegion, list[_Asked]]:
         return convert(first, OracleRegion), [convert(line, _Asked) for line in lines]
     except ValueError as error:
         raise LabError(
-            f"the oracle's ledger '{file}' is damaged: {error}", hint="move it away, and fill again"
+            f"the oracle's ledger '{file}' is damaged: {error}", hint="move it elsewhere, and write the data again"
         ) from None

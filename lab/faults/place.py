@@ -111,7 +111,7 @@ class SilenceWatchdog:
 
 
 def with_own_kernel(target: Target, host: Host) -> Target:
-    """The target with the kernel that the lab builds, in virtual time unless it specifies otherwise.
+    """The target with the kernel that the lab builds; in virtual time unless the target specifies real time.
 
     Raises ToolMissing, with the command that builds the kernel.
     """
@@ -202,6 +202,7 @@ def _document(line: str) -> dict[str, Any]:
         found = None
     if not isinstance(found, dict):
         raise LabError(
-            f"the machine's answer is not a document: {line[:80]}", hint="check what else writes to its serial line"
+            f"the machine's answer is not a document: {line[:80]}",
+            hint="check whether anything else writes to its serial line",
         )
     return found

@@ -137,7 +137,7 @@ class OraclePlaces:
         )
 
     def row_of(self, block: int) -> frozenset[int]:
-        """The blocks that share their parity bytes with a block, including itself; without parity, the block alone."""
+        """The blocks that share their parity bytes with a block, including itself; without parity, only the block."""
         if not self.map.has_parity:
             return frozenset({block})
         first = block // self.row_blocks * self.row_blocks
@@ -370,7 +370,7 @@ def _number(parts: re.Match[str], kept: Mapping[str, Mapping[str, Any]], facts: 
     number = _as_number(value)
     if number is None:
         raise SpecError(
-            f"there is no number '{parts[3]}' to compare with", hint="an earlier step keeps it: keep = NAME"
+            f"there is no number '{parts[3]}' to compare with", hint="let an earlier step store it: keep = NAME"
         )
     return factor * number
 
@@ -409,7 +409,7 @@ class SceneArray(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         if self.policy not in POLICIES:
             raise SpecError(f"there is no policy '{self.policy}'", hint=f"known: {', '.join(POLICIES)}")
         if self.layout and self.level != "raid10":
-            raise SpecError(f"a layout is chosen for RAID 10 alone here, not for {self.level}", hint="leave it out")
+            raise SpecError(f"a layout can be chosen only for RAID 10 here, not for {self.level}", hint="leave it out")
         _ = self.raid
 
     @property
@@ -1246,7 +1246,7 @@ class FileStep(SceneAction, frozen=True, kw_only=True, tag="file"):
     def guest_steps(self, stage: Stage) -> GuestSteps:
         if not self.path.startswith("/run/raidlab/fault/") or ".." in self.path:
             raise SpecError(
-                f"'{self.path}' is not below /run/raidlab/fault", hint="write such as /run/raidlab/fault/conf"
+                f"'{self.path}' is not below /run/raidlab/fault", hint="use a path such as /run/raidlab/fault/conf"
             )
         return [["file", self.path, self.text]]
 
@@ -1457,7 +1457,7 @@ class ReadyVariant(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[SceneStep, ...]
     seed: str
     is_apart: bool = False
-    """Whether to run it on a machine of its own if possible, so that two runs can be compared write by write."""
+    """Whether to run it on a separate machine if possible, so that two runs can be compared write by write."""
     defect: KnownDefect | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""Runs scenarios on machines of their own, judges the results, and stores and shows the outcomes.
+"""Runs scenarios on separate machines, judges the results, and stores and shows the outcomes.
 
 An outcome has each check with the expected and the found value, and the evidence. Outcomes are stored immediately::
 
@@ -243,7 +243,7 @@ def scenario_runs(host: Host) -> RunFolders:
         host.state.root / "faults" / "scenarios",
         "run of scenarios",
         ("run.json",),
-        begin_hint="play a scenario: raidlab fault run 10",
+        begin_hint="run a scenario: raidlab fault run 10",
         list_hint="'raidlab fault show' shows the latest",
         state_root=host.state.root,
     )
@@ -277,7 +277,7 @@ def _is_good(run_id: str, run: ScenarioRun) -> bool:
 
 
 def _outcomes_of(folder: Path) -> Journal[ScenarioOutcome]:
-    return Journal(folder / "outcomes.jsonl", ScenarioOutcome, hint="play the scenarios again")
+    return Journal(folder / "outcomes.jsonl", ScenarioOutcome, hint="run the scenarios again")
 
 
 def outcome_table(stored: StoredScenarios) -> Table:
@@ -472,7 +472,7 @@ class PlayedVariant:
 
 
 def shell_lines(made: list[Any], told: Mapping[str, Any]) -> list[str]:
-    """The shell commands of a step of the machine's program; empty for steps of the oracle alone."""
+    """The shell commands of a step of the machine's program; empty for steps that only the oracle carries out."""
     match made[0]:
         case "run" | "start" | "under":
             argv = told.get("argv", made[-1] if made[0] != "run" else made[1])
@@ -615,7 +615,7 @@ class ScenarioRunner:
     longest_silence_seconds: float = LONGEST_SILENCE_SECONDS
 
     def play(self, scenario: Scenario) -> ScenarioOutcome:
-        """Run one scenario; the loss of the machine during it is a verdict of its own."""
+        """Run one scenario; the loss of the machine during it is a separate verdict."""
         self.hooks.on_scenario(scenario)
         clock, done = HostClock(), list[VariantOutcome]()
         began = clock.monotonic_seconds()
@@ -704,7 +704,7 @@ class ScenarioRunner:
             if arrays:
                 raise DeviceRefused(
                     f"{lab.machine.facts.target} has arrays already: {', '.join(arrays)}",
-                    hint="play scenarios where nothing can be lost: --on uml:",
+                    hint="run scenarios on a machine where nothing can be lost: --on uml:",
                 )
 
     def _missing(self, variant: ReadyVariant) -> tuple[str, ...]:

@@ -92,7 +92,7 @@ def _machine(context: Context, kernel: str, mdadm: str) -> Target:
     target = context.target if is_named else parse_target("qemu:")
     if not target.is_embedded:
         raise SpecError(
-            f"the scripts of findings do not run on {target}", hint="run them in a machine of their own: --on qemu:"
+            f"the scripts of findings do not run on {target}", hint="run them in a separate machine: --on qemu:"
         )
     for key, value in (("kernel", kernel), ("mdadm", mdadm)):
         if value and key in target.options:

@@ -60,7 +60,7 @@ def measure(
 ) -> None:
     """Run each script until the record in ``output`` has ``repeats`` runs of it; each run is stored at once.
 
-    A script that has changed since its runs were stored is run anew. Raises LabError if no machine can be started.
+    A script that has changed since its runs were stored is run again. Raises LabError if no machine can be started.
     """
     while due := _due(scripts, target, repeats, output):
         with _open(target, host, max(script.disks for script, _ in due), hooks) as machine:

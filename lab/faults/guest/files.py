@@ -247,7 +247,7 @@ def content_of(content: Content, file: int, first: int, count: int, generation: 
 
 ARBITRARY = "in flight, anything"
 """A block with a write in flight that may hold anything according to the promises of the array."""
-IN_ORDER = "changes of names are there in their order"
+IN_ORDER = "changes of names are present in their order"
 """Properties beyond the promises: it is no violation if they do not hold."""
 
 

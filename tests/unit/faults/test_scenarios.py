@@ -315,7 +315,7 @@ def test_a_wrong_step_is_told_with_the_nearest_word(tree: dict[str, object], sai
         ('array = { policy = "pppl" }\nsteps = [{ act = "array.create" }]', "there is no policy 'pppl'"),
         (
             'array = { level = "raid5", layout = "f2" }\nsteps = [{ act = "array.create" }]',
-            "a layout is chosen for RAID 10",
+            "a layout can be chosen only for RAID 10",
         ),
         ('code = "nothing"', "there is no function of lab/faults/scenario.py 'nothing'"),
     ],
