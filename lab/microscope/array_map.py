@@ -200,8 +200,8 @@ def read_shape(arrays: OpenArrays, name: str) -> MappedArray:
     """Read the geometry of an array. Raises ArrayError if it is not running, or consists of several arrays."""
     if not is_array_name(name):
         raise ArrayError(
-            f"{name} consists of several arrays, and each of them has stripes of its own",
-            hint=f"'raidlab array show {name}' names them: look at one of these",
+            f"{name} consists of several arrays, each with its own stripes",
+            hint=f"'raidlab array show {name}' names them: inspect one of these",
         )
     folder = md_path(name)
     entries = [entry for entry in arrays.machine.list_dirs([folder])[folder] if entry.startswith("dev-")]
@@ -351,9 +351,9 @@ class _Answer(msgspec.Struct, frozen=True):
 def hold_of(shape: MappedArray, first_sector: int, sectors: int) -> tuple[tuple[str, int, int] | None, str]:
     """The writes to suspend while members are read, or the reason why there are none: md's own writes cannot be."""
     if shape.reshaping:
-        return None, "a reshape is under way, and md writes by itself"
+        return None, "a reshape is running, and md itself writes"
     if shape.is_syncing:
-        return None, f"a {shape.files['sync_action']} runs, and md writes by itself"
+        return None, f"a {shape.files['sync_action']} is running, and md itself writes"
     if not shape.files["suspend_hi"]:
         return None, f"md cannot suspend writes to a {shape.level}"
     if shape.files["suspend_hi"] != "0":
@@ -377,7 +377,7 @@ def read_moment(
     if total > MOST_BYTES:
         raise LabError(
             f"{human_bytes(total)} of members are more than can be read at once",
-            hint=f"look at a part of the chunks: --bytes and --offset; {human_bytes(MOST_BYTES)} at most",
+            hint=f"inspect a part of the chunks: --bytes and --offset; {human_bytes(MOST_BYTES)} at most",
         )
     wanted = [[place.device, place.offset, place.length] for place in places]
     request = msgspec.json.encode({"array": array, "hold": hold, "places": wanted}).decode()
@@ -385,14 +385,16 @@ def read_moment(
         answer = decoded_json(machine.call(MEMBERS, (request,), timeout_seconds=120.0), _Answer)
     except CommandFailed as error:
         raise LabError(
-            f"the members could not be read: {error.stderr_tail}", hint="look at the machine's kernel messages: dmesg"
+            f"the members could not be read: {error.stderr_tail}", hint="check the machine's kernel messages: dmesg"
         ) from error
     try:
         data = zlib.decompressobj().decompress(base64.b64decode(answer.data), max(total, 1))
     except (ValueError, zlib.error):
         data = b""
     if len(data) != total:
-        raise LabError("the members' bytes came back damaged", hint="try again; then look at the machine's memory")
+        raise LabError(
+            "the members' bytes came back damaged", hint="try again; if it happens again, check the machine's memory"
+        )
     found, at = [], 0
     for number, place in enumerate(places):
         found.append(BytesRead(data[at : at + place.length], answer.failed.get(str(number), "")))
@@ -787,7 +789,7 @@ def _mounted(session: LabSession, name: str, path: str) -> Iterator[str]:
         return
     kind = file_system_on(session, array.device)
     if kind is FileSystem.RAW:
-        raise ArrayError(f"{name} has no file system, so no files", hint="look for a block: --block")
+        raise ArrayError(f"{name} has no file system, so it contains no files", hint="name a block instead: --block")
     # Without these options the mount would replay the journal (ext4(5), xfs(5)).
     options = ("ro", "noload" if kind is FileSystem.EXT4 else "norecovery")
     session.run(filesystem.mount(kind, array.device, options=options))

@@ -58,7 +58,7 @@ def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
         extents = extents_of(fd, is_stopped)
     except OSError as error:
         unknown = error.errno in (errno.EOPNOTSUPP, errno.ENOTTY)
-        why = "its file system does not tell where files lie (FIEMAP)" if unknown else error.strerror
+        why = "its file system does not report where files lie (FIEMAP)" if unknown else error.strerror
         raise OSError(f"{path}: {why}") from error
     finally:
         os.close(fd)

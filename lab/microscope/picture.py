@@ -279,7 +279,7 @@ def _blame_parity(
             power = wrong_weight(stored[p][place] ^ parity[p][place], stored[q][place] ^ parity[q][place])
             named[by_power.get(-1 if power is None else power)] += 1
     if len(named) != 1 or None in named:
-        return None, "P and Q name no single member: more than one is wrong"
+        return None, "P and Q identify no single member: more than one is wrong"
     (slot,) = named
     assert slot is not None
     cell, wrong = by_slot[slot].cell, tuple(sorted(bad[p] | bad[q]))
@@ -291,7 +291,7 @@ def _blame_parity(
     data = bytearray(by_slot[slot].data or b"")
     for place in wrong:
         data[place] ^= stored[p][place] ^ parity[p][place]
-    return Blamed(slot, cell.sector, ChunkKind.DATA, wrong, bytes(data), "P and Q both name it"), ""
+    return Blamed(slot, cell.sector, ChunkKind.DATA, wrong, bytes(data), "P and Q both identify it"), ""
 
 
 def compare_copies(cells: Sequence[SeenCell], *, unit_sectors: int = RESYNC_BLOCK_SECTORS) -> StripeComparison:
@@ -329,7 +329,7 @@ def compare_copies(cells: Sequence[SeenCell], *, unit_sectors: int = RESYNC_BLOC
 def _outvoted(copies: Sequence[SeenCell]) -> tuple[Blamed | None, str]:
     """The one copy that differs from all others, which agree. md does not do this."""
     if len(copies) < 3:
-        return None, "there are two copies and no third: that they differ is all that they can tell"
+        return None, "two copies without a third show only that they differ"
     counted = Counter(seen.data for seen in copies)
     (usual, votes), *others = counted.most_common()
     if votes != len(copies) - 1 or not others:
@@ -456,7 +456,8 @@ def stripe_in(shape: MappedArray, number: int) -> tuple[ArrayGeometry, StripeMap
             if all(reshaping.is_ahead(sector) == is_before for sector in ends) and ends[1] < shape.size_sectors:
                 return geometry, stripe, is_before
     raise ArrayError(
-        f"stripe {number} of {shape.name} lies in no shape as a whole: the reshape is at sector {reshaping.position}",
+        f"stripe {number} of {shape.name} is partly in the old layout and partly in the new: the reshape is at sector "
+        f"{reshaping.position}",
         hint=f"'raidlab array map {shape.name} --block N' shows where a block lies during the reshape",
     )
 
@@ -538,10 +539,12 @@ def flip_plan(picture: StripePicture, device: str, byte: int) -> Plan:
         (device,),
     )
     steps = (
-        forget_step(device, "The kernel's own copy of the member may be old: it is forgotten before a byte changes."),
+        forget_step(
+            device, "The kernel's own copy of the member may be outdated: it is dropped before a byte changes."
+        ),
         write,
         *empty_stripes(shape),
-        forget_step(f"/dev/{shape.name}", "What was read of the array before is forgotten too."),
+        forget_step(f"/dev/{shape.name}", "Data that were read from the array earlier are dropped too."),
     )
     return Plan(f"Flip byte {rest} of {cell.words} on {member.name}, silently", steps)
 
@@ -568,7 +571,7 @@ def empty_stripes(shape: MappedArray) -> tuple[Step, ...]:
     path = md_path(shape.name, "stripe_cache_size")
     numbers = f"{_FEWEST_STRIPES} {max(_MANY_STRIPES, int(size))} {_FEWEST_STRIPES} {size}"
     line = f"for size in {numbers}; do echo $size > {path} || exit 1; done"
-    return (Step(("sh", "-c", line), "md keeps stripes that were used lately in memory: they are forgotten."),)
+    return (Step(("sh", "-c", line), "md keeps recently used stripes in memory: they are dropped."),)
 
 
 def bad_block(session: LabSession, name: str, disk: str, sector: int | None = None) -> Plan:
@@ -584,7 +587,7 @@ def bad_block(session: LabSession, name: str, disk: str, sector: int | None = No
     if member.slot is None or not member.is_in_sync:
         raise ArrayError(f"{disk} holds no current data of {name}", hint="choose a member that is in sync")
     if status.metadata_version[:2] != "1.":
-        raise ArrayError(f"{name} keeps no list of bad blocks", hint="only metadata 1.x has one (md(4))")
+        raise ArrayError(f"{name} has no bad-block list", hint="only metadata 1.x has one (md(4))")
     shape = read_shape(session, name)
     mapped = shape.member(member.device)
     if sector is None:
@@ -609,8 +612,8 @@ def _sector_in_mark(session: LabSession, shape: MappedArray, member: MappedMembe
     mark = mark_of(session, shape.name)
     if mark is None:
         raise ArrayError(
-            f"{shape.name} carries no known data to be hit",
-            hint=f"write some: raidlab array mark {shape.name}; or say which sector: --sector",
+            f"{shape.name} contains no known data that could be hit",
+            hint=f"write known data: raidlab array mark {shape.name}; or name a sector: --sector",
         )
     first, last = _mark_sectors(session, shape, mark)
     for sector in range(first, last, BLOCK_SECTORS):

@@ -111,7 +111,7 @@ def small_write(shape: MappedArray, sector: int) -> SmallWrite:
     Raises ArrayError during a reshape, and for a block that does not exist.
     """
     if shape.reshaping:
-        raise ArrayError(f"{shape.name} is being reshaped", hint="step through a write when that is over")
+        raise ArrayError(f"{shape.name} is being reshaped", hint="step through a write when the reshape is complete")
     if sector % BLOCK_SECTORS or not 0 <= sector <= shape.size_sectors - BLOCK_SECTORS:
         raise ArrayError(
             f"{shape.name} has no whole block at sector {sector}",
@@ -123,7 +123,7 @@ def small_write(shape: MappedArray, sector: int) -> SmallWrite:
     written = tuple(place.slot for place in places if shape.members_in(place.slot))
     way = WriteWay.COPIES if len(places) > 1 else WriteWay.PLAIN
     ios = _ios(shape, {place.slot: place.kind for place in places}, {}, written, places[0].sector)
-    reason = "every copy is written, nothing is read" if len(places) > 1 else "the block lies on one member alone"
+    reason = "every copy is written, and nothing is read" if len(places) > 1 else "the block lies on a single member"
     slots = tuple(place.slot for place in places)
     return SmallWrite(
         array=shape.name,
@@ -195,10 +195,10 @@ def _chosen(
     level = int(shape.files["rmw_level"]) if shape.files["rmw_level"].isdecimal() else 1
     is_forced = level == _DISABLED or (len(failed) > 1 and bool(set(failed) & set(involved)))
     if (is_forced or is_suspect) and set(failed) & set(others):
-        reason = "data that the parity needs are missing, so everything else is read and they are computed"
+        reason = "data that the parity needs are missing, so md reads everything else and computes them"
         return WriteWay.COMPUTE_FIRST, tuple(slot for slot in slots if slot in in_sync), counts, reason
     if level == _DISABLED or (is_suspect and not failed):
-        why = "rmw_level is 0" if level == _DISABLED else "a resync is due, so old parity is not to be trusted"
+        why = "rmw_level is 0" if level == _DISABLED else "a resync is due, so the old parity is unreliable"
         return WriteWay.RECONSTRUCT, others, counts, why
     least = 2 * len(slots)
     modify_cost = sum(1 if slot in in_sync else least for slot in involved)
@@ -211,10 +211,10 @@ def _chosen(
 def _cheaper(modify: int | None, rebuild: int | None, *, is_modify: bool) -> str:
     chosen, other = (modify, rebuild) if is_modify else (rebuild, modify)
     if other is None:
-        return f"the other way would have to read a member that is missing; this one reads {chosen}"
+        return f"the other method would have to read a missing member; this one reads {chosen} blocks"
     if chosen == other:
-        return f"both ways read {chosen}: md then reconstructs" if not is_modify else f"both ways read {chosen}"
-    return f"it reads {chosen} blocks, the other way {other}"
+        return f"both methods read {chosen} blocks{'' if is_modify else ', so md reconstructs'}"
+    return f"it reads {chosen} blocks, the other method {other}"
 
 
 def _ios(
@@ -240,9 +240,9 @@ def _ios(
 def _further(shape: MappedArray) -> tuple[str, ...]:
     words = []
     if shape.geometry.has_stripes and shape.level != "raid0":
-        words.append("before the first write after a pause md notes in every superblock that the array is in use")
+        words.append("before the first write after a pause md records in every superblock that the array is in use")
     if shape.bitmap:
-        words.append("and sets the bit of the region in every member's bitmap, before the data are written")
+        words.append("md sets the bit of the region in every member's bitmap before the data are written")
     policy = shape.files["consistency_policy"]
     if policy == "ppl":
         words.append(
@@ -321,7 +321,7 @@ def new_content(picture: StripePicture, write: SmallWrite) -> bytes:
         data = seen.computed if seen.data is None else seen.data
         if not seen.cell.kind.is_parity and at == write.sector and data is not None:
             return bytes(byte ^ 0xFF for byte in data)
-    raise ArrayError(f"the content of the block cannot be determined on {write.array}", hint="see the array's state")
+    raise ArrayError(f"the content of the block cannot be determined on {write.array}", hint="check the array's state")
 
 
 def write_plan(shape: MappedArray, sector: int, content: bytes) -> Plan:
@@ -390,13 +390,13 @@ def check_bare(session: LabSession, shape: MappedArray) -> None:
     above = session.machine.list_dirs([holders])[holders]
     if mounted or above:
         raise ArrayError(
-            f"{shape.name} is in use by {', '.join((*mounted, *above))}, and a block written past it would harm it",
+            f"{shape.name} is in use by {', '.join((*mounted, *above))}, and writing a block would damage its data",
             hint=f"unmount it first: raidlab array stop {shape.name} does",
         )
     if shape.is_syncing:
         raise ArrayError(
             f"a {shape.files['sync_action']} runs on {shape.name}, whose reads and writes would be counted too",
-            hint=f"wait for its end: raidlab array wait {shape.name}",
+            hint=f"wait until it ends: raidlab array wait {shape.name}",
         )
 
 
@@ -509,7 +509,7 @@ def crash_states(picture: StripePicture, write: SmallWrite, new: bytes) -> tuple
     }
     old = next((copies[slot] for slot in write.target_slots if slot in copies), None)
     if old is None:
-        raise ArrayError(f"no copy of the block can be read from {picture.shape.name}", hint="see the array's state")
+        raise ArrayError(f"no copy of the block can be read from {picture.shape.name}", hint="check the array's state")
     return tuple(_copies_state(write, copies, written, old, new) for written in _subsets(write.written_slots))
 
 
@@ -555,7 +555,7 @@ def _parity_states(
     data = filled_in(row, held, length)
     if data is None:
         raise ArrayError(
-            f"too much of stripe {write.stripe} is missing to determine what it holds", hint="see the array's state"
+            f"too much of stripe {write.stripe} is missing to determine what it holds", hint="check the array's state"
         )
     (target,) = write.target_slots
     parity = parities_of(row, {**data, target: new}, length)
@@ -666,18 +666,18 @@ def judged_words(picture: StripePicture) -> list[str]:
     comparison, level = picture.comparison, picture.shape.level
     if comparison.verdict is StripeVerdict.UNKNOWN:
         if level in ("raid0", "linear"):
-            return [f"{level} keeps nothing twice: there is nothing to compare."]
-        return ["Too much is missing to compare anything: what remains cannot be verified."]
+            return [f"{level} has no redundancy: there is nothing to compare."]
+        return ["Too many blocks are missing: the remaining blocks cannot be verified."]
     what = "Copies" if level in _COPIED else "Data and parity"
     if comparison.verdict is StripeVerdict.AGREES:
         return [f"{what} agree."]
     words = []
     if picture.awaits_resync:
-        words.append("md has not come here so far with the resync that is due: it will make them fit by itself.")
+        words.append("The resync that is due has not reached this stripe yet: it will make the stripe consistent.")
     for seen in comparison.cells:
         if seen.differs and seen.data is not None:
             held = picture.name_of(seen.cell.slot)
-            other = "the first copy" if level in _COPIED else "what the data give"
+            other = "the first copy" if level in _COPIED else "the result computed from the data"
             words.append(
                 f"{seen.cell.words} on {held} differs from {other} in {_bytes(len(seen.differs))}, "
                 f"the first at byte {picture.skip_bytes + seen.differs[0]} of the chunk."
@@ -686,11 +686,11 @@ def judged_words(picture: StripePicture) -> list[str]:
     if blamed:
         place = blamed.bytes_wrong[0]
         words.append(
-            f"Wrong is {picture.name_of(blamed.slot)}: {blamed.reason}. Its byte {picture.skip_bytes + place} should "
+            f"{picture.name_of(blamed.slot)} is wrong: {blamed.reason}. Its byte {picture.skip_bytes + place} should "
             f"be {blamed.right[place]:02x}."
         )
     else:
-        words.append(f"Which member is wrong cannot be told: {comparison.why_unknown}.")
+        words.append(f"It is not possible to tell which member is wrong: {comparison.why_unknown}.")
     return words
 
 
@@ -699,34 +699,34 @@ def repair_words(picture: StripePicture) -> list[str]:
     comparison, shape = picture.comparison, picture.shape
     if comparison.verdict is not StripeVerdict.DIFFERS:
         return []
-    read = "what the data chunk holds" if shape.is_parity else "whichever copy md chooses"
+    read = "the contents of the data chunk" if shape.is_parity else "the copy that md chooses"
     words = [
-        f"A read gives {read}: md compares nothing then. A check adds {comparison.mismatch_sectors} sectors to "
-        "mismatch_cnt and changes nothing."
+        f"A read returns {read}: md compares nothing when it reads. A check adds {comparison.mismatch_sectors} sectors "
+        "to mismatch_cnt and changes nothing."
     ]
     names = [picture.name_of(slot) for slot, _ in comparison.repaired]
     targets = ", ".join(dict.fromkeys(names))
     if shape.is_parity:
-        words.append(f"A repair computes parity anew from the data as they are, and writes it on {targets}.")
+        words.append(f"A repair recomputes parity from the data as they are, and writes it to {targets}.")
         blamed = comparison.blamed
         if blamed is None:
             words.append("If data are wrong, and not parity, that makes the wrong bytes permanent.")
         elif blamed.kind.is_parity:
-            words.append("That is right here: the data are good.")
+            words.append("Here that is right: the data are good.")
         else:
             words.append(
-                f"That is wrong here: the data of {picture.name_of(blamed.slot)} are bad, and afterwards nothing tells "
-                "it any more. md does not use P and Q to find out; a rebuild of that member alone would mend it."
+                f"Here that is wrong: the data of {picture.name_of(blamed.slot)} are bad, and after the repair nothing "
+                "shows this. md does not use P and Q to find out; only a rebuild of that member would correct the data."
             )
     else:
-        words.append(f"A repair copies the first copy over the others, here on {targets}, whichever copy is right.")
+        words.append(f"A repair writes the first copy over the others, here on {targets}, whichever copy is right.")
         blamed = comparison.blamed
         if blamed is None:
             words.append("If the first copy is the wrong one, that makes the wrong bytes permanent.")
         elif (blamed.slot, blamed.sector) not in comparison.repaired:
-            words.append(f"That is wrong here: the first copy is the one on {picture.name_of(blamed.slot)}.")
+            words.append(f"Here that is wrong: the first copy is the one on {picture.name_of(blamed.slot)}.")
         else:
-            words.append("That is right here, and by luck: md counts no votes.")
+            words.append("Here that is right, but only by luck: md takes no majority vote.")
     return words
 
 
@@ -741,29 +741,29 @@ def write_head(shape: MappedArray, write: SmallWrite) -> list[str]:
     if not shape.is_parity:
         return [first, f"Here {write.reason}."]
     counts = (("read-modify-write", write.modify_reads), ("reconstruct-write", write.reconstruct_reads))
-    reads = [f"{way} reads {'what is missing' if count is None else f'{count} blocks'}" for way, count in counts]
-    return [first, f"{reads[0].capitalize()}; {reads[1]}. Chosen: {write.reason}."]
+    reads = [f"{way} reads {'a missing block' if count is None else f'{count} blocks'}" for way, count in counts]
+    return [first, f"{reads[0].capitalize()}; {reads[1]}. Reason for the choice: {write.reason}."]
 
 
 def write_tail(shape: MappedArray, write: SmallWrite) -> list[str]:
     """The order of writes to members, and additional I/O."""
     order = [slot_name(shape, slot) for slot in write.written_slots]
-    words = [f"md submits the writes in this order: {', '.join(order)}; drives may finish them in any."]
-    return [*(words if len(order) > 1 else []), *(f"On top: {more}." for more in write.further)]
+    words = [f"md submits the writes in this order: {', '.join(order)}; drives may complete them in any order."]
+    return [*(words if len(order) > 1 else []), *(f"In addition, {more}." for more in write.further)]
 
 
 def observed_words(seen: ObservedWrite) -> list[str]:
     """Whether md's I/O was as predicted."""
     if not seen.predicted.is_predicted:
-        return ["The journal is in write-back mode: members are written when md sees fit."]
+        return ["The journal is in write-back mode: md chooses when it writes the members."]
     if not seen.differences:
-        return ["md did just what was predicted."]
+        return ["md did exactly what was predicted."]
     return ["md's I/O differs from the prediction:", *(f"  {words}" for words in seen.differences)]
 
 
 def crash_head(write: SmallWrite) -> str:
     """The title of the table of crash states."""
-    return f"A crash during the write of block {write.sector // BLOCK_SECTORS}, whose bits are all turned over."
+    return f"A crash during the write of block {write.sector // BLOCK_SECTORS}, whose bits are all inverted."
 
 
 def crash_words(shape: MappedArray, states: Sequence[CrashState]) -> list[str]:
@@ -771,34 +771,36 @@ def crash_words(shape: MappedArray, states: Sequence[CrashState]) -> list[str]:
     holes = [(state, read) for state in states for read in state.reads if read.holes]
     words = []
     if any(not read.outcome.is_right for read in states[0].reads if len(read.lost) < 2):
-        words.append("The stripe is wrong already, before anything is written: the first line shows it.")
+        words.append("The stripe is already wrong before anything is written: the first line shows this.")
     pairs = [(state, read) for state in states for read in state.reads if len(read.lost) == 2]
     if holes:
         count = sum(len(state.reads) for state in states)
         words.append(
-            f"{len(holes)} of {count} cases are the WRITE HOLE: a block that nobody was writing reads as bytes that "
-            "nobody wrote, and md says nothing."
+            f"{len(holes)} of {count} cases are the WRITE HOLE: a block that was not being written reads as bytes that "
+            "nobody wrote, and md reports no error."
         )
     elif shape.is_parity:
-        words.append("No case is the write hole: blocks that nobody was writing read right in all of them.")
+        words.append("No case is the write hole: blocks that were not being written are right in all of them.")
     if pairs:
         bad = {read.lost for _, read in pairs if not read.outcome.is_right}
         names = [" and ".join(slot_name(shape, slot) for slot in lost) for lost in sorted(bad)]
-        words.append(f"Of two members lost at once these pairs can read wrong: {', '.join(names) or 'none'}.")
+        words.append(
+            f"If two members are lost at once, reads can be wrong for these pairs: {', '.join(names) or 'none'}."
+        )
     if shape.level in _COPIED:
         return [*words, _BY_COPYING]
     afterwards = _AFTERWARDS.get(shape.files["consistency_policy"], "") if shape.is_parity else ""
     return [*words, afterwards] if afterwards else words
 
 
-_BY_COPYING = "After such a stop md copies one over the others, and from then on all reads give the same: old or new."
+_BY_COPYING = "After such a crash md writes one copy over the others; then all reads return the same data, old or new."
 _BY_RESYNC = (
-    "After such a stop md makes parity fit again: with all members nothing is wrong then. Degraded, the array starts "
-    "only by force."
+    "After such a crash md makes the parity consistent: with all members present nothing is wrong then. A degraded "
+    "array starts only by force."
 )
 _AFTERWARDS = {
     "resync": _BY_RESYNC,
     "bitmap": _BY_RESYNC,
-    "ppl": "These are reads after md has replayed the partial parity log: it protects what was not being written.",
-    "journal": "These are reads after md has replayed the journal that holds the whole write; before that all is old.",
+    "ppl": "These are reads after md has replayed the partial parity log: it protects data not being written.",
+    "journal": "These are reads after md has replayed the journal with the whole write; without it all data are old.",
 }

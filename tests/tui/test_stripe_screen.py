@@ -78,9 +78,9 @@ async def test_a_wrong_byte_has_a_sign_and_a_culprit(start: Start, members: Memb
         await user.idle()
         text = user.text
         assert "DIFFERS" in text
-        assert "Wrong is disk01: P and Q both name it." in text
+        assert "disk01 is wrong: P and Q both identify it." in text
         assert "X wrong" in text
-        assert "That is wrong here: the data of disk01 are bad" in text
+        assert "Here that is wrong: the data of disk01 are bad" in text
         assert ">" not in "".join(line for line in text.splitlines() if line.lstrip("|").startswith("      0 "))
         await user.press("d")
         assert any(">" in line and "2000" in line for line in user.text.splitlines())

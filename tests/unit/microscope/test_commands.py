@@ -121,7 +121,7 @@ def test_a_stripe_is_shown_with_what_was_computed(capfd: Captured) -> None:
 def test_a_wrong_byte_is_shown_and_named(raid6: Raid6, capfd: Captured) -> None:
     raid6[1].flip(0, CHUNK_SECTORS, 100)
     text = told(capfd, "inspect", "md0", "--stripe", "1")
-    assert "Wrong is disk01: P and Q both name it." in text
+    assert "disk01 is wrong: P and Q both identify it." in text
     assert "DIFFERS in 1" in text
     assert " 96 " in text
     assert ">" in text
@@ -172,17 +172,17 @@ def test_a_block_of_a_mounted_array_is_not_written(raid6: Raid6, capfd: Captured
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        (["map", "md0"], 2, "say what to look for, once"),
-        (["map", "md0", "--block", "1", "--file", "x"], 2, "say what to look for, once"),
-        (["map", "md0", "--member", "disk01"], 2, "say what to look for, once"),
+        (["map", "md0"], 2, "name exactly one thing to look for"),
+        (["map", "md0", "--block", "1", "--file", "x"], 2, "name exactly one thing to look for"),
+        (["map", "md0", "--member", "disk01"], 2, "name exactly one thing to look for"),
         (["map", "md0", "--block", "x"], 2, "block 'x' is not a whole number"),
         (["map", "md0", "--block", "48"], 1, "md0 has no sector 384"),
         (["map", "md0", "--member", "disk08", "--sector", "1"], 1, "/dev/ubdh is not a member of md0"),
         (["map", "md7", "--block", "1"], 1, "no running array md7"),
-        (["inspect", "md0"], 2, "say which stripe to look at, once"),
-        (["inspect", "md0", "--stripe", "1", "--step-write", "1"], 2, "say which stripe to look at, once"),
-        (["inspect", "md0", "--stripe", "1", "--really"], 2, "nothing to do really"),
-        (["inspect", "md0", "--stripe", "1", "--plan"], 2, "nothing would be changed"),
+        (["inspect", "md0"], 2, "name exactly one stripe to inspect"),
+        (["inspect", "md0", "--stripe", "1", "--step-write", "1"], 2, "name exactly one stripe to inspect"),
+        (["inspect", "md0", "--stripe", "1", "--really"], 2, "--really needs a write to carry out"),
+        (["inspect", "md0", "--stripe", "1", "--plan"], 2, "this command changes nothing"),
         (["inspect", "md0", "--stripe", "1", "--bytes", "0"], 2, "0 bytes cannot be shown"),
         (["inspect", "md0", "--stripe", "1", "--offset", "4096"], 2, "no chunk has a byte 4096"),
         (["inspect", "md0", "--stripe", "99"], 1, "there is no stripe 99"),

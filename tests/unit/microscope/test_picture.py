@@ -92,11 +92,11 @@ def test_raid6_names_the_member_and_md_does_not_ask(slot: int) -> None:
     blamed = picture.comparison.blamed
     assert blamed is not None
     assert (blamed.slot, blamed.bytes_wrong, blamed.right) == (slot, (3, 700), right[slot])
-    assert f"Wrong is disk0{slot + 1}" in judged_words(picture)[-1]
+    assert f"disk0{slot + 1} is wrong" in judged_words(picture)[-1]
     p, q, data = row_of(picture)
     written = {slot for slot, _ in picture.comparison.repaired}
     assert written == ({p, q} if slot in data else {slot})
-    assert ("That is wrong here" in repair_words(picture)[-1]) == (slot in data)
+    assert ("Here that is wrong" in repair_words(picture)[-1]) == (slot in data)
     assert picture.comparison.mismatch_sectors == 8
 
 
@@ -114,7 +114,7 @@ def test_raid5_cannot_tell_who() -> None:
     members.flip(1, 0, 0)
     picture = look_at_stripe(arrays, "md0", 0)
     assert picture.comparison.blamed is None
-    assert "cannot be told: one parity" in judged_words(picture)[-1]
+    assert "which member is wrong: one parity" in judged_words(picture)[-1]
     assert {slot for slot, _ in picture.comparison.repaired} == {3}
     assert "permanent" in repair_words(picture)[-1]
 
@@ -161,17 +161,17 @@ def test_three_copies_vote_and_md_counts_no_votes() -> None:
     assert (blamed.slot, blamed.right[100]) == (0, 0)
     assert {slot for slot, _ in picture.comparison.repaired} == {1, 2}
     assert picture.comparison.mismatch_sectors == 2 * 128
-    assert "That is wrong here: the first copy" in repair_words(picture)[-1]
+    assert "Here that is wrong: the first copy" in repair_words(picture)[-1]
 
 
 def test_two_copies_cannot_tell_and_raid0_has_nothing_twice() -> None:
     machine, members = copies_array("raid1", 2)
     members.flip(1, 0, 7)
-    assert "two copies and no third" in look_at_stripe(arrays_on(machine), "md0", 0).comparison.why_unknown
+    assert "two copies without a third" in look_at_stripe(arrays_on(machine), "md0", 0).comparison.why_unknown
     machine, _ = copies_array("raid0", 2)
     picture = look_at_stripe(arrays_on(machine), "md0", 0)
     assert picture.comparison.verdict is StripeVerdict.UNKNOWN
-    assert judged_words(picture) == ["raid0 keeps nothing twice: there is nothing to compare."]
+    assert judged_words(picture) == ["raid0 has no redundancy: there is nothing to compare."]
 
 
 def test_raid10_reads_the_copy_in_the_next_stripe_too() -> None:
@@ -228,7 +228,7 @@ def test_during_a_reshape_a_stripe_is_that_of_the_shape_that_holds() -> None:
     assert not look_at_stripe(arrays, "md0", 0).is_before
     assert look_at_stripe(arrays, "md0", 2).is_before
     arrays, _, _ = parity_array("raid5", 4, **{**words, "reshape_position": "40"})
-    with pytest.raises(ArrayError, match="lies in no shape as a whole"):
+    with pytest.raises(ArrayError, match="is partly in the old layout"):
         look_at_stripe(arrays, "md0", 1)
 
 
@@ -489,7 +489,7 @@ def test_a_stripe_that_was_wrong_before_shows_in_the_first_line() -> None:
     picture = look_at_stripe(arrays, "md0", 0)
     states = crash_states(picture, write, new_content(picture, write))
     assert states[0].without(2).outcome is CrashOutcome.HOLE
-    assert "wrong already" in crash_words(picture.shape, states)[0]
+    assert "already wrong" in crash_words(picture.shape, states)[0]
 
 
 def test_copies_give_old_or_new_until_they_agree() -> None:
@@ -518,7 +518,7 @@ def test_what_md_did_is_compared_by_bytes() -> None:
     arrays, _, _ = parity_array("raid5", 5)
     picture = look_at_stripe(arrays, "md0", 0)
     write = small_write(picture.shape, 0)
-    assert observed_words(observed(picture, write)) == ["md did just what was predicted."]
+    assert observed_words(observed(picture, write)) == ["md did exactly what was predicted."]
     differing = observed(picture, write, extra_reads=4096)
     assert len(differing.differences) == 5
     assert "disk02: read and wrote 4 KiB and 0 B instead of 0 B and 0 B" in differing.differences[1]

@@ -275,7 +275,7 @@ def test_a_file_system_that_does_not_tell_is_named(device: Path, monkeypatch: py
         raise OSError(errno.EOPNOTSUPP, "Operation not supported")
 
     monkeypatch.setattr("fcntl.ioctl", ioctl)
-    with pytest.raises(OSError, match="does not tell where files lie"):
+    with pytest.raises(OSError, match="does not report where files lie"):
         extents_program.main([str(device)], never)
     with pytest.raises(OSError, match=r"none: No such file"):
         extents_program.main([str(device.parent / "none")], never)
