@@ -60,8 +60,8 @@ def require_sound(findings: Collection[LintFinding], experiment: Experiment, all
     lines = "".join(f"\n  - {finding.stamp}" for finding in refusing)
     rules = " ".join(f"--allow {name}" for name in dict.fromkeys(finding.rule_id for finding in refusing))
     raise ExperimentError(
-        f"experiment '{experiment.id}' would measure something other than it says:{lines}",
-        hint=f"{refusing[0].rule.remedy}; to run it all the same: {rules}",
+        f"experiment '{experiment.id}' would measure something other than it claims:{lines}",
+        hint=f"{refusing[0].rule.remedy}; to run it anyway: {rules}",
     )
 
 

@@ -500,7 +500,7 @@ def _require_same(before: Conditions, now: Conditions, result_id: str) -> None:
     if changed:
         raise ExperimentError(
             f"result {result_id} cannot be resumed here: {'; '.join(changed)}",
-            hint="resume it where it was begun, or start anew",
+            hint="resume it on the machine where it was started, or start a new run",
         )
 
 
@@ -510,7 +510,7 @@ def _require_room(results: Path) -> None:
     if room.f_bavail * room.f_frsize < RESULT_ROOM_BYTES:
         raise ResultError(
             f"{folder} has less than {human_bytes(RESULT_ROOM_BYTES)} left for results",
-            hint="free some room, or put the state folder elsewhere with RAIDLAB_STATE=FOLDER",
+            hint="free some space, or put the state folder elsewhere with RAIDLAB_STATE=FOLDER",
         )
 
 

@@ -355,7 +355,7 @@ def _complaints(experiment: Experiment) -> list[str]:
             f"it has {experiment.measurement_count:,} measurements, and {MOST_MEASUREMENTS:,} are possible",
         ),
         (len(set(ids)) < len(ids), "two arrays have the same id"),
-        (len(set(job_ids)) < len(job_ids), "two jobs have the same id: give one an id of its own"),
+        (len(set(job_ids)) < len(job_ids), "two jobs have the same id: give one a different id"),
         # Both would be stored as ARRAY/ID/healthy/REPEAT, and the later one would replace the earlier one.
         (load is not None and (load.id or load.workload) in job_ids, "the rebuild's load needs an id that no job has"),
     ]
@@ -380,7 +380,7 @@ def check(experiment: Experiment) -> None:
             raise SpecError(
                 f"array '{name}' of experiment '{experiment.id}' is a volume of several arrays, and only the rebuild "
                 "of single arrays is measured",
-                hint="leave it out of [rebuild]",
+                hint="omit it from [rebuild]",
             )
         level = level_with_layout(plan.level, plan.layout)
         if not level.is_redundant:

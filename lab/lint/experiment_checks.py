@@ -134,7 +134,7 @@ def _noisy_neighbour(cell: CellFacts) -> Iterator[Seen]:
 
 def _disturbed(cell: CellFacts) -> Iterator[Seen]:
     if cell.share_measured < LEAST_SHARE_MEASURED:
-        observed = f"fio was held up: {cell.share_measured:.0%} of the time that was asked for was measured"
+        observed = f"fio was delayed: {cell.share_measured:.0%} of the requested time was measured"
         yield Seen(cell.name, observed, f"{LEAST_SHARE_MEASURED:.0%} or more")
     if cell.waited_fraction is not None and cell.waited_fraction > MOST_WAITED_FRACTION:
         observed = f"the machine waited for a processor in {cell.waited_fraction:.0%} of the time"
@@ -308,7 +308,7 @@ def _rebuild_limiters(group: Sequence[RebuildRecord], *, is_above: bool) -> Iter
         yield "a cache below the machine"
         return
     if group[0].under_workload:
-        yield "the load beside it, to which md gives way (sync_speed_min)"
+        yield "the load during the rebuild, to which md yields (sync_speed_min)"
     sizes = [each.request_bytes for each in group if each.request_bytes is not None]
     if sizes and median(sizes) < PROBE_REQUEST_BYTES:
         asked, probed = human_bytes(median(sizes)), human_bytes(PROBE_REQUEST_BYTES)
@@ -334,7 +334,7 @@ def _limiters(cells: Sequence[CellRecord], conditions: Conditions, *, is_above: 
     if disturbed:
         yield f"disturbed runs ({', '.join(disturbed)})"
     if _has_mechanics(conditions):
-        yield "the drives' mechanics: how far the arm goes, and in which order a drive answers"
+        yield "the drives' mechanics: how far the arm moves, and in which order a drive answers"
 
 
 def _slowed(cells: Sequence[CellRecord], conditions: Conditions) -> Iterator[str]:

@@ -159,7 +159,7 @@ def _group_of_value(name: str, value: str) -> tuple[FioGroup, str]:
     if name == "rw" and "trim" in value:
         return FioGroup.CHANGES, "discards blocks"
     if name == "rw" and ":" in value:
-        return FioGroup.CHANGES, "leaves out or repeats addresses between requests"
+        return FioGroup.CHANGES, "omits or repeats addresses between requests"
     if name == "verify" and value in ("0", "null"):
         return FioGroup.SILENT, "verifies nothing"
     return FioGroup.CHANGES, "is a value that raidlab's loads do not have"
@@ -467,7 +467,7 @@ _JOB_FORM = (
     "a job has its name in brackets, such as [random-reads], and fio's options below it, one a line; check that it is "
     "this file"
 )
-_OWN_TARGET = "options that act on the job's own target alone"
+_OWN_TARGET = "options that affect only the job's own target"
 
 
 def lint_job_file(text: str) -> Iterator[LintFinding]:
