@@ -2,7 +2,7 @@
 
 Each bug of md (lab/faults/planted.toml) is switched on in the kernel that has them all, and a campaign from the
 first
-seed goes on until it finds something, which is shrunk and replayed on a machine of its own. Each bug of the oracle
+seed goes on until it finds something, which is shrunk and replayed on a separate machine. Each bug of the oracle
 (tests/kernel/oracle_bugs.toml) is planted in the program that plays histories: an accusing one must be found by a
 campaign on the kernel without bugs, a blind one by its controls, damage that is known. The oracle as it is must pass
 the

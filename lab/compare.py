@@ -597,7 +597,7 @@ def _conclusions(figures: Sequence[Mapping[Key, Repeats]], margin: float) -> Ite
     if len(pairs) > MOST_PAIRS:
         raise SpecError(
             f"{len(pairs):,} pairs of arrays are too many to compare together: {MOST_PAIRS:,} at most",
-            hint="leave that result out, or compare two of one machine cell by cell",
+            hint="omit that result, or compare two results of one machine cell by cell",
         )
     tests = {
         (place, one, other): RatioTest.paired(found[one].iops, found[other].iops)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def page_lines(markdown: str, columns: int) -> Iterator[str]:
-    """The lines of a Markdown page without frames and marks; commands are quoted."""
+    """The lines of a Markdown page as plain text, without table borders and markup; commands are quoted."""
     from rich.console import Console
     from rich.markdown import Heading, Markdown
 

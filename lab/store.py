@@ -109,7 +109,7 @@ class RunFolders:
         if found:
             some = ", ".join(found[:10]) + (", …" if len(found) > 10 else "")
             raise ResultError(
-                f"'{shortened(word)}' may be {len(found)} {self.noun}s: {some}", hint="give more of the id"
+                f"'{shortened(word)}' may be {len(found)} {self.noun}s: {some}", hint="give a longer part of the id"
             )
         raise ResultError(f"there is no {self.noun} '{shortened(word)}' in '{self.root}'", hint=self.list_hint)
 
@@ -135,7 +135,7 @@ class RunFolders:
                     return self.path(name)
         except OSError as error:
             raise storage_error(f"no {self.noun} can be stored in '{self.root}'", error) from error
-        raise AssertionError("numbers do not end")
+        raise AssertionError("all numbers are in use")
 
     def make_root(self) -> None:
         """Create ``root`` if it is missing. Raises LabError for a folder that does not belong to this user, OSError."""
@@ -161,7 +161,7 @@ class RunFolders:
         if not is_good(run_id, header):
             raise ResultError(
                 f"'{self.path(run_id)}' has another format, or another name than its {self.noun}",
-                hint="read it with the raidlab that wrote it, or restore its name",
+                hint="read it with the raidlab version that wrote it, or restore its name",
             )
         return header
 
@@ -470,7 +470,7 @@ class RecordFiles(Generic[Record]):
                     return record
         except OSError as error:
             raise storage_error(f"no {self.noun} can be stored in '{place}'", error) from error
-        raise AssertionError("numbers do not end")
+        raise AssertionError("all numbers are in use")
 
     def read(self, pattern: str = "*") -> Iterator[tuple[str, Record]]:
         """Id and record of every readable file below ``root``, sorted by path."""

@@ -51,7 +51,7 @@ def ask_for_larger(frontend: Frontend, on_done: Done = lambda _: None) -> None:
     """
     state, size = frontend.lab, larger_bytes(frontend.lab.disks)
     how = (
-        "The machine restarts for this; arrays and their data remain, a running load ends."
+        "The machine restarts for this; arrays and their data remain, but a running load ends."
         if _is_embedded(state)
         else "They are loop devices and available at once."
     )
@@ -629,7 +629,7 @@ def _about(state: LabState, status: ArrayStatus) -> str:
     if not status.is_redundant:
         return f"{name} has no redundancy: one failed disk loses data. [b]w[/b] starts a load."
     if mark is None:
-        return f"[b]m[/b] writes known data on {name}, to verify later that nothing was lost."
+        return f"[b]m[/b] writes known data to {name}, to verify later that nothing was lost."
     if mark.verdict and mark.is_stale:
         return f"{name} has changed since the last check. [b]v[/b] verifies its data again."
     if mark.verdict and mark.verdict.is_intact and _was_broken(state):
@@ -655,7 +655,7 @@ def _degraded(state: LabState, status: ArrayStatus) -> str:
         # md(4), start_ro: an assembled array does not start a resync or rebuild before its first write.
         return f"{name} starts to rebuild at its first write: [b]m[/b] writes known data."
     if status.awaits_rebuild:
-        return f"{name} misses a member and has a spare: the rebuild is about to start."
+        return f"{name} lacks a member and has a spare: the rebuild is about to start."
     if disk:
         return f"{name} is degraded and still works. [b]a[/b] adds {disk.name}, and md rebuilds."
     fault = next((member for member in status.members if member.is_faulty), None)

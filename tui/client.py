@@ -1,4 +1,4 @@
-"""The lab's side of the app: opens the lab on a thread of its own, and runs work on it, one piece at a time.
+"""The lab's side of the app: opens the lab on a separate thread, and runs work on it, one piece at a time.
 
 The threads do not use widgets; they post messages. After the machine is lost, the client waits for ``restart``; the
 state and the measurements of the app remain.

@@ -258,7 +258,7 @@ _KITTY_OFF, _SYNC_OFF = "\x1b[<u", "\x1b[?2026l"
 
 
 class Output:
-    """Writes to the terminal on a thread of its own. If the terminal accepts no output, frames are dropped.
+    """Writes to the terminal on a separate thread. If the terminal accepts no output, frames are dropped.
 
     Args:
         descriptor: the file descriptor of the terminal.

@@ -294,7 +294,7 @@ class TypedShell:
         self.count += len(clean)
 
     def _follow(self, shell: Shell, line: str) -> None:
-        """Run a command on a thread of its own and post its output and its end."""
+        """Run a command on a separate thread and post its output and its end."""
         client, post = self._frontend.client, self._frontend.post_message
         status: int | None = None
         failure: LabError | None = None
@@ -310,7 +310,7 @@ class TypedShell:
 
 
 class Background:
-    """Runs one long job on a thread of its own, such as an experiment, which opens a lab of its own."""
+    """Runs one long job on a separate thread, such as an experiment, which opens a separate lab."""
 
     def __init__(self, frontend: Frontend) -> None:
         self._frontend = frontend
@@ -463,7 +463,7 @@ class Frontend:
         on_done: Callable[[T], object] | None = None,
         on_error: Callable[[LabError], object] | None = None,
     ) -> None:
-        """Run work without a session on a thread of its own.
+        """Run work without a session on a separate thread.
 
         Textual's thread workers would not do: asyncio waits for their threads at the end, and the app must end at once.
         """
@@ -529,7 +529,7 @@ def named(make: MakePlan, session: LabSession) -> Plan | None:
 class PlanRun:
     """One run of a plan, started by ``PlanRun(frontend, plan).go_on()``.
 
-    A plan that waits for md between steps runs in parts: the waiting steps run on a thread of their own, so that other
+    A plan that waits for md between steps runs in parts: the waiting steps run on a separate thread, so that other
     work can use the lab meanwhile. All of ``on_done`` are called after the first part, and ``on_error`` for an
     error in it; the other parts follow without the caller.
     """
@@ -605,7 +605,7 @@ class PlanRun:
             each()
 
     def _wait(self, session: LabSession, step: Step) -> int:
-        """Run the waiting step on a thread of its own; returns its exit status."""
+        """Run the waiting step on a separate thread; returns its exit status."""
         session.lab.guard.check(step)
         command = session.machine.stream(step.argv, keeps_output=False)
         forget = self._frontend.client.on_end(command.stop)
@@ -632,7 +632,7 @@ class PlanRun:
     def _stopped_early(self, is_running: bool) -> None:
         if is_running and not self._is_left:
             hint = f"look at {self.volume}; adding the disk again continues where it stopped"
-            self._frontend.show_error(LabError(f"{self.plan.title}: md stopped before it was done", hint=hint))
+            self._frontend.show_error(LabError(f"{self.plan.title}: md stopped before it was complete", hint=hint))
         self._end()
 
     def _wait_failed(self, error: LabError) -> None:

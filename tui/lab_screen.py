@@ -202,7 +202,7 @@ def _resting(state: LabState, glyphs: Glyphs) -> Iterator[tuple[str, Content]]:
 _BEYOND = 61 / 60
 """Factor of the window whose samples are drawn, so that lines start at the left edge and not at the first sample."""
 CHARTS = ("rate", "latency", "members", "work")
-_LOAD_TIP = "No load has run lately: [b]w[/b] starts one, and its latency is shown too."
+_LOAD_TIP = "No load has run recently: [b]w[/b] starts one, and its latency is shown too."
 _SHORT_LOAD_TIP = "No load is running: [b]w[/b] starts one."
 _LEAST_TOP_BYTES_PER_SECOND = 1e6
 _CHART_ROWS = 9

@@ -54,9 +54,7 @@ if TYPE_CHECKING:
     from tui.state import LabState, LoadView
     from tui.sweeps import SweepLook, SweepView
 
-_IN_THE_RESULT = (
-    "Theory: the result shows a prediction beside each figure, where disks have a service time of their own."
-)
+_IN_THE_RESULT = "Theory: the result shows a prediction beside each figure, where the disks have a known service time."
 
 
 class RunPanel(Vertical):
@@ -277,10 +275,10 @@ class RunScreen(ModeScreen):
     AREA = "Run"
     HELP = (
         "A workload runs on an array of this lab, while you go on breaking and repairing it. An experiment builds "
-        "arrays of its own on a machine of its own, measures everything several times and stores a result.\n\n"
+        "its own arrays on a separate machine, measures everything several times and stores a result.\n\n"
         "Before a run, the screen shows the prediction with its reason, or why there is none. "
         "Afterwards it shows the measurement beside it.\n\n"
-        "A sweep measures every combination of its axes, each on a machine of its own, several at a time. Cells that "
+        "A sweep measures every combination of its axes, each on a separate machine, several at a time. Cells that "
         "were measured before are not measured again. A sweep that another raidlab runs is shown too, but only that "
         "raidlab can end it."
     )
@@ -414,10 +412,10 @@ class RunScreen(ModeScreen):
 
     def _rows(self, state: LabState) -> list[ChoiceRow]:
         if self._item and self._item.kind is RunKind.SWEEP:
-            return [ChoiceRow("lab", "On", (), "machines of its own"), ChoiceRow("time", "For", (), "as planned")]
+            return [ChoiceRow("lab", "On", (), "separate machines"), ChoiceRow("time", "For", (), "as planned")]
         if self._item and self._item.kind is RunKind.EXPERIMENT:
             time = self._item.facts.partition(",")[0]
-            return [ChoiceRow("lab", "On", (), "arrays of its own"), ChoiceRow("time", "For", (), time)]
+            return [ChoiceRow("lab", "On", (), "its own arrays"), ChoiceRow("time", "For", (), time)]
         names = tuple(status.name for status in state.arrays)
         selected = state.selected.name if state.selected else ""
         return [
@@ -522,7 +520,7 @@ class RunScreen(ModeScreen):
             return "[b]s[/b] stops it and keeps what was measured; the lab's own arrays can be used meanwhile."
         if state.background:
             return f"It can run when '{state.background}' has ended."
-        return "[b]r[/b] runs it on a machine of its own and stores a result."
+        return "[b]r[/b] runs it on a separate machine and stores a result."
 
 
 def _sweep_hint(state: LabState, view: SweepView | None, look: SweepLook) -> str:

@@ -1,6 +1,6 @@
 """The workloads, experiments and sweeps that the app can run, and experiments as background jobs.
 
-An experiment has a lab of its own, reports its progress, and can be cancelled at any time.
+An experiment has its own lab, reports its progress, and can be cancelled at any time.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class TerminalSession:
         self._frontend.post_message(TerminalCommandEnded())
 
     def _follow(self, session: LabSession, screen: TerminalScreen) -> None:
-        """Open the terminal and read its output, on a thread of its own. A program that prints faster must wait."""
+        """Open the terminal and read its output, on a separate thread. A program that prints faster must wait."""
         columns, rows = screen.columns, screen.lines
         try:
             terminal = session.machine.terminal(columns, rows, on_command=self._tell_command)

@@ -901,7 +901,7 @@ class TextApp(Frontend):
         self.beside("command", lambda: self._run_here(words), on_done=ended)
 
     def _run_here(self, words: str) -> int:
-        """Run a command line on a thread of its own; if it needs the machine, the lab is closed meanwhile."""
+        """Run a command line on a separate thread; if it needs the machine, the lab is closed meanwhile."""
         try:
             argv = shlex.split(words)
         except ValueError as error:

@@ -249,7 +249,7 @@ class ChangingText(Static):
     _lengths: tuple[int, ...] = ()
 
     def update(self, content: VisualType = "", *, layout: bool = True) -> None:
-        """As ``Static.update``; does nothing for an unchanged text."""
+        """Like ``Static.update``, but does nothing if the text is unchanged."""
         text = content if isinstance(content, Content) else Content(str(content))
         shown = (text.plain, tuple(text.spans))
         if shown == self._shown:

@@ -108,8 +108,8 @@ class Load(Action, frozen=True, kw_only=True, tag="load"):
             fills=Fills.ARRAY,
         ),
     ] = "md0"
-    runtime: Annotated[Seconds, Argument("Seconds to measure; Ctrl-C ends it before.")] = 10.0
-    size: Annotated[str, Argument("What it works on, over all jobs, such as 64M.")] = ""
+    runtime: Annotated[Seconds, Argument("Seconds to measure; Ctrl-C ends the load earlier.")] = 10.0
+    size: Annotated[str, Argument("The total size of the area that the load uses, such as 64M.")] = ""
 
     @classmethod
     def obstacle(cls, it: Selection) -> str:
@@ -153,10 +153,10 @@ class Load(Action, frozen=True, kw_only=True, tag="load"):
 
 
 class StopLoad(Action, frozen=True, kw_only=True, tag="load.stop"):
-    """End the workload that runs; its figures are shown."""
+    """End the running workload; its figures are shown."""
 
     words, key, label, in_footer, alias = "load", "w", "Stop load", True, "stop-load"
-    tooltip = "End the workload that runs; its figures are shown"
+    tooltip = "End the running workload; its figures are shown"
     has_command = in_lessons = False
 
     @classmethod
@@ -219,11 +219,11 @@ def bytes_or_none(text: str | None, what: str) -> int | None:
 
 
 _WAIT = "Wait for the end of what md does then; the default on uml:."
-BreakArray = Annotated[bool, Argument("Even if the array loses its data.")]
+BreakArray = Annotated[bool, Argument("Proceed even if the array loses its data.")]
 
 
 class Pull(MemberAction, frozen=True, kw_only=True, tag="array.pull"):
-    """Let a member vanish, as if its cable were pulled; 'plug-in' brings it back."""
+    """Make a member vanish, as if its cable were pulled; 'plug-in' brings it back."""
 
     words, key, label, asks = "array pull", "p", "Pull", "break_array"
     tooltip = "The selected disk vanishes while in use, as if its cable were pulled"
@@ -255,7 +255,7 @@ class PlugIn(MemberAction, frozen=True, kw_only=True, tag="array.plug-in"):
 
     words, key, label = "array plug-in", "p", "Plug in"
     tooltip = "Bring a pulled disk back; then add or re-add it"
-    effect = "{disk} comes back as it was; md does not take it in by itself."
+    effect = "{disk} returns with its old contents; md does not add it to the array automatically."
 
     @classmethod
     def obstacle(cls, it: Selection) -> str:
@@ -274,7 +274,7 @@ class Corrupt(MemberAction, frozen=True, kw_only=True, tag="disk.corrupt"):
     tooltip = "Overwrite some of the member's data behind md's back: no error, wrong data"
     needs = (_unless_working, partial(_unless_allowed, what="corrupt"))
     effect = "md will not notice. A scrub (s) finds it where there is redundancy; verify (v) tells you."
-    length: Annotated[str, Argument("How much, such as 64K.")] = "64K"
+    length: Annotated[str, Argument("The amount to overwrite, such as 64K.")] = "64K"
 
     def __post_init__(self) -> None:
         parse_bytes(self.length, what="length")
@@ -286,13 +286,13 @@ class Corrupt(MemberAction, frozen=True, kw_only=True, tag="disk.corrupt"):
 
 
 class BadBlock(MemberAction, frozen=True, kw_only=True, tag="disk.bad_block"):
-    """Put 4 KiB of a member on md's bad-block list, as after a read error that could not be corrected."""
+    """Add 4 KiB of a member to md's bad-block list, as after a read error that could not be corrected."""
 
     words, key, label = "array bad-block", "u", "Bad block"
-    tooltip = "Put a block of the known data on md's list of unreadable blocks"
-    effect = "md takes 4 KiB of {disk} as unreadable, until it can write them anew (a scrub does)."
+    tooltip = "Add a block of the known data to md's bad-block list"
+    effect = "md treats 4 KiB of {disk} as unreadable until it can rewrite them, as a scrub does."
     needs = (_unless_redundant, partial(_unless_allowed, what="corrupt"))
-    sector: Annotated[str, Argument("Of the disk; without: in the middle of the known data.")] = ""
+    sector: Annotated[str, Argument("The sector of the disk; default: in the middle of the known data.")] = ""
 
     @classmethod
     def obstacle(cls, it: Selection) -> str:
@@ -315,10 +315,10 @@ class BadBlock(MemberAction, frozen=True, kw_only=True, tag="disk.bad_block"):
 
 
 class Slow(PlanAction, frozen=True, kw_only=True, tag="disk.slow"):
-    """Let a spindle run at the pace of a slower drive, while in use."""
+    """Slow a spindle down to the speed of a slower drive model, while it is in use."""
 
     words, key, label = "disks slow", "d", "Slow down"
-    tooltip = "Let an emulated drive answer more slowly from now on"
+    tooltip = "Make an emulated drive answer more slowly from now on"
     title, picks = "Pace of {disk}", "model"
     intro = "How fast should it answer from now on? Never faster than it is."
     disk: Annotated[
@@ -326,7 +326,9 @@ class Slow(PlanAction, frozen=True, kw_only=True, tag="disk.slow"):
     ]
     model: Annotated[
         Name,
-        Argument("See 'raidlab disks models'; its own model restores its own pace.", is_placed=True, is_needed=True),
+        Argument(
+            "See 'raidlab disks models'; the disk's own model restores its own speed.", is_placed=True, is_needed=True
+        ),
     ]
 
     @classmethod
@@ -351,7 +353,7 @@ class WriteMark(ArrayAction, frozen=True, kw_only=True, tag="mark.write"):
     """Write known data to the array, for 'verify': to its end, or to a file on its file system."""
 
     words, key, label = "array mark", "m", "Mark"
-    tooltip = "Write known data on the array, to prove later that nothing was lost"
+    tooltip = "Write known data to the array, to prove later that nothing was lost"
 
     def perform(self, session: LabSession) -> DataMark:
         from lab.session import data_mark
@@ -360,10 +362,10 @@ class WriteMark(ArrayAction, frozen=True, kw_only=True, tag="mark.write"):
 
 
 class VerifyMark(ArrayAction, frozen=True, kw_only=True, tag="mark.verify"):
-    """Read the known data past all caches and say what became of them; status 1 unless they are intact."""
+    """Read the known data, bypassing all caches, and report whether they are intact; exit status 1 if they are not."""
 
     words, key, label = "array verify", "v", "Verify"
-    tooltip = "Read the known data past all caches: intact, changed or unreadable"
+    tooltip = "Read the known data, bypassing all caches: intact, changed or unreadable"
 
     @classmethod
     def obstacle(cls, it: Selection) -> str:
@@ -401,7 +403,7 @@ class Fail(MemberAction, frozen=True, kw_only=True, tag="array.fail"):
         return super().by_hand() if len(self.each) == 1 else "\n".join(one.by_hand() for one in self.each)
 
     def plan(self, session: LabSession) -> Plan:
-        """The plan for one disk: whether the array can do without the next depends on the state after the first."""
+        """The plan for one disk: whether the next disk can also fail depends on the state after the first."""
         return session.array(self.array).fail(self.disk, breaks_array=self.break_array)
 
     def perform(self, session: LabSession) -> object:
@@ -411,11 +413,11 @@ class Fail(MemberAction, frozen=True, kw_only=True, tag="array.fail"):
 
 
 class Remove(MemberAction, frozen=True, kw_only=True, tag="array.remove"):
-    """Take a faulty or spare member out of an array."""
+    """Remove a faulty or spare member from an array."""
 
     words, key, label, in_footer = "array remove", "x", "Remove", True
-    tooltip = "Take a faulty disk or a spare out of its array"
-    effect = "The disk leaves the array and is free for other things."
+    tooltip = "Remove a faulty disk or a spare from its array"
+    effect = "The disk leaves the array and is free for other uses."
 
     @classmethod
     def obstacle(cls, it: Selection) -> str:
@@ -429,11 +431,11 @@ class Remove(MemberAction, frozen=True, kw_only=True, tag="array.remove"):
 
 
 class Add(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.add"):
-    """Add a disk: it becomes a spare, and a degraded array rebuilds on it."""
+    """Add a disk: it becomes a spare, and a degraded array rebuilds onto it."""
 
     words, key, label, in_footer = "array add", "a", "Add", True
     wait_help = _WAIT
-    tooltip = "Add a disk: a degraded array rebuilds on it, a whole one keeps it as a spare"
+    tooltip = "Add a disk: a degraded array rebuilds onto it, a complete array keeps it as a spare"
     needs = (_unless_redundant, _unless_a_disk_suits)
     long_work = "rebuild"
     disk: FreeDiskName
@@ -465,12 +467,12 @@ class Replace(MemberAction, frozen=True, kw_only=True, tag="array.replace"):
 
 
 class ReAdd(MemberAction, frozen=True, kw_only=True, tag="array.re-add"):
-    """Put a former member back; with a bitmap only what has changed since is copied."""
+    """Put a former member back; with a bitmap only the regions that have changed since are copied."""
 
     words, key, label, in_footer = "array re-add", "r", "Re-add", True
     wait_help = _WAIT
-    tooltip = "Put a former member back; the bitmap tells what it missed"
-    effect = "Only what changed while it was away is copied: the bitmap tells which regions."
+    tooltip = "Put a former member back; the bitmap records what it missed"
+    effect = "Only the regions that changed while it was missing are copied: the bitmap records them."
     long_work = "rebuild"
 
     @classmethod
@@ -487,7 +489,7 @@ class ReAdd(MemberAction, frozen=True, kw_only=True, tag="array.re-add"):
 
 
 class Speed(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.speed"):
-    """Limit the speed of syncs of one array; without a limit the system's value applies."""
+    """Limit the sync speed of one array; without a limit the system's value applies."""
 
     words, key, label, in_footer, alias = "array speed", "t", "Throttle", True, "throttle"
     tooltip = "Limit how fast rebuilds and checks run, and see what it does to the load"
@@ -547,7 +549,7 @@ class Scrub(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.scrub
         return [
             Choice("check", "Check", "Read everything and count where copies or parity differ", "c"),
             Choice("repair", "Repair", "Make parity or copies agree with the data as read: wrong data stay wrong", "r"),
-            Choice("stop", "Stop", "End a check or repair that runs", "s"),
+            Choice("stop", "Stop", "End a running check or repair", "s"),
         ]
 
     @property
@@ -588,11 +590,11 @@ class Destroy(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.des
 
 
 class Assemble(PlanAction, frozen=True, kw_only=True, tag="array.assemble"):
-    """Start a stopped array from its members, or every one on the lab's disks that can be started."""
+    """Start a stopped array from its members, or every array on the lab's disks that can be started."""
 
     words = "array assemble"
     array: Annotated[
-        NameOrNone, Argument("The array, such as md0; without it: all of them.", also="--name", is_placed=True)
+        NameOrNone, Argument("The array, such as md0; default: all arrays.", also="--name", is_placed=True)
     ] = ""
     force: Annotated[bool, Argument("Also use out-of-date members.")] = False
 
@@ -618,14 +620,15 @@ class Grow(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="array.grow")
     words = "array grow"
     wait_help = "Wait for the end of the reshape; the default on uml:."
     long_work = "reshape"
-    members: Annotated[Names, Argument("Disks that join, disk04,disk05, or how many members in all.")] = ""
+    members: Annotated[Names, Argument("The disks to add, disk04,disk05, or the new total number of members.")] = ""
     size: Annotated[NameOrNone, Argument("max: use all of each member.")] = ""
-    level: Annotated[NameOrNone, Argument("raid1 to raid5, or raid5 to raid6 with one disk more.")] = ""
+    level: Annotated[NameOrNone, Argument("raid1 to raid5, or raid5 to raid6 with one more disk.")] = ""
 
     def __post_init__(self) -> None:
         if self.size and (self.size != "max" or self.members or self.level):
             raise SpecError(
-                "--size takes only 'max', and stands alone", hint="grow members or level in a second command"
+                "--size accepts only 'max', and excludes the other options",
+                hint="grow members or level in a second command",
             )
         if not (self.members or self.size or self.level):
             raise SpecError(
@@ -649,7 +652,9 @@ class BitmapAction(PlanAction, ArrayAction, frozen=True, kw_only=True, tag="arra
 
     def __post_init__(self) -> None:
         if self.chunk and self.bitmap is Bitmap.NONE:
-            raise ArrayError("no bitmap, and a chunk for it", hint="leave --chunk out, or write internal")
+            raise ArrayError(
+                "a bitmap chunk is given for an array without a bitmap", hint="omit --chunk, or write internal"
+            )
         bytes_or_none(self.chunk or None, "chunk")
 
     def plan(self, session: LabSession) -> Plan:
@@ -691,31 +696,32 @@ class Create(PlanAction, frozen=True, kw_only=True, tag="array.create"):
     long_work = "first resync"
     array: Annotated[
         NameOrNone,
-        Argument("md0 and so on; the first free one if left out.", also="--name", is_placed=True, left_out=""),
+        Argument("md0 and so on; default: the first free name.", also="--name", is_placed=True, left_out=""),
     ] = "md0"
     level: Annotated[
         Name, Argument("raid0, raid1, raid4, raid5, raid6, raid10; adapt5 or shr for disks of different sizes.")
     ]
     disks: Annotated[
-        Names, Argument("disk01,disk02,… or how many free ones; the fewest that do if left out, for adapt5 all.")
+        Names,
+        Argument("disk01,disk02,… or a number of free disks; default: the smallest possible number, for adapt5 all."),
     ] = ""
     spares: Annotated[Names, Argument("As --disks.")] = ""
-    chunk: Annotated[str, Argument("Such as 64K; mdadm takes 512K if left out, adapt5 128K.")] = ""
+    chunk: Annotated[str, Argument("Such as 64K; default: 512K, for adapt5 128K.")] = ""
     layout: Annotated[NameOrNone, Argument("Such as left-symmetric, or f2 for raid10.")] = ""
     bitmap: Annotated[Bitmap | None, Argument("none or internal.")] = None
     bitmap_chunk: Annotated[str, Argument("Bytes that one bit covers, such as 64K; md's default: 64M or more.")] = ""
     policy: Annotated[ConsistencyPolicy | None, Argument("resync, ppl or journal.")] = None
-    journal: Annotated[NameOrNone, Argument("The disk for policy journal.")] = ""
-    file_system: Annotated[FileSystem, Argument("File system to make: ext4, xfs or raw.", option="--fs")] = (
+    journal: Annotated[NameOrNone, Argument("The disk for the policy journal.")] = ""
+    file_system: Annotated[FileSystem, Argument("The file system to create: ext4, xfs or raw.", option="--fs")] = (
         FileSystem.RAW
     )
-    assume_clean: Annotated[bool, Argument("No first resync: right only for blank disks.")] = False
+    assume_clean: Annotated[bool, Argument("Skip the first resync; safe only on blank disks.")] = False
     reference: Annotated[
         DiskCount | None,
-        Argument("adapt5: data chunks of the full stripe; one for each disk but one if left out."),
+        Argument("adapt5: data chunks of the full stripe; default: one fewer than the disks."),
     ] = None
     utilisation: Annotated[
-        str, Argument("adapt5: how much of each disk to use, as 1,1,0.5; all of each if left out.")
+        str, Argument("adapt5: how much of each disk to use, such as 1,1,0.5; default: all of each.")
     ] = ""
 
     def __post_init__(self) -> None:

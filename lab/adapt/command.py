@@ -18,11 +18,11 @@ from lab.units import human_bytes
 
 def capacity(
     sizes: Annotated[
-        list[str] | None, Parameter(help="Sizes such as 1T 1T 2T 2T; the lab's free disks if left out.")
+        list[str] | None, Parameter(help="Sizes such as 1T 1T 2T 2T; default: the lab's free disks.")
     ] = None,
     *,
     reference: Annotated[int | None, number(DiskCount, help="As for 'array create --level adapt5'.")] = None,
-    chunk: Annotated[str | None, Parameter(help="Such as 64K; 128K if left out.")] = None,
+    chunk: Annotated[str | None, Parameter(help="Such as 64K; default: 128K.")] = None,
 ) -> None:
     """Show the capacity of disks of different sizes under each system; nothing is touched."""
     from lab.adapt.spec import DEFAULT_CHUNK_BYTES, VolumeSpec, compare_systems, disks_of_sizes

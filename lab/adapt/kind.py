@@ -559,7 +559,7 @@ class VolumeArray(ArrayStatus):
         own = self._disk(member)
         if lost := self.whole.broken_by(own):
             arrays = f"{len(lost)} of its {len(self.whole.windows)} arrays"
-            return f"{self.name} cannot do without {disk}: after this the data of {arrays} are lost."
+            return f"{self.name} cannot run without {disk}: after this the data of {arrays} are lost."
         return (
             f"{disk} fails in its {len(own.windows)} arrays of {self.name}. {self.name} survives this: "
             "it goes on degraded, and the other disks record which one failed."
@@ -696,7 +696,7 @@ class Volume(Array):
 
     @property
     def refused_hint(self) -> str:
-        return f"'raidlab array destroy {self.name}' removes it for good"
+        return f"'raidlab array destroy {self.name}' removes it permanently"
 
     @property
     def _known(self) -> FoundVolume:
@@ -729,7 +729,7 @@ class Volume(Array):
         if found.refusal:
             raise ArrayError(
                 f"array {self.name} cannot be started: {found.refusal}",
-                hint=f"attach what is missing, or remove it with 'raidlab array destroy {self.name}'",
+                hint=f"attach the missing disks, or remove it with 'raidlab array destroy {self.name}'",
             )
         return found.start_plan(self.arrays.machine)
 
@@ -748,15 +748,13 @@ class Volume(Array):
         volume, found = self.volume(), self._known
         own = volume.disk(self.arrays.node(disk))
         if not own.present:
-            raise ArrayError(
-                f"{disk} is already faulty", hint=f"'raidlab array remove {self.name} {disk}' takes it out"
-            )
+            raise ArrayError(f"{disk} is already faulty", hint=f"'raidlab array remove {self.name} {disk}' removes it")
         broken = volume.broken_by(own)
         if broken and not breaks_array:
             raise ArrayError(
-                f"array {self.name} cannot do without {disk}: "
+                f"array {self.name} cannot run without {disk}: "
                 f"the data of {len(broken)} of its {len(volume.windows)} arrays would be lost",
-                hint="--break-array fails it all the same",
+                hint="--break-array fails it anyway",
             )
         arrays = _arrays(volume, own.present)
         without_it = (*broken, *(each.window.number for each in volume.lost))
@@ -781,7 +779,7 @@ class Volume(Array):
         if volume.lost:
             raise ArrayError(
                 f"array {self.name}: {volume.state_words}, so nothing can be rebuilt",
-                hint="restore its data from elsewhere onto a new array; "
+                hint="restore its data from a backup to a new array; "
                 f"'raidlab array destroy {self.name}' frees the disks",
             )
         own = next((each for each in volume.disks if each.node == node and not each.is_failed), None)

@@ -165,7 +165,7 @@ def encode(label: Label) -> str:
     body = msgspec.json.encode(label).decode("ascii")
     text = f"{_MAGIC} {len(body)} {hashlib.sha256(body.encode()).hexdigest()}\n{body}\n"
     if len(text) > LABEL_BYTES:
-        raise ValueError(f"a label of {len(text)} bytes")
+        raise ValueError(f"the label has {len(text)} bytes, more than {LABEL_BYTES}")
     return text
 
 
@@ -212,7 +212,7 @@ def layout_of(label: Label) -> VolumeLayout:
     volume = label.volume()
     if checksum_of(volume) != label.layout_checksum:
         raise ArrayError(
-            f"array {label.name} was laid out by another raidlab version, and this one computes a different layout",
+            f"array {label.name} was created by another raidlab version, and this version computes a different layout",
             hint="use the version that created it; nothing was touched",
         )
     return volume

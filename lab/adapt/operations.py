@@ -161,7 +161,7 @@ def remove(label: Label, disk: int, arrays: Mapping[int, str]) -> Plan:
 
 
 def add(label: Label, nodes: Mapping[int, str], disk: int, node: str, arrays: Mapping[int, str]) -> Plan:
-    """Replace a failed disk by a blank one, and rebuild ``arrays`` on it one after another.
+    """Replace a failed disk with a blank one, and rebuild ``arrays`` on it one after another.
 
     md would rebuild all of them at the same time, since it does not know that their slices share a disk.
     """

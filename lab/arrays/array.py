@@ -356,14 +356,14 @@ class OpenArrays:
             if held and array not in self.found.started and array.name != besides:
                 raise DeviceRefused(
                     f"{', '.join(held)} belongs to array {array.name}, which is not running",
-                    hint=f"remove it for good with 'raidlab array destroy {self.found.word(array)}', "
+                    hint=f"remove it permanently with 'raidlab array destroy {self.found.word(array)}', "
                     "or choose other disks",
                 )
             former = [node for node in nodes if node in array.former_devices]
             if former and array.name != besides:
                 names = [self.disk_name(node) for node in former]
                 raise DeviceRefused(
-                    f"{', '.join(names)} once belonged to array {array.name}, and still carries its metadata",
+                    f"{', '.join(names)} was a member of array {array.name}, and still contains its metadata",
                     hint=f"blank it with 'raidlab disks reset {' '.join(names)}', or choose other disks",
                 )
             own += [(node, array.metadata_version) for node in former]

@@ -56,7 +56,7 @@ def make(
     else:
         options = _ext4_options(chunk_bytes, full_stripe_bytes)
         argv = ("mkfs.ext4", "-F", "-q", "-b", str(EXT4_BLOCK_BYTES), "-E", options, device)
-        why = "ext4 is laid out by chunk and stripe; what it would initialise during a measurement is initialised now."
+        why = "The layout of ext4 follows chunk and stripe; it is fully initialised now, not during a measurement."
     step = Step(argv, why, (), Danger.DATA, (device,), MKFS_TIMEOUT_SECONDS)
     return Plan(f"Make {kind.value} on {device}", (step,))
 
@@ -95,7 +95,7 @@ def check(kind: FileSystem, device: str) -> Plan:
     }
     if kind not in commands:
         return Plan(f"Use {device} without a file system")
-    why = "The structure of the file system is checked, not the content of files; nothing is written."
+    why = "This checks the structure of the file system, not the contents of files; nothing is written."
     return Plan(f"Check {kind.value} on {device}", (Step(commands[kind], why, timeout_seconds=MKFS_TIMEOUT_SECONDS),))
 
 

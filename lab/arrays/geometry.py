@@ -692,8 +692,8 @@ class LinearGeometry(ArrayGeometry):
 
     def stripe(self, number: int) -> StripeMap:
         raise ArrayError(
-            "a linear array has no stripes: each of its blocks lies on one member alone",
-            hint="'raidlab array map' shows on which",
+            "a linear array has no stripes: each of its blocks lies on a single member",
+            hint="'raidlab array map' shows on which member",
         )
 
 
@@ -768,7 +768,7 @@ def _layout_number(level: Level, layout: str | None) -> int:
             return level.copies | 1 << 8
         return 1 | level.copies << 8 | (_OFFSET_BIT if level.layout is Raid10Layout.OFFSET else 0)
     if level.name is LevelName.RAID4 and layout is not None:
-        raise SpecError(f"layout '{layout}' is not one of {level.name.value}", hint="leave the layout out")
+        raise SpecError(f"layout '{layout}' is not one of {level.name.value}", hint="omit the layout")
     if level.name not in (LevelName.RAID5, LevelName.RAID6):
         return 0
     known = RAID6_LAYOUTS if level.name is LevelName.RAID6 else RAID5_LAYOUTS

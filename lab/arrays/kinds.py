@@ -49,7 +49,7 @@ class MdArray(Array):
         found = self.found
         if found and not found.obstacle:
             return f"'raidlab array assemble {self.name}' starts it"
-        return f"'raidlab array assemble {self.name} --force' tries all the same"
+        return f"'raidlab array assemble {self.name} --force' tries anyway"
 
     def read(self) -> ArrayStatus:
         return read_array(self.arrays.machine, self.name)
@@ -95,9 +95,7 @@ class MdArray(Array):
         status = self.status()
         member = status.member(self.arrays.node(disk))
         if member.is_faulty:
-            raise ArrayError(
-                f"{disk} is already faulty", hint=f"'raidlab array remove {self.name} {disk}' takes it out"
-            )
+            raise ArrayError(f"{disk} is already faulty", hint=f"'raidlab array remove {self.name} {disk}' removes it")
         if status.breaks_without(member) and not breaks_array:
             raise cannot_do_without((status,), disk, forced="fails")
         plan = operations.fail(self.name, member.device, breaks_array=not status.works_without(member))
@@ -127,13 +125,13 @@ class MdArray(Array):
         member = next((each for each in status.members if each.device == node), None)
         if member and not member.is_faulty:
             raise ArrayError(
-                f"{disk} is in {self.name} already ({member.role}): it missed nothing",
-                hint="re-add a member that failed: 'raidlab array show' lists the state of each",
+                f"{disk} is in {self.name} already ({member.role}), and has missed no writes",
+                hint="re-add a member that has failed: 'raidlab array show' lists the state of each member",
             )
         if not status.has_bitmap:
             raise ArrayError(
                 f"array {self.name} has no bitmap, so nothing records what {disk} missed",
-                hint=f"rebuild it as a whole: raidlab array add {self.name} {disk}",
+                hint=f"rebuild it completely: raidlab array add {self.name} {disk}",
             )
         if not member and not self._was_member(node):
             raise ArrayError(f"{disk} has never been in {self.name}", hint=f"raidlab array add {self.name} {disk}")
@@ -182,7 +180,7 @@ class MdArray(Array):
         if status.sync_action.is_busy or status.awaits_rebuild:
             raise ArrayError(
                 f"the bitmap of {self.name} cannot be changed during a sync",
-                hint=f"wait for that: raidlab array wait {self.name}",
+                hint=f"wait until the sync ends: raidlab array wait {self.name}",
             )
         return self._awake_first(status, operations.set_bitmap(self.name, kind, chunk_bytes=chunk_bytes))
 
@@ -200,8 +198,8 @@ class MdArray(Array):
         if added and (left := [self.arrays.disk_name(node) for node in waiting if node not in spares]):
             # md takes spares from the front of its list (raid5_start_reshape in drivers/md/raid5.c).
             raise ArrayError(
-                f"{self.name} has the spare {left[0]}, which md takes before a disk that is added",
-                hint=f"grow on {left[0]} as well, or take it out first: raidlab array remove {self.name} {left[0]}",
+                f"{self.name} has the spare {left[0]}, which md would use before an added disk",
+                hint=f"grow on {left[0]} as well, or remove it first: raidlab array remove {self.name} {left[0]}",
             )
         if level:
             plan = operations.grow_level(self.name, status.level, level, status.raid_disks, added, spares)
@@ -217,7 +215,9 @@ class MdArray(Array):
         more = count - status.raid_disks
         free = [*(spare.device for spare in status.spares), *(disk.node for disk in self.arrays.free_disks())]
         if more < 1:
-            raise SpecError(f"{self.name} has {status.raid_disks} members", hint="ask for more, or name disks to add")
+            raise SpecError(
+                f"{self.name} has {status.raid_disks} members", hint="request more members, or name disks to add"
+            )
         if len(free) < more:
             raise ArrayError(
                 f"{more} more disks are needed, and {len(free)} are free", hint="'raidlab disks' shows them"
@@ -230,12 +230,12 @@ class MdArray(Array):
         if member and member.is_faulty:
             raise ArrayError(
                 f"{disk} is in {self.name} as a faulty member",
-                hint=f"take it out first: raidlab array remove {self.name} {disk}",
+                hint=f"remove it first: raidlab array remove {self.name} {disk}",
             )
         if member:
             raise ArrayError(
                 f"{disk} is in {self.name} already ({member.role})",
-                hint="name a disk that is free: 'raidlab disks' shows what uses each",
+                hint="name a free disk: 'raidlab disks' shows what uses each disk",
             )
 
     def _check_fits(self, status: ArrayStatus, disk: str) -> None:
@@ -257,7 +257,7 @@ class MdArray(Array):
         if not status.raid.is_redundant:
             raise ArrayError(
                 f"{self.name} is {status.level}: there are no copies or parity to compare or rebuild",
-                hint="use an array of a level with redundancy",
+                hint="use an array with redundancy",
             )
         return status
 
@@ -350,8 +350,8 @@ def cannot_do_without(statuses: Sequence[ArrayStatus], disk: str, *, forced: str
     syncing = [status.name for status in statuses if status.sync_action.is_busy]
     wait = f"wait until its copies or parity are complete: raidlab array wait {syncing[0]}; " if syncing else ""
     return ArrayError(
-        f"array {names} cannot do without {disk}{' yet' if syncing else ''}: its data would be lost",
-        hint=f"{wait}--break-array {forced} it all the same",
+        f"array {names} cannot run without {disk}{' yet' if syncing else ''}: its data would be lost",
+        hint=f"{wait}--break-array {forced} it anyway",
     )
 
 

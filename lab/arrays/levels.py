@@ -257,7 +257,7 @@ class _Parity(Level):
 
 @dataclass(frozen=True, slots=True)
 class Raid4(_Parity):
-    """Parity on one member of its own, the last."""
+    """Parity on a dedicated member, the last one."""
 
     name = LevelName.RAID4
     minimum_members = 3

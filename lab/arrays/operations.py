@@ -50,7 +50,7 @@ def assemble(name: str, members: Sequence[str], *, force: bool = False, options:
         options = ("--run", "--force") if force else ("--run",)
     why = "mdadm reads the superblock of each member, puts the members in their slots and starts the array"
     if force:
-        why += ", also with members that missed the last writes: what these hold may be out of date"
+        why += ", even with members that missed the last writes: their data may be out of date"
     step = Step(
         argv=("mdadm", "--assemble", *options, device, *members),
         why=f"{why}.",
@@ -110,8 +110,8 @@ def fail(name: str, member: str, *, breaks_array: bool = False) -> Plan:
         folder = f"cd {md_path(name)}/dev-{_kernel_name_word(member)}"
         state = "{ echo faulty > state || grep -E 'faulty|in_sync' state; }"
         why = (
-            "The array cannot work without this member. md marks it all the same: it answers busy, and the array is "
-            "broken. mdadm --fail does the same up to version 4.2; from 4.3 on it refuses to break an array."
+            "The array cannot run without this member. md still marks it as faulty: it answers busy, and the array is "
+            "broken. mdadm --fail up to version 4.2 does the same; later versions refuse to break an array."
         )
         devices = (array_device(name), member)
         step = Step(("sh", "-c", f"{folder} && {state}"), why, (), Danger.ARRAY, devices)
@@ -161,7 +161,7 @@ def add(name: str, device: str, *, erase_first: bool = False) -> Plan:
 
 def re_add(name: str, device: str) -> Plan:
     """Put a former member back in its slot; with a bitmap only the regions that have changed since then are copied."""
-    why = "The superblock says which slot this was, the bitmap which regions have changed since: only these are copied."
+    why = "The superblock records the slot, and the bitmap the regions that have changed since; only these are copied."
     return Plan(f"Put {device} back in {name} (re-add)", (_manage(name, "--re-add", device, why=why),))
 
 
@@ -213,16 +213,16 @@ def grow_members(name: str, level: str, members: int, added: Sequence[str], spar
         raise SpecError("a single disk cannot grow", hint="create a raid0 or raid1 array")
     if kind is LevelName.RAID10:
         # On Linux 6.1 the resync of the new part can hang forever, and then the array cannot be stopped either.
-        raise SpecError(f"array {name}: the lab does not grow raid10", hint="create a larger raid10 and copy the data")
+        raise SpecError(f"array {name}: raidlab does not grow raid10", hint="create a larger raid10 and copy the data")
     count = members + len(spares) + len(added)
     number = f"--raid-devices={count}"
     if kind is LevelName.RAID0:
         # RAID 0 has no spares: mdadm passes through RAID 4 and takes the new devices in one command (mdadm(8), --grow).
-        why = "Without spares the devices join in the same step; md spreads every stripe anew by way of RAID 4."
+        why = "Without spares the devices join in the same step; md redistributes every stripe by way of RAID 4."
         grow = ("mdadm", "--grow", array, number, "--add", *added)
         return Plan(f"Grow {name} to {count} members", (_grow(grow, array, added, why),))
     mirrored = "md copies the mirror to the new members." if kind is LevelName.RAID1 else ""
-    why = mirrored or f"md spreads every stripe anew over all members; the array remains usable. {_QUIET_START}"
+    why = mirrored or f"md redistributes every stripe over all members; the array remains usable. {_QUIET_START}"
     grow = ("mdadm", "--grow", array, number)
     add = _add_steps(array, added, "The new devices become spares, so that md knows them.")
     return Plan(f"Grow {name} to {count} members", (*add, _grow(grow, array, spares, why)))
@@ -256,8 +256,8 @@ def grow_level(
     if (old, new) == (LevelName.RAID5, LevelName.RAID6):
         return _second_parity(name, members, added, spares)
     raise SpecError(
-        f"array {name}: the lab does not change {old.value} into {new.value}",
-        hint="it can change raid1 of two members into raid5, and raid5 into raid6",
+        f"array {name}: raidlab cannot convert {old.value} into {new.value}",
+        hint="it can convert raid1 of two members into raid5, and raid5 into raid6",
     )
 
 
@@ -271,7 +271,7 @@ def _mirror_to_parity(name: str, members: int, added: Sequence[str], spares: Seq
         hint = "only a mirror of two can"
         raise SpecError(f"array {name}: raid1 of {members} members cannot become raid5", hint=hint)
     array = array_device(name)
-    why = "A RAID 5 of two members holds data and parity that are equal, just as a mirror: nothing has to move."
+    why = "In a RAID 5 of two members data and parity are equal, as in a mirror: nothing has to move."
     step = _grow(("mdadm", "--grow", array, "--level=5"), array, (), why)
     change = Plan(f"Change {name} from raid1 to raid5", (step,))
     return change + grow_members(name, "raid5", 2, added, spares) if added or spares else change
@@ -279,13 +279,13 @@ def _mirror_to_parity(name: str, members: int, added: Sequence[str], spares: Seq
 
 def _second_parity(name: str, members: int, added: Sequence[str], spares: Sequence[str]) -> Plan:
     if len(added) + len(spares) != 1:
-        raise SpecError(f"array {name}: raid5 becomes raid6 with exactly 1 more device", hint="name one device")
+        raise SpecError(f"array {name}: converting raid5 to raid6 needs exactly 1 more device", hint="name one device")
     array, file = array_device(name), _backup_file(name)
     add = _add_steps(array, added, "The second parity needs a member of its own size; first it becomes a spare.")
     folder = Step(("mkdir", "-p", BACKUP_FOLDER), "The backup file must lie outside the array.")
     argv = ("mdadm", "--grow", array, "--level=6", f"--raid-devices={members + 1}", f"--backup-file={file}")
     grow = _detached(argv, file)
-    why = f"Without free room to move stripes into, each is saved to the file first. {_QUIET_START}"
+    why = f"Without free space to move stripes to, each stripe is first saved to the file. {_QUIET_START}"
     return Plan(f"Change {name} from raid5 to raid6", (*add, folder, _grow(grow, array, (*added, *spares), why)))
 
 
@@ -316,9 +316,7 @@ SYSTEM_DEFAULT = "system"
 
 def scrub_check(name: str) -> Plan:
     """Read the whole array and count mismatches in md/mismatch_cnt."""
-    why = (
-        "md reads every stripe, compares copies or parity and counts what differs; it rewrites unreadable blocks only."
-    )
+    why = "md reads every stripe, compares copies or parity and counts differences; it rewrites only unreadable blocks."
     return Plan(f"Check {name}", (_sync_action(name, "check", why),))
 
 
@@ -332,7 +330,7 @@ def scrub_repair(name: str) -> Plan:
 
 def scrub_stop(name: str) -> Plan:
     """Stop a scrub; a rebuild that is due starts again by itself."""
-    why = "Writing idle interrupts whatever runs; what is still needed, such as a rebuild, starts again by itself."
+    why = "Writing idle interrupts any sync; a sync that is still needed, such as a rebuild, restarts automatically."
     step = dataclasses.replace(_sync_action(name, "idle", why), undo=())
     return Plan(f"Stop the scrub of {name}", (step,))
 
@@ -361,7 +359,7 @@ def set_bitmap(name: str, bitmap: Bitmap, *, chunk_bytes: int | None = None) -> 
     array = array_device(name)
     on = bitmap is Bitmap.INTERNAL
     why = (
-        "md notes which regions are being written, so that a resync or a re-add copies only those."
+        "md records which regions are being written, so that a resync or a re-add copies only those."
         if on
         else "Without the bitmap writes are cheaper, but an unclean stop means a full resync."
     )
@@ -466,7 +464,7 @@ def slow(disk: LabDisk, model: str) -> Plan:
     """
     if disk.kind is not DiskKind.SPINDLE:
         raise DeviceRefused(
-            f"{disk.name} is a {disk.kind} disk: only emulated drives have a pace that can be changed",
+            f"{disk.name} is a {disk.kind} disk: only the speed of emulated drives can be changed",
             hint="'raidlab disks add --kind spindle --model hdd-7200' adds such drives",
         )
     own = find_drive_model(disk.model)
@@ -552,7 +550,7 @@ def corrupt(member: str, *, data_offset_bytes: int, data_bytes: int, start_bytes
             *(f"seek={(data_offset_bytes + start_bytes) // block}", f"count={length_bytes // block}"),
             *("oflag=direct", "conv=notrunc,fsync", "status=none"),
         ),
-        why="WARNING: this overwrites data behind md's back; on a level without redundancy that data is lost.",
+        why="WARNING: this overwrites data behind md's back; on a level without redundancy these data are lost.",
         danger=Danger.DATA,
         writes_devices=(member,),
     )
@@ -599,4 +597,4 @@ def _require_region(member: str, data_offset_bytes: int, data_bytes: int, start_
         problems.append(f"offsets and length must be multiples of {CORRUPTION_BLOCK_BYTES} bytes")
     if problems:
         message = f"{member} cannot be corrupted there: {'; '.join(problems)}"
-        raise SpecError(message, hint="choose a region of the data")
+        raise SpecError(message, hint="choose a region within the data")

@@ -239,7 +239,7 @@ def penalty_words(level: Level, members: int) -> str:
     cost = level.small_write_ios(members)
     match level.name:
         case LevelName.SINGLE | LevelName.RAID0:
-            return "1 I/O: the write goes to one disk, and nothing else has to be kept in step"
+            return "1 I/O: the write goes to one disk, and nothing else has to be updated"
         case LevelName.RAID1:
             return f"{cost} I/Os: every one of the {cost} copies is written"
         case LevelName.RAID10:
@@ -475,10 +475,10 @@ class ArraySpec(Spec):
         usable = human_bytes(self.expected_bytes(own))
         if self.raid.has_zones:
             return (
-                f"the disks differ in size: this gives about {usable} in zones; beyond the size of the smallest disk "
-                "only the larger ones take part, so the end is slower"
+                f"the disks differ in size: the capacity is about {usable}, in zones; beyond the size of the smallest "
+                "disk only the larger disks are used, so the end is slower"
             )
-        return f"the disks differ in size: the smallest decides, which gives about {usable}"
+        return f"the disks differ in size: the smallest determines the capacity, which is about {usable}"
 
 
 def _device_problems(spec: ArraySpec) -> Iterator[str]:
@@ -518,12 +518,12 @@ def _chunk_problems(spec: ArraySpec, level: Level) -> Iterator[str]:
     if chunk is None:
         return
     if not level.has_chunk:
-        yield f"{level.name.value} has no chunk; leave it out"
+        yield f"{level.name.value} has no chunk; omit it"
     elif chunk < MINIMUM_CHUNK_BYTES:
         yield f"chunk {human_bytes(chunk)} is below {human_bytes(MINIMUM_CHUNK_BYTES)}"
     elif chunk & (chunk - 1):
         # md would take any multiple of a page for RAID 0; one rule for all levels keeps them comparable.
-        exception = " (md would allow it for raid0, the lab does not)" if level.name is LevelName.RAID0 else ""
+        exception = " (md would allow it for raid0, but raidlab does not)" if level.name is LevelName.RAID0 else ""
         yield f"chunk {human_bytes(chunk)} is not a power of two{exception}"
 
 
@@ -616,5 +616,5 @@ _FIRST_SYNC = {
 def _create_why(spec: ArraySpec) -> str:
     sentence = _FIRST_SYNC[parse_level(spec.level).name]
     if spec.assume_clean:
-        sentence = sentence.split(";")[0] + "; the first synchronisation is left out because the members are blank"
+        sentence = sentence.split(";")[0] + "; the first synchronisation is skipped because the members are blank"
     return f"mdadm writes a superblock on every member and starts the array: {sentence}."

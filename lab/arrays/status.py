@@ -412,16 +412,16 @@ class ArrayStatus:
     def failing_note(self, member: MemberStatus, disk: str) -> str:
         """The effect that a failure of this member has on the array."""
         if member.is_spare:
-            return f"{disk} is a spare of {self.name}: it holds no data, and the array stays as it is."
+            return f"{disk} is a spare of {self.name}: it holds no data, and the array does not change."
         if self.breaks_without(member):
-            return f"{self.name} cannot do without {disk}: it stops working, and its data cannot be read from then on."
-        return f"{self.name} survives this: it goes on degraded, and answers from the other members."
+            return f"{self.name} cannot run without {disk}: it fails, and from then on its data cannot be read."
+        return f"{self.name} survives this: it continues degraded, and reads from the other members."
 
     @property
     def adding_note(self) -> str:
         if self.is_degraded:
             return f"md rebuilds {self.name} on it at once."
-        return f"{self.name} is whole: it waits as a spare."
+        return f"{self.name} is complete: the disk becomes a spare."
 
 
 _WRITING = (ArrayState.ACTIVE, ArrayState.WRITE_PENDING, ArrayState.ACTIVE_IDLE)

@@ -1,8 +1,8 @@
 """Readings: numbers that a student reads from the lab, with their sources and tolerance; and checks on measurements.
 
-A check on a measurement bounds the ratio of two parts of one result, never an absolute figure: that depends more on the
-computer than on RAID. A ratio of two measurements, made minutes apart on the same disks, depends on RAID.
-Reliability arithmetic: the rebuild time of a large drive, and its effect on the expected life.
+A check on a measurement bounds the ratio of two parts of one result, never an absolute figure. An absolute figure
+depends more on the computer than on RAID; a ratio of two measurements, made minutes apart on the same disks, depends on
+RAID. Reliability arithmetic: the rebuild time of a large drive, and its effect on the expected life.
 """
 
 from __future__ import annotations
@@ -368,7 +368,7 @@ class Reading:
         if match is None:
             raise SpecError(f"'{text}' is not a number", hint=asked)
         if match[2] and match[2].lower() != self.unit.lower():
-            raise SpecError(f"'{text}' is not in the unit asked for", hint=asked)
+            raise SpecError(f"'{text}' is not in the requested unit", hint=asked)
         # Lessons and tools print thousands with commas. A decimal comma is not followed by groups of three digits.
         is_grouped = re.fullmatch(r"[1-9][0-9]{0,2}(,[0-9]{3})+", match[1])
         return float(match[1].replace(",", "" if is_grouped else "."))

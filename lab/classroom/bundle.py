@@ -120,7 +120,7 @@ def _private_key(data: bytes, path: Path) -> Ed25519PrivateKey:
     except (ValueError, TypeError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PrivateKey):
-        raise ResultError(f"'{path}' is not a raidlab key", hint="delete it: the next export creates a new one")
+        raise ResultError(f"'{path}' is not a raidlab key", hint="delete it: the next export creates a new key")
     return key
 
 
@@ -140,7 +140,7 @@ _MOST_DIRECTORY_BYTES = 4 * MIB
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x1 | 0x20 | 0x40
 """Flags of a zip entry (APPNOTE.TXT, 4.4.4): encrypted, patched data, strong encryption."""
-_COPY_AGAIN = "copy it again, or ask for a new export"
+_COPY_AGAIN = "copy it again, or request a new export"
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -328,9 +328,9 @@ def _refuse_strange(archive: zipfile.ZipFile, file: Path) -> None:
     if sum(entry.file_size for entry in entries) > MOST_BUNDLE_BYTES:
         raise ResultError(f"'{file}' is larger than any export", hint="check the path")
     if any(entry.flag_bits & _ENCRYPTED for entry in entries):
-        raise ResultError(f"'{file}' is encrypted, and exports are not", hint="unpack it with its password first")
+        raise ResultError(f"'{file}' is encrypted, but exports never are", hint="first unpack it with its password")
     if any(entry.compress_type not in _METHODS for entry in entries):
-        raise ResultError(f"'{file}' is not packed as an export is", hint=_COPY_AGAIN)
+        raise ResultError(f"'{file}' is not packed like an export", hint=_COPY_AGAIN)
 
 
 def _refuse_edited(archive: zipfile.ZipFile, manifest: Manifest, file: Path) -> None:

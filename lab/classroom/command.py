@@ -57,7 +57,7 @@ def handout(
     """Write a page to print: the app's keys on one page, or one page per lesson, without answers."""
     context = current()
     if what == "keys" and (lessons or seed):
-        raise SpecError("the card of keys takes no lessons and no seed", hint="raidlab handout keys --to keys.html")
+        raise SpecError("the card of keys accepts no lessons and no seed", hint="raidlab handout keys --to keys.html")
     pages = 1 if what == "keys" else len(lessons or built_in_course().ids)
     write_file(to, (key_page() if what == "keys" else lesson_pages(lessons, seed=seed, language=language)).encode())
     if context.json:
@@ -126,9 +126,7 @@ def classroom(
     ] = None,
     moodle: Annotated[Path | None, Parameter(help="Also write points for Moodle's grade import: a .csv file.")] = None,
     canvas: Annotated[Path | None, Parameter(help="Also write points for Canvas's gradebook: a .csv file.")] = None,
-    page: Annotated[
-        Path | None, Parameter(help="Also write a page with plots that names nobody: a .html file.")
-    ] = None,
+    page: Annotated[Path | None, Parameter(help="Also write a page with plots, without names: a .html file.")] = None,
     title: Annotated[str, Parameter(help="Title of that page.")] = "Class results",
 ) -> None:
     """Show what a class measured and practised, with intervals.

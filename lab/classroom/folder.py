@@ -75,7 +75,9 @@ def practice_of(host: Host) -> dict[str, bytes]:
             found[f"{LESSONS}/{path.name}"] = _text(progress)
     found |= {f"{DRILLS}/{outcome.id}.json": _text(outcome) for outcome in DrillStore(host).all()}
     if not found:
-        raise ResultError("there is no practice to hand in yet", hint="begin with 'raidlab lesson' or 'raidlab drill'")
+        raise ResultError(
+            "there are no lessons or drills to hand in yet", hint="begin with 'raidlab lesson' or 'raidlab drill'"
+        )
     return found
 
 
@@ -167,7 +169,7 @@ def _decoded(data: bytes, kind: type[Kind], source: str) -> Kind:
 def _require(value: Kind, is_good: bool, source: str) -> Kind:
     if is_good:
         return value
-    raise ResultError(f"'{source}' says what no raidlab writes", hint=_ASK)
+    raise ResultError(f"'{source}' has contents that no raidlab writes", hint=_ASK)
 
 
 def _is_count(*numbers: float) -> bool:

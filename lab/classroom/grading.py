@@ -124,7 +124,7 @@ def counted(scale: Scale, lessons: Sequence[str], drills: Sequence[str]) -> dict
     for line in scale.work:
         name = _full_name(line.name, lessons, drills)
         if name in found:
-            raise SpecError(f"the scale counts {name} twice", hint="keep one [[work]] of it")
+            raise SpecError(f"the scale counts {name} twice", hint="keep only one [[work]] for it")
         found[name] = line
     return found
 
@@ -297,7 +297,8 @@ def _refuse_doubles(students: Sequence[Student], path: Path) -> None:
         words = sorted(value.casefold() for each in students if (value := getattr(each, field_name)))
         if twice := [one for one, next_one in pairwise(words) if one == next_one]:
             raise SpecError(
-                f"'{path}' has the {field_name} {visible(twice[0])} twice", hint="give each student a line and an id"
+                f"'{path}' has the {field_name} {visible(twice[0])} twice",
+                hint="give each student one line and a unique id",
             )
 
 

@@ -506,7 +506,7 @@ def cautions(found: ClassView) -> Iterator[str]:
 
 
 def file_words(drill: str, digest: str) -> str:
-    """Whether a built-in drill was played from its own file: empty if it was, else the difference in words."""
+    """Whether a built-in drill was run from its own file: empty if it was, else the difference in words."""
     path = catalogue().get(drill)
     if path is None or digest == file_digest(path):
         return ""

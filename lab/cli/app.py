@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 def serve(
     *,
-    port: Annotated[int, number(PortOrAny, help="Port on the loopback interface; 0: any that is free.")] = 8642,
+    port: Annotated[int, number(PortOrAny, help="Port on the loopback interface; 0: any free port.")] = 8642,
 ) -> None:
     """The app in a browser: on loopback only, at an address with a random token that is printed.
 
-    Each tab that opens the address has an app of its own. Ctrl-C ends it. From another computer: ``ssh -L``.
+    Each tab that opens the address runs its own app. Ctrl-C ends it. From another computer: ``ssh -L``.
     """
     app = extension(AppFrontend)
     if app is None:

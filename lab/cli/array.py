@@ -141,7 +141,7 @@ def _picture_text(picture: StripePicture, offset: int, count: int) -> str:
     lines += ["by the shape before the reshape"] if picture.is_before else []
     lines.append(moment_words(picture))
     if picture.length_bytes < stripe.cell_sectors * SECTOR_BYTES:
-        lines.append(f"of each chunk {picture.length_bytes} bytes from {picture.skip_bytes} on were looked at")
+        lines.append(f"of each chunk {picture.length_bytes} bytes from {picture.skip_bytes} on were compared")
     end = min(offset + count, picture.skip_bytes + picture.length_bytes)
     rows: list[tuple[object, ...]] = []
     for seen in picture.cells:
@@ -223,7 +223,7 @@ def _observed_text(seen: ObservedWrite) -> str:
         told = [human_bytes(each) for each in (io.read_bytes, expected.read_bytes, io.written_bytes)]
         rows.append((io.name, *told, human_bytes(expected.written_bytes), changed))
     numbers = ("read", "predicted", "written", "predicted ")
-    lines = ["really written:", "", table(("disk", *numbers, "sectors changed"), rows, right=numbers), ""]
+    lines = ["actually written:", "", table(("disk", *numbers, "sectors changed"), rows, right=numbers), ""]
     return "\n".join([*lines, *observed_words(seen)])
 
 
@@ -261,7 +261,7 @@ def map_(
     ways = [block is not None, sector is not None and member is None, member is not None, file is not None]
     if sum(ways) != 1 or (member is not None and sector is None):
         raise SpecError(
-            "say what to look for, once",
+            "name exactly one thing to look for",
             hint="--block N, --sector S, --member disk03 --sector S or --file PATH",
         )
     context = current()
@@ -293,7 +293,7 @@ def inspect(
         str | None, Parameter(help="Flip a byte of the stripe behind md's back: disk03:17 is byte 17 of its chunk.")
     ] = None,
     step_write: Annotated[str | None, Parameter(help="Step through a small write of this block of the array.")] = None,
-    really: Annotated[bool, flag("Really write it, and see what md did.")] = False,
+    really: Annotated[bool, flag("Really write it, and show what md did.")] = False,
     step_crash: Annotated[
         str | None, Parameter(help="Step through a crash during a small write of this block.")
     ] = None,
@@ -304,13 +304,15 @@ def inspect(
     places = [word for word in (stripe, block) if word is not None]
     if len(steps) > 1 or (steps and (flip or places)) or (not steps and len(places) != 1):
         raise SpecError(
-            "say which stripe to look at, once",
+            "name exactly one stripe to inspect",
             hint="--stripe N or --block N, perhaps with --flip; or --step-write N or --step-crash N alone",
         )
     if really and step_write is None:
-        raise SpecError("nothing to do really", hint="--really belongs to --step-write")
+        raise SpecError("--really needs a write to carry out", hint="--really belongs to --step-write")
     if plan and flip is None and not really:
-        raise SpecError("nothing would be changed, so there is no plan", hint="--plan belongs to --flip and --really")
+        raise SpecError(
+            "this command changes nothing, so there is no plan", hint="--plan belongs to --flip and --really"
+        )
     context = current()
     kind_of_name(name)
     with open_session(client_of(context)) as session:
@@ -338,7 +340,7 @@ def _stripe(session: LabSession, name: str, stripe: str | None, block: str | Non
 
 def _show(context: Context, picture: StripePicture, offset: int | None, count: int) -> None:
     if count < 1:
-        raise SpecError(f"{count} bytes cannot be shown", hint="ask for one or more")
+        raise SpecError(f"{count} bytes cannot be shown", hint="request one or more")
     whole_bytes = picture.stripe.cell_sectors * SECTOR_BYTES
     if offset is not None and not 0 <= offset < whole_bytes:
         raise SpecError(f"no chunk has a byte {offset}", hint=f"chunks have bytes 0 to {whole_bytes - 1}")

@@ -405,7 +405,9 @@ def require_shared(files: Iterable[Path], known: Iterable[Path], *, is_proof: bo
         raise SpecError("--cluster requires --prove", hint="add --prove, or omit --cluster")
     own = {path.resolve() for path in known}
     if strange := next((path for path in files if path.resolve() not in own), None):
-        raise SpecError(f"the workers of a cluster do not have '{strange}'", hint="omit --cluster to prove it here")
+        raise SpecError(
+            f"the workers of a cluster do not have '{strange}'", hint="omit --cluster to run the proof on this computer"
+        )
 
 
 @contextmanager

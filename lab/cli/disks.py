@@ -99,7 +99,7 @@ def _show(made: Calibration) -> None:
         ("turns a minute", f"{mechanics.rpm:.1f}"),
         ("overhead", human_seconds(mechanics.overhead_ms / 1000)),
         ("random read, alone", human_seconds(mechanics.mean_random_seconds)),
-        ("commands in an order of its own", str(mechanics.queue_depth)),
+        ("commands that it may reorder", str(mechanics.queue_depth)),
         ("reads ahead", "yes" if mechanics.read_ahead_bytes else "no"),
         ("write cache", "on; its size is a guess" if mechanics.write_cache_bytes else "off"),
         ("phases alike", f"{made.coherence:.2f} of 1"),
@@ -325,7 +325,8 @@ def _confirm_physical(path: str, again: str | None) -> None:
     if again != path:
         told = f"'{again}' is not '{path}'" if again else "it was typed only once"
         raise DeviceRefused(
-            f"{path} is not taken into the lab: {told}", hint=f"type it twice: disks add {path} … --confirm {path}"
+            f"{path} cannot be added to the lab: {told}",
+            hint=f"type the path twice: disks add {path} … --confirm {path}",
         )
 
 

@@ -250,7 +250,7 @@ add_verbs(
 @app.command
 def verify(
     *files: Annotated[Path, Parameter(help="Drill files; by default all that come with raidlab.")],
-    prove: Annotated[bool, flag("Also carry out every way in it, on separate machines.")] = False,
+    prove: Annotated[bool, flag("Also carry out every solution in it, on separate machines.")] = False,
     seed: Annotated[list[str] | None, Parameter(help="Prove for these words; by default for two.")] = None,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> None:

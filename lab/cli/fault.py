@@ -134,7 +134,7 @@ def run(
     """
     context = current()
     if bool(names) == every:
-        raise SpecError("name scenarios, or say --all", hint="'raidlab fault list' lists them")
+        raise SpecError("name scenarios, or use --all", hint="'raidlab fault list' lists them")
     chosen = list(all_scenarios()) if every else [find_scenario(name) for name in dict.fromkeys(names)]
     target = with_own_kernel(context.target, context.host)
     journal = begun_run(context.host, str(target), seed, [each.id for each in chosen])
@@ -235,7 +235,7 @@ def campaign(
         str, Parameter(help="Only this consistency policy: resync, bitmap, ppl, journal or write-back.")
     ] = "",
     planted: Annotated[
-        str, Parameter(help="With this planted bug of md, until it is found; 'all': one after the other.")
+        str, Parameter(help="With this bug planted in md, until it is found; 'all': each bug in turn.")
     ] = "",
     resume: Annotated[str | None, Parameter(help="Continue a campaign: its id, or 'latest'.")] = None,
     shrink: Annotated[bool, Parameter(help="Shrink the findings.")] = True,
@@ -360,13 +360,13 @@ def replay(
         Path | None, Parameter(name=["--output", "-o"], help="Also store all evidence in this new folder.")
     ] = None,
 ) -> int:
-    """Play a history again and judge it: in virtual time with the same verdict each time.
+    """Run a history again and judge it: in virtual time with the same verdict each time.
 
     On a stock kernel (--on qemu:) it says in how many runs the finding was seen, and with how many processors.
     """
     context = current()
     if output is not None and output.exists():
-        raise SpecError(f"'{output}' already exists", hint="name a folder that does not exist")
+        raise SpecError(f"'{output}' already exists", hint="name a folder that does not exist yet")
     finding_id, history, earlier = _found(context, name)
     arena = Arena(with_own_kernel(context.target, context.host), context.host, finding_id.planted)
     repeats = None
@@ -477,9 +477,7 @@ def points(
         number(PointCount, help="Operations of the load; by default as many as show something."),
     ] = None,
     seed: Annotated[str, Parameter(help="Seed of the load and of the choice.")] = "1",
-    cut: Annotated[
-        str | None, Parameter(help="One crash point again, by its word; the array is started by mdadm.")
-    ] = None,
+    cut: Annotated[str | None, Parameter(help="One crash point again, by its word; mdadm starts the array.")] = None,
     recording: Annotated[
         str | None, Parameter(help="A stored recording, by its id: its crash points again, on this machine.")
     ] = None,
@@ -616,7 +614,7 @@ def _show_outcome(context: Context, found: list[Explored], seed: str) -> None:
 def _one_cut(context: Context, name: str, seed: str, word: str, operations: int | None) -> int:
     """Record again, and judge one crash point with the array started by mdadm."""
     if not name:
-        raise SpecError("a crash point belongs to one configuration", hint="name it in full, as 'points --list' does")
+        raise SpecError("a crash point belongs to one configuration", hint="give its full name, as in 'points --list'")
     cut = asked_cut(word)
     configuration = find_configuration(name)
     with open_place(context.target, context.host, drives=MOST_DRIVES, on_notice=context.narrator.notice) as place:
@@ -626,12 +624,12 @@ def _one_cut(context: Context, name: str, seed: str, word: str, operations: int 
 
 
 def asked_cut(word: str) -> Cut:
-    """The crash point of a word. Raises SpecError."""
+    """The crash point that a word describes. Raises SpecError."""
     try:
         return cut_of(word)
     except ValueError:
         raise SpecError(
-            f"'{word[:60]}' is not a crash point", hint="copy it as 'fault points' has printed it"
+            f"'{word[:60]}' is not a crash point", hint="copy it exactly as 'fault points' printed it"
         ) from None
 
 

@@ -124,7 +124,7 @@ def _called(calls: ClusterCalls, asked: _Asked) -> Proof | Unproved:
     answer = decode_json(calls(prove_asked, msgspec.json.encode(asked)), _Answer)
     found = answer.proof or answer.unproved
     if found is None:
-        raise LabError("a worker gave no proof", hint="install the same raidlab there")
+        raise LabError("a worker returned no proof", hint="install the same raidlab there")
     return found
 
 
@@ -150,7 +150,7 @@ def prove_and_tell(
         out_json(done)
     if failures := [failure for proof in done for failure in proof.failures]:
         listed = "".join(f"\n  - {failure}" for failure in failures)
-        raise LessonError(f"not everything could be proved:{listed}", hint="fix the steps and ways named above")
+        raise LessonError(f"not everything could be proved:{listed}", hint="fix the steps and solutions named above")
 
 
 def _jobs(
@@ -437,7 +437,7 @@ def _do(context: Context, verb: DoStep) -> int:
         for action in step.do:
             out(action.by_hand())
         if not step.do:
-            context.narrator.notice("there is nothing to do in this step but to answer: 'raidlab lesson answer …'")
+            context.narrator.notice("in this step you only have to answer: 'raidlab lesson answer …'")
         return ExitCode.DONE
     opened.note_help()
 
@@ -492,7 +492,7 @@ add_verbs(
 @app.command
 def verify(
     *files: Annotated[Path, Parameter(help="Lesson files; by default the whole course, and all drills.")],
-    prove: Annotated[bool, flag("Also carry out each lesson, on a separate lab (minutes).")] = False,
+    prove: Annotated[bool, flag("Also carry out each lesson, in a separate lab (takes minutes).")] = False,
     seed: Annotated[list[str] | None, Parameter(help="Prove for these words; by default for two.")] = None,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> None:
@@ -561,7 +561,7 @@ def _require_needs(desk: Student, files: LessonFiles, *, anyway: bool) -> None:
     line = next((line for line in desk.lines() if line.files.lesson.id == files.lesson.id), None)
     if line and line.missing_needs and not anyway:
         raise LessonError(
-            f"lesson {files.lesson.id} builds on {', '.join(line.missing_needs)}, not done yet",
+            f"lesson {files.lesson.id} builds on {', '.join(line.missing_needs)}, which is not finished yet",
             hint=f"begin with {line.missing_needs[0]}, or add --anyway",
         )
 

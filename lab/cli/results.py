@@ -87,7 +87,7 @@ def show(
     name: str = LATEST,
     *,
     markdown: Annotated[bool, flag("As Markdown, for a document.")] = False,
-    csv: Annotated[bool, flag("As CSV, in the columns of its study.")] = False,
+    csv: Annotated[bool, flag("Write CSV, with the columns of the result's study.")] = False,
 ) -> None:
     """Show one result by id, a prefix of an id, or 'latest': the newest that was measured here."""
     context = current()
@@ -114,7 +114,7 @@ def delete(name: str) -> None:
     context, store = current(), _store()
     # Not by a word that refers to another result later.
     if name == LATEST:
-        raise ResultError("'latest' is not deleted", hint="write the id: 'raidlab results' lists them")
+        raise ResultError("'latest' cannot be deleted", hint="give the id: 'raidlab results' lists the ids")
     deleted = store.delete(name)
     context.out({"deleted": deleted}, f"deleted: {deleted}")
 
@@ -314,7 +314,7 @@ def _compare_two(first: str, second: str, allow: Sequence[str], margin: float) -
     try:
         allowed = require_alike(before, after, allow)
     except UnlikeRuns as error:
-        error.hint += f"; ratios alone: raidlab compare --platforms {first} {second}"
+        error.hint += f"; for ratios only: raidlab compare --platforms {first} {second}"
         raise
     found = compare_cells(before, after, margin=margin)
     for each in allowed:
@@ -456,9 +456,9 @@ def report(
         return
     chosen = format or _by_ending(output)
     if chosen is Format.HTML and output is None and sys.stdout.isatty():
-        raise SpecError("an HTML report is for a browser, not for a terminal", hint="add --output report.html")
+        raise SpecError("an HTML report cannot be shown on a terminal", hint="add --output report.html")
     if faults and chosen is Format.CSV:
-        raise SpecError("verdicts on faults have no place in a CSV file", hint="use 'raidlab fault show --json'")
+        raise SpecError("verdicts on faults cannot be written to a CSV file", hint="use 'raidlab fault show --json'")
     others = (outcome_table(load_run(context.host, faults)),) if faults else ()
     wanted = names or (() if others else ("latest",))
     found = collect(each_result(wanted, ResultStore(context.host.state.results)) if wanted else (), others=others)

@@ -53,7 +53,7 @@ def run(
         list[str] | None, Parameter(negative="", help="A lint rule that may be violated. May be repeated.")
     ] = None,
 ) -> int:
-    """Run an experiment on a lab of its own, store the result and print its tables.
+    """Run an experiment in a separate lab, store the result and print its tables.
 
     'seeds' runs all built-in studies, one after the other.
     """
@@ -92,7 +92,8 @@ def run_request(context: Context, bar: ProgressBar) -> RunRequest:
 def _require_no_choice(resume: str | None, csv: Path | None, seed: int | None) -> None:
     if resume or csv or seed is not None:
         raise SpecError(
-            "'seeds' stands for several experiments", hint="resume, seed, or write CSV of, one experiment at a time"
+            "'seeds' stands for several experiments",
+            hint="use --resume, --seed and --csv only with a single experiment",
         )
 
 
@@ -117,8 +118,8 @@ def _require_fitting(
 ) -> None:
     if name and resume:
         raise SpecError(
-            "an experiment cannot be given together with --resume",
-            hint="the result knows its experiment: give --resume alone",
+            "--resume excludes the name of an experiment",
+            hint="the result records its experiment: omit the name",
         )
     if verify_repeat and not name:
         raise SpecError("--verify-repeat needs an experiment", hint="name one: raidlab run NAME --verify-repeat")

@@ -148,7 +148,7 @@ def _values(kind: type[Verb], given: Mapping[str, Any]) -> dict[str, Any]:
         value, plain = given.get(field.name), _plain(field.type)
         if value == "" and field.default is not None:
             name = field.name.upper() if field.argument.is_placed else field.option
-            raise SpecError(f"{name} is empty", hint=f"write its value, or leave {name} out")
+            raise SpecError(f"{name} is empty", hint=f"give its value, or omit {name} out")
         if value is None:
             if field.argument.left_out is not None:
                 found[field.name] = field.argument.left_out
@@ -160,7 +160,7 @@ def _values(kind: type[Verb], given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _LOOK_SECONDS = 0.5
-PlanFlag = Annotated[bool, flag("Print the commands and what they are for; do nothing.")]
+PlanFlag = Annotated[bool, flag("Print the commands with their reasons; do nothing.")]
 BreakArrayFlag = Annotated[bool, flag("Even if an array loses its data.")]
 
 

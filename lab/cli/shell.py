@@ -51,9 +51,7 @@ class WayOut:
 def shell() -> int:
     """Open a terminal on the machine with its arrays running, as root; exits with bash's status."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise SpecError(
-            "there is no terminal to open a shell in", hint="for one command, or a script: raidlab exec -- COMMAND"
-        )
+        raise SpecError("a shell needs a terminal", hint="for one command, or a script: raidlab exec -- COMMAND")
     context = current()
     with open_session(client_of(context)) as session:
         if not context.quiet:

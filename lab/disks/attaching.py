@@ -67,7 +67,7 @@ def _pull_step(disk: LabDisk, why: str) -> Step:
 def _plug_step(disk: LabDisk) -> Step:
     """Bring the drive back."""
     return _line(
-        ("plug", _number(disk.node)), "The cable is plugged in again: the drive answers with the data on its medium."
+        ("plug", _number(disk.node)), "The cable is plugged in again: the drive returns with the data on its medium."
     )
 
 
@@ -312,11 +312,7 @@ def _mechanical_drive(spec: DiskSpec, mechanics: Mechanics, plugin: str, transpo
 def _rotation_step(node: str, *, is_rotational: bool) -> Step:
     """The kernel treats every nbd device as solid-state (QUEUE_FLAG_NONROT in drivers/block/nbd.c of Linux 6.1)."""
     flag = f"/sys/block/{node.removeprefix('/dev/')}/queue/rotational"
-    how = (
-        "md reads from the copy with the nearest head"
-        if is_rotational
-        else "md reads from the copy with the least to do"
-    )
+    how = "md reads from the copy with the nearest head" if is_rotational else "md reads from the least busy copy"
     word = "rotates" if is_rotational else "does not rotate"
     return write_file_step(flag, str(int(is_rotational)), f"The kernel learns that the drive {word}: {how}.")
 
@@ -351,7 +347,7 @@ def ram_attachments(wanted: Sequence[DiskSpec]) -> tuple[tuple[LabDisk, ...], Pl
     """
     sizes = {spec.size_bytes for spec in wanted}
     if len(sizes) > 1:
-        raise SpecError("ram disks of different sizes are not possible", hint="make them equal, or use loop disks")
+        raise SpecError("ram disks of different sizes are not possible", hint="use equal sizes, or use loop disks")
     disks = tuple(
         LabDisk(name=spec.name, kind=spec.kind, node=f"/dev/ram{number}", size_bytes=spec.size_bytes)
         for number, spec in enumerate(wanted)
@@ -419,7 +415,7 @@ def require_time_of(kind: DiskKind) -> None:
     """Raises SpecError for disks without a service time: in virtual time a workload on them would never end."""
     if kind in (DiskKind.RAM, DiskKind.LOOP):
         raise SpecError(
-            f"{kind} disks take no time, and in virtual time a load on them would never end",
+            f"{kind} disks have no service time, so in virtual time a load on them would never end",
             hint="use spindle disks ('raidlab disks remove NAME' removes others), or --on 'uml:?time=real'",
         )
 

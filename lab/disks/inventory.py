@@ -337,7 +337,7 @@ def _read_devices(machine: Machine, nodes: Sequence[str], first: int, last: int)
     if len(heads) != most_bytes:
         raise LabError(
             f"the first bytes of {', '.join(nodes)} came back damaged from {machine.facts.target}",
-            hint="try again; if it stays, look at the machine's memory and its connection",
+            hint="try again; if it happens again, check the machine's memory and its connection",
         )
     starts = range(0, most_bytes, length_bytes)
     return {node: heads[start : start + length_bytes] for node, start in zip(nodes, starts, strict=True)}

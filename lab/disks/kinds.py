@@ -337,7 +337,7 @@ class DiskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             )
         if self.kind is DiskKind.PHYSICAL and not self.backing.startswith("/dev/"):
             raise SpecError(
-                f"disk {self.name}: a physical disk needs its path", hint="write it in full, such as /dev/sdb"
+                f"disk {self.name}: a physical disk needs its path", hint="give its full path, such as /dev/sdb"
             )
 
 
@@ -350,7 +350,7 @@ def check_specs(wanted: Sequence[DiskSpec], others: Sequence[str] = ()) -> None:
     """Raises SpecError for an invalid spec, too many disks or duplicate names; the names ``others`` count too."""
     if len(wanted) + len(others) > MOST_DISKS:
         raise SpecError(
-            f"{len(wanted) + len(others)} disks are too many for a lab", hint=f"it takes {MOST_DISKS} at most"
+            f"{len(wanted) + len(others)} disks are too many for a lab", hint=f"at most {MOST_DISKS} are possible"
         )
     names = [*others, *(spec.name for spec in wanted)]
     if twice := sorted({name for name in names if names.count(name) > 1}):

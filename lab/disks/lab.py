@@ -145,7 +145,7 @@ class DiskImages:
         if found and found.st_size != spec.size_bytes:
             raise LabError(
                 f"the image {self.path(spec.name)} has {found.st_size} bytes instead of {spec.size_bytes}",
-                hint="move the file elsewhere to keep its data; the disk is then made again, blank",
+                hint="move the file elsewhere to keep its data; the disk is then created again, blank",
             )
         return found is not None
 
@@ -183,7 +183,7 @@ class DiskImages:
             raise LabError(
                 f"the disks need up to {human_bytes(needed_bytes)}, and {self._folder} has "
                 f"{human_bytes(available)} left",
-                hint=f"free some room, ask for smaller or fewer disks, {_ELSEWHERE}",
+                hint=f"free some space, ask for smaller or fewer disks, {_ELSEWHERE}",
             )
 
 
@@ -232,7 +232,7 @@ class LabFolder:
         before = {name for name in files if self.images.find(name)}
         if before:
             raise LabError(
-                f"there is an image {self.images.path(min(before))} already, but no list names it",
+                f"there is an image {self.images.path(min(before))} already, but no list mentions it",
                 hint="move it elsewhere to keep its data",
             )
         self.images.make([spec for spec in further if spec.kind is DiskKind.FILE])
@@ -503,7 +503,8 @@ class Lab:
             # A second modprobe would change nothing, and the new disks would be the old ones under other names.
             if any(disk.kind is DiskKind.RAM for disk in self._disks):
                 raise SpecError(
-                    "there are already ram disks, and more cannot be added", hint="remove them, then add all at once"
+                    "there are already ram disks, and more cannot be added",
+                    hint="remove them, then add all of them at once",
                 )
             disks, plan = ram_attachments(specs)
             self.execute(plan)
@@ -572,7 +573,7 @@ class Lab:
             probe.check_blank([node])
         except DeviceRefused as error:
             # It is not a lab disk yet, so 'disks reset' cannot blank it.
-            hint = f"stop what uses it; 'wipefs --all {node}', typed on the machine, erases what it carries"
+            hint = f"stop what uses it; 'wipefs --all {node}', typed on the machine, erases its signatures"
             raise DeviceRefused(error.message, hint=hint) from None
         return disk
 
@@ -681,7 +682,7 @@ def explain(error: CommandFailed, target: str) -> LabError:
             hint="install the distribution's extra kernel modules there (Ubuntu: linux-modules-extra-$(uname -r))",
         )
     if "No space left on device" in said:
-        return LabError(f"{target} is full: {error.message}", hint="free room there, then try again")
+        return LabError(f"{target} is full: {error.message}", hint="free some space there, then try again")
     return error
 
 

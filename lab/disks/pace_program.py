@@ -35,7 +35,7 @@ def ask(control: socket.socket, letter: bytes) -> None:
     """Send one command to the filter, which echoes it in upper case when it is done."""
     control.sendall(letter)
     if not control.recv(1):
-        raise ConnectionError("the server has ended")
+        raise ConnectionError("the server has exited")
 
 
 def keep_pace(control: socket.socket, period: float) -> None:

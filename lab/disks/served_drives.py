@@ -35,7 +35,7 @@ def built_server(host: Host) -> Path:
     if missing := [path for path in _SOURCES if not path.is_file()]:
         raise ToolMissing(
             f"the source of the recorded drives, {missing[0]}, is missing",
-            hint="run raidlab from its whole source tree",
+            hint="run raidlab from its complete source tree",
         )
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in _SOURCES)).hexdigest()[:16]
     folder = kernel_cache() / "served"

@@ -345,8 +345,8 @@ _KINDS = {
     _EXACT: ("2 s", "figures that repeat exactly; every crash point", "several processors; times of this computer"),
     QEMU: ("6 s emulated, less with KVM", "a distribution's kernel, two processors, races", "times of real disks"),
     ON_IMAGE: ("10 s emulated", "the same on arm64, or without the lab's programs here", "this computer's files"),
-    LOCAL: ("at once", "this computer's kernel and disks", "what needs a kernel of its own"),
-    SSH: ("1 s", "another computer's kernel and disks", "what needs a kernel of its own"),
+    LOCAL: ("at once", "this computer's kernel and disks", "everything that needs a separate kernel"),
+    SSH: ("1 s", "another computer's kernel and disks", "everything that needs a separate kernel"),
     VAGRANT: ("a minute", "a whole system with udev and a boot loader", "times of real disks"),
 }
 
@@ -543,18 +543,18 @@ def _kvm(host: Host) -> Found:
             flags.update(value.split())
     device = host.files.path("/dev/kvm")
     if not flags & {"vmx", "svm"}:
-        detail = "the processor shows neither vmx nor svm, so a virtual machine is emulated, some ten times slower"
-        detail += " (/dev/kvm is there, but guests would hang on it)" if device.exists() else ""
+        detail = "the processor has neither vmx nor svm, so a virtual machine is emulated, about ten times slower"
+        detail += " (/dev/kvm exists, but guests would hang with it)" if device.exists() else ""
         fix = "use the embedded kernel (--on uml:), or switch virtualisation on in the firmware or the outer machine"
         return Outcome.LIMITED, detail, fix
     if os.access(device, os.R_OK | os.W_OK):
-        detail = "the processor virtualises and /dev/kvm can be used: virtual machines run at full speed"
+        detail = "the processor supports virtualisation and /dev/kvm works: virtual machines run at full speed"
         return Outcome.OK, detail, ""
     if device.exists():
-        detail = "the processor virtualises, but this user may not use /dev/kvm"
+        detail = "the processor supports virtualisation, but this user may not use /dev/kvm"
         return Outcome.MISSING, detail, "sudo usermod -aG kvm $USER, then log in again"
     fix = "sudo modprobe -a kvm_intel kvm_amd; if that fails, switch virtualisation on in the firmware"
-    return Outcome.MISSING, "the processor virtualises, but there is no /dev/kvm", fix
+    return Outcome.MISSING, "the processor supports virtualisation, but there is no /dev/kvm", fix
 
 
 def _libvirt(host: Host) -> Found:

@@ -132,7 +132,7 @@ def export(names: Sequence[str], folder: Path) -> None:
     for problem in (*problems, *(f"left out: {reason}" for each in drawn for reason in each.left_out)):
         context.narrator.notice(problem)
     if not files:
-        raise ResultError("there is no document that fio-plot can draw", hint="'raidlab results' lists what there is")
+        raise ResultError("there is no document that fio-plot can draw", hint="'raidlab results' lists the results")
     lines = tuple(commands(drawn))
     if context.json:
         out_json({"files": files, "commands": lines, "problems": problems})

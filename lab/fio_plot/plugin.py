@@ -14,7 +14,7 @@ def _export(names: Sequence[str], to: Path, practice: bool) -> None:
     from lab.fio_plot.documents import export
 
     if practice:
-        raise SpecError("fio-plot draws no lessons and no drills", hint="leave out --fio-plot or --practice")
+        raise SpecError("fio-plot cannot draw lessons or drills", hint="leave out --fio-plot or --practice")
     export(names, to)
 
 

@@ -48,7 +48,7 @@ repairs at a constant rate. An array is used for some years, and for those the f
 
 def fleet(
     file: Annotated[
-        str | None, Parameter(help="A built-in fleet, or the path of a .toml file; nothing: list them.")
+        str | None, Parameter(help="A built-in fleet, or the path of a .toml file; default: list them.")
     ] = None,
     *,
     scrub: Annotated[float | None, number(Hours, help="Also compute it with a scrub every so many hours.")] = None,
@@ -107,9 +107,13 @@ def _own_variant(tree: Mapping[str, Any], scrub: float | None, keys: Sequence[st
     for each in keys:
         key, equals, text = each.partition("=")
         if not equals or not key:
-            raise SpecError(f"'{each}' sets no key", hint="write it as key=value, such as repair.spares=2")
+            raise SpecError(
+                f"'{each}' is not of the form key=value", hint="write a key and its value, such as repair.spares=2"
+            )
         if key.strip() in changes:
-            raise SpecError(f"'{key.strip()}' is set twice", hint="name each key once; --scrub is scrub.interval_hours")
+            raise SpecError(
+                f"'{key.strip()}' is set twice", hint="set each key only once; --scrub sets scrub.interval_hours"
+            )
         changes[key.strip()] = value_of(text.strip())
     if not changes:
         return []

@@ -243,7 +243,8 @@ class Failures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         _one_of("failures", afr_percent=self.afr_percent, weibull=self.weibull)
         if self.weibull and self.weibull.location_hours:
             raise SpecError(
-                "lives begin at 0: failures have no location_hours", hint="leave it out, or use another scale"
+                "a drive's life begins at 0, so failures have no location_hours",
+                hint="leave it out, or use another scale",
             )
         if self.weibull:
             within(self.weibull.scale_hours, LifeHours, "failures.weibull.scale_hours")
@@ -420,7 +421,7 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         self._require_bounded()
         ids = [each.id for each in self.compare]
         if twice := next((each for each in ids if ids.count(each) > 1), None):
-            raise SpecError(f"two variants to compare have the id '{twice}'", hint="give each an id of its own")
+            raise SpecError(f"two variants have the id '{twice}'", hint="give each variant a different id")
 
     def _require_bounded(self) -> None:
         """Bounds of single numbers are not sufficient, because short lives, long years and many trials multiply."""

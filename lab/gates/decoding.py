@@ -129,7 +129,7 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 def whole(text: str, what: str = "") -> int:
     """Parse a whole number. Raises SpecError for other text, and for more than 19 digits.
 
-    Python itself rejects more than 4,300 digits with an error of its own (sys.set_int_max_str_digits).
+    Python itself rejects more than 4,300 digits with its own error (sys.set_int_max_str_digits).
     """
     if not re.fullmatch(r"[+-]?[0-9]+", text.strip()):
         raise SpecError(
@@ -164,7 +164,7 @@ def _number_in(text: str | None, what: str, kind: Callable[[str], N]) -> N:
             return found
     raise LabError(
         f"{what} on the machine says '{shortened(stripped)}', which is not a possible number",
-        hint="look at that file on the machine: something may be mounted over /sys or /proc",
+        hint="check that file on the machine: something may be mounted over /sys or /proc",
     )
 
 
@@ -324,7 +324,7 @@ def read_own_json(
     except OSError as failure:
         raise error(f"'{path}' cannot be read: {failure.strerror}", hint="make it readable for you") from None
     except ValueError as failure:
-        raise error(f"'{path}' is damaged: {failure}", hint="move it away: the lab makes another") from None
+        raise error(f"'{path}' is damaged: {failure}", hint="move it elsewhere: the lab creates another") from None
 
 
 def decoded_json(data: bytes | str, kind: type[T], *, converted: Callable[[Any], Any] = lambda tree: tree) -> T:

@@ -44,10 +44,10 @@ _EMBEDDED_ONLY = (
 _MAY = {
     FileKind.DRILL: f"runs {{lines}} {_EMBEDDED_ONLY}",
     FileKind.LESSON: f"runs {{lines}} {_EMBEDDED_ONLY}; the rest of it works on arrays of this lab",
-    FileKind.EXPERIMENT: "makes arrays and runs fio or dd, as root, on disks that are blanked for it",
-    FileKind.SWEEP: "makes arrays and runs fio or dd, as root, on disks that are blanked for it",
-    FileKind.WORKLOAD: "runs fio or dd, as root, on the array or disk that is named for it",
-    FileKind.FLEET: "holds numbers for a calculation; nothing of it runs",
+    FileKind.EXPERIMENT: "creates arrays and runs fio or dd, as root, on disks that are blanked for this",
+    FileKind.SWEEP: "creates arrays and runs fio or dd, as root, on disks that are blanked for this",
+    FileKind.WORKLOAD: "runs fio or dd, as root, on the array or disk that you name",
+    FileKind.FLEET: "contains only numbers for a calculation; nothing in it runs",
 }
 
 
@@ -222,7 +222,7 @@ def read_plain(
     return data
 
 
-_NO_TEXT = "save it as UTF-8, or check that it is this file"
+_NO_TEXT = "save it as UTF-8, or check that this is the right file"
 _NEXT = {
     errno.ENOENT: "check the name; a relative path starts here",
     errno.EACCES: "give yourself read permission: chmod u+r FILE, and u+x on its folders",
@@ -293,7 +293,7 @@ def gunzip(data: bytes, most_bytes: int, what: str) -> bytes:
 
 
 def _refuse(path: Path, found: os.stat_result, *, is_own: bool, error: type[LabError]) -> None:
-    remove = "move it away: the lab makes its own files"
+    remove = "move it elsewhere: the lab creates its own files"
     if is_own and stat.S_ISLNK(found.st_mode):
         raise error(f"'{path}' is a link to another file", hint=remove)
     if not stat.S_ISREG(found.st_mode):
@@ -316,7 +316,7 @@ T = TypeVar("T")
 
 MOST_OWN_BYTES = 4 * MIB
 """Size of one of the lab's lists or notes; the largest known, the progress in a lesson, has a few KiB."""
-_ELSEWHERE = "choose another place with RAIDLAB_STATE=FOLDER"
+_ELSEWHERE = "choose another folder with RAIDLAB_STATE=FOLDER"
 
 
 def check_own_folder(path: Path, what: str, *, may_be_link: bool = False) -> None:
@@ -332,13 +332,15 @@ def check_own_folder(path: Path, what: str, *, may_be_link: bool = False) -> Non
         return
     if stat.S_ISLNK(found.st_mode):
         raise LabError(
-            f"{what} {path} is a link", hint=f"move the link away: the lab makes its own folders; or {_ELSEWHERE}"
+            f"{what} {path} is a link",
+            hint=f"remove the link, because the lab creates its own folders; or {_ELSEWHERE}",
         )
     if not stat.S_ISDIR(found.st_mode):
-        raise LabError(f"{what} {path} is not a folder", hint=f"move it away, or {_ELSEWHERE}")
+        raise LabError(f"{what} {path} is not a folder", hint=f"move it elsewhere, or {_ELSEWHERE}")
     if found.st_uid not in (os.geteuid(), 0):
         raise LabError(
-            f"{what} {path} belongs to another user (number {found.st_uid})", hint=f"work as that user, or {_ELSEWHERE}"
+            f"{what} {path} belongs to another user (number {found.st_uid})",
+            hint=f"run raidlab as that user, or {_ELSEWHERE}",
         )
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise LabError(
@@ -355,7 +357,10 @@ def make_own_folder(path: Path, what: str, *, root: Path | None = None) -> None:
     """
     root = root or path
     if root.is_symlink() and not root.exists():
-        raise LabError(f"{what} {root} is a link to nothing", hint=f"make the folder that it leads to, or {_ELSEWHERE}")
+        raise LabError(
+            f"{what} {root} is a link to a missing folder",
+            hint=f"create the folder to which it points, or {_ELSEWHERE}",
+        )
     for folder in reversed([each for each in (root, *root.parents) if not each.exists()]):
         folder.mkdir(mode=0o700, exist_ok=True)
     check_own_folder(root, what, may_be_link=True)

@@ -239,7 +239,7 @@ def new_file(path: Path) -> Iterator[Path]:
         yield folder / name
         after = os.stat(name, dir_fd=inner, follow_symlinks=False)
         if (before.st_dev, before.st_ino) != (after.st_dev, after.st_ino):
-            raise OSError(errno.EPERM, "another program has put another file in its place", str(path))
+            raise OSError(errno.EPERM, "another program has replaced it", str(path))
         os.fsync(descriptor)
         require_kept(descriptor)
         os.rename(name, path.name, src_dir_fd=inner, dst_dir_fd=inner)

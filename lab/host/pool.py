@@ -118,8 +118,8 @@ def _ended(process: SpawnProcess) -> LabError:
     status = process.exitcode or 0
     how = signal.Signals(-status).name if status < 0 else f"status {status}"
     return LabError(
-        f"a process that helped was ended from outside ({how})",
-        hint="run the command again; if memory is short, close other programs before",
+        f"a worker process was killed by something else ({how})",
+        hint="run the command again; if memory is short, first close other programs",
     )
 
 

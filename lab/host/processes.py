@@ -116,7 +116,7 @@ class HostProcesses:
         stderr_fd: int,
         extra_env: Mapping[str, str] | None = None,
     ) -> RunningProcess:
-        """Start with pipes for standard input and output, in a session of its own.
+        """Start with pipes for standard input and output, in a new session.
 
         So a Ctrl-C typed at the client reaches only the client, which can then close its machine properly.
         """

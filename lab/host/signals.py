@@ -66,7 +66,7 @@ class _Ending:
         if number in self.seconds:
             self.start_deadline(self.seconds[number], 128 + number)
         if self.received > 1:
-            _say("raidlab: closing; one more signal ends it at once")
+            _say("raidlab: closing; another signal ends it at once")
         elif self.listener:
             self.listener(number)
         else:
@@ -140,7 +140,7 @@ def heard_by(listener: Callable[[int], object] | None = None) -> Iterator[None]:
 def at_worst(end: Callable[[float], object]) -> Callable[[], None]:
     """Register ``end``, to be called with its time limit in seconds if there is no time for an orderly close.
 
-    It is called on a thread of its own, regardless of other threads, and must not wait for them. Returns a function
+    It is called on a separate thread, regardless of other threads, and must not wait for them. Returns a function
     that cancels the registration.
     """
     return _ending.add(end)

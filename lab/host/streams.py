@@ -54,7 +54,7 @@ class _Guarded(io.FileIO):
 
 def _lost(error: OSError) -> BrokenOutput:
     is_closed = error.errno == errno.EBADF
-    otherwise = "it is closed: send it to a file, a pipe or /dev/null" if is_closed else "look at where it is sent to"
+    otherwise = "it is closed: send it to a file, a pipe or /dev/null" if is_closed else "check where it is sent"
     return BrokenOutput(f"standard output cannot be written: {error.strerror}", hint=advice(error, otherwise))
 
 

@@ -244,7 +244,7 @@ def draw(varied: Varied, seed: str) -> Values:
         if len(str(values[name])) > _LONGEST_VALUE:
             raise SpecError(
                 f"{varied.id}: seed.{shortened(name)} is longer than {_LONGEST_VALUE} characters",
-                hint="build it from fewer other variables",
+                hint="use fewer other variables in it",
             )
     return values
 
@@ -264,7 +264,7 @@ def _draw_one(varied: Varied, name: str, variable: Variable, seed: str, values: 
     if not choices:
         raise SpecError(
             f"{varied.id}: nothing can be drawn for seed.{name}",
-            hint="give it something to choose from",
+            hint="give it values to choose from",
         )
     return choices[_number(f"{varied.id}/{DRAWN_AS.get((varied.id, name), name)}/{seed}") % len(choices) if seed else 0]
 
@@ -609,7 +609,7 @@ def find_id(what: str, word: str, ids: Collection[str]) -> str:
     if word in ids or len(near) == 1:
         return word if word in ids else near[0]
     if near:
-        raise SpecError(f"'{word}' may be {' or '.join(near)}", hint="write more of the name")
+        raise SpecError(f"'{word}' may be {' or '.join(near)}", hint="write a longer part of the name")
     raise unknown_word(what, word, ids)
 
 
@@ -829,7 +829,7 @@ def _one_step(step: LessonStep) -> Iterator[str]:
     if not all(hint.strip() for hint in step.hints):
         yield "a hint is empty: write it"
     if len(set(step.hints)) < len(step.hints):
-        yield "two hints are the same: let each say more than the one before"
+        yield "two hints are the same: make each more specific than the previous one"
     if not step.check and step.read is None:
         yield "nothing is checked, so a guess passes it: write a check or a [steps.read]"
     if step.read and not step.read.question.strip():
@@ -871,7 +871,9 @@ def _require_sound(ready: ReadyLesson) -> None:
     for step in ready.steps:
         where = f"step {step.id}"
         if step.ask and step.ask.answer and step.ask.answer not in step.ask.options:
-            raise SpecError(f"{where}: the answer '{step.ask.answer}' is no option", hint=_choose("", step.ask.options))
+            raise SpecError(
+                f"{where}: the answer '{step.ask.answer}' is not an option", hint=_choose("", step.ask.options)
+            )
         for check in (*step.checks, *(check for mistake in step.mistakes for check in mistake.when)):
             _require_measured(ready, check, where)
         if step.read is not None:

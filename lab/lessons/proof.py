@@ -116,7 +116,7 @@ class LessonProver(Prover):
         """
         before = self._look(opened) if is_first_time else None
         if before is not None and before.is_done:
-            self._fail(step, "it is done before anything was done", opened, before)
+            self._fail(step, "the step counts as done before anything was done", opened, before)
         if step.ask is not None:
             opened.answer(step.ask.answer or next(iter(step.ask.options)))
             asked = self._look(opened) if is_first_time else None
@@ -131,7 +131,7 @@ class LessonProver(Prover):
         with self._opener() as session:
             expected = read.expected(Watch(opened, session).checked_state())
         if expected is None:
-            self._fail(step, "there is nothing to read when it is done", opened, None)
+            self._fail(step, "there is nothing to read when the step is done", opened, None)
             return None
         opened.answer(f"{expected * WRONG_BY + 1:.10g}")
         view = self._look(opened)
@@ -149,7 +149,7 @@ class LessonProver(Prover):
             self._do_step(opened, step, is_first_time=False)
         step = self._lesson.step(wrong.step)
         if opened.step is not step:
-            return WayEnd(False, details="it could not be tried: a step before it failed")
+            return WayEnd(False, details="it could not be tried: an earlier step failed")
         if step.ask is not None:
             opened.answer(next(iter(step.ask.options)))
         view = self._carry_out(opened, wrong.do or step.do)
@@ -215,7 +215,7 @@ def prove_apart(lesson: ReadyLesson, target: Target, host: Host) -> Proof:
 def prove(
     lesson: ReadyLesson, target: Target, host: Host, *, on_notice: Callable[[str], None] = lambda _: None
 ) -> Proof:
-    """Prove a lesson in a lab of its own, with small temporary disks."""
+    """Prove a lesson in a separate lab, with small temporary disks."""
     with open_proof_session(target, host, disks=lesson.disks, on_notice=on_notice) as session:
         return prove_in(lesson, session)
 

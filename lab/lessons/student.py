@@ -103,7 +103,7 @@ class LessonStore:
         if found and found.format_version > FORMAT_VERSION:
             raise LessonError(
                 f"the progress in {lesson_id} was written by a newer raidlab",
-                hint=f"work with that one, or start again: raidlab lesson start {lesson_id} --again",
+                hint=f"use that version, or start again: raidlab lesson start {lesson_id} --again",
             )
         if found and found.format_version == 1:
             names, answers = STEPS.get(lesson_id, {}), ANSWERS.get(lesson_id, {})
@@ -137,7 +137,7 @@ class LessonStore:
         try:
             write_file(path, data)
         except ResultError as error:
-            hint = "free some room, or choose another state folder with RAIDLAB_STATE=FOLDER"
+            hint = "free some space, or choose another state folder with RAIDLAB_STATE=FOLDER"
             raise LessonError(error.message, hint=hint) from error
         return path
 
@@ -514,7 +514,7 @@ def require_no_drill(session: LabSession, lesson: ReadyLesson) -> None:
     if drill := read_arrival(session.folder):
         raise LessonError(
             f"lesson {lesson.id} waits: the drill '{drill.title}' is open on these disks",
-            hint="'raidlab drill debrief' ends the drill with a verdict, 'raidlab drill leave' without",
+            hint="'raidlab drill debrief' ends the drill with a verdict, 'raidlab drill leave' without one",
         )
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def install(agent: Agent, request: dict[str, Any]) -> None:
-    """Write files below a folder whose name follows from what is in them: a folder that exists is whole."""
+    """Write files below a folder whose name is derived from their contents; a folder that exists is complete."""
     folder = request["folder"]
     if not os.path.isdir(folder):
         unfinished = f"{folder}.{os.getpid()}"

@@ -45,7 +45,7 @@ SESSION = 3
 
 
 class PseudoTerminal:
-    """A pseudo-terminal with a shell that leads a session of its own."""
+    """A pseudo-terminal with a shell that leads its own session."""
 
     def __init__(self, agent: Agent, request: dict[str, Any]) -> None:
         self.agent = agent

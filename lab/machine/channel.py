@@ -205,7 +205,7 @@ class Channel:
             if not isinstance(error, OSError):
                 raise
             self._lose()
-            raise self._loss or MachineLost("the machine is gone") from None
+            raise self._loss or MachineLost("the machine was lost") from None
         return pending
 
     def _wait_for_room(self, size: int) -> None:
@@ -357,11 +357,11 @@ class Channel:
         try:
             return self._explain_loss()
         except Exception as error:  # a failed explanation must not leave a caller waiting
-            return MachineLost(f"the machine is gone, for an unknown reason: {error!r}", hint=RUN_AGAIN)
+            return MachineLost(f"the machine was lost, for an unknown reason: {error!r}", hint=RUN_AGAIN)
 
 
 def _not_understood(why: str) -> MachineLost:
     return MachineLost(
-        f"the machine's agent is not understood: {why}",
-        hint="make sure that nothing else writes to its line, then try again",
+        f"raidlab cannot interpret the agent's answer: {why}",
+        hint="make sure that nothing else writes to its connection, then try again",
     )

@@ -254,7 +254,7 @@ def _bring(path: str, *, is_own: bool = False) -> str:
     """Bind-mount a file or folder of the old root at the same path in the new one, with the links that lead there.
 
     Returns its path without links; empty if it is missing. An existing path is left alone, unless it ``is_own``: that
-    becomes a mount of its own.
+    becomes a separate mount.
     """
     here, parts, links = "/", path.split("/"), 0
     while parts:

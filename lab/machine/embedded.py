@@ -66,13 +66,13 @@ _WORDS_OF_TROUBLE = ("panic", "Oops", "BUG:", "RIP:", "not syncing")
 # userspace() in arch/um/os-Linux/skas/process.c ends a program stopped by a signal that it does not handle: 18 and 19
 # are SIGCONT and SIGSTOP. If that program is init, the kernel panics.
 _STOPPED = re.compile(r"child stopped with signal (18|19)\b|failed to wait for SIGTRAP.*status = 0x1[23]7f")
-_STOPPED_WORDS = "was stopped from outside together with its programs (SIGSTOP), and could not continue"
+_STOPPED_WORDS = "was stopped together with its programs by something else (SIGSTOP), and could not continue"
 _STOPPED_HINT = (
-    "arrays are as after a power failure. To pause raidlab press Ctrl-Z, or stop its supervisor and kernel alone"
+    "arrays are as after a power failure. To pause raidlab press Ctrl-Z, or stop only its supervisor and kernel"
 )
 _NO_ROOM_HINT = (
-    "make room on this computer's disk, then run the command again: arrays are as after a power failure; for one that "
-    "does not start: raidlab array assemble NAME --force"
+    "free some space on this computer's disk, then run the command again: arrays are as after a power failure; for one "
+    "that does not start: raidlab array assemble NAME --force"
 )
 _OTHER_KERNEL = "name another kernel with 'uml:?kernel=PATH', or build one here: provision/kernel/build-uml.sh standard"
 # Hints, keyed by patterns in the console's output.
@@ -82,10 +82,10 @@ _CAUSES = {
     r"Exec format error|cannot execute": f"this program is for another processor; {_OTHER_KERNEL}",
     r"Out of memory|out of memory|OOM killer": "give the machine more memory: --on 'uml:?mem=1G' or 'qemu:?memory=2G'",
     r"check_ptrace|ptrace.*Operation not permitted": "the kernel must trace its programs (ptrace), which this computer "
-    "or container forbids, or a debugger does already: allow it, or choose another machine with --on",
+    "or container forbids, or which a debugger already does: allow it, or choose another machine with --on",
     r"Unable to mount root|No working init|No filesystem could mount|Cannot open root": "this kernel cannot read the "
     f"computer's files (CONFIG_HOSTFS), or its init; {_OTHER_KERNEL}",
-    r"No space left on device|Disk quota exceeded": "make room on this computer's disk, then " + RUN_AGAIN,
+    r"No space left on device|Disk quota exceeded": "free some space on this computer's disk, then " + RUN_AGAIN,
 }
 _LOSS_HINT = (
     f"{RUN_AGAIN}: arrays are as after a power failure; if it happens again, report it with the console's output"
@@ -93,7 +93,7 @@ _LOSS_HINT = (
 _HINTS_OF_STATUS: dict[int | None, str] = {
     256 - signal.SIGKILL: f"{RUN_AGAIN}: arrays are as after a power failure. If nobody killed it, this computer may "
     "have run out of memory: give the machine less ('uml:?mem=256M', 'qemu:?memory=512M')",
-    256 - signal.SIGBUS: "free some room in /dev/shm, or give the machine less memory: --on 'uml:?mem=256M'",
+    256 - signal.SIGBUS: "free some space in /dev/shm, or give the machine less memory: --on 'uml:?mem=256M'",
     126: f"make sure that the kernel is executable, or {_OTHER_KERNEL}",
     127: f"make sure that the kernel and its libraries exist, or {_OTHER_KERNEL}",
 }
@@ -368,7 +368,7 @@ def start_embedded(
     if len(options.disks) > MAX_UBD_DISKS:
         raise SpecError(
             f"{len(options.disks)} file disks; the embedded kernel takes {MAX_UBD_DISKS}",
-            hint="make further disks of another kind: spindle, loop or ram",
+            hint="create additional disks of another kind: spindle, loop or ram",
         )
     image = find_kernel(processes, files, virtual_time=options.virtual_time, chosen=options.kernel_path)
     python = guest_python(processes)

@@ -181,7 +181,7 @@ def _facts(target: Target, hello: Mapping[str, Any]) -> MachineFacts:
         said = convert(hello.get("facts"), _FactsSaid)
     except msgspec.ValidationError as error:
         raise LabError(
-            f"the agent's greeting is not understood: {error}", hint="make sure that raidlab answers there"
+            f"raidlab cannot interpret the agent's greeting: {error}", hint="make sure that raidlab answers there"
         ) from None
     return MachineFacts(
         target=str(target),

@@ -155,7 +155,13 @@ class Apt:
     def unpack(self, names: Sequence[str], tree: Path) -> None:
         """Fetch packages, and unpack them below a new folder."""
         for package in self.fetch(names, tree.with_name(f"{tree.name}-packages")):
-            self.do("dpkg-deb", "-x", str(package), str(tree), hint="make room on this computer's disk, then try again")
+            self.do(
+                "dpkg-deb",
+                "-x",
+                str(package),
+                str(tree),
+                hint="free some space on this computer's disk, then try again",
+            )
 
     def do(self, *argv: str, hint: str) -> None:
         """Run a program of this computer. Raises ToolMissing or LabError with this hint."""

@@ -2,9 +2,9 @@
 
 It is an embedded kernel like User Mode Linux, with the same supervisor, confinement, init and agent. The kernel sees
 the files that the confined QEMU sees, read-only, over 9p, or those of a root image (root_images.py); the agent answers
-on a virtio port. Models: virtme-ng and drgn's vmtest. virtme-ng itself is not used: Debian packages it only since
-release 13, it gives the guest everything that the user can read, and its guest has no agent and does not stop when the
-client is killed.
+on a virtio port. The models are virtme-ng and drgn's vmtest. virtme-ng itself is not used: Debian has packaged it only
+since release 13, it lets the guest read everything that the user can read, and its guest has no agent and does not stop
+when the client is killed.
 """
 
 from __future__ import annotations
@@ -357,7 +357,7 @@ def start_qemu(
 
 
 def _channel_to(started: QemuKernel, supervisor: RunningProcess, agent: socket.socket) -> Channel:
-    """Return the channel over a socket, which it owns from here on. A virtio port has flow control of its own."""
+    """Return the channel over a socket, which it owns from here on. A virtio port has its own flow control."""
     assert supervisor.stdout is not None
     read_fd, write_fd, life_fd = os.dup(agent.fileno()), agent.detach(), os.dup(supervisor.stdout.fileno())
     silence = Silence(started.waited_seconds)

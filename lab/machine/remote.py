@@ -372,8 +372,8 @@ class ChannelSamples:
 
 def _timed_out(argv: Sequence[str], timeout_seconds: float) -> CommandTimedOut:
     return CommandTimedOut(
-        f"'{' '.join(argv)}' did not end within {timeout_seconds:g} s and was stopped",
-        hint="see what holds it up: 'raidlab array show', and the machine's kernel messages with dmesg",
+        f"'{' '.join(argv)}' did not finish within {timeout_seconds:g} s and was stopped",
+        hint="find out what delays it: 'raidlab array show', and the machine's kernel messages with dmesg",
     )
 
 

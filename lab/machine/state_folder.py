@@ -63,7 +63,7 @@ def make_folder(path: Path, *, what: str, root: Path | None = None) -> Path:
         fix = "free some room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
         raise LabError(
             f"{what} {path} cannot be written: {error.strerror}",
-            hint=f"{fix}, or choose another place with {STATE_VARIABLE}=FOLDER",
+            hint=f"{fix}, or choose another folder with {STATE_VARIABLE}=FOLDER",
         ) from error
     return path
 
@@ -77,7 +77,7 @@ def memory_folder(instance: Path) -> Path:
 
 
 def memory_room_bytes(folder: Path) -> int:
-    """Return the largest memory of an embedded kernel whose folder is on the file system of ``folder``."""
+    """Return the largest memory size of an embedded kernel whose folder is on the file system of ``folder``."""
     return max(executable_room_bytes(place) for place in (memory_folder(folder).parent, folder))
 
 
@@ -247,7 +247,7 @@ class StateFolder:
         except OSError as error:
             raise LabError(
                 f"the state folder {self._root} cannot be used: {error.strerror}",
-                hint=f"choose another place with {STATE_VARIABLE}=FOLDER",
+                hint=f"choose another folder with {STATE_VARIABLE}=FOLDER",
             ) from None
         return self._root
 
@@ -280,7 +280,7 @@ class StateFolder:
             shutil.rmtree(folder, ignore_errors=True)
             raise LabError(
                 f"no machine's folder could be made in {parent}: {error.strerror}",
-                hint=advice(error, f"choose another place with {STATE_VARIABLE}=FOLDER"),
+                hint=advice(error, f"choose another folder with {STATE_VARIABLE}=FOLDER"),
             ) from error
 
     def lock_lab(self, name: str) -> FolderLock:
@@ -298,7 +298,7 @@ class StateFolder:
             self._notices += self._sweep_all()
         raise MachineBusy(
             f"the lab '{name}' is open in {owner or 'another raidlab'}",
-            hint=f"close that one, or work beside it in a lab with another name: --on 'uml:?name={name}2'",
+            hint=f"close it there, or use a lab with another name: --on 'uml:?name={name}2'",
         )
 
     def sweep(self) -> list[str]:

@@ -113,7 +113,7 @@ def _of_image(image: Path) -> StockKernel:
             return StockKernel(release, image, place)
     raise ToolMissing(
         f"the drivers of the kernel {image} are missing: lib/modules/{release}",
-        hint=f"put them beside it (depmod -b FOLDER {release}), or: raidlab kernels list",
+        hint=f"put them beside the kernel (depmod -b FOLDER {release}), or: raidlab kernels list",
     )
 
 
@@ -146,7 +146,7 @@ def _fetched() -> Iterator[StockKernel]:
 
 
 def make_initramfs(kernel: StockKernel, processes: Processes) -> Path:
-    """Return the kernel's initramfs, made once.
+    """Return the kernel's initramfs, which is created only once.
 
     Raises ToolMissing without busybox as a static program, LabError if a module is missing.
     """

@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -IS
 """The supervisor: starts one embedded kernel and ensures that the kernel ends when its client does.
 
-A stand-alone file, run as a process of its own between client and kernel, since only a process that outlives a client
+A stand-alone file, run as a separate process between client and kernel, since only a process that outlives a client
 killed by SIGKILL can clean up after it. Standard input is the lifeline: when its other end closes, the kernel's whole
 process group is killed (killing the main process alone leaves User Mode Linux's helpers and guest processes running).
 
@@ -51,7 +51,7 @@ MOST_TAKEN_BYTES = 1 << 20
 TIGHT_SECONDS = 0.01
 MOST_PAUSED_SECONDS = 5.0
 """Less than the client waits for a hung kernel (stand_still.py)."""
-NO_ROOM = "no room for the lab's disks on this computer"
+NO_ROOM = "no space for the lab's disks on this computer"
 NO_ROOM_STATUS = 97
 PROCESSOR_NAME = "raidlab-processor"
 HALF_CONFINED = b"without namespace"
@@ -63,7 +63,7 @@ NO_OWN_ROOT = "RAIDLAB_OWN_ROOT=0"
 def start_kernel(
     argv: list[str], kept_fds: Sequence[int], confinement: Mapping[str, Sequence[str]], processor: int | None
 ) -> tuple[int, int, list[str]]:
-    """Fork the kernel into a process group of its own, confined, on one processor; it dies with the supervisor.
+    """Fork the kernel into its own process group, confined, on one processor; it dies with the supervisor.
 
     Returns the child to wait for, the kernel's process (the same without a namespace) and the layers that confine it.
     """

@@ -102,8 +102,8 @@ def parse_target(text: str) -> Target:
         _check_option(text, kind, key, value)
     if "root" in options and (other := options.keys() & {"kernel", "show"}):
         raise SpecError(
-            f"'{shortened(text)}': a machine with a root image has its kernel, and none of this computer's files",
-            hint=f"leave out {' and '.join(sorted(other))}=, or root=",
+            f"'{shortened(text)}': a root image has its own kernel, and its machine sees no files of this computer",
+            hint=f"omit {' and '.join(sorted(other))}=, or root=",
         )
     return Target(kind, host, options, text if colon else text.replace(head, f"{kind}:", 1))
 
@@ -160,9 +160,15 @@ def _check_option(text: str, kind: TargetKind, key: str, value: str) -> None:
     if key == "accel" and value not in ACCELERATORS:
         raise SpecError(f"'{text}': accel is '{value}'", hint=f"accel is {' or '.join(ACCELERATORS)}")
     if key == "root" and not value:
-        raise SpecError(f"'{text}': root names no image", hint="its folder, or a name: raidlab kernels images")
+        raise SpecError(
+            f"'{text}': root names no image",
+            hint="give its folder or its name: 'raidlab kernels images' lists the names",
+        )
     if key == "mdadm" and not value:
-        raise SpecError(f"'{text}': mdadm names no version or folder", hint="such as mdadm=4.4: raidlab mdadm list")
+        raise SpecError(
+            f"'{text}': mdadm names no version or folder",
+            hint="give a version, such as mdadm=4.4: 'raidlab mdadm list' lists them",
+        )
     if key == "show" and not value:
         raise SpecError(f"'{text}': show names no file or folder", hint="write the path, such as show=$HOME/scripts")
     if key == "name" and not _is_name(value):

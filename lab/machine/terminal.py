@@ -182,4 +182,4 @@ def _decoded(message: Message) -> bytes:
     try:
         return base64.b64decode(message.get("base64", ""), validate=True)
     except (binascii.Error, ValueError):
-        raise MachineLost("the machine's agent is not understood: its terminal's output is not base64") from None
+        raise MachineLost("raidlab cannot interpret the agent's answer: its terminal's output is not base64") from None

@@ -62,7 +62,9 @@ def find_host(target: Target, processes: Processes) -> VagrantHost:
     if answer.status != 0 and not (hosts and not target.host):
         raise refusal(target, answer)
     if not hosts:
-        raise LabError(f"vagrant does not say how to reach {target}", hint="see what 'vagrant ssh-config' prints")
+        raise LabError(
+            f"vagrant does not report how to reach {target}", hint="look at the output of 'vagrant ssh-config'"
+        )
     if len(hosts) > 1:
         names = ", ".join(f"vagrant:{host.name}" for host in hosts)
         raise SpecError(f"'{target}' could be any of {len(hosts)} machines", hint=f"name one: {names}")
@@ -84,4 +86,6 @@ def refusal(target: Target, answer: Completed) -> LabError:
         return LabError(f"the virtual machine of {folder} is not running", hint=f"start it: {up}")
     if answer.status == 124:
         return LabError(f"vagrant did not answer: {said}", hint="find out what delays 'vagrant status'")
-    return LabError(f"vagrant refused: {said[-500:]}", hint="see what 'vagrant status' says, and fix it")
+    return LabError(
+        f"vagrant refused: {said[-500:]}", hint="look at the output of 'vagrant status', and fix the problem"
+    )

@@ -236,9 +236,7 @@ def reader(machine: Machine, node: str) -> Read:
         lines = [line.split() for line in times.splitlines()]
         found = [(read_seconds(line[0], node), read_seconds(line[1], node)) for line in lines if len(line) == 2]
         if len(found) != len(places):
-            raise LabError(
-                f"{node}: {len(found)} of {len(places)} reads were reported", hint="look at the machine's log"
-            )
+            raise LabError(f"{node}: {len(found)} of {len(places)} reads were reported", hint="check the machine's log")
         return found
 
     return read

@@ -373,7 +373,7 @@ def run_workload(
     with Recorder(lab.machine, target.array, target.members, hertz=options.hertz, on_sample=hear) as recorder:
         parts = fio.run(invocations)
         if fio.is_stopped or is_cancelled():
-            raise RunCancelled(f"{workload.title} was stopped before its end")
+            raise RunCancelled(f"{workload.title} was stopped before it was complete")
     waited_fraction = _waited_fraction(lab, waited, began)
     first = parts[0]
     begin, end = first.stretch
@@ -726,7 +726,7 @@ def cold_plan(kind: FileSystem, device: str, drives: Sequence[str]) -> Plan:
     """
     drop = Step(
         ("sh", "-c", f"sync; sync {' '.join(drives)}; echo 3 > {DROP_CACHES}"),
-        "The kernel forgets its clean pages, inodes and names, and drives write out what their caches hold.",
+        "The kernel drops its clean pages, inodes and names, and drives write out their caches.",
     )
     if kind is FileSystem.RAW:
         return Plan("Drop caches", (drop,))
@@ -741,7 +741,7 @@ def _empty_stripes_plan(parity_arrays: Sequence[str]) -> Plan:
     Kernel: Documentation/admin-guide/md.rst, stripe_cache_size.
     """
     paths = tuple(md_path(name, "stripe_cache_size") for name in parity_arrays)
-    why = "md keeps old data and parity of stripes that were used lately; small writes to them would read nothing."
+    why = "md keeps the data and parity of recently used stripes; small writes to them would read nothing."
     return Plan("Empty stripe caches", (Step(("sh", "-c", _EMPTY_STRIPES, "empty-stripes", *paths), why),))
 
 

@@ -111,7 +111,7 @@ def fail_and_remove(lab: Lab, array: str, member: str) -> None:
     lab.execute(operations.fail(array, member))
     lab.execute(operations.remove(array, member))
     if not read_array(lab.machine, array).is_degraded:
-        raise ArrayError(f"{array} is not degraded after {member} was removed", hint="look at 'raidlab array show'")
+        raise ArrayError(f"{array} is not degraded after {member} was removed", hint="see 'raidlab array show'")
 
 
 def measure_rebuild(

@@ -155,7 +155,7 @@ class Script:
 def read_script(text: str) -> Script:
     """Parse a script. Raises SpecError for unterminated quotes, and for loops that are too long."""
     if len(text) > _MOST_TEXT:
-        raise SpecError("the script is too long to be read", hint="lint its parts by themselves")
+        raise SpecError("the script is too long", hint="lint parts of it separately")
     script = Script()
     _Runner(script, {}).run(list(_Lexer(text).tokens()))
     return script
@@ -321,7 +321,7 @@ class _Lexer:
         begin = self._text.rfind("\n", 0, start) + 1
         line = self._text[begin:].partition("\n")[0]
         return SpecError(
-            f"a line of the recipe cannot be read: its quote or bracket does not end: {shortened(line)}",
+            f"a line of the recipe cannot be parsed: a quote or bracket is not closed: {shortened(line)}",
             hint="fix its quotes",
         )
 
@@ -554,7 +554,7 @@ class _Runner:
 
 
 def _too_long() -> SpecError:
-    return SpecError("the loops of the recipe are too long to be followed", hint="lint its parts by themselves")
+    return SpecError("the recipe's loops have too many iterations to follow", hint="lint parts of it separately")
 
 
 def _end_of(tokens: Sequence[Token], start: int, closer: str) -> int:
@@ -654,7 +654,9 @@ def _brace_words(text: str) -> list[str]:
             continue
         choices = _choices(word[opening + 1 : closing])
         if len(done) + len(waiting) + len(choices) > _MOST_BRACES:
-            raise SpecError("the braces of the recipe make too many words", hint="lint its parts by themselves")
+            raise SpecError(
+                "the brace expressions of the recipe expand to too many words", hint="lint parts of it separately"
+            )
         if choices:
             waiting = [(word[:opening] + each + word[closing + 1 :], opening) for each in choices] + waiting
         else:

@@ -197,7 +197,7 @@ def collect(
     if not listed and not failures and not others:
         raise ResultError(
             f"nothing to report: {'; '.join(problems) or 'no result was named'}",
-            hint="'raidlab results' lists what there is",
+            hint="'raidlab results' lists the results",
         )
     if len(listed) > MOST_DETAILED:
         lines = [f"{each.problems} repeats left out or missing in {each.id}" for each in listed if each.problems]

@@ -223,7 +223,7 @@ def is_large(row: Row) -> bool:
 
 
 TOO_FEW = "too few repeats"
-_TOO_FEW_NOTE = f"{TOO_FEW}: where their number stands, they give no interval that covers 95 %; six do"
+_TOO_FEW_NOTE = f"{TOO_FEW}: this many repeats give no interval that covers 95 %; six do"
 OFF_THEORY = "off-theory"
 
 
@@ -394,7 +394,7 @@ def paired_note(found: Iterable[Estimate | None]) -> str:
     if not coverages:
         return f"{what}; one repeat gives no interval"
     return (
-        f"{what} [interval of the exact signed-rank test: holds the true ratio with at least {min(coverages):.1%}, "
+        f"{what} [interval of the exact signed-rank test: covers the true ratio with at least {min(coverages):.1%}, "
         "if the logarithms of the pairs' ratios lie symmetrically about it]"
     )
 
@@ -596,14 +596,14 @@ def _notes(found: tuple[ComparedFinding, ...]) -> Iterator[str]:
         "near it, each shown by an equivalence test; at most 5 % of these claims are expected to be wrong"
     )
     if any(each.theory is not None and each.finding.quantity is not Quantity.CAPACITY for each in found):
-        yield "theory: members of one constant pace set the limit, nothing else does"
+        yield "theory: only the members, all of one constant speed, limit the rate"
     for each in found:
         if each.reason:
-            words = each.holds.value if each.holds in (Holds.CANNOT_TELL, Holds.NOT_MEASURED) else "how near"
+            words = each.holds.value if each.holds in (Holds.CANNOT_TELL, Holds.NOT_MEASURED) else "closeness"
             yield f"{words}: {each.reason}"
     for each in found:
         if is_another(each):
-            yield f"{each.finding.says}: why it may be different here: {each.finding.difference}"
+            yield f"{each.finding.says}: possible reason for the difference: {each.finding.difference}"
 
 
 def is_another(each: ComparedFinding) -> bool:

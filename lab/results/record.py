@@ -368,7 +368,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_timeline(timeline: Timeline) -> str:
-    """Encode for storage, rounded: the resolution of a sample's time is a thousandth."""
+    """Encode for storage; times are rounded to a thousandth of a second."""
     return msgspec.json.encode(_rounded(msgspec.to_builtins(timeline))).decode()
 
 

@@ -174,7 +174,7 @@ def estimate(samples: Sequence[float], looks: Sequence[InterimLook] = ()) -> Est
         raise SpecError("no samples: there is no median", hint="measure first")
     if not all(map(math.isfinite, samples)):
         raise SpecError(
-            "a sample is no number: there is no median", hint="look at the repeat that gave NaN or infinity"
+            "a sample is not a number: there is no median", hint="check the repeat that produced NaN or infinity"
         )
     ordered = sorted(samples)
     n = len(ordered)
@@ -237,7 +237,7 @@ class RatioTest:
         """
         shared = [number for number in numerator if number in denominator]
         if not shared:
-            raise SpecError("there is no repeat that both have", hint="measure both in the same rounds")
+            raise SpecError("the two have no repeat in common", hint="measure both in the same rounds")
         _require_speeds([*numerator.values(), *denominator.values()])
         return cls(tuple(math.log(numerator[number] / denominator[number]) for number in sorted(shared)), None)
 
@@ -336,7 +336,8 @@ def repeats_needed(comparisons: int, *, are_paired: bool) -> int:
 def _require_speeds(values: Iterable[float]) -> None:
     if not all(math.isfinite(value) and value > 0 for value in values):
         raise SpecError(
-            "a ratio of values that are no number, 0 or less means nothing", hint="look at the repeats that gave them"
+            "a ratio of values that are not numbers, or not above 0, is meaningless",
+            hint="check the repeats that produced them",
         )
 
 
@@ -453,8 +454,7 @@ def why_not(test: RatioTest, p_value: float, family: int) -> str:
         return f"{what} too few: at least {needed} are needed{among}"
     if p_value <= SIGNIFICANCE:
         if test.n < needed:
-            return (
-                f"clear alone, but not among {family} comparisons with {test.n} repeats: at least {needed} are needed"
-            )
-        return f"clear alone, but not among {family} comparisons: that takes more repeats or less noise"
-    return "the interval holds both a difference and none"
+            repeats = f"{test.n} repeats: at least {needed} are needed"
+            return f"clear on its own, but not among {family} comparisons with {repeats}"
+        return f"clear on its own, but not among {family} comparisons: this needs more repeats or less noise"
+    return "the interval contains both a difference and none"

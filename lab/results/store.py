@@ -240,7 +240,7 @@ def checked_id(text: str) -> str:
     checked_name(text, "result", error=ResultError)
     is_file = Path(text).suffix.lower() in {each.suffix for each in extensions(ResultFormat)}
     if text.lower() == LATEST or is_file:
-        raise ResultError(f"'{text}' cannot be the name of a result: it means something else", hint="take another")
+        raise ResultError(f"'{text}' cannot be the name of a result: it has another meaning", hint="take another")
     return text
 
 
@@ -326,7 +326,7 @@ class ResultStore:
                 try:
                     folder.mkdir()
                 except FileExistsError:
-                    raise ResultError(f"there is a result '{draft.id}' already", hint="take a new id") from None
+                    raise ResultError(f"there is a result '{draft.id}' already", hint="choose another id") from None
                 try:
                     (folder / "raw").mkdir()
                     write_file(folder / DRAFT_NAME, encode_record(draft))
@@ -378,7 +378,7 @@ class ResultStore:
         folder = self._folder(record_id)
         if not is_document(raw_file):
             raise ResultError(
-                f"'{raw_file}' is not a raw file of result '{record_id}'", hint="'show --json' names those that it has"
+                f"'{raw_file}' is not a raw file of result '{record_id}'", hint="'show --json' lists its raw files"
             )
         try:
             return read_inside(folder, raw_file, MOST_DOCUMENT_BYTES)
@@ -427,7 +427,7 @@ class ResultStore:
         if not own:
             raise ResultError(
                 f"no result in '{self.root}' was measured here",
-                hint="'latest' means none from elsewhere: write its id; 'raidlab results' lists them",
+                hint="'latest' excludes imported results: give an id; 'raidlab results' lists the ids",
             )
         return max(own)[1]
 
@@ -633,7 +633,7 @@ def _is_known(store: ResultStore, record: ResultRecord) -> bool:
     if store.load(record.id) == record:
         return True
     raise ResultError(
-        f"there is another result '{record.id}' here", hint=f"delete that one first: raidlab results delete {record.id}"
+        f"there is another result '{record.id}' here", hint=f"delete it first: raidlab results delete {record.id}"
     )
 
 

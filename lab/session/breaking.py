@@ -19,7 +19,7 @@ CORRUPTED_BYTES = 64 * KIB
 
 
 def pull(session: LabSession, disk: str, *, breaks_array: bool = False) -> Plan:
-    """The device vanishes while in use. A disk that an array cannot do without requires ``breaks_array``.
+    """The device vanishes while in use. A disk that an array cannot run without requires ``breaks_array``.
 
     Raises DeviceRefused for a kind of disk that cannot vanish; the hint names an alternative.
     """
@@ -28,7 +28,7 @@ def pull(session: LabSession, disk: str, *, breaks_array: bool = False) -> Plan:
     broken = [status for status in everything if status.breaks_without(status.member(found.node))]
     # Arrays inside another array consist of slices; they detect the loss by themselves too.
     holders = [status for status in everything if not status.inner]
-    # An array that cannot do without the disk rejects ``mdadm --incremental --fail``, and detects the loss by itself.
+    # An array that cannot run without the disk rejects ``mdadm --incremental --fail``, and detects the loss by itself.
     plan = operations.pull(found, arrays=[status.name for status in holders if status not in broken])
     if broken and not breaks_array:
         raise cannot_do_without(broken, disk, forced="pulls")
@@ -86,7 +86,7 @@ def corrupt(session: LabSession, name: str, disk: str, *, length_bytes: int = CO
     if member.slot is None or not member.is_in_sync or not member.data_offset_sectors:
         raise ArrayError(f"{disk} holds no current data of {name}", hint="choose a member that is in sync")
     if status.reshape_position_sectors is not None:
-        raise ArrayError(f"{name} is being reshaped", hint="wait until that is over")
+        raise ArrayError(f"{name} is being reshaped", hint="wait until it is complete")
     start, length, kind = _region(session, status, member, length_bytes)
     plan = operations.corrupt(
         member.device,
@@ -125,7 +125,7 @@ def _region(session: LabSession, status: ArrayStatus, member: MemberStatus, want
             return (*region, "data")
         parity = parity or (*region, f"parity {place.kind.value}")
     if parity is None:
-        raise ArrayError(f"no part of the data mark lies on {member.device}", hint="choose another member")
+        raise ArrayError(f"no part of the known data lies on {member.device}", hint="choose another member")
     return parity
 
 

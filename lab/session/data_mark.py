@@ -75,7 +75,7 @@ def file_system_on(session: LabSession, device: str) -> FileSystem:
     if types:
         raise ArrayError(
             f"{device} carries {', '.join(types)}, which the lab does not overwrite",
-            hint=f"use an array with ext4, xfs or nothing on it; 'raidlab exec -- wipefs --all {device}' erases it",
+            hint=f"use an array with ext4, xfs or no file system; 'raidlab exec -- wipefs --all {device}' erases it",
         )
     # An unreadable device is not blank: it may hold a file system whose first block is damaged.
     argv = ("dd", f"if={device}", "of=/dev/null", "bs=64K", "count=2", "iflag=direct", "status=none")
@@ -197,7 +197,7 @@ def _verify(session: LabSession, mark: DataMark) -> MarkVerdict:
     try:
         target = load_target(session, mark.array)
         if target.uuid != mark.uuid:
-            raise ArrayError(f"{mark.array} is another array now: the marked one is gone")
+            raise ArrayError(f"{mark.array} is now another array: the array with the known data no longer exists")
         if not mark.is_raw:
             _mount_of(session, target)
         found = _call(session, "verify", mark)
@@ -248,7 +248,7 @@ def require_mark(session: LabSession, name: str) -> DataMark:
     """As ``mark_of``. Raises ArrayError if the array has no mark."""
     mark = mark_of(session, name)
     if mark is None:
-        raise ArrayError(f"{name} carries no data mark", hint=f"write one first: raidlab array mark {name}")
+        raise ArrayError(f"{name} contains no known data", hint=f"write known data first: raidlab array mark {name}")
     return mark
 
 
@@ -278,7 +278,7 @@ def _where(session: LabSession, name: str, target: LoadTarget) -> tuple[str, int
     folder = _mount_of(session, target)
     length = min(MARK_BYTES, free_bytes(session.machine, folder) // 4)
     if length < _BLOCK_BYTES:
-        raise ArrayError(f"{folder} has no room for a data mark", hint="delete files there")
+        raise ArrayError(f"{folder} has no space for known data", hint="delete files there")
     return f"{folder}/{_MARK_FILE_NAME}", 0, length - length % _BLOCK_BYTES
 
 

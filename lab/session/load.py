@@ -216,8 +216,8 @@ def predict(session: LabSession, name: str, workload: str | Workload) -> Forecas
     if rates is None:
         limit = "the processor is the limit, and levels look alike"
         if session.machine.facts.is_virtual_time:
-            limit = "in virtual time they are all alike, and theory has no model of them"
-        return Forecast(None, f"these disks have no service time of their own: {limit}.{cost}")
+            limit = "in virtual time they are all equally fast, and theory has no model of them"
+        return Forecast(None, f"these disks have no service time: {limit}.{cost}")
     if status.is_degraded:
         return Forecast(None, f"{name} is degraded: a read of a missing block reads all other members.{cost}")
     try:

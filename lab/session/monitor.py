@@ -131,7 +131,7 @@ def _array_events(before: ArrayStatus, after: ArrayStatus, now: float, name_of: 
     if after.degraded_count > before.degraded_count:
         yield Event(now, EventKind.DEGRADED, name, "", f"{name} is degraded: {_missing(after)}")
     if after.state.is_broken and not before.state.is_broken:
-        loss = after.loss_words or "it has lost more than it survives"
+        loss = after.loss_words or "it has lost more members than it survives"
         yield Event(now, EventKind.ARRAY_BROKEN, name, "", f"{name} is broken: {loss}")
     was, now_is = before.sync_action, after.sync_action
     if was.is_busy and now_is is not was:

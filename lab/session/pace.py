@@ -71,7 +71,7 @@ class Portions:
 
 
 class Pacer:
-    """``Pacer(session, on_pace=…, on_end=…).start()``: time passes at 1x, on a thread of its own.
+    """``Pacer(session, on_pace=…, on_end=…).start()``: time passes at 1x, on a separate thread.
 
     Args:
         session: an open lab on a machine in virtual time.
@@ -137,7 +137,7 @@ class Pacer:
         except LabError as error:
             self._end(error)
         except Exception as error:
-            self._end(LabError(f"letting time pass failed: {error!r}", hint="report this"))
+            self._end(LabError(f"advancing the machine's clock failed: {error!r}", hint="report this"))
             raise
 
     def _end(self, error: LabError) -> None:
@@ -163,7 +163,7 @@ class Pacer:
     def _step(self, pace: Pace) -> None:
         before = self._watched()
         if not before:
-            self._choose(PAUSED, "There is no array to which anything could happen.", after=pace)
+            self._choose(PAUSED, "There is no array, so no event can occur.", after=pace)
             return
         clock = self._session.host.clock
         now = self._machine.sleep(0)

@@ -108,7 +108,7 @@ def new_specs(taken: Sequence[str], wanted: DiskSpec, count: int) -> tuple[DiskS
     """``count`` disks like ``wanted``, named by numbers after the existing ones. Raises SpecError if not possible."""
     checked(count, DiskCount, "count")
     if wanted.kind is DiskKind.PHYSICAL and count != 1:
-        raise SpecError(f"{count} physical disks cannot be added at once", hint="add one after the other")
+        raise SpecError(f"{count} physical disks cannot be added at once", hint="add one disk at a time")
     numbers = [int(match[1]) for name in taken if (match := re.fullmatch(r"disk(\d+)", name))]
     first = max(numbers, default=0) + 1
     names = (f"disk{number:02d}" for number in range(first, first + count))
@@ -327,7 +327,7 @@ class LabSession(OpenArrays):
 
         On the embedded kernel this also records which arrays are stopped, so the next start does not start them.
         """
-        # A load mounts its array on a thread of its own, with an ordinary plan.
+        # A load mounts its array on a separate thread, with an ordinary plan.
         with self._rescanning:
             self.lab.guard.expect_data()
             self.found = bring_up(self.lab, before=self.found)
@@ -344,7 +344,7 @@ class LabSession(OpenArrays):
             if holder and holder in self.found.stopped:
                 raise DeviceRefused(
                     f"{disk.name} is a member of {holder.name}, which is stopped",
-                    hint=f"'raidlab array destroy {self.found.word(holder)}' removes it for good",
+                    hint=f"'raidlab array destroy {self.found.word(holder)}' removes it permanently",
                 )
         self.lab.check_unused(chosen)
         return self.lab.reset_plan(chosen)
@@ -359,7 +359,7 @@ class LabSession(OpenArrays):
         if not ends_drill and (drill := read_arrival(self.folder)):
             raise DrillError(
                 f"the drill '{drill.title}' is open on these disks",
-                hint="'raidlab drill debrief' ends it with a verdict, 'raidlab drill leave' without",
+                hint="'raidlab drill debrief' ends it with a verdict, 'raidlab drill leave' without one",
             )
         disks = [disk for disk in self.disks if only is None or disk.name in only]
         nodes = {disk.node for disk in disks}
@@ -370,10 +370,10 @@ class LabSession(OpenArrays):
             if members <= nodes:
                 plan += self.array(status.name).stop()
             elif self.is_embedded and not members & others:
-                why = "It runs on mapped devices that were made by hand over the disks."
+                why = "It runs on mapped devices that were created by hand over the disks."
                 plan += Plan.of("", [Step(("mdadm", "--stop", status.device), why)])
         if self.is_embedded and mapped_devices(self.machine):
-            why = "Mapped devices that were made by hand over the disks are removed, so that nothing holds the disks."
+            why = "Mapped devices that were created by hand over the disks are removed, so that nothing uses the disks."
             plan += Plan.of("", [Step(("dmsetup", "remove_all"), why)])
         return plan + self.lab.reset_plan(disks, used=self.used_nodes())
 

@@ -127,7 +127,7 @@ def unpacked_cell(data: bytes, source: str) -> CellDone:
         head = gunzip(data, MOST_RECORD_BYTES, source).partition(b"\n")[0]
         done = decode_json(head, CellDone)
     except (msgspec.MsgspecError, UnicodeError) as error:
-        raise ResultError(f"{source} is damaged: {error}", hint="delete it; it is measured again") from None
+        raise ResultError(f"{source} is damaged: {error}", hint="delete it; the cell is then measured again") from None
     if done.format != _CELL_FORMAT:
         raise ResultError(f"{source} was written by another raidlab version", hint="delete it")
     return done
@@ -611,8 +611,8 @@ def _measured_now(task: CellTask, host: Host) -> bytes:
             if not is_too_late():
                 raise
             raise LabError(
-                f"not finished within {task.most_seconds:.0f} s, far more than it should take",
-                hint="check what else that computer is doing",
+                f"not finished within {task.most_seconds:.0f} s, far longer than it should take",
+                hint="check what else is running on that computer",
             ) from None
     moment = utc_second_text(clock)
     return packed(task, record, measured_utc=moment, computer=computer(), seconds=clock.monotonic_seconds() - begin)
@@ -641,7 +641,7 @@ def require_same(task: CellTask) -> None:
     """Check that this computer gives the figures that were planned. Raises ToolMissing if it does not."""
     here = facts(task.kernel, is_virtual_time=task.is_virtual_time)
     if different := differing(task.depends_on, here):
-        raise ToolMissing(f"{computer()} has another {different}", hint="install the same there")
+        raise ToolMissing(f"{computer()} has another {different}", hint="install the same version there")
 
 
 def differing(wanted: dict[str, str], here: dict[str, str]) -> str:

@@ -161,7 +161,9 @@ def parse_cluster(text: str) -> ClusterSpec:
             if not _HOST.fullmatch(host):
                 raise SpecError(f"'{shortened(host)}' cannot be a host", hint="write ssh:HOST,HOST as ssh knows them")
         if len(set(hosts)) < len(hosts):
-            raise SpecError("a host is named twice", hint="[cluster.ssh] workers says how many each has")
+            raise SpecError(
+                "a host is named twice", hint="[cluster.ssh] workers sets the number of workers on each host"
+            )
         return ClusterSpec(ClusterKind.SSH, hosts=hosts, text=text.strip())
     if text.strip() == ClusterKind.SLURM:
         return ClusterSpec(ClusterKind.SLURM, text=text.strip())

@@ -50,7 +50,7 @@ def sweep(
         list[str] | None, Parameter(negative="", help="A lint rule that may be violated. May be repeated.")
     ] = None,
 ) -> int:
-    """Measure every combination of a sweep's axes, each on a machine of its own, and show what was found.
+    """Measure every combination of a sweep's axes, each on a separate machine, and show what was found.
 
     A cell that was measured before is not measured again. 'raidlab report ID' makes the page or the Parquet file.
     """

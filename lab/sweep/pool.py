@@ -225,7 +225,7 @@ def processors_of(ssh_host: str, table: SshTable, host: Host) -> int:
     if found.status or not count.isdecimal():
         raise LabError(
             f"no worker can be started on {ssh_host}: {said}",
-            hint="install raidlab with its cluster extra there, and say where its Python is: [cluster.ssh] python",
+            hint="install raidlab with its cluster extra there, and give the path of its Python: [cluster.ssh] python",
         )
     return int(count)
 
@@ -342,7 +342,7 @@ class Pool:
             self._empty_since = now
         elif now > self._empty_since + self._patience_seconds:
             raise ClusterLost(
-                f"no worker for {self._patience_seconds:.0f} s", hint="look at the cluster; --resume continues"
+                f"no worker for {self._patience_seconds:.0f} s", hint="check the cluster; --resume continues the work"
             )
 
     def _count_losses(self, now: float) -> None:
@@ -356,7 +356,7 @@ class Pool:
         while self._losses and self._losses[0] < now - LOSSES_SECONDS:
             self._losses.popleft()
         if len(self._losses) > max(MOST_LOSSES, 3 * self._count):
-            raise ClusterLost("workers end again and again", hint=self._see_logs)
+            raise ClusterLost("workers exit again and again", hint=self._see_logs)
 
     def _start_again(self, now: float) -> None:
         """Have SpecCluster start what is missing; a worker that ended before it connected waits ``AGAIN_SECONDS``."""
@@ -444,7 +444,7 @@ class Pool:
                 self._on_notice(f"no worker is connected yet; waiting up to {self._patience_seconds:.0f} s")
                 is_reported = True
             if self._is_cancelled():
-                raise RunCancelled("the work was cancelled", hint="nothing was measured yet")
+                raise RunCancelled("the work was cancelled", hint="nothing has been measured yet")
             self._host.clock.sleep(_LOOK_SECONDS)
             self.tend()
 
@@ -525,7 +525,7 @@ class Pool:
     def _slurm_cluster(self, security: Any, scheduler: Any, options: dict[str, Any]) -> Any:
         table = self.tables.slurm
         if not self._host.processes.find("sbatch"):
-            raise RequirementMissing("Slurm's programs are not installed here", hint="work on a cluster node")
+            raise RequirementMissing("Slurm's programs are not installed here", hint="run raidlab on a cluster node")
         # dask_jobqueue installs handlers for SIGINT and SIGTERM on import; restore ours.
         with signals.kept():
             from dask_jobqueue.slurm import SLURMCluster

@@ -125,7 +125,7 @@ def write_parquet(result: SweepResult, path: Path) -> None:
             options = "FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false"
             database.execute(f"COPY (SELECT {values} FROM cells) TO '{quoted}' ({options})")
     except duckdb.Error as error:
-        hint = "make sure that its folder is writable and has room"
+        hint = "make sure that its folder is writable and has space"
         raise ResultError(f"'{path}' cannot be written: {error}", hint=hint) from None
     except OSError as error:
         raise storage_error(f"'{path}' cannot be written", error) from error
@@ -318,7 +318,7 @@ _MOST_CONSOLES, _CONSOLE_CHARACTERS, _MOST_LABELS, _OPEN_LABELS = 50, 4000, 500,
 _CELL_DIGITS = 12
 _FOOTER = (
     "Points are medians of all repeats; lines through them are intervals that cover the true median. "
-    "Shares of variance describe the cells of this sweep; they are no test."
+    "Shares of variance describe the cells of this sweep; they are not a significance test."
 )
 
 

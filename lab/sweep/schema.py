@@ -213,7 +213,7 @@ def _complaints(sweep: Sweep) -> Iterator[str]:
     if not sweep.jobs and "workload" not in axes:
         yield "it has neither jobs nor a workload axis"
     if "workload" in axes and len(sweep.jobs) > 1:
-        yield "with a workload axis it can have one job, which all of them follow"
+        yield "with a workload axis it can have only one job, which applies to all workloads"
     if "drive" in axes and (sweep.disks.model or sweep.disks.kind is not DiskKind.SPINDLE):
         yield "a drive axis and [disks] with a model or another kind than spindle contradict each other"
     if sweep.disks.kind in (DiskKind.VIRTIO, DiskKind.PHYSICAL):
@@ -225,7 +225,7 @@ def _complaints(sweep: Sweep) -> Iterator[str]:
     yield from _load_complaints(sweep)
     for skip in sweep.skip:
         if not skip:
-            yield "a [[skip]] that names no axis would leave out everything"
+            yield "a [[skip]] that names no axis would skip everything"
         for name, value in skip.items():
             said = value if isinstance(value, list) else [value]
             if name not in axes:
@@ -239,13 +239,13 @@ def _complaints(sweep: Sweep) -> Iterator[str]:
 def _load_complaints(sweep: Sweep) -> Iterator[str]:
     names = [job.id or job.workload for job in sweep.jobs]
     if len(set(names)) < len(names):
-        yield "two jobs have the same id: give one an id of its own"
+        yield "two jobs have the same id: give one a different id"
     if any(job.arrays for job in sweep.jobs):
-        yield "a job names arrays, and a cell has one, on which all jobs run"
+        yield "a job names arrays, but a cell has only one, on which all jobs run"
     # The key of a cell does not cover a workload file, which may change or differ on a worker.
     for name in (*sweep.sweep.workload, *(job.workload for job in sweep.jobs)):
         if name.endswith(".toml"):
-            yield f"'{shortened(name)}' is a file, and a sweep's loads come from the catalogue"
+            yield f"'{shortened(name)}' is a file, but a sweep's loads come from the catalogue"
 
 
 def _check(sweep: Sweep) -> None:
@@ -256,7 +256,7 @@ def _check(sweep: Sweep) -> None:
     for text in axes.chunk:
         size = parse_bytes(text, what="chunk")
         if size < 4 * KIB or size & (size - 1):
-            raise SpecError(f"'{text}' cannot be a chunk", hint="take a power of two of 4K or more: mdadm(8), --chunk")
+            raise SpecError(f"'{text}' cannot be a chunk", hint="use a power of two of 4K or more: mdadm(8), --chunk")
     for workload in axes.workload:
         find_workload(workload)
     for model in axes.drive or ((sweep.disks.model,) if sweep.disks.model else ()):
@@ -346,7 +346,7 @@ def combinations(sweep: Sweep, on_part: Callable[[float], None] = lambda _: None
         cells[key] = cell
     if not cells:
         why = next(iter(impossible), "all of its combinations are skipped")
-        raise SpecError(f"sweep '{sweep.id}' has no cells: {why}", hint="change its axes, or leave out [[skip]]")
+        raise SpecError(f"sweep '{sweep.id}' has no cells: {why}", hint="change its axes, or remove [[skip]]")
     return Combinations(tuple(cells.values()), impossible, skipped, same)
 
 

@@ -133,12 +133,12 @@ def plan_sweep(sweep: Sweep, text: str, request: SweepRequest) -> SweepPlan:
     """
     if request.target.kind is not TargetKind.UML:
         raise SpecError(
-            f"a sweep starts a machine for each cell, and {request.target} is one machine", hint="use --on uml:"
+            f"a sweep starts a machine for each cell, but {request.target} is a single machine", hint="use --on uml:"
         )
     if others := ", ".join(sorted(set(request.target.options) - {"time"})):
         raise SpecError(
-            f"a sweep starts machines of its own, and takes no {others} from --on {request.target}",
-            hint="a sweep takes only its time option; the kernel axis names kernels",
+            f"a sweep starts its own machines, so {request.target} cannot set {others}",
+            hint="of the options only time is allowed; name kernels on the kernel axis",
         )
     found = combinations(sweep, _part(request, 0.0, 0.3))
     is_virtual = _is_virtual(sweep, found, request)
@@ -197,7 +197,7 @@ def run_sweep(plan: SweepPlan, request: SweepRequest, folder: SweepFolder | None
         try:
             run.run()
         except BaseException:
-            kept = "finished cells are stored" if run.has_any else "nothing was measured yet"
+            kept = "finished cells are stored" if run.has_any else "nothing has been measured yet"
             request.on_notice(f"{kept}; 'raidlab sweep {folder.id} --resume' continues")
             raise
         finally:
@@ -310,7 +310,7 @@ class _Run:
         """Store a cell that a worker returned; a worker on this computer has already stored it."""
         done = unpacked_cell(data, f"cell {task.key}")
         if done.key != task.key:
-            raise ResultError(f"a worker answered for another cell than {task.key}", hint="end that worker")
+            raise ResultError(f"a worker returned a cell other than {task.key}", hint="stop that worker")
         if self._store.load(task.key) is None:
             self._store.add(task.key, data)
         return done
@@ -403,7 +403,7 @@ def _require_sound(cells: Collection[Combination], request: SweepRequest) -> Non
     if refused:
         label, first = refused[0]
         raise ExperimentError(
-            f"cells that would measure something other than they say: {len(refused):,}; the first, {label}:\n"
+            f"cells that would measure something other than they claim: {len(refused):,}; the first, {label}:\n"
             f"{first.message.partition(chr(10))[2]}",
             hint=first.hint,
         )
@@ -416,7 +416,7 @@ def _require_room(plan: SweepPlan, host: Host) -> None:
     if room.f_bavail * room.f_frsize < needed:
         raise ResultError(
             f"{folder} has less than {needed // 2**20} MiB left for {len(plan.missing)} cells",
-            hint="free some room, or put the state folder elsewhere with RAIDLAB_STATE=FOLDER",
+            hint="free some space, or put the state folder elsewhere with RAIDLAB_STATE=FOLDER",
         )
 
 

@@ -55,7 +55,7 @@ class Calls(ClusterCalls):
         except LabError:
             raise
         except Exception as error:
-            raise LabError(f"a worker has failed: {error}", hint="look at the logs of the cluster") from None
+            raise LabError(f"a worker has failed: {error}", hint="check the logs of the cluster") from None
         finally:
             future.cancel()
         if answer.failure:
@@ -205,7 +205,8 @@ class TaskSpread:
         if problems and not self._fit():
             first = next(iter(problems.values()))
             raise ClusterLost(
-                f"no worker can do the work: {first}", hint="repair that computer, or choose another cluster"
+                f"no worker can do the work: {first}",
+                hint="fix the problem on that computer, or choose another cluster",
             )
 
     def run(self, tasks: Iterable[SpreadTask]) -> Iterator[tuple[SpreadTask, Answer]]:
@@ -327,7 +328,7 @@ class TaskSpread:
         if future.status == "error":
             error = future.exception(timeout=60)
             if type(error).__name__ == "KilledWorker":
-                return Answer(failure="every worker that was given this task died")
+                return Answer(failure="every worker that received this task died")
             return Answer(failure=f"{type(error).__name__}: {error}")
         return None
 

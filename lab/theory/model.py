@@ -134,7 +134,7 @@ def expected_busy_disks(disks: int, depth: float) -> float:
     Raises SpecError for fewer than one disk or I/O.
     """
     if disks < 1 or depth < 1:
-        raise SpecError(f"{disks} disks at queue depth {depth} do no work", hint="use 1 or more of both")
+        raise SpecError(f"{disks} disks at queue depth {depth} do no work", hint="use at least 1 of each")
     each = depth / disks
     half = 1 + each - 0.5 / disks
     return float(disks * (half - math.sqrt(half * half - 2 * each)))
@@ -222,7 +222,7 @@ def rebuild_seconds(
     Raises SpecError without disks.
     """
     if not disks:
-        raise SpecError("a rebuild without disks has no pace", hint="give the members' measured rates")
+        raise SpecError("a rebuild without disks has no speed", hint="give the members' measured rates")
     limits = {
         "the slowest member's sequential read": min(disk.sequential_read_bytes_per_second for disk in disks),
         "the slowest member's sequential write": min(disk.sequential_write_bytes_per_second for disk in disks),
@@ -257,10 +257,10 @@ def predict_load(
     on a degraded one, and for requests of several chunks as ``requests_for`` does.
     """
     if workload.direction is Direction.VERIFY:
-        raise SpecError(f"no prediction for verify workload '{workload.id}'", hint="ask for a read or write workload")
+        raise SpecError(f"no prediction for verify workload '{workload.id}'", hint="use a read or write workload")
     if workload.pattern is AccessPattern.SEQUENTIAL and workload.direction is not Direction.MIX:
         if failed:
-            raise SpecError("no prediction for a sequential load on a degraded array", hint="ask for a random one")
+            raise SpecError("no prediction for a sequential load on a degraded array", hint="use a random load")
         return _sequential_load(level, disks, workload, member_bytes if level.has_zones else (), working_bytes)
     share = 1.0 if workload.read_percent is None else 1 - workload.read_percent / 100
     share = 0.0 if workload.direction is Direction.READ else share

@@ -310,7 +310,7 @@ class ParityRequests(Requests):
         return stages, afterwards
 
     def _reads_before(self, data: int, parity: frozenset[int], pages: Pages) -> tuple[int, ...]:
-        """The reads before a write, of read-modify-write or reconstruct-write: the fewer, the latter's if equal."""
+        """The reads before a write, by the method with fewer reads; by reconstruct-write if they are equal."""
         failed = self._failed
         others = frozenset(range(self._members)) - parity - {data}
         if len(failed) > 1 and failed & (parity | {data}) and (failed & others) - pages:
@@ -452,10 +452,10 @@ def play(load: ArrayUnderLoad, requests: int | None = None, seed: int = SEED) ->
 def _check(load: ArrayUnderLoad) -> None:
     if not load.servers or load.depth < 1:
         raise SpecError(
-            f"{len(load.servers)} disks at queue depth {load.depth} do no work", hint="use 1 or more of both"
+            f"{len(load.servers)} disks at queue depth {load.depth} do no work", hint="use at least 1 of each"
         )
     if any(min(server.read_seconds, server.write_seconds) <= 0 for server in load.servers):
-        raise SpecError("a disk that answers in no time has no queue", hint="measure the disks again")
+        raise SpecError("a disk with a service time of 0 has no queue", hint="measure the disks again")
 
 
 @dataclass(slots=True)

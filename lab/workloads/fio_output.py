@@ -375,7 +375,7 @@ class WindowCut:
             if whole.interrupted:
                 return whole
             raise MeasurementDisturbed(
-                "fio reported nothing about the measured time: its documents came too late or not at all",
+                "fio reported nothing about the measured time: its output came too late or not at all",
                 hint="the computer is overloaded, or the run is too short: measure longer",
             )
         begin, end = _decode_document(self._begin), _decode_document(self._end)
@@ -385,7 +385,7 @@ class WindowCut:
         writes = _difference(before.real_write, after.real_write, seconds, block_bytes)
         if reads is None and writes is None:
             raise WorkloadError(
-                f"not one I/O was answered in the {seconds:.3g} s that were measured",
+                f"not one I/O was answered in the {seconds:.3g} s of the measurement",
                 hint="measure longer: 'raidlab lint' says how long, for the expected latency",
             )
         return msgspec.structs.replace(

@@ -167,7 +167,7 @@ def trace_texts(kind: str, streams: int, *, seconds: float, space_bytes: int, se
     if kind not in KINDS:
         raise unknown_word("synthetic trace", kind, KINDS)
     if space_bytes < LEAST_SPACE_BYTES:
-        raise SpecError(f"a trace needs 16 MiB to work on, not {space_bytes} bytes", hint="use a larger array")
+        raise SpecError(f"a trace needs an area of 16 MiB, not {space_bytes} bytes", hint="use a larger array")
     dealt: list[list[str]] = [["fio version 2 iolog", "data add", "data open"] for _ in range(streams)]
     # Not cryptographic: the same seed must give the same trace.
     requests = _requests(KINDS[kind], seconds, space_bytes, random.Random(seed))
@@ -448,7 +448,7 @@ def _escaped(path: str) -> str:
     """Escape a path for fio's filename option, where ':' separates names and '$', '#', ';' or quotes are special."""
     if not _PATH.fullmatch(path):
         raise SpecError(
-            f"path {shortened(path)!r} has characters that fio reads in another way", hint="choose another path"
+            f"path {shortened(path)!r} has characters that have a special meaning for fio", hint="choose another path"
         )
     return path.replace(":", "\\:")
 

@@ -161,12 +161,12 @@ def _job_problems(
     options: Mapping[str, str], paths: Mapping[str, Container[str]] | None, *, writes: bool
 ) -> Iterator[str]:
     if paths is not None and not any(name in options for name in _PATHS):
-        yield "names no file, and fio would make one in the folder where it runs: write filename={filename}"
+        yield "names no file, so fio would create one in the folder where it runs: write filename={filename}"
     if paths is not None and "verify" in options and options.get("verify_state_save") != "0":
-        yield "leaves a file of its state where fio runs: write verify_state_save=0"
+        yield "leaves a state file where fio runs: write verify_state_save=0"
     directions = [options[name] for name in ("rw", "readwrite") if name in options]
     if not writes and "verify_only" not in options and not all(_is_read(each) for each in directions):
-        yield "writes, and the workload says that it reads"
+        yield "writes, but the workload declares reads"
     try:
         jobs = checked(int(options.get("numjobs", "1")), JobCount, "numjobs")
         depth = checked(int(options.get("iodepth", "1")), QueueDepth, "iodepth")
@@ -341,7 +341,7 @@ def changed(workload: Workload, **changes: object) -> Workload:
         return convert({**msgspec.structs.asdict(workload), **changes}, Workload)
     except msgspec.ValidationError as error:
         raise SpecError(
-            f"workload '{workload.id}' cannot be changed so: {error}", hint="choose values that it can have"
+            f"workload '{workload.id}' cannot be changed in this way: {error}", hint="choose valid values"
         ) from None
 
 
@@ -382,7 +382,7 @@ def _complaints(workload: Workload) -> list[str]:
         (is_mix != (workload.read_percent is not None), "a mix, and nothing else, needs read_percent"),
         (
             (workload.direction is Direction.VERIFY) != (workload.verify is not Verify.NONE),
-            "direction 'verify' and a verify mode go together",
+            "direction 'verify' requires a verify mode, and a verify mode that direction",
         ),
         (
             bool(workload.trace) and (not is_mix or workload.engine not in SYNCHRONOUS_ENGINES),
@@ -409,7 +409,9 @@ def load_folder(folder: Path) -> dict[str, Workload]:
     for path in sorted(folder.glob("*.toml")):
         workload = read_toml(path, Workload)
         if workload.id in found:
-            raise SpecError(f"'{path}' has id '{workload.id}', which another file has too", hint="give each its own id")
+            raise SpecError(
+                f"'{path}' has id '{workload.id}', which another file also has", hint="give each file its own id"
+            )
         found[workload.id] = workload
     return dict(sorted(found.items()))
 

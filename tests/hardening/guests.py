@@ -102,8 +102,8 @@ def _(bench: Bench) -> None:
     full = {"RAIDLAB_KEEP_FREE": str(spare)}
     fill = "dd if=/dev/urandom of=/dev/md0 bs=1M count=900 oflag=direct"
     done = bench.run("exec", "--", fill, environment=full, on_machine=True, seconds=_MINUTES)
-    expect(done.status == 4 and "no room for the lab's disks on this computer" in done.err, str(done))
-    expect("make room on this computer's disk" in done.err and "assemble NAME --force" in done.err, str(done))
+    expect(done.status == 4 and "no space for the lab's disks on this computer" in done.err, str(done))
+    expect("free some space on this computer's disk" in done.err and "assemble NAME --force" in done.err, str(done))
     # What only reads goes on meanwhile; with room again all is as it was.
     for environment in (full, {}):
         seen = bench.run("exec", "--", "cat /proc/mdstat", environment=environment, on_machine=True, seconds=_MINUTES)

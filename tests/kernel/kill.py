@@ -84,7 +84,7 @@ class Place:
         except subprocess.TimeoutExpired:
             process.kill()
             stdout, stderr = process.communicate()
-            stderr += f"\n(it did not end within {PATIENCE_SECONDS:g} s)"
+            stderr += f"\n(it did not finish within {PATIENCE_SECONDS:g} s)"
         machines = tuple(path.name for path in (self.state / "machines").glob("[0-9]*"))
         return Ended(process.returncode, stdout, stderr, time.monotonic() - begin, killed, machines)
 

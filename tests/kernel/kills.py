@@ -88,7 +88,7 @@ def a_whole_archive_or_none(place: Place, ended: Ended) -> str:
 
 def unchanged(place: Place, ended: Ended) -> str:
     """A mark that was being replaced is there or not; it never calls good data changed."""
-    if ended.status == ExitCode.DONE or "carries no data mark" in ended.stderr:
+    if ended.status == ExitCode.DONE or "contains no known data" in ended.stderr:
         return ""
     return f"verify says: {ended.stdout}{ended.stderr}"
 

@@ -160,7 +160,7 @@ class Round:
             array.wait()
         load.stop()
         load.wait(60.0)
-        assert load.is_over, "the load did not end within a minute"
+        assert load.is_over, "the load did not finish within a minute"
         if is_redundant:
             session.run(array.scrub("check"))
             status = array.wait()

@@ -206,9 +206,9 @@ def test_a_second_failure_in_a_window_is_refused_and_then_reported_as_loss(sessi
     disks = nine(session, 4)
     with filled(session, disks) as (device, _):
         run(session, session.array(NAME).fail("fast1"))
-        with pytest.raises(ArrayError, match="cannot do without fast3: the data of 3 of its 5 arrays would be lost"):
+        with pytest.raises(ArrayError, match="cannot run without fast3: the data of 3 of its 5 arrays would be lost"):
             session.array(NAME).fail("fast3")
-        with pytest.raises(ArrayError, match="cannot do without slow1: the data of 1 of its 5 arrays would be lost"):
+        with pytest.raises(ArrayError, match="cannot run without slow1: the data of 1 of its 5 arrays would be lost"):
             session.array(NAME).fail("slow1")
         run(session, session.array(NAME).fail("fast3", breaks_array=True))
         status = volume_now(session)

@@ -65,7 +65,7 @@ async def test_a_volume_is_built_failed_and_rebuilt_with_keys(tmp_path: Path) ->
             assert [status.name for status in lab.arrays] == ["adapt0"], "arrays inside are no arrays of their own"
             await student.until(lambda: not volume_of(student).is_degraded, "the first sync has ended")
             assert [disk.name for disk in lab.free_disks] == ["disk04"]
-            await student.told("m writes known data on adapt0")
+            await student.told("m writes known data to adapt0")
             await student.press("m")
             await student.until(lambda: "adapt0" in lab.marks, "known data")
 

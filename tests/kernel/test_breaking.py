@@ -73,7 +73,7 @@ def test_a_broken_array_is_unreadable_and_says_so(session: LabSession) -> None:
     create(session, "raid5", D[:3])
     mark = write_mark(session, "md0")
     do(session, session.array("md0").fail("disk01"))
-    with pytest.raises(ArrayError, match="cannot do without disk02"):
+    with pytest.raises(ArrayError, match="cannot run without disk02"):
         session.array("md0").fail("disk02")
     do(session, session.array("md0").fail("disk02", breaks_array=True))
     found = verify_mark(session, mark)
@@ -110,7 +110,7 @@ def test_a_pulled_spindle_vanishes_and_comes_back_by_its_bitmap(session: LabSess
         assert is_pulled(session, session.lab.disk("disk08"))
         watched.wait(lambda w: EventKind.DISK_VANISHED in w.kinds(), "the disk to be missed")
         assert verify_mark(session, mark).is_intact
-        with pytest.raises(ArrayError, match="cannot do without disk07"):
+        with pytest.raises(ArrayError, match="cannot run without disk07"):
             breaking.pull(session, "disk07")
         do(session, breaking.plug_in(session, "disk08"))
         do(session, session.array("md0").re_add("disk08"))

@@ -151,7 +151,7 @@ def test_lines_tell_and_choose_the_pace(talk: Talk, fake_lab: FakeLab) -> None:
     talk.ask("100x", "runs at 100x.")
     talk.ask("max", "runs at max.")
     talk.ask(",", "is paused.")
-    talk.ask(".", "There is no array to which anything could happen.")
+    talk.ask(".", "There is no array, so no event can occur.")
     talk.ask("help", "to the next event")
     assert talk.app.lab.pace == PAUSED
 

@@ -305,7 +305,7 @@ class Page:
     """A block before the first section, such as a list of the results."""
     footer: str = ""
     """How to read the figures."""
-    without_scripts: str = "The plots need JavaScript; every figure also stands in the tables."
+    without_scripts: str = "The plots need JavaScript; every figure is also in the tables."
     own: OwnScripts | None = None
 
 

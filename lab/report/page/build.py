@@ -207,7 +207,7 @@ def _overview(detailed: Sequence[Loaded]) -> Table | None:
     if not body:
         return None
     columns = (Column("study", False), Column("measured as", False), *(Column(words) for words, _ in _KINDS))
-    note = "numbers of findings, each a ratio; cannot tell: where six repeats or more would have to decide"
+    note = "numbers of findings, each a ratio; cannot tell: where at least six repeats are needed to decide"
     return Table("The studies' findings", columns, tuple(body), (note,))
 
 
@@ -310,7 +310,7 @@ def _findings(record: ResultRecord, published: Published, labels: ResultLabels) 
     )
     notes = (
         "Ratios of medians with an interval of 95 %; within 5 % of 1 counts as the same.",
-        "Theory: members of one constant pace set the limit, nothing else does.",
+        "Theory: only the members, all of one constant speed, limit the rate.",
     )
     rows = tuple(_finding_row(number, each, labels) for number, each in enumerate(found, 1))
     table = Table("Findings: published, theory, measured, verdict", columns, rows, notes)
@@ -485,7 +485,9 @@ def csv_report(found: Collected) -> str:
             for value in each.values
         ]
         if not lines:
-            raise ResultError("no result has two arrays to compare", hint="name fewer, for each one's figures")
+            raise ResultError(
+                "no result has two arrays to compare", hint="name fewer results to see the figures of each"
+            )
         return as_csv(("experiment", "array", "baseline", "workload", "direction", "ratio"), lines)
     body: list[list[object]] = []
     head: tuple[str, ...] = ()

@@ -102,7 +102,7 @@ def test_options_that_only_the_command_line_has_are_its_own() -> None:
         ("array bitmap md0 intrnal", "did you mean 'internal'?"),
         ("array grow md0", "give --members, --size max or --level"),
         ("array grow md0 --size 3G", "grow members or level in a second command"),
-        ("array bitmap md0 none --chunk 64K", "leave --chunk out, or write internal"),
+        ("array bitmap md0 none --chunk 64K", "omit --chunk, or write internal"),
         ("array assemble --force", "'raidlab array show' lists the arrays"),
         ("array create --level raid9", "raid"),
         ("array create --level raid5 --disks 2", ""),

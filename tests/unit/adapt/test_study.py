@@ -129,7 +129,7 @@ def test_a_claim_that_fails_says_why_and_one_that_holds_does_not() -> None:
     published = find_published("adaptraid")
     assert published
     notes = tables(study(flat, ("w1024",)), published)[-1].notes
-    assert f"C6: why it may be different here: {published.explanations['C6']}" in notes
+    assert f"C6: possible reason for the difference: {published.explanations['C6']}" in notes
     assert not any(note.startswith("C3:") for note in notes)
 
 

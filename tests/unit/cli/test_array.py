@@ -160,7 +160,7 @@ def test_every_operation_can_be_printed(
         (["array", "remove", "md0", "disk02"], "disk02 is in use in md0"),
         (["array", "fail", "md0", "disk05"], "/dev/ubde is not a member of md0"),
         (["array", "re-add", "md0", "disk05"], "disk05 has never been in md0"),
-        (["array", "re-add", "md0", "disk02"], "disk02 is in md0 already (in sync): it missed nothing"),
+        (["array", "re-add", "md0", "disk02"], "disk02 is in md0 already (in sync), and has missed no writes"),
         (["array", "show", "md7"], "no array md7"),
         (["array", "assemble", "md0"], "already running"),
         (["array", "add", "md0", "disk02"], "disk02 is in md0 already (in sync)"),
@@ -169,8 +169,8 @@ def test_every_operation_can_be_printed(
         (["array", "pull", "md0", "disk02"], "disk02 cannot be pulled"),
         (["array", "pull", "md0", "disk05"], "/dev/ubde is not a member"),
         (["array", "corrupt", "md0", "disk05"], "/dev/ubde is not a member"),
-        (["array", "verify", "md0"], "md0 carries no data mark"),
-        (["disks", "slow", "disk01", "slow"], "only emulated drives have a pace"),
+        (["array", "verify", "md0"], "md0 contains no known data"),
+        (["disks", "slow", "disk01", "slow"], "only the speed of emulated drives can be changed"),
         (["load", "rand-read-4k", "md7"], "no array md7"),
     ],
 )
@@ -190,7 +190,7 @@ def test_what_the_state_does_not_allow_has_status_1(
         (["--members", "4"], 0, ["mdadm --grow /dev/md0 --raid-devices=4"]),
         (["--members", "5"], 0, ["mdadm --manage /dev/md0 --add /dev/ubde", "mdadm --grow /dev/md0 --raid-devices=5"]),
         (["--members", "disk04"], 0, ["mdadm --grow /dev/md0 --raid-devices=4"]),
-        (["--members", "disk05"], 1, ["raidlab: md0 has the spare disk04, which md takes before a disk that is added"]),
+        (["--members", "disk05"], 1, ["raidlab: md0 has the spare disk04, which md would use before an added disk"]),
     ],
 )
 def test_a_spare_joins_first_when_an_array_grows(

@@ -185,7 +185,7 @@ def test_a_physical_disk_is_typed_twice(machine: FakeMachine, capfd: pytest.Capt
     for confirm in ([], ["--confirm", "/dev/sdy"]):
         assert run(["--on", "local:", "disks", "add", "/dev/sdx", "--kind", "physical", *confirm]) == 1
     assert machine.runs == []
-    assert "/dev/sdx is not taken into the lab" in capfd.readouterr().err
+    assert "/dev/sdx cannot be added to the lab" in capfd.readouterr().err
 
 
 def test_disks_of_an_earlier_command_are_detached(machine: FakeMachine) -> None:

@@ -22,7 +22,7 @@ def failing(error: LabError) -> Proof | Unproved:
     raise error
 
 
-@pytest.mark.parametrize("error", [MachineLost("the machine is gone"), LessonError("it cannot be made")])
+@pytest.mark.parametrize("error", [MachineLost("the machine was lost"), LessonError("it cannot be made")])
 def test_what_cannot_be_carried_out_counts_as_not_proved(error: LabError) -> None:
     proof = _attempt("one ('anna')", lambda: failing(error))
     assert proof.sentence == "one ('anna'): not proved"
@@ -65,7 +65,7 @@ def test_a_proof_of_a_worker_is_the_same_as_one_of_here(proof: Proof, monkeypatc
     assert msgspec.json.encode(found) == msgspec.json.encode(proof)
 
 
-@pytest.mark.parametrize("error", [UnfitVersion("it needs mdadm 4.5"), MachineLost("the machine is gone")])
+@pytest.mark.parametrize("error", [UnfitVersion("it needs mdadm 4.5"), MachineLost("the machine was lost")])
 def test_what_comes_to_no_end_on_a_worker_is_told_as_here(error: LabError, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lab.cli.lesson.prove_apart", lambda *_: failing(error))
     wanted = asked(is_drill=False)

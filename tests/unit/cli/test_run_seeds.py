@@ -26,7 +26,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
     def run_one(experiment: Experiment, text: str, request: RunRequest) -> ResultRecord:
         names.append(experiment.id)
         if experiment.study == "louwrentius":
-            raise MachineLost("the machine is gone", hint="start it again")
+            raise MachineLost("the machine was lost", hint="start it again")
         record = load("antioquia-quick")
         return msgspec.structs.replace(record, id=f"id-{experiment.id}", experiment=experiment.id, experiment_toml=text)
 
@@ -49,7 +49,7 @@ def test_one_study_fails_and_the_others_run(ran: Ran, capfd: pytest.CaptureFixtu
 def test_json_names_results_and_failures(ran: Ran, capfd: pytest.CaptureFixture[str]) -> None:
     run(["--json", "run", "seeds"])
     found = json.loads(capfd.readouterr().out)
-    assert found["failed"] == {"louwrentius": "the machine is gone"}
+    assert found["failed"] == {"louwrentius": "the machine was lost"}
     assert found["results"] == [f"id-{name}" for name in ran if name != "louwrentius"]
 
 

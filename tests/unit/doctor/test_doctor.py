@@ -195,7 +195,7 @@ def test_an_old_python_and_a_kernel_that_does_not_start_block(tmp_path: Path) ->
     [
         ("flags\t\t: fpu vmx sse\n", True, Outcome.OK, "full speed"),
         ("flags\t\t: fpu svm\n", False, Outcome.MISSING, "there is no /dev/kvm"),
-        ("flags\t\t: fpu sse vmx_like\n", True, Outcome.LIMITED, "guests would hang on it"),
+        ("flags\t\t: fpu sse vmx_like\n", True, Outcome.LIMITED, "guests would hang with it"),
         ("", False, Outcome.LIMITED, "emulated"),
     ],
 )

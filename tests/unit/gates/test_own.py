@@ -63,7 +63,7 @@ def test_only_the_root_may_be_a_link(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="x is a link"):
         make_own_folder(tmp_path / "state" / "labs" / "x", "it", root=tmp_path / "state")
     (tmp_path / "lost").symlink_to("nowhere")
-    with pytest.raises(LabError, match="lost is a link to nothing"):
+    with pytest.raises(LabError, match="lost is a link to a missing folder"):
         make_own_folder(tmp_path / "lost", "it")
     assert not (tmp_path / "nowhere").exists()
 
@@ -100,7 +100,7 @@ def test_a_note_that_is_not_the_labs_own_or_damaged_is_one_error(
     with pytest.raises(ResultError, match=said) as caught:
         read_own_json(tmp_path / "note.json", int)
     assert "note.json" in caught.value.message
-    assert "move it away" in caught.value.hint or "check the path" in caught.value.hint
+    assert "move it elsewhere" in caught.value.hint or "check the path" in caught.value.hint
 
 
 def test_a_note_is_read_and_may_be_missing(tmp_path: Path) -> None:

@@ -301,10 +301,10 @@ def test_words() -> None:
 
 def test_a_loop_without_bound_is_refused() -> None:
     text = "for a in {1..99}; do for b in {1..99}; do x; done; done"
-    with pytest.raises(SpecError, match="too long to be followed"):
+    with pytest.raises(SpecError, match="too many iterations to follow"):
         read_script(text)
     loops = "for a in {1..99}; do " * 6 + "X=1; " + "done; " * 6
-    with pytest.raises(SpecError, match="too long to be followed"):
+    with pytest.raises(SpecError, match="too many iterations to follow"):
         read_script(loops)
     with pytest.raises(SpecError, match="too many words"):
         read_script("a {1..99}{1..99}{1..99}")

@@ -208,7 +208,7 @@ def test_the_hint_fits_the_distribution(tmp_path: Path) -> None:
         (
             134,
             "userspace - child stopped with signal 19\nKernel panic - not syncing: Attempted to kill init!\n",
-            "was stopped from outside together with its programs (SIGSTOP)",
+            "was stopped together with its programs by something else (SIGSTOP)",
             "Ctrl-Z",
         ),
         (

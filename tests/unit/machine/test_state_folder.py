@@ -179,7 +179,7 @@ def test_a_lock_that_is_no_file_of_the_labs_own_is_named(state: StateFolder, mak
     make(lock)
     with pytest.raises(LabError, match="default/lock") as refused:
         state.lock_lab("default")
-    assert "move it away" in refused.value.hint
+    assert "move it elsewhere" in refused.value.hint
 
 
 @pytest.mark.parametrize("name", ["..", "../x", "", "a/b", "-a", "a" * 129, "a\0"])

@@ -79,7 +79,7 @@ def test_what_vagrant_tells_becomes_arguments_of_ssh() -> None:
         ),
         ("vagrant:", Completed(124, "", "no answer within 120 s"), LabError, "did not answer", "vagrant status"),
         ("vagrant:", Completed(1, "", "RAIDLAB_DISKS is '0'; it must"), LabError, "RAIDLAB_DISKS is '0'", "fix"),
-        ("vagrant:", Completed(0, "", ""), LabError, "does not say how to reach", "vagrant ssh-config"),
+        ("vagrant:", Completed(0, "", ""), LabError, "does not report how to reach", "vagrant ssh-config"),
     ],
 )
 def test_a_refusal_says_what_to_do(

@@ -368,7 +368,7 @@ def test_an_explanation_stands_under_what_differs_only(record: ResultRecord) -> 
     agreeing = findings_table(record, study(Relation.LESS))
     assert differing
     assert agreeing
-    assert "so it is: why it may be different here: Because." in differing.notes
+    assert "so it is: possible reason for the difference: Because." in differing.notes
     assert not any("Because" in note for note in agreeing.notes)
 
 

@@ -159,7 +159,7 @@ def test_latest_is_the_newest_that_was_measured_here(
     import_results(other, tmp_path / "b.zip")
     with pytest.raises(ResultError, match="measured here") as told:
         other.find("latest")
-    assert "write its id" in told.value.hint
+    assert "give an id" in told.value.hint
 
 
 def test_a_bomb_is_neither_taken_in_nor_looked_at(store: ResultStore, tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_other_comparisons_made_at_the_same_time_count() -> None:
     clear, noise = Asked(paired(CLEAR)), Asked(paired(NOISE))
     lost, *_ = judge_family([clear, noise, noise])
     assert lost.outcome is RatioOutcome.CANNOT_TELL
-    assert lost.reason == "clear alone, but not among 3 comparisons with 6 repeats: at least 7 are needed"
+    assert lost.reason == "clear on its own, but not among 3 comparisons with 6 repeats: at least 7 are needed"
     # Where most are clear, the few repeats of the built-in experiments can tell.
     assert [each.outcome for each in judge_family([clear, clear, noise])][:2] == [RatioOutcome.FASTER] * 2
     assert judge_family([]) == []

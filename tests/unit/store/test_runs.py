@@ -76,7 +76,7 @@ def test_a_run_is_found_by_id_by_a_unique_beginning_and_as_the_latest(tmp_path: 
         with pytest.raises(ResultError) as caught:
             runs.find(word)
         assert len(str(caught.value)) < 500
-        assert caught.value.hint in ("list them", "give more of the id")
+        assert caught.value.hint in ("list them", "give a longer part of the id")
     with pytest.raises(ResultError):
         runs.path("../x")
 

@@ -301,7 +301,7 @@ def test_a_task_that_kills_each_of_its_workers_is_reported(tmp_path: Path) -> No
     heard: list[str] = []
     with made(tmp_path, on_notice=heard.append) as pool:
         ((_, answer),) = TaskSpread(pool, tasks.dies).run([SpreadTask(key="dies")])
-        assert "every worker that was given this task died" in answer.failure
+        assert "every worker that received this task died" in answer.failure
         ((_, after),) = TaskSpread(pool, tasks.echo).run([SpreadTask(key="more", payload=b"x")])
         assert after.data.startswith(b"x ")
     assert sum("another one is started" in each for each in heard) >= 3

@@ -156,7 +156,7 @@ def test_odd_paths() -> None:
     (job,) = fio_invocations(workload, replace(DEVICE, path="/dev/disk/by-path/pci-0:1"))
     assert "filename=/dev/disk/by-path/pci-0\\:1\n" in job.job_text
     for path in ("/dev/md0\nexec=x", "/dev/${HOME}", "/dev/md0;x", "/dev/md0#", "/dev/'md0'", "/a\\b", "md0", "-"):
-        with pytest.raises(SpecError, match="characters that fio reads in another way"):
+        with pytest.raises(SpecError, match="characters that have a special meaning for fio"):
             fio_invocations(workload, replace(DEVICE, path=path))
 
 
@@ -294,7 +294,7 @@ def test_a_short_trace_has_no_stream_without_a_request() -> None:
 def test_unknown_kinds_and_too_little_space_are_refused() -> None:
     with pytest.raises(SpecError, match="synthetic trace 'server-1990'"):
         trace_texts("server-1990", 1, seconds=1, space_bytes=SPACE, seed=1)
-    with pytest.raises(SpecError, match="needs 16 MiB"):
+    with pytest.raises(SpecError, match="needs an area of 16 MiB"):
         trace_texts("server-1990s", 1, seconds=1, space_bytes=MIB, seed=1)
 
 

@@ -66,7 +66,7 @@ def test_a_user_file_by_path_and_by_folder(tmp_path: Path) -> None:
     assert find_workload(str(path)).block_bytes == 8192
     assert load_folder(tmp_path) == {"mine": find_workload(str(path))}
     (tmp_path / "twin.toml").write_text(GOOD)
-    with pytest.raises(SpecError, match="another file has too"):
+    with pytest.raises(SpecError, match="another file also has"):
         load_folder(tmp_path)
 
 
@@ -76,7 +76,7 @@ def test_a_user_file_by_path_and_by_folder(tmp_path: Path) -> None:
         ("queue_depth = 4\nengine = 'psync'", "depth-without-async"),
         ("runtime_seconds = 1.0", "runtime-short"),
         ("read_percent = 50", "a mix, and nothing else"),
-        ("verify = 'reread'", "go together"),
+        ("verify = 'reread'", "requires a verify mode"),
         ("jobs = 0", "jobs: 0 is not possible: write 1 or more, 256 at most"),
         ("file_bytes = 512", "below one block"),
         ("quue_depth = 1", "did you mean 'queue_depth'"),
@@ -257,7 +257,7 @@ def test_what_an_experiment_changes_is_checked_as_the_workload_is(line: str) -> 
 
 
 def test_a_workload_that_reads_writes_nothing() -> None:
-    with pytest.raises(SpecError, match="the workload says that it reads"):
+    with pytest.raises(SpecError, match="the workload declares reads"):
         changed(FIO, direction="read", read_percent=None)
 
 
