@@ -962,7 +962,7 @@ class AdaptKind(ArrayKind):
             if is_given:
                 raise SpecError(
                     f"{option} is not possible with level {options.level}",
-                    hint="leave it out; a disk that fails is replaced with 'raidlab array add'",
+                    hint="omit it; 'raidlab array add' replaces a failed disk",
                 )
         return VolumeSpec(
             options.members,

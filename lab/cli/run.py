@@ -118,7 +118,7 @@ def _require_fitting(
 ) -> None:
     if name and resume:
         raise SpecError(
-            "--resume excludes the name of an experiment",
+            "--resume cannot be combined with the name of an experiment",
             hint="the result records its experiment: omit the name",
         )
     if verify_repeat and not name:

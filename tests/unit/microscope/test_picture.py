@@ -187,7 +187,7 @@ def test_raid10_reads_the_copy_in_the_next_stripe_too() -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ({"sync_action": "check"}, "a check runs"),
+        ({"sync_action": "check"}, "a check is running"),
         ({"suspend_hi": "64"}, "another program suspends writes"),
         ({"suspend_hi": ""}, "md cannot suspend writes to a raid5"),
     ],
