@@ -102,7 +102,7 @@ def test_a_file_elsewhere_or_nowhere_is_refused(session: LabSession) -> None:
         locate_file(session, NAME, "data")
     with pytest.raises(LabError, match="No such file"):
         locate_file(session, NAME, "/no/such/file")
-    with pytest.raises(LabError, match=r"does not tell where files lie|is not on md0"):
+    with pytest.raises(LabError, match=r"does not report where files lie|is not on md0"):
         locate_file(session, NAME, "/tmp")
 
 

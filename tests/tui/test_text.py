@@ -228,7 +228,7 @@ def test_without_a_drill_its_words_do_nothing(talk: Talk) -> None:
         talk.ask(f"drill {word}", "No drill is open in this lab.")
     talk.ask("hint", "hint is not possible now: no drill is open.")
     talk.ask("drill start 99", "problem: there is no drill '99'.")
-    talk.ask("drill debrief latest", "problem: no drill has been ended yet")
+    talk.ask("drill debrief latest", "problem: no drill has been completed yet")
 
 
 def test_what_is_no_word_of_drills_is_explained(talk: Talk) -> None:
@@ -288,7 +288,7 @@ def test_nothing_is_told_or_obeyed_while_a_disaster_is_made(talk: Talk, fake_lab
 
 def test_the_last_page_is_told_in_words_without_marks(talk: Talk, fake_lab: FakeLab) -> None:
     put_outcome(fake_lab.host, OUTCOME)
-    heard = talk.ask("raidlab drill debrief latest", "is rebuilt from the others.")
+    heard = talk.ask("raidlab drill debrief latest", "from the others.")
     assert "Members dropped out: partly lost\n" in heard
     assert "data saved: 62.5 %" in heard
     # Each disk's strip stands on a line of its own.

@@ -88,7 +88,7 @@ def test_the_format_is_raised_only_where_practice_is_inside() -> None:
 
 
 def test_nothing_done_yet_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ResultError, match="no practice") as caught:
+    with pytest.raises(ResultError, match="no lessons or drills to hand in") as caught:
         practice_of(host_in(tmp_path))
     assert "raidlab drill" in caught.value.hint
 

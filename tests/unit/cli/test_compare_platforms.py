@@ -85,7 +85,7 @@ def test_too_few_repeats_have_no_interval_and_say_so(
     ratios = [line for line in said.splitlines() if line.startswith("speed-up") and "raid0" in line]
     assert ratios
     assert all(line.count(shown) == 2 for line in ratios)
-    assert ("too few repeats: where their number stands" in said) is (repeats < 6)
+    assert ("too few repeats: this many repeats" in said) is (repeats < 6)
     assert all(("[" in line) is (repeats == 6) for line in ratios)
 
 

@@ -58,7 +58,7 @@ def test_one_report_tells_of_all_studies_and_of_what_failed(ran: Ran, capfd: pyt
     path = Path(json.loads(capfd.readouterr().out)["report"])
     page = path.read_text()
     assert path.suffix == ".html"
-    assert "louwrentius-quick failed: the machine is gone" in page
+    assert "louwrentius-quick failed: the machine was lost" in page
     assert all(f'id="id-{name}"' in page for name in ran if name != "louwrentius-quick")
 
 
