@@ -15,7 +15,7 @@ import platform
 import socket
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lab.errors import RUN_AGAIN, LabError, MachineLost, SpecError, ToolMissing
@@ -53,6 +53,7 @@ from lab.machine.stock_kernels import (
     INIT_VARIABLE,
     LOGS_TAG,
     StockKernel,
+    fast_image,
     find_stock_kernel,
     make_initramfs,
     static_busybox,
@@ -240,7 +241,11 @@ def qemu_arguments(
     """
     mdadm = "".join(f" {word}" for word in mdadm_parameter(options))
     # no_timer_check: on a busy computer, the kernel's test of the emulated timer may fail, and stop the boot.
-    parameters = f"console={_CONSOLES[boot.architecture]} quiet no_timer_check oops=panic panic=-1 md_mod.start_ro=1"
+    # cryptomgr.notests: the self-tests of its ciphers take an emulated processor half a second.
+    parameters = (
+        f"console={_CONSOLES[boot.architecture]} quiet no_timer_check cryptomgr.notests oops=panic panic=-1 "
+        "md_mod.start_ro=1"
+    )
     return [
         qemu,
         *("-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
@@ -327,6 +332,8 @@ def start_qemu(
         undo.callback(remove_instance, instance.folder)
         folder = instance.folder
         boot = prepare(folder)
+        fast = fast_image(boot.kernel, processes)
+        boot = replace(boot, kernel=fast, readable=(*boot.readable, str(fast)))
         logs = (folder / GUEST_FOLDER,) if options.keeps_logs else ()
         qemu = find_qemu(processes, boot.architecture)
         console = open_to_append(folder / CONSOLE_LOG, error=LabError)

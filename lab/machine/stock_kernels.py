@@ -13,6 +13,7 @@ import lzma
 import os
 import re
 import stat
+import struct
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -39,8 +40,12 @@ INSERT_MODULES = 'for module in /modules/*; do /bin/busybox insmod "$module" || 
 _INIT = f"""#!/bin/busybox sh
 {INSERT_MODULES}
 /bin/busybox mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=262144,cache=loose {COMPUTER_TAG} /root || exit 1
-exec /bin/busybox switch_root /root "${INIT_VARIABLE}"
+cd /root && /bin/busybox mount --move . / && exec /bin/busybox chroot . "${INIT_VARIABLE}"
 """
+MOST_FAST_IMAGES = 6
+"""Uncompressed kernels that are kept, of some 60 MB each."""
+PT_NOTE, XEN_PHYS32_ENTRY = 4, 18
+NOTE_HEADER = struct.Struct("<III")
 _RELEASE = re.compile(r"\d+\.\d+[\w.+~-]*")
 _GET = "raidlab kernels get 6.12"
 
@@ -210,27 +215,94 @@ def _module_name(path: str) -> str:
 
 
 def _unpacked(path: Path, processes: Processes) -> bytes:
-    data = path.read_bytes()
-    if path.suffix == ".xz":
-        return lzma.decompress(data)
-    if path.suffix == ".gz":
+    """Return a module's content. Raises ToolMissing without zstd, LabError for a damaged file."""
+    try:
+        return decompressed(path.read_bytes(), processes)
+    except (ValueError, OSError, EOFError) as error:
+        raise LabError(f"{path} cannot be unpacked: {error}", hint="install the kernel again") from None
+
+
+def decompressed(data: bytes, processes: Processes) -> bytes:
+    """Return the content of data that xz, gzip or zstd compressed; other data as they are.
+
+    Raises ToolMissing without zstd, and ValueError, OSError or EOFError for damaged data.
+    """
+    if data.startswith(b"\xfd7zXZ\0"):
+        try:
+            return lzma.decompress(data)
+        except lzma.LZMAError as error:
+            raise ValueError(str(error)) from None
+    if data.startswith(b"\x1f\x8b"):
         return gzip.decompress(data)
-    if path.suffix == ".zst":
-        return _unpacked_zstd(path, processes)
-    return data
-
-
-def _unpacked_zstd(path: Path, processes: Processes) -> bytes:
+    if not data.startswith(b"\x28\xb5\x2f\xfd"):
+        return data
     with tempfile.TemporaryDirectory() as folder:
-        plain = Path(folder) / "module"
-        done = processes.run(["zstd", "-dqo", str(plain), str(path)])
+        packed, plain = Path(folder) / "packed", Path(folder) / "plain"
+        packed.write_bytes(data)
+        done = processes.run(["zstd", "-dqo", str(plain), str(packed)])
         if done.status == 127:
-            raise ToolMissing(
-                "this kernel's drivers are packed with zstd, which is not installed", hint="apt install zstd"
-            )
+            raise ToolMissing("this kernel is packed with zstd, which is not installed", hint="apt install zstd")
         if done.status:
-            raise LabError(f"{path} cannot be unpacked: {done.stderr.strip()}", hint="install the kernel again")
+            raise ValueError(done.stderr.strip())
         return plain.read_bytes()
+
+
+def fast_image(image: Path, processes: Processes) -> Path:
+    """Return the kernel as QEMU starts it soonest: uncompressed, an ELF file, which is made only once.
+
+    An emulated processor takes one to five seconds to decompress a kernel. Returns ``image`` itself if it is no x86
+    image, or has no entry for PVH, through which QEMU starts an ELF file, or if zstd or room for the file is missing.
+    """
+    try:
+        status = image.stat()
+        mark = hashlib.sha256(repr((str(image), status.st_size, status.st_mtime_ns)).encode()).hexdigest()[:16]
+        folder = stock_folder() / "images"
+        if (made := folder / f"{mark}.vmlinux").is_file():
+            return made
+        kernel = decompressed(payload_in(image.read_bytes()), processes)
+        if not has_pvh_entry(kernel):
+            return image
+        folder.mkdir(parents=True, exist_ok=True)
+        replace_file(made, kernel, is_durable=False)
+    except (OSError, EOFError, ValueError, struct.error, LabError):
+        return image
+    for older in sorted(folder.glob("*.vmlinux"), key=lambda path: path.stat().st_mtime)[:-MOST_FAST_IMAGES]:
+        # Made again when it is needed; a machine that runs has it in memory.
+        older.unlink(missing_ok=True)
+    return made
+
+
+def payload_in(image: bytes) -> bytes:
+    """Return the compressed kernel in an x86 image. Raises ValueError if there is none.
+
+    Source: Documentation/arch/x86/boot.rst, fields setup_sects, payload_offset and payload_length. Its last four bytes
+    are the size, which is part of the format only with gzip.
+    """
+    if image[0x202:0x206] != b"HdrS" or int.from_bytes(image[0x206:0x208], "little") < 0x208:
+        raise ValueError("not an x86 kernel image with a payload")
+    offset, length = (int.from_bytes(image[at : at + 4], "little") for at in (0x248, 0x24C))
+    start = ((image[0x1F1] or 4) + 1) * 512 + offset
+    payload = image[start : start + length]
+    return payload if payload.startswith(b"\x1f\x8b") else payload[:-4]
+
+
+def has_pvh_entry(kernel: bytes) -> bool:
+    """Whether a 64-bit ELF file has Xen's note 18, the entry that QEMU uses for ``-kernel``.
+
+    Sources: elf(5); include/xen/interface/elfnote.h (XEN_ELFNOTE_PHYS32_ENTRY).
+    """
+    if not kernel.startswith(b"\x7fELF\x02\x01"):
+        return False
+    (first,), (size, count) = struct.unpack_from("<Q", kernel, 0x20), struct.unpack_from("<HH", kernel, 0x36)
+    for number in range(count):
+        kind, _flags, offset, _virtual, _physical, length = struct.unpack_from("<IIQQQQ", kernel, first + number * size)
+        while kind == PT_NOTE and length >= NOTE_HEADER.size:
+            name_length, value_length, note = NOTE_HEADER.unpack_from(kernel, offset)
+            if note == XEN_PHYS32_ENTRY and kernel[offset + 12 : offset + 15] == b"Xen":
+                return True
+            step = NOTE_HEADER.size + -(-name_length // 4) * 4 + -(-value_length // 4) * 4
+            offset, length = offset + step, length - step
+    return False
 
 
 def static_busybox(processes: Processes) -> Path:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import lzma
+import os
 import stat
+import struct
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +20,15 @@ from lab.host.processes import HostProcesses
 from lab.machine import opening, stock_kernels
 from lab.machine.kernel_image import find_kernel
 from lab.machine.qemu import can_start
-from lab.machine.stock_kernels import cpio, find_stock_kernel, make_initramfs, needed_modules, release_in
+from lab.machine.stock_kernels import (
+    MOST_FAST_IMAGES,
+    cpio,
+    fast_image,
+    find_stock_kernel,
+    make_initramfs,
+    needed_modules,
+    release_in,
+)
 from lab.machine.target import parse_target
 
 
@@ -116,6 +126,85 @@ def test_the_initramfs_holds_unpacked_modules_and_is_made_once(stock: Path, pack
     assert b"module k/9p.ko" in gzip.decompress(made.read_bytes())
     first = made.stat()
     assert make_initramfs(kernel, HostProcesses()).stat().st_ino == first.st_ino
+
+
+def elf_with_notes(*notes: tuple[bytes, int]) -> bytes:
+    """A 64-bit ELF file with notes (name, type), laid out by elf(5)."""
+    body = b"".join(
+        struct.pack("<III", len(name), 5, kind) + name.ljust(-(-len(name) // 4) * 4, b"\0") + b"value\0\0\0"
+        for name, kind in notes
+    )
+    header = b"\x7fELF\x02\x01".ljust(0x20, b"\0") + struct.pack("<QQIHHHHHH", 0x40, 0, 0, 0x40, 56, 2, 0, 0, 0)
+    load = struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, 0, 0, 0)
+    return header + load + struct.pack("<IIQQQQQQ", 4, 4, 0x40 + 2 * 56, 0, 0, len(body), len(body), 4) + body
+
+
+def packed_kernel(payload: bytes) -> bytes:
+    """An x86 kernel image with this payload, laid out by Documentation/arch/x86/boot.rst."""
+    image = bytearray(5 * 512)
+    image[0x1F1] = 4
+    image[0x202:0x208] = b"HdrS" + (0x20F).to_bytes(2, "little")
+    image[0x248:0x250] = struct.pack("<II", 0x80, len(payload))
+    return bytes(image) + bytes(0x80) + payload + b"other parts of the image"
+
+
+def zstd(data: bytes) -> bytes:
+    return subprocess.run(["zstd", "-qc"], input=data, capture_output=True, check=True).stdout
+
+
+PVH = elf_with_notes((b"GNU\0", 3), (b"Linux\0", 257), (b"Xen\0", 18))
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, zstd])
+def test_a_kernel_is_decompressed_once(stock: Path, pack: Callable[[bytes], bytes]) -> None:
+    image = stock / "vmlinuz"
+    # The kernel's build appends the size to what xz and zstd write.
+    size = b"" if pack is gzip.compress else bytes(4)
+    image.write_bytes(packed_kernel(pack(PVH) + size))
+    fast = fast_image(image, HostProcesses())
+    assert fast.read_bytes() == PVH
+    assert fast_image(image, HostProcesses()).stat().st_ino == fast.stat().st_ino
+    other = elf_with_notes((b"Xen\0", 18))
+    image.write_bytes(packed_kernel(pack(other) + size))
+    assert fast_image(image, HostProcesses()).read_bytes() == other
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"kernel",
+        packed_kernel(b"an unknown compression"),
+        packed_kernel(lzma.compress(PVH)[:-8] + bytes(4)),
+        packed_kernel(zstd(PVH)[:-3] + bytes(4)),
+        packed_kernel(gzip.compress(PVH)[:-9]),
+        packed_kernel(gzip.compress(b"\x7fELF\x02\x01")),
+        *(packed_kernel(gzip.compress(elf_with_notes(*notes))) for notes in ([], [(b"GNU\0", 18)], [(b"Xen\0", 6)])),
+    ],
+    ids=[
+        "no image",
+        "unknown",
+        "xz cut short",
+        "zstd cut short",
+        "gzip cut short",
+        "ELF cut short",
+        "no notes",
+        "not Xen's",
+        "not the entry",
+    ],
+)
+def test_a_kernel_that_cannot_be_started_uncompressed_is_used_as_it_is(stock: Path, content: bytes) -> None:
+    image = stock / "vmlinuz"
+    image.write_bytes(content)
+    assert fast_image(image, HostProcesses()) == image
+
+
+def test_only_some_uncompressed_kernels_are_kept(stock: Path) -> None:
+    made = []
+    for number in range(MOST_FAST_IMAGES + 2):
+        (stock / f"vmlinuz-{number}").write_bytes(packed_kernel(gzip.compress(PVH)))
+        made.append(fast_image(stock / f"vmlinuz-{number}", HostProcesses()))
+        os.utime(made[-1], ns=(number, number))
+    assert [path.exists() for path in made] == [False] * 2 + [True] * MOST_FAST_IMAGES
 
 
 def test_a_cpio_archive_is_read_back_by_cpio(tmp_path: Path) -> None:
