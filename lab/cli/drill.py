@@ -24,7 +24,7 @@ from lab.drills.case import (
     require_practice,
 )
 from lab.drills.desk import DrillDesk, close_case, require_blank
-from lab.drills.schema import ReadyDrill, catalogue, find_playable, read_drill, ready, shell_lines
+from lab.drills.schema import ReadyDrill, catalogue, find_drill, find_playable, read_drill, ready, shell_lines
 from lab.drills.verbs import (
     VERBS,
     ClearDisks,
@@ -249,13 +249,14 @@ add_verbs(
 
 @app.command
 def verify(
-    *files: Annotated[Path, Parameter(help="Drill files; by default all that come with raidlab.")],
+    *names: Annotated[str, Parameter(help="Drills, by number, id or file; by default all that come with raidlab.")],
     prove: Annotated[bool, flag("Also carry out every solution in it, on separate machines.")] = False,
     seed: Annotated[list[str] | None, Parameter(help="Prove for these words; by default for two.")] = None,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> None:
-    """Check drill files, and list all problems with their remedies."""
+    """Check drills, and list all problems with their remedies."""
     context = current()
+    files = [find_drill(name) for name in names]
     if cluster:
         require_shared(files, catalogue().values(), is_proof=prove)
     chosen = {path: read_drill(path) for path in files or catalogue().values()}

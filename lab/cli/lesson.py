@@ -41,7 +41,15 @@ from lab.errors import ExitCode, LabError, LessonError, RequirementMissing, Spec
 from lab.gates.decoding import decode_json
 from lab.gates.files import FileKind, foreign_lines, foreign_note
 from lab.lessons.actions import ApartAction, RunMeasurement
-from lab.lessons.course import SOURCE_LANGUAGE, LessonFiles, LessonWords, ReadyStep, check_file, course_problems
+from lab.lessons.course import (
+    SOURCE_LANGUAGE,
+    LessonFiles,
+    LessonWords,
+    ReadyStep,
+    check_file,
+    course_problems,
+    is_path,
+)
 from lab.lessons.engine import StepView, ToldCheck, is_predicted, shows_solution, tell
 from lab.lessons.proof import PROOF_SEEDS, prove_apart, side_by_side
 from lab.lessons.student import CourseLine, LessonSession, Student, blank_lab, carry_out, look_once_more, require_disks
@@ -491,18 +499,19 @@ add_verbs(
 
 @app.command
 def verify(
-    *files: Annotated[Path, Parameter(help="Lesson files; by default the whole course, and all drills.")],
+    *names: Annotated[str, Parameter(help="Lessons, by number, id or file; by default all, and all drills.")],
     prove: Annotated[bool, flag("Also carry out each lesson, in a separate lab (takes minutes).")] = False,
     seed: Annotated[list[str] | None, Parameter(help="Prove for these words; by default for two.")] = None,
     cluster: Annotated[str, Parameter(help=CLUSTER_HELP)] = "",
 ) -> None:
-    """Check lesson files, and list all problems with file, step and remedy."""
+    """Check lessons, and list all problems with file, step and remedy."""
     context = current()
     course = Student(context.host).course
+    files = [Path(name) if is_path(name) else course.find(name).path for name in names]
     if cluster:
         require_shared(files, (each.path for each in course.lessons), is_proof=prove)
     if files:
-        chosen: tuple[LessonFiles, ...] = tuple(check_file(path) for path in files)
+        chosen = tuple(check_file(path) for path in files)
     else:
         problems = course_problems(course)
         if problems:

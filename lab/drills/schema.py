@@ -21,7 +21,7 @@ from lab.errors import DrillError, LabError, SpecError
 from lab.gates.decoding import DiskCount, FormatVersion, convert
 from lab.gates.files import FileKind, foreign_note
 from lab.gates.text import visible
-from lab.lessons.course import Arguments, Value, Variable, draw, fill_tree, find_id
+from lab.lessons.course import Arguments, Value, Variable, draw, fill_tree, find_id, is_path
 from lab.machine import Target
 from lab.session.session import NeededKernel, NeededMdadm
 from lab.tomlfile import read_toml
@@ -269,7 +269,7 @@ def catalogue() -> dict[str, Path]:
 
 def find_drill(word: str) -> Path:
     """The file of a drill by its id, number, unique part of the id, or path. Raises SpecError."""
-    if word.endswith(".toml"):
+    if is_path(word):
         return Path(word)
     known = catalogue()
     return known[find_id("drill", word, known)]

@@ -602,6 +602,11 @@ class LessonFiles:
         return make_ready(self.lesson, seed, self.translations.get(language))
 
 
+def is_path(word: str) -> bool:
+    """Whether a word names a file, and not a lesson or drill that comes with raidlab."""
+    return word.endswith(".toml") or "/" in word
+
+
 def find_id(what: str, word: str, ids: Collection[str]) -> str:
     """The id that ``word`` means: an id, its number, or a unique part of it. Raises SpecError with the nearest id."""
     number = digits(word)

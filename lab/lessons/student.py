@@ -51,6 +51,7 @@ from lab.lessons.course import (
     built_in_course,
     check_file,
     experiment_id,
+    is_path,
     word_languages,
     words_in,
 )
@@ -426,7 +427,7 @@ class Student:
 
     def find(self, word: str) -> LessonFiles:
         """A lesson of the course, or a lesson file by its path. Raises SpecError."""
-        return check_file(Path(word)) if word.endswith(".toml") else self.course.find(word)
+        return check_file(Path(word)) if is_path(word) else self.course.find(word)
 
     def language_for(self, files: LessonFiles, wanted: str | None, fallback: str = SOURCE_LANGUAGE) -> str:
         """The language to use. Raises SpecError for a requested language that the lesson does not have."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from lab.errors import LabError, ToolMissing
 from lab.gates.files import require_trusted
 from lab.gates.text import shortened
-from lab.host.files import HostFiles, replace_file
+from lab.host.files import HostFiles, create_file, replace_file
 from lab.host.processes import Processes
 from lab.machine.kernel_image import kernel_cache
 from lab.machine.package_sources import is_version, version_key
@@ -238,7 +238,7 @@ def decompressed(data: bytes, processes: Processes) -> bytes:
         return data
     with tempfile.TemporaryDirectory() as folder:
         packed, plain = Path(folder) / "packed", Path(folder) / "plain"
-        packed.write_bytes(data)
+        create_file(packed, data, is_durable=False)
         done = processes.run(["zstd", "-dqo", str(plain), str(packed)])
         if done.status == 127:
             raise ToolMissing("this kernel is packed with zstd, which is not installed", hint="apt install zstd")

@@ -172,6 +172,17 @@ def test_a_lesson_file_is_verified(capfd: pytest.CaptureFixture[str], mine: str,
     assert "12-choosing-a-level: sound" in said(capfd, "lesson", "verify")
 
 
+@pytest.mark.parametrize(
+    ("kind", "names"), [("lesson", ("2", "03-mirroring", "pari")), ("drill", ("2", "03-which-copy", "gone"))]
+)
+def test_lessons_and_drills_are_verified_by_name(
+    capfd: pytest.CaptureFixture[str], kind: str, names: tuple[str, ...]
+) -> None:
+    told = said(capfd, kind, "verify", *names)
+    assert [line[:3] for line in told.splitlines() if line.endswith(": sound")] == ["02-", "03-", "04-"]
+    assert f"no {kind} 'mirors'" in said(capfd, kind, "verify", "mirors", status=2)
+
+
 def test_damaged_progress_is_told_and_can_be_begun_anew(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     said(capfd, "lesson", "start", "1")
     progress = tmp_path / "lessons" / "01-what-a-disk-promises.json"
