@@ -347,7 +347,9 @@ def test_destroy_leaves_no_disk_and_the_results(lab: VirtualLab) -> None:
     assert (result["experiment"], result["status"]) == ("vm-small", "complete")
 
 
-@pytest.mark.parametrize("is_noted", [False, True], ids=["not-noted", "noted"])
+@pytest.mark.parametrize(
+    "is_noted", [pytest.param(False, id="not-noted"), pytest.param(True, id="noted", marks=pytest.mark.slow)]
+)
 def test_what_a_killed_up_leaves_does_not_stop_the_next_one(lab: VirtualLab, *, is_noted: bool) -> None:
     computer = lab.computer
     computer.run("vagrant", "destroy", "-f")
@@ -376,6 +378,7 @@ def test_what_a_killed_up_leaves_does_not_stop_the_next_one(lab: VirtualLab, *, 
     assert [name for name in computer.volumes() if "vagrant_box_image" not in name] == []
 
 
+@pytest.mark.slow
 def test_the_box_alone_is_a_lab_too(lab: VirtualLab) -> None:
     folder = lab.computer.folder / "elsewhere"
     folder.mkdir()
