@@ -8,38 +8,26 @@ fio differ by more than the table costs.
 from __future__ import annotations
 
 import statistics
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Annotated
 
-from benchmarks.support.report import asked, finish, private_state, spread
+from benchmarks.support.report import asked_one, finish, private_state, say, spread
+from benchmarks.support.rig import read_iops
 from lab.adapt.layout import COMFORTABLE_TARGETS
 from lab.adapt.spec import VolumeSpec
 from lab.arrays.filesystem import FileSystem
 from lab.disks import DiskKind, Lab, open_lab, specs
 from lab.machine import Host, parse_target
-from lab.measure.samples import parse_diskstats
 from lab.plans import Plan, Step
 from lab.units import MIB, SECTOR_BYTES
 
 STARTS = 5
 # Short: what else the computer does then weighs on both of a pair alike.
 STRETCH_SECONDS = 0.5
-SETTLE_SECONDS = 0.1
 DISKS = 9
 ARRAY = "md100"
 BOUND = 0.97
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    rounds: Annotated[int, "pairs with each start of fio, and starts if that is fewer"] = 24
-
-
-SMOKE = Options(rounds=1)
 
 
 @contextmanager
@@ -59,21 +47,13 @@ def reading(lab: Lab, name: str, device: str) -> Iterator[str]:
         fio.result()
 
 
-def reads_done(lab: Lab) -> tuple[float, int]:
-    text = lab.machine.read(["/proc/diskstats"])["/proc/diskstats"] or ""
-    return time.monotonic(), parse_diskstats(text)[ARRAY].reads
-
-
 def stretch_iops(lab: Lab, process: str) -> float:
     """IOPS of the array while this run of fio goes on."""
     lab.machine.run(("kill", "-CONT", process))
-    time.sleep(SETTLE_SECONDS)
-    begin, before = reads_done(lab)
-    time.sleep(STRETCH_SECONDS)
-    end, after = reads_done(lab)
+    iops = read_iops(lab, ARRAY, settle_seconds=0.1, seconds=STRETCH_SECONDS)
     lab.machine.run(("kill", "-STOP", process))
     time.sleep(0.05)
-    return (after - before) / (end - begin)
+    return iops
 
 
 def identity_table(size_bytes: int) -> str:
@@ -96,13 +76,12 @@ def pairs_of(lab: Lab, mapped: str, count: int, *, is_swapped: bool) -> list[tup
             order = ("mapped", "bare") if number % 2 else ("bare", "mapped")
             iops = {name: stretch_iops(lab, process[name]) for name in order}
             found.append((iops["mapped"], iops["bare"]))
-            print(f"pair {number + 1} of {count}: {iops['mapped'] / iops['bare']:.3f}", file=sys.stderr)
+            say(f"pair {number + 1} of {count}: {iops['mapped'] / iops['bare']:.3f}")
         return found
 
 
 def main() -> None:
-    """Measure the pairs and report the median of their ratios."""
-    rounds = asked(SMOKE).rounds
+    rounds = asked_one("rounds", 24, "pairs with each start of fio, and starts if that is fewer", smoke=1)
     starts = min(STARTS, rounds)
     disks = specs(DISKS, DiskKind.FILE, size_bytes=64 * MIB)
     with private_state(), open_lab(parse_target("uml:"), Host.real("benchmark"), wanted=disks) as lab:
@@ -123,18 +102,15 @@ def main() -> None:
             for pair in pairs_of(lab, "/dev/mapper/long", rounds, is_swapped=start % 2 == 1)
         ]
     finish(
-        "adapt_mapping",
         "IOPS through a table of the length that volumes have ÷ IOPS of the same array without it, median of pairs",
         statistics.median(mapped / bare for mapped, bare in pairs),
+        ">=",
         BOUND,
-        at_most=False,
-        details={
-            "starts": starts,
-            "pairs": len(pairs),
-            "targets": len(table.splitlines()),
-            "mapped_iops": spread([mapped for mapped, _ in pairs]),
-            "bare_iops": spread([bare for _, bare in pairs]),
-        },
+        starts=starts,
+        pairs=len(pairs),
+        targets=len(table.splitlines()),
+        mapped_iops=spread([mapped for mapped, _ in pairs]),
+        bare_iops=spread([bare for _, bare in pairs]),
     )
 
 

@@ -10,21 +10,19 @@ import json
 import random
 import subprocess
 import time
-from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
 
-from benchmarks.support.report import asked, finish, private_state
+from benchmarks.support.report import asked_one, finish, private_state
 from benchmarks.support.report import spread as spread_of
 from lab.classroom.bundle import load_signer, write_bundle
 from lab.host.pool import processors, spread
 from lab.host.processes import isolated_python
 from lab.results.record import SCHEMA_VERSION, CellRecord, ResultRecord, encode_record
 from lab.results.store import decode_record
+from tests.cluster.keeper import descendants_of
 
 RECORDED = Path(__file__).parents[1] / "tests" / "unit" / "report" / "data" / "louwrentius-quick.json"
 ARRAYS = {"single": 1.0, "raid0": 3.9, "raid1": 1.8, "raid5": 2.9}
@@ -32,14 +30,6 @@ BUNDLES, RESULTS_EACH = 10_000, 10
 ROUNDS = 5
 FIRST_SECONDS, LATER_SECONDS, MOST_MIB = 300.0, 2.0, 1024.0
 SAMPLE_SECONDS = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    results: Annotated[int, "in bundles of ten each"] = BUNDLES * RESULTS_EACH
-
-
-SMOKE = Options(results=20)
 
 
 def students_result(recorded: ResultRecord, draw: random.Random, number: int) -> ResultRecord:
@@ -70,7 +60,6 @@ def noisy(cell: CellRecord, draw: random.Random, array: str, speed_up: float, re
 
 
 def made(jobs: tuple[Path, range]) -> None:
-    """Some bundles, each with noise of its own."""
     folder, numbers = jobs
     recorded = decode_record(RECORDED.read_bytes(), source=str(RECORDED))
     signer = load_signer(folder.parent / "key.pem")
@@ -101,19 +90,11 @@ def look(folder: Path, cache: Path) -> dict[str, float]:
     peak = 0.0
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as viewer:
         while viewer.poll() is None:
-            peak = max(peak, sum(map(own_mib, family(viewer.pid))))
+            peak = max(peak, sum(map(own_mib, {viewer.pid, *descendants_of(viewer.pid)})))
             time.sleep(SAMPLE_SECONDS)
         assert viewer.stdout
         assert viewer.returncode == 0
         return {**json.loads(viewer.stdout.read()), "peak_mib": peak}
-
-
-def family(parent: int) -> Iterator[int]:
-    """A process and all below it."""
-    yield parent
-    with suppress(OSError):
-        for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
-            yield from family(int(child))
 
 
 def own_mib(process: int) -> float:
@@ -126,8 +107,7 @@ def own_mib(process: int) -> float:
 
 
 def main() -> None:
-    """Make a class, look at it, look again, and once more with one bundle more."""
-    wanted = asked(SMOKE).results
+    wanted = asked_one("results", BUNDLES * RESULTS_EACH, "in bundles of ten each", smoke=20)
     bundles = max(1, wanted // RESULTS_EACH)
     with private_state() as state:
         folder = state / "bundles"
@@ -150,25 +130,21 @@ def main() -> None:
         "peak_mib": peak / MOST_MIB,
     }
     finish(
-        "class_view",
         f"{bundles * RESULTS_EACH} results in {bundles} bundles: greatest share of a bound",
         max(shares.values()),
+        "<=",
         1.0,
-        at_most=True,
-        details={
-            "processors": processors(),
-            "first": rounded(first) | {"bound_seconds": FIRST_SECONDS},
-            "later_wall_seconds": spread_of([each["wall"] for each in later]) | {"bound": LATER_SECONDS},
-            "later_cpu_seconds": spread_of([each["cpu"] for each in later]),
-            "one_bundle_more": rounded(more),
-            "peak_mib": round(peak),
-            "shares_of_bounds": rounded(shares),
-        },
+        processors=processors(),
+        first=rounded(first) | {"bound_seconds": FIRST_SECONDS},
+        later_wall_seconds=spread_of([each["wall"] for each in later]) | {"bound": LATER_SECONDS},
+        later_cpu_seconds=spread_of([each["cpu"] for each in later]),
+        one_bundle_more=rounded(more),
+        peak_mib=round(peak),
+        shares_of_bounds=rounded(shares),
     )
 
 
 def rounded(values: dict[str, float]) -> dict[str, float]:
-    """For people."""
     return {name: round(value, 2) for name, value in values.items()}
 
 

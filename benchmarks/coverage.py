@@ -14,11 +14,11 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from benchmarks.support.report import asked, finish, private_state
+from benchmarks.support.report import Kept, asked, finish, private_state, say
 from benchmarks.support.windows import Run, measured_rates, settling_seconds
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, Lab, open_lab, specs
@@ -123,10 +123,9 @@ def measured(lab: Lab, devices: dict[str, str], load: str, depth: int) -> Iterat
 
 
 def main() -> None:
-    """Measure what is missing, then judge."""
     options = asked(SMOKE)
     end = time.monotonic() + 60 * options.minutes
-    found = measured_before(options.points)
+    found = Kept(options.points, Point)
     planned = steps(options.depths)
     levels = options.levels
     wanted = [step for step in planned if step not in {(point.load, point.depth) for point in found}]
@@ -137,24 +136,12 @@ def main() -> None:
             for step in wanted:
                 if time.monotonic() > end:
                     sys.exit("not everything is measured yet: run again with the same --points")
-                points = list(measured(lab, devices, *step))
-                found += points
-                if options.points:
-                    with options.points.open("a", encoding="utf-8") as file:
-                        file.writelines(json.dumps(asdict(point)) + "\n" for point in points)
-                print(f"{len(found)} of {len(planned) * len(levels)} cells", file=sys.stderr, flush=True)
+                found.add(list(measured(lab, devices, *step)))
+                say(f"{len(found)} of {len(planned) * len(levels)} cells")
     report(found, options)
 
 
-def measured_before(path: Path | None) -> list[Point]:
-    """What an earlier run left in its file."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path and path.exists() else []
-    made = [json.loads(line) for line in lines]
-    return [Point(**{**each, "repeats": tuple(each["repeats"])}) for each in made]
-
-
 def report(found: Sequence[Point], options: Options) -> None:
-    """The share of cells whose interval holds the truth, and every number that it is made of."""
     lines: list[dict[str, Any]] = []
     for point in found:
         each = point.interval()
@@ -173,7 +160,7 @@ def report(found: Sequence[Point], options: Options) -> None:
             }
         )
     for line in lines:
-        print(json.dumps(line), file=sys.stderr)
+        say(json.dumps(line))
 
     def share(kept: list[dict[str, Any]]) -> dict[str, object]:
         held = sum(bool(line["holds"]) for line in kept)
@@ -182,24 +169,21 @@ def report(found: Sequence[Point], options: Options) -> None:
     adaptive = [line for line in lines if line["rule"] == "adaptive"]
     uneven = [line for line in lines if not line["is_one_count"]]
     finish(
-        "coverage",
         f"share of cells whose 95 % interval holds the truth, a run {TIMES_AS_LONG} times as long; "
         "of all, or of those whose repeats differ: the smaller",
         min(sum(bool(line["holds"]) for line in kept) / len(kept) for kept in (lines, uneven)),
+        ">=",
         BOUND,
-        at_most=False,
-        details={
-            "all": share(lines),
-            "adaptive": share(adaptive),
-            "adaptive_stopped_at": {look.n: sum(line["repeats"] == look.n for line in adaptive) for look in LOOKS},
-            "fixed": share([line for line in lines if line["rule"] == "fixed"]),
-            "of_several_counts": share(uneven),
-            "of_one_count": share([line for line in lines if line["is_one_count"]]),
-            "held_without_the_allowance_of_one_io": sum(bool(line["holds_as_it_is"]) for line in lines),
-            "window_seconds": {depth: window_seconds(depth) for depth in DEPTHS},
-            "on": options.on,
-            "lines": lines,
-        },
+        all=share(lines),
+        adaptive=share(adaptive),
+        adaptive_stopped_at={look.n: sum(line["repeats"] == look.n for line in adaptive) for look in LOOKS},
+        fixed=share([line for line in lines if line["rule"] == "fixed"]),
+        of_several_counts=share(uneven),
+        of_one_count=share([line for line in lines if line["is_one_count"]]),
+        held_without_the_allowance_of_one_io=sum(bool(line["holds_as_it_is"]) for line in lines),
+        window_seconds={depth: window_seconds(depth) for depth in DEPTHS},
+        on=options.on,
+        lines=lines,
     )
 
 

@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Annotated
 
-from benchmarks.support.report import asked, finish, private_state, spread
+from benchmarks.support.report import asked, finish, private_state, say, spread
 from lab.faults.crash_points import Exploration, Explored, all_configurations, explore_all
 from lab.machine import Host, parse_target
 
@@ -48,30 +48,26 @@ def report(found: list[Explored], seconds: float, least: float) -> None:
         f"{each.configuration.name} seed {each.seed} {each.last}: {each.error.message}" for each in found if each.error
     ]
     finish(
-        "crash_points",
         "crash points a second, each judged by what md promises; 0 if a promise is broken",
         0.0 if broken or errors else tried / seconds,
+        ">=",
         least,
-        at_most=False,
-        details={
-            "points": tried,
-            "points_per_second": round(tried / seconds, 2),
-            "seconds": round(seconds, 1),
-            "configurations": len({each.configuration.name for each in found}),
-            "recordings": len(found),
-            "judgements": judgements,
-            "refused": sum(each.tally.refused for each in found),
-            "broken": broken,
-            "errors": errors,
-            "points_per_second_of_one_machine": spread(
-                [each.tally.points / each.seconds for each in found if each.seconds and each.tally.points] or [0.0]
-            ),
-        },
+        points=tried,
+        points_per_second=round(tried / seconds, 2),
+        seconds=round(seconds, 1),
+        configurations=len({each.configuration.name for each in found}),
+        recordings=len(found),
+        judgements=judgements,
+        refused=sum(each.tally.refused for each in found),
+        broken=broken,
+        errors=errors,
+        points_per_second_of_one_machine=spread(
+            [each.tally.points / each.seconds for each in found if each.seconds and each.tally.points] or [0.0]
+        ),
     )
 
 
 def main() -> None:
-    """Explore, judge, count."""
     options = asked(SMOKE)
     known = {each.name: each for each in all_configurations()}
     if unknown := set(options.only) - set(known):
@@ -92,7 +88,7 @@ def main() -> None:
             told = f"{tally.points} points, {len(tally.broken)} broken"
             if explored.error:
                 told = f"{explored.error.message} after {told}"
-            print(f"{explored.configuration.name}: {told}, {explored.seconds:.1f} s", file=sys.stderr, flush=True)
+            say(f"{explored.configuration.name}: {told}, {explored.seconds:.1f} s")
         report(found, time.monotonic() - started, options.least)
 
 

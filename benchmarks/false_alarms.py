@@ -11,10 +11,8 @@ addresses, the smallest that runs of this length have, so differences are not dr
 
 from __future__ import annotations
 
-import json
 import os
 import random
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -22,7 +20,7 @@ from pathlib import Path
 from statistics import fmean, median, pstdev
 from typing import Annotated
 
-from benchmarks.support.report import asked, finish, private_state
+from benchmarks.support.report import Kept, asked, finish, private_state, say
 from benchmarks.support.windows import Run, measured_rates
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, Lab, open_lab
@@ -73,7 +71,6 @@ def models(folder: Path) -> None:
 
 
 def disks() -> list[DiskSpec]:
-    """Two of each pace."""
     names = [name for name in DRIVE_MODELS for _ in range(2)]
     return [
         DiskSpec(name=f"disk{n:02d}", kind=DiskKind.SPINDLE, size_bytes=64 * MIB, model=name)
@@ -82,7 +79,6 @@ def disks() -> list[DiskSpec]:
 
 
 def build(lab: Lab) -> tuple[str, str]:
-    """The two arrays."""
     nodes = [disk.node for disk in lab.disks]
     specs = [ArraySpec("raid0", tuple(nodes[2 * n : 2 * n + 2]), name=f"md{n}") for n in range(2)]
     for spec in specs:
@@ -109,27 +105,17 @@ def trios(lab: Lab, first: int, count: int, seconds: float, end: float) -> Itera
 
 
 def main() -> None:
-    """Measure, judge, count."""
     options = asked(SMOKE)
     end = time.monotonic() + 60 * options.minutes
-    found = measured_before(options.keep)
+    found = Kept(options.keep, Trio)
     if len(found) < options.trios:
         with private_state() as state:
             models(state / "config")
             with open_lab(parse_target(options.on), Host.real("benchmark"), wanted=disks()) as lab:
                 for trio in trios(lab, len(found), options.trios, options.seconds, end):
-                    found.append(trio)
-                    if options.keep:
-                        with options.keep.open("a", encoding="utf-8") as file:
-                            file.write(json.dumps(asdict(trio)) + "\n")
-                    print(f"{len(found)} of {options.trios} trios", file=sys.stderr, flush=True)
+                    found.add([trio])
+                    say(f"{len(found)} of {options.trios} trios")
     report(found, options)
-
-
-def measured_before(path: Path | None) -> list[Trio]:
-    """What an earlier run left in its file."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path and path.exists() else []
-    return [Trio(**{name: tuple(values) for name, values in json.loads(line).items()}) for line in lines]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,28 +152,24 @@ def judged(trios: Sequence[Trio], repeats: int) -> Judged:
 
 
 def report(found: Sequence[Trio], options: Options) -> None:
-    """How many repeats find the slower drives, and how many false alarms there are with so many."""
     by_count = [judged(found, count) for count in COUNTS]
     enough = next((each for each in by_count if each.found >= FOUND_BOUND), None)
     if enough is None:
-        print(f"a 10 % slow-down was not found in {FOUND_BOUND:.0%} with {COUNTS[-1]} repeats", file=sys.stderr)
+        say(f"a 10 % slow-down was not found in {FOUND_BOUND:.0%} with {COUNTS[-1]} repeats")
     noise = [pstdev(each.first) / fmean(each.first) for each in found]
     finish(
-        "false_alarms",
         f"share of {len(found)} equal pairs called different, with as many repeats as find a slow-down of 10 % in "
         f"{FOUND_BOUND:.0%} of cases",
         enough.false_alarms if enough else 1.0,
+        "<=",
         FALSE_ALARM_BOUND,
-        at_most=True,
-        details={
-            "trios": len(found),
-            "repeats_that_find_the_slower": enough.repeats if enough else None,
-            "by_repeats": [asdict(each) for each in by_count],
-            "seconds_a_run": options.seconds,
-            "noise_of_a_run": round(median(noise), 4),
-            "true_ratio": round(fmean(fmean(each.slower) / fmean(each.first) for each in found), 4),
-            "on": options.on,
-        },
+        trios=len(found),
+        repeats_that_find_the_slower=enough.repeats if enough else None,
+        by_repeats=[asdict(each) for each in by_count],
+        seconds_a_run=options.seconds,
+        noise_of_a_run=round(median(noise), 4),
+        true_ratio=round(fmean(fmean(each.slower) / fmean(each.first) for each in found), 4),
+        on=options.on,
     )
 
 

@@ -8,25 +8,15 @@ import statistics
 import subprocess
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-from benchmarks.support.report import asked, finish, spread
+from benchmarks.support.report import RAIDLAB, asked_one, finish, spread
 from lab.host.files import HostFiles
-from lab.host.processes import HostProcesses, isolated_python
+from lab.host.processes import HostProcesses
 from lab.machine.kernel_image import find_kernel
 
 BOUND = 1.5
 CREATED = b"mdadm --create"
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    rounds: Annotated[int, "pairs that count"] = 7
-
-
-SMOKE = Options(rounds=1)
 
 
 def bare_boot_seconds(folder: Path, kernel: str) -> float:
@@ -63,7 +53,7 @@ def bare_boot_seconds(folder: Path, kernel: str) -> float:
 def first_array_seconds(state: Path) -> float:
     """From starting the command until mdadm has made the array, in a new lab each time."""
     shutil.rmtree(state, ignore_errors=True)
-    argv = [*isolated_python("-c", "import sys; from lab.cli.main import run; sys.exit(run())"), "--on", "uml:"]
+    argv = [*RAIDLAB, "--on", "uml:"]
     argv += ["array", "create", "--level", "5", "--disks", "3"]
     begin = time.monotonic()
     process = subprocess.Popen(
@@ -86,8 +76,7 @@ def first_array_seconds(state: Path) -> float:
 
 
 def main() -> None:
-    """Measure the pairs and report the median of their ratios."""
-    rounds = asked(SMOKE).rounds
+    rounds = asked_one("rounds", 7, "pairs that count", smoke=1)
     kernel = str(find_kernel(HostProcesses(), HostFiles()).path)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -99,16 +88,13 @@ def main() -> None:
         for _ in range(rounds):
             pairs.append((first_array_seconds(folder / "state"), bare_boot_seconds(folder / "bare", kernel)))
     finish(
-        "first_array",
         "command to first usable RAID 5 ÷ bare boot of the embedded kernel, median of pairs",
         statistics.median(ours / bare for ours, bare in pairs),
+        "<=",
         BOUND,
-        at_most=True,
-        details={
-            "pairs": rounds,
-            "first_array_seconds": spread([ours for ours, _ in pairs]),
-            "bare_boot_seconds": spread([bare for _, bare in pairs]),
-        },
+        pairs=rounds,
+        first_array_seconds=spread([ours for ours, _ in pairs]),
+        bare_boot_seconds=spread([bare for _, bare in pairs]),
     )
 
 

@@ -15,15 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
-
-from benchmarks.support.document import rewrite
-from benchmarks.support.report import asked, finish, private_state
+from benchmarks.support.report import Kept, asked, finish, private_state, rewrite, say
 from benchmarks.support.rig import measure
 from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, Lab, open_lab, specs
-from lab.gates.decoding import decode_json
 from lab.machine import Host, parse_target
 from lab.results.statistics import Estimate, paired_ratio
 from lab.units import MIB
@@ -88,7 +84,6 @@ CLAIMS = (
 
 
 def planned(repeats: int, depths: Collection[int]) -> list[Cell]:
-    """Repeat by repeat, the levels in an order of its own."""
     found = []
     for repeat in range(repeats):
         order = list(LEVELS)
@@ -115,7 +110,6 @@ def measured_now(wanted: list[Cell], options: Options) -> Iterator[tuple[Cell, f
 
 
 def remade(lab: Lab, before: ArraySpec | None, level: str) -> ArraySpec:
-    """The next array in the place of the last."""
     if before:
         lab.execute(operations.destroy(before))
     spec = ArraySpec(level, tuple(disk.node for disk in lab.disks), assume_clean=level != "raid0")
@@ -135,7 +129,6 @@ def ratio(claim: Claim, found: Mapping[Cell, float]) -> Estimate:
 
 
 def holds(claim: Claim, estimate: Estimate) -> bool:
-    """Whether the whole interval lies where it must."""
     return claim.at_least < estimate.low and estimate.high < claim.at_most
 
 
@@ -157,19 +150,14 @@ def markdown(estimates: Mapping[Claim, Estimate], repeats: int, options: Options
 
 
 def main() -> None:
-    """Measure, report, and write the table if asked."""
     options = asked(SMOKE)
     wanted = planned(options.repeats, options.depths)
-    lines = options.points.read_text().splitlines() if options.points and options.points.exists() else []
-    found = dict(decode_json(line, tuple[Cell, float]) for line in lines)
-    missing = [cell for cell in wanted if cell not in found]
-    for cell, iops in measured_now(missing, options) if missing else ():
-        found[cell] = iops
-        line = msgspec.json.encode((cell, iops)).decode()
-        print(line, file=sys.stderr, flush=True)
-        if options.points:
-            with options.points.open("a", encoding="utf-8") as file:
-                file.write(line + "\n")
+    points = Kept(options.points, tuple[Cell, float])
+    missing = [cell for cell in wanted if cell not in dict(points)]
+    for point in measured_now(missing, options) if missing else ():
+        points.add([point])
+        say(str(point))
+    found = dict(points)
     left = sum(cell not in found for cell in wanted)
     if left:
         sys.exit(f"{left} of {len(wanted)} cells are not measured yet: run again with the same --points")
@@ -177,12 +165,11 @@ def main() -> None:
     if options.table:
         rewrite(options.table, MARK, markdown(estimates, options.repeats, options))
     finish(
-        "louwrentius_ratios",
         "share of the study's orders and relations that hold with their whole interval",
         sum(holds(claim, each) for claim, each in estimates.items()) / len(estimates),
+        ">=",
         1.0,
-        at_most=False,
-        details={claim.text: [each.median, each.low, each.high] for claim, each in estimates.items()},
+        **{claim.text: [each.median, each.low, each.high] for claim, each in estimates.items()},
     )
 
 

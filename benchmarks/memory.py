@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Annotated
 
 import lab.cli.run
-from benchmarks.support.rebuilds import limit_speed
 from benchmarks.support.report import asked, finish, private_state, say
+from benchmarks.support.rig import limit_speed
+from benchmarks.two_platforms import Told
 from lab.experiments.run import RunRequest, run_experiment
 from lab.experiments.schedule import RunProgress
 from lab.experiments.schema import ArrayPlan, DiskPlan, Experiment, JobPlan, RebuildPlan, check
@@ -37,25 +38,22 @@ def peak_bytes(status: str) -> int:
     return int(found[1]) * 1024 if found else 0
 
 
-class Watcher:
+class Watcher(Told):
     """Reads the agent's memory after each cell; the agent is process 1 of the embedded kernel."""
 
     def __init__(self, disk_bytes: int) -> None:
+        super().__init__()
         self.machine: Machine | None = None
         self._disk_bytes = disk_bytes
         self.agent_bytes = 0
-        self._label, self._done_count = "", 0
+        self._done_count = 0
 
     def see(self, machine: Machine) -> None:
-        """Keep the machine of the run, and limit the speed of its rebuilds."""
         self.machine = machine
         limit_speed(machine, self._disk_bytes)
 
     def __call__(self, progress: RunProgress) -> None:
-        """Say what is done, as the command does, and look whenever a cell is over."""
-        if progress.label != self._label:
-            self._label = progress.label
-            say(progress.label)
+        super().__call__(progress)
         if progress.done_count > self._done_count and self.machine is not None:
             self._done_count = progress.done_count
             status = self.machine.read(["/proc/1/status"])["/proc/1/status"] or ""
@@ -63,7 +61,6 @@ class Watcher:
 
 
 def main() -> None:
-    """Run a small experiment on nine members in this process, command-line modules included."""
     assert lab.cli.run is not None
     options = asked(SMOKE)
     # The files of four jobs fit on the array.
@@ -92,16 +89,13 @@ def main() -> None:
         record = run_experiment(experiment, "", request)
     client_bytes = peak_bytes(Path("/proc/self/status").read_text(encoding="ascii"))
     finish(
-        "memory",
         "highest resident memory ÷ its limit, the worse of client (120 MiB) and agent (40 MiB), nine members at 20 Hz",
         max(client_bytes / CLIENT_LIMIT_BYTES, watcher.agent_bytes / AGENT_LIMIT_BYTES),
+        "<=",
         1.0,
-        at_most=True,
-        details={
-            "client_mib": round(client_bytes / MIB, 1),
-            "agent_mib": round(watcher.agent_bytes / MIB, 1),
-            "rebuild_seconds": [round(each.rebuild_seconds, 2) for each in record.rebuilds],
-        },
+        client_mib=round(client_bytes / MIB, 1),
+        agent_mib=round(watcher.agent_bytes / MIB, 1),
+        rebuild_seconds=[round(each.rebuild_seconds, 2) for each in record.rebuilds],
     )
 
 

@@ -1,12 +1,10 @@
 """Are the bugs that were planted in md, and those in the oracle, found by campaigns, and how soon?
 
-Each bug of md (lab/faults/planted.toml) is switched on in the kernel that has them all, and a campaign from the
-first
-seed goes on until it finds something, which is shrunk and replayed on a separate machine. Each bug of the oracle
-(tests/kernel/oracle_bugs.toml) is planted in the program that plays histories: an accusing one must be found by a
-campaign on the kernel without bugs, a blind one by its controls, damage that is known. The oracle as it is must pass
-the
-controls, and find nothing where each accusing one was found.
+Each bug of md (lab/faults/planted.toml) is switched on in the kernel that has them all, and a campaign from the first
+seed continues until it finds something, which is shrunk and replayed on a separate machine. Each bug of the oracle
+(tests/kernel/oracle_bugs.toml) is planted in the program that plays histories: one that reports errors which do not
+exist must be found by a campaign on the kernel without bugs, and one that overlooks errors by the controls, which are
+known damage. The unchanged oracle must pass the controls, and find nothing where each bug of the first kind was found.
 """
 
 from __future__ import annotations
@@ -128,17 +126,14 @@ def main() -> None:
             say(f"{planted.name}: {hunts[-1].details or 'not found'}")
     missed = [each.name for each in hunts if not each.is_found]
     finish(
-        "planted_bugs",
         f"planted bugs found within {options.minutes:g} minutes, those of md with {MOST_OPERATIONS} operations at most",
         len(hunts) - len(missed) if not controls else 0,
+        ">=",
         len(hunts),
-        at_most=False,
-        details={
-            "missed": missed,
-            "controls_that_the_oracle_fails": controls,
-            "md": {each.name: each.details for each in hunts if each.kind == "md"},
-            "oracle": {each.name: each.details for each in hunts if each.kind == "oracle"},
-        },
+        missed=missed,
+        controls_that_the_oracle_fails=controls,
+        md={each.name: each.details for each in hunts if each.kind == "md"},
+        oracle={each.name: each.details for each in hunts if each.kind == "oracle"},
     )
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from dataclasses import dataclass
-from typing import Annotated
 
-from benchmarks.support.report import asked, finish, spread
+from benchmarks.support.report import asked_one, finish, spread
 from lab.arrays.levels import level_with_layout
 from lab.experiments.schedule import cells
 from lab.experiments.schema import Experiment, built_in_names, find_experiment
@@ -16,14 +14,6 @@ from lab.theory.simulation import play
 
 DISK = DiskRates(75.0, 75.0, 100e6, 100e6)
 BOUND_SECONDS = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    rounds: Annotated[int, "of which the median counts"] = 9
-
-
-SMOKE = Options(rounds=1)
 
 
 def predict_all(experiment: Experiment) -> int:
@@ -49,8 +39,7 @@ def seconds(experiment: Experiment, rounds: int) -> tuple[list[float], int]:
 
 
 def main() -> None:
-    """Predict every built-in experiment over and over, and report the slowest one's median time."""
-    rounds = asked(SMOKE).rounds
+    rounds = asked_one("rounds", 9, "of which the median counts", smoke=1)
     medians, details = {}, {}
     for name in built_in_names():
         experiment, _ = find_experiment(name)
@@ -59,13 +48,12 @@ def main() -> None:
         details[name] = {"seconds": spread(taken), "cells": count}
     slowest = max(medians, key=lambda name: medians[name])
     finish(
-        "prediction",
         f"CPU seconds to predict all cells of an experiment, the slowest of the built-in ones ({slowest}), "
         f"median of {rounds}",
         medians[slowest],
+        "<=",
         BOUND_SECONDS,
-        at_most=True,
-        details={"experiments": details},
+        experiments=details,
     )
 
 

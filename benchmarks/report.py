@@ -10,14 +10,11 @@ import random
 import resource
 import subprocess
 import time
-from dataclasses import dataclass
-from typing import Annotated
 
 import msgspec
 
 from benchmarks.class_view import RECORDED, students_result
-from benchmarks.support.report import asked, finish, private_state, spread
-from lab.host.processes import isolated_python
+from benchmarks.support.report import RAIDLAB, asked_one, finish, private_state, spread
 from lab.results.record import RebuildRecord, encode_record
 from lab.results.store import RECORD_NAME, decode_record
 
@@ -25,17 +22,8 @@ ROUNDS = 3
 BOUND_SECONDS, BOUND_MIB = 5.0, 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    results: Annotated[int, "that the report is about"] = 1000
-
-
-SMOKE = Options(results=6)
-
-
 def main() -> None:
-    """Make results, report on them, and look at what it took."""
-    count = asked(SMOKE).results
+    count = asked_one("results", 1000, "that the report is about", smoke=6)
     recorded = decode_record(RECORDED.read_bytes(), source=str(RECORDED))
     draw = random.Random(1)
     with private_state() as state:
@@ -50,7 +38,7 @@ def main() -> None:
             (folder / RECORD_NAME).write_bytes(encode_record(msgspec.structs.replace(made, rebuilds=rebuilds)))
         page = state / "report.html"
         argv = [
-            *isolated_python("-c", "import sys; from lab.cli.main import run; sys.exit(run())"),
+            *RAIDLAB,
             "--json",
             "--quiet",
             "report",
@@ -72,18 +60,15 @@ def main() -> None:
         mib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     seconds = max(cpus)
     finish(
-        "report",
         f"CPU seconds for an HTML report of {count} results, greatest of {ROUNDS}; inf: above {BOUND_MIB:g} MiB",
         seconds if mib <= BOUND_MIB else float("inf"),
+        "<=",
         BOUND_SECONDS,
-        at_most=True,
-        details={
-            "cpu_seconds": spread(cpus),
-            "wall_seconds": spread(walls),
-            "peak_mib": round(mib, 1),
-            "bound_mib": BOUND_MIB,
-            "page_megabytes": round(megabytes, 2),
-        },
+        cpu_seconds=spread(cpus),
+        wall_seconds=spread(walls),
+        peak_mib=round(mib, 1),
+        bound_mib=BOUND_MIB,
+        page_megabytes=round(megabytes, 2),
     )
 
 

@@ -6,57 +6,32 @@ One run, because two starts of fio differ by more than sampling costs.
 from __future__ import annotations
 
 import statistics
-import sys
 import time
-from dataclasses import dataclass
-from typing import Annotated
 
-from benchmarks.support.report import asked, finish, private_state, spread
+from benchmarks.support.report import asked_one, finish, private_state, say, spread
+from benchmarks.support.rig import read_iops
 from lab.arrays.spec import ArraySpec
 from lab.arrays.status import wait_until_idle
 from lab.disks import DiskKind, Lab, open_lab, specs
 from lab.machine import Host, parse_target
-from lab.measure.samples import Recorder, parse_diskstats
+from lab.measure.samples import Recorder
 from lab.units import MIB
 
-STRETCH_SECONDS = 2.5
-SETTLE_SECONDS = 0.3
 MEMBERS = 9
 BOUND = 0.98
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    rounds: Annotated[int, "pairs of stretches"] = 24
-
-
-SMOKE = Options(rounds=1)
-
-
-def reads_done(lab: Lab, array: str) -> tuple[float, int]:
-    """The time now, and the reads that the array has done."""
-    text = lab.machine.read(["/proc/diskstats"])["/proc/diskstats"] or ""
-    return time.monotonic(), parse_diskstats(text)[array].reads
-
-
 def stretch_iops(lab: Lab, array: str) -> float:
-    """IOPS of the next stretch, from the array's own counter."""
-    time.sleep(SETTLE_SECONDS)
-    begin, before = reads_done(lab, array)
-    time.sleep(STRETCH_SECONDS)
-    end, after = reads_done(lab, array)
-    return (after - before) / (end - begin)
+    return read_iops(lab, array, settle_seconds=0.3, seconds=2.5)
 
 
 def sampled_iops(lab: Lab, array: str) -> float:
-    """The same while array, members, threads and CPU are sampled."""
     with Recorder(lab.machine, array, [disk.kernel_name for disk in lab.disks], hertz=4.0):
         return stretch_iops(lab, array)
 
 
 def main() -> None:
-    """Measure the pairs, each in the other order than the one before, and report the median of their ratios."""
-    rounds = asked(SMOKE).rounds
+    rounds = asked_one("rounds", 24, "pairs of stretches", smoke=1)
     disks = specs(MEMBERS, DiskKind.FILE, size_bytes=64 * MIB)
     with private_state(), open_lab(parse_target("uml:"), Host.real("benchmark"), wanted=disks) as lab:
         spec = ArraySpec(level="raid5", members=tuple(disk.node for disk in lab.disks))
@@ -75,20 +50,17 @@ def main() -> None:
             else:
                 bare, sampled = stretch_iops(lab, spec.name), sampled_iops(lab, spec.name)
             pairs.append((sampled, bare))
-            print(f"pair {number + 1} of {rounds}: {sampled / bare:.3f}", file=sys.stderr)
+            say(f"pair {number + 1} of {rounds}: {sampled / bare:.3f}")
         fio.stop()
         fio.result()
     finish(
-        "sampling_overhead",
         "IOPS with 4 Hz sampling of array, nine members, threads and CPU ÷ IOPS of fio alone, median of pairs",
         statistics.median(sampled / bare for sampled, bare in pairs),
+        ">=",
         BOUND,
-        at_most=False,
-        details={
-            "pairs": rounds,
-            "sampled_iops": spread([sampled for sampled, _ in pairs]),
-            "bare_iops": spread([bare for _, bare in pairs]),
-        },
+        pairs=rounds,
+        sampled_iops=spread([sampled for sampled, _ in pairs]),
+        bare_iops=spread([bare for _, bare in pairs]),
     )
 
 

@@ -8,13 +8,12 @@ array the addresses of a run decide a little as well: three standard errors of t
 from __future__ import annotations
 
 import statistics
-import sys
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
 import msgspec
 
-from benchmarks.support.report import asked, finish, private_state
+from benchmarks.support.report import asked, finish, private_state, say
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, Lab, open_lab, specs
@@ -84,7 +83,6 @@ def pace(lab: Lab, place: LoadTarget, depth: int, seconds: float, runs: int) -> 
 
 
 def main() -> None:
-    """Measure every length, and compare with the longest."""
     options = asked(SMOKE)
     runs_of = {LONG_SECONDS: 1, MIDDLE_SECONDS: -(-options.runs // 5), SHORT_SECONDS: options.runs}
     wanted = specs(3, DiskKind.SPINDLE, size_bytes=64 * MIB, model="hdd-7200")
@@ -92,23 +90,21 @@ def main() -> None:
     with private_state(), open_lab(parse_target(options.on), Host.real("benchmark"), wanted=wanted) as lab:
         for place in places(lab):
             # Deeper queues of an array need longer to settle than a second.
-            for depth in (
-                options.depths if place.array is None else [depth for depth in options.depths if depth in SHALLOW]
-            ):
+            for depth in [each for each in options.depths if place.array is None or each in SHALLOW]:
                 paces = [pace(lab, place, depth, seconds, runs) for seconds, runs in runs_of.items()]
                 for each in paces:
-                    print(each, file=sys.stderr, flush=True)
+                    say(str(each))
                 # What the addresses of a minute decide is about as much as of twenty seconds.
                 errors = 3 * max(each.error for each in paces) if place.array else 0.0
                 worst = max(worst, *(abs(each.iops / paces[0].iops - 1) - errors for each in paces[1:]))
                 found += paces
     finish(
-        "steady_flight",
         "largest deviation of short runs' mean from a run of a minute, beyond what addresses decide",
         worst,
+        "<=",
         BOUND,
-        at_most=True,
-        details={"paces": [asdict(each) for each in found], "on": options.on},
+        paces=[asdict(each) for each in found],
+        on=options.on,
     )
 
 

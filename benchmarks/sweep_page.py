@@ -7,11 +7,9 @@ and each round has a fresh one, so that nothing of the page is known to it.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import Annotated
 
 from benchmarks.support.browser import browser
-from benchmarks.support.report import asked, finish, private_state, spread
+from benchmarks.support.report import asked_one, finish, private_state, spread
 from benchmarks.support.sweep import made_sweep
 from lab.sweep.report import sweep_page
 
@@ -22,17 +20,8 @@ DRAWN = """(() => {
 })()"""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    rounds: Annotated[int, "browsers that open the page"] = 5
-
-
-SMOKE = Options(rounds=1)
-
-
 def main() -> None:
-    """Write the page, open it, look at what it took."""
-    rounds = asked(SMOKE).rounds
+    rounds = asked_one("rounds", 5, "browsers that open the page", smoke=1)
     result = made_sweep()
     with private_state() as state:
         begin = time.monotonic()
@@ -51,19 +40,16 @@ def main() -> None:
                 heaps.append(chromium.ask("Runtime.getHeapUsage")["usedSize"] / 2**20)
         megabytes = page.stat().st_size / 1e6
     finish(
-        "sweep_page",
         f"seconds to the first charts of {result.planned} cells, median of {rounds}; inf: above {BOUND_MEGABYTES:g} MB",
         spread(seconds)["median"] if megabytes < BOUND_MEGABYTES else float("inf"),
+        "<=",
         BOUND_SECONDS,
-        at_most=True,
-        details={
-            "seconds": spread(seconds),
-            "rows": len(result.rows),
-            "page_megabytes": round(megabytes, 2),
-            "bound_megabytes": BOUND_MEGABYTES,
-            "written_seconds": round(written, 2),
-            "heap_mib": spread(heaps),
-        },
+        seconds=spread(seconds),
+        rows=len(result.rows),
+        page_megabytes=round(megabytes, 2),
+        bound_megabytes=BOUND_MEGABYTES,
+        written_seconds=round(written, 2),
+        heap_mib=spread(heaps),
     )
 
 

@@ -13,15 +13,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
-
-from benchmarks.support.document import rewrite
-from benchmarks.support.report import asked, finish, private_state
+from benchmarks.support.report import Kept, asked, finish, private_state, rewrite, say
 from benchmarks.support.rig import Measured, measure
 from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, Lab, open_lab, specs
-from lab.gates.decoding import decode_json
 from lab.machine import Host, parse_target
 from lab.theory.model import DiskRates, predict_load
 from lab.units import MIB
@@ -49,6 +45,16 @@ SMOKE = Options(seconds=2.0, levels=("raid0",), depths=(1,))
 
 
 @dataclass(frozen=True, slots=True)
+class Cell:
+    """What is measured in one go."""
+
+    level: str
+    failed: int
+    direction: str
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
 class Point:
     """One measured cell; latencies in seconds."""
 
@@ -66,15 +72,9 @@ class Point:
     measured_p95_seconds: float
     reason: str
 
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """What is measured in one go."""
-
-    level: str
-    failed: int
-    direction: str
-    depth: int
+    @property
+    def cell(self) -> Cell:
+        return Cell(self.level, self.failed, self.direction, self.depth)
 
 
 def cells(levels: Sequence[str], depths: Sequence[int]) -> list[Cell]:
@@ -101,7 +101,6 @@ class Rig:
         self.rates = DiskRates(alone, alone, 0.0, 0.0)
 
     def point(self, cell: Cell) -> Point:
-        """Predict and measure."""
         spec = self._array(cell)
         measured = measure(
             self.lab, spec.device, cell.direction, cell.depth, seconds=self.seconds, seed=1000 + cell.depth
@@ -122,7 +121,6 @@ class Rig:
 
 
 def compared(cell: Cell, spec: ArraySpec, rates: DiskRates, measured: Measured) -> Point:
-    """Put the prediction beside what was measured."""
     members = len(spec.members)
     workload = Workload(
         id="point",
@@ -154,15 +152,7 @@ def compared(cell: Cell, spec: ArraySpec, rates: DiskRates, measured: Measured) 
     )
 
 
-def measured_before(path: Path | None) -> dict[Cell, Point]:
-    """What an earlier run left in its file."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path and path.exists() else []
-    found = [decode_json(line, Point) for line in lines]
-    return {Cell(each.level, each.failed, each.direction, each.depth): each for each in found}
-
-
-def measured_now(wanted: list[Cell], options: Options) -> Iterator[tuple[Cell, Point]]:
-    """The cells one after another, until the time that was given is over."""
+def measured_now(wanted: list[Cell], options: Options) -> Iterator[Point]:
     disks = specs(max(MEMBERS.values()), DiskKind.SPINDLE, size_bytes=DISK_BYTES, model="hdd-7200")
     end = time.monotonic() + 60 * options.minutes
     with private_state(), open_lab(parse_target(options.on), Host.real("benchmark"), wanted=disks) as lab:
@@ -170,7 +160,7 @@ def measured_now(wanted: list[Cell], options: Options) -> Iterator[tuple[Cell, P
         for cell in wanted:
             if time.monotonic() > end:
                 return
-            yield cell, rig.point(cell)
+            yield rig.point(cell)
 
 
 def markdown(found: list[Point], target: str, seconds: float) -> str:
@@ -193,18 +183,14 @@ def markdown(found: list[Point], target: str, seconds: float) -> str:
 
 
 def main() -> None:
-    """Measure, report, and write the table if asked."""
     options = asked(SMOKE)
     wanted = cells(options.levels, options.depths)
-    found = measured_before(options.points)
-    missing = [cell for cell in wanted if cell not in found]
-    for cell, point in measured_now(missing, options) if missing else ():
-        line = msgspec.json.encode(point).decode()
-        print(line, file=sys.stderr, flush=True)
-        if options.points:
-            with options.points.open("a", encoding="utf-8") as file:
-                file.write(line + "\n")
-        found[cell] = point
+    kept = Kept(options.points, Point)
+    missing = [cell for cell in wanted if cell not in {point.cell for point in kept}]
+    for point in measured_now(missing, options) if missing else ():
+        say(str(point))
+        kept.add([point])
+    found = {point.cell: point for point in kept}
     left = [cell for cell in wanted if cell not in found]
     if left:
         sys.exit(f"{len(left)} of {len(wanted)} cells are not measured yet: run again with the same --points")
@@ -212,12 +198,11 @@ def main() -> None:
     if options.table:
         rewrite(options.table, "accuracy", markdown(points, options.on, options.seconds))
     finish(
-        "theory_accuracy",
         "largest deviation of predicted from measured IOPS over all cells",
         max(abs(point.ratio - 1) for point in points),
+        "<=",
         BOUND,
-        at_most=True,
-        details={"points": [asdict(point) for point in points]},
+        points=[asdict(point) for point in points],
     )
 
 

@@ -1,7 +1,4 @@
-"""What a benchmark is asked for, and how it reports.
-
-A report is one JSON object on standard output; exit status 1: a bound is not kept.
-"""
+"""The options of a benchmark, and its report: one JSON object on standard output; status 1: a bound is not kept."""
 
 from __future__ import annotations
 
@@ -13,33 +10,40 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import make_dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from lab.gates.decoding import decode_json
+from lab.host.processes import isolated_python
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Options = TypeVar("Options", bound="DataclassInstance")
+T = TypeVar("T")
+One = TypeVar("One", int, str)
+RAIDLAB = isolated_python("-c", "import sys; from lab.cli.main import run; sys.exit(run())")
+"""Starts the command; its arguments follow."""
 SMALL_EXPERIMENT, DRIVES_EXPERIMENT = (Path(__file__).with_name(f"{name}.toml") for name in ("small", "drives"))
 """For scripts that run an experiment: of some seconds, on files in real time and on emulated drives."""
 
 
 def asked(smoke: Options, argv: Sequence[str] | None = None) -> Options:
-    """A script's options as the command line has them; ``argv``: instead of the process's own words.
+    """A script's options as on the command line; ``argv`` replaces the process's own arguments.
 
-    Each field of the script's dataclass is an option, its default what ``make bench`` measures with. With ``--smoke``
-    what is not asked for otherwise is that of ``smoke``: so little that the script ends in seconds. A type may be
-    ``Annotated`` with help; a tuple is written with commas.
+    Each field of the dataclass is an option, and its default is what ``make bench`` measures with. ``--smoke`` replaces
+    the defaults with the values of ``smoke``, with which the script ends in seconds. A type may be ``Annotated`` with
+    help; a tuple is written with commas.
     """
     made = type(smoke)
     parser = argparse.ArgumentParser(
-        description=sys.modules[made.__module__].__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=sys.modules["__main__"].__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--smoke", action="store_true", help="only see that the script works: its smallest values, in seconds"
-    )
+    parser.add_argument("--smoke", action="store_true", help="only see that the script works: the smallest values")
     for name, hint in get_type_hints(made, include_extras=True).items():
         kind, about = (get_args(hint) if get_origin(hint) is Annotated else (hint, ""))[:2]
         usual = getattr(made(), name)
@@ -52,6 +56,12 @@ def asked(smoke: Options, argv: Sequence[str] | None = None) -> Options:
         )
     given = vars(parser.parse_args(argv))
     return replace(smoke if given.pop("smoke") else made(), **given)
+
+
+def asked_one(name: str, usual: One, about: str = "", *, smoke: One) -> One:
+    """The value of a script's only option."""
+    options = make_dataclass("Options", [(name, Annotated[type(usual), about], usual)])
+    return vars(asked(options(smoke)))[name]  # type: ignore[no-any-return]
 
 
 def _value(kind: object, text: str) -> object:
@@ -69,14 +79,14 @@ def _value(kind: object, text: str) -> object:
     return number
 
 
-def finish(name: str, what: str, measured: float, bound: float, *, at_most: bool, details: dict[str, object]) -> None:
-    """Print the outcome and exit."""
-    is_within = measured <= bound if at_most else measured >= bound
+def finish(what: str, measured: float, sign: Literal["<=", ">="], bound: float, /, **details: object) -> None:
+    """Print the outcome and exit. ``sign``: whether the bound is the highest or the lowest permitted value."""
+    is_within = measured <= bound if sign == "<=" else measured >= bound
     report = {
-        "benchmark": name,
+        "benchmark": Path(sys.argv[0]).stem,
         "what": what,
         "measured": round(measured, 4),
-        "bound": f"{'<=' if at_most else '>='} {bound:g}",
+        "bound": f"{sign} {bound:g}",
         "is_within_bound": is_within,
         **details,
     }
@@ -86,13 +96,13 @@ def finish(name: str, what: str, measured: float, bound: float, *, at_most: bool
 
 
 def say(line: str) -> None:
-    """Tell how far it is. To standard error: standard output is the outcome's."""
+    """Report progress on standard error; standard output has only the outcome."""
     print(line, file=sys.stderr, flush=True)
 
 
 @contextmanager
 def private_state() -> Iterator[Path]:
-    """A state folder that lasts as long as the benchmark, so that nothing of the user's is touched."""
+    """A temporary state folder, so that the user's own remains untouched."""
     with tempfile.TemporaryDirectory(prefix="raidlab-bench-") as name:
         os.environ["RAIDLAB_STATE"] = name
         yield Path(name)
@@ -100,8 +110,30 @@ def private_state() -> Iterator[Path]:
 
 def spread(values: Sequence[float]) -> dict[str, float]:
     """Minimum, median and maximum."""
-    return {
-        "min": round(min(values), 4),
-        "median": round(statistics.median(values), 4),
-        "max": round(max(values), 4),
-    }
+    return {name: round(of(values), 4) for name, of in (("min", min), ("median", statistics.median), ("max", max))}
+
+
+class Kept(list[T]):
+    """Measured points, also in a file with one a line: a run that was stopped continues from there. None: no file."""
+
+    def __init__(self, file: Path | None, kind: type[T]) -> None:
+        lines = file.read_text(encoding="utf-8").splitlines() if file and file.exists() else []
+        super().__init__(decode_json(line, kind) for line in lines)
+        self._file = file
+
+    def add(self, points: Sequence[T]) -> None:
+        self += points
+        if self._file:
+            with self._file.open("ab") as file:
+                file.writelines(msgspec.json.encode(point) + b"\n" for point in points)
+
+
+def rewrite(path: Path, mark: str, table: str) -> None:
+    """Put the table between the comments ``MARK: begin`` and ``MARK: end`` of a document; exits if it has none."""
+    first, last = f"<!-- {mark}: begin -->", f"<!-- {mark}: end -->"
+    text = path.read_text(encoding="utf-8")
+    head, begin, rest = text.partition(first)
+    _, end, tail = rest.partition(last)
+    if not begin or not end:
+        sys.exit(f"{path} has no '{first}' and '{last}'")
+    path.write_text(f"{head}{first}\n{table}\n{last}{tail}", encoding="utf-8")

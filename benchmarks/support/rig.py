@@ -1,4 +1,4 @@
-"""A load on an array or a bare disk, counted by the kernel over a stretch in the middle of one run of fio.
+"""Loads on arrays and bare disks, counted by the kernel over a stretch in the middle of one run of fio.
 
 fio leaves out I/Os that were in flight when its warm-up ended: at queue depth 64 that is a second's work of one drive.
 All of it happens within one command on the machine, on the machine's clock: where time is virtual, an hour may pass
@@ -8,9 +8,13 @@ there between two commands while this computer is busy.
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass
 
 from lab.disks import Lab
+from lab.machine import Machine
+from lab.measure.samples import parse_diskstats
+from lab.units import KIB
 
 SETTLE_SECONDS = 3
 STEADY_LOOKS = 4
@@ -69,3 +73,28 @@ def measure(lab: Lab, device: str, direction: str, depth: int, *, seconds: float
     latency = json.loads(fio)["jobs"][0][direction]["lat_ns"]
     iops = (int(after) - int(before)) / (float(end) - float(begin))
     return Measured(iops, latency["mean"] / 1e9, latency["percentile"]["95.000000"] / 1e9)
+
+
+def read_iops(lab: Lab, array: str, *, settle_seconds: float, seconds: float) -> float:
+    """Reads a second of an array in real time, from its own counter, while something else makes the load."""
+
+    def reads_done() -> tuple[float, int]:
+        text = lab.machine.read(["/proc/diskstats"])["/proc/diskstats"] or ""
+        return time.monotonic(), parse_diskstats(text)[array].reads
+
+    time.sleep(settle_seconds)
+    begin, before = reads_done()
+    time.sleep(seconds)
+    end, after = reads_done()
+    return (after - before) / (end - begin)
+
+
+def limit_speed(machine: Machine, member_bytes: int) -> None:
+    """Make each rebuild of a member of this size take two seconds at least, which is twenty samples.
+
+    A rebuild that is over between two samples is not seen. md averages over the seconds that have begun (md_do_sync in
+    drivers/md/md.c): in the first a third may be copied, so the last third begins after two. An array with a minimum
+    speed above the limit is not held back.
+    """
+    machine.run(("modprobe", "md_mod"))
+    machine.write("/proc/sys/dev/raid/speed_limit_max", str(member_bytes // KIB // 3))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.support.rebuilds import limit_speed
+from benchmarks.support.rig import limit_speed
 from lab.experiments.run import RunRequest, run_experiment
 from lab.experiments.schema import Experiment, check
 from lab.machine import Host
