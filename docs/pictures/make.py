@@ -11,24 +11,23 @@ import os
 import re
 import sys
 import tempfile
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from textual.widgets import OptionList
 
 from lab.arrays.levels import LevelName
 from lab.arrays.spec import ArraySpec
-
-if TYPE_CHECKING:
-    from textual.pilot import Pilot
-
-    from lab.plans import Plan
-    from lab.session.session import LabSession
-    from tui.app import RaidlabApp
+from lab.cli.main import run
+from lab.plans import Plan
+from lab.session.session import LabSession
+from tests.kernel.student import Student, student_at
+from tui.app import RaidlabApp
+from tui.faults_screen import FaultsScreen
+from tui.fleet_screen import FleetScreen
 
 FOLDER = Path(__file__).resolve().parent
 SIZE = (120, 36)
-PATIENCE_SECONDS = 180.0
 PICTURED_FRACTION = 0.4
 SPINDLES = ("disks", "add", "--kind", "spindle", "--count", "4", "--model", "hdd-7200", "--size", "96M")
 SLOW = ("disks", "add", "--kind", "spindle", "--count", "5", "--model", "slow", "--size", "256M")
@@ -48,38 +47,21 @@ def slim(svg: str) -> str:
     return re.sub(r"\n\s*", "\n", svg)
 
 
-class Story:
+class Story(Student):
     """The app, the keys that are pressed, and the pictures that are taken."""
 
-    def __init__(self, app: RaidlabApp, pilot: Pilot[object]) -> None:
-        self.app = app
-        self.pilot = pilot
-
-    async def press(self, *keys: str) -> None:
-        await self.pilot.press(*keys)
-        await self.pilot.pause()
+    patience_seconds = 180.0
 
     async def until(self, is_reached: Callable[[], object], what: str) -> None:
-        """Wait for something that the machine brings about."""
-        tell(f"  {what}")
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not is_reached():
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"never: {what}")
-            await asyncio.sleep(0.05)
-        await self.pilot.pause()
+        sys.stderr.write(f"  {what}\n")
+        await super().until(is_reached, what)
 
     async def for_seconds(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
         await self.pilot.pause()
 
-    async def confirm(self) -> None:
-        """Run the plan that is about to be shown."""
-        from tui.plan_screen import PlanScreen
-
-        await self.until(lambda: isinstance(self.app.screen, PlanScreen), "a plan is shown")
-        await self.press("r")
-        await self.until(lambda: self.app.lab.operation is None, "the plan has run")
+    async def until_in_sync(self) -> None:
+        await self.until(lambda: self.lab.arrays and not self.lab.arrays[0].sync_action.is_busy, "the array is whole")
 
     async def take(self, name: str) -> None:
         """A picture of the screen as it is."""
@@ -88,7 +70,7 @@ class Story:
         await self.pilot.pause()
         file = FOLDER / f"{name}.svg"
         file.write_text(slim(self.app.export_screenshot(title="raidlab")), encoding="utf-8")
-        tell(f"{file.name}: {file.stat().st_size // 1024} kB")
+        sys.stderr.write(f"{file.name}: {file.stat().st_size // 1024} kB\n")
 
 
 async def first_session(story: Story) -> None:
@@ -98,7 +80,7 @@ async def first_session(story: Story) -> None:
     await story.take("build")
     await story.press("b")
     await story.confirm()
-    await story.until(lambda: app.lab.arrays and not app.lab.arrays[0].sync_action.is_busy, "the array is whole")
+    await story.until_in_sync()
     await story.until(lambda: app.current_mode == "lab", "the Lab screen shows it")
     await story.press("m")
     await story.until(lambda: "md0" in app.lab.marks, "known data are written")
@@ -108,12 +90,12 @@ async def first_session(story: Story) -> None:
     await story.press("home", "right", "f")
     await story.confirm()
     await story.for_seconds(8)
-    app.job("slow rebuild", slow_down)
+    app.job("slow rebuild", at_speed(1000, 8 * 1024))
     await story.press("a")
     await story.confirm()
     await story.until(lambda: rebuilt(app) > PICTURED_FRACTION, "a part is rebuilt")
     await story.take("lab")
-    app.job("fast rebuild", speed_up)
+    app.job("fast rebuild", at_speed(100_000, 1_000_000))
     await story.until(lambda: not app.lab.arrays[0].is_degraded, "the array is whole again")
     await story.until(lambda: app.lab.marks["md0"].verdict, "the verdict is there")
     await story.for_seconds(5)
@@ -131,7 +113,7 @@ async def theory_and_measurement(story: Story) -> None:
     app = story.app
     app.ask(build_on_spindles)
     await story.confirm()
-    await story.until(lambda: app.lab.arrays and not app.lab.arrays[0].sync_action.is_busy, "the array is whole")
+    await story.until_in_sync()
     await story.press("3")
     await story.for_seconds(2)
     await story.press("d", "d", "d", "d", "r")
@@ -152,7 +134,7 @@ async def hours_in_seconds(story: Story) -> None:
     await story.until(lambda: app.lab.array("md0"), "the array is there")
     app.loads.start("md0", "rand-read-4k-q1")
     await story.until(lambda: app.lab.load and app.lab.load.newest, "a load runs")
-    app.job("slow rebuild", crawl)
+    app.job("slow rebuild", at_speed(36, 36))
     app.make_and_run(lambda session: session.array("md0").fail(drives[0].name, breaks_array=True))
     app.make_and_run(lambda session: session.array("md0").add(drives[4].name))
     await story.until(lambda: app.lab.arrays[0].sync_action.is_busy, "the rebuild has begun")
@@ -164,10 +146,6 @@ async def hours_in_seconds(story: Story) -> None:
 
 async def write_hole(story: Story) -> None:
     """Scenario 17, until its verdict is there."""
-    from textual.widgets import OptionList
-
-    from tui.faults_screen import FaultsScreen
-
     app = story.app
     await story.press("7")
     screen = app.screen
@@ -184,7 +162,7 @@ async def one_stripe(story: Story) -> None:
     app = story.app
     await story.press("2", "b")
     await story.confirm()
-    await story.until(lambda: app.lab.arrays and not app.lab.arrays[0].sync_action.is_busy, "the array is whole")
+    await story.until_in_sync()
     await story.press("m")
     await story.until(lambda: "md0" in app.lab.marks, "known data are written")
     await story.press("8")
@@ -206,8 +184,6 @@ async def course(story: Story) -> None:
 
 async def fleet(story: Story) -> None:
     """A fleet that is never scrubbed, and then every other week."""
-    from tui.fleet_screen import FleetScreen
-
     app = story.app
     await story.press("0")
     screen = app.screen
@@ -220,8 +196,6 @@ async def fleet(story: Story) -> None:
 
 async def drill(story: Story) -> None:
     """The first drill, made and with one hint taken."""
-    from textual.widgets import OptionList
-
     app = story.app
     await story.press("9")
     # Read is not yet shown, and Enter begins what is shown.
@@ -241,24 +215,11 @@ def rebuilt(app: RaidlabApp) -> float:
     return progress.fraction if progress else 0.0
 
 
-def tell(text: str) -> None:
-    """Narration."""
-    sys.stderr.write(f"{text}\n")
-
-
-def slow_down(session: LabSession) -> None:
-    """So slow that the rebuild can be watched."""
-    session.run(session.array("md0").speed(minimum_kib_per_second=1000, maximum_kib_per_second=8 * 1024))
-
-
-def crawl(session: LabSession) -> None:
-    """So slow that it takes more than an hour."""
-    session.run(session.array("md0").speed(minimum_kib_per_second=36, maximum_kib_per_second=36))
-
-
-def speed_up(session: LabSession) -> None:
-    """As fast as md likes."""
-    session.run(session.array("md0").speed(minimum_kib_per_second=100_000, maximum_kib_per_second=1_000_000))
+def at_speed(least_kib: int, most_kib: int) -> Callable[[LabSession], None]:
+    """Rebuilds between these speeds, a second."""
+    return lambda session: session.run(
+        session.array("md0").speed(minimum_kib_per_second=least_kib, maximum_kib_per_second=most_kib)
+    )
 
 
 def build_on_spindles(session: LabSession) -> Plan:
@@ -267,61 +228,40 @@ def build_on_spindles(session: LabSession) -> Plan:
     return session.creation(ArraySpec(level=LevelName.RAID5.value, members=nodes, name="md0"))
 
 
-def play(act: Act, target: str = "uml:") -> None:
+async def play(act: Act, folder: Path, target: str) -> None:
     """Open the app on the embedded kernel, let ``act`` use it, and close it."""
-    from tui.app import RaidlabApp, Settings, save_settings
-
-    place = Path(os.environ["RAIDLAB_STATE"])
-    save_settings(place / "app.json", Settings(was_welcomed=True))
-    app = RaidlabApp(target, settings_file=place / "app.json", keys_file=place / "keys.toml")
-
-    async def run() -> None:
-        async with app.run_test(size=SIZE) as pilot:
-            story = Story(app, pilot)
-            await story.until(lambda: app.lab.is_open and app.lab.look, "the lab is open")
-            await act(story)
-
-    try:
-        asyncio.run(run())
-    finally:
-        app.client.close()
+    async with student_at(folder, Story, target=target, disks=(), size=SIZE) as story:
+        story.app.animation_level = "none"
+        await story.until(lambda: story.lab.is_open and story.lab.look, "the lab is open")
+        await act(story)
 
 
-def command(*arguments: str) -> None:
-    """As ``raidlab --on uml: …`` would."""
-    from lab.cli.main import run
-
-    if run(["--quiet", "--on", "uml:", *arguments]):
-        raise SystemExit(f"failed: raidlab {' '.join(arguments)}")
+PARTS: dict[str, tuple[Act, str, tuple[tuple[str, ...], ...]]] = {
+    "course": (course, "uml:", ()),
+    "session": (first_session, "uml:", ()),
+    "faults": (write_hole, "uml:", ()),
+    "stripe": (one_stripe, "uml:", ()),
+    "drill": (drill, "uml:", ()),
+    "fleet": (fleet, "uml:", ()),
+    "theory": (theory_and_measurement, "uml:", (("run", str(FOLDER / "levels.toml")), SPINDLES)),
+    "clock": (hours_in_seconds, "uml:?time=virtual", (SLOW,)),
+}
+"""Name -> what the app does, its target, and the commands that run before it."""
 
 
 def main() -> None:
-    """All pictures, or those of the named parts: clock, course, drill, faults, fleet, session, stripe, theory."""
-    wanted = set(sys.argv[1:]) or {"clock", "course", "drill", "faults", "fleet", "session", "stripe", "theory"}
+    """All pictures, or those of the parts that are named."""
     with tempfile.TemporaryDirectory(prefix="raidlab-pictures-") as folder:
-        os.environ.update(TEXTUAL_ANIMATIONS="none", COLORTERM="truecolor", RAIDLAB_CONFIG=folder)
-        os.environ["RAIDLAB_STATE"] = f"{folder}/session"
-        Path(f"{folder}/session").mkdir()
-        if "course" in wanted:
-            play(course)
-        if "session" in wanted:
-            play(first_session)
-        for name, act in (("faults", write_hole), ("stripe", one_stripe), ("drill", drill), ("fleet", fleet)):
-            os.environ["RAIDLAB_STATE"] = f"{folder}/{name}"
-            Path(f"{folder}/{name}").mkdir()
-            if name in wanted:
-                play(act)
-        os.environ["RAIDLAB_STATE"] = f"{folder}/theory"
-        Path(f"{folder}/theory").mkdir()
-        if "theory" in wanted:
-            command("run", str(FOLDER / "levels.toml"))
-            command(*SPINDLES)
-            play(theory_and_measurement)
-        os.environ["RAIDLAB_STATE"] = f"{folder}/clock"
-        Path(f"{folder}/clock").mkdir()
-        if "clock" in wanted:
-            command(*SLOW)
-            play(hours_in_seconds, "uml:?time=virtual")
+        os.environ.update(COLORTERM="truecolor", RAIDLAB_CONFIG=folder)
+        for name, (act, target, commands) in PARTS.items():
+            if name in (sys.argv[1:] or PARTS):
+                state = Path(folder, name)
+                state.mkdir()
+                os.environ["RAIDLAB_STATE"] = str(state)
+                for words in commands:
+                    if run(["--quiet", "--on", "uml:", *words]):
+                        raise SystemExit(f"failed: raidlab {' '.join(words)}")
+                asyncio.run(play(act, state, target))
 
 
 if __name__ == "__main__":

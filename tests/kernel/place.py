@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import string
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from lab.machine import parse_target
+from lab.machine import Host, parse_target
+from lab.machine.state_folder import KERNEL_RECORD
 from lab.machine.target import Target, TargetKind
 
 VARIABLE = "RAIDLAB_TEST_MACHINE"
@@ -29,3 +35,21 @@ def disk_name(number: int) -> str:
     """Kernel name of a lab disk of the machine under test, counted from 0, such as ``ubda``."""
     stem = {TargetKind.UML: "ubd", TargetKind.QEMU: "vd"}[kernel_target().kind]
     return f"{stem}{string.ascii_lowercase[number]}"
+
+
+def host_at(root: Path) -> Host:
+    """A client with a state folder of its own."""
+    host = Host.real("tests")
+    return replace(host, state=host.state.elsewhere(root))
+
+
+def record_of(root: Path) -> dict[str, Any]:
+    """The record of the only machine that runs in this state folder."""
+    (path,) = (root / "machines").glob(f"*/{KERNEL_RECORD}")
+    record: dict[str, Any] = json.loads(path.read_text())
+    return record
+
+
+def kill_kernel(root: Path) -> None:
+    """As when the power of a machine fails whose disks keep their data."""
+    os.killpg(record_of(root)["kernel_group"], signal.SIGKILL)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -20,23 +19,20 @@ from lab.disks import DiskKind, DiskSpec, specs
 from lab.disks.lab import lab_folder
 from lab.machine import Host
 from lab.units import MIB
-from tests.kernel.place import kernel_target
+from tests.kernel.place import kernel_target, kill_kernel
 from tui.app import RaidlabApp, Settings, save_settings
 from tui.mode import HintLine, ProblemBar
 from tui.plan_screen import PlanScreen
 from tui.state import LabState
 
-PATIENCE_SECONDS = 60.0
-
-
 SMALL = specs(9, DiskKind.FILE, size_bytes=96 * MIB)
-
-
 S = TypeVar("S", bound="Student")
 
 
 class Student:
     """Looks at the screen and presses keys."""
+
+    patience_seconds = 60.0
 
     def __init__(self, app: RaidlabApp, pilot: Pilot[object], state: Path) -> None:
         self.app = app
@@ -48,7 +44,7 @@ class Student:
         return self.app.lab
 
     async def until(self, is_reached: Callable[[], object], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + self.patience_seconds
         while not is_reached():
             assert time.monotonic() < deadline, f"never: {what}; the screen says: {self.hint()}"
             await asyncio.sleep(0.02)
@@ -59,7 +55,6 @@ class Student:
         await self.pilot.pause()
 
     def hint(self) -> str:
-        """The line that says what to do next."""
         lines = [screen.query(HintLine) for screen in self.app.screen_stack]
         return "".join(plain(line) for found in lines for line in found)
 
@@ -83,9 +78,7 @@ class Student:
         assert self.lab.selected_disk == name
 
     def kill_machine(self) -> None:
-        """As when someone kills the kernel's process: nothing is closed in order."""
-        (kernel,) = self.kernels()
-        os.killpg(kernel, signal.SIGKILL)
+        kill_kernel(self._state)
 
     def kernels(self) -> set[int]:
         return kernels_of(os.getpid(), self._state)
@@ -104,17 +97,24 @@ def plain(widget: HintLine | ProblemBar) -> str:
 
 @asynccontextmanager
 async def student_at(
-    tmp_path: Path, *, was_welcomed: bool, kind: type[S], target: str = "", disks: Sequence[DiskSpec] = SMALL
+    tmp_path: Path,
+    kind: type[S],
+    *,
+    was_welcomed: bool = True,
+    target: str = "",
+    disks: Sequence[DiskSpec] = SMALL,
+    size: tuple[int, int] = (120, 40),
 ) -> AsyncIterator[S]:
-    """The real app, at 120 x 40; without ``disks`` on the nine of a first start, but small."""
-    with lab_folder(Host.real("raidlab").state, "default") as folder:
-        folder.save(disks)
+    """The real app; without ``disks`` on those that the lab has, or on the nine of a first start."""
+    if disks:
+        with lab_folder(Host.real("raidlab").state, "default") as folder:
+            folder.save(disks)
     settings = tmp_path / "app.json"
     if was_welcomed:
         save_settings(settings, Settings(was_welcomed=True))
     app = RaidlabApp(target or kernel_target().text, settings_file=settings, keys_file=tmp_path / "keys.toml")
     try:
-        async with app.run_test(size=(120, 40)) as pilot:
+        async with app.run_test(size=size) as pilot:
             yield kind(app, pilot, tmp_path)
     finally:
         app.client.close()

@@ -24,12 +24,8 @@ from tui.plan_screen import PlanScreen
 from tui.state import MachinePhase, PastLoad
 
 __all__ = ["own_state"]
-pytestmark = pytest.mark.kernel
-
-
+pytestmark = [pytest.mark.kernel, pytest.mark.wide]
 KILLS = 20
-
-
 LONGEST_STRETCH_SECONDS = 1.6
 
 
@@ -115,7 +111,7 @@ async def test_a_machine_killed_at_any_moment_is_missed_comes_back_and_costs_no_
     seed = int(os.environ.get("RAIDLAB_TEST_SEED") or random.SystemRandom().randrange(2**32))
     sys.stdout.write(f"repeat this with RAIDLAB_TEST_SEED={seed}\n")
     random_numbers = random.Random(seed)
-    async with student_at(tmp_path, was_welcomed=True, kind=Restless) as student:
+    async with student_at(tmp_path, Restless) as student:
         lab, app = student.lab, student.app
         seen: list[PastLoad] = []
         story = student.goes_on()
@@ -172,7 +168,7 @@ warmup_seconds = 0.0
 async def test_what_an_experiment_has_measured_outlives_its_machine_and_the_lab_goes_on(tmp_path: Path) -> None:
     file = tmp_path / "short.toml"
     file.write_text(EXPERIMENT)
-    async with student_at(tmp_path, was_welcomed=True, kind=Student) as student:
+    async with student_at(tmp_path, Student) as student:
         lab, experiments = student.lab, student.app.experiments
         await student.until(lambda: lab.is_open and lab.look, "the machine runs")
         own = student.kernels()

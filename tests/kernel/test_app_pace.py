@@ -15,7 +15,7 @@ from tests.kernel.student import Student, own_state, student_at
 from tui.mode import TopBar
 
 __all__ = ["own_state"]
-pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
+pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time, pytest.mark.wide]
 # At a hundredfold a rebuild is still to be seen by somebody whose computer has other work too.
 DISKS = specs(5, DiskKind.SPINDLE, size_bytes=512 * MIB, model="slow")
 STILL_SECONDS = 1.0
@@ -47,9 +47,7 @@ class Hurried(Student):
 
 
 async def test_a_rebuild_on_slow_drives_is_hurried_paused_and_stepped_through(tmp_path: Path) -> None:
-    async with student_at(
-        tmp_path, was_welcomed=True, kind=Hurried, target="uml:?time=virtual", disks=DISKS
-    ) as student:
+    async with student_at(tmp_path, Hurried, target="uml:?time=virtual", disks=DISKS) as student:
         lab = student.lab
         await student.until(lambda: lab.pace and lab.look, "the lab is open")
         assert lab.pace is not None

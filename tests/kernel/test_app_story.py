@@ -18,7 +18,7 @@ pytestmark = pytest.mark.kernel
 
 
 async def test_a_newcomer_gets_from_nothing_to_data_intact_by_following_the_screen(tmp_path: Path) -> None:
-    async with student_at(tmp_path, was_welcomed=False, kind=Student) as student:
+    async with student_at(tmp_path, Student, was_welcomed=False) as student:
         lab = student.lab
         await student.until(lambda: isinstance(student.app.screen, WelcomeScreen), "the welcome")
         assert student.app.screen.query_one("#welcome-build", Button).has_focus

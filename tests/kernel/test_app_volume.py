@@ -8,18 +8,18 @@ import pytest
 
 from lab.adapt.kind import VolumeArray
 from lab.adapt.layout import AdaptLevel
-from lab.disks import DiskKind, DiskSpec
-from lab.disks.lab import lab_folder
-from lab.machine import Host
+from lab.disks import DiskKind, specs
 from lab.units import MIB
-from tests.kernel.place import disk_name, kernel_target
-from tests.kernel.student import Student, own_state
-from tui.app import RaidlabApp, Settings, save_settings
+from tests.kernel.place import disk_name
+from tests.kernel.student import Student, own_state, student_at
 from tui.build_screen import BuildScreen
 
 __all__ = ["own_state"]
 pytestmark = pytest.mark.kernel
-SMALL, LARGE = 16 * MIB, 32 * MIB
+DISKS = (
+    *specs(1, DiskKind.FILE, size_bytes=16 * MIB),
+    *specs(3, DiskKind.FILE, size_bytes=32 * MIB, first=2),
+)
 
 
 def volume_of(student: Student) -> VolumeArray:
@@ -46,46 +46,32 @@ async def build(student: Student) -> None:
 
 
 async def test_a_volume_is_built_failed_and_rebuilt_with_keys(tmp_path: Path) -> None:
-    sizes = (SMALL, LARGE, LARGE, LARGE)
-    with lab_folder(Host.real("raidlab").state, "default") as folder:
-        folder.save(
-            [
-                DiskSpec(name=f"disk{number:02d}", kind=DiskKind.FILE, size_bytes=size)
-                for number, size in enumerate(sizes, start=1)
-            ]
-        )
-    save_settings(tmp_path / "app.json", Settings(was_welcomed=True))
-    app = RaidlabApp(kernel_target().text, settings_file=tmp_path / "app.json", keys_file=tmp_path / "keys.toml")
-    try:
-        async with app.run_test(size=(120, 40)) as pilot:
-            student = Student(app, pilot, tmp_path)
-            lab = student.lab
-            await build(student)
-            await student.until(lambda: isinstance(lab.selected, VolumeArray), "the volume is there")
-            assert [status.name for status in lab.arrays] == ["adapt0"], "arrays inside are no arrays of their own"
-            await student.until(lambda: not volume_of(student).is_degraded, "the first sync has ended")
-            assert [disk.name for disk in lab.free_disks] == ["disk04"]
-            await student.told("m writes known data to adapt0")
-            await student.press("m")
-            await student.until(lambda: "adapt0" in lab.marks, "known data")
+    async with student_at(tmp_path, Student, disks=DISKS) as student:
+        lab = student.lab
+        await build(student)
+        await student.until(lambda: isinstance(lab.selected, VolumeArray), "the volume is there")
+        assert [status.name for status in lab.arrays] == ["adapt0"], "arrays inside are no arrays of their own"
+        await student.until(lambda: not volume_of(student).is_degraded, "the first sync has ended")
+        assert [disk.name for disk in lab.free_disks] == ["disk04"]
+        await student.told("m writes known data to adapt0")
+        await student.press("m")
+        await student.until(lambda: "adapt0" in lab.marks, "known data")
 
-            await student.to_disk("disk02")
-            await student.press("f")
-            await student.confirm()
-            await student.told("a adds disk04")
-            told = [event.sentence for event in lab.events]
-            assert told.count(f"adapt0 lost disk02 (/dev/{disk_name(1)}) in 2 of 2 arrays") == 1
+        await student.to_disk("disk02")
+        await student.press("f")
+        await student.confirm()
+        await student.told("a adds disk04")
+        told = [event.sentence for event in lab.events]
+        assert told.count(f"adapt0 lost disk02 (/dev/{disk_name(1)}) in 2 of 2 arrays") == 1
 
-            await student.press("a")
-            await student.confirm()
-            await student.until(lambda: not volume_of(student).is_degraded, "the volume is whole again")
-            told = [event.sentence for event in lab.events]
-            assert told.count("a rebuild of adapt0 has begun") <= 1, "one rebuild over both arrays"
-            assert [words for words in told if "joined" in words] == [f"disk04 (/dev/{disk_name(3)}) has joined adapt0"]
-            assert "adapt0 is whole again" in told
-            await student.until(lambda: lab.marks["adapt0"].verdict, "the verdict, unasked")
-            verdict = lab.marks["adapt0"].verdict
-            assert verdict is not None
-            assert verdict.is_intact
-    finally:
-        app.client.close()
+        await student.press("a")
+        await student.confirm()
+        await student.until(lambda: not volume_of(student).is_degraded, "the volume is whole again")
+        told = [event.sentence for event in lab.events]
+        assert told.count("a rebuild of adapt0 has begun") <= 1, "one rebuild over both arrays"
+        assert [words for words in told if "joined" in words] == [f"disk04 (/dev/{disk_name(3)}) has joined adapt0"]
+        assert "adapt0 is whole again" in told
+        await student.until(lambda: lab.marks["adapt0"].verdict, "the verdict, unasked")
+        verdict = lab.marks["adapt0"].verdict
+        assert verdict is not None
+        assert verdict.is_intact
