@@ -10,7 +10,7 @@ PYTEST ?= $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder --duratio
 ON ?= qemu:
 # Which of its tests `make test-vm` runs; "vm and not slow": without those that only start more machines (ten minutes less).
 VM ?= vm
-ON_QEMU = $(addprefix tests/kernel/,test_grow.py test_scrub.py test_verdicts.py)
+ON_QEMU = $(addprefix tests/kernel/,test_grow.py test_machine.py test_scrub.py test_verdicts.py)
 # What `make lab` runs where there is no terminal.
 EXPERIMENT ?= antioquia-quick
 

@@ -1,12 +1,8 @@
-"""A stock kernel in QEMU for real: arrays, unplugged disks, what is protected, and that nothing survives its end."""
+"""What only a stock kernel in QEMU has. The rest: ``--on qemu:`` with the tests of the embedded kernel."""
 
 from __future__ import annotations
 
 import itertools
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,31 +10,23 @@ import pytest
 
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind
-from lab.errors import MachineLost
 from lab.machine import EmbeddedOptions, SampleRequest, open_machine, parse_target
 from lab.session import breaking
 from lab.session.session import Client, LabSession, open_session
 from lab.units import MIB
-from tests.kernel.test_confinement import layers_of
-from tests.kernel.test_machine import REPOSITORY, host_at, processes_of, record_of, sparse_disks, wait_until
+from tests.kernel.place import host_at, record_of
+from tests.kernel.test_machine import sparse_disks, wait_until
 
 pytestmark = [pytest.mark.qemu, pytest.mark.timeout(600)]
 
-TARGET = "qemu:"
-CLIENT = """
-from lab.machine import Host, open_machine, parse_target
-with open_machine(parse_target("qemu:"), Host.real("client")) as machine:
-    machine.stream(["sleep", "1000"])
-    print("open", flush=True)
-    machine.run(["sleep", "1000"], timeout_seconds=2000)
-"""
+TARGET = parse_target("qemu:")
 
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabSession]:
     """A named lab with an array on its first four disks."""
     host = host_at(tmp_path_factory.mktemp("state"))
-    with open_session(Client(parse_target(TARGET), host)) as opened:
+    with open_session(Client(TARGET, host)) as opened:
         nodes = tuple(disk.node for disk in opened.disks)
         opened.run(ArraySpec("raid5", nodes[:4], size_bytes=32 * MIB, assume_clean=True).creation())
         yield opened
@@ -48,15 +36,9 @@ def test_the_machine_is_a_stock_kernel_with_two_processors(session: LabSession) 
     facts = session.machine.facts
     assert facts.is_embedded
     assert facts.cpu_count == 2
+    assert {disk.kind for disk in session.disks} == {DiskKind.FILE}
     assert "uml" not in session.machine.run(["uname", "-a"]).stdout.lower()
     assert session.machine.waited_seconds() is not None
-
-
-def test_lab_disks_are_known_by_their_serials(session: LabSession) -> None:
-    serials = {disk.node: disk.serial for disk in session.disks}
-    read = session.machine.read([f"/sys/block/{disk.kernel_name}/serial" for disk in session.disks])
-    assert list(serials.values()) == [(text or "").strip() for text in read.values()]
-    assert {disk.kind for disk in session.disks} == {DiskKind.FILE}
 
 
 def test_a_disk_is_unplugged_while_in_use_and_comes_back_with_its_data(session: LabSession) -> None:
@@ -83,19 +65,14 @@ def test_samples_come_at_the_interval(session: LabSession) -> None:
     assert 0.05 < sorted(gaps)[len(gaps) // 2] < 0.3
 
 
-def test_a_long_output_arrives_whole(session: LabSession) -> None:
-    text = session.machine.run(["seq", "1", "200000"]).stdout
-    assert text.split() == [str(number) for number in range(1, 200001)]
-
-
 @pytest.mark.parametrize("layers", [("namespace", "landlock"), ("landlock",)])
 def test_the_guests_root_changes_no_file_and_reads_none_of_the_user(layers: tuple[str, ...], tmp_path: Path) -> None:
     """Also where a computer forbids namespaces to users (Ubuntu's AppArmor)."""
     secret = tmp_path / "secret"
     secret.write_text("a key")
     options = EmbeddedOptions(disks=sparse_disks(tmp_path, 1), layers=layers)
-    with open_machine(parse_target(TARGET), host_at(tmp_path / "state"), embedded=options) as machine:
-        assert layers_of(tmp_path / "state") == list(layers)
+    with open_machine(TARGET, host_at(tmp_path / "state"), embedded=options) as machine:
+        assert record_of(tmp_path / "state")["confined_by"] == list(layers)
         read = machine.run(["cat", str(secret)], check=False)
         assert read.status != 0
         if "namespace" in layers:
@@ -107,42 +84,10 @@ def test_the_guests_root_changes_no_file_and_reads_none_of_the_user(layers: tupl
     assert not (tmp_path / "new").exists()
 
 
-def test_a_crash_is_reported_in_the_kernels_own_words(tmp_path: Path) -> None:
-    with (
-        open_machine(parse_target(TARGET), host_at(tmp_path / "state")) as machine,
-        pytest.raises(MachineLost, match=r"crashed: .*sysrq"),
-    ):
-        machine.run(["sh", "-c", "echo c >/proc/sysrq-trigger"])
-    assert processes_of(tmp_path / "state") == []
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_nothing_survives_a_client_that_is_killed(number: int, tmp_path: Path) -> None:
-    environment = {**os.environ, "RAIDLAB_STATE": str(tmp_path), "PYTHONPATH": str(REPOSITORY)}
-    argv = [sys.executable, "-c", CLIENT]
-    with subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        assert process.stdout.readline() == "open\n"
-        assert processes_of(tmp_path)
-        process.send_signal(number)
-        process.wait(timeout=60)
-    assert wait_until(lambda: not processes_of(tmp_path), 20)
-    host_at(tmp_path).state.sweep()
-    assert list((tmp_path / "machines").glob("[0-9]*")) == []
-
-
-def test_nothing_survives_a_supervisor_that_is_killed(tmp_path: Path) -> None:
-    with open_machine(parse_target(TARGET), host_at(tmp_path)) as machine:
-        os.kill(record_of(tmp_path)["supervisor"], signal.SIGKILL)
-        with pytest.raises(MachineLost):
-            machine.run(["sleep", "1000"], timeout_seconds=2000)
-    assert wait_until(lambda: not processes_of(tmp_path), 20)
-
-
 def test_an_array_outlives_its_machine(tmp_path: Path) -> None:
     host = host_at(tmp_path)
-    with open_session(Client(parse_target(TARGET), host)) as session:
+    with open_session(Client(TARGET, host)) as session:
         session.run(ArraySpec("raid1", (session.disks[0].node, session.disks[1].node), size_bytes=16 * MIB).creation())
         session.machine.run(["sh", "-c", "echo known | dd of=/dev/md0 conv=fsync"])
-    with open_session(Client(parse_target(TARGET), host)) as session:
+    with open_session(Client(TARGET, host)) as session:
         assert session.machine.run(["head", "-c", "5", "/dev/md0"]).stdout == "known"
