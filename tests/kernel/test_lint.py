@@ -1,4 +1,4 @@
-"""The methodology guard on real arrays: what falsifies a measurement is seen, and a clean one raises nothing."""
+"""The methodology guard on real arrays: what falsifies a measurement is seen, and a clean one is not blamed."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from lab.experiments.linting import lint_measured
 from lab.experiments.run import BuiltArray, lint_bench, lint_kernel
 from lab.experiments.schema import ArrayPlan
 from lab.machine import Machine
-from lab.measure.job import LoadTarget, Measured, MeasureOptions, run_workload
+from lab.measure.job import LoadTarget, Measured, MeasureOptions, make_cold, run_workload
+from lab.measure.samples import parse_diskstats
 from lab.results.record import ArrayRecord
-from lab.units import MIB
+from lab.units import KIB, MIB
 from lab.workloads.workload import Workload, find_workload
-from tests.kernel.rig import NAME, Rig, file_disks
+from tests.kernel.rig import DEVICE, NAME, Rig, file_disks
 
 pytestmark = pytest.mark.kernel
-DISKS = file_disks(3, 48)
+DISKS = file_disks(4, 48)
 SPEED_LIMIT = "/proc/sys/dev/raid/speed_limit_max"
 READS = msgspec.structs.replace(
     find_workload("rand-read-4k"), queue_depth=4, jobs=1, runtime_seconds=2.0, warmup_seconds=0.0, file_bytes=16 * MIB
@@ -117,3 +118,29 @@ def test_a_member_of_two_arrays_is_seen(rig: Rig) -> None:
         "member-reused",
         "device-missing",
     }
+
+
+def test_a_cold_start_forgets_the_stripes_that_md_keeps(rig: Rig) -> None:
+    rig.create("raid5", 4, chunk_bytes=64 * KIB)
+    size = f"/sys/block/{NAME}/md/stripe_cache_size"
+    rig.lab.machine.write(size, "300")
+    first, again = member_reads(rig), member_reads(rig)
+    told = make_cold(rig.lab, FileSystem.RAW, DEVICE, rig.lab.disks[:4], (NAME,))
+    assert "md's stripe caches emptied" in told
+    assert first > 0
+    assert again == 0
+    assert member_reads(rig) > 0
+    assert (rig.lab.machine.read([size])[size] or "").strip() == "300"
+
+
+def member_reads(rig: Rig) -> int:
+    """Reads on the members while 64 small writes go to always the same stripes: md keeps 17 in any case."""
+
+    def count() -> int:
+        disks = parse_diskstats(rig.lab.machine.read(["/proc/diskstats"])["/proc/diskstats"] or "")
+        return sum(disks[node.removeprefix("/dev/")].reads for node in rig.nodes[:4])
+
+    before = count()
+    options = ("bs=4k", "count=64", "oflag=direct", "conv=notrunc", "status=none")
+    rig.lab.machine.run(("dd", "if=/dev/urandom", f"of={DEVICE}", *options))
+    return count() - before

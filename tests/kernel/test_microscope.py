@@ -162,18 +162,22 @@ ARRAYS: list[tuple[str, int, str]] = [
 ]
 
 
-# The distribution's kernel does what the one that is built here does: one of each kind is enough to see it.
-IN_STOCK = [("0", 3, ""), ("1", 3, ""), ("5", 4, "--layout=left-symmetric"), ("6", 5, "--layout=left-symmetric")]
-IN_STOCK += [("10", 5, "--layout=n2"), ("10", 4, "--layout=f2"), ("10", 5, "--layout=o3")]
+# One of each kind: for every day, and on the distribution's kernel, which does what the one that is built here does.
+USUAL = [("0", 3, ""), ("1", 3, ""), ("5", 4, "--layout=left-symmetric"), ("6", 5, "--layout=left-symmetric")]
+USUAL += [("10", 5, "--layout=n2"), ("10", 4, "--layout=f2"), ("10", 5, "--layout=o3")]
 
 
-@pytest.mark.parametrize(("level", "members", "option"), ARRAYS)
+@pytest.mark.parametrize(
+    ("level", "members", "option"),
+    [pytest.param(*each, marks=[] if each in USUAL else [pytest.mark.wide]) for each in ARRAYS],
+)
 def test_every_sector_lies_where_the_map_says(arrays: OpenArrays, level: str, members: int, option: str) -> None:
     require_filled_map(arrays, level, members, option)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("lab", [STOCK], indirect=True)
-@pytest.mark.parametrize(("level", "members", "option"), IN_STOCK)
+@pytest.mark.parametrize(("level", "members", "option"), USUAL)
 def test_the_distributions_kernel_does_the_same(arrays: OpenArrays, level: str, members: int, option: str) -> None:
     require_filled_map(arrays, level, members, option)
 
@@ -186,6 +190,7 @@ def require_filled_map(arrays: OpenArrays, level: str, members: int, option: str
     assert require_map(shape, contents(arrays, shape)) > 150
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("layout", ["original", "alternate"])
 def test_members_of_several_sizes_have_zones(arrays: OpenArrays, layout: str) -> None:
     create(arrays, "0", 10, f"--layout={layout}")
@@ -197,6 +202,7 @@ def test_members_of_several_sizes_have_zones(arrays: OpenArrays, layout: str) ->
     assert require_map(shape, contents(arrays, shape)) > 150
 
 
+@pytest.mark.wide
 def test_a_linear_array_puts_one_member_behind_the_other(arrays: OpenArrays) -> None:
     arrays.machine.run(("modprobe", "-q", "linear"), check=False)
     texts = arrays.machine.read(["/proc/mdstat", "/proc/config.gz"])
@@ -246,6 +252,7 @@ RESHAPES: list[tuple[str, int, str, int, dict[str, str], int]] = [
 ]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(("level", "members", "option", "spares", "changes", "offset"), RESHAPES)
 def test_during_a_reshape_each_sector_lies_where_its_own_shape_says(
     arrays: OpenArrays, level: str, members: int, option: str, spares: int, changes: dict[str, str], offset: int
