@@ -42,18 +42,17 @@ MEASURING = (
     "test_app_lessons",
 )
 # Files of which each test goes to whichever worker is free: they take a minute each, or minutes together.
-SHARED = ("test_lessons_measured", "test_benchmarks")
+SHARED = ("kernel/test_lessons", "test_benchmarks")
 # Files of the embedded kernel that take longest, longest first.
 LONGEST = (
     "test_exact_repeat",
-    "test_lessons_faults",
+    "test_lessons",
     "test_kills",
     "test_filesystem_and_workloads",
     "test_drill_proofs",
     "test_app_kills",
     "test_rebuild",
     "test_adapt",
-    "test_lessons",
     "test_microscope_writes",
     "test_drills",
     "test_verdicts",
@@ -83,45 +82,6 @@ SLOW = (
     "unit/fleet/test_engine.py",
     "unit/results/test_verdicts.py",
     "unit/sweep/test_sweep_in_browser.py",
-)
-
-# Files that try every combination of something of which another file tries the usual ones, or hunt for bugs: marked
-# wide as a whole.
-WIDE = (
-    "hardening/test_promises.py",
-    "kernel/test_adapt.py",
-    "kernel/test_app_drills.py",
-    "kernel/test_app_kills.py",
-    "kernel/test_app_lessons.py",
-    "kernel/test_app_pace.py",
-    "kernel/test_benchmarks.py",
-    "kernel/test_breaking.py",
-    "kernel/test_drill_histories.py",
-    "kernel/test_drill_page.py",
-    "kernel/test_drill_proofs.py",
-    "kernel/test_exact_repeat.py",
-    "kernel/test_fault_files.py",
-    "kernel/test_fault_files_broken.py",
-    "kernel/test_fault_oracle.py",
-    "kernel/test_filesystem_and_workloads.py",
-    "kernel/test_hangup.py",
-    "kernel/test_kills.py",
-    "kernel/test_lessons.py",
-    "kernel/test_lessons_faults.py",
-    "kernel/test_lessons_measured.py",
-    "kernel/test_mechanical_drives.py",
-    "kernel/test_microscope.py",
-    "kernel/test_microscope_flips.py",
-    "kernel/test_microscope_writes.py",
-    "kernel/test_rebuild.py",
-    "kernel/test_root_image.py",
-    "kernel/test_soak.py",
-    "kernel/test_spread.py",
-    "kernel/test_stand_still.py",
-    "kernel/test_sweep.py",
-    "tui/test_lesson_places.py",
-    "tui/test_lesson_sights.py",
-    "unit/machine/test_kernel_build.py",
 )
 
 # Tests of what only the embedded kernel has: left out with --on qemu:.
@@ -221,8 +181,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path.as_posix().endswith(SLOW):
             item.add_marker(pytest.mark.slow)
-        if item.path.as_posix().endswith(WIDE):
-            item.add_marker(pytest.mark.wide)
         files.setdefault(item.path, []).append(item)
     measuring = [file for file in files if file.stem in MEASURING]
     places: dict[Path, float] = {file: MEASURING.index(file.stem) - len(MEASURING) for file in measuring}

@@ -9,6 +9,8 @@ import pytest
 from tests.hardening.promises import ALL
 from tests.hardening.workbench import Bench, Promise
 
+pytestmark = pytest.mark.wide
+
 
 @pytest.mark.parametrize(
     "promise",

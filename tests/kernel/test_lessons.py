@@ -1,15 +1,43 @@
-"""Every lesson without a measurement is true on real arrays: for a student without a word of one's own, and another."""
+"""Lessons without a measurement are true on real arrays, for a student without a seed and for one with a seed.
+
+Lessons that play faults open machines of their own beside. Lessons with a measurement: test_lessons_measured.py.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from lab.lessons.course import LessonFiles
+from lab.lessons.course import LessonFiles, built_in_course
+from lab.lessons.proof import open_proof_session, prove_in
+from lab.machine import Host
 from lab.session.session import LabSession
-from tests.kernel.proofs import NOT_MEASURED, name_of, prove, prove_for_another, session
+from tests.kernel.place import kernel_target
 
-__all__ = ["session"]
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.wide]
+LESSONS = built_in_course().lessons
+NOT_MEASURED = [files for files in LESSONS if not files.lesson.measure]
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[LabSession]:
+    """A lab with as many disks as the largest lesson needs."""
+    most = max(files.lesson.disks for files in LESSONS)
+    with open_proof_session(kernel_target(), Host.real("tests"), disks=most) as opened:
+        yield opened
+
+
+def name_of(files: LessonFiles) -> str:
+    return files.lesson.id
+
+
+def prove(files: LessonFiles, session: LabSession) -> None:
+    """Nothing passes on a blank lab, its own solution passes all, each recorded wrong one fails as recorded."""
+    proof = prove_in(files.ready(), session)
+    assert proof.failures == (), proof.failures
+    assert (proof.passed_fresh, proof.right) == (0, 1)
+    assert proof.wrong == len(files.lesson.wrong) > 0
 
 
 @pytest.mark.parametrize("files", NOT_MEASURED, ids=name_of)
@@ -19,4 +47,9 @@ def test_a_lesson_is_proved(files: LessonFiles, session: LabSession) -> None:
 
 @pytest.mark.parametrize("files", NOT_MEASURED, ids=name_of)
 def test_a_lesson_is_true_for_another_student(files: LessonFiles, session: LabSession) -> None:
-    prove_for_another(files, session)
+    ready = files.ready("anna")
+    assert ready.values != files.ready().values
+    proof = prove_in(ready, session, with_wrong=False)
+    assert proof.failures == (), proof.failures
+    assert proof.right == 1
+    assert proof.checks > 0

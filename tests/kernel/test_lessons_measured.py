@@ -6,12 +6,12 @@ import pytest
 
 from lab.lessons.course import LessonFiles
 from lab.session.session import LabSession
-from tests.kernel.proofs import MEASURED, name_of, prove, session
+from tests.kernel.test_lessons import LESSONS, name_of, prove, session
 
 __all__ = ["session"]
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.wide]
 
 
-@pytest.mark.parametrize("files", MEASURED, ids=name_of)
+@pytest.mark.parametrize("files", [files for files in LESSONS if files.lesson.measure], ids=name_of)
 def test_a_lesson_is_proved(files: LessonFiles, session: LabSession) -> None:
     prove(files, session)

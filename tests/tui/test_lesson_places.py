@@ -11,6 +11,8 @@ from tests.tui.user import User
 from tui.keys import SCREENS
 from tui.lessons import LessonPanel
 
+pytestmark = pytest.mark.wide
+
 
 async def test_checks_tick_on_the_lab_screen_while_the_student_works(user: User, lesson: str) -> None:
     await begin(user, lesson)

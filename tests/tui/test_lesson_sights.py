@@ -26,6 +26,8 @@ from tests.unit.lessons.untold import measured_all
 from tui.faults_screen import FaultView, scenario_view
 from tui.faults_screen import points_view as view_of_points
 
+pytestmark = pytest.mark.wide
+
 SIZES = [(80, 24), (120, 40)]
 EARLY, LATE = "2026-01-01T00:00:00Z", "2099-01-01T00:00:00Z"
 

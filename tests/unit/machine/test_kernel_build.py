@@ -14,6 +14,8 @@ import pytest
 from tests.unit.machine.kernel_source import REPOSITORY, Workshop, make_workshop, wait_until
 from tests.unit.machine.test_agent import is_running
 
+pytestmark = pytest.mark.wide
+
 OBJECTS = ["one.o", "three.o", "two.o"]
 
 
