@@ -150,7 +150,7 @@ def busy_computer(seed: int) -> Iterator[None]:
         thread.join()
 
 
-def outcome_of(folder: Path, circumstance: Circumstance, text: str) -> Outcome:
+def outcome_of(folder: Path, circumstance: Circumstance, text: str, *more: str) -> Outcome:
     """Run it once. Ends with what the run said if it fails."""
     state = folder / circumstance.folder
     state.mkdir(parents=True)
@@ -162,7 +162,7 @@ def outcome_of(folder: Path, circumstance: Circumstance, text: str) -> Outcome:
         environment |= {"HOME": str(folder / "home"), "XDG_CONFIG_HOME": str(folder / "home/config")}
     processor = min(os.sched_getaffinity(0))
     before = f"os.sched_setaffinity(0, [{processor}]); " if circumstance.has_one_processor else ""
-    words = ("--on", "uml:?time=virtual", "--quiet", "run", str(folder / "experiment.toml"), "--json")
+    words = ("--on", "uml:", "--quiet", "run", str(folder / "experiment.toml"), "--json", *more)
     ended = subprocess.run(
         isolated_python("-c", START.format(before=before), *words),
         env=environment,
@@ -182,7 +182,9 @@ def outcome_of(folder: Path, circumstance: Circumstance, text: str) -> Outcome:
         for path in sorted(result.rglob("*"))
         if path.is_file() and path.name != RECORD
     }
-    return Outcome(store.load(summary.id), files)
+    record = store.load(summary.id)
+    assert record.conditions.is_virtual_time
+    return Outcome(record, files)
 
 
 @pytest.fixture(scope="module")
@@ -194,6 +196,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:
         return list(pool.map(lambda folder, each: outcome_of(folder, each, text), folders, CIRCUMSTANCES))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("number", range(1, len(CIRCUMSTANCES)), ids=[each.name for each in CIRCUMSTANCES[1:]])
 def test_it_is_the_same_to_the_last_bit(outcomes: list[Outcome], number: int) -> None:
     first, other = outcomes[0], outcomes[number]
@@ -202,5 +205,23 @@ def test_it_is_the_same_to_the_last_bit(outcomes: list[Outcome], number: int) ->
     assert other.sums == first.sums
 
 
+@pytest.mark.wide
 def test_every_member_has_its_checksum(outcomes: list[Outcome]) -> None:
     assert {name: len(sums) for name, sums in outcomes[0].sums.items()} == MEMBERS
+
+
+FEW = experiment(("raid1", "raid5")).replace("repeats = 1", 'repeats = 1\norder = "interleaved"\ncache = "cold"')
+FEW = FEW.replace('size_bytes = "24M"', 'size_bytes = "24M"\nsharing = "shared"')
+
+
+def test_two_levels_on_shared_drives_are_the_same_on_one_processor_and_in_another_folder(tmp_path: Path) -> None:
+    first = outcome_of(tmp_path / "a", Circumstance("first"), FEW).record
+    other = outcome_of(tmp_path / "b", Circumstance("other", "another" * 8, has_one_processor=True), FEW).record
+    assert list(differences(first, other)) == []
+    assert {cell.array for cell in first.cells} == {"raid1", "raid5"}
+
+
+@pytest.mark.wide
+def test_another_seed_gives_other_figures(tmp_path: Path) -> None:
+    first, other = (outcome_of(tmp_path / seed, Circumstance(seed), FEW, "--seed", seed).record for seed in "56")
+    assert list(differences(first, other)) != []

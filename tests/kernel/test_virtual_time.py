@@ -1,12 +1,10 @@
-"""The machine in virtual time: its clock, its drives, and that the same gives the same, to the last bit."""
+"""The machine in virtual time: its clock and its drives. That the same gives the same: test_exact_repeat.py."""
 
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,17 +12,13 @@ from lab.arrays.operations import slow
 from lab.arrays.spec import ArraySpec, Bitmap
 from lab.disks import DiskKind, DiskSpec, Lab, open_lab, specs
 from lab.errors import SpecError
-from lab.experiments.run import RunRequest, run_experiment
-from lab.experiments.schema import find_experiment
 from lab.machine import Host, parse_target
 from lab.measure.job import PROGRAMS, LoadTarget, Measured, MeasureOptions, run_workload
-from lab.results.record import ResultRecord, differences
 from lab.session import breaking
 from lab.session.session import LabSession
 from lab.units import MIB
 from lab.workloads.workload import changed, find_workload
 from tests.kernel.rig import Rig
-from tests.kernel.test_machine import host_at
 
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
 
@@ -34,47 +28,6 @@ FILES = tuple(DiskSpec(name=f"disk{number:02d}", kind=DiskKind.FILE, size_bytes=
 DISKS = (*DRIVES, *FILES)
 AWAY_SECONDS = 1.0
 TWO_HOURS = 7200.0
-EXPERIMENT = """
-format_version = 2
-id = "again"
-title = "The same again"
-question = "Is it the same?"
-repeats = 1
-order = "interleaved"
-seed = 5
-cache = "cold"
-file_system = "raw"
-disks = { kind = "spindle", model = "hdd-7200", size_bytes = "24M", sharing = "shared" }
-
-[[arrays]]
-id = "raid1"
-title = "RAID 1"
-level = "raid1"
-members = 2
-
-[[arrays]]
-id = "raid5"
-title = "RAID 5"
-level = "raid5"
-members = 4
-
-[[jobs]]
-workload = "rand-write-4k"
-queue_depth = 4
-runtime_seconds = 6.0
-warmup_seconds = 2.0
-
-[rebuild]
-arrays = ["raid1", "raid5"]
-minimum_speed_kib_per_second = 500
-
-[rebuild.under]
-workload = "rand-mix-4k"
-queue_depth = 2
-jobs = 2
-runtime_seconds = 6.0
-warmup_seconds = 2.0
-"""
 
 
 @pytest.fixture
@@ -216,32 +169,6 @@ def test_file_disks_are_as_good_as_others(rig: Rig) -> None:
     before = rig.fill()
     rig.lab.machine.run(("mdadm", "--fail", spec.device, nodes[1]))
     assert rig.sum() == before
-
-
-def run_at(state: Path, target: str = "uml:", seed: int | None = None) -> ResultRecord:
-    state.mkdir(mode=0o700, exist_ok=True)
-    file = state / "again.toml"
-    file.write_text(EXPERIMENT, encoding="ascii")
-    return run_experiment(*find_experiment(str(file)), RunRequest(parse_target(target), host_at(state)), seed=seed)
-
-
-def test_the_same_gives_the_same_to_the_last_bit(tmp_path: Path) -> None:
-    first = run_at(tmp_path / "a")
-    assert first.conditions.is_virtual_time
-    processors = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(processors)})
-    try:
-        # Where it lies, and on how many processors it runs, is no part of it.
-        second = run_at(tmp_path / ("another" * 8))
-    finally:
-        os.sched_setaffinity(0, processors)
-    assert list(differences(first, second)) == []
-    assert {cell.array for cell in first.cells} == {"raid1", "raid5"}
-
-
-@pytest.mark.wide
-def test_another_seed_gives_other_figures(tmp_path: Path) -> None:
-    assert list(differences(run_at(tmp_path / "a"), run_at(tmp_path / "c", seed=6))) != []
 
 
 def test_the_programs_that_figures_depend_on_are_those_of_the_machine() -> None:
