@@ -6,14 +6,27 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.places import on_slurm, over_ssh
 from tests.cluster.slurm_rig import PARTITION, SlurmRig
 from tests.cluster.ssh_rig import SshRig
 from tests.cluster.test_rigs import listening
-from tests.kernel.sweeps import digests, sweeps_in
+from tests.kernel.kill import processes_of
+from tests.kernel.sweeps import Sweeps, digests, sweeps_in
 
 pytestmark = [pytest.mark.cluster, pytest.mark.virtual_time, pytest.mark.timeout(600)]
 CELLS = 8
+
+
+def on_slurm(folder: Path, rig: SlurmRig) -> Sweeps:
+    """``--cluster slurm``: two jobs."""
+    table = f'[cluster.slurm]\npartition = "{PARTITION}"\nhost = "127.0.0.1"\nwalltime = "00:20:00"\nmemory = "1G"\n'
+    return sweeps_in(folder, more={name: rig.environment[name] for name in ("SLURM_CONF", "PATH")}, table=table)
+
+
+def over_ssh(folder: Path, rig: SshRig, *, state: Path | None = None) -> Sweeps:
+    """``--cluster ssh:node1,node2``: a worker on each. ``state``: the folder of both; without, that of the client."""
+    there = state or folder / "state"
+    table = f'[cluster.ssh]\nconfig = "{rig.config}"\nworkers = 1\nstate = "{there}"\n'
+    return sweeps_in(folder, table=table)
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +59,7 @@ def test_on_slurm_a_sweep_goes_on_after_its_client_is_killed(
     # Jobs whose scheduler is gone end by themselves; the test does not wait for that.
     slurm.run("scancel", "--partition", PARTITION)
     sweeps.until_gone()
-    before = sweeps.files()
-    after = sweeps.run("--cluster", "slurm", "--resume")
-    assert digests(after) == alone
-    assert after["measured"] == CELLS - len(before)
-    assert {key: sweeps.files()[key] for key in before} == before
+    sweeps.goes_on_after_kill(("--cluster", "slurm"), alone, sweeps.files())
 
 
 def test_a_node_that_is_lost_with_its_job_costs_no_cell(alone: dict[str, str], slurm: SlurmRig, tmp_path: Path) -> None:
@@ -94,7 +103,7 @@ def test_over_ssh_nothing_listens_on_the_network(servers: SshRig, tmp_path: Path
     sweeps = over_ssh(tmp_path, servers)
     process = sweeps.start("--cluster", "ssh:node1,node2")
     sweeps.until(sweeps.files, process)
-    assert listening(sweeps.processes()) == {"0100007F"}
+    assert listening(processes_of(sweeps.state)) == {"0100007F"}
     _, said = process.communicate(timeout=120)
     assert process.returncode == 0, said
 
@@ -127,10 +136,7 @@ def test_over_ssh_a_worker_that_is_killed_is_replaced_and_the_client_goes_on(
     sweeps.kill("client", process)
     process.communicate(timeout=120)
     sweeps.until_gone()
-    before = sweeps.files()
-    after = sweeps.run("--cluster", "ssh:node1,node2", "--resume")
-    assert digests(after) == alone
-    assert {key: sweeps.files()[key] for key in before} == before
+    sweeps.goes_on_after_kill(("--cluster", "ssh:node1,node2"), alone, sweeps.files())
 
 
 def test_a_host_that_cannot_be_reached_is_named(servers: SshRig, tmp_path: Path) -> None:

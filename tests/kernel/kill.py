@@ -17,7 +17,7 @@ from lab.machine.state_folder import KERNEL_RECORD, memory_folder
 from tests.kernel.place import kernel_target
 
 COMMAND = isolated_python("-c", "import sys; from lab.cli.main import run; sys.exit(run())", "--on")
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 240.0
 ENDING_SECONDS = 5.0
 # The lock of those who make machines' folders stays; everything else of these names is on its way in or out.
 LEFTOVERS = (".importing-*", ".deleting-*", ".probe-*", ".*.tmp", "*.new", "machines/[0-9]*")
@@ -53,6 +53,7 @@ class Place:
 
     def start(self, words: Sequence[str]) -> subprocess.Popen[str]:
         """Start ``raidlab`` with these words."""
+        (self.root / "tmp").mkdir(parents=True, exist_ok=True)
         return subprocess.Popen(
             [*COMMAND, self.target, *words],
             stdin=subprocess.DEVNULL,
@@ -106,19 +107,21 @@ class Place:
         """What should not be there once a later command has ended: processes, folders, half-written files."""
         memory = [memory_folder(self.state / "machines" / name) for name in ended.machines]
         end = time.monotonic() + ENDING_SECONDS
-        while (living := self.processes()) and time.monotonic() < end:
+        while (living := processes_of(self.state)) and time.monotonic() < end:
             time.sleep(0.05)
-        left = [f"process {process}" for process in living]
+        left = [f"process {number} {command}" for number, command in living.items()]
         left += [str(path.relative_to(self.root)) for name in LEFTOVERS for path in self.state.rglob(name)]
         left += [f"tmp/{path.name}" for path in (self.root / "tmp").iterdir()]
         return left + [str(path) for path in memory if path.exists()]
 
-    def processes(self) -> list[str]:
-        """All that were started with this state folder, whoever their parent is now."""
-        word = f"RAIDLAB_STATE={self.state}\0".encode()
-        found = []
-        for folder in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                if word in (folder / "environ").read_bytes() + b"\0":
-                    found.append(f"{folder.name} {(folder / 'cmdline').read_bytes()[:80]!r}")
-        return found
+
+def processes_of(state: Path) -> dict[int, str]:
+    """Number -> command line of all processes that were started with this state folder, whatever their parent is."""
+    word = f"RAIDLAB_STATE={state}".encode()
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if word in (folder / "environ").read_bytes().split(b"\0"):
+                command = (folder / "cmdline").read_bytes()
+                found[int(folder.name)] = command.replace(b"\0", b" ").decode(errors="replace")
+    return found

@@ -65,14 +65,9 @@ class Scenario:
     victims: tuple[tuple[str, ...], ...] = VICTIMS
 
 
-def results_of(ended: Ended) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = json.loads(ended.stdout)
-    return found
-
-
 def all_readable(place: Place, ended: Ended) -> str:
     """No stored result has a problem."""
-    return "; ".join(f"{each['id']}: {each['problem']}" for each in results_of(ended) if each.get("problem"))
+    return "; ".join(f"{each['id']}: {each['problem']}" for each in json.loads(ended.stdout) if each.get("problem"))
 
 
 def a_whole_archive_or_none(place: Place, ended: Ended) -> str:
@@ -126,17 +121,9 @@ SCENARIOS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """The folder that a command's kills are copied from, and how long it takes when left alone."""
-
-    folder: Path
-    seconds: float
-
-
 def new_place(root: Path, target: str) -> Place:
     """A lab of six small disks, whose syncs take an instant."""
-    for name in ("tmp", "out", "state/labs/default"):
+    for name in ("out", "state/labs/default"):
         (root / name).mkdir(parents=True)
     disks = [{"name": f"disk{n:02d}", "kind": "file", "size_bytes": DISK_BYTES} for n in range(1, DISKS + 1)]
     (root / "state/labs/default/lab.json").write_text(json.dumps(disks), encoding="ascii")
@@ -151,7 +138,6 @@ def in_place(words: Words, place: Place) -> Words:
 
 
 def copy(source: Path, target: Path) -> None:
-    """A copy whose holes stay holes."""
     subprocess.run(["cp", "-a", "--sparse=always", str(source), str(target)], check=True)
 
 
@@ -189,12 +175,12 @@ class Preparations:
             self._made[steps] = place.root
         return self._made[steps]
 
-    def prepare(self, name: str) -> Prepared:
-        """For the kills of this command; how long it takes is measured on a copy."""
+    def prepare(self, name: str) -> tuple[Path, float]:
+        """The folder that a command's kills are copied from, and how many seconds it takes undisturbed, on a copy."""
         scenario = SCENARIOS[name]
         source = self.after(scenario.before)
         with copied(source, self._folder / "trial", self._target) as trial:
-            return Prepared(source, done(trial, scenario.words).seconds)
+            return source, done(trial, scenario.words).seconds
 
 
 def problems_of(scenario: Scenario, place: Place, ended: Ended) -> Iterator[str]:
@@ -230,14 +216,14 @@ def planned(command: str, number: int, chance: random.Random) -> Kill:
     return Kill(command, victims[number % len(victims)], tuple(chance.random() for _ in range(MOMENTS)))
 
 
-def problems_after(kill: Kill, prepared: Prepared, root: Path, target: str) -> list[str]:
+def problems_after(kill: Kill, prepared: tuple[Path, float], root: Path, target: str) -> list[str]:
     """Kill, look at everything, and tell what was wrong."""
-    scenario = SCENARIOS[kill.command]
+    scenario, (folder, longest) = SCENARIOS[kill.command], prepared
     problems: list[str] = []
     root.mkdir(exist_ok=True)
     for attempt, part in enumerate(kill.parts):
-        seconds = part * prepared.seconds
-        with copied(prepared.folder, root / str(attempt), target) as place:
+        seconds = part * longest
+        with copied(folder, root / str(attempt), target) as place:
             ended = place.run_and_kill(in_place(scenario.words, place), kill.victims, seconds)
             # What came too late is looked at as well, but is no kill.
             found = problems_of(scenario, place, ended)

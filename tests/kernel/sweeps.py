@@ -6,15 +6,16 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.kernel.kill import processes_of
+from tests.window import RAIDLAB, REPOSITORY, command
+
 PATIENCE_SECONDS = 180.0
 FILE = """\
 format_version = 2
@@ -56,15 +57,10 @@ class Sweeps:
     state: Path
     file: Path
     more: Mapping[str, str]
-    patience_seconds: float
-
-    def argv(self, *words: str) -> list[str]:
-        start = "import sys; from lab.cli.main import run; sys.exit(run())"
-        return [sys.executable, "-c", start, "--json", "sweep", str(self.file), "--dashboard", "none", *words]
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            self.argv(*words),
+            command(RAIDLAB, "--json", "sweep", str(self.file), "--dashboard", "none", *words),
             cwd=REPOSITORY,
             env={**os.environ, "RAIDLAB_STATE": str(self.state), **self.more},
             stdin=subprocess.DEVNULL,
@@ -77,7 +73,7 @@ class Sweeps:
         """To its end. The document that it prints."""
         process = self.start(*words)
         with _not_left_behind(process):
-            printed, said = process.communicate(timeout=self.patience_seconds)
+            printed, said = process.communicate(timeout=PATIENCE_SECONDS)
         assert process.returncode == status, said
         document: dict[str, Any] = json.loads(printed)
         return document
@@ -95,7 +91,7 @@ class Sweeps:
         return {}
 
     def until(self, is_so: Callable[[], object], process: subprocess.Popen[str]) -> None:
-        deadline = time.monotonic() + self.patience_seconds
+        deadline = time.monotonic() + PATIENCE_SECONDS
         with _not_left_behind(process):
             while not is_so():
                 assert process.poll() is None, process.communicate()[1]
@@ -109,50 +105,37 @@ class Sweeps:
 
     def until_gone(self) -> None:
         """Until nothing of it runs: a worker whose client was killed ends by itself, perhaps with a last cell."""
-        deadline = time.monotonic() + self.patience_seconds
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while left := self.left():
             assert time.monotonic() < deadline, left
             time.sleep(0.1)
 
     def kernels(self) -> list[int]:
         """Embedded kernels that run now."""
-        return [
-            number
-            for number, words in self.processes().items()
-            if words.partition(" ")[0].endswith("/linux") and "umid=" in words
-        ]
+        found = processes_of(self.state).items()
+        return [number for number, words in found if words.partition(" ")[0].endswith("/linux") and "umid=" in words]
 
     def left(self) -> list[str]:
-        """Processes of this state folder that are there: kernels, workers, schedulers."""
-        return list(self.processes().values())
+        """Kernels, workers and schedulers of this state folder."""
+        return list(processes_of(self.state).values())
 
-    def processes(self) -> dict[int, str]:
-        """The same, by their numbers."""
-        found = {}
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                words = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                variables = (path.parent / "environ").read_bytes()
-            except OSError:
-                continue
-            if f"RAIDLAB_STATE={self.state}".encode() in variables.split(b"\0"):
-                found[int(path.parent.name)] = words
-        return found
+    def goes_on_after_kill(self, words: Sequence[str], alone: Mapping[str, str], before: Mapping[str, Any]) -> None:
+        """Resume: the cells of ``before`` are not measured again, and all have the figures of ``alone``."""
+        after = self.run(*words, "--resume")
+        assert after["measured"] == len(alone) - len(before)
+        assert digests(after) == alone
+        assert {key: self.files()[key] for key in before} == before
 
 
 def sweeps_in(
-    folder: Path,
-    *,
-    depths: tuple[int, ...] = (1,),
-    patience_seconds: float = PATIENCE_SECONDS,
-    more: Mapping[str, str] | None = None,
+    folder: Path, *, depths: tuple[int, ...] = (1,), more: Mapping[str, str] | None = None, table: str = ""
 ) -> Sweeps:
-    """``depths``: eight cells for each. ``more``: of the environment."""
+    """``depths``: eight cells for each. ``more``: of the environment. ``table``: the cluster's, in the file."""
     state = folder / "state"
     state.mkdir(mode=0o700)
     file = folder / "small.toml"
-    file.write_text(FILE.replace("{depths}", str(list(depths))))
-    return Sweeps(state, file, more or {}, patience_seconds)
+    file.write_text(FILE.replace("{depths}", str(list(depths))) + table)
+    return Sweeps(state, file, more or {})
 
 
 def digests(document: Mapping[str, Any]) -> dict[str, str]:

@@ -3,123 +3,103 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.kernel.kill import Ended, Place
 from tests.kernel.place import disk_name, kernel_target
 
 pytestmark = pytest.mark.kernel
 TARGET = kernel_target("name=cli").text
-COMMAND = [sys.executable, "-c", "import sys; from lab.cli.main import run; sys.exit(run())", "--on", TARGET]
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lab of its own with nine disks of 32 MiB, so that syncs take an instant."""
-    folder = tmp_path_factory.mktemp("cli-state")
-    lab = folder / "labs" / "cli"
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A lab of its own with disks of 32 MiB, so that syncs take an instant."""
+    found = Place(tmp_path_factory.mktemp("cli"), TARGET)
+    lab = found.state / "labs" / "cli"
     lab.mkdir(parents=True)
     disks = [{"name": f"disk{number:02d}", "kind": "file", "size_bytes": 32 << 20} for number in range(1, 8)]
     (lab / "lab.json").write_text(json.dumps([*disks, {"name": "disk08", "kind": "file", "size_bytes": 1 << 20}]))
-    return folder
+    return found
 
 
-def environment(state: Path) -> dict[str, str]:
-    return {**os.environ, "RAIDLAB_STATE": str(state)}
+def raidlab(place: Place, *arguments: str, status: int = 0) -> Ended:
+    ended = place.run(arguments)
+    assert ended.status == status, ended.stderr
+    return ended
 
 
-def start(state: Path, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*COMMAND, *arguments],
-        cwd=REPOSITORY,
-        env=environment(state),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def raidlab(state: Path, *arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [*COMMAND, *arguments], cwd=REPOSITORY, env=environment(state), capture_output=True, text=True, timeout=240
-    )
-    assert done.returncode == status, done.stderr
-    return done
-
-
-def shown(state: Path, name: str = "md0") -> dict[str, Any]:
-    value: dict[str, Any] = json.loads(raidlab(state, "--json", "array", "show", name).stdout)
+def shown(place: Place, name: str = "md0") -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(raidlab(place, "--json", "array", "show", name).stdout)
     return value
 
 
-def test_a_file_is_said_to_be_outside_only_if_the_machine_has_none(state: Path) -> None:
+def test_a_file_is_said_to_be_outside_only_if_the_machine_has_none(place: Place) -> None:
     assert Path("/mnt").is_dir()
-    said = raidlab(state, "exec", "--", "ls", "/mnt", "/mnt/none", status=2)
+    said = raidlab(place, "exec", "--", "ls", "/mnt", "/mnt/none", status=2)
     assert "No such file" in said.stdout
     assert "on this computer" not in said.stderr, "the machine has a folder /mnt as well"
-    outside = state / "outside"
+    outside = place.root / "outside"
     outside.touch()
-    said = raidlab(state, "exec", "--", "ls", str(outside), status=2)
+    said = raidlab(place, "exec", "--", "ls", str(outside), status=2)
     assert f"'{outside}' is on this computer, not in the machine" in said.stderr
 
 
-def test_an_array_lives_from_command_to_command(state: Path) -> None:
-    created = raidlab(state, "array", "create", "--level", "raid5", "--disks", "3", "--chunk", "64K", "--wait")
+def test_an_array_lives_from_command_to_command(place: Place) -> None:
+    created = raidlab(place, "array", "create", "--level", "raid5", "--disks", "3", "--chunk", "64K", "--wait")
     assert "$ mdadm --create /dev/md0" in created.stderr
-    array = shown(state)
+    array = shown(place)
     assert array["degraded_count"] == 0
     assert [member["disk"] for member in array["members"]] == ["disk01", "disk02", "disk03"]
 
-    raidlab(state, "array", "fail", "md0", "disk02")
+    raidlab(place, "array", "fail", "md0", "disk02")
     # The array comes back degraded, without the disk that failed.
-    array = shown(state)
+    array = shown(place)
     assert array["degraded_count"] == 1
     assert [member["disk"] for member in array["members"]] == ["disk01", "disk03"]
-    assert "disk02 has left md0 already" in raidlab(state, "array", "remove", "md0", "disk02").stderr
-    assert "3 of 3 in sync" in raidlab(state, "array", "add", "md0", "disk02").stdout
+    assert "disk02 has left md0 already" in raidlab(place, "array", "remove", "md0", "disk02").stderr
+    assert "3 of 3 in sync" in raidlab(place, "array", "add", "md0", "disk02").stdout
 
-    raidlab(state, "array", "stop", "md0")
-    assert "md0: not running, stopped" in raidlab(state, "array", "show").stdout
-    raidlab(state, "array", "assemble", "md0")
-    assert "md0: raid5" in raidlab(state, "array", "scrub", "md0").stdout
+    raidlab(place, "array", "stop", "md0")
+    assert "md0: not running, stopped" in raidlab(place, "array", "show").stdout
+    raidlab(place, "array", "assemble", "md0")
+    assert "md0: raid5" in raidlab(place, "array", "scrub", "md0").stdout
 
 
-def test_a_signed_disk_is_refused_until_it_is_reset(state: Path) -> None:
+def test_a_signed_disk_is_refused_until_it_is_reset(place: Place) -> None:
     subprocess.run(
-        ["/usr/sbin/mkfs.ext4", "-q", "-F", str(state / "labs/cli/disks/disk05.img")], check=True, timeout=30
+        ["/usr/sbin/mkfs.ext4", "-q", "-F", str(place.state / "labs/cli/disks/disk05.img")], check=True, timeout=30
     )
     create = ("array", "create", "--level", "raid1", "--disks", "disk05,disk06", "--assume-clean")
-    assert f"/dev/{disk_name(4)} carries ext4" in raidlab(state, *create, status=1).stderr
-    raidlab(state, "disks", "reset", "disk05")
-    assert "md1" in raidlab(state, *create).stdout
+    assert f"/dev/{disk_name(4)} carries ext4" in raidlab(place, *create, status=1).stderr
+    raidlab(place, "disks", "reset", "disk05")
+    assert "md1" in raidlab(place, *create).stdout
 
 
-def test_only_one_command_has_the_lab(state: Path) -> None:
-    watching = start(state, "watch")
+def test_only_one_command_has_the_lab(place: Place) -> None:
+    watching = place.start(("watch",))
     try:
         assert watching.stdout is not None
         watching.stdout.readline()
-        second = raidlab(state, "array", "show", status=1)
+        second = raidlab(place, "array", "show", status=1)
         assert f"is open in 'raidlab --on {TARGET} watch'" in second.stderr
     finally:
         watching.terminate()
         _, said = watching.communicate(timeout=20)
     assert watching.returncode == 143
     assert "everything is closed" in said
-    assert [entry for entry in (state / "machines").iterdir() if not entry.name.startswith(".")] == []
+    assert [entry for entry in (place.state / "machines").iterdir() if not entry.name.startswith(".")] == []
 
 
-def test_disks_come_and_go(state: Path) -> None:
-    assert raidlab(state, "disks", "add", "--kind", "file", "--size", "40M").stdout == "added: disk09\n"
-    assert "blank" in raidlab(state, "disks", "add", "--kind", "spindle", "--size", "20M").stderr
-    disks = {disk["name"]: disk for disk in json.loads(raidlab(state, "--json", "disks").stdout)["disks"]}
+def test_disks_come_and_go(place: Place) -> None:
+    assert raidlab(place, "disks", "add", "--kind", "file", "--size", "40M").stdout == "added: disk09\n"
+    assert "blank" in raidlab(place, "disks", "add", "--kind", "spindle", "--size", "20M").stderr
+    disks = {disk["name"]: disk for disk in json.loads(raidlab(place, "--json", "disks").stdout)["disks"]}
     assert disks["disk09"]["size_bytes"] == 40 << 20
     assert disks["disk10"]["model"] == "hdd-7200"
-    raidlab(state, "disks", "remove", "disk09", "disk10")
-    assert not (state / "labs/cli/disks/disk09.img").exists()
+    raidlab(place, "disks", "remove", "disk09", "disk10")
+    assert not (place.state / "labs/cli/disks/disk09.img").exists()

@@ -10,7 +10,7 @@ import pytest
 from tests.kernel.kills import ALONE, SCENARIOS, Preparations, planned, problems_after
 from tests.kernel.place import kernel_target
 
-pytestmark = [pytest.mark.kernel, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kernel, pytest.mark.timeout(600), pytest.mark.wide]
 TARGET = kernel_target().text
 SEED = 11
 

@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.kernel.sweeps import REPOSITORY
+from tests.kernel.kill import Place
+from tests.window import REPOSITORY
 
-pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
+pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time, pytest.mark.wide]
 LESSON = REPOSITORY / "lab/lessons/course/01-what-a-disk-promises.toml"
 
 
-def raidlab(state: Path, *words: str) -> Any:
-    start = [
-        sys.executable,
-        "-c",
-        "import sys; from lab.cli.main import run; sys.exit(run())",
-        "--on",
-        "uml:?time=virtual",
-        "--json",
-    ]
-    environment = {**os.environ, "RAIDLAB_STATE": str(state)}
-    ended = subprocess.run(
-        [*start, *words], cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=280, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
+def raidlab(root: Path, *words: str) -> Any:
+    ended = Place(root, "uml:?time=virtual").run(("--json", *words))
+    assert ended.status == 0, ended.stderr
     return json.loads(ended.stdout)
 
 

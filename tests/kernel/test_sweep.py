@@ -18,9 +18,9 @@ from lab.sweep.cells import measured
 from lab.sweep.cluster import parse_cluster
 from lab.sweep.schema import decode_sweep
 from lab.sweep.service import SweepRequest, plan_sweep
-from tests.kernel.sweeps import Sweeps, digests, sweeps_in
+from tests.kernel.sweeps import PATIENCE_SECONDS, Sweeps, digests, sweeps_in
 
-pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
+pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time, pytest.mark.wide]
 CELLS = 16
 
 
@@ -69,10 +69,7 @@ def test_after_a_kill_it_goes_on_and_no_finished_cell_is_measured_again(
     sweeps.until_gone()
     before = sweeps.files()
     assert len(before) == CELLS if victim == "worker-0" else 3 <= len(before) < CELLS
-    after = sweeps.run("--cluster", "local:2", "--resume")
-    assert after["measured"] == CELLS - len(before)
-    assert digests(after) == alone
-    assert {key: sweeps.files()[key] for key in before} == before
+    sweeps.goes_on_after_kill(("--cluster", "local:2"), alone, before)
     assert not sweeps.left()
     assert not list((sweeps.state / "sweeps/work").iterdir())
 
@@ -118,7 +115,7 @@ def test_a_cell_whose_machine_is_lost_is_tried_again_and_then_reported(tmp_path:
     text = sweeps.file.read_text()
     sweeps.file.write_text(text.replace('["raid0", "raid1", "raid5"]', '["raid0"]').replace("[2, 3, 4]", "[2]"))
     process = sweeps.start("--cluster", "local:2")
-    deadline = time.monotonic() + sweeps.patience_seconds
+    deadline = time.monotonic() + PATIENCE_SECONDS
     # Its machine is lost whenever it has one.
     while process.poll() is None:
         assert time.monotonic() < deadline
