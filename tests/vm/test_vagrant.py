@@ -5,26 +5,50 @@ from __future__ import annotations
 import re
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab.units import KIB
+from tests.cluster.keeper import wait_until
 from tests.conftest import built_kernel
 from tests.vm.computer import IMAGE, REPOSITORY, Computer
 from tests.vm.conftest import VirtualLab
-from tests.vm.terminal import Terminal
+from tests.window import Window
 
 pytestmark = pytest.mark.vm
 
+# Operating-system commands, control sequences, and the short ones that choose a character set.
+_ESCAPES = re.compile(rb"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[ -/]*[0-~]")
 DISK_BYTES = 500 * 1024 * 1024
 EXPERIMENT = Path(__file__).with_name("small.toml")
 DRIVES = Path(__file__).with_name("drives.toml")
 MARK = "+changed.here"
+RAIDLAB = str(REPOSITORY / ".venv" / "bin" / "raidlab")
 SPEED_LIMIT = "/proc/sys/dev/raid/speed_limit_max"
 MD_DEFAULT = 200_000
+
+
+class Terminal(Window):
+    """What has been shown since the last keys is ``seen``, with the signs that place and colour it taken out."""
+
+    def __init__(self, argv: Sequence[str], environment: Mapping[str, str]) -> None:
+        super().__init__(argv, rows=36, environment=environment)
+        self._read_from = 0
+
+    @property
+    def seen(self) -> str:
+        return _ESCAPES.sub(b"", self.output[self._read_from :]).decode("utf-8", "replace")
+
+    def wait_for(self, *words: str, seconds: float = 120) -> None:
+        """Until all of these have been shown since the last keys; fails the test with what was shown instead."""
+        self.until(lambda: all(word in self.seen for word in words), " and ".join(words), seconds)
+
+    def send(self, keys: str) -> None:
+        self._read_from = len(self.output)
+        self.type(keys)
 
 
 def inside(lab: VirtualLab, *argv: str, timeout: float = 300) -> Any:
@@ -77,21 +101,14 @@ def test_a_power_cut_in_a_bake_leaves_nothing_that_passes_for_a_box(computer: Co
     output = computer.clone / "packer" / "output"
     with computer.killed_after("packer/bake.sh", IMAGE):
         # The machine of the bake has begun to write on its disk.
-        wait_until(lambda: any(kernel_started(console) for console in output.glob(".bake-*/console.log")), seconds=1500)
+        wait_until(
+            lambda: any(b"Linux version" in each.read_bytes() for each in output.glob(".bake-*/console.log")),
+            1500,
+            lambda: "its kernel has not started",
+        )
     assert computer.run("packer/bake.sh", "--status", IMAGE).text == "missing\n"
     # What the next bake has to deal with; the first test after this one sees that it does.
     assert list(output.glob(".bake-*/machine/lab.qcow2"))
-
-
-def kernel_started(console: Path) -> bool:
-    return b"Linux version" in console.read_bytes()
-
-
-def wait_until(is_true: Callable[[], bool], seconds: float, *, every_seconds: float = 0.2) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_true():
-        assert time.monotonic() < deadline, f"it did not come to that within {seconds:.0f} s"
-        time.sleep(every_seconds)
 
 
 # From nothing to a lab
@@ -149,18 +166,8 @@ def test_the_well_known_key_is_gone_and_passwords_are_refused(lab: VirtualLab) -
     copy.write_text(well_known_key().read_text())
     copy.chmod(0o600)
     options = ["-F", "/dev/null", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
-    with_key = lab.computer.run(
-        "ssh",
-        *options,
-        "-o",
-        "BatchMode=yes",
-        "-o",
-        "IdentitiesOnly=yes",
-        "-i",
-        str(copy),
-        f"vagrant@{address}",
-        check=False,
-    )
+    options += ["-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes", "-i", str(copy)]
+    with_key = lab.computer.run("ssh", *options, f"vagrant@{address}", check=False)
     assert with_key.status == 255
     # The server names what it would take: nothing but keys.
     assert "Permission denied (publickey)" in with_key.text
@@ -217,17 +224,16 @@ def test_a_volume_alone_on_the_disks_is_found_at_a_start(lab: VirtualLab) -> Non
 
 
 def test_what_emulated_drives_show_carries_over_to_the_embedded_kernel(lab: VirtualLab) -> None:
-    raidlab = str(REPOSITORY / ".venv" / "bin" / "raidlab")
     bundles = []
     # In virtual time it takes seconds instead of minutes.
     embedded = "uml:?time=virtual" if built_kernel("virtual-time") else "uml:"
     for target in ("vagrant:", embedded):
         begin = time.monotonic()
-        record = lab.computer.json(raidlab, "--quiet", "--json", "--on", target, "run", str(DRIVES), timeout=1200)
+        record = lab.computer.json(RAIDLAB, "--quiet", "--json", "--on", target, "run", str(DRIVES), timeout=1200)
         lab.seconds[f"drives on {target}"] = time.monotonic() - begin
         bundles.append(str(lab.computer.folder / f"{target.partition(':')[0]}.zip"))
-        lab.computer.run(raidlab, "export", record["id"], "--to", bundles[-1])
-    compared = lab.computer.json(raidlab, "--quiet", "--json", "compare", *bundles)
+        lab.computer.run(RAIDLAB, "export", record["id"], "--to", bundles[-1])
+    compared = lab.computer.json(RAIDLAB, "--quiet", "--json", "compare", *bundles)
     conclusions = compared["experiments"]["vm-drives"]["conclusions"]
     # One write is one request of a member, or four: what is slower on the drives is slower on a busy processor too.
     assert {(each["faster"], each["slower"]): each["transfers"] for each in conclusions} == {
@@ -272,10 +278,9 @@ def test_spindles_lie_on_virtual_disks(lab: VirtualLab) -> None:
 
 
 def test_the_client_outside_drives_the_same_lab(lab: VirtualLab) -> None:
-    raidlab = REPOSITORY / ".venv" / "bin" / "raidlab"
-    shown = lab.computer.json(str(raidlab), "--quiet", "--json", "--on", "vagrant:", "array", "show")
+    shown = lab.computer.json(RAIDLAB, "--quiet", "--json", "--on", "vagrant:", "array", "show")
     assert {array["name"] for array in shown["arrays"]} == {"md0", "md1"}
-    nobody = lab.computer.run(str(raidlab), "--on", "vagrant:", "disks", cwd=lab.computer.folder, check=False)
+    nobody = lab.computer.run(RAIDLAB, "--on", "vagrant:", "disks", cwd=lab.computer.folder, check=False)
     assert nobody.status == 1
     assert f"no Vagrantfile in {lab.computer.folder}" in nobody.text
 
@@ -341,8 +346,7 @@ def test_destroy_leaves_no_disk_and_the_results(lab: VirtualLab) -> None:
     assert computer.domains() == []
     left = computer.volumes()
     assert [name for name in left if "vagrant_box_image" not in name] == []
-    raidlab = REPOSITORY / ".venv" / "bin" / "raidlab"
-    results = computer.json(str(raidlab), "--quiet", "--json", "results")
+    results = computer.json(RAIDLAB, "--quiet", "--json", "results")
     (result,) = [each for each in results if each["target"] == "local:"]
     assert (result["experiment"], result["status"]) == ("vm-small", "complete")
 
@@ -356,7 +360,7 @@ def test_what_a_killed_up_leaves_does_not_stop_the_next_one(lab: VirtualLab, *, 
     base = set(computer.volumes_folder.iterdir())
     # In the moment in which disks are made and no machine has them yet.
     with computer.killed_after("vagrant", "up"):
-        wait_until(lambda: len(set(computer.volumes_folder.iterdir()) - base) >= 2, seconds=600, every_seconds=0.01)
+        wait_until(lambda: len(set(computer.volumes_folder.iterdir()) - base) >= 2, 600, lambda: "no disks are made")
     (system,) = [name for name in computer.volumes() if name.endswith("raidlab.img")]
     # The kill may also come a moment later: the machine is defined, without a network interface yet, and Vagrant has
     # noted it or not. If libvirt refuses the definition here it has one, for it ends what was asked of it before.
