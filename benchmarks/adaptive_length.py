@@ -10,14 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from benchmarks.support.report import asked, finish, private_state, say
-from benchmarks.two_platforms import Told
-from lab.experiments.run import RunRequest, run_experiment
-from lab.experiments.schema import Experiment
-from lab.machine import Host, parse_target
+from benchmarks.support.report import asked, finish, private_state
+from benchmarks.support.rig import run_toml
 from lab.report.tables import rows
 from lab.results.record import ResultRecord
-from lab.tomlfile import decode_toml
 
 HALF_WIDTH = 0.05
 BOUND = 0.25
@@ -51,20 +47,7 @@ class Options:
 SMOKE = Options(seconds=6.0)
 
 
-def measured(text: str, target: str) -> ResultRecord:
-    """One way, from start to end."""
-    experiment = decode_toml(HEAD + text, Experiment, source="adaptive-length")
-    request = RunRequest(
-        target=parse_target(target),
-        host=Host.real("benchmark"),
-        on_progress=Told(),
-        on_notice=say,
-    )
-    return run_experiment(experiment, HEAD + text, request)
-
-
 def fio_seconds(record: ResultRecord) -> float:
-    """On the machine's clock."""
     return record.timings.simulated_seconds.get("fio", record.timings.fio_seconds)
 
 
@@ -72,7 +55,7 @@ def main() -> None:
     options = asked(SMOKE)
     ways = (FIXED.format(seconds=options.seconds), ADAPTIVE)
     with private_state():
-        fixed, adaptive = (measured(text, options.on) for text in ways)
+        fixed, adaptive = (run_toml(HEAD + text, options.on) for text in ways)
     found = [rows(record)[0].iops for record in (fixed, adaptive)]
     is_reached = found[1].half_width_fraction <= max(HALF_WIDTH, found[0].half_width_fraction)
     share = fio_seconds(adaptive) / fio_seconds(fixed)

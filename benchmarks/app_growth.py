@@ -28,7 +28,6 @@ SMOKE = Options(seconds=2.0, first_looks=1)
 
 
 def counts(file: Path) -> tuple[int, int]:
-    """Looks and shows so far."""
     try:
         looks, shows = file.read_text(encoding="ascii").split()
     except (OSError, ValueError):

@@ -48,7 +48,6 @@ def students_result(recorded: ResultRecord, draw: random.Random, number: int) ->
 
 
 def noisy(cell: CellRecord, draw: random.Random, array: str, speed_up: float, repeat: int) -> CellRecord:
-    """The cell as if it had been measured on that array."""
     factor = speed_up * draw.gauss(1.0, 0.03)
     changes = {
         name: msgspec.structs.replace(section, iops=section.iops * factor)

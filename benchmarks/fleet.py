@@ -31,7 +31,6 @@ def rates(model: FleetModel, rounds: int) -> tuple[list[float], BlockSums]:
 
 
 def variance(sums: BlockSums) -> float:
-    """Of the losses of one array."""
     return sums.losses.squares / sums.trials
 
 

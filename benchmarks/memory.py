@@ -10,8 +10,7 @@ from typing import Annotated
 
 import lab.cli.run
 from benchmarks.support.report import asked, finish, private_state, say
-from benchmarks.support.rig import limit_speed
-from benchmarks.two_platforms import Told
+from benchmarks.support.rig import Told, limit_speed
 from lab.experiments.run import RunRequest, run_experiment
 from lab.experiments.schedule import RunProgress
 from lab.experiments.schema import ArrayPlan, DiskPlan, Experiment, JobPlan, RebuildPlan, check

@@ -17,7 +17,6 @@ BOUND_SECONDS = 0.1
 
 
 def predict_all(experiment: Experiment) -> int:
-    """Predict every cell; returns how many there are."""
     # Volumes of unequal disks have no prediction.
     planned = [] if experiment.disks.pools else cells(experiment)
     for cell in planned:
@@ -27,7 +26,6 @@ def predict_all(experiment: Experiment) -> int:
 
 
 def seconds(experiment: Experiment, rounds: int) -> tuple[list[float], int]:
-    """CPU seconds of each round, and how many cells there are."""
     taken, count = [], 0
     for _ in range(rounds):
         play.cache_clear()

@@ -51,7 +51,6 @@ class Pace:
 
 
 def places(lab: Lab) -> list[LoadTarget]:
-    """A bare drive, and an array of two others."""
     alone, *members = lab.disks
     spec = ArraySpec("raid0", tuple(disk.node for disk in members))
     lab.execute(spec.creation())
@@ -64,7 +63,6 @@ def places(lab: Lab) -> list[LoadTarget]:
 
 
 def pace(lab: Lab, place: LoadTarget, depth: int, seconds: float, runs: int) -> Pace:
-    """The mean of so many runs."""
     workload = msgspec.structs.replace(
         find_workload("rand-read-4k"),
         queue_depth=depth,

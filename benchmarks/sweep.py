@@ -68,7 +68,6 @@ SMOKE = Options(cells=4, planned=500)
 
 
 def sweep_file(folder: Path, name: str, members: list[int], chunks: list[str], depths: list[int]) -> Path:
-    """A sweep's file."""
     text = FILE.format(name=name, members=members, chunks=json.dumps(chunks), depths=depths)
     path = folder / f"{name}.toml"
     path.write_text(text, encoding="utf-8")
@@ -76,7 +75,6 @@ def sweep_file(folder: Path, name: str, members: list[int], chunks: list[str], d
 
 
 def planned(path: Path, workers: int) -> tuple[SweepPlan, SweepRequest]:
-    """As the command plans it."""
     request = SweepRequest(parse_target("uml:"), Host.real("benchmark"), parse_cluster(f"local:{workers}"), "")
     return plan_sweep(*find_sweep(str(path)), request), request
 

@@ -11,14 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from benchmarks.support.report import asked, finish, private_state, say
+from benchmarks.support.report import asked, finish, private_state
+from benchmarks.support.rig import run_toml
 from lab.compare import Conclusion, PlatformMeasure, Transfer, compare_platforms, platform_of
-from lab.experiments.run import RunRequest, run_experiment
-from lab.experiments.schedule import RunProgress
-from lab.experiments.schema import Experiment
-from lab.machine import Host, parse_target
 from lab.results.record import ResultRecord, encode_record
-from lab.tomlfile import decode_toml
 
 DRIVE_MODELS = ("hdd-7200", "ssd")
 EXPERIMENT = """
@@ -72,25 +68,9 @@ class Options:
 SMOKE = Options(on="uml:?time=real", repeats=1)
 
 
-class Told:
-    """Tells what is done, on standard error, each thing once."""
-
-    def __init__(self) -> None:
-        self._label = ""
-
-    def __call__(self, progress: RunProgress) -> None:
-        if progress.label != self._label:
-            self._label = progress.label
-            say(progress.label)
-
-
 def measured(model: str, options: Options) -> ResultRecord:
-    """The experiment on drives of one kind."""
     text = EXPERIMENT.replace("DRIVE_MODEL", model).replace("REPEATS", str(options.repeats))
-    experiment = decode_toml(text, Experiment, source=model)
-    host = Host.real("benchmark")
-    request = RunRequest(target=parse_target(options.on), host=host, on_progress=Told(), on_notice=say)
-    return run_experiment(experiment, text, request)
+    return run_toml(text, options.on)
 
 
 def matches(conclusion: Conclusion) -> bool:

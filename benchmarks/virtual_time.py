@@ -59,7 +59,6 @@ class Span:
 
 
 def run(lab: Lab, argv: list[str]) -> Span:
-    """One command, on both clocks."""
     begin = time.monotonic()
     result = lab.machine.run(argv, timeout_seconds=10 * TWO_HOURS)
     return Span(result.duration_seconds, time.monotonic() - begin)
@@ -77,7 +76,6 @@ def created(lab: Lab) -> ArraySpec:
 
 
 def load_speed(target: Target, model: str, seconds: float) -> Span:
-    """Of random writes on RAID 5."""
     wanted = specs(MEMBERS, DiskKind.SPINDLE, size_bytes=DRIVE_BYTES, model=model)
     with open_lab(target, Host.real("benchmark"), wanted=wanted) as lab:
         return run(lab, fio(created(lab).device, seconds))

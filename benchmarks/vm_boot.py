@@ -11,16 +11,19 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.support.plain_box import make_plain_box
 from benchmarks.support.report import asked_one, finish, spread
 from tests.conftest import CURE, missing_for
 from tests.vm.computer import IMAGE, REPOSITORY, Computer, private_computer
 
 BOUND = 1.2
 OUTPUT = REPOSITORY / "packer" / "output"
+PARTITION_OFFSET_BYTES = 1048576
+_SUDO = "vagrant ALL=(ALL) NOPASSWD: ALL\n"
+_NETWORK = "[Match]\nName=en* eth*\n[Network]\nDHCP=ipv4\n[DHCPv4]\nClientIdentifier=mac\n"
 # As the lab's machine, without its disks.
 PLAIN = """
 load File.expand_path("lab_vm.rb", ENV.fetch("LAB_VM"))
@@ -31,6 +34,45 @@ Vagrant.configure("2") do |config|
   config.vm.provider(:libvirt) { |libvirt| RaidlabVM.configure_libvirt(libvirt, wanted.merge(disks: 0)) }
 end
 """
+
+
+def make_plain_box(base: Path, public_key: Path, box: Path) -> None:
+    """A box without the lab: the base disk, an account with Vagrant's key, the network. Needs root for the mount."""
+    with tempfile.TemporaryDirectory(dir=box.parent) as name:
+        folder = Path(name)
+        raw, mount = folder / "disk.raw", folder / "mount"
+        mount.mkdir()
+        run("qemu-img", "convert", "-O", "raw", str(base), str(raw))
+        run("mount", "-o", f"loop,offset={PARTITION_OFFSET_BYTES}", str(raw), str(mount))
+        try:
+            prepare(mount, public_key)
+        finally:
+            run("umount", str(mount))
+        run("qemu-img", "convert", "-c", "-O", "qcow2", str(raw), str(folder / "box.img"))
+        size = json.loads(run("qemu-img", "info", "--output=json", str(raw)))["virtual-size"] >> 30
+        (folder / "metadata.json").write_text(
+            json.dumps({"provider": "libvirt", "format": "qcow2", "virtual_size": size}), encoding="ascii"
+        )
+        run("tar", "-C", str(folder), "-cf", str(box), "metadata.json", "box.img")
+
+
+def prepare(root: Path, public_key: Path) -> None:
+    """What Vagrant asks of any box. Without cloud-init, whose search for its data would hold the plain box up."""
+    run("chroot", str(root), "useradd", "--create-home", "--shell", "/bin/bash", "vagrant")
+    keys = root / "home" / "vagrant" / ".ssh"
+    keys.mkdir(mode=0o700)
+    (keys / "authorized_keys").write_text(public_key.read_text(encoding="ascii"), encoding="ascii")
+    run("chroot", str(root), "sh", "-c", "chown -R vagrant:vagrant ~vagrant/.ssh")
+    (root / "etc/sudoers.d/vagrant").write_text(_SUDO, encoding="ascii")
+    (root / "etc/cloud/cloud-init.disabled").touch()
+    (root / "etc/systemd/network").mkdir(parents=True, exist_ok=True)
+    (root / "etc/systemd/network/10-plain.network").write_text(_NETWORK, encoding="ascii")
+    run("chroot", str(root), "systemctl", "enable", "--quiet", "systemd-networkd")
+
+
+def run(*argv: str) -> str:
+    """What a program printed; raises CalledProcessError for a status that is not 0."""
+    return subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 def ready_seconds(computer: Computer, folder: Path, question: str) -> float:
@@ -56,7 +98,6 @@ def add_boxes(computer: Computer) -> Path:
 
 
 def measure(pairs: int) -> list[tuple[float, float]]:
-    """Seconds of the lab and of the plain box, pair by pair."""
     with private_computer() as computer:
         computer.environment["LAB_VM"] = str(computer.clone / "provision" / "vagrant")
         plain = add_boxes(computer)

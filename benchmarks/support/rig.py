@@ -11,9 +11,15 @@ import json
 import time
 from dataclasses import dataclass
 
+from benchmarks.support.report import say
 from lab.disks import Lab
-from lab.machine import Machine
+from lab.experiments.run import RunRequest, run_experiment
+from lab.experiments.schedule import RunProgress
+from lab.experiments.schema import Experiment
+from lab.machine import Host, Machine, parse_target
 from lab.measure.samples import parse_diskstats
+from lab.results.record import ResultRecord
+from lab.tomlfile import decode_toml
 from lab.units import KIB
 
 SETTLE_SECONDS = 3
@@ -98,3 +104,21 @@ def limit_speed(machine: Machine, member_bytes: int) -> None:
     """
     machine.run(("modprobe", "md_mod"))
     machine.write("/proc/sys/dev/raid/speed_limit_max", str(member_bytes // KIB // 3))
+
+
+class Told:
+    """Reports the progress of a run, each label once."""
+
+    def __init__(self) -> None:
+        self._label = ""
+
+    def __call__(self, progress: RunProgress) -> None:
+        if progress.label != self._label:
+            self._label = progress.label
+            say(progress.label)
+
+
+def run_toml(text: str, target: str) -> ResultRecord:
+    """Run an experiment whose file has this text."""
+    request = RunRequest(parse_target(target), Host.real("benchmark"), on_progress=Told(), on_notice=say)
+    return run_experiment(decode_toml(text, Experiment, source="benchmark"), text, request)

@@ -55,7 +55,7 @@ class AppInTerminal(Window):
         self.look_until(lambda text: b"mdadm --create" in text, "the plan")
         self.read(0.5)
         self.type(b"r")
-        self.look_until(lambda text: b"writes known data on md0" in text, "an array in sync")
+        self.look_until(lambda text: b"writes known data to md0" in text, "an array in sync")
 
     def cursor_seconds(self, typed: float, since: int, timeout: float = 5.0) -> float:
         """Time from a key until the rack's cursor was painted on another disk."""
