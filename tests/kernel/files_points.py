@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import base64
 import random
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -147,6 +146,11 @@ class FilePoint:
     document: dict[str, Any] = field(repr=False, default_factory=dict)
     """The document of the machine."""
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether it violates a promise for no known reason."""
+        return bool(self.problems) and not self.explanation
+
 
 def file_point(document: dict[str, Any], array: FilesArray) -> FilePoint:
     """The verdict on one document of the machine."""
@@ -172,40 +176,6 @@ def file_point(document: dict[str, Any], array: FilesArray) -> FilePoint:
         explanation = _ARBITRARY
     looks = ("fsck" in document, "wrong_rows" in document)
     return FilePoint(document["cut"], is_missing, tuple(problems), *looks, explanation if problems else "", document)
-
-
-@dataclass
-class PointsTotal:
-    """Totals over many crash points."""
-
-    points: int = 0
-    missing: int = 0
-    fscked: int = 0
-    compared: int = 0
-    explained: list[FilePoint] = field(default_factory=list)
-    """Points with violations that have an explanation."""
-    problems: list[FilePoint] = field(default_factory=list)
-    """Points with violations that have no explanation."""
-    verdicts: Counter[str] = field(default_factory=Counter)
-    """Counts of the verdicts on blocks of files."""
-    more: dict[str, list[int]] = field(default_factory=dict)
-    """Property beyond the promises -> [how often it held, how often it did not]."""
-
-    def add(self, points: Iterable[FilePoint]) -> PointsTotal:
-        """Add these points to the totals; returns ``self``."""
-        for point in points:
-            self.points += 1
-            self.missing += point.is_missing
-            self.fscked += point.is_fsck
-            self.compared += point.is_parity
-            if point.problems:
-                (self.explained if point.explanation else self.problems).append(point)
-            self.verdicts.update(point.document.get("verdicts", {}))
-            for word, (kept, not_kept) in point.document.get("more", {}).items():
-                each = self.more.setdefault(word, [0, 0])
-                each[0] += kept
-                each[1] += not_kept
-        return self
 
 
 DRIVE_BYTES = 24 * MIB

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.faults.guest.arrays import pause, read_text, skip_modprobe, wrong_rows
-from lab.faults.guest.file_ledger import FILE_SYNC, FILE_WRITE, RENAME, FileLedger, FileStates
+from lab.faults.guest.file_ledger import FileLedger, FileStates
 from lab.faults.guest.files import FILES_FOLDER, FilePlayer, FilesCheck, read_files
 from lab.faults.guest.ledger import KINDS, Content, Cut, Ledger, chosen_cut, cut_of
 from lab.faults.guest.player import (
@@ -25,47 +25,6 @@ from lab.faults.guest.player import (
     read_record,
     say,
 )
-
-HAS_NAME = "a synced new file has its name without a sync of its folder"
-IS_WHOLE = "a file renamed over another without a sync is whole"
-
-
-def count_more(check: FilesCheck, ledger: FileLedger, at: int) -> None:
-    """Count the properties beyond the promises, where they can be determined."""
-    for _, later in check.states.folders.values():
-        for index, (kind, number, *more) in enumerate(later):
-            touched = {name for _, _, *words in later[index + 1 :] for name in words if isinstance(name, str)}
-            name = more[-1]
-            if name in touched or not check.seen[name]:
-                continue
-            before, file = check.states.names[name][-2:]
-            if file and is_synced(ledger, file, ledger.ended.get(number, at), at):
-                check.count_extra(HAS_NAME, is_kept=file in check.seen[name])
-            if kind == RENAME and before and set(check.seen[name]) == {file}:
-                written = written_before(ledger, file, ledger.came[number])
-                if written and not is_synced(ledger, file, 0, at):
-                    verdict = check.seen[name][file]
-                    told = verdict.told if verdict else []
-                    whole = all(sector < len(told) and (told[sector] or 0) >= each for sector, each in written.items())
-                    check.count_extra(IS_WHOLE, is_kept=whole)
-
-
-def is_synced(ledger: FileLedger, file: int, since: int, at: int) -> bool:
-    """Whether a sync of a file that began after event ``since`` had ended at event ``at``."""
-    for kind, number, *more in ledger.since_fresh(at):
-        if kind == FILE_SYNC and more[0] == file and ledger.came[number] > since and ledger.has_ended(number, at):
-            return True
-    return False
-
-
-def written_before(ledger: FileLedger, file: int, at: int) -> dict[int, int]:
-    """Sector -> newest generation, for writes that had ended at an event."""
-    found = {}
-    for kind, number, *more in ledger.since_fresh(at):
-        if kind == FILE_WRITE and more[0] == file and ledger.has_ended(number, at):
-            found.update(dict.fromkeys(range(more[1], more[1] + more[2]), number))
-    return found
-
 
 EXT4_EXTENDED = "nodiscard,lazy_itable_init=0,lazy_journal_init=0"
 MKFS = {
@@ -266,7 +225,6 @@ class FilePoints(Points):
             check = FilesCheck(
                 self.content, self.allowed_at(event), read_files(FILES_FOLDER), is_arbitrary=is_arbitrary
             )
-            count_more(check, self.files, event)
             seen.update(check.document(), state=self.array.file("array_state"), degraded=self.array.file("degraded"))
         finally:
             stuck = unmount_files(FILES_FOLDER)

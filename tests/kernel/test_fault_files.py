@@ -15,7 +15,6 @@ from tests.kernel.files_points import (
     DRIVE_BYTES,
     PROGRAM,
     FilesRecording,
-    PointsTotal,
     chosen_cuts,
     find_files_array,
     judged_again,
@@ -23,7 +22,7 @@ from tests.kernel.files_points import (
     record_files,
 )
 
-pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
+pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time, pytest.mark.wide]
 
 EXT4, XFS = FileSystem.EXT4, FileSystem.XFS
 POINTS = 48
@@ -54,32 +53,33 @@ def recorded(place: FaultPlace, array: str, kind: FileSystem, seed: str = "1", *
 def test_every_crash_point_is_as_promised(place: FaultPlace, array: str, kind: FileSystem) -> None:
     recording = recorded(place, array, kind)
     cuts = chosen_cuts(recording, POINTS)
-    total = PointsTotal().add(judged_points(place, recording, cuts))
-    assert [point.problems for point in total.problems] == []
-    assert total.points == len(cuts)
-    assert (total.missing > 0) == recording.array.survives_missing
-    assert total.fscked > 0
-    assert total.compared > 0
+    points = list(judged_points(place, recording, cuts))
+    assert [point.problems for point in points if point.is_broken] == []
+    assert len(points) == len(cuts)
+    assert any(point.is_missing for point in points) == recording.array.survives_missing
+    assert any(point.is_fsck for point in points)
+    assert any(point.is_parity for point in points)
     # Something was in flight, or nothing was tried.
-    assert total.verdicts["in-flight old"] > 0
-    assert total.verdicts["in-flight new"] > 0
+    assert {word for point in points for word in point.document.get("verdicts", ())} >= {
+        "in-flight old",
+        "in-flight new",
+    }
 
 
 def test_the_power_may_fail_again_while_the_first_time_is_recovered_from(place: FaultPlace) -> None:
     recording = recorded(place, "raid5", EXT4)
     cut = chosen_cuts(recording, POINTS)[POINTS // 2]
-    total = PointsTotal().add(judged_again(place, recording, cut, 24))
-    assert [point.problems for point in total.problems] == []
-    assert total.points == 24
+    points = list(judged_again(place, recording, cut, 24))
+    assert [point.problems for point in points if point.is_broken] == []
+    assert len(points) == 24
 
 
 def test_the_write_hole_of_raid5_is_seen_through_a_file_system(place: FaultPlace) -> None:
     recording = recorded(place, "raid5", EXT4)
     cuts = chosen_cuts(recording, 192, with_missing=True)
-    total = PointsTotal().add(judged_points(place, recording, cuts, fsck=0))
-    assert total.problems == []
-    assert all("write hole" in point.explanation for point in total.explained)
-    assert any("silently corrupt" in problem for point in total.explained for problem in point.problems)
+    hurt = [point for point in judged_points(place, recording, cuts, fsck=0) if point.problems]
+    assert all("write hole" in point.explanation for point in hurt)
+    assert any("silently corrupt" in problem for point in hurt for problem in point.problems)
 
 
 def test_a_write_back_journal_loses_what_its_members_caches_lose(place: FaultPlace) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,21 +11,13 @@ import pytest
 from lab.arrays.filesystem import FileSystem
 from lab.faults.guest.file_ledger import FILE_BLOCKS, FileLedger
 from lab.faults.guest.ledger import DRIVE_WRITE, EVERYTHING, Request, chosen_cut, identity_of
-from lab.faults.place import FaultPlace, open_place, run_program
-from lab.machine import Host, parse_target
-from tests.kernel.files_points import DRIVE_BYTES, PROGRAM, FilePoint, FilesRecording, judged_points
-from tests.kernel.test_fault_files import recorded
+from lab.faults.place import FaultPlace, run_program
+from tests.kernel.files_points import PROGRAM, FilePoint, FilesRecording, judged_points
+from tests.kernel.test_fault_files import EXT4, XFS, place, recorded
 
-pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
-
-EXT4, XFS = FileSystem.EXT4, FileSystem.XFS
+__all__ = ["place"]
+pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time, pytest.mark.wide]
 DATA_OFFSET_SECTORS = 4096
-
-
-@pytest.fixture(scope="module")
-def place() -> Iterator[FaultPlace]:
-    with open_place(parse_target("uml:"), Host.real("tests"), drives=6, size_bytes=DRIVE_BYTES) as opened:
-        yield opened
 
 
 class Written:
