@@ -11,9 +11,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from lab.drills.verdict import DrillVerdict, look_at_all, recognised
 from lab.errors import CommandFailed, DrillError
 from lab.machine import Host
 from lab.session.session import Client, LabSession, open_session
-from tests.kernel.place import kernel_target
+from tests.kernel.place import host_at, kernel_target
 from tests.kernel.text_user import TextUser
 
 SEED = "ana"
@@ -115,9 +115,9 @@ def _begun(step: DrillStep) -> DrillStep:
 
 def play_all(drill: ReadyDrill, *, places: tuple[str, ...] = ("CLI", "app"), only: str = "") -> Iterator[Ended]:
     """Make the drill once, and end it after each history, without closing it. ``only``: such histories."""
-    target, host = kernel_target(), Host.real("tests")
+    target = kernel_target()
     with tempfile.TemporaryDirectory(prefix="raidlab-drill-") as folder:
-        own = _own_lab(host, Path(folder))
+        own = _own_lab(Path(folder))
         with open_session(Client(target, own), start_arrays=False) as session:
             DrillDesk.begin(session, drill)
         for history in histories(drill):
@@ -127,7 +127,7 @@ def play_all(drill: ReadyDrill, *, places: tuple[str, ...] = ("CLI", "app"), onl
                 with open_session(Client(target, own), start_arrays=False) as session:
                     desk = _desk(session)
                     desk.reset()
-                    _take(desk, history)
+                    take(desk, history.steps)
                     if place == "app":
                         yield _ended(desk, history, place)
                 if place == "CLI":
@@ -137,10 +137,9 @@ def play_all(drill: ReadyDrill, *, places: tuple[str, ...] = ("CLI", "app"), onl
 
 def play_typed(drill: ReadyDrill, *, only: Collection[str] = ()) -> Iterator[Ended]:
     """Make the drill once in the text mode, and end it there after each history. ``only``: these histories."""
-    host = Host.real("tests")
     with tempfile.TemporaryDirectory(prefix="raidlab-drill-") as folder:
         begun = Path(folder, "begun")
-        own = _own_lab(host, begun)
+        own = _own_lab(begun)
         with TextUser(own.state.root) as user:
             user.hear("is running.")
             user.type(f"drill start {drill.path} --seed {drill.seed}")
@@ -151,13 +150,13 @@ def play_typed(drill: ReadyDrill, *, only: Collection[str] = ()) -> Iterator[End
             # An ended drill is over: each history has a copy of what was made.
             state = Path(folder, "state")
             subprocess.run(("cp", "-a", "--sparse=always", str(begun), str(state)), check=True)
-            yield _typed(drill, history, replace(host, state=host.state.elsewhere(state)))
+            yield _typed(drill, history, host_at(state))
             shutil.rmtree(state)
 
 
-def _own_lab(host: Host, root: Path) -> Host:
+def _own_lab(root: Path) -> Host:
     """With disks that are soon read as a whole."""
-    own = replace(host, state=host.state.elsewhere(root))
+    own = host_at(root)
     with lab_folder(own.state, kernel_target().lab_name) as disks:
         disks.save(specs(DEFAULT_COUNT, DiskKind.FILE, size_bytes=DISK_BYTES))
     return own
@@ -218,8 +217,9 @@ def _desk(session: LabSession) -> DrillDesk:
     return DrillDesk(session, case)
 
 
-def _take(desk: DrillDesk, history: History) -> None:
-    for step in history.steps:
+def take(desk: DrillDesk, steps: Iterable[DrillStep]) -> None:
+    """Play these steps. A wrong way may well end in an error of mdadm: the student then continues with what is left."""
+    for step in steps:
         if step.commit:
             desk.commit()
             continue

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from lab.arrays.spec import ArraySpec
-from lab.disks import DiskKind, DiskSpec, Lab, specs
+from lab.disks import DiskKind, Lab, specs
 from lab.errors import LabError
 from lab.host.clock import HostClock, wait_for
-from lab.plans import Plan
 from lab.session import breaking
 from lab.session.breaking import is_pulled
 from lab.session.monitor import Event, EventKind, History, Monitor, Snapshot, events_between
@@ -21,18 +20,9 @@ from lab.units import KIB, MIB
 from tests.kernel.place import kernel_target
 
 FILES = specs(6, DiskKind.FILE, size_bytes=64 * MIB)
-
-
-SPINDLES = tuple(
-    DiskSpec(name=f"disk{number:02d}", kind=DiskKind.SPINDLE, size_bytes=24 * MIB, model="hdd-10k")
-    for number in range(7, 11)
-)
-
-
+SPINDLES = specs(4, DiskKind.SPINDLE, size_bytes=24 * MIB, model="hdd-10k", first=7)
 DISKS = (*FILES, *SPINDLES)
 """What tests on a session have, in the lab of their module."""
-
-
 D = [f"disk{number:02d}" for number in range(1, 11)]
 
 
@@ -89,11 +79,7 @@ def create(session: LabSession, level: str, disks: list[str], **more: object) ->
     nodes = tuple(session.node(name) for name in disks)
     clean = level != "raid0"
     spec = ArraySpec(level, nodes, assume_clean=clean, chunk_bytes=None if level == "raid1" else 64 * KIB, **more)  # type: ignore[arg-type]
-    do(session, session.creation(spec))
-
-
-def do(session: LabSession, plan: Plan) -> None:
-    session.run(plan)
+    session.run(session.creation(spec))
 
 
 def by_hand(session: LabSession, line: str) -> None:

@@ -12,14 +12,20 @@ again (lab/machine/disk_rescue.py) are counted apart: that is explained.
 from __future__ import annotations
 
 import argparse
+import ctypes
+import gc
 import itertools
 import json
+import os
 import random
+import re
 import shutil
+import statistics
 import sys
+import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,16 +38,14 @@ from lab.host.files import HostFiles
 from lab.machine import Host, Machine
 from lab.machine.disk_rescue import RESCUED
 from lab.machine.embedded import CONSOLE_LOG
-from lab.machine.stand_still import KEPT_FOLDER, stand_still_evidence
+from lab.machine.stand_still import KEPT_FOLDER, group_members, stand_still_evidence
 from lab.machine.state_folder import KERNEL_RECORD, kernel_group
 from lab.session.data_mark import verify_mark, write_mark
 from lab.session.load import Load
 from lab.session.monitor import Monitor
 from lab.session.session import LabSession
 from lab.units import KIB, MIB
-from tests.kernel.footprint import client_footprint, machine_footprint, prepare_client
-from tests.kernel.growth import growth_per_round
-from tests.kernel.place import kernel_target
+from tests.kernel.place import kernel_target, record_of
 
 TWO_HOURS = 7200.0
 STINTS = (1, 40, 3, 60, 1, 2)
@@ -215,6 +219,84 @@ def stint(findings: Findings, state: Path, chance: random.Random, rounds: int, e
             say(f"{line} {time.monotonic() - begun:.1f} s {told}")
             if time.monotonic() > end:
                 return
+
+
+M_ARENA_MAX = -8
+"""malloc.h, for mallopt(3)."""
+
+
+def prepare_client(state: Path) -> None:
+    """Give this process temporary files of its own, and its threads one heap.
+
+    Else each new thread may take another heap (glibc keeps eight for each processor), and it is for hours a matter of
+    chance which of them grow.
+    """
+    tempfile.tempdir = str(state / "tmp")
+    os.environ["TMPDIR"] = tempfile.tempdir
+    Path(tempfile.tempdir).mkdir()
+    ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
+
+
+def client_footprint(state: Path) -> dict[str, float]:
+    """Of this process, of the state folder with its temporary files, and of its machines' memory."""
+    gc.collect()
+    figures = {f"client_{name}": value for name, value in process_footprint(os.getpid()).items()}
+    figures["client_objects"] = len(gc.get_objects())
+    paths = [path for path in state.rglob("*") if not path.is_symlink()]
+    figures["state_files"] = len(paths)
+    # Images of disks are as large as what was written to them; they are gone with their lab.
+    figures["state_bytes"] = sum(path.stat().st_size for path in paths if path.is_file() and path.suffix != ".img")
+    figures["shm_files"] = len(list(Path("/dev/shm").glob(f"raidlab-{os.getpid()}-*")))
+    return figures
+
+
+def machine_footprint(state: Path, machine: Machine) -> dict[str, float]:
+    """Of the one machine that runs in this state folder: supervisor, kernel from outside, and memory inside."""
+    record = record_of(state)
+    figures: dict[str, float] = {}
+    for who, process in (("supervisor", record["supervisor"]), ("kernel", record["kernel_group"])):
+        figures |= {f"{who}_{name}": value for name, value in process_footprint(process).items()}
+    figures["kernel_processes"] = len(group_members(HostFiles(), record["kernel_group"]))
+    figures["guest_bytes"] = guest_bytes(machine)
+    return figures
+
+
+def process_footprint(process: int) -> dict[str, float]:
+    """Memory of its own, descriptors, threads (proc(5))."""
+    folder = Path(f"/proc/{process}")
+    status = (folder / "status").read_text(encoding="utf-8")
+    figures = {key: int(value) for key, value in re.findall(r"^(RssAnon|Threads):\s+(\d+)", status, re.MULTILINE)}
+    descriptors = len(list((folder / "fd").iterdir()))
+    return {"bytes": figures["RssAnon"] * 1024, "threads": figures["Threads"], "descriptors": descriptors}
+
+
+def guest_bytes(machine: Machine) -> int:
+    """Memory that the guest cannot give back: all, less what is free once its caches were dropped."""
+    machine.run(("sync",))
+    machine.write("/proc/sys/vm/drop_caches", "3")
+    text = machine.read(["/proc/meminfo"])["/proc/meminfo"] or ""
+    figures = {key: int(value) * 1024 for key, value in re.findall(r"^(\w+):\s+(\d+) kB", text, re.MULTILINE)}
+    return figures["MemTotal"] - figures["MemFree"] - figures["Buffers"] - figures["Cached"] - figures["SReclaimable"]
+
+
+Series = Sequence[tuple[float, float]]
+"""Pairs of round and value."""
+
+
+def growth_per_round(groups: Sequence[Series], *, skip: int = 0) -> float | None:
+    """Theil and Sen's slope: the median of the slopes of all pairs. None where there are no pairs.
+
+    Values are compared within a group only (one machine, say), and its first ``skip`` rounds are left out: there what
+    is used for the first time is loaded. Source: P. K. Sen, Estimates of the Regression Coefficient Based on Kendall's
+    Tau, JASA 63 (1968); it bears 29 % of wild values.
+    """
+    slopes = [
+        (later - earlier) / (end - begin)
+        for group in groups
+        for index, (begin, earlier) in enumerate(group[skip:])
+        for end, later in group[skip + index + 1 :]
+    ]
+    return statistics.median(slopes) if slopes else None
 
 
 def grown(findings: Findings) -> dict[str, dict[str, float]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -16,15 +16,16 @@ from lab.adapt.spec import VolumeSpec
 from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, DiskSpec, Lab, LabDisk
+from lab.disks.lab import lab_folder
 from lab.errors import ArrayError, DeviceRefused
-from lab.machine import Host
 from lab.measure.rebuild import DataSum, sum_device
 from lab.plans import Plan, Step
 from lab.session.session import Client, LabSession, open_session
 from lab.units import KIB, MIB
-from tests.kernel.place import kernel_target
+from tests.kernel.place import host_at, kernel_target
+from tests.kernel.rig import Rig
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.wide]
 
 # The whole matrix takes minutes: RAIDLAB_MATRIX=1 asks for it, and docs/adaptraid.md says when it was last run.
 WHOLE_MATRIX = os.environ.get("RAIDLAB_MATRIX") == "1"
@@ -54,10 +55,6 @@ def nine(session: LabSession, k: int) -> tuple[LabDisk, ...]:
     return tuple(session.lab.disk(name) for name in nine_names(k))
 
 
-def run(session: LabSession, plan: Plan) -> None:
-    session.run(plan)
-
-
 def volume_now(session: LabSession) -> VolumeStatus:
     status = session.array(NAME).status()
     assert isinstance(status, VolumeArray)
@@ -68,11 +65,11 @@ def volume_now(session: LabSession) -> VolumeStatus:
 def volume(session: LabSession, disks: tuple[LabDisk, ...], **more: object) -> Iterator[VolumeStatus]:
     """A volume on blank disks, removed again whatever becomes of it."""
     spec = VolumeSpec(disks, assume_clean=True, **more)  # type: ignore[arg-type]
-    run(session, session.creation(spec))
+    session.run(session.creation(spec))
     try:
         yield volume_now(session)
     finally:
-        run(session, session.array(NAME).destroy())
+        session.run(session.array(NAME).destroy())
 
 
 @contextmanager
@@ -80,20 +77,9 @@ def filled(session: LabSession, disks: tuple[LabDisk, ...], **more: object) -> I
     """A volume full of random data, and their checksum; its disks are blank again afterwards."""
     try:
         with volume(session, disks, **more) as status:
-            yield status.device, fill(session, status.device)
+            yield status.device, Rig(session.lab).fill(status.device)
     finally:
         session.lab.reset([disk for disk in disks if disk.kind is DiskKind.FILE])
-
-
-def fill(session: LabSession, device: str) -> DataSum:
-    size = size_of(session, device)
-    options = (f"count={size}", "iflag=count_bytes,fullblock", "oflag=direct", "conv=fsync", "status=none")
-    session.machine.run(("dd", "if=/dev/urandom", f"of={device}", "bs=1M", *options))
-    return sum_device(session.machine, device)
-
-
-def size_of(session: LabSession, device: str) -> int:
-    return int(session.machine.run(("blockdev", "--getsize64", device)).stdout)
 
 
 def sectors_read(session: LabSession, disks: tuple[LabDisk, ...]) -> int:
@@ -108,7 +94,7 @@ def sectors_read_by_aligned_writes(session: LabSession, device: str, disks: tupl
     write = ("dd", "if=/dev/zero", f"of={device}", "bs=1M", "oflag=direct", "status=none")
     session.machine.run((*write, "count=1"))
     before = sectors_read(session, disks)
-    session.machine.run((*write, f"count={size_of(session, device) // MIB}"))
+    session.machine.run((*write, f"count={Rig(session.lab).size_bytes(device) // MIB}"))
     return sectors_read(session, disks) - before
 
 
@@ -119,10 +105,10 @@ def test_nine_disks_hold_what_the_table_says_and_aligned_writes_read_nothing(ses
         # Label and superblocks take the same of every disk, so the table holds for what is behind them.
         reserve = VolumeSpec(disks).geometry().reserve_bytes
         behind = [(disk.size_bytes - reserve) // CHUNK for disk in disks]
-        assert Fraction(size_of(session, status.device), CHUNK) == capacity(System.ADAPT5, behind)
+        assert Fraction(Rig(session.lab).size_bytes(status.device), CHUNK) == capacity(System.ADAPT5, behind)
         # In other words: the table's row for whole disks, less the reserve of as many disks as hold data.
         ideal = capacity(System.ADAPT5, [disk.size_bytes for disk in disks])
-        assert size_of(session, status.device) == ideal - 8 * reserve
+        assert Rig(session.lab).size_bytes(status.device) == ideal - 8 * reserve
         assert reserve == (1 + max(len(disk.windows) for disk in status.disks)) * MIB
         assert status.optimal_io_bytes == MIB
         assert sectors_read_by_aligned_writes(session, status.device, disks) == 0
@@ -167,16 +153,16 @@ def test_each_disk_in_turn_fails_and_is_rebuilt_without_loss(session: LabSession
     disks = tuple(session.lab.disk(name) for name in names)
     with filled(session, disks, **more) as (device, written):
         for name in names:
-            run(session, session.array(NAME).fail(name))
+            session.run(session.array(NAME).fail(name))
             failed = volume_now(session)
             assert failed.is_degraded
             assert not failed.lost
             assert {disk.number for disk in failed.disks if not disk.present} == {names.index(name)}
             assert sum_device(session.machine, device) == written
-            run(session, session.array(NAME).add(name))
+            session.run(session.array(NAME).add(name))
             assert volume_now(session).state_words == "clean"
         # A copy of every byte has been made again by now; parity and data agree everywhere.
-        run(session, session.array(NAME).scrub("check"))
+        session.run(session.array(NAME).scrub("check"))
         assert volume_now(session).mismatch_sectors == 0
         assert sum_device(session.machine, device) == written
 
@@ -184,14 +170,14 @@ def test_each_disk_in_turn_fails_and_is_rebuilt_without_loss(session: LabSession
 def test_one_spare_replaces_a_disk_in_all_windows_one_after_another(session: LabSession) -> None:
     disks = nine(session, 4)
     with filled(session, disks) as (device, written):
-        run(session, session.array(NAME).fail("fast2"))
+        session.run(session.array(NAME).fail("fast2"))
         with pytest.raises(
             ArrayError, match="slow6 has 15 MiB, and the place of the failed disk in adapt0 needs 30 MiB"
         ):
             session.array(NAME).add("slow6")
         commands: list[tuple[str, ...]] = []
         session.machine.on_command(lambda result: commands.append(result.argv))
-        run(session, session.array(NAME).add("fast9"))
+        session.run(session.array(NAME).add("fast9"))
         status = volume_now(session)
         spare = status.disk(session.node("fast9"))
         assert (spare.number, spare.working, spare.state) == (1, (0, 1, 2, 4), "in sync")
@@ -205,12 +191,12 @@ def test_one_spare_replaces_a_disk_in_all_windows_one_after_another(session: Lab
 def test_a_second_failure_in_a_window_is_refused_and_then_reported_as_loss(session: LabSession) -> None:
     disks = nine(session, 4)
     with filled(session, disks) as (device, _):
-        run(session, session.array(NAME).fail("fast1"))
+        session.run(session.array(NAME).fail("fast1"))
         with pytest.raises(ArrayError, match="cannot run without fast3: the data of 3 of its 5 arrays would be lost"):
             session.array(NAME).fail("fast3")
         with pytest.raises(ArrayError, match="cannot run without slow1: the data of 1 of its 5 arrays would be lost"):
             session.array(NAME).fail("slow1")
-        run(session, session.array(NAME).fail("fast3", breaks_array=True))
+        session.run(session.array(NAME).fail("fast3", breaks_array=True))
         status = volume_now(session)
         assert [each.window.number for each in status.lost] == [0, 1, 3]
         assert status.state_words == "data lost in 3 of 5 arrays"
@@ -235,11 +221,11 @@ def test_the_guard_lets_nothing_be_written_through_a_mapping_that_is_not_on_lab_
 
 def test_disks_of_a_stopped_volume_are_not_free(session: LabSession) -> None:
     with volume(session, nine(session, 2)):
-        run(session, session.array(NAME).stop())
+        session.run(session.array(NAME).stop())
         spec = ArraySpec("raid1", (session.node("fast1"), session.node("fast9")))
         with pytest.raises(DeviceRefused, match="fast1 belongs to array adapt0, which is not running"):
             session.creation(spec)
-        run(session, session.array(NAME).assemble())
+        session.run(session.array(NAME).assemble())
         names = [window.array.name for window in volume_now(session).windows if window.array]
         delays = session.machine.read([f"/sys/block/{name}/md/safe_mode_delay" for name in names])
         assert {(text or "").strip() for text in delays.values()} == {"5.000"}
@@ -255,7 +241,7 @@ def test_a_creation_that_was_cut_short_is_recognised_and_can_be_removed(session:
     session.run(Plan(plan.title, plan.steps[:-3]))
     (found,) = session.found.refused
     assert (found.name, found.refusal) == (NAME, "its creation was interrupted; there are no data on it yet")
-    run(session, session.array(NAME).destroy())
+    session.run(session.array(NAME).destroy())
     assert session.found.all == ()
     mapped = session.machine.run(("dmsetup", "ls")).stdout
     assert mapped.strip() == "No devices found"
@@ -264,38 +250,35 @@ def test_a_creation_that_was_cut_short_is_recognised_and_can_be_removed(session:
 def test_a_label_cut_short_leaves_the_one_before_it(session: LabSession) -> None:
     disks = nine(session, 2)
     with filled(session, disks) as (device, written):
-        run(session, session.array(NAME).stop())
+        session.run(session.array(NAME).stop())
         # As a power cut in the middle of writing the next label: garbage in one place on every disk.
         for disk in disks:
             place = (f"of={disk.node}", "bs=512", "seek=8", "count=3", "conv=fsync,notrunc", "status=none")
             session.machine.run(("dd", "if=/dev/urandom", *place))
         session.rescan()
-        run(session, session.array(NAME).assemble())
+        session.run(session.array(NAME).assemble())
         assert sum_device(session.machine, device) == written
 
 
 def test_a_volume_comes_back_after_a_restart_of_the_machine_without_the_disk_that_failed(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path_factory.mktemp("restart")))
-    host, target = Host.real("tests"), kernel_target("name=restart")
+    host, target = host_at(tmp_path), kernel_target("name=restart")
     sizes = {"file01": 20, "file02": 20, "file03": 20, "file04": 10, "file05": 20}
-    wanted = [{"name": name, "kind": "file", "size_bytes": size * MIB} for name, size in sizes.items()]
-    folder = host.state.root / "labs" / "restart"
-    folder.mkdir(parents=True)
-    (folder / "lab.json").write_text(json.dumps(wanted))
+    with lab_folder(host.state, "restart") as folder:
+        folder.save([DiskSpec(name=name, kind=DiskKind.FILE, size_bytes=size * MIB) for name, size in sizes.items()])
     with open_session(Client(target, host)) as session:
         spec = VolumeSpec(session.disks[:4], assume_clean=True)
-        run(session, session.creation(spec))
-        written = fill(session, spec.device)
-        run(session, session.array(NAME).fail("file02"))
+        session.run(session.creation(spec))
+        written = Rig(session.lab).fill(spec.device)
+        session.run(session.array(NAME).fail("file02"))
     with open_session(Client(target, host)) as session:
         status = volume_now(session)
         assert [disk.state for disk in status.disks] == ["in sync", "faulty", "in sync", "in sync"]
         assert sum_device(session.machine, spec.device) == written
-        run(session, session.array(NAME).add("file05"))
+        session.run(session.array(NAME).add("file05"))
         assert sum_device(session.machine, spec.device) == written
-        run(session, session.array(NAME).stop())
+        session.run(session.array(NAME).stop())
     with open_session(Client(target, host)) as session:
         assert [array.name for array in session.found.stopped] == [NAME]
         assert [status.name for status in session.start_all()] == [NAME]

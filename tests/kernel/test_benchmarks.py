@@ -21,7 +21,7 @@ import pytest
 from benchmarks.support.browser import CHROMIUM
 from lab.host.processes import isolated_python
 
-pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
+pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time, pytest.mark.wide]
 REPOSITORY = Path(__file__).resolve().parents[2]
 NAMES = sorted(path.stem for path in (REPOSITORY / "benchmarks").glob("*.py"))
 LONGEST_SECONDS = 900.0

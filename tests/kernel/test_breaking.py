@@ -14,10 +14,10 @@ from lab.session.data_mark import mark_of, verify_mark, write_mark
 from lab.session.monitor import EventKind
 from lab.session.session import LabSession
 from lab.units import KIB
-from tests.kernel.sessions import DISKS, D, create, do, session, watching
+from tests.kernel.sessions import DISKS, D, create, session, watching
 
 __all__ = ["DISKS", "session"]
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.wide]
 
 
 def test_a_mark_survives_a_failure_and_a_rebuild(session: LabSession) -> None:
@@ -25,11 +25,11 @@ def test_a_mark_survives_a_failure_and_a_rebuild(session: LabSession) -> None:
     mark = write_mark(session, "md0")
     assert mark_of(session, "md0") == mark
     for disk in ("disk01", "disk03"):
-        do(session, session.array("md0").fail(disk))
+        session.run(session.array("md0").fail(disk))
     assert verify_mark(session, mark).is_intact
     for disk, new in (("disk01", "disk05"), ("disk03", "disk06")):
-        do(session, session.array("md0").remove(disk))
-        do(session, session.array("md0").add(new))
+        session.run(session.array("md0").remove(disk))
+        session.run(session.array("md0").add(new))
     session.array("md0").wait()
     found = verify_mark(session, mark)
     assert found.is_intact
@@ -46,7 +46,7 @@ def test_silent_corruption_is_found_by_the_mark_alone(
     create(session, level, D[:members])
     mark = write_mark(session, "md0")
     for disk in victims:
-        do(session, breaking.corrupt(session, "md0", disk))
+        session.run(breaking.corrupt(session, "md0", disk))
     assert not session.array("md0").status().is_degraded
     found = verify_mark(session, mark)
     assert found.verdict is DataVerdict.CHANGED
@@ -62,9 +62,9 @@ def test_corrupted_parity_changes_no_data_but_a_check_tells(session: LabSession)
     plan = breaking.corrupt(session, "md0", "disk03")
     assert "parity P" in plan.title
     with watching(session) as watched:
-        do(session, plan)
+        session.run(plan)
         assert verify_mark(session, mark).is_intact
-        do(session, session.array("md0").scrub("check"))
+        session.run(session.array("md0").scrub("check"))
         session.array("md0").wait()
         watched.wait(lambda w: EventKind.MISMATCH in w.kinds(), "the mismatch to be told")
 
@@ -72,10 +72,10 @@ def test_corrupted_parity_changes_no_data_but_a_check_tells(session: LabSession)
 def test_a_broken_array_is_unreadable_and_says_so(session: LabSession) -> None:
     create(session, "raid5", D[:3])
     mark = write_mark(session, "md0")
-    do(session, session.array("md0").fail("disk01"))
+    session.run(session.array("md0").fail("disk01"))
     with pytest.raises(ArrayError, match="cannot run without disk02"):
         session.array("md0").fail("disk02")
-    do(session, session.array("md0").fail("disk02", breaks_array=True))
+    session.run(session.array("md0").fail("disk02", breaks_array=True))
     found = verify_mark(session, mark)
     assert found.verdict is DataVerdict.UNREADABLE
     assert found.sentence
@@ -84,12 +84,12 @@ def test_a_broken_array_is_unreadable_and_says_so(session: LabSession) -> None:
 def test_what_is_left_of_a_broken_array_can_fail_too(session: LabSession) -> None:
     """mdadm refuses from 4.3 on, whether the member counts or not."""
     create(session, "raid5", D[:3])
-    do(session, session.array("md0").speed(minimum_kib_per_second=100, maximum_kib_per_second=100))
-    do(session, session.array("md0").add("disk04"))
-    do(session, session.array("md0").fail("disk01"))
+    session.run(session.array("md0").speed(minimum_kib_per_second=100, maximum_kib_per_second=100))
+    session.run(session.array("md0").add("disk04"))
+    session.run(session.array("md0").fail("disk01"))
     for disk in ("disk02", "disk03"):
-        do(session, session.array("md0").fail(disk, breaks_array=True))
-    do(session, session.array("md0").fail("disk04"))
+        session.run(session.array("md0").fail(disk, breaks_array=True))
+    session.run(session.array("md0").fail("disk04"))
     assert all(member.is_faulty for member in session.array("md0").status().members)
 
 
@@ -105,15 +105,15 @@ def test_a_pulled_spindle_vanishes_and_comes_back_by_its_bitmap(session: LabSess
     create(session, "raid5", D[6:9], bitmap=Bitmap.INTERNAL, bitmap_chunk_bytes=64 * KIB)
     mark = write_mark(session, "md0")
     with watching(session) as watched:
-        do(session, breaking.pull(session, "disk08"))
+        session.run(breaking.pull(session, "disk08"))
         watched.wait(lambda w: EventKind.DEGRADED in w.kinds(), "md to notice")
         assert is_pulled(session, session.lab.disk("disk08"))
         watched.wait(lambda w: EventKind.DISK_VANISHED in w.kinds(), "the disk to be missed")
         assert verify_mark(session, mark).is_intact
         with pytest.raises(ArrayError, match="cannot run without disk07"):
             breaking.pull(session, "disk07")
-        do(session, breaking.plug_in(session, "disk08"))
-        do(session, session.array("md0").re_add("disk08"))
+        session.run(breaking.plug_in(session, "disk08"))
+        session.run(session.array("md0").re_add("disk08"))
         session.array("md0").wait()
         watched.wait(lambda w: EventKind.RESTORED in w.kinds(), "the array to be whole")
         watched.wait(lambda w: EventKind.DISK_RETURNED in w.kinds(), "the disk to be back")
@@ -122,12 +122,12 @@ def test_a_pulled_spindle_vanishes_and_comes_back_by_its_bitmap(session: LabSess
 
 def test_a_slow_member_is_removed_once_it_has_answered_all(session: LabSession) -> None:
     create(session, "raid1", D[6:9])
-    do(session, breaking.slow(session, "disk08", "slow"))
+    session.run(breaking.slow(session, "disk08", "slow"))
     writing = ("fio", "--name=w", "--filename=/dev/md0", "--rw=randwrite", "--bs=64k", "--ioengine=libaio")
     load = session.machine.stream([*writing, "--direct=1", "--iodepth=64", "--time_based", "--runtime=60"])
     session.machine.run(["sleep", "1.5"])
-    do(session, session.array("md0").fail("disk08"))
-    do(session, session.array("md0").remove("disk08"))
+    session.run(session.array("md0").fail("disk08"))
+    session.run(session.array("md0").remove("disk08"))
     assert len(session.array("md0").status().members) == 2
     load.stop()
     load.result()

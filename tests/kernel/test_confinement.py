@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import tempfile
@@ -14,8 +13,8 @@ import pytest
 
 from lab.machine import EmbeddedOptions, open_machine
 from lab.machine.api import Machine
-from tests.kernel.place import disk_name, kernel_target
-from tests.kernel.test_machine import host_at, sparse_disks
+from tests.kernel.place import disk_name, host_at, kernel_target, record_of
+from tests.kernel.test_machine import sparse_disks
 
 pytestmark = pytest.mark.kernel
 
@@ -85,12 +84,6 @@ def picture(victim: Path) -> dict[Path, tuple[int, ...]]:
     return found
 
 
-def layers_of(state: Path) -> list[str]:
-    (path,) = state.glob("machines/*/kernel.json")
-    layers: list[str] = json.loads(path.read_text())["confined_by"]
-    return layers
-
-
 @contextmanager
 def intruder(victim: Path, layers: tuple[str, ...] | None) -> Iterator[tuple[Machine, str, Path]]:
     """A machine that its root has prepared, and the start of each script."""
@@ -106,7 +99,7 @@ def intruder(victim: Path, layers: tuple[str, ...] | None) -> Iterator[tuple[Mac
 
 def test_unconfined_all_of_it_can_be_done(victim: Path) -> None:
     with intruder(victim, ()) as (machine, names, state):
-        assert layers_of(state) == []
+        assert record_of(state)["confined_by"] == []
         for way, script in WAYS.items():
             if way in ROOTS_WAYS and os.geteuid() != 0:
                 continue
@@ -139,18 +132,18 @@ def test_its_memory_lies_in_the_state_folder_where_shared_memory_has_no_room(
     monkeypatch.setattr("lab.machine.state_folder.memory_folder", lambda _: Path("/proc/none/memory"))
     with intruder(victim, None) as (machine, _, state):
         assert machine.run(["true"]).status == 0
-        (path,) = state.glob("machines/*/kernel.json")
-        maps = Path(f"/proc/{json.loads(path.read_text())['kernel_group']}/maps").read_text()
-        assert f"{path.parent}/memory/" in maps
+        (folder,) = (state / "machines").glob("[0-9]*")
+        maps = Path(f"/proc/{record_of(state)['kernel_group']}/maps").read_text()
+        assert f"{folder}/memory/" in maps
         # Nor can another user reach its management console, which lies in it.
-        assert path.parent.stat().st_mode & 0o077 == 0
+        assert folder.stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("layers", [None, ("namespace",), ("landlock", "seccomp")])
 def test_confined_none_of_it_has_an_effect(victim: Path, layers: tuple[str, ...] | None) -> None:
     with intruder(victim, layers) as (machine, names, state):
         before = picture(victim)
-        assert layers_of(state) == list(layers or ("namespace", "landlock", "seccomp"))
+        assert record_of(state)["confined_by"] == list(layers or ("namespace", "landlock", "seccomp"))
         for way, script in WAYS.items():
             machine.run(["sh", "-c", names + script], check=False)
             assert picture(victim) == before, way

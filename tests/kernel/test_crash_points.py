@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +11,6 @@ import pytest
 
 from lab.faults.crash_points import (
     MOST_DRIVES,
-    CutConfiguration,
-    DriveRecording,
     Judge,
     PointJudgement,
     explore,
@@ -20,31 +19,33 @@ from lab.faults.crash_points import (
     make_recording,
 )
 from lab.faults.guest.ledger import FLUSHED, chosen_cut
-from lab.faults.place import open_place
+from lab.faults.place import FaultPlace, open_place
 from lab.machine import Host, parse_target
 
 pytestmark = [pytest.mark.timeout(600)]
-EMBEDDED = [pytest.mark.kernel, pytest.mark.virtual_time]
 
 
 def embedded(test: Any) -> Any:
     """Only on the embedded kernel, in virtual time."""
-    for mark in EMBEDDED:
-        test = mark(test)
-    return test
+    return pytest.mark.kernel(pytest.mark.virtual_time(test))
 
 
 VIRTUAL = parse_target("uml:?time=virtual")
 POINTS = 12
 
 
+@pytest.fixture
+def place() -> Iterator[FaultPlace]:
+    with open_place(VIRTUAL, Host.real("tests"), drives=MOST_DRIVES) as opened:
+        yield opened
+
+
 @embedded
 @pytest.mark.parametrize(
     "name", ["raid1/bitmap/idle/mixed", "raid5/ppl/idle/mixed", "raid6/journal/idle/mixed", "raid10/resync/check/mixed"]
 )
-def test_promises_are_kept(name: str) -> None:
-    with open_place(VIRTUAL, Host.real("tests"), drives=MOST_DRIVES) as place:
-        found = explore(place, find_configuration(name), seed="1", points=POINTS)
+def test_promises_are_kept(place: FaultPlace, name: str) -> None:
+    found = explore(place, find_configuration(name), seed="1", points=POINTS)
     assert found.tally.points == POINTS
     assert [(each.cut, each.reasons) for each in found.tally.broken] == []
 
@@ -66,18 +67,18 @@ def test_promises_are_kept_with_two_processors_and_a_stored_recording_shows_the_
 
 
 @embedded
-def test_the_write_hole_of_raid5_shows_and_only_where_nothing_is_promised() -> None:
+def test_the_write_hole_of_raid5_shows_and_only_where_nothing_is_promised(place: FaultPlace) -> None:
     configuration = find_configuration("raid5/resync/idle/mixed")
-    with open_place(VIRTUAL, Host.real("tests"), drives=MOST_DRIVES) as place:
-        recording = make_recording(place, configuration, "1")
-        again = make_fresh(configuration)
-        assert again.fingerprint == recording.fingerprint
-        chance = random.Random(1)
-        moments = recording.record.moments()
-        cuts = [chosen_cut(recording.record, chance.choice(moments), "subset", chance, (2,)) for _ in range(20)]
-        judge = Judge(recording)
-        verdicts = [judge.verdict(seen) for seen in judge_points(place, recording, cuts)]
-        by_mdadm = [judge.verdict(seen) for seen in judge_points(place, recording, cuts[:6], by_mdadm=True)]
+    recording = make_recording(place, configuration, "1")
+    with open_place(VIRTUAL, Host.real("tests"), drives=MOST_DRIVES) as fresh:
+        again = make_recording(fresh, configuration, "1")
+    assert again.fingerprint == recording.fingerprint
+    chance = random.Random(1)
+    moments = recording.record.moments()
+    cuts = [chosen_cut(recording.record, chance.choice(moments), "subset", chance, (2,)) for _ in range(20)]
+    judge = Judge(recording)
+    verdicts = [judge.verdict(seen) for seen in judge_points(place, recording, cuts)]
+    by_mdadm = [judge.verdict(seen) for seen in judge_points(place, recording, cuts[:6], by_mdadm=True)]
     assert {each.judgement for each in verdicts} >= {PointJudgement.EXEMPT}
     assert not [each.reasons for each in verdicts if each.judgement is PointJudgement.BROKEN]
     # Dirty and degraded, md refuses the array until it is forced.
@@ -89,22 +90,16 @@ def test_the_write_hole_of_raid5_shows_and_only_where_nothing_is_promised() -> N
     ]
 
 
-def make_fresh(configuration: CutConfiguration) -> DriveRecording:
-    with open_place(VIRTUAL, Host.real("tests"), drives=MOST_DRIVES) as place:
-        return make_recording(place, configuration, "1")
-
-
 @embedded
-def test_an_acknowledged_write_that_is_not_there_breaks_a_promise() -> None:
+def test_an_acknowledged_write_that_is_not_there_breaks_a_promise(place: FaultPlace) -> None:
     """As if every write had gone past the drives' caches: those that only a flush makes sure would be missed then."""
-    with open_place(VIRTUAL, Host.real("tests"), drives=MOST_DRIVES) as place:
-        recording = make_recording(place, find_configuration("raid1/resync/idle/mixed"), "1")
-        events = [[*event[:4], 1] if event[0] == "write" else event for event in recording.events]
-        claimed = replace(recording, events=events)
-        chance = random.Random(1)
-        cuts = [chosen_cut(recording.record, at, FLUSHED, chance) for at in recording.record.moments()[20:60:4]]
-        true = [Judge(recording).verdict(seen).judgement for seen in judge_points(place, recording, cuts)]
-        verdicts = [Judge(claimed).verdict(seen) for seen in judge_points(place, claimed, cuts)]
+    recording = make_recording(place, find_configuration("raid1/resync/idle/mixed"), "1")
+    events = [[*event[:4], 1] if event[0] == "write" else event for event in recording.events]
+    claimed = replace(recording, events=events)
+    chance = random.Random(1)
+    cuts = [chosen_cut(recording.record, at, FLUSHED, chance) for at in recording.record.moments()[20:60:4]]
+    true = [Judge(recording).verdict(seen).judgement for seen in judge_points(place, recording, cuts)]
+    verdicts = [Judge(claimed).verdict(seen) for seen in judge_points(place, claimed, cuts)]
     assert set(true) == {PointJudgement.KEPT}
     broken = [each for each in verdicts if each.judgement is PointJudgement.BROKEN]
     assert len(broken) >= len(cuts) // 2

@@ -9,7 +9,7 @@ import pytest
 from lab.drills.schema import catalogue, find_drill, read_drill, ready
 from tests.kernel.drill_histories import SEED, histories, play_all, play_typed
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.wide]
 
 TYPED = ("1", "5", "10")
 """With few lines, with names of arrays, and with the longest lines; the other drills differ in what is typed alone."""

@@ -15,7 +15,7 @@ from lab.machine import Host
 from tests.kernel.place import kernel_target, real_time_target
 from tests.unit.drills.test_drill_files import example
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.wide]
 
 
 def test_the_example_of_the_page_is_true(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from lab.drills.schema import catalogue, read_drill, ready
 from lab.lessons.proof import PROOF_SEEDS
 from lab.machine import Host, parse_target
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.wide]
 PLACES = [(PROOF_SEEDS[0], "uml:"), pytest.param(PROOF_SEEDS[1], "uml:?time=virtual", marks=pytest.mark.virtual_time)]
 """One in each kind of time."""
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,10 +16,9 @@ from lab.drills.desk import DrillDesk, open_desk, run_lines
 from lab.drills.schema import file_digest, find_drill, read_drill, ready
 from lab.drills.verdict import DrillVerdict, NothingRuns, debriefing, end_drill, judge
 from lab.errors import DrillError, LabError
-from lab.gates.decoding import read_own_json
 from lab.machine import Host
 from lab.session.session import Client, LabSession, open_session
-from tests.kernel.place import disk_name, kernel_target
+from tests.kernel.place import disk_name, host_at, kernel_target, kill_kernel
 
 pytestmark = pytest.mark.kernel
 TARGET = kernel_target()
@@ -35,8 +30,7 @@ VALUES = DRILL.values
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Host:
     """The first drill, made once."""
-    host = Host.real("tests")
-    own = Host(host.processes, host.files, host.clock, host.state.elsewhere(tmp_path_factory.mktemp("drill")))
+    own = host_at(tmp_path_factory.mktemp("drill"))
     with open_session(Client(TARGET, own), start_arrays=False) as session:
         DrillDesk.begin(session, DRILL)
     return own
@@ -66,11 +60,8 @@ def touched(desk: DrillDesk) -> int:
 
 def test_looking_writes_nothing(made: Host) -> None:
     with working(made) as (session, desk):
-        by_hand(
-            session,
-            desk,
-            "cat /proc/mdstat; mdadm --examine $members; for d in $members; do dd if=$d of=/dev/null bs=1M; done",
-        )
+        by_hand(session, desk, "cat /proc/mdstat; mdadm --examine $members")
+        by_hand(session, desk, "for d in $members; do dd if=$d of=/dev/null bs=1M; done")
         by_hand(session, desk, "mdadm --stop --scan; blkid $members; hexdump -C -n 4096 $late")
         assert touched(desk) == 0
         assert desk.commit() == 0
@@ -264,11 +255,7 @@ wipefs -a $other || true
 
 def test_a_reset_takes_everything_back_in_seconds(made: Host) -> None:
     with working(made) as (session, desk):
-        by_hand(
-            session,
-            desk,
-            _MESS,
-        )
+        by_hand(session, desk, _MESS)
         assert desk.changed()
         began = time.monotonic()
         desk.reset()
@@ -295,7 +282,7 @@ def test_a_machine_that_is_killed_costs_neither_disks_nor_count(made: Host) -> N
             by_hand(session, desk, "mdadm --stop --scan; dd if=/dev/urandom of=$late bs=4096 count=2 seek=1500")
             by_hand(session, desk, "sync")
             # Nobody looks any more: what was written shows in a comparison with the disks as they were.
-            os.killpg(_kernel_of(made), signal.SIGKILL)
+            kill_kernel(made.state.root)
             session.machine.run(("true",))
 
     with pytest.raises(LabError):
@@ -304,12 +291,6 @@ def test_a_machine_that_is_killed_costs_neither_disks_nor_count(made: Host) -> N
         assert desk.case.record.resets > 0
         assert sum(end - first for ranges in desk.changed().values() for first, end in ranges) > 0
         assert 0 < desk.commit() <= 8192
-
-
-def _kernel_of(host: Host) -> int:
-    """The process of the machine that runs from this state folder."""
-    (record,) = Path(host.state.root).rglob("kernel.json")
-    return int(read_own_json(record, dict[str, Any])["kernel_group"])
 
 
 @pytest.mark.wide
@@ -343,11 +324,7 @@ def test_the_end_is_kept_with_all_that_was_typed(made: Host, monkeypatch: pytest
     with working(made) as (session, desk):
         desk.note_command("mdadm --examine x")
         desk.commit()
-        by_hand(
-            session,
-            desk,
-            _RIGHT,
-        )
+        by_hand(session, desk, _RIGHT)
         before = judge(desk, outcome_id="before")
         assert (before.verdict, before.saved_percent, before.missing) == (DrillVerdict.SAVED, 100.0, ())
         images = desk.case.images

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -28,9 +25,9 @@ from lab.session.data_mark import load_target
 from lab.session.load import Load
 from lab.session.session import Client, LabSession, open_session
 from lab.units import KIB, MIB
-from tests.kernel.test_machine import host_at
+from tests.kernel.place import host_at, kill_kernel
 
-pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
+pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time, pytest.mark.wide]
 
 NAMED = parse_target("uml:?time=virtual&name=oracle")
 MOUNTED = filesystem.mount_point("/dev/md1")
@@ -69,12 +66,6 @@ def built(session: LabSession) -> None:
     mounted(session)
 
 
-def kill(root: Path) -> None:
-    """As when the power of a machine fails whose disks keep what they were given."""
-    for record in (root / "machines").glob(f"{os.getpid()}-*/kernel.json"):
-        os.killpg(json.loads(record.read_text())["kernel_group"], signal.SIGKILL)
-
-
 def killed_while_at_work(oracle: Oracle, root: Path, events: int) -> None:
     """The machine is killed once so many further events were told, while operations go on. Raises MachineLost."""
     wanted = len(oracle.events) + events
@@ -83,7 +74,7 @@ def killed_while_at_work(oracle: Oracle, root: Path, events: int) -> None:
         end = time.monotonic() + 60
         while len(oracle.events) < wanted and time.monotonic() < end:
             time.sleep(0.002)
-        kill(root)
+        kill_kernel(root)
 
     watcher = threading.Thread(target=watch)
     watcher.start()

@@ -19,7 +19,7 @@ from lab.workloads.jobs import LEAST_SPACE_BYTES, FioPhase, fio_invocations
 from lab.workloads.workload import Direction, LoadProgram, Verify, Workload, all_workloads, find_workload
 from tests.kernel.rig import DEVICE, NAME, Rig, file_disks
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.wide]
 
 DISKS = file_disks(4, 128)
 SHORT = MeasureOptions(runtime_seconds=2.0, warmup_seconds=0.0, file_bytes=4 * MIB)

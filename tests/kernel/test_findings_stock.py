@@ -10,7 +10,8 @@ import pytest
 from lab.findings.record import Cell, Outcome, read_record, read_script
 from lab.findings.runner import Hooks, measure
 from lab.machine import parse_target
-from tests.kernel.test_machine import REPOSITORY, host_at
+from tests.kernel.place import host_at
+from tests.kernel.test_machine import REPOSITORY
 
 pytestmark = [pytest.mark.qemu, pytest.mark.wide, pytest.mark.timeout(3600)]
 

@@ -13,7 +13,7 @@ from lab.machine.state_folder import KERNEL_RECORD
 from tests.kernel.place import kernel_target
 from tests.window import PATIENCE_SECONDS, RAIDLAB, REPOSITORY, TAKES_CONTROL, Window, command
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.wide]
 
 NO_SIGNAL = ""
 """Without a controlling terminal nobody is sent one; so it is below make, which catches it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -19,15 +18,11 @@ import pytest
 
 from lab.disks.inventory import read_heads
 from lab.errors import ExitCode, LabError, MachineLost, SpecError
-from lab.host.clock import HostClock
-from lab.host.files import HostFiles
-from lab.host.processes import HostProcesses
-from lab.machine import EmbeddedOptions, Host, SampleRequest, UbdDisk, open_machine, parse_target
+from lab.machine import EmbeddedOptions, SampleRequest, UbdDisk, open_machine, parse_target
 from lab.machine.api import Machine
 from lab.machine.kernel_image import kernel_cache
-from lab.machine.state_folder import StateFolder
 from lab.machine.target import TargetKind
-from tests.kernel.place import disk_name, kernel_target
+from tests.kernel.place import disk_name, host_at, kernel_target, record_of
 
 pytestmark = pytest.mark.kernel
 
@@ -44,11 +39,6 @@ with open_machine(kernel_target(), Host.real("client")) as machine:
     print(machine.read(["/proc/mounts"])["/proc/mounts"].count("hostfs"), flush=True)
     machine.run(["sleep", "1000"], timeout_seconds=2000)
 """
-
-
-def host_at(root: Path) -> Host:
-    processes, clock = HostProcesses(), HostClock()
-    return Host(processes, HostFiles(), clock, StateFolder(root, processes, clock, command="test"))
 
 
 def sparse_disks(folder: Path, count: int) -> tuple[UbdDisk, ...]:
@@ -81,12 +71,6 @@ def wait_until(is_so: Callable[[], bool], seconds: float = DEADLINE_SECONDS) -> 
     while not (reached := is_so()) and time.monotonic() < deadline:
         time.sleep(0.02)
     return reached
-
-
-def record_of(root: Path) -> dict[str, int]:
-    (path,) = (root / "machines").glob("*/kernel.json")
-    record: dict[str, int] = json.loads(path.read_text())
-    return record
 
 
 @dataclass

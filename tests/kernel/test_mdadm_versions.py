@@ -8,8 +8,7 @@ import pytest
 
 from lab.errors import SpecError
 from lab.machine import open_machine
-from tests.kernel.place import real_time_target
-from tests.kernel.test_machine import host_at
+from tests.kernel.place import host_at, real_time_target
 
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(300)]
 

@@ -16,7 +16,7 @@ from lab.errors import DeviceRefused, LabError
 from lab.measure.calibration import reader
 from lab.units import MIB
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.wide]
 
 SIZE = 48 * MIB
 DISKS = (

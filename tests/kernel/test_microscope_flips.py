@@ -12,7 +12,7 @@ from tests.kernel.microscope_rig import DISKS, TARGET, bytes_of, create, device_
 from tests.kernel.rig import NAME
 
 __all__ = ["DISKS", "TARGET", "session"]
-pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
+pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time, pytest.mark.wide]
 
 
 def scrub(session: LabSession, action: str) -> int:

@@ -17,7 +17,7 @@ from tests.kernel.microscope_rig import BYTES, DISKS, PPL, TARGET, create, devic
 from tests.kernel.rig import DEVICE, NAME
 
 __all__ = ["DISKS", "TARGET", "session"]
-pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
+pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time, pytest.mark.wide]
 
 WRITES: list[tuple[str, int, tuple[str, ...], tuple[int, ...], str]] = [
     ("0", 3, (), (), ""),

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,18 +15,14 @@ from lab.arrays.status import SyncAction
 from lab.disks import DiskKind, open_lab, specs
 from lab.disks.lab import lab_folder
 from lab.errors import MachineLost
-from lab.host.clock import HostClock
-from lab.host.files import HostFiles
-from lab.host.processes import HostProcesses
-from lab.machine import Host, RunningCommand
-from lab.machine.state_folder import StateFolder
+from lab.machine import RunningCommand
 from lab.measure.rebuild import DataVerdict, fail_and_remove, measure_rebuild, sum_device, verdict
 from lab.measure.samples import Recorder
 from lab.units import KIB, MIB
-from tests.kernel.place import kernel_target
+from tests.kernel.place import host_at, kernel_target, kill_kernel
 from tests.kernel.rig import DEVICE, NAME, Rig, file_disks, run_lengths
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.wide]
 
 # Three large ones for the bitmap: mdadm gives it one bit for 64 MiB, so on the others all would be one region.
 DISKS = (*file_disks(5, 24), *specs(3, DiskKind.FILE, size_bytes=384 * MIB, first=6))
@@ -64,17 +57,6 @@ for slot in range({SLOTS}):
 # The crash comes first in this file: its kernel then is the only one that runs.
 
 
-@pytest.fixture
-def crash_host(tmp_path: Path) -> Host:
-    processes, clock = HostProcesses(), HostClock()
-    return Host(processes, HostFiles(), clock, StateFolder(tmp_path / "state", processes, clock, command="crash"))
-
-
-def kill_kernel(host: Host) -> None:
-    (record,) = (host.state.root / "machines").glob("*/kernel.json")
-    os.kill(json.loads(record.read_text())["kernel_group"], signal.SIGKILL)
-
-
 def acknowledged_until(writer: RunningCommand, seconds: float, most: int) -> Iterator[int]:
     """Numbers whose write had returned in the guest, as far as they came through before the kernel died.
 
@@ -102,10 +84,10 @@ def acknowledged_until(writer: RunningCommand, seconds: float, most: int) -> Ite
     ],
 )
 def test_killed_kernel_in_a_rebuild_under_load(
-    crash_host: Host, level: str, members: int, policy: ConsistencyPolicy
+    tmp_path: Path, level: str, members: int, policy: ConsistencyPolicy
 ) -> None:
     # RAID 5 with a partial parity log: without one md rightly refuses to start an array that is dirty and degraded.
-    target, last = kernel_target("name=crash"), 0
+    target, last, crash_host = kernel_target("name=crash"), 0, host_at(tmp_path)
     with lab_folder(crash_host.state, "crash") as folder:
         folder.save(file_disks(members, 64))
     with open_lab(target, crash_host) as lab:
@@ -122,7 +104,7 @@ def test_killed_kernel_in_a_rebuild_under_load(
                 last = number
                 continue
             assert rig.status.sync_action is SyncAction.RECOVER
-            kill_kernel(crash_host)
+            kill_kernel(tmp_path)
     assert last > 2 * SLOTS
     with open_lab(target, crash_host) as lab:
         rig = Rig(lab)

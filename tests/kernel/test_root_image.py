@@ -14,9 +14,10 @@ from lab.errors import SpecError
 from lab.machine import EmbeddedOptions, open_machine, parse_target
 from lab.session.session import Client, open_session
 from lab.units import MIB
-from tests.kernel.test_machine import REPOSITORY, host_at, processes_of, sparse_disks, wait_until
+from tests.kernel.place import host_at
+from tests.kernel.test_machine import REPOSITORY, processes_of, sparse_disks, wait_until
 
-pytestmark = [pytest.mark.kernel, pytest.mark.root_image, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.kernel, pytest.mark.root_image, pytest.mark.timeout(1800), pytest.mark.wide]
 
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 

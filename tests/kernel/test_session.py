@@ -22,7 +22,7 @@ from lab.session.monitor import EventKind, Measure
 from lab.session.session import LabSession
 from lab.units import KIB, MIB
 from lab.workloads.fio_output import LiveInterval
-from tests.kernel.sessions import DISKS, D, by_hand, create, do, session, watching
+from tests.kernel.sessions import DISKS, D, by_hand, create, session, watching
 
 __all__ = ["DISKS", "session"]
 pytestmark = pytest.mark.kernel
@@ -53,11 +53,11 @@ def test_the_monitor_follows_what_is_typed_by_hand(session: LabSession) -> None:
 
 def test_progress_of_a_rebuild_is_on_the_machines_clock(session: LabSession) -> None:
     create(session, "raid5", D[:3])
-    do(session, session.array("md0").speed(minimum_kib_per_second=20000, maximum_kib_per_second=20000))
+    session.run(session.array("md0").speed(minimum_kib_per_second=20000, maximum_kib_per_second=20000))
     with watching(session) as watched:
-        do(session, session.array("md0").fail("disk01"))
-        do(session, session.array("md0").remove("disk01"))
-        do(session, session.array("md0").add("disk04"))
+        session.run(session.array("md0").fail("disk01"))
+        session.run(session.array("md0").remove("disk01"))
+        session.run(session.array("md0").add("disk04"))
         watched.wait(lambda w: EventKind.RESTORED in w.kinds(), "the rebuild to end")
     times = [look.time_seconds for look in watched.looks]
     assert times == sorted(times)
@@ -88,10 +88,10 @@ def test_a_load_runs_beside_the_monitor_and_a_rebuild(session: LabSession) -> No
         )
         load.start()
         watched.wait(lambda _: len(intervals) >= 2, "live values")
-        do(session, session.array("md0").speed(minimum_kib_per_second=25000, maximum_kib_per_second=25000))
-        do(session, session.array("md0").fail("disk02"))
-        do(session, session.array("md0").remove("disk02"))
-        do(session, session.array("md0").add("disk04"))
+        session.run(session.array("md0").speed(minimum_kib_per_second=25000, maximum_kib_per_second=25000))
+        session.run(session.array("md0").fail("disk02"))
+        session.run(session.array("md0").remove("disk02"))
+        session.run(session.array("md0").add("disk04"))
         watched.wait(lambda w: EventKind.SYNC_STARTED in w.kinds(), "the rebuild to begin")
         seen = len(intervals)
         watched.wait(lambda _: len(intervals) >= seen + 2, "live values while it rebuilds")
@@ -160,7 +160,7 @@ def test_a_mark_whose_replacement_breaks_off_calls_nothing_changed(
 @pytest.mark.wide
 def test_a_load_on_a_file_system_mounts_it_and_a_mark_is_a_file_there(session: LabSession) -> None:
     nodes = tuple(session.node(name) for name in D[:2])
-    do(session, session.creation(ArraySpec("raid1", nodes, assume_clean=True), FileSystem.EXT4))
+    session.run(session.creation(ArraySpec("raid1", nodes, assume_clean=True), FileSystem.EXT4))
     mark = write_mark(session, "md0")
     assert not mark.is_raw
     load = Load(session, "md0", "rand-write-4k", runtime_seconds=1.0, working_set_bytes=8 * MIB)
@@ -218,7 +218,7 @@ def test_a_forecast_has_a_number_where_disks_have_a_service_time(session: LabSes
     forecast = predict(session, "md0", "rand-write-4k")
     assert forecast.iops is not None
     assert "member reads" in forecast.reason
-    do(session, session.array("md0").destroy())
+    session.run(session.array("md0").destroy())
     create(session, "raid5", D[:3])
     assert predict(session, "md0", "rand-write-4k").iops is None
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
 from lab.drills.desk import run_lines
 from lab.lessons.proof import open_proof_session
-from lab.machine import Host
 from lab.session.session import LabSession
-from tests.kernel.place import kernel_target
+from tests.kernel.place import host_at, kernel_target
 
 pytestmark = pytest.mark.kernel
 SPEED_KIB = 16_000
@@ -25,9 +23,7 @@ AT_ONCE_SECONDS = 15
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabSession]:
-    host = Host.real("tests")
-    own = replace(host, state=host.state.elsewhere(tmp_path_factory.mktemp("settle")))
-    with open_proof_session(kernel_target(), own, disks=4) as session:
+    with open_proof_session(kernel_target(), host_at(tmp_path_factory.mktemp("settle")), disks=4) as session:
         yield session
 
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from lab.disks import open_lab
 from lab.errors import LabError, MachineLost
-from lab.machine import Host
 from lab.session.load import Load
 from lab.session.monitor import Monitor
 from lab.session.session import KEPT_CHARACTERS, LabSession, Shell, ShellResult
 from lab.units import MIB
-from tests.kernel.place import kernel_target
-from tests.kernel.sessions import DISKS, FILES, D, create, do, session
+from tests.kernel.place import host_at, kernel_target, kill_kernel
+from tests.kernel.sessions import DISKS, FILES, D, create, session
 
 __all__ = ["DISKS", "session"]
 pytestmark = pytest.mark.kernel
@@ -63,8 +60,8 @@ def test_an_array_made_in_the_shell_is_one_of_the_labs(session: LabSession) -> N
     session.rescan()
     assert holder(session, "disk02") == "md3"
     assert "md3 : active raid1" in shell.run("cat /proc/mdstat").output
-    do(session, session.array("md3").fail("disk02"))
-    do(session, session.array("md3").destroy())
+    session.run(session.array("md3").fail("disk02"))
+    session.run(session.array("md3").destroy())
     assert holder(session, "disk02") is None
 
 
@@ -108,8 +105,8 @@ def test_much_output_of_a_line_is_handed_on_and_its_end_kept(session: LabSession
     assert len(result.output) <= KEPT_CHARACTERS
 
 
-def test_a_lost_machine_ends_everything_soon() -> None:
-    with open_lab(kernel_target(), Host.real("tests"), wanted=FILES[:3]) as lab:
+def test_a_lost_machine_ends_everything_soon(tmp_path: Path) -> None:
+    with open_lab(kernel_target(), host_at(tmp_path), wanted=FILES[:3]) as lab:
         session = LabSession(kernel_target(), lab.host, lab)
         create(session, "raid5", D[:3])
         over = threading.Event()
@@ -128,7 +125,7 @@ def test_a_lost_machine_ends_everything_soon() -> None:
         lost: list[LabError] = []
         typed = threading.Thread(target=lambda: lost.append(error_of(lambda: Shell(session).run("sleep 600"))))
         typed.start()
-        kill_kernel(session)
+        kill_kernel(tmp_path)
         assert over.wait(10.0)
         assert isinstance(ends[0], MachineLost)
         with pytest.raises(MachineLost):
@@ -145,10 +142,3 @@ def error_of(work: Callable[[], object]) -> LabError:
     with pytest.raises(LabError) as caught:
         work()
     return caught.value
-
-
-def kill_kernel(session: LabSession) -> None:
-    """End the kernel that was started last by this process, by the process group that its folder names."""
-    machines = session.host.state.root / "machines"
-    newest = max(machines.glob(f"{os.getpid()}-*/kernel.json"), key=lambda path: path.stat().st_mtime_ns)
-    os.killpg(int(json.loads(newest.read_text())["kernel_group"]), signal.SIGKILL)

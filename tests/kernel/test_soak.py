@@ -10,7 +10,7 @@ import pytest
 
 from lab.host.processes import isolated_python
 
-pytestmark = [pytest.mark.kernel, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kernel, pytest.mark.timeout(600), pytest.mark.wide]
 SECONDS = 60
 
 

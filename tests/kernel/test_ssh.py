@@ -9,7 +9,6 @@ import signal
 import socket
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,24 +18,15 @@ import platformdirs
 import pytest
 
 from lab.errors import MachineLost, ToolMissing
-from lab.host.clock import HostClock
-from lab.host.files import HostFiles
-from lab.host.processes import HostProcesses
-from lab.machine import EmbeddedOptions, Host, SampleRequest, UbdDisk, open_machine, parse_target
-from lab.machine.state_folder import StateFolder
-from tests.cluster.keeper import children_of
+from lab.machine import EmbeddedOptions, SampleRequest, open_machine, parse_target
+from tests.cluster.keeper import children_of, wait_until
 from tests.cluster.ssh_rig import SSHD, SshRig, keygen, ssh_rig
-from tests.kernel.place import kernel_target
+from tests.kernel.place import host_at, kernel_target
+from tests.kernel.test_machine import REPOSITORY, sparse_disks
 
 pytestmark = pytest.mark.kernel
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 needs_sshd = pytest.mark.skipif(SSHD is None, reason="needs openssh-server; next: apt install openssh-server")
-
-
-def host_at(root: Path) -> Host:
-    processes, clock = HostProcesses(), HostClock()
-    return Host(processes, HostFiles(), clock, StateFolder(root, processes, clock, command="test"))
 
 
 @dataclass(frozen=True)
@@ -99,10 +89,7 @@ def test_a_connection_that_breaks_is_a_lost_machine(server: Server, tmp_path: Pa
             shell.result()
         assert lost.value.hint
         # The agent noticed too, and took its command with it.
-        deadline = time.monotonic() + 5
-        while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert not Path(f"/proc/{pid}").exists()
+        wait_until(lambda: not Path(f"/proc/{pid}").exists(), 5, lambda: "its command still runs")
 
 
 @needs_sshd
@@ -177,13 +164,9 @@ def sources() -> Iterator[Path]:
 
 
 def test_local_builds_a_mirror_on_a_computer_with_md(tmp_path: Path, sources: Path) -> None:
-    disks = tuple(UbdDisk(tmp_path / f"disk{number}", f"RAIDLAB-{number:02}") for number in range(2))
-    for disk in disks:
-        disk.path.touch()
-        os.truncate(disk.path, 32 << 20)
     environment = f"PYTHONPATH={sources}"
     # In a user namespace the system's files would seem to be another user's, and be refused as programs.
-    options = EmbeddedOptions(disks=disks, shown=(sources,), layers=())
+    options = EmbeddedOptions(disks=sparse_disks(tmp_path, 2), shown=(sources,), layers=())
     with open_machine(kernel_target(), host_at(tmp_path / "state"), embedded=options) as machine:
         machine.run(["modprobe", "raid1"])
         # The guest's files are this computer's, and so are its Python and its packages.

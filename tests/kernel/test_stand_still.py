@@ -17,10 +17,10 @@ from lab.errors import MachineLost
 from lab.machine import EmbeddedOptions, GuestProgram, Machine, open_machine
 from lab.machine.disk_rescue import LOOK_SECONDS, RESCUED, STILL_LOOKS
 from lab.machine.stand_still import KEPT_FOLDER, SILENT_SECONDS, STILL_SECONDS
-from tests.kernel.place import kernel_target
-from tests.kernel.test_machine import host_at, processes_of, record_of, sparse_disks
+from tests.kernel.place import host_at, kernel_target, record_of
+from tests.kernel.test_machine import processes_of, sparse_disks
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.wide]
 
 PIDFD_GETFD = 438
 EVENTS = 64

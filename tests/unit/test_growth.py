@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.kernel.growth import growth_per_round
+from tests.kernel.soak import growth_per_round
 
 MIB = 1024.0 * 1024.0
 
