@@ -23,8 +23,7 @@ from typing import Annotated
 from benchmarks.support.report import Kept, asked, finish, private_state, say
 from benchmarks.support.windows import Run, measured_rates
 from lab.arrays.spec import ArraySpec
-from lab.disks import DiskKind, Lab, open_lab
-from lab.disks.kinds import DiskSpec
+from lab.disks import DiskKind, DiskSpec, Lab, open_lab, specs
 from lab.machine import Host, parse_target
 from lab.results.statistics import RatioOutcome, RatioTest, judge
 from lab.units import MIB
@@ -71,19 +70,18 @@ def models(folder: Path) -> None:
 
 
 def disks() -> list[DiskSpec]:
-    names = [name for name in DRIVE_MODELS for _ in range(2)]
-    return [
-        DiskSpec(name=f"disk{n:02d}", kind=DiskKind.SPINDLE, size_bytes=64 * MIB, model=name)
-        for n, name in enumerate(names, start=1)
-    ]
+    slow, slower = (
+        specs(2, DiskKind.SPINDLE, size_bytes=64 * MIB, model=name, first=first)
+        for name, first in zip(DRIVE_MODELS, (1, 3), strict=True)
+    )
+    return [*slow, *slower]
 
 
 def build(lab: Lab) -> tuple[str, str]:
     nodes = [disk.node for disk in lab.disks]
-    specs = [ArraySpec("raid0", tuple(nodes[2 * n : 2 * n + 2]), name=f"md{n}") for n in range(2)]
-    for spec in specs:
-        lab.execute(spec.creation())
-    return specs[0].device, specs[1].device
+    fast, slow = (ArraySpec("raid0", tuple(nodes[2 * n : 2 * n + 2]), name=f"md{n}") for n in range(2))
+    lab.execute(fast.creation() + slow.creation())
+    return fast.device, slow.device
 
 
 def trios(lab: Lab, first: int, count: int, seconds: float, end: float) -> Iterator[Trio]:

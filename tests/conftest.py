@@ -42,7 +42,7 @@ MEASURING = (
     "test_app_lessons",
 )
 # Files of which each test goes to whichever worker is free: they take a minute each, or minutes together.
-SHARED = ("kernel/test_lessons", "test_benchmarks")
+SHARED = ("kernel/test_lessons", "test_drill_proofs", "test_benchmarks")
 # Files of the embedded kernel that take longest, longest first.
 LONGEST = (
     "test_exact_repeat",

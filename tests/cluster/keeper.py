@@ -80,12 +80,8 @@ def _short_folder() -> str | None:
     return None if len(tempfile.gettempdir()) <= 40 else "/tmp"
 
 
-def wait_until(holds: Callable[[], bool], seconds: float, failure: Callable[[], str]) -> None:
-    """Asks until it holds.
-
-    Raises:
-        AssertionError: It did not in so many seconds; ``failure`` says what there is instead.
-    """
+def wait_until(holds: Callable[[], bool], seconds: float, failure: Callable[[], str] = lambda: "") -> None:
+    """Raises AssertionError if it does not hold within so many seconds; ``failure`` says what there is instead."""
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, failure()

@@ -1,19 +1,23 @@
-"""Files under the oracle on ext4 and XFS on md: crash points are as promised, and what is broken is found."""
+"""Files under the oracle on ext4 and XFS on md: crash points are as promised, and what is broken is named."""
 
 from __future__ import annotations
 
+import base64
+import random
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from lab.arrays.filesystem import FileSystem
-from lab.faults.guest.ledger import KINDS
+from lab.faults.guest.file_ledger import FILE_BLOCKS, FileLedger
+from lab.faults.guest.ledger import DRIVE_WRITE, EVERYTHING, KINDS, Request, chosen_cut, identity_of
 from lab.faults.place import FaultPlace, open_place, run_program
 from lab.machine import Host, parse_target
 from tests.kernel.files_points import (
     DRIVE_BYTES,
     PROGRAM,
+    FilePoint,
     FilesRecording,
     chosen_cuts,
     find_files_array,
@@ -134,3 +138,112 @@ def test_a_history_goes_on_after_its_power_cut(place: FaultPlace) -> None:
     assert recheck["bad"] == check["bad"] == []
     assert recheck["verdicts"]["in-flight old"] > 0
     assert set(check["verdicts"]) == {"intact"}
+
+
+DATA_OFFSET_SECTORS = 4096
+
+
+class Written:
+    """Where on a RAID 1 recorded writes put the blocks of files that are sure at the end and never written again."""
+
+    def __init__(self, place: FaultPlace, recording: FilesRecording) -> None:
+        text = place.lab.machine.run(("base64", "-w0", "/dev/lab-record-data")).stdout
+        self.data = base64.b64decode(text)
+        self.recording = recording
+        states = FileLedger(recording.ledger).allowed(is_power_cut=True)
+        self.names = {files[0]: name for name, files in states.names.items() if len(files) == 1 and files[0]}
+        self.sure = {
+            (file * FILE_BLOCKS + sector // 8, sector % 8): generations[0]
+            for file in self.names
+            for sector, generations in states.files[file][2].items()
+            if len(generations) == 1
+        }
+
+    def block(self, request: Request) -> tuple[int, int] | None:
+        """The block of a file, and its offset in the write in sectors, that a write brought in its last generation."""
+        for start in range(0, request.count, 8):
+            piece = self.data[request.data + start * 512 : request.data + (start + 1) * 512]
+            told = identity_of(piece)
+            if (
+                told
+                and self.sure.get((told[0], 0)) == told[1]
+                and all(self.sure.get((told[0], at)) == told[1] for at in range(8))
+            ):
+                return told[0], start
+        return None
+
+    def pairs(self) -> list[tuple[list[int], int, int]]:
+        """(numbers of the records on all members, block, sector on the member) of such writes."""
+        found: dict[int, tuple[list[int], int, int]] = {}
+        for request in self.recording.record.requests:
+            if request.kind == DRIVE_WRITE and request.sector >= DATA_OFFSET_SECTORS and (block := self.block(request)):
+                entry = found.setdefault(block[0], ([], block[0], request.sector + block[1]))
+                entry[0].append(request.index)
+        return [each for each in found.values() if len(each[0]) == self.recording.array.members]
+
+    def place_of(self, block: int) -> str:
+        """As a problem's beginning names it."""
+        file, number = divmod(block, FILE_BLOCKS)
+        return f"{self.names[file]} at byte {number * 4096}:"
+
+
+def last(recording: FilesRecording) -> str:
+    """All that was ever written is there."""
+    record = recording.record
+    return chosen_cut(record, record.requests[-1].came, EVERYTHING, random.Random(1)).word()
+
+
+def judged_once(place: FaultPlace, recording: FilesRecording, without: list[int]) -> FilePoint:
+    (point,) = judged_points(place, recording, [last(recording)], fsck=0, without=without)
+    return point
+
+
+@pytest.mark.parametrize("kind", [EXT4, XFS])
+def test_each_synced_write_that_the_drives_drop_is_found_as_lost(place: FaultPlace, kind: FileSystem) -> None:
+    recording = recorded(place, "raid1", kind)
+    written = Written(place, recording)
+    assert judged_once(place, recording, []).problems == ()
+    pairs = written.pairs()
+    assert len(pairs) >= 5
+    for records, block, _ in pairs[:5]:
+        problems = judged_once(place, recording, records).problems
+        assert any(problem.startswith(written.place_of(block)) for problem in problems), (records, block, problems)
+
+
+def test_a_stale_mirror_is_found(place: FaultPlace) -> None:
+    """The other mirror is gone, and this one lacks what was written to its data in the second half of the time."""
+    recording = recorded(place, "raid1", EXT4)
+    mine = [each for each in recording.record.by_drive[1] if each.sector >= DATA_OFFSET_SECTORS]
+    late = [each.index for each in mine[len(mine) // 2 :]]
+    cut = last(recording).split(":")
+    (point,) = judged_points(place, recording, [":".join([*[*cut, "", ""][:3], "0"])], fsck=0, without=late)
+    assert any("lost after acknowledgement" in problem for problem in point.problems)
+
+
+def played(place: FaultPlace, recording: FilesRecording, steps: list[list[Any]], **more: Any) -> list[dict[str, Any]]:
+    history = {"seed": recording.seed, "has_files": True, "ledger": recording.ledger, "steps": steps, **more}
+    return list(run_program(place.lab.machine, PROGRAM, {"histories": [history]}))
+
+
+def test_flipped_bytes_and_blocks_in_the_wrong_place_are_named(place: FaultPlace) -> None:
+    recording = recorded(place, "raid1", EXT4)
+    written = Written(place, recording)
+    (_, flipped, first), (_, source, second), (_, target, third) = written.pairs()[:3]
+    start: list[list[Any]] = [
+        ["run", ["mdadm", "--assemble", "/dev/md0", "--run", "/dev/drive0", "/dev/drive1"]],
+        ["mount", "ext4", "/dev/md0"],
+    ]
+    ruin: list[list[Any]] = []
+    for drive in ("/dev/drive0", "/dev/drive1"):
+        ruin += [["flip", drive, first * 512 + 100, 1], ["copy", drive, second * 512, third * 512, 4096]]
+    end: list[list[Any]] = [["check"], ["unmount"], ["run", ["mdadm", "--stop", "/dev/md0"]]]
+    before, *_ = [each for each in played(place, recording, [*start, *end]) if each.get("kind") == "check"]
+    assert before["bad"] == []
+    after, *_ = [each for each in played(place, recording, [*ruin, *start, *end]) if each.get("kind") == "check"]
+    file, number = divmod(source, FILE_BLOCKS)
+    found = {f"{name} at byte {offset}:": (verdict, seen) for name, offset, verdict, seen, _ in after["bad"]}
+    assert found[written.place_of(flipped)] == ("silently corrupt", "unknown bytes")
+    told = found[written.place_of(target)]
+    assert told[0] == "silently corrupt"
+    assert told[1].startswith(f"block {number} of file {file}, generation ")
+    assert len(found) == 2

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.disks import DiskKind, DiskSpec, Lab
+from lab.disks import DiskKind, Lab, specs
 from lab.machine import CommandResult, parse_target
 from lab.units import MIB
 
@@ -18,9 +18,7 @@ pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time, pytest.mark.wide]
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "docs" / "findings"
 TARGET = parse_target("uml:?time=virtual")
-DISKS = tuple(
-    DiskSpec(name=f"disk{n:02}", kind=DiskKind.SPINDLE, size_bytes=40 * MIB, model="ssd") for n in range(1, 9)
-)
+DISKS = specs(8, DiskKind.SPINDLE, size_bytes=40 * MIB, model="ssd")
 REPRODUCED, REFUTED = 0, 1
 
 

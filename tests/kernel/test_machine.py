@@ -7,9 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -22,7 +20,8 @@ from lab.machine import EmbeddedOptions, SampleRequest, UbdDisk, open_machine, p
 from lab.machine.api import Machine
 from lab.machine.kernel_image import kernel_cache
 from lab.machine.target import TargetKind
-from tests.kernel.place import disk_name, host_at, kernel_target, record_of
+from tests.cluster.keeper import wait_until
+from tests.kernel.place import disk_name, host_at, kernel_target, real_time_target, record_of
 
 pytestmark = pytest.mark.kernel
 
@@ -66,38 +65,20 @@ def processes_of(folder: Path) -> list[int]:
     return found
 
 
-def wait_until(is_so: Callable[[], bool], seconds: float = DEADLINE_SECONDS) -> bool:
-    deadline = time.monotonic() + seconds
-    while not (reached := is_so()) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return reached
-
-
-@dataclass
-class Client:
-    """A client in a process of its own, with an open machine and commands under way."""
-
-    process: subprocess.Popen[str]
-    state: Path
-
-    def end(self, number: int) -> None:
-        self.process.send_signal(number)
-        self.process.wait(timeout=20)
-
-
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
     return tmp_path / "state"
 
 
 @pytest.fixture
-def client(state: Path) -> Iterator[Client]:
+def client(state: Path) -> Iterator[subprocess.Popen[str]]:
+    """A client in a process of its own, with an open machine and commands under way."""
     environment = {**os.environ, "RAIDLAB_STATE": str(state), "PYTHONPATH": str(REPOSITORY)}
     argv = [sys.executable, "-c", CLIENT]
     with subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout
         assert process.stdout.readline() == "1\n"
-        yield Client(process, state)
+        yield process
         process.kill()
 
 
@@ -127,12 +108,12 @@ def test_no_disk_stands_still_while_all_others_are_busy(machine: Machine) -> Non
     load = machine.stream(["fio", "--name=busy", f"--filename={busy}", "--runtime=600", *job], keeps_output=False)
     try:
         # fio may take seconds to start where the computer is busy, and a load that has not begun proves nothing.
-        assert wait_until(lambda: reads_of(machine, disk_name(0)) > 100, 60)
+        wait_until(lambda: reads_of(machine, disk_name(0)) > 100, 60)
         before = reads_of(machine, disk_name(0))
         # With 64 requests of each disk under way one of the first hundred stood still.
         for _ in range(400):
             read_heads(machine, [f"/dev/{disk_name(15)}"], 4096)
-        assert wait_until(lambda: reads_of(machine, disk_name(0)) > before + 1000, 60)
+        wait_until(lambda: reads_of(machine, disk_name(0)) > before + 1000, 60)
     finally:
         load.stop()
         load.result()
@@ -181,29 +162,31 @@ def test_two_kernels_run_side_by_side(machine: Machine, state: Path) -> None:
     assert list((state / "machines").glob("[0-9]*")) == []
 
 
-def test_a_killed_client_leaves_no_process_and_the_next_one_sweeps(client: Client) -> None:
-    client.end(signal.SIGKILL)
-    assert wait_until(lambda: processes_of(client.state) == [])
-    (notice,) = host_at(client.state).state.sweep()
+def test_a_killed_client_leaves_no_process_and_the_next_one_sweeps(client: subprocess.Popen[str], state: Path) -> None:
+    client.kill()
+    client.wait(timeout=20)
+    wait_until(lambda: processes_of(state) == [], DEADLINE_SECONDS)
+    (notice,) = host_at(state).state.sweep()
     assert notice.startswith("'client' (process ")
-    assert list((client.state / "machines").glob("[0-9]*")) == []
+    assert list((state / "machines").glob("[0-9]*")) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_client_ended_by_a_signal_leaves_no_process(client: Client, number: int) -> None:
-    client.end(number)
-    assert wait_until(lambda: processes_of(client.state) == [])
+def test_a_client_ended_by_a_signal_leaves_no_process(client: subprocess.Popen[str], state: Path, number: int) -> None:
+    client.send_signal(number)
+    client.wait(timeout=20)
+    wait_until(lambda: processes_of(state) == [], DEADLINE_SECONDS)
 
 
-def test_client_and_supervisor_killed_together_are_swept(client: Client) -> None:
-    record = record_of(client.state)
+def test_client_and_supervisor_killed_together_are_swept(client: subprocess.Popen[str], state: Path) -> None:
+    record = record_of(state)
     # Stopped, it cannot clean up in the moment between the two kills.
     os.kill(record["supervisor"], signal.SIGSTOP)
-    client.process.kill()
+    client.kill()
     os.kill(record["supervisor"], signal.SIGKILL)
-    client.process.wait()
-    assert len(host_at(client.state).state.sweep()) == 1
-    assert wait_until(lambda: processes_of(client.state) == [])
+    client.wait()
+    assert len(host_at(state).state.sweep()) == 1
+    wait_until(lambda: processes_of(state) == [], DEADLINE_SECONDS)
 
 
 @pytest.mark.parametrize("victim", ["kernel_group", "supervisor"])
@@ -214,7 +197,7 @@ def test_a_killed_kernel_or_supervisor_is_a_lost_machine(state: Path, victim: st
         with pytest.raises(MachineLost, match="killed") as lost:
             machine.run(["sleep", "10"])
         assert lost.value.hint
-        assert wait_until(lambda: processes_of(state) in ([], [os.getpid()]))
+        wait_until(lambda: processes_of(state) in ([], [os.getpid()]), DEADLINE_SECONDS)
     assert processes_of(state) == []
     assert list((state / "machines").glob("[0-9]*")) == []
 
@@ -327,3 +310,23 @@ def test_an_ordinary_user_needs_no_rights(tmp_path: Path) -> None:
         assert done.stdout.split() == ["0", "0"], done.stderr
     finally:
         shutil.rmtree(home)
+
+
+MDADM = '#!/bin/sh\necho "mdadm - v9.9 - from $0"\n'
+
+
+def test_another_mdadm_is_started_by_its_name_and_by_the_path_of_this_computers(tmp_path: Path) -> None:
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    target = real_time_target().with_option("mdadm", str(folder))
+    with pytest.raises(SpecError, match="there is no mdadm in"), open_machine(target, host_at(tmp_path / "state")):
+        pass
+    for name in ("mdadm", "mdmon"):
+        (folder / name).write_text(MDADM)
+        (folder / name).chmod(0o755)
+    with open_machine(target, host_at(tmp_path / "state")) as machine:
+        for argv in (("mdadm",), ("/usr/sbin/mdadm",), ("/sbin/mdadm",), ("sh", "-c", "PATH=/usr/sbin mdmon")):
+            assert machine.run(argv).stdout.startswith("mdadm - v9.9 - from "), argv
+    with open_machine(real_time_target(), host_at(tmp_path / "state")) as machine:
+        said = machine.run(("mdadm", "--version"))
+        assert "v9.9" not in said.stdout + said.stderr

@@ -14,8 +14,9 @@ from lab.machine import EmbeddedOptions, SampleRequest, open_machine, parse_targ
 from lab.session import breaking
 from lab.session.session import Client, LabSession, open_session
 from lab.units import MIB
+from tests.cluster.keeper import wait_until
 from tests.kernel.place import host_at, record_of
-from tests.kernel.test_machine import sparse_disks, wait_until
+from tests.kernel.test_machine import sparse_disks
 
 pytestmark = [pytest.mark.qemu, pytest.mark.timeout(600)]
 
@@ -53,7 +54,7 @@ def test_a_disk_is_unplugged_while_in_use_and_comes_back_with_its_data(session: 
     session.run(breaking.plug_in(session, disk.name))
     assert not breaking.is_pulled(session, disk)
     session.run(array.add(disk.name))
-    assert wait_until(lambda: not array.status().is_degraded, 60)
+    wait_until(lambda: not array.status().is_degraded, 60)
     session.machine.run(["cmp", "-n", str(8 * MIB), "/tmp/data", "/dev/md0"])
 
 

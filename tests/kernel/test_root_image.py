@@ -14,8 +14,9 @@ from lab.errors import SpecError
 from lab.machine import EmbeddedOptions, open_machine, parse_target
 from lab.session.session import Client, open_session
 from lab.units import MIB
+from tests.cluster.keeper import wait_until
 from tests.kernel.place import host_at
-from tests.kernel.test_machine import REPOSITORY, processes_of, sparse_disks, wait_until
+from tests.kernel.test_machine import REPOSITORY, processes_of, sparse_disks
 
 pytestmark = [pytest.mark.kernel, pytest.mark.root_image, pytest.mark.timeout(1800), pytest.mark.wide]
 
@@ -49,7 +50,7 @@ def test_an_array_loses_a_disk_and_is_rebuilt(image: Path, tmp_path: Path) -> No
         assert array.status().is_degraded
         session.machine.run(["cmp", "-n", str(8 * MIB), "/tmp/data", "/dev/md0"])
         session.run(array.add(session.disks[4].name))
-        assert wait_until(lambda: not array.status().is_degraded, 120)
+        wait_until(lambda: not array.status().is_degraded, 120)
         session.machine.run(["cmp", "-n", str(8 * MIB), "/tmp/data", "/dev/md0"])
         report = check_machine(session.machine)
         assert report.is_ready

@@ -18,17 +18,14 @@ import msgspec
 import pytest
 
 from lab.arrays.filesystem import FileSystem
-from lab.disks import DiskKind, DiskSpec, Lab, LabDisk
+from lab.disks import DiskKind, Lab, LabDisk, specs
 from lab.measure.job import LoadTarget, MeasureOptions, run_workload
 from lab.units import MIB
 from lab.workloads.fio_output import FioDocument, JobFigures, window_for
 from lab.workloads.workload import find_workload
 
 pytestmark = pytest.mark.kernel
-DISKS = tuple(
-    DiskSpec(name=f"disk{number:02d}", kind=DiskKind.SPINDLE, size_bytes=64 * MIB, model="hdd-7200")
-    for number in range(1, 4)
-)
+DISKS = specs(3, DiskKind.SPINDLE, size_bytes=64 * MIB, model="hdd-7200")
 MEASURES_DRIVES = True
 SERVICE_SECONDS = 0.0133
 DEPTHS = (1, 4, 32)
@@ -36,8 +33,6 @@ RUNS = {1.0: 11, 5.0: 3, 12.0: 1}
 """Seconds of a run -> how many."""
 BIAS = 0.02
 """With the drain of 32 requests a second of this drive would show a quarter fewer."""
-
-
 BLOCK_BYTES = 4096
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from lab.arrays.operations import slow
 from lab.arrays.spec import ArraySpec, Bitmap
-from lab.disks import DiskKind, DiskSpec, Lab, open_lab, specs
+from lab.disks import DiskKind, Lab, open_lab, specs
 from lab.errors import SpecError
 from lab.machine import Host, parse_target
 from lab.measure.job import PROGRAMS, LoadTarget, Measured, MeasureOptions, run_workload
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
 
 TARGET = parse_target("uml:?time=virtual")
 DRIVES = specs(6, DiskKind.SPINDLE, size_bytes=32 * MIB, model="hdd-7200")
-FILES = tuple(DiskSpec(name=f"disk{number:02d}", kind=DiskKind.FILE, size_bytes=32 * MIB) for number in range(7, 10))
+FILES = specs(3, DiskKind.FILE, size_bytes=32 * MIB, first=7)
 DISKS = (*DRIVES, *FILES)
 AWAY_SECONDS = 1.0
 TWO_HOURS = 7200.0

@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO
@@ -18,6 +17,7 @@ from lab.errors import LabError
 from lab.host.clock import polls, utc_text
 from lab.host.pool import spread
 from lab.host.processes import HostProcesses
+from tests.cluster.keeper import wait_until
 from tests.unit.fakes import FakeClock
 
 
@@ -118,13 +118,6 @@ def is_alive(process_id: int) -> bool:
         return False
 
 
-def awaited(is_reached: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 30
-    while not is_reached() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return is_reached()
-
-
 @pytest.mark.parametrize("processes", [1, 2])
 def test_every_job_is_answered_once(processes: int) -> None:
     with spread(squared, range(40), processes) as answers:
@@ -161,11 +154,11 @@ def test_they_end_in_the_middle_of_a_job_when_the_parent_is_killed(tmp_path: Pat
             list(answers)
     """
     parent = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], cwd=Path(__file__).parents[2])
-    assert awaited(lambda: len(list(tmp_path.iterdir())) == 2)
+    wait_until(lambda: len(list(tmp_path.iterdir())) == 2, 30)
     # Ctrl-C goes to all of a terminal: it is the parent's to answer.
-    assert awaited(lambda: {path.read_text() for path in tmp_path.iterdir()} == {"True"})
+    wait_until(lambda: {path.read_text() for path in tmp_path.iterdir()} == {"True"}, 30)
     workers = [int(path.name) for path in tmp_path.iterdir()]
     assert all(map(is_alive, workers))
     parent.kill()
     parent.wait()
-    assert awaited(lambda: not any(map(is_alive, workers)))
+    wait_until(lambda: not any(map(is_alive, workers)), 30)

@@ -160,7 +160,7 @@ def test_a_sign_that_is_none_is_told_with_the_nearest() -> None:
 def test_mistakes_that_no_wrong_way_of_the_drill_makes(
     changes: dict[str, Any], rewritten: bool, mistakes: set[str]
 ) -> None:
-    """All others are made on real arrays: tests/kernel/test_drill_histories.py, tests/kernel/test_drill_proofs.py."""
+    """All others are made on real arrays: tests/kernel/test_drill_proofs.py."""
     path = catalogue()["10-created-over"]
     variants = (ready(read_drill(path), path, seed) for seed in "abcdefgh")
     drill = next(each for each in variants if each.values["level"] == "6")
