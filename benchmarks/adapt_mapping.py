@@ -48,7 +48,6 @@ def reading(lab: Lab, name: str, device: str) -> Iterator[str]:
 
 
 def stretch_iops(lab: Lab, process: str) -> float:
-    """IOPS of the array while this run of fio goes on."""
     lab.machine.run(("kill", "-CONT", process))
     iops = read_iops(lab, ARRAY, settle_seconds=0.1, seconds=STRETCH_SECONDS)
     lab.machine.run(("kill", "-STOP", process))

@@ -11,8 +11,6 @@ cells needed that is told.
 from __future__ import annotations
 
 import json
-import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,8 +51,6 @@ SMOKE = Options(levels=("raid0", "raid5"), depths=(1,))
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One cell, measured."""
-
     level: str
     load: str
     depth: int
@@ -124,7 +120,6 @@ def measured(lab: Lab, devices: dict[str, str], load: str, depth: int) -> Iterat
 
 def main() -> None:
     options = asked(SMOKE)
-    end = time.monotonic() + 60 * options.minutes
     found = Kept(options.points, Point)
     planned = steps(options.depths)
     levels = options.levels
@@ -133,11 +128,7 @@ def main() -> None:
     if wanted:
         with private_state(), open_lab(parse_target(options.on), Host.real("benchmark"), wanted=disks) as lab:
             devices = build(lab, levels)
-            for step in wanted:
-                if time.monotonic() > end:
-                    sys.exit("not everything is measured yet: run again with the same --points")
-                found.add(list(measured(lab, devices, *step)))
-                say(f"{len(found)} of {len(planned) * len(levels)} cells")
+            found.measure(wanted, options.minutes, lambda step: list(measured(lab, devices, *step)))
     report(found, options)
 
 

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import os
 import random
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, median, pstdev
@@ -84,42 +83,34 @@ def build(lab: Lab) -> tuple[str, str]:
     return fast.device, slow.device
 
 
-def trios(lab: Lab, first: int, count: int, seconds: float, end: float) -> Iterator[Trio]:
-    """Those numbered from ``first`` on, each in one start of fio whose sections run one after another."""
-    fast, slow = build(lab)
-    for number in range(first, count):
-        if time.monotonic() > end:
-            return
-        draw = random.Random(number)
-        order = [kind for kind in range(3) for _ in range(MOST_REPEATS)]
-        draw.shuffle(order)
-        seeds = draw.sample(range(1 << 30), len(order))
-        runs = [
-            Run(slow if kind == 2 else fast, "randread", DEPTH, RAMP_SECONDS, seconds, seed)
-            for kind, seed in zip(order, seeds, strict=True)
-        ]
-        rates = measured_rates(lab, runs)
-        yield Trio(*(tuple(rate for rate, of in zip(rates, order, strict=True) if of == kind) for kind in range(3)))
+def trio(lab: Lab, fast: str, slow: str, number: int, seconds: float) -> Trio:
+    """One start of fio whose sections run one after another."""
+    draw = random.Random(number)
+    order = [kind for kind in range(3) for _ in range(MOST_REPEATS)]
+    draw.shuffle(order)
+    seeds = draw.sample(range(1 << 30), len(order))
+    runs = [
+        Run(slow if kind == 2 else fast, "randread", DEPTH, RAMP_SECONDS, seconds, seed)
+        for kind, seed in zip(order, seeds, strict=True)
+    ]
+    rates = measured_rates(lab, runs)
+    return Trio(*(tuple(rate for rate, of in zip(rates, order, strict=True) if of == kind) for kind in range(3)))
 
 
 def main() -> None:
     options = asked(SMOKE)
-    end = time.monotonic() + 60 * options.minutes
     found = Kept(options.keep, Trio)
     if len(found) < options.trios:
         with private_state() as state:
             models(state / "config")
             with open_lab(parse_target(options.on), Host.real("benchmark"), wanted=disks()) as lab:
-                for trio in trios(lab, len(found), options.trios, options.seconds, end):
-                    found.add([trio])
-                    say(f"{len(found)} of {options.trios} trios")
+                arrays, wanted = build(lab), range(len(found), options.trios)
+                found.measure(wanted, options.minutes, lambda number: [trio(lab, *arrays, number, options.seconds)])
     report(found, options)
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What came of all trios with so many repeats."""
-
     repeats: int
     same: dict[str, int]
     slower: dict[str, int]

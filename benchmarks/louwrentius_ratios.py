@@ -8,14 +8,12 @@ an order of its own.
 from __future__ import annotations
 
 import random
-import sys
-import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from benchmarks.support.report import Kept, asked, finish, private_state, rewrite, say
+from benchmarks.support.report import Kept, asked, finish, private_state, rewrite
 from benchmarks.support.rig import measure
 from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
@@ -50,8 +48,6 @@ SMOKE = Options(seconds=1.0, repeats=1, depths=(4,))
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What is measured in one go."""
-
     repeat: int
     level: str
     direction: str
@@ -94,27 +90,22 @@ def planned(repeats: int, depths: Collection[int]) -> list[Cell]:
     return found
 
 
-def measured_now(wanted: list[Cell], options: Options) -> Iterator[tuple[Cell, float]]:
-    """I/Os a second of each cell, until the time that was given is over."""
-    disks = specs(DISKS, DiskKind.SPINDLE, size_bytes=DISK_BYTES, model="hdd-7200")
-    end = time.monotonic() + 60 * options.minutes
-    with private_state(), open_lab(parse_target(options.on), Host.real("benchmark"), wanted=disks) as lab:
-        spec = None
-        for cell in wanted:
-            if time.monotonic() > end:
-                return
-            if spec is None or spec.level != cell.level:
-                spec = remade(lab, spec, cell.level)
-            seed = 100 * cell.repeat + cell.depth
-            yield cell, measure(lab, spec.device, cell.direction, cell.depth, seconds=options.seconds, seed=seed).iops
+class Rig:
+    """One array at a time, on all drives of a lab."""
 
+    def __init__(self, lab: Lab, seconds: float) -> None:
+        self.lab, self.seconds = lab, seconds
+        self.spec: ArraySpec | None = None
 
-def remade(lab: Lab, before: ArraySpec | None, level: str) -> ArraySpec:
-    if before:
-        lab.execute(operations.destroy(before))
-    spec = ArraySpec(level, tuple(disk.node for disk in lab.disks), assume_clean=level != "raid0")
-    lab.execute(spec.creation())
-    return spec
+    def iops(self, cell: Cell) -> float:
+        if self.spec is None or self.spec.level != cell.level:
+            if self.spec:
+                self.lab.execute(operations.destroy(self.spec))
+            members = tuple(disk.node for disk in self.lab.disks)
+            self.spec = ArraySpec(cell.level, members, assume_clean=cell.level != "raid0")
+            self.lab.execute(self.spec.creation())
+        seed = 100 * cell.repeat + cell.depth
+        return measure(self.lab, self.spec.device, cell.direction, cell.depth, seconds=self.seconds, seed=seed).iops
 
 
 def ratio(claim: Claim, found: Mapping[Cell, float]) -> Estimate:
@@ -154,13 +145,12 @@ def main() -> None:
     wanted = planned(options.repeats, options.depths)
     points = Kept(options.points, tuple[Cell, float])
     missing = [cell for cell in wanted if cell not in dict(points)]
-    for point in measured_now(missing, options) if missing else ():
-        points.add([point])
-        say(str(point))
+    if missing:
+        disks = specs(DISKS, DiskKind.SPINDLE, size_bytes=DISK_BYTES, model="hdd-7200")
+        with private_state(), open_lab(parse_target(options.on), Host.real("benchmark"), wanted=disks) as lab:
+            rig = Rig(lab, options.seconds)
+            points.measure(missing, options.minutes, lambda cell: [(cell, rig.iops(cell))])
     found = dict(points)
-    left = sum(cell not in found for cell in wanted)
-    if left:
-        sys.exit(f"{left} of {len(wanted)} cells are not measured yet: run again with the same --points")
     estimates = {claim: ratio(claim, found) for claim in CLAIMS if claim.depth in options.depths}
     if options.table:
         rewrite(options.table, MARK, markdown(estimates, options.repeats, options))

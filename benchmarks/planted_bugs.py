@@ -47,8 +47,6 @@ SMOKE = Options(md=(), oracle=("row-skipped",))
 
 @dataclass(frozen=True, slots=True)
 class Hunt:
-    """One bug, and what became of the hunt for it."""
-
     kind: str
     name: str
     details: dict[str, Any]

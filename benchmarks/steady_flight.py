@@ -11,8 +11,6 @@ import statistics
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
-import msgspec
-
 from benchmarks.support.report import asked, finish, private_state, say
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.spec import ArraySpec
@@ -20,7 +18,8 @@ from lab.disks import DiskKind, Lab, open_lab, specs
 from lab.machine import Host, parse_target
 from lab.measure.job import LoadTarget, MeasureOptions, run_workload
 from lab.units import MIB
-from lab.workloads.workload import find_workload
+from lab.workloads.workload import Workload, changed, find_workload
+from tests.kernel.rig import bare
 
 DEPTHS, SHALLOW = (1, 4, 32), (1, 4)
 LONG_SECONDS, MIDDLE_SECONDS, SHORT_SECONDS = 60.0, 5.0, 1.0
@@ -40,8 +39,6 @@ SMOKE = Options(runs=2, depths=(1,))
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What runs of one length gave."""
-
     device: str
     depth: int
     seconds: float
@@ -57,22 +54,27 @@ def places(lab: Lab) -> list[LoadTarget]:
     size = sum(disk.size_bytes for disk in members) - 8 * MIB
     names = tuple(disk.kernel_name for disk in members)
     return [
-        LoadTarget(None, alone.node, (alone.kernel_name,), FileSystem.RAW, alone.size_bytes),
+        bare(alone),
         LoadTarget("md0", spec.device, names, FileSystem.RAW, size),
     ]
 
 
-def pace(lab: Lab, place: LoadTarget, depth: int, seconds: float, runs: int) -> Pace:
-    workload = msgspec.structs.replace(
+def short_reads(depth: int, seconds: float) -> Workload:
+    """Random reads for this time, after a warm-up in which the queue of a drive becomes steady."""
+    return changed(
         find_workload("rand-read-4k"),
         queue_depth=depth,
         jobs=1,
         runtime_seconds=seconds,
         warmup_seconds=min(seconds, max(0.2, 2 * depth * SERVICE_SECONDS)),
     )
+
+
+def pace(lab: Lab, place: LoadTarget, depth: int, seconds: float, runs: int) -> Pace:
     found = []
     for repeat in range(runs):
-        reads = run_workload(lab, place, workload, MeasureOptions(seed=depth), repeat=repeat).figures.reads
+        options = MeasureOptions(seed=depth)
+        reads = run_workload(lab, place, short_reads(depth, seconds), options, repeat=repeat).figures.reads
         assert reads is not None
         found.append(reads.iops)
     mean = statistics.fmean(found)

@@ -6,14 +6,12 @@ time (the default) no other work on the computer can disturb. With --points a ru
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
-from benchmarks.support.report import Kept, asked, finish, private_state, rewrite, say
+from benchmarks.support.report import Kept, asked, finish, private_state, rewrite
 from benchmarks.support.rig import Measured, measure
 from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
@@ -46,8 +44,6 @@ SMOKE = Options(seconds=2.0, levels=("raid0",), depths=(1,))
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What is measured in one go."""
-
     level: str
     failed: int
     direction: str
@@ -152,17 +148,6 @@ def compared(cell: Cell, spec: ArraySpec, rates: DiskRates, measured: Measured) 
     )
 
 
-def measured_now(wanted: list[Cell], options: Options) -> Iterator[Point]:
-    disks = specs(max(MEMBERS.values()), DiskKind.SPINDLE, size_bytes=DISK_BYTES, model="hdd-7200")
-    end = time.monotonic() + 60 * options.minutes
-    with private_state(), open_lab(parse_target(options.on), Host.real("benchmark"), wanted=disks) as lab:
-        rig = Rig(lab, options.seconds)
-        for cell in wanted:
-            if time.monotonic() > end:
-                return
-            yield rig.point(cell)
-
-
 def markdown(found: list[Point], target: str, seconds: float) -> str:
     """The table of docs/theory.md."""
     depths = sorted({point.depth for point in found})
@@ -187,13 +172,12 @@ def main() -> None:
     wanted = cells(options.levels, options.depths)
     kept = Kept(options.points, Point)
     missing = [cell for cell in wanted if cell not in {point.cell for point in kept}]
-    for point in measured_now(missing, options) if missing else ():
-        say(str(point))
-        kept.add([point])
+    if missing:
+        disks = specs(max(MEMBERS.values()), DiskKind.SPINDLE, size_bytes=DISK_BYTES, model="hdd-7200")
+        with private_state(), open_lab(parse_target(options.on), Host.real("benchmark"), wanted=disks) as lab:
+            rig = Rig(lab, options.seconds)
+            kept.measure(missing, options.minutes, lambda cell: [rig.point(cell)])
     found = {point.cell: point for point in kept}
-    left = [cell for cell in wanted if cell not in found]
-    if left:
-        sys.exit(f"{len(left)} of {len(wanted)} cells are not measured yet: run again with the same --points")
     points = [found[cell] for cell in wanted]
     if options.table:
         rewrite(options.table, "accuracy", markdown(points, options.on, options.seconds))

@@ -48,8 +48,6 @@ SMOKE = Options(seconds=2.0, real_seconds=1.0, experiment=str(DRIVES_EXPERIMENT)
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What something took."""
-
     simulated_seconds: float
     computer_seconds: float
 

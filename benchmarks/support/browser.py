@@ -29,8 +29,6 @@ _WAIT_SECONDS = 120.0
 
 
 class Browser:
-    """One page of a browser."""
-
     def __init__(self, to: int, of: int) -> None:
         self._to = to
         self._of = of
@@ -45,7 +43,6 @@ class Browser:
             self.ask(f"{domain}.enable")
 
     def ask(self, method: str, **parameters: object) -> dict[str, Any]:
-        """The answer to a command."""
         self._number += 1
         message: dict[str, object] = {"id": self._number, "method": method, "params": parameters}
         if self._session:
@@ -72,7 +69,6 @@ class Browser:
         return message
 
     def open(self, page: Path) -> None:
-        """Begin to load a file."""
         self.ask("Page.navigate", url=page.as_uri())
 
     def says(self, expression: str) -> Any:
@@ -82,7 +78,6 @@ class Browser:
         return found["result"].get("value")
 
     def until(self, expression: str) -> float:
-        """Seconds until an expression is true."""
         begin = time.monotonic()
         while not self.says(expression):
             assert time.monotonic() - begin < _WAIT_SECONDS, expression
@@ -90,13 +85,11 @@ class Browser:
         return time.monotonic() - begin
 
     def resize(self, width: int, height: int, *, is_dark: bool = False) -> None:
-        """The window, and which colours its user prefers."""
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         features = [{"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}]
         self.ask("Emulation.setEmulatedMedia", features=features)
 
     def picture(self, path: Path) -> None:
-        """What the window shows, as a PNG file."""
         path.write_bytes(base64.b64decode(self.ask("Page.captureScreenshot", format="png")["data"]))
 
 

@@ -20,7 +20,6 @@ class Looks:
         self._file = file
 
     def hear(self, message: LabMessage) -> None:
-        """See ``tui.frontend.Service``."""
         self.looks += isinstance(message, LabLooked)
         if isinstance(message, LabLooked) and self.looks % EVERY == 0:
             self._file.write_text(f"{self.looks} {self.shows}", encoding="ascii")

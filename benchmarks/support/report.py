@@ -8,7 +8,8 @@ import os
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import make_dataclass, replace
 from functools import partial
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 Options = TypeVar("Options", bound="DataclassInstance")
 T = TypeVar("T")
+U = TypeVar("U")
 One = TypeVar("One", int, str)
 RAIDLAB = isolated_python("-c", "import sys; from lab.cli.main import run; sys.exit(run())")
 """Starts the command; its arguments follow."""
@@ -65,7 +67,6 @@ def asked_one(name: str, usual: One, about: str = "", *, smoke: One) -> One:
 
 
 def _value(kind: object, text: str) -> object:
-    """What a word says that stands for this type."""
     if get_origin(kind) is tuple:
         return tuple(_value(get_args(kind)[0], word) for word in text.split(",") if word)
     if kind not in (int, float):
@@ -96,7 +97,6 @@ def finish(what: str, measured: float, sign: Literal["<=", ">="], bound: float, 
 
 
 def say(line: str) -> None:
-    """Report progress on standard error; standard output has only the outcome."""
     print(line, file=sys.stderr, flush=True)
 
 
@@ -109,7 +109,6 @@ def private_state() -> Iterator[Path]:
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """Minimum, median and maximum."""
     return {name: round(of(values), 4) for name, of in (("min", min), ("median", statistics.median), ("max", max))}
 
 
@@ -120,6 +119,15 @@ class Kept(list[T]):
         lines = file.read_text(encoding="utf-8").splitlines() if file and file.exists() else []
         super().__init__(decode_json(line, kind) for line in lines)
         self._file = file
+
+    def measure(self, wanted: Sequence[U], minutes: float, one: Callable[[U], Sequence[T]]) -> None:
+        """Add what ``one`` measures for each wanted cell; exits after these minutes if cells are left."""
+        end = time.monotonic() + 60 * minutes
+        for number, each in enumerate(wanted):
+            if time.monotonic() > end:
+                sys.exit(f"{len(wanted) - number} measurements are left: run again with the same file of points")
+            self.add(one(each))
+            say(f"{number + 1} of {len(wanted)}: {self[-1]}")
 
     def add(self, points: Sequence[T]) -> None:
         self += points

@@ -107,8 +107,6 @@ def limit_speed(machine: Machine, member_bytes: int) -> None:
 
 
 class Told:
-    """Reports the progress of a run, each label once."""
-
     def __init__(self) -> None:
         self._label = ""
 
@@ -119,6 +117,5 @@ class Told:
 
 
 def run_toml(text: str, target: str) -> ResultRecord:
-    """Run an experiment whose file has this text."""
     request = RunRequest(parse_target(target), Host.real("benchmark"), on_progress=Told(), on_notice=say)
     return run_experiment(decode_toml(text, Experiment, source="benchmark"), text, request)

@@ -76,12 +76,10 @@ class AppInTerminal(Window):
         return {"app": _cpu_seconds(self.process.pid), "machine": machine}
 
     def rss_bytes(self) -> int:
-        """Resident memory of the app."""
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text(encoding="ascii").split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     def leave(self) -> None:
-        """End the app; kill it if it does not end."""
         self.process.terminate()
         self.read(20, lambda: self.process.poll() is not None)
         self.kill()
@@ -91,7 +89,6 @@ class AppInTerminal(Window):
 def app_in_terminal(
     state: Path, arguments: tuple[str, ...] = ("--on", "uml:"), *, command: str = RAIDLAB
 ) -> Iterator[AppInTerminal]:
-    """The app after its welcome."""
     save_settings(state / "app.json", Settings(was_welcomed=True))
     app = AppInTerminal(arguments, command=command)
     try:

@@ -38,8 +38,6 @@ cd /; rm -r "$folder"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One section."""
-
     device: str
     load: str
     """As fio's rw."""

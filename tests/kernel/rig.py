@@ -9,7 +9,7 @@ from lab.arrays import operations
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.spec import ArraySpec
 from lab.arrays.status import ArrayStatus, read_array, read_arrays, wait_until_idle
-from lab.disks import DiskKind, DiskSpec, Lab, specs
+from lab.disks import DiskKind, DiskSpec, Lab, LabDisk, specs
 from lab.errors import WaitTimedOut
 from lab.host.clock import HostClock, wait_for
 from lab.measure.job import LoadTarget
@@ -100,6 +100,11 @@ class Rig:
         """What was ever written to a device (field 7 of its stat file, in sectors)."""
         path = f"/sys/block/{node.removeprefix('/dev/')}/stat"
         return int((self.lab.machine.read([path])[path] or "").split()[6]) * 512
+
+
+def bare(disk: LabDisk) -> LoadTarget:
+    """A disk itself, for a load."""
+    return LoadTarget(None, disk.node, (disk.kernel_name,), FileSystem.RAW, disk.size_bytes)
 
 
 def run_lengths(samples: tuple[Sample, ...]) -> list[int]:

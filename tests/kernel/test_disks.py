@@ -12,17 +12,16 @@ from msgspec.structs import replace
 
 from lab.arrays import operations
 from lab.arrays.discovery import MD_HEAD_BYTES, superblocks_in
-from lab.arrays.filesystem import FileSystem
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, DiskSpec, Lab, LabDisk
 from lab.disks.guard import Guard
 from lab.disks.inventory import READ_HEADS, DiskEnds, read_ends, read_heads
 from lab.errors import CommandTimedOut, DeviceRefused
-from lab.measure.job import LoadTarget, MeasureOptions, run_workload
+from lab.measure.job import MeasureOptions, run_workload
 from lab.plans import Danger, Plan, Step
 from lab.units import KIB, MIB
 from lab.workloads.workload import find_workload
-from tests.kernel.rig import DEVICE, Rig
+from tests.kernel.rig import DEVICE, Rig, bare
 
 pytestmark = pytest.mark.kernel
 
@@ -83,13 +82,12 @@ def test_sixteen_disks_make_one_array(lab: Lab, rig: Rig) -> None:
 @pytest.mark.parametrize("depth", [1, 4])
 def test_a_7200_rpm_drive_answers_75_times_a_second(lab: Lab, others: dict[str, LabDisk], depth: int) -> None:
     disk = others["spindle1"]
-    place = LoadTarget(None, disk.node, (disk.kernel_name,), FileSystem.RAW, disk.size_bytes)
     workload = replace(find_workload("rand-read-4k-q1"), queue_depth=depth)
     # Other load on this computer makes answers late and can make none early: so the rate has a hard upper limit, and
     # the middle answer of the best of several runs tells the drive's own time.
     rates: list[float] = []
     while len(rates) < 8 and max(rates, default=0.0) < 73:
-        reads = run_workload(lab, place, workload, MeasureOptions(5.0, 0.0)).figures.reads
+        reads = run_workload(lab, bare(disk), workload, MeasureOptions(5.0, 0.0)).figures.reads
         assert reads
         assert reads.p50_seconds
         assert reads.iops < 77

@@ -17,17 +17,16 @@ from dataclasses import dataclass
 import msgspec
 import pytest
 
-from lab.arrays.filesystem import FileSystem
+from benchmarks.steady_flight import short_reads
 from lab.disks import DiskKind, Lab, LabDisk, specs
-from lab.measure.job import LoadTarget, MeasureOptions, run_workload
+from lab.measure.job import MeasureOptions, run_workload
 from lab.units import MIB
 from lab.workloads.fio_output import FioDocument, JobFigures, window_for
-from lab.workloads.workload import find_workload
+from tests.kernel.rig import bare
 
 pytestmark = pytest.mark.kernel
 DISKS = specs(3, DiskKind.SPINDLE, size_bytes=64 * MIB, model="hdd-7200")
 MEASURES_DRIVES = True
-SERVICE_SECONDS = 0.0133
 DEPTHS = (1, 4, 32)
 RUNS = {1.0: 11, 5.0: 3, 12.0: 1}
 """Seconds of a run -> how many."""
@@ -58,20 +57,12 @@ def flight(figures: JobFigures, interval_seconds: float) -> Flight:
 
 
 def flights(lab: Lab, disk: LabDisk, depth: int) -> dict[float, list[Flight]]:
-    """By length of run."""
-    place = LoadTarget(None, disk.node, (disk.kernel_name,), FileSystem.RAW, disk.size_bytes)
     found = {}
     for seconds, runs in RUNS.items():
-        workload = msgspec.structs.replace(
-            find_workload("rand-read-4k"),
-            queue_depth=depth,
-            jobs=1,
-            runtime_seconds=seconds,
-            warmup_seconds=min(seconds, max(0.2, 2 * depth * SERVICE_SECONDS)),
-        )
+        workload = short_reads(depth, seconds)
         interval = window_for(workload.warmup_seconds, seconds).interval_seconds
         found[seconds] = [
-            flight(run_workload(lab, place, workload, MeasureOptions(seed=depth), repeat=repeat).figures, interval)
+            flight(run_workload(lab, bare(disk), workload, MeasureOptions(seed=depth), repeat=repeat).figures, interval)
             for repeat in range(runs)
         ]
     return found

@@ -18,7 +18,7 @@ from lab.session import breaking
 from lab.session.session import LabSession
 from lab.units import MIB
 from lab.workloads.workload import changed, find_workload
-from tests.kernel.rig import Rig
+from tests.kernel.rig import Rig, bare
 
 pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time]
 
@@ -122,13 +122,8 @@ def measured(rig: Rig, target: LoadTarget, depth: int) -> Measured:
     return run_workload(rig.lab, target, workload, MeasureOptions(runtime_seconds=30.0, warmup_seconds=2.0))
 
 
-def bare(rig: Rig, disk: str) -> LoadTarget:
-    found = rig.lab.disk(disk)
-    return rig.place(ArraySpec("single", (found.node,)), room=found.size_bytes)
-
-
 def test_a_drive_answers_as_its_table_says(rig: Rig) -> None:
-    writes = measured(rig, bare(rig, "disk01"), 1).figures.writes
+    writes = measured(rig, bare(rig.lab.disk("disk01")), 1).figures.writes
     assert writes
     # 13.3 ms for each.
     assert writes.iops == pytest.approx(75.0, rel=0.01)
@@ -138,9 +133,9 @@ def test_a_drive_answers_as_its_table_says(rig: Rig) -> None:
 def test_a_slow_drive_is_slow_until_it_is_healthy_again(rig: Rig) -> None:
     disk = rig.lab.disk("disk02")
     rig.lab.execute(slow(disk, "slow"))
-    slowed = measured(rig, bare(rig, disk.name), 1).figures.writes
+    slowed = measured(rig, bare(disk), 1).figures.writes
     rig.lab.execute(slow(disk, disk.model))
-    healthy = measured(rig, bare(rig, disk.name), 1).figures.writes
+    healthy = measured(rig, bare(disk), 1).figures.writes
     assert slowed
     assert healthy
     assert slowed.iops < healthy.iops / 2
