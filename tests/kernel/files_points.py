@@ -9,13 +9,13 @@ from __future__ import annotations
 import base64
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.levels import level_with_layout
-from lab.errors import LabError, SpecError
+from lab.errors import LabError
 from lab.faults.arrays import NODE, BlockMap, array_spec
 from lab.faults.guest.ledger import KINDS, Record, chosen_cut
 from lab.faults.place import FaultPlace, run_program
@@ -23,6 +23,7 @@ from lab.machine import GuestProgram
 from lab.units import KIB, MIB
 
 PROGRAM = GuestProgram(Path(__file__).with_name("files_points_program.py"), "fault-files-points")
+SEED = "1"
 CHUNK_BYTES = 16 * KIB
 DATA_BYTES = {FileSystem.EXT4: 9 * MIB, FileSystem.XFS: 18 * MIB}
 """Data size of an array in bytes: slightly more than the smallest file system with a journal needs."""
@@ -38,7 +39,6 @@ class FilesArray:
     level: str
     members: int
     policy: str = "resync"
-    layout: str = ""
     data_members: int = 1
     """Data capacity in units of one member."""
     is_write_back: bool = False
@@ -63,18 +63,16 @@ class FilesArray:
 
     def geometry(self, file_system: FileSystem) -> dict[str, Any]:
         """The layout of its copies and parity (``BlockMap.geometry``)."""
-        level = level_with_layout(f"raid{self.level}", self.layout or None)
+        level = level_with_layout(f"raid{self.level}", None)
         return BlockMap(level, self.members, self.member_bytes(file_system), CHUNK_BYTES).geometry()
 
     def creation(self, nodes: Sequence[str], file_system: FileSystem) -> list[str]:
-        """The command line of mdadm that creates the array."""
         spec = array_spec(
             f"raid{self.level}",
             nodes[: self.members],
             self.policy,
             size_bytes=self.member_bytes(file_system),
             chunk_bytes=CHUNK_BYTES,
-            layout=self.layout or None,
             journal_device=nodes[JOURNAL] if self.has_journal else None,
             assume_clean=True,
         )
@@ -82,7 +80,6 @@ class FilesArray:
 
     @property
     def numbers(self) -> list[int]:
-        """The numbers of its drives."""
         return [*range(self.members), *([JOURNAL] if self.has_journal else [])]
 
 
@@ -90,33 +87,17 @@ _FLUSHED_TOO_EARLY = (
     "the journal notes a stripe as flushed when its members have answered, and not when their caches are on the media "
     "(r5c_finish_stripe_write_out() in drivers/md/raid5-cache.c): a power cut loses acknowledged writes"
 )
-ARRAYS = (
+_ARRAYS = (
     FilesArray("raid1", "1", 2),
-    FilesArray("raid1-bitmap", "1", 2, "bitmap"),
     FilesArray("raid10", "10", 4, data_members=2),
-    FilesArray("raid10-far", "10", 4, layout="f2", data_members=2),
     FilesArray("raid5", "5", 4, data_members=3, survives_missing=False),
-    FilesArray("raid5-bitmap", "5", 4, "bitmap", data_members=3, survives_missing=False),
     FilesArray("raid5-ppl", "5", 4, "ppl", data_members=3, is_arbitrary=True),
     FilesArray("raid5-journal", "5", 4, "journal", data_members=3),
     FilesArray(
         "raid5-write-back", "5", 4, "journal", data_members=3, is_write_back=True, known_fault=_FLUSHED_TOO_EARLY
     ),
-    FilesArray("raid6", "6", 5, data_members=3, survives_missing=False),
-    FilesArray("raid6-journal", "6", 5, "journal", data_members=3),
 )
-
-
-def find_files_array(name: str) -> FilesArray:
-    """The array of ``ARRAYS`` with this name. Raises SpecError if there is none."""
-    for each in ARRAYS:
-        if each.name == name:
-            return each
-    raise SpecError(
-        f"there is no array '{name}' for files", hint=f"choose of {', '.join(each.name for each in ARRAYS)}"
-    )
-
-
+ARRAYS = {each.name: each for each in _ARRAYS}
 _ARBITRARY = (
     "the missing member was being written, and PPL leaves arbitrary data in such blocks "
     "(Documentation/driver-api/md/raid5-ppl.rst); if they are metadata, the file system is damaged"
@@ -129,22 +110,17 @@ _WRITE_HOLE = (
 
 @dataclass(frozen=True, slots=True)
 class FilePoint:
-    """The verdict on one crash point under a file system."""
-
-    cut: str
-    """The cut in the format of guest/ledger.py (``cut_of``)."""
-    is_missing: bool
-    """Whether a member was lost together with the power."""
     problems: tuple[str, ...]
     """Each violation of a promise, with file, offset in bytes, what was found and what is allowed."""
-    is_fsck: bool
-    """Whether e2fsck or xfs_repair also checked the file system."""
-    is_parity: bool
-    """Whether copies and parity were compared on the members."""
-    explanation: str = ""
+    explanation: str
     """Why the violations were to be expected; empty: no known reason."""
-    document: dict[str, Any] = field(repr=False, default_factory=dict)
+    document: dict[str, Any] = field(repr=False)
     """The document of the machine."""
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether a member was lost together with the power."""
+        return bool(self.document["cut"].count(":") >= 3)
 
     @property
     def is_broken(self) -> bool:
@@ -153,7 +129,6 @@ class FilePoint:
 
 
 def file_point(document: dict[str, Any], array: FilesArray) -> FilePoint:
-    """The verdict on one document of the machine."""
     problems = []
     if "dead" in document:
         problems.append(f"the array cannot be started: {document['dead']}")
@@ -168,14 +143,12 @@ def file_point(document: dict[str, Any], array: FilesArray) -> FilePoint:
     if rows := document.get("wrong_rows"):
         problems.append(f"{len(rows)} rows of the members are inconsistent when md is idle, the first is {rows[0]}")
     problems += [f"kernel message: {line}" for line in document.get("kernel", ())]
-    is_missing = document["cut"].count(":") >= 3
-    explanation = array.known_fault
-    if is_missing and not array.survives_missing:
-        explanation = _WRITE_HOLE
-    if array.is_arbitrary and document.get("lost_under_way"):
-        explanation = _ARBITRARY
-    looks = ("fsck" in document, "wrong_rows" in document)
-    return FilePoint(document["cut"], is_missing, tuple(problems), *looks, explanation if problems else "", document)
+    point = FilePoint(tuple(problems), array.known_fault if problems else "", document)
+    if problems and array.is_arbitrary and document.get("lost_under_way"):
+        return replace(point, explanation=_ARBITRARY)
+    if problems and point.is_missing and not array.survives_missing:
+        return replace(point, explanation=_WRITE_HOLE)
+    return point
 
 
 DRIVE_BYTES = 24 * MIB
@@ -192,30 +165,15 @@ class FilesRecording:
 
     array: FilesArray
     file_system: FileSystem
-    seed: str
     ledger: list[list[Any]]
     record: Record
     nodes: tuple[str, ...]
 
 
-# Long enough for the periodic writeback of the file systems: a commit every 5 s (ext4), metadata after 30 s (both).
-_PAUSES = (6.0, 40.0)
+def record_files(place: FaultPlace, array: FilesArray, file_system: FileSystem) -> FilesRecording:
+    """Create array and file system, and record the drives during operations on files and the unmount.
 
-
-def record_files(
-    place: FaultPlace,
-    array: FilesArray,
-    file_system: FileSystem,
-    seed: str,
-    *,
-    operations: int = 120,
-    mix: dict[str, int] | None = None,
-    options: str = "",
-) -> FilesRecording:
-    """Create array and file system, and record the drives during these operations and the unmount.
-
-    ``mix``: see FilePlan; ``options``: of mount(8). Raises LabError if a step fails, or if the mounted file system
-    returns anything but what was written.
+    Raises LabError if a step fails, or if the mounted file system returns anything but what was written.
     """
     create: list[list[Any]] = [["run", array.creation(place.nodes, file_system)]]
     stop: list[list[Any]] = [["run", ["mdadm", "--stop", NODE]]]
@@ -224,24 +182,19 @@ def record_files(
         # Stopping an array with stripes in the cache may hang: the stripes wait for a superblock write that the
         # stopping task prevents (r5l_write_super_and_discard_space() in drivers/md/raid5-cache.c).
         stop.insert(0, ["write", _JOURNAL_MODE, "write-through"])
-    kind, part = file_system.value, operations // (len(_PAUSES) + 1)
-    before = [
-        ["garble", NODE, DATA_BYTES[file_system] // (4 * KIB)],
-        ["make", kind, NODE],
-        ["mount", kind, NODE, options],
-    ]
-    begin = [["files", mix or {}], ["work", 40], ["drain"], ["sync"], ["pause", 1.0], ["record", array.numbers]]
-    load: list[list[Any]] = [["work", operations - part * len(_PAUSES)]]
-    for seconds in _PAUSES:
-        load += [["pause", seconds], ["work", part]]
+    kind = file_system.value
+    before = [["garble", NODE, DATA_BYTES[file_system] // (4 * KIB)], ["make", kind, NODE], ["mount", kind, NODE]]
+    begin = [["files", {}], ["work", 40], ["drain"], ["sync"], ["pause", 1.0], ["record", array.numbers]]
+    # Long enough for the periodic writeback of the file systems: a commit every 5 s (ext4), metadata after 30 s (both).
+    load = [["work", 40], ["pause", 6.0], ["work", 40], ["pause", 40.0], ["work", 40]]
     end = [["check"], ["unmount"], ["still", array.numbers], ["fsck", kind, NODE], *stop]
-    history = {"seed": seed, "has_files": True, "wants_ledger": True, "steps": [*create, *before, *begin, *load, *end]}
+    history = {"seed": SEED, "has_files": True, "wants_ledger": True, "steps": [*create, *before, *begin, *load, *end]}
     ledger: list[list[Any]] = []
     for document in run_program(place.lab.machine, PROGRAM, {"histories": [history]}):
         require_done(document)
         ledger = document.get("ledger") or ledger
     text = place.lab.machine.run(("base64", "-w0", "/dev/lab-record")).stdout
-    return FilesRecording(array, file_system, seed, ledger, Record(base64.b64decode(text)), place.nodes)
+    return FilesRecording(array, file_system, ledger, Record(base64.b64decode(text)), place.nodes)
 
 
 def require_done(document: dict[str, Any]) -> None:
@@ -253,17 +206,13 @@ def require_done(document: dict[str, Any]) -> None:
         raise LabError(f"step '{document.get('kind')}' on files did not succeed: {why}", hint="see the machine's dmesg")
 
 
-def chosen_cuts(
-    recording: FilesRecording, count: int, *, seed: int = 0, with_missing: bool | None = None, torn_sectors: int = 8
-) -> list[str]:
+def chosen_cuts(recording: FilesRecording, count: int, *, with_missing: bool = False) -> list[str]:
     """About ``count`` cuts of all kinds, evenly distributed over the recording.
 
-    Half of them have a member missing if the array survives that; ``with_missing`` overrides this. ``torn_sectors`` is
-    the unit, in sectors of 512 bytes, in which a write may be torn.
+    Half of them have a member missing if the array survives that, or ``with_missing``.
     """
-    chance, record = random.Random(f"{recording.seed}:{seed}"), recording.record
-    has_missing = recording.array.survives_missing if with_missing is None else with_missing
-    losses: list[tuple[int, ...]] = [(), (0,)] if has_missing else [()]
+    chance, record = random.Random(f"{SEED}:0"), recording.record
+    losses: list[tuple[int, ...]] = [(), (0,)] if with_missing or recording.array.survives_missing else [()]
     moments = record.moments()
     wanted = max(1, count // (len(KINDS) * len(losses)))
     cuts = []
@@ -272,7 +221,7 @@ def chosen_cuts(
         for kind in KINDS:
             for loss in losses:
                 missing = [chance.randrange(recording.array.members)] if loss else []
-                cuts.append(chosen_cut(record, at, kind, chance, missing, torn_sectors).word())
+                cuts.append(chosen_cut(record, at, kind, chance, missing).word())
     return cuts
 
 
@@ -282,50 +231,37 @@ def judged_points(
     cuts: Sequence[str],
     *,
     fsck: int = 7,
-    parity: int = 5,
-    options: str = "",
     without: Sequence[int] = (),
 ) -> Iterator[FilePoint]:
     """The verdict on each cut.
 
-    One in ``fsck`` cuts is also checked by e2fsck or xfs_repair, and for one in ``parity`` the copies and parity are
-    compared on the members once md is idle (0: none). ``options`` are those of mount(8). ``without`` lists indices of
-    recorded writes that are restored to no drive although it had acknowledged them: damage that the oracle must detect.
-    Raises LabError if the machine cannot continue.
+    One in ``fsck`` cuts is also checked by e2fsck or xfs_repair (0: none). ``without`` lists indices of recorded writes
+    that are restored to no drive although it had acknowledged them: damage that the oracle must detect. Raises LabError
+    if the machine cannot continue.
     """
-    looks = {"fsck": fsck, "parity": parity, "options": options, "without": list(without)}
-    job = {**_points_job(recording), **looks, "cuts": list(cuts)}
-    yield from _points(place, job, recording.array)
+    yield from _points(place, recording, {"fsck": fsck, "without": list(without), "cuts": list(cuts)})
 
 
-def judged_again(
-    place: FaultPlace,
-    recording: FilesRecording,
-    cut: str,
-    points: int,
-    *,
-    seed: int = 0,
-    fsck: int = 7,
-    parity: int = 5,
-) -> Iterator[FilePoint]:
+def judged_again(place: FaultPlace, recording: FilesRecording, cut: str, points: int) -> Iterator[FilePoint]:
     """Recover from one cut, and judge ``points`` moments at which the power fails again during the recovery.
 
     The recording is no longer on the machine afterwards.
     """
-    looks = {"fsck": fsck, "parity": parity}
-    job = {**_points_job(recording), **looks, "again": [cut, f"{recording.seed}:{seed}", points]}
-    yield from _points(place, job, recording.array)
+    yield from _points(place, recording, {"fsck": 7, "again": [cut, f"{SEED}:0", points]})
 
 
-def _points_job(recording: FilesRecording) -> dict[str, Any]:
+def _points(place: FaultPlace, recording: FilesRecording, more: dict[str, Any]) -> Iterator[FilePoint]:
     array = recording.array
-    members = {number: recording.nodes[number] for number in array.numbers}
-    job = {"seed": recording.seed, "ledger": recording.ledger, "members": members, "kind": recording.file_system.value}
-    return {**job, "is_arbitrary": array.is_arbitrary, "geometry": array.geometry(recording.file_system)}
-
-
-def _points(place: FaultPlace, job: dict[str, Any], array: FilesArray) -> Iterator[FilePoint]:
-    for document in run_program(place.lab.machine, PROGRAM, job):
+    job = {
+        "seed": SEED,
+        "ledger": recording.ledger,
+        "members": {number: recording.nodes[number] for number in array.numbers},
+        "kind": recording.file_system.value,
+        "is_arbitrary": array.is_arbitrary,
+        "geometry": array.geometry(recording.file_system),
+        "parity": 5,
+    }
+    for document in run_program(place.lab.machine, PROGRAM, {**job, **more}):
         if "broke" in document:
             raise LabError(f"crash point {document['cut']} broke: {document['broke']}", hint="see the machine's dmesg")
         if "cut" in document:

@@ -36,7 +36,6 @@ FSCK = {"ext4": ["e2fsck", "-f", "-n"], "xfs": ["xfs_repair", "-n", "-o", "force
 
 
 def mkfs_of(kind: str) -> list[str]:
-    """The command that creates a tiny file system, without the device."""
     if kind != "xfs":
         return MKFS[kind]
     numbers = command(["mkfs.xfs", "-V"], 60.0)["output"].split()[-1].split(".")
@@ -45,11 +44,11 @@ def mkfs_of(kind: str) -> list[str]:
     return [*MKFS[kind], *(["--unsupported"] if is_strict else [])]
 
 
-def mount_files(kind: str, device: str, folder: str, options: str) -> str:
+def mount_files(kind: str, device: str, folder: str) -> str:
     """mount(2); returns the system's error message, empty on success."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     words = (device.encode(), folder.encode(), kind.encode(), ctypes.c_ulong(0))
-    if ctypes.CDLL(None, use_errno=True).mount(*words, options.encode()) == 0:
+    if ctypes.CDLL(None, use_errno=True).mount(*words, b"") == 0:
         return ""
     return os.strerror(ctypes.get_errno())
 
@@ -75,21 +74,17 @@ class FileSystemPlayer(FilePlayer):
         writer.close()
         return {"failures": writer.failures}
 
-    def do_make(self, kind: str, device: str, more: list[str] | None = None) -> dict[str, Any]:
-        """Create a file system."""
-        return command([*mkfs_of(kind), *(more or []), device], 120.0)
+    def do_make(self, kind: str, device: str) -> dict[str, Any]:
+        return command([*mkfs_of(kind), device], 120.0)
 
-    def do_mount(self, kind: str, device: str, options: str = "") -> dict[str, Any]:
-        """Mount the file system."""
-        return {"refused": mount_files(kind, device, self.mounted, options)}
+    def do_mount(self, kind: str, device: str) -> dict[str, Any]:
+        return {"refused": mount_files(kind, device, self.mounted)}
 
     def do_unmount(self) -> dict[str, Any]:
-        """Unmount the file system."""
         self.do_close()
         return {"refused": unmount_files(self.mounted)}
 
     def do_fsck(self, kind: str, device: str) -> dict[str, Any]:
-        """Check the file system with e2fsck or xfs_repair."""
         return command([*FSCK[kind], device], 120.0)
 
     def end_array(self) -> dict[str, Any]:
@@ -98,7 +93,6 @@ class FileSystemPlayer(FilePlayer):
         return {**super().end_array(), **stuck}
 
     def use_ledger(self, events: list[list[Any]], kind: str) -> None:
-        """Use the same events for the ledger of files."""
         if self.files is None:
             super().use_ledger(events, kind)
         else:
@@ -121,11 +115,11 @@ LOUD = (
 class FilePoints(Points):
     """Crash points of one recording under a file system.
 
-    In addition to the fields of Points, ``job`` has ``kind`` (ext4 or xfs), ``options`` of the mount, and
-    ``is_arbitrary``: whether blocks in flight may hold anything if a member is missing. One in ``fsck`` points (0:
-    none) is checked with e2fsck or xfs_repair, and one in ``parity`` has its copies and parity compared once md is
-    idle. ``again``: [cut, seed, points] instead of ``cuts``, see the method ``again``. ``without``: indices of records
-    that are restored to no drive, as a test of the oracle.
+    In addition to the fields of Points, ``job`` has ``kind`` (ext4 or xfs), and ``is_arbitrary``: whether blocks in
+    flight may hold anything if a member is missing. One in ``fsck`` points (0: none) is checked with e2fsck or
+    xfs_repair, and one in ``parity`` has its copies and parity compared once md is idle. ``again``: [cut, seed, points]
+    instead of ``cuts``, see the method ``again``. ``without``: indices of records that are restored to no drive, as a
+    test of the oracle.
     """
 
     def __init__(self, job: dict[str, Any]) -> None:
@@ -146,7 +140,6 @@ class FilePoints(Points):
         return complaints_in(self.log.lines(), LOUD)
 
     def restore(self, cut: Cut) -> None:
-        """Restore every drive to the state of the cut."""
         for number, words in cut.lists(self.record, list(self.members)).items():
             drives(f"restore {number} {words}".rstrip())
 
@@ -187,7 +180,6 @@ class FilePoints(Points):
         return self.states[1]
 
     def judge(self, word: str) -> dict[str, Any]:
-        """Judge one cut."""
         cut = cut_of(word)
         self.restore(cut)
         nodes = [node for number, node in self.members.items() if number not in cut.missing]
@@ -217,7 +209,7 @@ class FilePoints(Points):
         node = self.array.node
         event = self.record.ledger_event(cut.at) if self.event is None else self.event
         seen: dict[str, Any] = {"event": event}
-        refused = mount_files(self.kind, node, FILES_FOLDER, self.job.get("options", ""))
+        refused = mount_files(self.kind, node, FILES_FOLDER)
         if refused:
             return {**seen, "unmountable": refused, "kernel": self.damage()}
         try:
@@ -240,7 +232,6 @@ class FilePoints(Points):
 
 
 def main() -> None:
-    """Run the histories or judge the crash points of one job."""
     skip_modprobe()
     job = json.load(sys.stdin)
     for history in job.get("histories", ()):

@@ -18,9 +18,9 @@ from lab.faults.guest.file_ledger import (
 from lab.faults.guest.files import ARBITRARY, IN_ORDER, FilesCheck, Found, content_of, read_files
 from lab.faults.guest.ledger import Content
 from tests.kernel.files_points import (
+    ARRAYS,
     FilePoint,
     file_point,
-    find_files_array,
 )
 
 F = FIRST_FILE
@@ -414,7 +414,7 @@ def test_files_are_read_from_a_folder(tmp_path: Any) -> None:
 
 
 def judged(document: dict[str, Any], array: str = "raid5") -> FilePoint:
-    return file_point(document, find_files_array(array))
+    return file_point(document, ARRAYS[array])
 
 
 @pytest.mark.parametrize(
