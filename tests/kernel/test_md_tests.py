@@ -1,7 +1,7 @@
-"""mdadm's test suite in the embedded machine: each outcome is told from the others, and nothing outside is changed.
+"""mdadm's test suite in the embedded machine and on stock kernels in QEMU: each outcome is told from the others.
 
-The suite is a made-up one that keeps to the words of upstream's. With ``RAIDLAB_MDADM_CHECKOUT``, a folder in which
-mdadm is built, a few of the real ones run too.
+Nothing on this computer is changed. The suite is a made-up one that keeps to the words of upstream's. With
+``RAIDLAB_MDADM_CHECKOUT``, a folder in which mdadm is built, a few of the real ones run too.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ import pytest
 
 from lab.cli.context import Options, use_options
 from lab.cli.main import run
+from lab.machine.package_sources import is_version
+from lab.machine.stock_kernels import stock_kernels
 from tests.kernel.place import real_time_target
 from tests.unit.md_tests.checkouts import make_checkout, picture
 
-pytestmark = [pytest.mark.kernel, pytest.mark.wide]
+pytestmark = pytest.mark.wide
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 # Whoever starts the tests in the background may have ignored Ctrl-C, which a process hands on to its children.
@@ -102,7 +104,6 @@ def checkout_with(folder: Path, tests: dict[str, str]) -> Path:
 
 
 def machines(state: Path) -> list[Path]:
-    """Those that still run."""
     return list((state / "machines").glob("[0-9]*"))
 
 
@@ -111,6 +112,7 @@ def told(capfd: pytest.CaptureFixture[str]) -> dict[str, dict[str, Any]]:
     return {each["test"]: each for each in json.loads(capfd.readouterr().out)["results"]}
 
 
+@pytest.mark.kernel
 @pytest.mark.virtual_time
 def test_each_outcome_is_told_from_the_others(tmp_path: Path, state: Path, capfd: pytest.CaptureFixture[str]) -> None:
     checkout = checkout_with(tmp_path / "mdadm", TESTS)
@@ -160,6 +162,7 @@ def test_each_outcome_is_told_from_the_others(tmp_path: Path, state: Path, capfd
     assert machines(state) == []
 
 
+@pytest.mark.kernel
 def test_in_real_time_and_no_further_than_the_first_failure(
     tmp_path: Path, state: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -176,6 +179,7 @@ def test_in_real_time_and_no_further_than_the_first_failure(
     assert machines(state) == []
 
 
+@pytest.mark.kernel
 @pytest.mark.virtual_time
 def test_ctrl_c_loses_nothing_and_a_test_that_computes_without_end_is_ended(
     tmp_path: Path, state: Path, capfd: pytest.CaptureFixture[str]
@@ -207,15 +211,97 @@ def test_ctrl_c_loses_nothing_and_a_test_that_computes_without_end_is_ended(
     assert machines(state) == []
 
 
+# A link in place of a log, a second mount of this computer's files, and a change of those.
+INTRUDES_IN_QEMU = """mkdir /tmp/outside
+ln -s CHECKOUT/mdadm.h /run/raidlab/suite-witness/02refused.log
+if mount -t 9p -o trans=virtio,version=9p2000.L computer /tmp/outside; then exit 1; fi
+if mount -o remount,rw / && touch CHECKOUT/tests/new; then exit 1; fi
+"""
+IN_QEMU = {
+    "00passes": PASS,
+    "01intrudes": INTRUDES_IN_QEMU,
+    "02refused": "true\n",
+    "03fails": FAIL,
+    "04crashes": "echo before the crash\necho c > /proc/sysrq-trigger\n",
+}
+
+
+@pytest.mark.qemu
+@pytest.mark.timeout(3600)
+def test_outcomes_and_logs_are_as_on_the_embedded_kernel(
+    tmp_path: Path, state: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    checkout = checkout_with(tmp_path / "mdadm", IN_QEMU)
+    before = picture(checkout)
+    assert run(["--on", "qemu:", "--json", "md-tests", str(checkout)]) == 1
+    assert picture(checkout) == before
+    found = told(capfd)
+    assert {name: result["outcome"] for name, result in found.items()} == {
+        "00passes": "passed",
+        "01intrudes": "passed",
+        "02refused": "not started",
+        "03fails": "failed",
+        "04crashes": "machine lost",
+    }
+    assert found["03fails"]["why"] == "the array is nowhere"
+    assert "before the crash" in found["04crashes"]["last_lines"]
+    (kept,) = (state / "md-tests").iterdir()
+    assert "sysrq: Trigger a crash" in (kept / "logs/04crashes.kernel.log").read_text()
+    # On this computer the link is a file with its target's name.
+    assert (kept / "logs/02refused.log").read_text() == f"{checkout}/mdadm.h"
+    assert machines(state) == []
+
+
+@pytest.mark.qemu
+@pytest.mark.timeout(3600)
+def test_the_mdadm_of_the_target_runs_instead_of_the_one_built_in_the_checkout(
+    tmp_path: Path, state: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    shutil.copy(mdadm(), other / "mdadm")
+    checkout = checkout_with(tmp_path / "mdadm", {"00which": f'test "$(realpath "$(which mdadm)")" = {other}/mdadm\n'})
+    for name in ("mdadm", "mdmon"):
+        (checkout / name).unlink()
+    assert run(["--on", f"qemu:?mdadm={other}", "--json", "md-tests", str(checkout)]) == 0
+    assert told(capfd)["00which"]["outcome"] == "passed"
+    assert machines(state) == []
+
+
+STOCK = {"00raid1": "passed", "10ddf-create": "passed", "00linear": "skipped itself"}
+REAL: dict[str, dict[str, str]] = {
+    "uml:?time=virtual": {
+        "00raid1": "passed",
+        "00readonly": "passed",
+        "07revert-shrink": "failed, as upstream knows",
+        "24raid10deadlock": "",
+    },
+    # Linux 6.8 removed linear arrays.
+    "qemu:?kernel=6.1": {**STOCK, "00linear": "passed"},
+    "qemu:?kernel=6.12": STOCK,
+    "qemu:?kernel=7.2": STOCK,
+}
+"""Outcomes of a few of the real tests on each target; empty: any."""
+
+
 @pytest.mark.skipif(CHECKOUT_VARIABLE not in os.environ, reason=f"needs mdadm's sources, built: {CHECKOUT_VARIABLE}")
-@pytest.mark.virtual_time
-def test_a_few_of_the_real_ones(state: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(each, marks=[pytest.mark.kernel, pytest.mark.virtual_time] if "uml" in each else pytest.mark.qemu)
+        for each in REAL
+    ],
+)
+def test_a_few_of_the_real_ones(target: str, state: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    kernel = target.partition("kernel=")[2]
+    if kernel and not any(is_version(each.release, kernel) for each in stock_kernels()):
+        pytest.skip(f"raidlab kernels get {kernel}")
     checkout = Path(os.environ[CHECKOUT_VARIABLE])
     before = picture(checkout)
-    tests = ("00raid1", "00readonly", "07revert-shrink", "24raid10deadlock")
-    assert run(["--on", "uml:?time=virtual", "--json", "md-tests", str(checkout), *tests]) == 0
+    assert run(["--on", target, "--json", "md-tests", str(checkout), *REAL[target]]) == 0
     assert picture(checkout) == before
-    outcomes = {name: result["outcome"] for name, result in told(capfd).items()}
-    assert outcomes["00raid1"] == outcomes["00readonly"] == "passed"
-    assert outcomes["07revert-shrink"] == "failed, as upstream knows"
-    assert state.is_dir()
+    found = told(capfd)
+    assert {name: found[name]["outcome"] for name, outcome in REAL[target].items() if outcome} == {
+        name: outcome for name, outcome in REAL[target].items() if outcome
+    }
+    assert machines(state) == []
