@@ -109,7 +109,6 @@ CURE = {
 
 
 def missing_for(marker: str) -> list[str]:
-    """What tests with this marker lack on this computer."""
     missing = [program for program in PROGRAMS.get(marker, ()) if not shutil.which(program, path=SEARCH_PATH)]
     kind = kernel_target().kind
     if marker == "kernel" and kind is TargetKind.UML and not embedded_kernel():
@@ -124,7 +123,6 @@ def missing_for(marker: str) -> list[str]:
 
 
 def embedded_kernel() -> Path | None:
-    """The packaged embedded kernel, or the one that was built here."""
     packaged = shutil.which("linux.uml", path=SEARCH_PATH)
     return Path(packaged) if packaged else built_kernel("standard")
 

@@ -48,7 +48,6 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def of_docs() -> Iterator[Place]:
-    """Prose of Markdown files and of TOML catalogues."""
     for path in sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")]):
         for sentence in sentences(path.read_text(encoding="utf-8")):
             yield path.relative_to(REPOSITORY).as_posix(), sentence
@@ -72,7 +71,6 @@ def _texts(tree: Any) -> Iterator[str]:
 
 
 def of_docstrings() -> Iterator[Place]:
-    """Docstrings of modules, classes and functions."""
     for path in MODULES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
@@ -99,7 +97,6 @@ def _literal(node: ast.expr) -> str:
 
 
 def main(count: int = 60, seed: str = "") -> None:
-    """Print the sentences, numbered."""
     chance = random.Random(seed)
     kinds = [sorted(set(kind())) for kind in (of_docs, of_docstrings, of_messages)]
     drawn = [each for kind in kinds for each in chance.sample(kind, count // len(kinds))]

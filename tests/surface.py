@@ -84,7 +84,6 @@ def key_lines() -> Iterator[str]:
 
 
 def screen_lines() -> Iterator[str]:
-    """The modes of the app."""
     from textual.app import App
 
     for each in subclasses(App):
@@ -93,7 +92,6 @@ def screen_lines() -> Iterator[str]:
 
 
 def text_lines() -> Iterator[str]:
-    """The help of the text mode."""
     text = importlib.import_module("tui.text")
     for name in ("HELP", "DRILL_HELP"):
         yield from getattr(text, name, "").splitlines()

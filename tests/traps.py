@@ -61,12 +61,11 @@ class Traps:
         }
 
     def sprung(self) -> dict[str, str]:
-        """Name of a trap and process -> who imported it."""
+        """Name of a trap and process -> the process that imported it."""
         return {each.name: each.read_text() for each in self.notes.iterdir()}
 
 
 def lay_traps(folder: Path) -> Traps:
-    """Put them into ``folder`` and folders of it."""
     notes, home = folder / ".notes", folder / ".home"
     site = home / ".local" / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
     for each in (notes, home / ".config" / "dask", site):

@@ -26,7 +26,6 @@ TAKES_CONTROL = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTT
 
 
 def command(code: str, *words: str) -> list[str]:
-    """Lines of Python and their arguments."""
     return [sys.executable, "-c", code, *words]
 
 
@@ -78,7 +77,7 @@ class Window:
         os.write(self.ours, keys.encode() if isinstance(keys, str) else keys)
 
     def take(self, seconds: float) -> bool:
-        """What is written within this time; False: nobody has the terminal open any more."""
+        """Read what is written within this time; False: no process has the terminal open."""
         if select.select([self.ours], [], [], max(0.0, seconds))[0]:
             try:
                 self.output += os.read(self.ours, 1 << 16)
@@ -88,7 +87,7 @@ class Window:
         return True
 
     def read(self, seconds: float, until: Callable[[], object] = lambda: False) -> None:
-        """For so long, or until it is reached. Who only waits reads as well: a terminal that is full holds it up."""
+        """Read for this time, or until it is reached; a full terminal would block its program."""
         end = time.monotonic() + seconds
         while not until() and (left := end - time.monotonic()) > 0:
             if not self.take(min(left, 0.1)):
@@ -103,7 +102,6 @@ class Window:
 
     @property
     def text(self) -> str:
-        """The screen as it is now."""
         self._stream.feed(self.output[self._drawn :])
         self._drawn = len(self.output)
         return "\n".join(self._screen.display)

@@ -47,7 +47,6 @@ class Keeper:
 
     @property
     def pid(self) -> int:
-        """Of the program that keeps the daemons."""
         return self._program.pid
 
     def start(self, argv: Sequence[str], log: str, environment: Mapping[str, str]) -> int:

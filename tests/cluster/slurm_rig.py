@@ -73,7 +73,6 @@ class SlurmRig:
 
     @property
     def folder(self) -> Path:
-        """Everything of the cluster, logs too; it is gone with it."""
         return self.keeper.folder
 
     def run(self, *argv: str, seconds: float = COMMAND_SECONDS) -> str:
@@ -83,7 +82,6 @@ class SlurmRig:
         return done.stdout
 
     def submit(self, script: str, *options: str) -> int:
-        """Submits a batch job. Returns its id."""
         return int(self.run("sbatch", "--parsable", "--output=/dev/null", *options, "--wrap", script))
 
     def job(self, number: int) -> dict[str, str]:
@@ -108,7 +106,6 @@ class SlurmRig:
         return dict(line.split(" ", 1) for line in said.splitlines() if " " in line)
 
     def wait_for_nodes(self, seconds: float = START_SECONDS) -> None:
-        """Waits until every node can be given a job."""
         wait_until(
             lambda: all(self.states().get(node) == "idle" for node in self.nodes),
             seconds,
@@ -132,7 +129,6 @@ class SlurmRig:
                 os.kill(pid, signal.SIGKILL)
 
     def tails(self) -> str:
-        """The last lines of every log."""
         logs = sorted(self.folder.glob("*.log"))
         return "\n".join(f"== {log.name}\n" + "\n".join(self.keeper.log(log.name).splitlines()[-15:]) for log in logs)
 

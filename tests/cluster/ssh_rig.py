@@ -60,16 +60,13 @@ class SshRig:
 
     @property
     def folder(self) -> Path:
-        """Keys and logs; it is gone with the servers."""
         return self.keeper.folder
 
     @property
     def config(self) -> Path:
-        """For ``ssh -F``."""
         return self.folder / "ssh_config"
 
     def command(self, name: str, *argv: str) -> list[str]:
-        """The command line that runs another one there."""
         return ["ssh", "-F", str(self.config), name, *argv]
 
 

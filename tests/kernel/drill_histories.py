@@ -84,14 +84,13 @@ class TextUser:
         self._window.close()
 
     def type(self, line: str) -> None:
-        """A line and Enter."""
         data = f"{line}\n".encode()
         assert len(data) <= _LONGEST_LINE, f"no terminal takes such a line: {line}"
         assert "\n" not in line, line
         self._window.type(data)
 
     def hear(self, *words: str) -> str:
-        """Wait until one of these is said, after what was heard before; returns which."""
+        """Wait for one of these words in the output after those of the last call; returns it."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while not (found := self._first(words)):
             assert time.monotonic() < deadline, f"never: {words}; said: {self.said}"
@@ -122,7 +121,6 @@ class TextUser:
         return self._process.wait()
 
     def _first(self, words: tuple[str, ...]) -> tuple[int, str] | None:
-        """Where the earliest of them ends."""
         places = [(self.said.find(word, self._heard), word) for word in words]
         there = [(place + len(word), word) for place, word in places if place >= 0]
         return min(there) if there else None
@@ -137,7 +135,7 @@ class TextUser:
 
 @dataclass(frozen=True)
 class History:
-    """What somebody does in a drill, and what may be said of it."""
+    """A student's work in a drill, and the verdicts that are fair."""
 
     id: str
     steps: tuple[DrillStep, ...]
@@ -148,8 +146,6 @@ class History:
 
 @dataclass(frozen=True)
 class Ended:
-    """What was said of it."""
-
     history: History
     place: str
     verdict: DrillVerdict
@@ -159,7 +155,7 @@ class Ended:
 
     @property
     def problems(self) -> list[str]:
-        """Why it is not fair; empty: it is."""
+        """Why the verdict is not fair; empty: it is."""
         told = f"{self.history.id} ({self.place}): {self.words}"
         found = [] if self.verdict in self.history.may_be else [f"{told}: the verdict"]
         if not self.history.mistake and not {*self.mistakes} <= HARMLESS:
@@ -170,7 +166,6 @@ class Ended:
 
     @property
     def words(self) -> str:
-        """For the table."""
         figures = f"{self.saved_percent:g} %"
         if self.verdict in (DrillVerdict.STOPPED, DrillVerdict.PARTLY, DrillVerdict.LOST):
             figures += f" now, {self.kept_percent:g} % left"
@@ -240,7 +235,7 @@ def play_typed(drill: ReadyDrill, *, only: Collection[str] = ()) -> Iterator[End
 
 
 def _own_lab(root: Path) -> Host:
-    """With disks that are soon read as a whole."""
+    """A lab with small disks, which are read as a whole."""
     own = host_at(root)
     with lab_folder(own.state, kernel_target().lab_name) as disks:
         disks.save(specs(DEFAULT_COUNT, DiskKind.FILE, size_bytes=DISK_BYTES))
@@ -248,7 +243,7 @@ def _own_lab(root: Path) -> Host:
 
 
 def _typed(drill: ReadyDrill, history: History, host: Host) -> Ended:
-    """What somebody is told who types this history and ``debrief``."""
+    """Type this history and ``debrief``."""
     with TextUser(host.state.root) as user:
         user.hear("continues.")
         user.run(_names(drill))
@@ -273,7 +268,7 @@ def _typed(drill: ReadyDrill, history: History, host: Host) -> Ended:
 
 
 def _names(drill: ReadyDrill) -> str:
-    """A line by which the shell knows the disks and the values of the seed by their names."""
+    """A line that sets shell variables for the disks and the values of the seed."""
     disks = {name: f"${name}" for name in drill.disk_names}
     found = environment(disks, drill)
     values = "; ".join(f'{name}="{value}"' for name, value in found.items() if name not in disks)
@@ -281,7 +276,7 @@ def _names(drill: ReadyDrill) -> str:
 
 
 def typed_lines(script: str) -> Iterator[str]:
-    """The same as lines that can be typed one by one; a command of several becomes one line."""
+    """The script as lines that can be typed one by one; a command of several lines becomes one line."""
     command = ""
     for line in script.strip().splitlines():
         if not command and (not line or line.startswith("#")):

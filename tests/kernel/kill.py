@@ -25,7 +25,7 @@ LEFTOVERS = (".importing-*", ".deleting-*", ".probe-*", ".*.tmp", "*.new", "mach
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a command ended: ``killed`` names those that were there to be killed."""
+    """How a command ended; ``killed`` names the victims that existed."""
 
     status: int
     stdout: str
@@ -38,7 +38,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a command works: its state folder, and one for temporary files of its own; and on which machine."""
+    """A command's state folder, its folder for temporary files, and its machine."""
 
     root: Path
     target: str = field(default_factory=lambda: kernel_target().text)
@@ -52,7 +52,6 @@ class Place:
         return {**os.environ, **own, "TMPDIR": str(self.root / "tmp")}
 
     def start(self, words: Sequence[str]) -> subprocess.Popen[str]:
-        """Start ``raidlab`` with these words."""
         (self.root / "tmp").mkdir(parents=True, exist_ok=True)
         return subprocess.Popen(
             [*COMMAND, self.target, *words],
@@ -65,11 +64,10 @@ class Place:
         )
 
     def run(self, words: Sequence[str]) -> Ended:
-        """Run it to its end, undisturbed."""
         return self.run_and_kill(words, (), 0.0)
 
     def run_and_kill(self, words: Sequence[str], victims: Collection[str], seconds: float) -> Ended:
-        """SIGKILL to the victims so long after the start, or as soon after that as they are there."""
+        """Send SIGKILL to the victims at this time after the start, or as soon after it as they exist."""
         begin = time.monotonic()
         process = self.start(words)
         killed: tuple[str, ...] = ()
@@ -104,7 +102,7 @@ class Place:
         return tuple(victims)
 
     def leftovers(self, ended: Ended) -> list[str]:
-        """What should not be there once a later command has ended: processes, folders, half-written files."""
+        """What must not exist after a later command has ended: processes, folders, half-written files."""
         memory = [memory_folder(self.state / "machines" / name) for name in ended.machines]
         end = time.monotonic() + ENDING_SECONDS
         while (living := processes_of(self.state)) and time.monotonic() < end:

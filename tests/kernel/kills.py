@@ -143,7 +143,6 @@ def copy(source: Path, target: Path) -> None:
 
 @contextlib.contextmanager
 def copied(source: Path, root: Path, target: str) -> Iterator[Place]:
-    """A copy that is gone afterwards."""
     copy(source, root)
     try:
         yield Place(root, target)
@@ -152,7 +151,6 @@ def copied(source: Path, root: Path, target: str) -> Iterator[Place]:
 
 
 def done(place: Place, words: Words) -> Ended:
-    """Run it to its end; nobody is killed."""
     ended = place.run(in_place(words, place))
     assert ended.status == ExitCode.DONE, f"'{' '.join(words)}' ended with {ended.status}:\n{ended.stderr}"
     return ended
@@ -184,7 +182,6 @@ class Preparations:
 
 
 def problems_of(scenario: Scenario, place: Place, ended: Ended) -> Iterator[str]:
-    """Everything that is not as it should be after a kill."""
     # Where the command was over before, or the client outlived a machine that it no longer needed.
     allowed = {SIGKILLED, ExitCode.DONE} if "client" in ended.killed else {ExitCode.MACHINE_LOST, ExitCode.DONE}
     if ended.status not in (allowed if ended.killed else {ExitCode.DONE}):
@@ -211,13 +208,11 @@ class Kill:
 
 
 def planned(command: str, number: int, chance: random.Random) -> Kill:
-    """The victims in turn, the moments by chance."""
     victims = SCENARIOS[command].victims
     return Kill(command, victims[number % len(victims)], tuple(chance.random() for _ in range(MOMENTS)))
 
 
 def problems_after(kill: Kill, prepared: tuple[Path, float], root: Path, target: str) -> list[str]:
-    """Kill, look at everything, and tell what was wrong."""
     scenario, (folder, longest) = SCENARIOS[kill.command], prepared
     problems: list[str] = []
     root.mkdir(exist_ok=True)
@@ -234,7 +229,6 @@ def problems_after(kill: Kill, prepared: tuple[Path, float], root: Path, target:
 
 
 def main() -> int:
-    """Kill at so many moments of all commands, and tell of each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))

@@ -36,7 +36,6 @@ def session(lab: Lab) -> LabSession:
 
 
 def blank(lab: Lab) -> None:
-    """No array, and zeros everywhere."""
     lab.machine.run(("sh", "-c", f"umount {DEVICE}; mdadm --stop {DEVICE}"), check=False)
     lab.machine.call(BYTES, ("blank", *(disk.node for disk in lab.disks)))
 
@@ -55,17 +54,14 @@ def create(arrays: OpenArrays, level: str, members: int, *options: str, without:
 
 
 def fill(arrays: OpenArrays) -> None:
-    """Every sector of the array has a content of its own: its number."""
     arrays.machine.call(BYTES, ("number", DEVICE, str(read_shape(arrays, NAME).size_sectors), "0"))
 
 
 def bytes_of(picture: StripePicture) -> dict[tuple[int, int], bytes | None]:
-    """What each chunk holds, by slot and sector."""
     return {(seen.cell.slot, seen.cell.sector): seen.data for seen in picture.cells}
 
 
 def device_of(picture: StripePicture, cell: StripeCell) -> str:
-    """Who has a chunk."""
     member = picture.member_of(cell)
     assert member is not None
     return member.device

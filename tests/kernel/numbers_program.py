@@ -20,12 +20,10 @@ MARK = 0x5A << 56
 
 
 def sector(number: int) -> bytes:
-    """What the sector with this number holds."""
     return (MARK | number + 1).to_bytes(8, "big") * (SECTOR_BYTES // 8)
 
 
 def write(device: str, data: bytes, start: int = 0) -> None:
-    """From this byte on, past the page cache."""
     fd = os.open(device, os.O_WRONLY | os.O_DIRECT)
     buffer = mmap.mmap(-1, max(len(data), 1))
     buffer[: len(data)] = data
@@ -39,7 +37,6 @@ def write(device: str, data: bytes, start: int = 0) -> None:
 
 
 def size_of(device: str) -> int:
-    """Bytes of a device."""
     fd = os.open(device, os.O_RDONLY)
     try:
         return os.lseek(fd, 0, os.SEEK_END)
@@ -48,7 +45,6 @@ def size_of(device: str) -> int:
 
 
 def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
-    """See above."""
     action, *rest = arguments
     if action == "blank":
         for device in rest:

@@ -82,7 +82,6 @@ class _OracleBugs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def oracle_bugs() -> tuple[OracleBug, ...]:
-    """All bugs of oracle_bugs.toml."""
     return read_toml(Path(__file__).with_name("oracle_bugs.toml"), _OracleBugs).bug
 
 
@@ -243,7 +242,6 @@ def _arithmetic() -> Iterator[OracleControl]:
 
 
 def all_controls() -> list[OracleControl]:
-    """All controls."""
     return [*_data(), *_redundancy(), *_arithmetic()]
 
 

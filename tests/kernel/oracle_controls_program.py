@@ -13,8 +13,6 @@ CUTS = 40
 
 
 class ControlPlayer(CampaignPlayer):
-    """Runs the controls of the oracle: deliberate damage to members without md's knowledge, and arithmetic alone."""
-
     def do_plant(self, node: str, at: int, block: int, generation: int, first: int, sectors: int) -> dict[str, Any]:
         """Write some sectors of a generation of a block to a device without md's knowledge; ``at`` is in bytes."""
         whole = self.content.block(block, generation)
@@ -40,5 +38,4 @@ class ControlPlayer(CampaignPlayer):
 
 
 def main() -> None:
-    """Run one job."""
     run_job(ControlPlayer)

@@ -33,7 +33,6 @@ CONTROL = "/dev/lab-drives"
 
 
 def block(number: int, generation: int) -> bytes:
-    """The content of one block."""
     head = f"{number:08d}{generation:08d}".encode()
     return head + hashlib.shake_128(head).digest(BLOCK_BYTES - len(head))
 
@@ -51,7 +50,6 @@ def write(path: str, first: int, count: int, generation: int, flags: int = 0) ->
 
 
 def told(data: bytes) -> str:
-    """What a block says that it is."""
     if not any(data):
         return "0"
     number, generation = data[:8], data[8:16]
@@ -78,7 +76,6 @@ def read(path: str, first: int, count: int) -> list[str]:
 
 
 def copy(path: str, to: str, length: int) -> None:
-    """A piece at a time."""
     piece = mmap.mmap(-1, 256 * BLOCK_BYTES)
     source, target = os.open(path, os.O_RDONLY | os.O_DIRECT), os.open(to, os.O_WRONLY | os.O_DIRECT)
     try:
@@ -114,7 +111,6 @@ def cut(path: str, first: int, count: int, generation: int, seconds: float, line
 
 
 def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
-    """See above."""
     verb, path, *rest = arguments
     if verb == "flush":
         fd = os.open(path, os.O_WRONLY)

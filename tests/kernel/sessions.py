@@ -42,8 +42,6 @@ def session(lab: Lab) -> Iterator[LabSession]:
 
 @dataclass
 class Watched:
-    """What a monitor told."""
-
     session: LabSession
     history: History = field(default_factory=History, repr=False)
     looks: list[Snapshot] = field(default_factory=list, repr=False)

@@ -75,8 +75,6 @@ LESS_THAN_ONE = 0.5
 
 @dataclass
 class Findings:
-    """All that was seen."""
-
     evidence: Path
     values: dict[str, dict[int, list[tuple[float, float]]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
@@ -93,7 +91,7 @@ class Findings:
             self.values[name][group].append((self.rounds, value))
 
     def fail(self, what: str, folder: Path) -> None:
-        """With all that can be learnt of the machine in this folder, if it still runs."""
+        """Record a failure, with evidence from the machine in this folder if it still runs."""
         self.failures.append(what)
         say(f"FAILURE {what}")
         place = self.evidence / str(len(self.failures))
@@ -126,8 +124,6 @@ def disks() -> tuple[DiskSpec, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One life of an array."""
-
     session: LabSession
     kind: DiskKind
     level: str
@@ -178,7 +174,7 @@ class Round:
 
 @contextmanager
 def watched_machine(findings: Findings, state: Path) -> Iterator[Lab]:
-    """A fresh machine. What goes wrong on it is looked at while it is there, and what it leaves when it is gone."""
+    """A fresh machine. Failures are recorded while it runs, and what it leaves behind after its end."""
     findings.machines += 1
     machines: list[Machine] = []
     with open_lab(kernel_target(), Host.real("soak"), wanted=disks(), on_machine=machines.append) as lab:
@@ -312,7 +308,6 @@ def grown(findings: Findings) -> dict[str, dict[str, float]]:
 
 
 def main() -> int:
-    """Work until the time is over, then judge."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=TWO_HOURS)
     parser.add_argument("--seed", type=int, default=13)

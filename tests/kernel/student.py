@@ -30,8 +30,6 @@ S = TypeVar("S", bound="Student")
 
 
 class Student:
-    """Looks at the screen and presses keys."""
-
     patience_seconds = 60.0
 
     def __init__(self, app: RaidlabApp, pilot: Pilot[object], state: Path) -> None:
@@ -59,7 +57,6 @@ class Student:
         return "".join(plain(line) for found in lines for line in found)
 
     async def told(self, words: str) -> None:
-        """Wait until the screen says so."""
         await self.until(lambda: words in self.hint(), f"the hint '{words}'")
 
     async def confirm(self) -> None:
@@ -69,7 +66,6 @@ class Student:
         await self.until(lambda: not isinstance(self.app.screen, PlanScreen), "the plan is carried out")
 
     async def to_disk(self, name: str) -> None:
-        """Move the rack's cursor there."""
         await self.press("home")
         for _ in self.lab.disks:
             if self.lab.selected_disk == name:

@@ -41,7 +41,7 @@ drive = ["hdd-10k"]
 
 @contextmanager
 def _not_left_behind(process: subprocess.Popen[str]) -> Iterator[None]:
-    """Whoever stops waiting for a sweep, or is interrupted, ends it: alone it would go on for minutes."""
+    """End the sweep if the test fails or is interrupted; otherwise it would run for minutes."""
     try:
         yield
     except BaseException:
@@ -70,7 +70,7 @@ class Sweeps:
         )
 
     def run(self, *words: str, status: int = 0) -> dict[str, Any]:
-        """To its end. The document that it prints."""
+        """Run the sweep to its end; returns the document that it prints."""
         process = self.start(*words)
         with _not_left_behind(process):
             printed, said = process.communicate(timeout=PATIENCE_SECONDS)
@@ -79,7 +79,7 @@ class Sweeps:
         return document
 
     def files(self) -> dict[str, tuple[int, int]]:
-        """Key of every cell that is there -> inode and time of its file: one that is measured again has others."""
+        """Key of every stored cell -> inode and time of its file, which change if it is measured again."""
         found = (self.state / "sweeps/cells").glob("*/*.cell")
         return {path.stem: ((told := path.stat()).st_ino, told.st_mtime_ns) for path in found}
 
@@ -104,14 +104,13 @@ class Sweeps:
         os.kill(number, signal.SIGKILL)
 
     def until_gone(self) -> None:
-        """Until nothing of it runs: a worker whose client was killed ends by itself, perhaps with a last cell."""
+        """Wait until no process is left: a worker whose client was killed ends by itself, perhaps after a last cell."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while left := self.left():
             assert time.monotonic() < deadline, left
             time.sleep(0.1)
 
     def kernels(self) -> list[int]:
-        """Embedded kernels that run now."""
         found = processes_of(self.state).items()
         return [number for number, words in found if words.partition(" ")[0].endswith("/linux") and "umid=" in words]
 
@@ -139,5 +138,4 @@ def sweeps_in(
 
 
 def digests(document: Mapping[str, Any]) -> dict[str, str]:
-    """Cell -> digest of what was measured."""
     return {cell["cell"]: cell["digest"] for cell in document["cells"]}

@@ -47,7 +47,6 @@ def session(lab: Lab) -> LabSession:
 
 
 def nine_names(k: int) -> list[str]:
-    """k fast disks and as many slow ones as make nine."""
     return [*(f"fast{number}" for number in range(1, k + 1)), *(f"slow{number}" for number in range(1, 10 - k))]
 
 

@@ -29,13 +29,11 @@ mdadm --wait /dev/md0 || true
 
 
 class Practitioner(Student):
-    """Plays a drill: types at the machine, and waits for what the app says of it."""
+    """Plays a drill: runs commands on the machine, and waits until the app shows their effects."""
 
     patience_seconds = 240.0
 
     def type(self, lines: str) -> None:
-        """Run these lines in the machine's shell."""
-
         def work(session: LabSession) -> None:
             desk = self.app.drills._desk
             assert desk is not None

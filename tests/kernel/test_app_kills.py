@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.support.report import SMALL_EXPERIMENT
 from lab.errors import MachineLost
 from lab.machine import Host
 from lab.plans import Plan
@@ -77,7 +78,7 @@ class Restless(Student):
             await self.press("f")
 
     async def close_all(self) -> None:
-        """Leave whatever has come up over the screen."""
+        """Leave all dialogs."""
         for _ in range(10):
             if len(self.app.screen_stack) == 1:
                 return
@@ -85,7 +86,7 @@ class Restless(Student):
         raise AssertionError(f"{self.app.screen} cannot be left")
 
     async def run_or_leave(self, screen: PlanScreen) -> None:
-        """A plan that turns out to be impossible stays, and says so."""
+        """Run the plan; leave its screen if the plan is impossible."""
         await self.press("r")
         for _ in range(100):
             if self.app.screen is not screen or self.is_over:
@@ -140,34 +141,9 @@ async def test_a_machine_killed_at_any_moment_is_missed_comes_back_and_costs_no_
         await story
 
 
-EXPERIMENT = """
-format_version = 2
-id = "short"
-title = "Short measurements"
-question = "What is kept of them?"
-repeats = 40
-
-[disks]
-kind = "file"
-size_bytes = "48M"
-
-[[arrays]]
-id = "raid1"
-title = "RAID 1"
-level = "raid1"
-members = 2
-
-[[jobs]]
-workload = "rand-read-4k"
-file_bytes = "2M"
-runtime_seconds = 1.0
-warmup_seconds = 0.0
-"""
-
-
 async def test_what_an_experiment_has_measured_outlives_its_machine_and_the_lab_goes_on(tmp_path: Path) -> None:
     file = tmp_path / "short.toml"
-    file.write_text(EXPERIMENT)
+    file.write_text(SMALL_EXPERIMENT.read_text().replace("repeats = 2", "repeats = 40"))
     async with student_at(tmp_path, Student) as student:
         lab, experiments = student.lab, student.app.experiments
         await student.until(lambda: lab.is_open and lab.look, "the machine runs")

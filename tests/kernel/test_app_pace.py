@@ -23,8 +23,6 @@ SETTLE_SECONDS = 2.0
 
 
 class Hurried(Student):
-    """Somebody who chooses how time passes."""
-
     def seconds(self) -> float:
         """What the machine's clock shows, by a request that passes next to no time."""
         session = self.app.client.session
@@ -36,7 +34,6 @@ class Hurried(Student):
         await self.until(lambda: self.lab.pace and self.lab.pace.words == words, f"the pace is {words}")
 
     async def build(self) -> None:
-        """A RAID 5 of four of the drives; one is free."""
         nodes = tuple(disk.node for disk in self.lab.disks[:4])
         spec = ArraySpec("raid5", nodes, name="md0", chunk_bytes=64 * KIB, assume_clean=True)
         self.app.make_and_run(lambda session: session.creation(spec))
@@ -97,7 +94,6 @@ async def test_a_rebuild_on_slow_drives_is_hurried_paused_and_stepped_through(tm
 
 
 def progress(student: Hurried) -> float:
-    """How far the rebuild has come, 0 to 1."""
     status = student.lab.arrays[0]
     return status.sync_progress.fraction if status.sync_progress else float(not status.is_degraded)
 

@@ -33,8 +33,6 @@ SPREAD = 3
 
 @dataclass(frozen=True)
 class Expected:
-    """What a script must tell."""
-
     measures: Mapping[str, int] = field(default_factory=dict)
     """Path in the document -> how many numbers are there, all above zero."""
     tells: Mapping[str, int] = field(default_factory=dict)
@@ -107,7 +105,7 @@ EXPECTED = {
 
 
 def needs(name: str) -> tuple[pytest.MarkDecorator, ...]:
-    """What this computer must have for it, beside the embedded kernels."""
+    """Marks for what a script needs besides the embedded kernels."""
     has_browser = CHROMIUM is not None or bool(os.environ.get("RAIDLAB_BROWSER"))
     marks: dict[str, tuple[pytest.MarkDecorator, ...]] = {
         "qemu": (pytest.mark.qemu,),
@@ -118,7 +116,7 @@ def needs(name: str) -> tuple[pytest.MarkDecorator, ...]:
 
 
 def told(name: str, place: Path) -> tuple[dict[str, Any], int]:
-    """What a script writes and ends with, started as users do, but in an empty folder, which it leaves empty."""
+    """The document and the exit status of a script, started in an empty folder, which it leaves empty."""
     ended = subprocess.run(
         isolated_python("-m", f"benchmarks.{name}", "--smoke"),
         cwd=place,

@@ -82,8 +82,6 @@ MEMBERS = {"raid0": 2, "raid1": 2, "raid5": 3, "raid6": 4, "raid10": 4}
 
 @dataclass(frozen=True, slots=True)
 class Circumstance:
-    """What is different about a run, and must not matter."""
-
     name: str
     folder: str = "state"
     """Of the run, for its state."""
@@ -106,8 +104,6 @@ CIRCUMSTANCES = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one run left."""
-
     record: ResultRecord
     files: dict[str, str]
     """Of the result, the record itself aside: name -> SHA-256."""
@@ -119,7 +115,6 @@ class Outcome:
 
 
 def experiment(levels: Sequence[str]) -> str:
-    """The file, with an array of each level."""
     redundant = [level for level in levels if level != "raid0"]
     arrays = "".join(ARRAY.format(level=level, members=MEMBERS[level]) for level in levels)
     return EXPERIMENT.replace("REDUNDANT", json.dumps(redundant)) + arrays
@@ -151,7 +146,7 @@ def busy_computer(seed: int) -> Iterator[None]:
 
 
 def outcome_of(folder: Path, circumstance: Circumstance, text: str, *more: str) -> Outcome:
-    """Run it once. Ends with what the run said if it fails."""
+    """Run the experiment once."""
     state = folder / circumstance.folder
     state.mkdir(parents=True)
     (folder / "experiment.toml").write_text(text, encoding="utf-8")

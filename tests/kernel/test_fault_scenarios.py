@@ -25,7 +25,6 @@ def place() -> Iterator[FaultPlace]:
 
 
 def only(name: str, *variants: str) -> Scenario:
-    """A scenario with some of its variants."""
     scenario = find_scenario(name)
     kept = tuple(each for each in scenario.variants if each.name in variants)
     assert len(kept) == len(variants)

@@ -31,7 +31,7 @@ def let_go(window: Window, state: Path) -> None:
 
 
 def opened(code: str, words: list[str], state: Path, settled_seconds: float) -> Window:
-    """A window whose command has had so long since its machine began to start."""
+    """A window whose command has run for this time since the start of its machine."""
     window = Window(command(code, "--on", kernel_target().text, *words), state)
     window.until(lambda: list((state / "machines").glob(f"*/{KERNEL_RECORD}")), "a machine")
     window.read(settled_seconds)

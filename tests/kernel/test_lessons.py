@@ -33,7 +33,7 @@ def name_of(files: LessonFiles) -> str:
 
 
 def prove(files: LessonFiles, session: LabSession) -> None:
-    """Nothing passes on a blank lab, its own solution passes all, each recorded wrong one fails as recorded."""
+    """No check passes on a blank lab, the solution passes all, and each recorded wrong one fails as recorded."""
     proof = prove_in(files.ready(), session)
     assert proof.failures == (), proof.failures
     assert (proof.passed_fresh, proof.right) == (0, 1)

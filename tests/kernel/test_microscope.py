@@ -59,7 +59,6 @@ def arrays(lab: Lab) -> OpenArrays:
 
 
 def contents(arrays: OpenArrays, shape: MappedArray) -> dict[str, bytes]:
-    """Everything on every member."""
     places = [BytesAt(member.device, 0, member.device_sectors * 512) for member in shape.members]
     found = read_moment(arrays.machine, places, array=DEVICE).places
     return {member.device: each.data for member, each in zip(shape.members, found, strict=True)}

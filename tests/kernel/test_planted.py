@@ -58,7 +58,6 @@ class Bench:
             self.machine.write(PLANTED_SWITCH, str(self.number))
 
     def clear(self) -> None:
-        """No bug, no array and no drive."""
         if self.number:
             self.machine.write(PLANTED_SWITCH, "0")
         for number in self.drives:
@@ -70,7 +69,6 @@ class Bench:
         self.drives, self.members, self.expected, self.made = [], [], {}, 0
 
     def line(self, *words: object) -> None:
-        """One for the driver."""
         self.machine.write(DRIVES_CONTROL, " ".join(map(str, words)))
 
     def add_drive(self, words: str = PLAIN) -> int:
@@ -125,12 +123,11 @@ class Bench:
         return self.machine.call(PROGRAM, [str(word) for word in words])
 
     def write(self, first: int, count: int, generation: int = 2) -> None:
-        """One request, acknowledged."""
         self.call("write", ARRAY, first, count, generation)
         self.expected |= {block: {f"{block}:{generation}"} for block in range(first, first + count)}
 
     def wrong(self) -> set[int]:
-        """The blocks that are nothing of what they may be."""
+        """The blocks that hold none of their expected contents."""
         found = json.loads(self.call("read", ARRAY, 0, self.blocks))
         return {block for block, told in enumerate(found) if told not in self.expected[block]}
 
@@ -149,7 +146,7 @@ class Bench:
         self.mdadm("--stop", "--quiet", ARRAY)
 
     def assemble(self, numbers: Iterable[int] | None = None) -> None:
-        """From these drives, as far as mdadm takes them; then it may be written, and what is to be synced is."""
+        """Assemble from these drives, as far as mdadm accepts them, allow writes, and wait for the resync."""
         self.mdadm("--assemble", ARRAY, "--run", "--quiet", *nodes(self.drives if numbers is None else numbers))
         self.mdadm("--readwrite", ARRAY)
         for name in ("sync_speed_max", "sync_max"):
@@ -157,12 +154,10 @@ class Bench:
         self.idle()
 
     def restart(self) -> None:
-        """No stripe is left in the cache."""
         self.stop()
         self.assemble()
 
     def idle(self) -> None:
-        """Until nothing is synced any more."""
         for _ in range(LONGEST_SYNC_SECONDS * 2):
             self.machine.sleep(0.5)
             if self.attribute("sync_action") == "idle":

@@ -41,7 +41,6 @@ def run(session: LabSession, lines: str) -> list[str]:
 
 
 def after_settle(session: LabSession, lines: str) -> list[str]:
-    """What md says once ``settle`` has returned."""
     return run(session, f"set -e\n({lines}) > /dev/null\nsettle /dev/md0\n{TELL}")
 
 

@@ -39,7 +39,7 @@ def state() -> Iterator[Path]:
 
 @contextmanager
 def kept_as_lost(state: Path, why: str) -> Iterator[None]:
-    """What happens inside ends with the loss of the machine, within seconds, and with evidence that outlives it."""
+    """The block ends with the loss of the machine, within seconds, and leaves evidence."""
     begin = time.monotonic()
     with pytest.raises(MachineLost, match=why) as lost:
         yield
@@ -92,7 +92,7 @@ class EventThief:
         assert self.descriptor >= 0, os.strerror(ctypes.get_errno())
 
     def steal(self, seconds: float) -> int:
-        """How many were taken in so long."""
+        """Number of events taken within this time."""
         # struct epoll_event is packed on x86-64: 12 bytes.
         events, count, end = ctypes.create_string_buffer(12 * EVENTS), 0, time.monotonic() + seconds
         while time.monotonic() < end:

@@ -73,7 +73,6 @@ class Standing:
     before: DataSum = field(default_factory=lambda: DataSum(""))
 
     def array(self, case: Case) -> tuple[ArraySpec, DataSum]:
-        """The array of this shape with all its members and its data."""
         spec = self.rig.spec(case.level, case.members, layout=case.layout)
         if spec == self.spec:
             # Same members in the same slots, and nobody wrote: creating it anew finds the same data, twenty times as

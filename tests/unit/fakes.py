@@ -59,8 +59,6 @@ class Scripted:
 
 
 class FakeSampleStream:
-    """Samples given beforehand."""
-
     def __init__(self, samples: Sequence[RawSample]) -> None:
         self._samples = samples
         self.is_stopped = False

@@ -57,7 +57,6 @@ def started() -> Iterator[ExitStack]:
 
 
 def start(started: ExitStack, argv: tuple[str, ...], *, writes: Path | None = None, reads: Path | None = None) -> int:
-    """Returns its process's id."""
     stdin: IO[str] | int = started.enter_context(reads.open()) if reads else subprocess.DEVNULL
     stdout: IO[str] | int = started.enter_context(writes.open("a")) if writes else subprocess.DEVNULL
     process = subprocess.Popen(argv, stdin=stdin, stdout=stdout, stderr=subprocess.DEVNULL)

@@ -18,7 +18,6 @@ BY_NAME = {
 
 
 def test_no_imports_form_a_cycle() -> None:
-    """Imports in functions and for types included."""
     graph = grimp.build_graph("lab", "tui", cache_dir=None)
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     # Raises CycleError, which names the modules.

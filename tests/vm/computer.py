@@ -93,7 +93,6 @@ class Computer:
         )
 
     def command(self, argv: Sequence[str], *, cwd: Path | None = None) -> list[str]:
-        """The arguments that run a command inside."""
         enter = ["nsenter", "--target", str(self.init_pid), "--net", "--mount", "--pid"]
         return [*enter, f"--wdns={cwd or self.clone}", "--", *argv]
 
@@ -134,7 +133,6 @@ class Computer:
         return self.folder / "libvirt" / "var" / "lib" / "libvirt" / "images"
 
     def volumes(self) -> list[str]:
-        """The names of all volumes in libvirt's storage."""
         if "default" not in self.run("virsh", "pool-list", "--name").text.split():
             return []
         # Refused while a volume is being copied; the list is good enough then.
@@ -143,7 +141,6 @@ class Computer:
         return [line.split()[0] for line in listed[2:]]
 
     def domains(self) -> list[str]:
-        """The names of the virtual machines that run."""
         return self.run("virsh", "list", "--name").text.split()
 
 

@@ -24,7 +24,6 @@ class VirtualLab:
     seconds: dict[str, float] = field(default_factory=lambda: _figures)
 
     def timed(self, name: str, *argv: str, timeout: float = 1200, **more: str) -> Done:
-        """Run a command of the host and keep how long it took."""
         begin = time.monotonic()
         done = self.computer.run(*argv, timeout=timeout, env=more)
         self.seconds[name] = time.monotonic() - begin
