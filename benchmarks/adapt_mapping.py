@@ -12,13 +12,12 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from benchmarks.support.report import asked_one, finish, private_state, say, spread
-from benchmarks.support.rig import read_iops
+from benchmarks.support.report import asked_one, finish, say, spread
+from benchmarks.support.rig import drives, read_iops
 from lab.adapt.layout import COMFORTABLE_TARGETS
 from lab.adapt.spec import VolumeSpec
 from lab.arrays.filesystem import FileSystem
-from lab.disks import DiskKind, Lab, open_lab, specs
-from lab.machine import Host, parse_target
+from lab.disks import DiskKind, Lab, specs
 from lab.plans import Plan, Step
 from lab.units import MIB, SECTOR_BYTES
 
@@ -83,7 +82,7 @@ def main() -> None:
     rounds = asked_one("rounds", 24, "pairs with each start of fio, and starts if that is fewer", smoke=1)
     starts = min(STARTS, rounds)
     disks = specs(DISKS, DiskKind.FILE, size_bytes=64 * MIB)
-    with private_state(), open_lab(parse_target("uml:"), Host.real("benchmark"), wanted=disks) as lab:
+    with drives("uml:", disks) as lab:
         spec = VolumeSpec(lab.disks, assume_clean=True)
         lab.execute(spec.creation((), FileSystem.RAW))
         lab.machine.run(("dd", "if=/dev/urandom", f"of={spec.device}", "bs=1M", "oflag=direct"), check=False)

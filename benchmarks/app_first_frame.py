@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 
 from benchmarks.support.report import asked_one, finish, private_state, spread
-from benchmarks.support.terminal import AppInTerminal, app_in_terminal, load_average
+from benchmarks.support.terminal import AppInTerminal, app_in_terminal
 
 BOUND_SECONDS = 0.7
 # Titles of the two ends of the Lab screen: once both are there, so is everything between.
@@ -39,7 +39,6 @@ def main() -> None:
         first_frame_seconds=spread(frames),
         cpu_seconds_of_the_app_until_then=spread([cpu for _, cpu, _ in found]),
         machine_runs_seconds=spread([seconds for _, _, seconds in found]),
-        load_average=load_average(),
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from benchmarks.support.report import asked, finish, private_state, say
-from benchmarks.support.terminal import DOWN, ENTER, UP, AppInTerminal, app_in_terminal, load_average
+from benchmarks.support.terminal import DOWN, ENTER, UP, AppInTerminal, app_in_terminal
 from lab.units import MIB
 from tui.client import HERTZ
 
@@ -76,7 +76,6 @@ def main() -> None:
         wanted_looks=wanted,
         first_mib=round(first / MIB, 1),
         last_mib=round(last / MIB, 1),
-        load_average=load_average(),
     )
 
 

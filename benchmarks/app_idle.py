@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from benchmarks.support.report import asked, finish, private_state
-from benchmarks.support.terminal import app_in_terminal, load_average
+from benchmarks.support.terminal import app_in_terminal
 
 BOUND_FRACTION = 0.03
 
@@ -39,7 +39,6 @@ def main() -> None:
         **{f"{who}_fraction": round(value, 4) for who, value in used.items()},
         painted_bytes_per_second=round(painted_bytes / elapsed),
         seconds=options.seconds,
-        load_average=load_average(),
     )
 
 

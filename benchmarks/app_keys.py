@@ -7,7 +7,7 @@ import statistics
 import time
 
 from benchmarks.support.report import asked_one, finish, private_state, spread
-from benchmarks.support.terminal import DOWN, ENTER, UP, AppInTerminal, app_in_terminal, load_average
+from benchmarks.support.terminal import DOWN, ENTER, UP, AppInTerminal, app_in_terminal
 from lab.disks import DiskKind, specs
 from lab.disks.lab import lab_folder
 from lab.machine import Host
@@ -82,7 +82,6 @@ def main() -> None:
         p90_seconds=round(ordered[int(0.9 * (rounds - 1))], 4),
         mean_seconds=round(statistics.mean(seconds), 4),
         cpus_busy={who: round(value, 3) for who, value in used.items()},
-        load_average=load_average(),
     )
 
 

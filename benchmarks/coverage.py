@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from benchmarks.support.report import Kept, asked, finish, private_state, say
+from benchmarks.support.report import Kept, asked, finish, say
+from benchmarks.support.rig import drives
 from benchmarks.support.windows import Run, measured_rates, settling_seconds
 from lab.arrays.spec import ArraySpec
-from lab.disks import DiskKind, Lab, open_lab, specs
-from lab.machine import Host, parse_target
+from lab.disks import DiskKind, Lab, specs
 from lab.results.statistics import Estimate, estimate, looks
 from lab.units import MIB
 
@@ -126,7 +126,7 @@ def main() -> None:
     wanted = [step for step in planned if step not in {(point.load, point.depth) for point in found}]
     disks = specs(sum(LEVELS[level] for level in levels), DiskKind.SPINDLE, size_bytes=DISK_BYTES, model="hdd-7200")
     if wanted:
-        with private_state(), open_lab(parse_target(options.on), Host.real("benchmark"), wanted=disks) as lab:
+        with drives(options.on, disks) as lab:
             devices = build(lab, levels)
             found.measure(wanted, options.minutes, lambda step: list(measured(lab, devices, *step)))
     report(found, options)

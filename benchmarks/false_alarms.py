@@ -14,10 +14,10 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median, pstdev
-from typing import Annotated
+from typing import Annotated, Any
 
 from benchmarks.support.report import Kept, asked, finish, private_state, say
 from benchmarks.support.windows import Run, measured_rates
@@ -109,17 +109,7 @@ def main() -> None:
     report(found, options)
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    repeats: int
-    same: dict[str, int]
-    slower: dict[str, int]
-    false_alarms: float
-    false_alarm_interval: tuple[float, float]
-    found: float
-
-
-def judged(trios: Sequence[Trio], repeats: int) -> Judged:
+def judged(trios: Sequence[Trio], repeats: int) -> dict[str, Any]:
     """The verdicts with the first ``repeats`` of each, and the share of false alarms with its binomial interval."""
     from scipy import stats
 
@@ -130,31 +120,31 @@ def judged(trios: Sequence[Trio], repeats: int) -> Judged:
     same, slower = outcomes("again"), outcomes("slower")
     alarms = sum(outcome in DIFFERENT for outcome in same)
     interval = stats.binomtest(alarms, len(trios)).proportion_ci()
-    return Judged(
-        repeats,
-        {str(outcome): same.count(outcome) for outcome in RatioOutcome},
-        {str(outcome): slower.count(outcome) for outcome in RatioOutcome},
-        round(alarms / len(trios), 4),
-        (round(float(interval.low), 4), round(float(interval.high), 4)),
-        round(slower.count(RatioOutcome.SLOWER) / len(trios), 4),
-    )
+    return {
+        "repeats": repeats,
+        "same": {str(outcome): same.count(outcome) for outcome in RatioOutcome},
+        "slower": {str(outcome): slower.count(outcome) for outcome in RatioOutcome},
+        "false_alarms": round(alarms / len(trios), 4),
+        "false_alarm_interval": (round(float(interval.low), 4), round(float(interval.high), 4)),
+        "found": round(slower.count(RatioOutcome.SLOWER) / len(trios), 4),
+    }
 
 
 def report(found: Sequence[Trio], options: Options) -> None:
     by_count = [judged(found, count) for count in COUNTS]
-    enough = next((each for each in by_count if each.found >= FOUND_BOUND), None)
+    enough = next((each for each in by_count if each["found"] >= FOUND_BOUND), None)
     if enough is None:
         say(f"a 10 % slow-down was not found in {FOUND_BOUND:.0%} with {COUNTS[-1]} repeats")
     noise = [pstdev(each.first) / fmean(each.first) for each in found]
     finish(
         f"share of {len(found)} equal pairs called different, with as many repeats as find a slow-down of 10 % in "
         f"{FOUND_BOUND:.0%} of cases",
-        enough.false_alarms if enough else 1.0,
+        enough["false_alarms"] if enough else 1.0,
         "<=",
         FALSE_ALARM_BOUND,
         trios=len(found),
-        repeats_that_find_the_slower=enough.repeats if enough else None,
-        by_repeats=[asdict(each) for each in by_count],
+        repeats_that_find_the_slower=enough["repeats"] if enough else None,
+        by_repeats=by_count,
         seconds_a_run=options.seconds,
         noise_of_a_run=round(median(noise), 4),
         true_ratio=round(fmean(fmean(each.slower) / fmean(each.first) for each in found), 4),

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from benchmarks.support.report import Kept, asked, finish, private_state, rewrite
-from benchmarks.support.rig import measure
+from benchmarks.support.report import Kept, asked, finish, rewrite
+from benchmarks.support.rig import drives, measure
 from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
-from lab.disks import DiskKind, Lab, open_lab, specs
-from lab.machine import Host, parse_target
+from lab.disks import DiskKind, Lab, specs
 from lab.results.statistics import Estimate, paired_ratio
 from lab.units import MIB
 
@@ -147,7 +146,7 @@ def main() -> None:
     missing = [cell for cell in wanted if cell not in dict(points)]
     if missing:
         disks = specs(DISKS, DiskKind.SPINDLE, size_bytes=DISK_BYTES, model="hdd-7200")
-        with private_state(), open_lab(parse_target(options.on), Host.real("benchmark"), wanted=disks) as lab:
+        with drives(options.on, disks) as lab:
             rig = Rig(lab, options.seconds)
             points.measure(missing, options.minutes, lambda cell: [(cell, rig.iops(cell))])
     found = dict(points)

@@ -45,12 +45,8 @@ class Options:
 SMOKE = Options(md=(), oracle=("row-skipped",))
 
 
-@dataclass(frozen=True, slots=True)
-class Hunt:
-    kind: str
-    name: str
-    details: dict[str, Any]
-    is_found: bool
+Hunt = tuple[dict[str, Any], bool]
+"""What is known of the hunt for a bug, and whether it was found."""
 
 
 def campaign(arena: Arena, minutes: float, *, shrinks: bool) -> dict[str, Any]:
@@ -86,7 +82,7 @@ def hunt_in_md(bug: PlantedBug, target: Target, host: Host, minutes: float) -> H
         plain = replayed(Arena(target, host), history, earlier)
         details["without_the_bug"] = sorted(plain.kinds)
         is_small = is_small and details["kind"] not in plain.kinds
-    return Hunt("md", bug.name, details, is_small)
+    return details, is_small
 
 
 def hunt_in_oracle(bug: OracleBug, target: Target, host: Host, minutes: float) -> Hunt:
@@ -98,40 +94,42 @@ def hunt_in_oracle(bug: OracleBug, target: Target, host: Host, minutes: float) -
         except LabError as error:
             failed = [error.message]
         seconds = round(time.monotonic() - begin, 1)
-        return Hunt("oracle", bug.name, {"found_after_seconds": seconds, "controls": failed[:3]}, bool(failed))
+        return {"found_after_seconds": seconds, "controls": failed[:3]}, bool(failed)
     details = campaign(arena, minutes, shrinks=False)
     if details:
         accused: FindingId = parse_id(details["finding"])
         history, earlier = history_of(accused)
         details["true_oracle"] = sorted(replayed(Arena(target, host), history, earlier).kinds)
-    return Hunt("oracle", bug.name, details, bool(details) and not details["true_oracle"])
+    return details, bool(details) and not details["true_oracle"]
 
 
 def main() -> None:
     options = asked(SMOKE)
     in_md = list(planted_bugs()) if options.md == ALL else [find_planted_bug(word) for word in options.md]
     in_oracle = list(oracle_bugs()) if options.oracle == ALL else [find_oracle_bug(word) for word in options.oracle]
-    hunts: list[Hunt] = []
+    md: dict[str, Hunt] = {}
+    oracle: dict[str, Hunt] = {}
     with private_state():
         host = Host.real("benchmark")
         target = with_own_kernel(parse_target("uml:"), host)
         controls = failed_controls(Arena(target, host)) if in_oracle else []
         for bug in in_md:
-            hunts.append(hunt_in_md(bug, target, host, options.minutes))
-            say(f"{bug.name}: {hunts[-1].details or 'not found'}")
+            md[bug.name] = hunt_in_md(bug, target, host, options.minutes)
+            say(f"{bug.name}: {md[bug.name][0] or 'not found'}")
         for planted in in_oracle:
-            hunts.append(hunt_in_oracle(planted, target, host, options.minutes))
-            say(f"{planted.name}: {hunts[-1].details or 'not found'}")
-    missed = [each.name for each in hunts if not each.is_found]
+            oracle[planted.name] = hunt_in_oracle(planted, target, host, options.minutes)
+            say(f"{planted.name}: {oracle[planted.name][0] or 'not found'}")
+    missed = [name for found in (md, oracle) for name, (_, is_found) in found.items() if not is_found]
+    count = len(md) + len(oracle)
     finish(
         f"planted bugs found within {options.minutes:g} minutes, those of md with {MOST_OPERATIONS} operations at most",
-        len(hunts) - len(missed) if not controls else 0,
+        count - len(missed) if not controls else 0,
         ">=",
-        len(hunts),
+        count,
         missed=missed,
         controls_that_the_oracle_fails=controls,
-        md={each.name: each.details for each in hunts if each.kind == "md"},
-        oracle={each.name: each.details for each in hunts if each.kind == "oracle"},
+        md={name: details for name, (details, _) in md.items()},
+        oracle={name: details for name, (details, _) in oracle.items()},
     )
 
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 import statistics
 import time
 
-from benchmarks.support.report import asked_one, finish, private_state, say, spread
-from benchmarks.support.rig import read_iops
+from benchmarks.support.report import asked_one, finish, say, spread
+from benchmarks.support.rig import drives, read_iops
 from lab.arrays.spec import ArraySpec
 from lab.arrays.status import wait_until_idle
-from lab.disks import DiskKind, Lab, open_lab, specs
-from lab.machine import Host, parse_target
+from lab.disks import DiskKind, Lab, specs
 from lab.measure.samples import Recorder
 from lab.units import MIB
 
@@ -33,7 +32,7 @@ def sampled_iops(lab: Lab, array: str) -> float:
 def main() -> None:
     rounds = asked_one("rounds", 24, "pairs of stretches", smoke=1)
     disks = specs(MEMBERS, DiskKind.FILE, size_bytes=64 * MIB)
-    with private_state(), open_lab(parse_target("uml:"), Host.real("benchmark"), wanted=disks) as lab:
+    with drives("uml:", disks) as lab:
         spec = ArraySpec(level="raid5", members=tuple(disk.node for disk in lab.disks))
         lab.execute(spec.creation())
         wait_until_idle(lab.machine, spec.name)

@@ -11,11 +11,11 @@ import statistics
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
-from benchmarks.support.report import asked, finish, private_state, say
+from benchmarks.support.report import asked, finish, say
+from benchmarks.support.rig import drives
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.spec import ArraySpec
-from lab.disks import DiskKind, Lab, open_lab, specs
-from lab.machine import Host, parse_target
+from lab.disks import DiskKind, Lab, specs
 from lab.measure.job import LoadTarget, MeasureOptions, run_workload
 from lab.units import MIB
 from lab.workloads.workload import Workload, changed, find_workload
@@ -87,7 +87,7 @@ def main() -> None:
     runs_of = {LONG_SECONDS: 1, MIDDLE_SECONDS: -(-options.runs // 5), SHORT_SECONDS: options.runs}
     wanted = specs(3, DiskKind.SPINDLE, size_bytes=64 * MIB, model="hdd-7200")
     worst, found = 0.0, []
-    with private_state(), open_lab(parse_target(options.on), Host.real("benchmark"), wanted=wanted) as lab:
+    with drives(options.on, wanted) as lab:
         for place in places(lab):
             # Deeper queues of an array need longer to settle than a second.
             for depth in [each for each in options.depths if place.array is None or each in SHALLOW]:

@@ -11,12 +11,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
-from benchmarks.support.report import Kept, asked, finish, private_state, rewrite
-from benchmarks.support.rig import Measured, measure
+from benchmarks.support.report import Kept, asked, finish, rewrite
+from benchmarks.support.rig import Measured, drives, measure
 from lab.arrays import operations
 from lab.arrays.spec import ArraySpec
-from lab.disks import DiskKind, Lab, open_lab, specs
-from lab.machine import Host, parse_target
+from lab.disks import DiskKind, Lab, specs
 from lab.theory.model import DiskRates, predict_load
 from lab.units import MIB
 from lab.workloads.workload import AccessPattern, Direction, Workload
@@ -174,7 +173,7 @@ def main() -> None:
     missing = [cell for cell in wanted if cell not in {point.cell for point in kept}]
     if missing:
         disks = specs(max(MEMBERS.values()), DiskKind.SPINDLE, size_bytes=DISK_BYTES, model="hdd-7200")
-        with private_state(), open_lab(parse_target(options.on), Host.real("benchmark"), wanted=disks) as lab:
+        with drives(options.on, disks) as lab:
             rig = Rig(lab, options.seconds)
             kept.measure(missing, options.minutes, lambda cell: [rig.point(cell)])
     found = {point.cell: point for point in kept}

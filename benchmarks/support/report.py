@@ -90,6 +90,8 @@ def finish(what: str, measured: float, sign: Literal["<=", ">="], bound: float, 
         "bound": f"{sign} {bound:g}",
         "is_within_bound": is_within,
         **details,
+        # Of the last minute: other work on the computer disturbs a measurement.
+        "load_average": round(os.getloadavg()[0], 2),
     }
     json.dump(report, sys.stdout, indent=2)
     print()

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from benchmarks.support.report import say
-from lab.disks import Lab
+from benchmarks.support.report import private_state, say
+from lab.disks import DiskSpec, Lab, open_lab
 from lab.experiments.run import RunRequest, run_experiment
 from lab.experiments.schedule import RunProgress
 from lab.experiments.schema import Experiment
@@ -79,6 +81,13 @@ def measure(lab: Lab, device: str, direction: str, depth: int, *, seconds: float
     latency = json.loads(fio)["jobs"][0][direction]["lat_ns"]
     iops = (int(after) - int(before)) / (float(end) - float(begin))
     return Measured(iops, latency["mean"] / 1e9, latency["percentile"]["95.000000"] / 1e9)
+
+
+@contextmanager
+def drives(target: str, wanted: Sequence[DiskSpec]) -> Iterator[Lab]:
+    """A lab with these disks, and nothing of the user's."""
+    with private_state(), open_lab(parse_target(target), Host.real("benchmark"), wanted=wanted) as lab:
+        yield lab
 
 
 def read_iops(lab: Lab, array: str, *, settle_seconds: float, seconds: float) -> float:

@@ -97,11 +97,6 @@ def app_in_terminal(
         app.leave()
 
 
-def load_average() -> float:
-    """Of the last minute; other work on the computer disturbs a measurement."""
-    return round(os.getloadavg()[0], 2)
-
-
 def _cpu_seconds(pid: int) -> float:
     """User and system time (proc(5)); 0 for a process that has ended."""
     try:
