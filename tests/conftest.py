@@ -34,54 +34,23 @@ SEARCH_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", 
 MOST_WORKERS = 12
 # Files whose figures the work of other tests disturbs. They come first, side by side: drives make them wait most of the
 # time, and nothing else wants the processors then.
-MEASURING = (
-    "test_lessons_measured",
-    "test_steady_flight",
-    "test_mechanical_drives",
-    "test_cli",
-    "test_app_lessons",
-)
+MEASURING = ("test_lessons_measured", "test_steady_flight", "test_mechanical_drives", "test_cli", "test_app_lessons")
 # Files of which each test goes to whichever worker is free: they take a minute each, or minutes together.
 SHARED = ("kernel/test_lessons", "test_drill_proofs", "test_benchmarks")
 # Files of the embedded kernel that take longest, longest first.
 LONGEST = (
-    "test_exact_repeat",
-    "test_lessons",
-    "test_kills",
-    "test_filesystem_and_workloads",
-    "test_drill_proofs",
-    "test_app_kills",
-    "test_rebuild",
-    "test_adapt",
-    "test_microscope_writes",
-    "test_drills",
-    "test_verdicts",
-    "test_app_drills",
-    "test_virtual_time",
-    "test_stand_still",
-    "test_soak",
-    "test_session",
-    "test_breaking",
+    *("test_exact_repeat", "test_lessons", "test_kills", "test_filesystem_and_workloads", "test_drill_proofs"),
+    *("test_app_kills", "test_rebuild", "test_adapt", "test_microscope_writes", "test_drills", "test_verdicts"),
+    *("test_app_drills", "test_virtual_time", "test_stand_still", "test_soak", "test_session", "test_breaking"),
 )
 # The last of all: a bug shows in the tests of its own story first, and a slow computer has no time for these.
 LAST = ("test_benchmarks",)
 # Files whose tests take more than a second of a processor's time each: marked slow as a whole.
 SLOW = (
-    "hardening/test_fuzz.py",
-    "hardening/test_promises.py",
-    "unit/cli/test_traps.py",
-    "tui/test_build_screen.py",
-    "tui/test_lesson_places.py",
-    "tui/test_lessons.py",
-    "tui/test_pictures.py",
-    "tui/test_results_screen.py",
-    "tui/test_run_screen.py",
-    "tui/test_stripe_screen.py",
-    "tui/test_volumes.py",
-    "unit/adapt/test_volumes.py",
-    "unit/fleet/test_engine.py",
-    "unit/results/test_verdicts.py",
-    "unit/sweep/test_sweep_in_browser.py",
+    *("hardening/test_fuzz.py", "hardening/test_promises.py", "unit/cli/test_traps.py", "tui/test_build_screen.py"),
+    *("tui/test_lesson_places.py", "tui/test_lessons.py", "tui/test_pictures.py", "tui/test_results_screen.py"),
+    *("tui/test_run_screen.py", "tui/test_stripe_screen.py", "tui/test_volumes.py", "unit/adapt/test_volumes.py"),
+    *("unit/fleet/test_engine.py", "unit/results/test_verdicts.py", "unit/sweep/test_sweep_in_browser.py"),
 )
 
 # Tests of what only the embedded kernel has: left out with --on qemu:.
