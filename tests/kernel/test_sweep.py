@@ -99,17 +99,6 @@ def test_a_cell_that_takes_far_too_long_is_named_and_its_machine_is_gone(
     assert not sweeps.left()
 
 
-def test_a_damaged_cell_is_measured_again(alone: dict[str, str], tmp_path: Path) -> None:
-    sweeps = sweeps_in(tmp_path, depths=(1,))
-    sweeps.run("--cluster", "local:2")
-    key = sorted(sweeps.files())[0]
-    path = sweeps.state / f"sweeps/cells/{key[:2]}/{key}.cell"
-    path.write_bytes(path.read_bytes()[:200])
-    found = sweeps.run("--cluster", "local:1")
-    assert found["measured"] == 1
-    assert digests(found)[key] == alone[key]
-
-
 def test_a_cell_whose_machine_is_lost_is_tried_again_and_then_reported(tmp_path: Path) -> None:
     sweeps = sweeps_in(tmp_path)
     text = sweeps.file.read_text()
