@@ -68,16 +68,15 @@ class SlurmRig:
 
     keeper: Keeper
     environment: dict[str, str]
-    nodes: tuple[str, ...]
     node_pids: dict[str, int]
 
     @property
     def folder(self) -> Path:
         return self.keeper.folder
 
-    def run(self, *argv: str, seconds: float = COMMAND_SECONDS) -> str:
+    def run(self, *argv: str) -> str:
         """The output of a command of Slurm, which must succeed."""
-        done = self._ask(argv, seconds)
+        done = self._ask(argv)
         assert done.returncode == 0, f"{' '.join(argv)}: {done.stderr}\n{self.tails()}"
         return done.stdout
 
@@ -89,7 +88,7 @@ class SlurmRig:
         words = self.run("scontrol", "--oneliner", "show", "job", str(number)).split()
         return dict(word.split("=", 1) for word in words if "=" in word)
 
-    def wait_for_job(self, number: int, *states: str, seconds: float = COMMAND_SECONDS) -> dict[str, str]:
+    def wait_for_job(self, number: int, *states: str) -> dict[str, str]:
         """Waits until a job is in one of these states. Returns what is known of it then."""
         seen: dict[str, str] = {}
 
@@ -97,18 +96,18 @@ class SlurmRig:
             seen.update(self.job(number))
             return seen["JobState"] in states
 
-        wait_until(there, seconds, lambda: f"job {number} is not {' or '.join(states)}: {seen}\n{self.tails()}")
+        wait_until(there, COMMAND_SECONDS, lambda: f"job {number} is not {' or '.join(states)}: {seen}\n{self.tails()}")
         return seen
 
     def states(self) -> dict[str, str]:
         """Of the nodes: idle, mixed, allocated, down and so on; with a star where a node does not answer."""
-        said = self._ask(("sinfo", "--noheader", "--Node", "--format=%N %T"), COMMAND_SECONDS).stdout
+        said = self._ask(("sinfo", "--noheader", "--Node", "--format=%N %T")).stdout
         return dict(line.split(" ", 1) for line in said.splitlines() if " " in line)
 
-    def wait_for_nodes(self, seconds: float = START_SECONDS) -> None:
+    def wait_for_nodes(self) -> None:
         wait_until(
-            lambda: all(self.states().get(node) == "idle" for node in self.nodes),
-            seconds,
+            lambda: all(self.states().get(node) == "idle" for node in NODES),
+            START_SECONDS,
             lambda: f"Slurm's nodes are {self.states()}\n{self.tails()}",
         )
 
@@ -132,9 +131,15 @@ class SlurmRig:
         logs = sorted(self.folder.glob("*.log"))
         return "\n".join(f"== {log.name}\n" + "\n".join(self.keeper.log(log.name).splitlines()[-15:]) for log in logs)
 
-    def _ask(self, argv: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:
+    def _ask(self, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            argv, env=self.environment, cwd=self.folder, capture_output=True, text=True, timeout=seconds, check=False
+            argv,
+            env=self.environment,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS,
+            check=False,
         )
 
 
@@ -154,7 +159,7 @@ def slurm_rig() -> Iterator[SlurmRig]:
         _write_configuration(folder)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "SBATCH_"))}
         environment = kept | {"SLURM_CONF": str(folder / "slurm.conf"), "PATH": SEARCH_PATH}
-        rig = SlurmRig(keeper, environment, NODES, {})
+        rig = SlurmRig(keeper, environment, {})
         _start_munge(keeper, environment)
         keeper.start(["slurmctld", "-D", "-i"], "slurmctld.log", environment)
         for name in NODES:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.slurm_rig import PARTITION, SlurmRig
+from tests.cluster.slurm_rig import NODES, PARTITION, SlurmRig
 from tests.cluster.ssh_rig import SshRig
 from tests.cluster.test_rigs import listening
 from tests.kernel.kill import processes_of
@@ -80,7 +80,7 @@ def test_a_job_that_is_cancelled_before_it_starts_is_submitted_again(
     alone: dict[str, str], slurm: SlurmRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Dask does not miss a worker that was never connected."""
-    blockers = [slurm.submit("sleep 600", "--exclusive", f"--nodelist={node}") for node in slurm.nodes]
+    blockers = [slurm.submit("sleep 600", "--exclusive", f"--nodelist={node}") for node in NODES]
     for blocker in blockers:
         slurm.wait_for_job(blocker, "RUNNING")
     sweeps = on_slurm(tmp_path, slurm)

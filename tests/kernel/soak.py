@@ -32,7 +32,7 @@ from pathlib import Path
 
 from benchmarks.support.report import private_state, say
 from lab.arrays.spec import ArraySpec
-from lab.disks import DiskKind, DiskSpec, Lab, open_lab
+from lab.disks import DiskKind, DiskSpec, Lab, open_lab, specs
 from lab.errors import LabError
 from lab.host.files import HostFiles
 from lab.machine import Host, Machine
@@ -109,67 +109,52 @@ class Findings:
 
 def disks() -> tuple[DiskSpec, ...]:
     """Some of each kind; file disks come first, as the kernel has them from its start."""
-    numbers = itertools.count(1)
-    return tuple(
-        DiskSpec(
-            name=f"disk{next(numbers):02d}",
-            kind=kind,
-            size_bytes=size,
-            model="hdd-10k" if kind is DiskKind.SPINDLE else "",
-        )
-        for kind, size in KINDS
-        for _ in range(DISKS_OF_A_KIND)
+    found: tuple[DiskSpec, ...] = ()
+    for kind, size in KINDS:
+        model = "hdd-10k" if kind is DiskKind.SPINDLE else ""
+        found += specs(DISKS_OF_A_KIND, kind, size_bytes=size, model=model, first=len(found) + 1)
+    return found
+
+
+def play_round(session: LabSession, kind: DiskKind, level: str, members: int, chance: random.Random) -> None:
+    """One life of an array, from blank disks to blank disks. Raises LabError or AssertionError for a failure."""
+    names = [disk.name for disk in session.disks if disk.kind is kind]
+    nodes = tuple(session.node(name) for name in names)
+    has_chunk = level != "raid1"
+    is_redundant = level != "raid0"
+    spec = ArraySpec(
+        level,
+        nodes[:members],
+        chunk_bytes=64 * KIB if has_chunk else None,
+        assume_clean=is_redundant and chance.random() < 0.3,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    session: LabSession
-    kind: DiskKind
-    level: str
-    members: int
-    chance: random.Random
-
-    def play(self) -> None:
-        """From blank disks to blank disks. Raises LabError or AssertionError for what should not be."""
-        session = self.session
-        names = [disk.name for disk in session.disks if disk.kind is self.kind]
-        nodes = tuple(session.node(name) for name in names)
-        has_chunk = self.level != "raid1"
-        is_redundant = self.level != "raid0"
-        spec = ArraySpec(
-            self.level,
-            nodes[: self.members],
-            chunk_bytes=64 * KIB if has_chunk else None,
-            assume_clean=is_redundant and self.chance.random() < 0.3,
-        )
-        session.run(session.creation(spec))
-        array = session.array("md0")
+    session.run(session.creation(spec))
+    array = session.array("md0")
+    array.wait()
+    mark = write_mark(session, "md0")
+    workload = chance.choice(WORKLOADS if level == "raid1" else (*WORKLOADS, READS))
+    load = Load(session, "md0", workload, working_set_bytes=8 * MIB)
+    load.start()
+    time.sleep(chance.uniform(0.5, 3.0))
+    if is_redundant:
+        victim, spare = chance.choice(names[:members]), names[members]
+        for plan in (array.fail, array.remove):
+            session.run(plan(victim))
+        time.sleep(chance.uniform(0.0, 1.0))
+        session.run(array.add(spare))
         array.wait()
-        mark = write_mark(session, "md0")
-        workload = self.chance.choice(WORKLOADS if self.level == "raid1" else (*WORKLOADS, READS))
-        load = Load(session, "md0", workload, working_set_bytes=8 * MIB)
-        load.start()
-        time.sleep(self.chance.uniform(0.5, 3.0))
-        if is_redundant:
-            victim, spare = self.chance.choice(names[: self.members]), names[self.members]
-            for plan in (array.fail, array.remove):
-                session.run(plan(victim))
-            time.sleep(self.chance.uniform(0.0, 1.0))
-            session.run(array.add(spare))
-            array.wait()
-        load.stop()
-        load.wait(60.0)
-        assert load.is_over, "the load did not finish within a minute"
-        if is_redundant:
-            session.run(array.scrub("check"))
-            status = array.wait()
-            assert not status.mismatch_sectors, f"{status.mismatch_sectors} sectors do not match"
-            assert not status.degraded_count, "still degraded after the rebuild"
-        verdict = verify_mark(session, mark)
-        assert verdict.is_intact, verdict.sentence
-        session.run(array.destroy())
-        session.run(session.reset(names))
+    load.stop()
+    load.wait(60.0)
+    assert load.is_over, "the load did not finish within a minute"
+    if is_redundant:
+        session.run(array.scrub("check"))
+        status = array.wait()
+        assert not status.mismatch_sectors, f"{status.mismatch_sectors} sectors do not match"
+        assert not status.degraded_count, "still degraded after the rebuild"
+    verdict = verify_mark(session, mark)
+    assert verdict.is_intact, verdict.sentence
+    session.run(array.destroy())
+    session.run(session.reset(names))
 
 
 @contextmanager
@@ -202,7 +187,7 @@ def stint(findings: Findings, state: Path, chance: random.Random, rounds: int, e
             if is_watched:
                 monitor.start()
             try:
-                Round(session, kind, level, members, chance).play()
+                play_round(session, kind, level, members, chance)
             finally:
                 if is_watched:
                     monitor.stop()

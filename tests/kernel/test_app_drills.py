@@ -15,17 +15,12 @@ from lab.drills.verdict import DrillVerdict
 from lab.session.session import LabSession
 from lab.units import MIB
 from tests.kernel.student import Student, own_state, student_at
+from tests.kernel.test_drills import RIGHT
 from tui.drill_screen import DebriefScreen, DrillsScreen, MakingScreen
 from tui.plan_screen import PlanScreen
 
 __all__ = ["own_state"]
 pytestmark = [pytest.mark.kernel, pytest.mark.wide]
-SAVES = """
-mdadm --stop --scan
-mdadm --assemble --force --run /dev/md0 $members
-for d in $stale $second; do mdadm /dev/md0 --add $d; done
-mdadm --wait /dev/md0 || true
-"""
 
 
 class Practitioner(Student):
@@ -80,7 +75,7 @@ async def test_a_drill_from_its_making_to_its_debriefing(tmp_path: Path) -> None
 
         await student.press("c")
         await student.until(lambda: drills.view and drills.view.is_committed, "committed")
-        student.type(SAVES)
+        student.type(RIGHT)
         student.type("mdadm --stop /dev/md0; overlays up $members; dmsetup remove_all || true")
         await student.press("t")
         assert drills.hides_time

@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 
+from lab.disks import DiskKind, specs
+from lab.disks.lab import lab_folder
+from lab.units import MIB
 from tests.kernel.kill import Ended, Place
-from tests.kernel.place import disk_name, kernel_target
+from tests.kernel.place import disk_name, host_at, kernel_target
+from tests.kernel.rig import file_disks
 
 pytestmark = pytest.mark.kernel
 TARGET = kernel_target("name=cli").text
@@ -20,10 +24,8 @@ TARGET = kernel_target("name=cli").text
 def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     """A lab of its own with disks of 32 MiB, so that syncs take an instant."""
     found = Place(tmp_path_factory.mktemp("cli"), TARGET)
-    lab = found.state / "labs" / "cli"
-    lab.mkdir(parents=True)
-    disks = [{"name": f"disk{number:02d}", "kind": "file", "size_bytes": 32 << 20} for number in range(1, 8)]
-    (lab / "lab.json").write_text(json.dumps([*disks, {"name": "disk08", "kind": "file", "size_bytes": 1 << 20}]))
+    with lab_folder(host_at(found.state).state, "cli") as folder:
+        folder.save((*file_disks(7, 32), *specs(1, DiskKind.FILE, size_bytes=MIB, first=8)))
     return found
 
 

@@ -161,7 +161,7 @@ def test_overlays_say_what_holds_a_disk(made: Host) -> None:
 def test_what_was_put_right_and_does_not_run_is_started_first(made: Host) -> None:
     with working(made) as (session, desk):
         desk.commit()
-        by_hand(session, desk, f"{_RIGHT}\nmdadm --stop /dev/md0")
+        by_hand(session, desk, f"{RIGHT}\nmdadm --stop /dev/md0")
     with working(made, resets=False) as (_, desk):
         outcome = judge(desk, outcome_id="x")
         assert (outcome.verdict, outcome.saved_percent, outcome.mistakes) == (DrillVerdict.SAVED, 100.0, ())
@@ -311,7 +311,7 @@ def test_made_anew_it_tells_nothing_of_the_disaster_before(
     assert case.record.seed == "tests"
 
 
-_RIGHT = """
+RIGHT = """
 mdadm --stop --scan
 mdadm --assemble --force --run /dev/md0 $members
 for d in $stale $second; do mdadm /dev/md0 --add $d; done
@@ -324,7 +324,7 @@ def test_the_end_is_kept_with_all_that_was_typed(made: Host, monkeypatch: pytest
     with working(made) as (session, desk):
         desk.note_command("mdadm --examine x")
         desk.commit()
-        by_hand(session, desk, _RIGHT)
+        by_hand(session, desk, RIGHT)
         before = judge(desk, outcome_id="before")
         assert (before.verdict, before.saved_percent, before.missing) == (DrillVerdict.SAVED, 100.0, ())
         images = desk.case.images

@@ -15,7 +15,7 @@ from lab.arrays import filesystem
 from lab.arrays.filesystem import FileSystem
 from lab.arrays.spec import ArraySpec
 from lab.arrays.status import wait_until_idle
-from lab.disks import DiskKind, DiskSpec, open_lab
+from lab.disks import DiskKind, open_lab, specs
 from lab.errors import LabError, MachineLost
 from lab.faults.guest.ledger import BLOCK_BYTES
 from lab.faults.oracle import Loss, Oracle
@@ -32,14 +32,8 @@ pytestmark = [pytest.mark.kernel, pytest.mark.virtual_time, pytest.mark.wide]
 NAMED = parse_target("uml:?time=virtual&name=oracle")
 MOUNTED = filesystem.mount_point("/dev/md1")
 DISKS = (
-    *(
-        DiskSpec(name=f"fast{number}", kind=DiskKind.SPINDLE, size_bytes=24 * MIB, model="ssd")
-        for number in range(1, 5)
-    ),
-    *(
-        DiskSpec(name=f"slow{number}", kind=DiskKind.SPINDLE, size_bytes=12 * MIB, model="ssd")
-        for number in range(1, 4)
-    ),
+    *specs(4, DiskKind.SPINDLE, size_bytes=24 * MIB, model="ssd"),
+    *specs(3, DiskKind.SPINDLE, size_bytes=12 * MIB, model="ssd", first=5),
 )
 
 
@@ -144,8 +138,8 @@ def session() -> Iterator[LabSession]:
 
 
 def test_beside_a_load_and_under_faults_no_acknowledged_write_is_lost(session: LabSession, tmp_path: Path) -> None:
-    nodes = tuple(session.node(f"fast{number}") for number in range(1, 5))
-    session.run(session.creation(ArraySpec("raid5", nodes[:3], assume_clean=True, chunk_bytes=64 * KIB)))
+    nodes = tuple(disk.node for disk in session.disks[:3])
+    session.run(session.creation(ArraySpec("raid5", nodes, assume_clean=True, chunk_bytes=64 * KIB)))
     try:
         first, count = blocks_beside_loads(session, "md0")
         oracle = Oracle.open(session.lab, tmp_path, "/dev/md0", first_block=first, block_count=count)
@@ -156,9 +150,9 @@ def test_beside_a_load_and_under_faults_no_acknowledged_write_is_lost(session: L
         load.start()
         try:
             with oracle.going_on():
-                session.run(session.array("md0").fail("fast1"))
-                session.run(session.array("md0").remove("fast1"))
-                session.run(session.array("md0").add("fast4"))
+                session.run(session.array("md0").fail("disk01"))
+                session.run(session.array("md0").remove("disk01"))
+                session.run(session.array("md0").add("disk04"))
                 wait_until_idle(session.machine, "md0", timeout_seconds=60)
         finally:
             load.stop()
@@ -196,14 +190,14 @@ def places_of_flips(session: LabSession, oracle: Oracle) -> int:
 
 
 def test_on_a_volume_of_unequal_disks(session: LabSession, tmp_path: Path) -> None:
-    disks = tuple(session.lab.disk(name) for name in ("fast1", "fast2", "slow1", "slow2", "slow3"))
+    disks = tuple(session.lab.disk(name) for name in ("disk01", "disk02", "disk05", "disk06", "disk07"))
     session.run(session.creation(VolumeSpec(disks, assume_clean=True)))
     try:
         device = session.array("adapt0").status().device
         blocks = Oracle.open(session.lab, tmp_path, device, first_block=256, block_count=512)
         blocks.fill()
         blocks.advance(40)
-        session.run(session.array("adapt0").fail("fast1"))
+        session.run(session.array("adapt0").fail("disk01"))
         blocks.advance(40)
         verdict = blocks.check()
         assert set(verdict.verdicts) == {"intact"}, verdict.sentence
