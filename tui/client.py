@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from textual.message import Message
 
     from lab.disks import Opener
-    from lab.machine import Host
-    from lab.machine.api import CommandResult, TypedCommand
+    from lab.machine import CommandResult, Host, TypedCommand
     from lab.plans import Plan
     from lab.session.monitor import Monitor
     from lab.session.pace import Pacer

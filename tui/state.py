@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lab.arrays.discovery import BroughtUp, FoundArray
     from lab.arrays.status import ArrayStatus, MemberStatus
     from lab.disks import LabDisk
-    from lab.machine.api import MachineFacts, Terminal
+    from lab.machine import MachineFacts, Terminal
     from lab.measure.job import Measured
     from lab.session.data_mark import DataMark, MarkVerdict
     from lab.session.load import Forecast, LoadPhase

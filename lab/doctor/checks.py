@@ -22,11 +22,11 @@ import msgspec
 
 from lab.errors import ExitCode, LabError, ToolMissing
 from lab.gates.decoding import decode_json
+from lab.machine.api import package_of
 from lab.machine.embedded import CONFINEMENT, DEFAULT_MEMORY_BYTES
 from lab.machine.kernel_image import find_kernel, guest_python, wide_registers
 from lab.machine.opening import Host
 from lab.machine.qemu import find_qemu, startable_images
-from lab.machine.remote import package_of
 from lab.machine.state_folder import STATE_VARIABLE, make_folder
 from lab.machine.stock_kernels import static_busybox, stock_kernels
 from lab.machine.target import parse_target

@@ -1,20 +1,12 @@
 """Machines: where the md driver runs, opened by target and driven through the agent."""
 
 from lab.machine.agent import RUN_FOLDER
-from lab.machine.api import (
-    CommandResult,
-    Machine,
-    MachineFacts,
-    RawSample,
-    RunningCommand,
-    SampleRequest,
-    Terminal,
-    TypedCommand,
-)
+from lab.machine.api import CommandResult, Machine, MachineFacts, RawSample, RunningCommand, SampleRequest
 from lab.machine.embedded import EmbeddedOptions, UbdDisk
 from lab.machine.opening import Host, default_target, open_machine
 from lab.machine.programs import GuestProgram
 from lab.machine.target import Target, TargetKind, parse_target
+from lab.machine.terminal import Terminal, TypedCommand
 
 __all__ = [
     "RUN_FOLDER",

@@ -1,16 +1,40 @@
-"""The interface of a machine: run commands, read files and take samples.
-
-All code above this module is the same for every target.
-"""
+"""A machine, whatever its target: run commands and programs, read files, take samples, open terminals."""
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import math
+import queue
+import signal
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
 
-from lab.host.clock import Clock
-from lab.machine.programs import Change, GuestProgram, unchanged
+from lab.errors import RUN_AGAIN, CommandFailed, CommandTimedOut, LabError, MachineLost, ToolMissing
+from lab.host.clock import Clock, HostClock
+from lab.machine.channel import Channel, Message, Pending
+from lab.machine.programs import Change, GuestProgram, program_files, unchanged
+from lab.machine.terminal import Terminal, TypedCommand
+
+STDERR_TAIL_CHARACTERS = 2000
+# Short requests are answered in milliseconds; a kernel under heavy load, or waiting for one of md's locks, takes
+# longer.
+ANSWER_TIMEOUT_SECONDS = 120.0
+SILENCE_SECONDS = 30.0
+EXIT_TIMEOUT_SECONDS = 5.0
+# Only packages whose name differs from the program's.
+_PACKAGES = {
+    "modprobe": "kmod",
+    "mkfs.ext4": "e2fsprogs",
+    "mkfs.xfs": "xfsprogs",
+    "losetup": "mount",
+    "blkdiscard": "util-linux",
+    "linux.uml": "user-mode-linux",
+    "ssh": "openssh-client",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,81 +97,34 @@ class RawSample:
     """``NAME/PID`` of a thread -> utime + stime in clock ticks (USER_HZ, 100 a second)."""
 
 
-class SampleStream(Protocol):
-    """Samples as they arrive; iterating ends after ``stop``."""
+class Machine:
+    """An open machine. Its methods send requests to the agent, and raise MachineLost when the machine is gone.
 
-    def __iter__(self) -> Iterator[RawSample]: ...
-    def stop(self) -> None: ...
+    Args:
+        channel: an open channel whose agent has sent its greeting.
+        facts: the machine's facts, as the agent reported them.
+        on_close: releases the target's processes (kernel, ssh); its argument says whether the agent confirmed its exit.
+        waited_seconds: returns how long the machine's process has waited for a processor.
+    """
 
-
-class RunningCommand(Protocol):
-    """A command whose output arrives while it runs."""
-
-    def chunks(self) -> Iterator[str]:
-        """Pieces of standard output in order; ends when the command ends."""
-        ...
-
-    def result(self) -> CommandResult:
-        """Wait for the end and return the result; ``stdout`` holds all chunks."""
-        ...
-
-    def stop(self, *, signal_number: int = 2) -> None:
-        """Send a signal (SIGINT: fio then prints its result and ends)."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class TypedCommand:
-    """A finished command that was typed at the prompt of a terminal's shell."""
-
-    line: str
-    status: int
-    """As in bash: 128 + N if signal N ended it."""
-    seconds: float
-    """On the machine's clock."""
-    folder: str
-    """The shell's working folder after the command."""
-
-
-class Terminal(Protocol):
-    """A terminal on a machine, with a root shell. Iterate ``chunks`` on one thread; call the rest from any."""
-
-    @property
-    def status(self) -> int | None:
-        """The shell's exit status, 128 + N if signal N ended it; None while it runs."""
-        ...
-
-    def chunks(self) -> Iterator[bytes]:
-        """Yield output in pieces, for an xterm-256color terminal; ends when the shell ends.
-
-        A request for the next piece acknowledges that the previous one is shown: a program that prints faster blocks.
-        Raises LabError if no shell can be started, MachineLost if the machine is lost.
-        """
-        ...
-
-    def type(self, data: bytes) -> None:
-        """Send typed input of any length; returns at once."""
-        ...
-
-    def resize(self, columns: int, rows: int) -> None:
-        """Set the window size, in characters; returns at once."""
-        ...
-
-    def stop(self) -> None:
-        """Hang up, as when a window is closed: SIGHUP to the session, SIGKILL to the rest two seconds later."""
-        ...
-
-
-class Machine(Protocol):
-    """An open machine. All methods raise MachineLost when it is gone."""
-
-    @property
-    def facts(self) -> MachineFacts: ...
-
-    @property
-    def clock(self) -> Clock:
+    def __init__(
+        self,
+        channel: Channel,
+        facts: MachineFacts,
+        on_close: Callable[[bool], None],
+        waited_seconds: Callable[[], float | None] = lambda: None,
+    ) -> None:
+        self._channel = channel
+        self.facts = facts
+        self._on_close = on_close
+        self._waited_seconds = waited_seconds
+        self._listeners: list[Callable[[CommandResult], None]] = []
+        self._close_lock = threading.Lock()
+        self._load_lock = threading.Lock()
+        self._loaded: set[str] = set()
+        self._is_closed = False
+        self.clock: Clock = MachineClock(self) if facts.is_virtual_time else HostClock()
         """The clock for waiting on the machine: its own in virtual time, else the host's."""
-        ...
 
     def sleep(self, seconds: float, *, until: Sequence[str] = ()) -> float:
         """Let time pass on the machine; returns its monotonic clock, in seconds.
@@ -155,26 +132,38 @@ class Machine(Protocol):
         Ends early when the kernel reports a change of one of the files in ``until`` (sysfs_notify: poll(2), POLLPRI).
         Raises LabError if one of them is missing.
         """
-        ...
+        self._load("sleep")
+        pending = self._channel.request("sleep", seconds=seconds, until=list(until))
+        end = self.next_message(pending)
+        if "error" in end:
+            raise LabError(f"the machine could not wait for {', '.join(until)}: {end['text']}")
+        return float(end["now"])
 
     def on_command(self, listener: Callable[[CommandResult], None]) -> None:
-        """Call ``listener`` after every command, on the thread that ran it."""
-        ...
+        """Call ``listener`` after each command, on the thread that waited for it."""
+        self._listeners.append(listener)
 
     def run(
-        self,
-        argv: Sequence[str],
-        *,
-        stdin_text: str = "",
-        timeout_seconds: float = 120.0,
-        check: bool = True,
+        self, argv: Sequence[str], *, stdin_text: str = "", timeout_seconds: float = 120.0, check: bool = True
     ) -> CommandResult:
         """Run a command to its end.
 
         Raises CommandFailed for a nonzero status if ``check``, ToolMissing if the program is missing,
         CommandTimedOut after ``timeout_seconds``.
         """
-        ...
+        pending = self._channel.request("run", argv=list(argv), stdin=stdin_text, timeout=timeout_seconds)
+        command = RunningCommand(self, tuple(argv), pending)
+        try:
+            result = command.result()
+        except KeyboardInterrupt:
+            with contextlib.suppress(LabError):
+                self._channel.request("stop", target=pending.request_id, signal=int(signal.SIGTERM))
+            raise
+        if command.timed_out:
+            raise _timed_out(argv, timeout_seconds)
+        if check and result.status != 0:
+            raise CommandFailed(argv, result.status, (result.stderr or result.stdout)[-STDERR_TAIL_CHARACTERS:])
+        return result
 
     def stream(
         self, argv: Sequence[str], *, stdin_text: str = "", keeps_output: bool = True, is_aside: bool = False
@@ -184,35 +173,67 @@ class Machine(Protocol):
         In virtual time a command that ``is_aside`` does not make the clock run until it is stopped: the clock runs
         only while the client waits for something else.
         """
-        ...
+        pending = self._channel.request("run", argv=list(argv), stdin=stdin_text, aside=is_aside)
+        return RunningCommand(self, tuple(argv), pending, keeps_output=keeps_output)
 
     def install(self, program: GuestProgram, change: Change = unchanged) -> str:
         """Send a program unless the machine has it, and return the path of the file that ``python3 -IS`` starts.
 
         ``change`` is applied to the text of each of its modules.
         """
-        ...
+        self._load("programs")
+        files = program_files(program, change)
+        with self._load_lock:
+            if files.folder not in self._loaded:
+                self._ask("install", files.folder, folder=files.folder, files=files.texts)
+                self._loaded.add(files.folder)
+        return files.start
 
     def call(self, program: GuestProgram, arguments: Sequence[str], *, timeout_seconds: float = 120.0) -> str:
         """Run one of the lab's programs inside the agent and return its text; no process is started.
 
         Raises CommandFailed with the program's reason, CommandTimedOut after ``timeout_seconds``.
         """
-        ...
+        folder = self.install(program).rpartition("/")[0]
+        argv = program.argv_of_call(arguments)
+        pending = self._channel.request("call", folder=folder, module=program.module, arguments=list(arguments))
+        try:
+            end = self.next_message(pending, timeout_seconds)
+        except (KeyboardInterrupt, queue.Empty) as reason:
+            with contextlib.suppress(LabError):
+                self._channel.request("stop", target=pending.request_id)
+            raise _timed_out(argv, timeout_seconds) if isinstance(reason, queue.Empty) else reason from None
+        failure = end.get("failed", end.get("text"))
+        status, text = (0, end.get("out", "")) if failure is None else (1, "")
+        self.record(CommandResult(argv, status, text, failure or "", end.get("seconds", 0.0), end.get("started", 0.0)))
+        if failure is not None:
+            raise CommandFailed(argv, status, failure[-STDERR_TAIL_CHARACTERS:])
+        return text
 
     def read(self, paths: Sequence[str]) -> dict[str, str | None]:
         """Return the text of many small files in one round trip; None for a missing or unreadable file."""
-        ...
-
-    def write(self, path: str, text: str) -> None:
-        """Write a small file (a job file, a value under /sys). Raises LabError with the system's reason."""
-        ...
+        files = self._ask("read", _first_of(paths), paths=list(paths))["files"]
+        return {path: files.get(path) for path in paths}
 
     def list_dirs(self, paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Return the sorted names in each folder; an empty tuple for a missing folder."""
-        ...
+        names = self._ask("list", _first_of(paths), paths=list(paths))["names"]
+        return {path: tuple(names.get(path, ())) for path in paths}
 
-    def sample(self, request: SampleRequest) -> SampleStream: ...
+    def write(self, path: str, text: str) -> None:
+        """Write a small file (a job file, a value under /sys). Raises LabError with the system's reason."""
+        self._ask("write", path, path=path, base64=base64.b64encode(text.encode()).decode("ascii"))
+
+    def sample(self, request: SampleRequest) -> SampleStream:
+        self._load("sample")
+        pending = self._channel.request(
+            "sample",
+            interval=request.interval_seconds,
+            files=list(request.files),
+            block_devices=list(request.block_devices),
+            thread_prefixes=list(request.thread_prefixes),
+        )
+        return SampleStream(self, pending)
 
     def terminal(
         self, columns: int, rows: int, *, on_command: Callable[[TypedCommand], None] = lambda _: None
@@ -222,17 +243,202 @@ class Machine(Protocol):
         ``on_command`` is called with each finished command typed at its prompt, on the thread that iterates ``chunks``.
         In virtual time the clock runs during a command and stops while the prompt or an editor waits for a key.
         """
-        ...
+        self._load("terminal")
+        return Terminal(self, self._channel, columns, rows, on_command)
 
     def is_answering(self, within_seconds: float) -> bool:
         """Whether the machine answers a trivial request within that time on the host's clock."""
-        ...
+        try:
+            self._channel.request("read", paths=[]).next(within_seconds)
+        except (LabError, queue.Empty):
+            return False
+        return True
 
     def waited_seconds(self) -> float | None:
         """Return the total time for which the machine was ready to run while its host's processor ran something else.
 
         None if unknown: a machine that is not a process on this computer counts it as steal (proc(5)).
         """
-        ...
+        return self._waited_seconds()
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Ask the agent to exit, then release the target's processes. A second call does nothing."""
+        with self._close_lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        has_left = False
+        try:
+            self._channel.request("exit").next(timeout_seconds=EXIT_TIMEOUT_SECONDS)
+            has_left = True
+        except (LabError, queue.Empty):
+            pass
+        finally:
+            try:
+                self._channel.hang_up()
+                self._on_close(has_left)
+            finally:
+                self._channel.close()
+
+    def stop_request(self, pending: Pending, signal_number: int) -> None:
+        """Ask the agent to end a long request; a request that has already ended is not an error."""
+        self._ask("stop", f"request {pending.request_id}", target=pending.request_id, signal=signal_number)
+
+    def next_message(self, pending: Pending, timeout_seconds: float = math.inf) -> Message:
+        """Return the next answer to a long request: silence may last for hours, but the machine must stay alive.
+
+        Raises queue.Empty on time-out.
+        """
+        if self.facts.is_virtual_time:
+            # A ping would be an event that another run does not have; the supervisor reports the machine's end.
+            return pending.next(None if math.isinf(timeout_seconds) else timeout_seconds)
+        while True:
+            try:
+                return pending.next(min(SILENCE_SECONDS, timeout_seconds))
+            except queue.Empty:
+                timeout_seconds -= SILENCE_SECONDS
+                if timeout_seconds <= 0:
+                    raise
+                self.read(["/proc/uptime"])
+
+    def record(self, result: CommandResult) -> None:
+        """Notify the listeners that a command has ended."""
+        for listener in self._listeners:
+            listener(result)
+
+    def _load(self, name: str) -> None:
+        """Send the agent the file with these verbs unless it has the file already."""
+        file = Path(__file__).with_name(f"agent_{name}.py")
+        with self._load_lock:
+            if name not in self._loaded:
+                self._ask("load", file.name, name=name, source=file.read_text(encoding="utf-8"))
+                self._loaded.add(name)
+
+    def _ask(self, verb: str, what: str, **fields: object) -> Message:
+        try:
+            answer = self._channel.request(verb, **fields).next(ANSWER_TIMEOUT_SECONDS)
+        except queue.Empty:
+            raise MachineLost(
+                f"{self.facts.target} did not answer within {ANSWER_TIMEOUT_SECONDS:g} s",
+                hint=f"its kernel hangs or the connection is dead: close it and {RUN_AGAIN}",
+            ) from None
+        if "error" in answer:
+            raise LabError(f"the machine could not {verb} {what}: {answer['text']}")
+        return answer
+
+
+def _first_of(paths: Sequence[str]) -> str:
+    """The paths as text for a message, for example ``/proc/mdstat`` or ``/proc/mdstat and 3 more``."""
+    return f"{paths[0]} and {len(paths) - 1} more" if len(paths) > 1 else "".join(paths)
+
+
+class MachineClock(HostClock):
+    """The clock of a machine in virtual time: it runs only while the machine works, or sleeps for its client.
+
+    The time of day is the host's.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    def monotonic_seconds(self) -> float:
+        return self._machine.sleep(0)
+
+    def sleep(self, seconds: float) -> None:
+        self._machine.sleep(seconds)
+
+
+class RunningCommand:
+    """A running command on a machine."""
+
+    def __init__(self, machine: Machine, argv: tuple[str, ...], pending: Pending, *, keeps_output: bool = True) -> None:
+        self._machine = machine
+        self._keeps_output = keeps_output
+        self._argv = argv
+        self._pending = pending
+        self._out: list[str] = []
+        self._err: list[str] = []
+        self._end: Message | None = None
+        self._result: CommandResult | None = None
+        self._asked = time.monotonic()
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the agent stopped it at its deadline."""
+        return bool(self._end and self._end.get("timed_out"))
+
+    def chunks(self) -> Iterator[str]:
+        """Yield pieces of standard output as they arrive."""
+        while self._end is None:
+            message = self._machine.next_message(self._pending)
+            if "err" in message:
+                self._err.append(message["err"])
+            if "out" in message:
+                if self._keeps_output:
+                    self._out.append(message["out"])
+                yield message["out"]
+            if message.get("done"):
+                self._end = message
+
+    def result(self) -> CommandResult:
+        """Wait for the end and return the result. Raises ToolMissing if the machine lacks the program."""
+        if self._result is None:
+            for _ in self.chunks():
+                pass
+            end = self._end or {}
+            if end.get("error") == "not-found":
+                program = self._argv[0]
+                package = package_of(program)
+                raise ToolMissing(
+                    f"{program} is not installed on {self._machine.facts.target}",
+                    hint=f"install the package '{package}' there; 'raidlab doctor' lists all that is missing",
+                )
+            if "error" in end:
+                raise LabError(f"'{' '.join(self._argv)}' could not be started: {end['text']}")
+            self._result = CommandResult(
+                argv=self._argv,
+                status=end["status"],
+                stdout="".join(self._out),
+                stderr="".join(self._err),
+                duration_seconds=end["seconds"],
+                started_seconds=end["started"],
+                waited_seconds=time.monotonic() - self._asked if self._machine.facts.is_virtual_time else None,
+            )
+            self._machine.record(self._result)
+        return self._result
+
+    def stop(self, *, signal_number: int = 2) -> None:
+        """Send a signal to the command's process group (SIGINT: fio then prints its result and ends)."""
+        self._machine.stop_request(self._pending, signal_number)
+
+
+class SampleStream:
+    """Samples of one request; iterate on one thread, stop from any."""
+
+    def __init__(self, machine: Machine, pending: Pending) -> None:
+        self._machine = machine
+        self._pending = pending
+
+    def __iter__(self) -> Iterator[RawSample]:
+        while not (message := self._machine.next_message(self._pending)).get("done"):
+            if "sample" in message:
+                data = message["sample"]
+                yield RawSample(time_seconds=data["t"], files=data["files"], thread_cpu_ticks=data["threads"])
+        if "error" in message:
+            raise LabError(f"the machine could not sample: {message['text']}")
+
+    def stop(self) -> None:
+        """End the stream; the iteration finishes with the samples already sent."""
+        self._machine.stop_request(self._pending, 0)
+
+
+def _timed_out(argv: Sequence[str], timeout_seconds: float) -> CommandTimedOut:
+    return CommandTimedOut(
+        f"'{' '.join(argv)}' did not finish within {timeout_seconds:g} s and was stopped",
+        hint="find out what delays it: 'raidlab array show', and the machine's kernel messages with dmesg",
+    )
+
+
+def package_of(program: str) -> str:
+    """Return the Debian or Ubuntu package of a program."""
+    return _PACKAGES.get(program.rsplit("/", 1)[-1], program)

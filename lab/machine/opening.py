@@ -23,7 +23,6 @@ from lab.machine.kernel_image import find_kernel
 from lab.machine.mdadm_versions import find_mdadm
 from lab.machine.qemu import START_TIMEOUT_SECONDS as QEMU_START_SECONDS
 from lab.machine.qemu import accelerators, can_start, note_failure, qemu_options, start_qemu, startable_images
-from lab.machine.remote import ChannelMachine
 from lab.machine.state_folder import StateFolder, default_state_root
 from lab.machine.target import Target, TargetKind
 from lab.machine.vagrant import find_host
@@ -100,7 +99,7 @@ def open_machine(
 
 def _start(
     target: Target, host: Host, options: EmbeddedOptions, on_notice: Callable[[str], None]
-) -> tuple[EmbeddedKernel | AgentProcess, ChannelMachine]:
+) -> tuple[EmbeddedKernel | AgentProcess, Machine]:
     if target.kind is TargetKind.QEMU:
         return _start_qemu(target, host, embedded_options(target, options), on_notice)
     started: tuple[EmbeddedKernel | AgentProcess, Channel]
@@ -118,7 +117,7 @@ def _start(
 
 def _start_qemu(
     target: Target, host: Host, options: EmbeddedOptions, on_notice: Callable[[str], None]
-) -> tuple[EmbeddedKernel, ChannelMachine]:
+) -> tuple[EmbeddedKernel, Machine]:
     """Start it with the first accelerator with which the agent answers: /dev/kvm may exist but not work."""
     asked = qemu_options(target)
     choice = accelerators(asked, host.files)
@@ -154,11 +153,11 @@ def _greet(
     channel: Channel,
     started: EmbeddedKernel | AgentProcess,
     timeout_seconds: float = START_TIMEOUT_SECONDS,
-) -> ChannelMachine:
+) -> Machine:
     try:
         waited = started.waited_seconds if isinstance(started, EmbeddedKernel) else lambda: None
         hello = channel.wait_hello(timeout_seconds, waited_seconds=waited)
-        return ChannelMachine(channel, _facts(target, hello), started.release, waited)
+        return Machine(channel, _facts(target, hello), started.release, waited)
     except BaseException:
         channel.hang_up()
         started.release(has_left=False)

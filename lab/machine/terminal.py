@@ -9,6 +9,7 @@ import re
 import secrets
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote
@@ -16,7 +17,6 @@ from urllib.parse import unquote
 from lab.errors import LabError, MachineLost
 from lab.gates.text import visible
 from lab.machine.agent import RUN_FOLDER
-from lab.machine.api import TypedCommand
 from lab.machine.channel import Channel, Message, Pending
 
 HISTORY_FILE = f"{RUN_FOLDER}/history"
@@ -32,6 +32,19 @@ _SIGHUP = 1
 _MARK_START = b"\x1b]7777;"
 _MARK = re.compile(rb"\x1b\]7777;([^\x07\x1b]*)\x07")
 _MOST_OF_A_MARK = 128 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class TypedCommand:
+    """A finished command that was typed at the prompt of a terminal's shell."""
+
+    line: str
+    status: int
+    """As in bash: 128 + N if signal N ended it."""
+    seconds: float
+    """On the machine's clock."""
+    folder: str
+    """The shell's working folder after the command."""
 
 
 class TerminalMachine(Protocol):
@@ -76,8 +89,11 @@ class MarkFilter:
         return b""
 
 
-class ChannelTerminal:
-    """See lab.machine.api.Terminal. A separate thread sends the typed input, so no caller waits for the machine."""
+class Terminal:
+    """A terminal on a machine, with a root shell. Iterate ``chunks`` on one thread; call the rest from any.
+
+    A separate thread sends the typed input, so no caller waits for the machine.
+    """
 
     def __init__(
         self,
@@ -103,7 +119,8 @@ class ChannelTerminal:
             environ={**environ, "RAIDLAB_WORD": word, "RAIDLAB_RUN": folder},
             window=WINDOW_BYTES,
         )
-        self._status: int | None = None
+        self.status: int | None = None
+        """The shell's exit status, 128 + N if signal N ended it; None while it runs."""
         self._wanted = threading.Condition()
         self._typed = bytearray()
         self._size: tuple[int, int] | None = None
@@ -111,13 +128,12 @@ class ChannelTerminal:
         self._sender = threading.Thread(target=self._send, name="terminal input", daemon=True)
         self._sender.start()
 
-    @property
-    def status(self) -> int | None:
-        """128 + N if signal N ended the shell; None while it runs."""
-        return self._status
-
     def chunks(self) -> Iterator[bytes]:
-        """See lab.machine.api.Terminal."""
+        """Yield output in pieces, for an xterm-256color terminal; ends when the shell ends.
+
+        A request for the next piece acknowledges that the previous one is shown: a program that prints faster blocks.
+        Raises LabError if no shell can be started, MachineLost if the machine is lost.
+        """
         shown = 0
         try:
             while not (message := self._machine.next_message(self._pending)).get("done"):
@@ -138,22 +154,20 @@ class ChannelTerminal:
                 hint="make sure that bash is installed there; without a terminal: raidlab exec -- COMMAND",
             )
         status = message["status"]
-        self._status = status if status >= 0 else 128 - status
+        self.status = status if status >= 0 else 128 - status
 
     def type(self, data: bytes) -> None:
-        """See lab.machine.api.Terminal."""
         with self._wanted:
             self._typed += data
             self._wanted.notify_all()
 
     def resize(self, columns: int, rows: int) -> None:
-        """See lab.machine.api.Terminal."""
         with self._wanted:
             self._size = columns, rows
             self._wanted.notify_all()
 
     def stop(self) -> None:
-        """See lab.machine.api.Terminal."""
+        """Hang up, as when a window is closed: SIGHUP to the session, SIGKILL to the rest two seconds later."""
         with contextlib.suppress(MachineLost):
             self._machine.stop_request(self._pending, _SIGHUP)
 

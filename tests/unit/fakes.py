@@ -15,8 +15,19 @@ from datetime import UTC, datetime, timedelta
 from lab.disks.head_program import bytes_each
 from lab.disks.inventory import READ_HEADS
 from lab.errors import CommandFailed, LabError, MachineLost
-from lab.machine.api import CommandResult, Machine, MachineFacts, RawSample, SampleRequest, TypedCommand
-from lab.machine.programs import Change, GuestProgram, unchanged
+from lab.machine import (
+    CommandResult,
+    GuestProgram,
+    Machine,
+    MachineFacts,
+    RawSample,
+    RunningCommand,
+    SampleRequest,
+    Terminal,
+    TypedCommand,
+)
+from lab.machine.api import SampleStream
+from lab.machine.programs import Change, unchanged
 
 FACTS = MachineFacts(
     target="fake:",
@@ -58,7 +69,7 @@ class Scripted:
     act: Callable[[], None] | None = None
 
 
-class FakeSampleStream:
+class FakeSampleStream(SampleStream):
     def __init__(self, samples: Sequence[RawSample]) -> None:
         self._samples = samples
         self.is_stopped = False
@@ -70,7 +81,7 @@ class FakeSampleStream:
         self.is_stopped = True
 
 
-class FakeRunningCommand:
+class FakeRunningCommand(RunningCommand):
     """A streamed command: one chunk per line of the scripted output."""
 
     def __init__(self, result: CommandResult) -> None:
@@ -87,7 +98,7 @@ class FakeRunningCommand:
         self.signals.append(signal_number)
 
 
-class FakeTerminal:
+class FakeTerminal(Terminal):
     """A terminal that prints what the test puts in it; what was typed is in ``typed``."""
 
     def __init__(self, columns: int, rows: int, on_command: Callable[[TypedCommand], None]) -> None:
@@ -122,8 +133,8 @@ class FakeTerminal:
 
 
 @dataclass
-class FakeMachine:
-    """Satisfies ``lab.machine.api.Machine``.
+class FakeMachine(Machine):
+    """A machine without an agent.
 
     ``answers`` maps the start of an argv to what it answers (the longest match wins; a list is used up one by one, its
     last item stays); a command without answer ends with status 0 and says nothing. ``dirs`` holds explicit listings;
@@ -254,5 +265,5 @@ class FakeMachine:
 
 
 def as_machine(fake: FakeMachine) -> Machine:
-    """Lets mypy check that the fake is a machine."""
+    """The fake as a machine, for types that are invariant."""
     return fake

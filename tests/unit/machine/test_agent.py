@@ -19,10 +19,9 @@ from lab.errors import CommandFailed, CommandTimedOut, LabError, MachineLost, To
 from lab.host.clock import HostClock, wait_for
 from lab.machine import GuestProgram, programs
 from lab.machine.agent_programs import install
-from lab.machine.api import CommandResult, MachineFacts, SampleRequest
+from lab.machine.api import CommandResult, Machine, MachineFacts, SampleRequest
 from lab.machine.attached import AGENT_FILE
 from lab.machine.channel import Channel, Pending
-from lab.machine.remote import ChannelMachine
 
 FACTS = MachineFacts("test:", "6.1", "x86_64", "here", 2, 1 << 30, False)
 
@@ -40,7 +39,7 @@ class AgentHere:
         self.process.stdout.close()
         self.channel = Channel(read_fd, write_fd, lambda: MachineLost("the agent is gone"))
         self.hello = self.channel.wait_hello(10.0)
-        self.machine = ChannelMachine(self.channel, FACTS, lambda _: None)
+        self.machine = Machine(self.channel, FACTS, lambda _: None)
 
     def ask_raw(self, verb: str, **fields: object) -> dict[str, Any]:
         return self.channel.request(verb, **fields).next(5.0)
@@ -55,7 +54,7 @@ def here() -> Iterator[AgentHere]:
 
 
 @pytest.fixture
-def machine(here: AgentHere) -> ChannelMachine:
+def machine(here: AgentHere) -> Machine:
     return here.machine
 
 
@@ -76,7 +75,7 @@ def test_it_greets_with_facts(here: AgentHere) -> None:
     assert here.hello["facts"]["memory_bytes"] > 0
 
 
-def test_a_command_runs_to_its_end_and_listeners_hear_of_it(machine: ChannelMachine) -> None:
+def test_a_command_runs_to_its_end_and_listeners_hear_of_it(machine: Machine) -> None:
     seen: list[CommandResult] = []
     machine.on_command(seen.append)
     result = machine.run(["sh", "-c", "cat; echo oops >&2; exit 3"], stdin_text="héllo", check=False)
@@ -84,7 +83,7 @@ def test_a_command_runs_to_its_end_and_listeners_hear_of_it(machine: ChannelMach
     assert seen == [result]
 
 
-def test_failures_name_the_command(machine: ChannelMachine) -> None:
+def test_failures_name_the_command(machine: Machine) -> None:
     with pytest.raises(CommandFailed, match="'false' exited with status 1"):
         machine.run(["false"])
     with pytest.raises(ToolMissing, match="mdadm-of-tomorrow is not installed"):
@@ -93,7 +92,7 @@ def test_failures_name_the_command(machine: ChannelMachine) -> None:
         machine.run(["/etc/passwd"])
 
 
-def test_a_time_out_ends_the_whole_group(machine: ChannelMachine, tmp_path: Path) -> None:
+def test_a_time_out_ends_the_whole_group(machine: Machine, tmp_path: Path) -> None:
     script = f"trap '' TERM; sh -c 'trap \"\" TERM; echo $$ > {tmp_path}/pid; sleep 60' & sleep 60"
     started = time.monotonic()
     with pytest.raises(CommandTimedOut, match=r"within 2 s") as timed_out:
@@ -103,7 +102,7 @@ def test_a_time_out_ends_the_whole_group(machine: ChannelMachine, tmp_path: Path
     wait_until_gone(int((tmp_path / "pid").read_text()))
 
 
-def test_output_streams_and_a_signal_stops_it(machine: ChannelMachine) -> None:
+def test_output_streams_and_a_signal_stops_it(machine: Machine) -> None:
     command = machine.stream(["sh", "-c", "trap 'echo bye; exit 7' INT; echo hi; while :; do sleep 0.01; done"])
     chunks = command.chunks()
     assert next(chunks) == "hi\n"
@@ -112,12 +111,12 @@ def test_output_streams_and_a_signal_stops_it(machine: ChannelMachine) -> None:
     assert command.result().status == 7
 
 
-def test_a_character_cut_in_two_stays_whole(machine: ChannelMachine) -> None:
+def test_a_character_cut_in_two_stays_whole(machine: Machine) -> None:
     assert machine.run(["sh", "-c", r"printf '\303'; sleep 0.1; printf '\251'"]).stdout == "é"
     assert machine.run(["cat"], stdin_text="x" + "é" * 40_000).stdout == "x" + "é" * 40_000
 
 
-def test_all_output_of_an_ended_command_arrives(machine: ChannelMachine) -> None:
+def test_all_output_of_an_ended_command_arrives(machine: Machine) -> None:
     # A daemon that keeps the pipe open, and more output than one read takes.
     result = machine.run(["sh", "-c", "head -c 60000 /dev/zero | tr '\\0' x; sleep 5 & exit 0"])
     assert len(result.stdout) == 60_000
@@ -179,7 +178,7 @@ def test_the_slower_of_two_agents_finds_the_program_installed(tmp_path: Path, mo
 
 @pytest.mark.parametrize(("what", "said"), [("fail", "/dev/md0: gone"), ("crash", "SystemExit('/dev/md0')")])
 def test_a_program_that_fails_says_why_and_the_agent_lives_on(
-    machine: ChannelMachine, program: GuestProgram, what: str, said: str
+    machine: Machine, program: GuestProgram, what: str, said: str
 ) -> None:
     with pytest.raises(CommandFailed) as failed:
         machine.call(program, (what, "/dev/md0"))
@@ -188,7 +187,7 @@ def test_a_program_that_fails_says_why_and_the_agent_lives_on(
 
 
 def test_a_program_that_waits_holds_up_nothing_and_is_told_when_its_time_is_over(
-    machine: ChannelMachine, program: GuestProgram, tmp_path: Path
+    machine: Machine, program: GuestProgram, tmp_path: Path
 ) -> None:
     told = tmp_path / "told"
     late: list[LabError] = []
@@ -218,7 +217,7 @@ def test_the_end_of_the_channel_ends_an_agent_whose_program_waits(here: AgentHer
     assert here.process.wait(timeout=5) == 0
 
 
-def test_files_are_read_listed_and_written(machine: ChannelMachine, tmp_path: Path) -> None:
+def test_files_are_read_listed_and_written(machine: Machine, tmp_path: Path) -> None:
     path = str(tmp_path / "file")
     text = 'a long text with "quotes" and \\ and é' * 1000
     machine.write(path, text)
@@ -246,18 +245,18 @@ def test_a_refused_request_names_its_object(
 
 
 @pytest.mark.parametrize(("size", "read"), [(4096, 4096), (200_001, 200_001), (5 << 20, 4 << 20)])
-def test_files_are_read_whole_up_to_a_limit(machine: ChannelMachine, tmp_path: Path, size: int, read: int) -> None:
+def test_files_are_read_whole_up_to_a_limit(machine: Machine, tmp_path: Path, size: int, read: int) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x" * size)
     assert machine.read([str(path)]) == {str(path): "x" * read}
 
 
-def test_a_file_that_the_kernel_hands_out_in_pieces_is_read_whole(machine: ChannelMachine) -> None:
+def test_a_file_that_the_kernel_hands_out_in_pieces_is_read_whole(machine: Machine) -> None:
     symbols = machine.read(["/proc/kallsyms"])["/proc/kallsyms"] or ""
     assert len(symbols) == min(len(Path("/proc/kallsyms").read_bytes()), 4 << 20)
 
 
-def test_samples_tick_until_stopped(machine: ChannelMachine, tmp_path: Path) -> None:
+def test_samples_tick_until_stopped(machine: Machine, tmp_path: Path) -> None:
     path = str(tmp_path / "value")
     machine.write(path, "1")
     request = SampleRequest(0.01, files=(path, "/nowhere", "/proc/diskstats"), block_devices=("none",))
@@ -274,19 +273,19 @@ def test_samples_tick_until_stopped(machine: ChannelMachine, tmp_path: Path) -> 
     stream.stop()
 
 
-def test_an_interval_of_0_is_one_sample_at_once(machine: ChannelMachine, tmp_path: Path) -> None:
+def test_an_interval_of_0_is_one_sample_at_once(machine: Machine, tmp_path: Path) -> None:
     path = str(tmp_path / "value")
     machine.write(path, "1")
     (sample,) = machine.sample(SampleRequest(0.0, files=(path,)))
     assert sample.files == {path: "1"}
 
 
-def test_waiting_for_a_file_that_is_not_there_is_an_error(machine: ChannelMachine) -> None:
+def test_waiting_for_a_file_that_is_not_there_is_an_error(machine: Machine) -> None:
     with pytest.raises(LabError, match="could not wait for /nowhere"):
         machine.sleep(1.0, until=("/nowhere",))
 
 
-def test_many_streams_leave_short_reads_fast(machine: ChannelMachine) -> None:
+def test_many_streams_leave_short_reads_fast(machine: Machine) -> None:
     streams = [machine.stream(["sh", "-c", "yes | head -c 2000000"]) for _ in range(8)]
     streams += [machine.stream(["sleep", "30"]) for _ in range(8)]
     delays = []
@@ -300,7 +299,7 @@ def test_many_streams_leave_short_reads_fast(machine: ChannelMachine) -> None:
     assert [len(stream.result().stdout) for stream in streams] == [2_000_000] * 8 + [0] * 8
 
 
-def test_requests_of_many_threads_keep_apart(machine: ChannelMachine) -> None:
+def test_requests_of_many_threads_keep_apart(machine: Machine) -> None:
     wrong: list[str] = []
 
     def ask(number: int) -> None:

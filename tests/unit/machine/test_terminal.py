@@ -15,9 +15,7 @@ import pytest
 from lab.errors import MachineLost
 from lab.host.clock import HostClock, wait_for
 from lab.machine import agent_terminal
-from lab.machine.api import TypedCommand
-from lab.machine.remote import _HERE
-from lab.machine.terminal import ChannelTerminal, MarkFilter
+from lab.machine.terminal import MarkFilter, Terminal, TypedCommand
 from tests.unit.machine.test_agent import AgentHere, here, is_running
 
 __all__ = ["here"]
@@ -30,8 +28,8 @@ class Sitting:
         self.shown = bytearray()
         self.commands: list[TypedCommand] = []
         self.failure: MachineLost | None = None
-        here.machine._load("terminal", _HERE / "agent_terminal.py")
-        self.terminal = ChannelTerminal(here.machine, here.channel, 80, 24, self.commands.append, str(folder))
+        here.machine._load("terminal")
+        self.terminal = Terminal(here.machine, here.channel, 80, 24, self.commands.append, str(folder))
         self.thread = threading.Thread(target=self._look)
         self.thread.start()
         self.until(lambda: b"# " in self.shown, "a prompt")
@@ -137,8 +135,8 @@ def test_ctrl_c_gets_through_a_flood_that_delays_nobody(sitting: Sitting, here: 
 
 
 def test_who_does_not_look_makes_the_program_wait(here: AgentHere, tmp_path: Path) -> None:
-    here.machine._load("terminal", _HERE / "agent_terminal.py")
-    terminal = ChannelTerminal(here.machine, here.channel, 80, 24, lambda _: None, str(tmp_path))
+    here.machine._load("terminal")
+    terminal = Terminal(here.machine, here.channel, 80, 24, lambda _: None, str(tmp_path))
     chunks = terminal.chunks()
     shown = next(chunks)
     terminal.type(f"yes | tee {tmp_path}/printed\r".encode())

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from lab.arrays.status import SyncProgress
 from lab.disks import DiskKind, LabDisk
 from lab.errors import MachineLost
-from lab.machine.api import RawSample, SampleRequest, SampleStream
+from lab.machine.api import RawSample, SampleRequest
 from lab.measure import job as measuring
 from lab.measure.job import Measured, account, probe_disk
 from lab.measure.samples import (
@@ -304,10 +304,11 @@ def test_a_window_longer_than_the_job_does_not_multiply_its_ios() -> None:
     assert found.cpu_microseconds_per_io == pytest.approx(8e6 / 1000)
 
 
-class LiveStream:
+class LiveStream(FakeSampleStream):
     """Gives samples until it is stopped, as the agent does."""
 
     def __init__(self) -> None:
+        super().__init__(())
         self.stopped = threading.Event()
 
     def __iter__(self) -> Iterator[RawSample]:
@@ -331,13 +332,13 @@ class BrokenStream(LiveStream):
 
 
 class StreamingMachine(FakeMachine):
-    def __init__(self, stream: SampleStream) -> None:
+    def __init__(self, stream: LiveStream) -> None:
         super().__init__()
         self.stream_given = stream
 
     def sample(self, request: SampleRequest) -> FakeSampleStream:
         super().sample(request)
-        return self.stream_given  # type: ignore[return-value]
+        return self.stream_given
 
 
 def test_samples_are_kept_in_order_and_told() -> None:
