@@ -377,6 +377,11 @@ def options() -> Options:
     return _options.get()
 
 
+def named_target() -> str:
+    """The target that the user named, with --on or by the environment; empty without one."""
+    return options().on or os.environ.get(ON_VARIABLE, "")
+
+
 def current() -> Context:
     """The context of this invocation. Raises SpecError for an invalid target."""
     from lab.machine import Host, default_target, parse_target
@@ -386,7 +391,7 @@ def current() -> Context:
     signals.watch_terminal()
     typed = options()
     host = Host.real(typed.command)
-    text = typed.on or os.environ.get(ON_VARIABLE) or default_target(host)
+    text = named_target() or default_target(host)
     narrator = Narrator(quiet=typed.quiet, verbose=typed.verbose)
     # Every command removes the leftovers of a killed one, even if it opens no machine. An unusable state folder is
     # reported by the code that uses it; 'doctor' lists it too.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from itertools import product
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,7 @@ import msgspec
 from cyclopts import App, Parameter
 
 from lab.cli.arguments import number
-from lab.cli.context import ON_VARIABLE, Context, current, options, out, out_json
+from lab.cli.context import Context, current, named_target
 from lab.errors import ExitCode, SpecError
 from lab.findings.record import VERDICTS, Cell, Record, read_record, read_script, record_table, with_outcomes
 from lab.findings.runner import Hooks, measure
@@ -48,7 +47,7 @@ def run(
         raise SpecError("no file is named for the record of the runs", hint=f"add {_OUTPUT}, or another file")
     chosen = [read_script(path) for path in scripts]
     if not output.absolute().parent.is_dir():
-        raise SpecError(f"there is no folder '{output.parent}' for the record", hint="make it first")
+        raise SpecError(f"there is no folder '{output.parent}' for the record", hint="create it first")
     targets = [_machine(context, *axes) for axes in product(kernel or ("",), mdadm or ("",))]
 
     def tell(cell: Cell) -> None:
@@ -61,7 +60,7 @@ def run(
         measure(chosen, target, repeat, limit, output, context.host, hooks)
     record, names = read_record(output), {str(target) for target in targets}
     measured = Record(cells=tuple(cell for cell in record.cells if cell.target in names))
-    _tell(context, measured)
+    context.out(msgspec.to_builtins(measured), record_table(measured).as_text())
     has_verdicts = all(each.outcome in VERDICTS for cell in measured.cells for each in cell.runs)
     return ExitCode.DONE if has_verdicts else ExitCode.FAILED
 
@@ -82,14 +81,13 @@ def show(
         write_file(into, with_outcomes(read_text(into, MIB), stored).encode())
         context.narrator.notice(f"written to {into}")
         return ExitCode.DONE
-    _tell(context, stored)
+    context.out(msgspec.to_builtins(stored), record_table(stored).as_text())
     return ExitCode.DONE
 
 
 def _machine(context: Context, kernel: str, mdadm: str) -> Target:
     """The machine that the user named, or qemu:, with this kernel and mdadm."""
-    is_named = bool(options().on or os.environ.get(ON_VARIABLE))
-    target = context.target if is_named else parse_target("qemu:")
+    target = context.target if named_target() else parse_target("qemu:")
     if not target.is_embedded:
         raise SpecError(
             f"the scripts of findings do not run on {target}", hint="run them in a separate machine: --on qemu:"
@@ -99,10 +97,3 @@ def _machine(context: Context, kernel: str, mdadm: str) -> Target:
             raise SpecError(f"the {key} is named twice: {target}, and --{key} {value}", hint="name it once")
         target = target.with_option(key, value) if value else target
     return target
-
-
-def _tell(context: Context, record: Record) -> None:
-    if context.json:
-        out_json(msgspec.to_builtins(record))
-    else:
-        out(record_table(record).as_text())

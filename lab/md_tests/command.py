@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +10,7 @@ import msgspec
 from cyclopts import Parameter
 
 from lab.cli.arguments import number
-from lab.cli.context import ON_VARIABLE, Context, ProgressBar, current, options
+from lab.cli.context import Context, ProgressBar, current, named_target
 from lab.errors import ExitCode, SpecError
 from lab.gates.decoding import Seconds
 from lab.host.files import write_file
@@ -47,13 +45,13 @@ from lab.md_tests.runner import (
 
 def md_tests(
     checkout: Annotated[Path, Parameter(help="The top folder of mdadm's sources, built unless --on names an mdadm.")],
-    *tests: Annotated[str, Parameter(help="Tests, or patterns such as '00*'; nothing: all.")],
+    *tests: Annotated[str, Parameter(help="Tests, or patterns such as '00*'; default: all.")],
     list_tests: Annotated[
-        bool, Parameter(name="--list", negative="", help="Print the tests and upstream's notes on them; run none.")
+        bool, Parameter(name="--list", negative="", help="List the tests with their known failures; run none.")
     ] = False,
     keep_going: Annotated[
         bool,
-        Parameter(negative="--stop-at-failure", help="Go on after a test that failed without upstream knowing it."),
+        Parameter(negative="--stop-at-failure", help="Continue after an unexpected failure."),
     ] = True,
     resume: Annotated[
         bool, Parameter(negative="", help="Resume the latest run of this checkout; if it is finished, print it.")
@@ -68,28 +66,32 @@ def md_tests(
         Path | None, Parameter(name=["--output", "-o"], help="Also write the table: .md, .csv, .json or .txt.")
     ] = None,
 ) -> int:
-    """Run mdadm's own tests and report each one: passed, failed as upstream knows, or failed, and why.
+    """Run mdadm's own tests and report the outcome of each one: passed, failed, or failed as known upstream.
 
     They run only in an embedded kernel: uml:, in virtual time if such a kernel was built, or qemu:. The checkout is
-    only read, and each result is stored at once. The exit status is 0 if each test passed, skipped itself or failed as
-    upstream knows.
+    only read, and each result is stored at once. The exit status is 0 if each test passed, was skipped, or failed as
+    known upstream.
     """
     context = current()
     suite = find_suite(checkout)
     if resume and tests:
-        raise SpecError("--resume continues the tests of its own run", hint="name no tests with it")
+        raise SpecError("--resume runs the remaining tests of the stored run", hint="name no tests with it")
     if output is not None and not output.parent.is_dir():
-        raise SpecError(f"there is no folder '{output.parent}' for the table", hint="make it first")
+        raise SpecError(f"there is no folder '{output.parent}' for the table", hint="create it first")
     chosen = chosen_tests(suite, tests)
     if list_tests:
-        _list(context, suite, chosen)
+        context.out(
+            [{"test": test, "upstream": suite.broken.get(test, "")} for test in chosen],
+            list_table(suite, chosen).as_text(),
+        )
         return ExitCode.DONE
-    target = _target(context)
+    is_chosen = bool(named_target())
+    target = suite_target(context.target, context.host, is_chosen=is_chosen)
     run: AbstractContextManager[SuiteJournal] = (
         resumed_run(context.host, suite) if resume else new_run(context.host, suite, chosen, str(target))
     )
     with run as journal:
-        if resume and not _names_machine():
+        if resume and not is_chosen:
             target = parse_target(journal.run.target)
         limits = _limits(target, machine_limit, computer_limit)
         try:
@@ -97,7 +99,7 @@ def md_tests(
         finally:
             if journal.left and journal.results:
                 done = f"{len(journal.results)} of {len(journal.run.tests)} tests have a result"
-                context.narrator.notice(f"{done}; to go on: raidlab md-tests {checkout} --resume")
+                context.narrator.notice(f"{done}; to continue: raidlab md-tests {checkout} --resume")
         _tell(context, journal, output)
         return ExitCode.DONE if all(result.is_good for result in journal.results) else ExitCode.FAILED
 
@@ -146,24 +148,6 @@ def _as_file(journal: SuiteJournal, suffix: str) -> str:
     return f"{table.as_markdown() if suffix == '.md' else table.as_text()}\n"
 
 
-def _list(context: Context, suite: Suite, tests: tuple[str, ...]) -> None:
-    context.out(
-        [{"test": test, "upstream": suite.broken.get(test, "")} for test in tests], list_table(suite, tests).as_text()
-    )
-
-
-def _names_machine() -> bool:
-    return bool(options().on or os.environ.get(ON_VARIABLE))
-
-
-def _target(context: Context) -> Target:
-    return suite_target(context.target, context.host, is_chosen=_names_machine())
-
-
 def _limits(target: Target, machine_seconds: float | None, computer_seconds: float | None) -> SuiteLimits:
     usual = VIRTUAL_LIMITS if target.is_virtual_time else REAL_LIMITS
-    return replace(
-        usual,
-        machine_seconds=machine_seconds or usual.machine_seconds,
-        computer_seconds=computer_seconds or usual.computer_seconds,
-    )
+    return SuiteLimits(machine_seconds or usual.machine_seconds, computer_seconds or usual.computer_seconds)

@@ -1,4 +1,4 @@
-"""mdadm's own test suite: its tests in a source folder, the verdict on each, and the record of a run."""
+"""mdadm's own test suite: its tests in a source folder, the outcome of each, and the record of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -26,7 +26,7 @@ from lab.host.files import HostFiles, write_file
 from lab.host.processes import Processes
 from lab.machine import Host
 from lab.store import Journal, RunFolders
-from lab.tables import Column, Table, as_csv
+from lab.tables import Table, as_csv
 from lab.tomlfile import unknown_word
 from lab.units import KIB, MIB, human_seconds
 
@@ -40,7 +40,7 @@ class SuiteOutcome(StrEnum):
 
     PASSED = "passed"
     KNOWN = "failed, as upstream knows"
-    """The test has a ``.broken`` file: upstream knows the failure."""
+    """The test is marked as broken upstream: it has a ``.broken`` file."""
     FAILED = "failed"
     SKIPPED = "skipped itself"
     HUNG = "did not end"
@@ -55,7 +55,7 @@ GOOD = frozenset({SuiteOutcome.PASSED, SuiteOutcome.KNOWN, SuiteOutcome.SKIPPED}
 
 
 class LimitReached(StrEnum):
-    """The limit at which a test was stopped; the values are the ends of messages, after a number."""
+    """The limit at which a test was stopped; the values follow a number in messages."""
 
     MACHINE = "s of the machine's time"
     COMPUTER = "s of this computer's time"
@@ -83,14 +83,29 @@ class EndOfTest:
     computer_seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """An outcome, its reason in one line, and kernel complaints (first lines of WARNING, BUG, Oops and so on)."""
+class SuiteResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of one test."""
 
+    test: Name
     outcome: SuiteOutcome
-    why: str
-    complaints: tuple[str, ...]
-    last_lines: tuple[str, ...]
+    why: str = ""
+    """The reason of the outcome, in one line."""
+    upstream: str = ""
+    """The first line of its ``.broken`` file; empty without such a file."""
+    kernel: tuple[str, ...] = ()
+    """First lines of kernel complaints during the test: WARNING, BUG, Oops, panic, hung tasks."""
+    machine_seconds: float | None = None
+    """Duration by the machine's clock; None if the machine was lost."""
+    computer_seconds: float = 0.0
+    last_lines: tuple[str, ...] = ()
+    """The end of the log, if the test did not pass."""
+    logs: tuple[str, ...] = ()
+    """File names in the run's folder ``logs``."""
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the test passed, was skipped or is known to fail, without a kernel complaint."""
+        return self.outcome in GOOD and not self.kernel
 
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -115,14 +130,22 @@ _COMPLAINT = re.compile(
 )
 
 
-def judged(test: str, end: EndOfTest, *, is_broken: bool) -> Judgement:
-    """The verdict on ``test``; ``is_broken`` says whether upstream knows that it fails."""
-    complaints = kernel_complaints(end.console)
+def judged(test: str, end: EndOfTest, broken: str | None = None) -> SuiteResult:
+    """The result of ``test``; ``broken`` is the content of its ``.broken`` file, None without one."""
     outcome, why = _outcome(test, end)
     lines = last_lines(end.log) if outcome not in (SuiteOutcome.PASSED, SuiteOutcome.SKIPPED) else ()
-    if outcome in (SuiteOutcome.FAILED, SuiteOutcome.HUNG) and is_broken:
+    if outcome in (SuiteOutcome.FAILED, SuiteOutcome.HUNG) and broken is not None:
         outcome = SuiteOutcome.KNOWN
-    return Judgement(outcome, why[:MOST_WHY_CHARACTERS], complaints, lines)
+    return SuiteResult(
+        test=test,
+        outcome=outcome,
+        why=why[:MOST_WHY_CHARACTERS],
+        upstream="" if broken is None else broken.partition("\n")[0].strip() or "no reason given",
+        kernel=kernel_complaints(end.console),
+        machine_seconds=end.machine_seconds,
+        computer_seconds=end.computer_seconds,
+        last_lines=lines,
+    )
 
 
 def _outcome(test: str, end: EndOfTest) -> tuple[SuiteOutcome, str]:
@@ -152,8 +175,8 @@ def _passed(log: str) -> tuple[SuiteOutcome, str]:
     if rest is None:
         return SuiteOutcome.PASSED, ""
     if re.search(r"^\+ mdadm ", log[: rest.start()], re.MULTILINE):
-        return SuiteOutcome.PASSED, "it skipped a part of itself, which this kernel cannot do"
-    return SuiteOutcome.SKIPPED, "this kernel cannot do it"
+        return SuiteOutcome.PASSED, "one part was skipped: not supported by this kernel"
+    return SuiteOutcome.SKIPPED, "not supported by this kernel"
 
 
 def reason_of_failure(log: str) -> str:
@@ -297,7 +320,7 @@ def chosen_tests(suite: Suite, words: Sequence[str]) -> tuple[str, ...]:
 
 
 def require_built(suite: Suite) -> None:
-    """Raises RequirementMissing unless mdadm and mdmon have been built."""
+    """Raise RequirementMissing unless mdadm and mdmon have been built."""
     if suite.missing_programs:
         raise RequirementMissing(
             f"{' and '.join(suite.missing_programs)} not built in '{suite.folder}'",
@@ -384,30 +407,7 @@ def _file_sizes(functions: str) -> tuple[int, int] | None:
 FOLDER = "md-tests"
 FORMAT_VERSION = 1
 _SUITE, _LOGS = "suite", "logs"
-
-
-class SuiteResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one test."""
-
-    test: Name
-    outcome: SuiteOutcome
-    why: str = ""
-    upstream: str = ""
-    """The first line of its ``.broken`` file; empty without such a file."""
-    kernel: tuple[str, ...] = ()
-    """First lines of kernel complaints during the test: WARNING, BUG, Oops, panic, hung tasks."""
-    machine_seconds: float | None = None
-    """Duration by the machine's clock; None if the machine was lost."""
-    computer_seconds: float = 0.0
-    last_lines: tuple[str, ...] = ()
-    """The end of the log, if the test did not pass."""
-    logs: tuple[str, ...] = ()
-    """File names in the run's folder ``logs``."""
-
-    @property
-    def is_good(self) -> bool:
-        """Whether the test passed, was skipped or failed as upstream knows, without a kernel complaint."""
-        return self.outcome in GOOD and not self.kernel
+_NEW_RUN = "start a new run: omit --resume"
 
 
 class SuiteRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -434,9 +434,7 @@ class SuiteJournal:
         self.folder = runs.path(run.id)
         self.run = run
         self._runs = runs
-        self._journal = Journal[SuiteResult](
-            self.folder / "results.jsonl", SuiteResult, hint="begin anew: the same without --resume"
-        )
+        self._journal = Journal[SuiteResult](self.folder / "results.jsonl", SuiteResult, hint=_NEW_RUN)
         self._journal.repair()
         self.results = self._journal.read()
 
@@ -459,7 +457,7 @@ class SuiteJournal:
             raise SpecError(
                 f"the results so far are from '{self.run.mdadm}' on Linux {self.run.kernel}, and this is '{mdadm}' on "
                 f"{kernel}",
-                hint="begin anew: the same without --resume",
+                hint=_NEW_RUN,
             )
         self.run = msgspec.structs.replace(self.run, mdadm=mdadm, kernel=kernel)
         self.save()
@@ -488,8 +486,8 @@ def suite_runs(host: Host) -> RunFolders:
         host.state.root / FOLDER,
         "run of mdadm's tests",
         ("run.json",),
-        begin_hint="begin one: the same without --resume",
-        list_hint="begin one: the same without --resume",
+        begin_hint=_NEW_RUN,
+        list_hint=_NEW_RUN,
         state_root=host.state.root,
     )
 
@@ -526,15 +524,15 @@ def resumed_run(host: Host, suite: Suite) -> Iterator[SuiteJournal]:
     checkout, runs = str(suite.folder.resolve()), suite_runs(host)
     found = runs.headers(SuiteRun, lambda run_id, run: _is_good(run_id, run) and run.checkout == checkout)
     if not found:
-        raise SpecError(f"no run of '{suite.folder}' is stored", hint="begin one: the same without --resume")
+        raise SpecError(f"no run of '{suite.folder}' is stored", hint=_NEW_RUN)
     run = found[max(found)]
     with runs.held(run.id):
         journal = SuiteJournal(runs, run)
         if journal.left:
             if digest_of(suite) != run.digest:
                 raise SpecError(
-                    f"'{suite.folder}' has changed since the run of {run.created_utc} began",
-                    hint="begin anew: the same without --resume",
+                    f"'{suite.folder}' has changed since the run of {run.created_utc} started",
+                    hint=_NEW_RUN,
                 )
             journal.forget_copy()
             copy_suite(suite, journal.copy)
@@ -553,31 +551,27 @@ def result_table(journal: SuiteJournal) -> Table:
     """One row per test; the notes count the outcomes."""
     run = journal.run
     virtual = " in virtual time" if "time=virtual" in run.target else ""
-    rows = tuple(
+    rows = [
         (
             result.test,
-            result.outcome.value,
+            result.outcome,
             "–" if result.machine_seconds is None else human_seconds(result.machine_seconds),
             human_seconds(result.computer_seconds),
             shortened(told_why(result), _MOST_WHY),
         )
         for result in journal.results
-    )
-    columns = (
-        Column("test", is_number=False),
-        Column("outcome", is_number=False),
-        Column("machine's time"),
-        Column("computer's time"),
-        Column("why", is_number=False),
-    )
-    return Table(f"{run.mdadm}, its own tests on Linux {run.kernel}{virtual}", columns, rows, notes_of(journal))
+    ]
+    times = ("machine's time", "computer's time")
+    table = Table.listing(("test", "outcome", *times, "reason"), rows, right=times)
+    title = f"{run.mdadm}, its own tests on Linux {run.kernel}{virtual}"
+    return replace(table, title=title, notes=notes_of(journal))
 
 
 def notes_of(journal: SuiteJournal) -> tuple[str, ...]:
     """The number of tests by outcome, the tests not run, and the folder of the logs."""
     notes = [", ".join(f"{count} {name}" for name, count in counts(journal).items())]
     if surprises := [result.test for result in journal.results if is_surprise(result)]:
-        notes.append(f"passed, although upstream has seen them fail: {', '.join(surprises)}")
+        notes.append(f"passed, although marked as broken upstream: {', '.join(surprises)}")
     if journal.left:
         notes.append(f"not run yet: {len(journal.left)} tests")
     if any(result.logs for result in journal.results):
@@ -590,11 +584,11 @@ def counts(journal: SuiteJournal) -> dict[str, int]:
     found = Counter(result.outcome for result in journal.results)
     counted = {outcome.value: found[outcome] for outcome in SuiteOutcome if found[outcome]}
     complaints = sum(bool(result.kernel) for result in journal.results)
-    return {**counted, **({"with complaints of the kernel": complaints} if complaints else {})}
+    return {**counted, **({"with kernel complaints": complaints} if complaints else {})}
 
 
 def is_surprise(result: SuiteResult) -> bool:
-    """Whether the test passed although it has a ``.broken`` file."""
+    """Whether the test passed although it is marked as broken upstream."""
     return result.outcome is SuiteOutcome.PASSED and bool(result.upstream)
 
 
@@ -637,7 +631,7 @@ def csv_text(journal: SuiteJournal) -> str:
 
 
 def list_table(suite: Suite, tests: tuple[str, ...]) -> Table:
-    """The tests, with upstream's notes on known failures."""
-    rows = tuple((test, suite.broken.get(test, "").partition("\n")[0].strip()) for test in tests)
-    columns = (Column("test", is_number=False), Column("upstream has seen it fail", is_number=False))
-    return Table(f"{len(tests)} of {len(suite.tests)} tests in {suite.folder}", columns, rows)
+    """The tests, with the first lines of their ``.broken`` files."""
+    rows = [(test, suite.broken.get(test, "").partition("\n")[0].strip()) for test in tests]
+    title = f"{len(tests)} of {len(suite.tests)} tests in {suite.folder}"
+    return replace(Table.listing(("test", "known failure"), rows), title=title)

@@ -56,19 +56,6 @@ class SuiteLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class SuiteLogs:
-    """The logs of a test that did not simply pass."""
-
-    test: str = ""
-    state: str = ""
-    """The log that the suite saves: kernel messages, /proc/mdstat, and details of the arrays."""
-    kernel: str = ""
-
-    def by_ending(self) -> dict[str, str]:
-        return {"log": self.test, "state.log": self.state, "kernel.log": self.kernel}
-
-
-@dataclass(frozen=True, slots=True)
 class Witness:
     """The console and the log of a running machine, as files on this computer; both are removed with the machine."""
 
@@ -105,8 +92,12 @@ class SuiteMachine:
         said = lab.machine.run((f"{prepare_program.BIN}/mdadm", "--version"))
         self.mdadm = (said.stdout or said.stderr).strip()
 
-    def run(self, test: str, limits: SuiteLimits) -> tuple[EndOfTest, SuiteLogs]:
-        """Run one test until it ends, reaches a limit, or the machine is lost, which is reported and not raised."""
+    def run(self, test: str, limits: SuiteLimits) -> tuple[EndOfTest, dict[str, str]]:
+        """Run one test until it ends, reaches a limit, or the machine is lost, which is reported and not raised.
+
+        The logs, by the ending of their names: ``log`` of the test, ``kernel.log``, and ``state.log``, which the suite
+        saves after a failure (kernel messages, /proc/mdstat, details of the arrays).
+        """
         clock = self._lab.host.clock
         begun, start = clock.monotonic_seconds(), self._witness.console_bytes
         state = ""
@@ -124,7 +115,7 @@ class SuiteMachine:
                 end = EndOfTest(limit=limit.reached, limit_number=number)
         console, log = limit.seen or words()
         end = replace(end, log=log, console=console, computer_seconds=clock.monotonic_seconds() - begun)
-        return end, SuiteLogs(log, state, console)
+        return end, {"log": log, "state.log": state, "kernel.log": console}
 
     def _run(self, test: str, limits: SuiteLimits) -> tuple[EndOfTest, str]:
         machine = self._lab.machine
@@ -347,42 +338,20 @@ def run_tests(
             on_machine=hooks.on_machine,
         ) as machine:
             journal.note_machine(machine.mdadm, machine.kernel)
-            is_fresh = True
             for test in journal.left:
                 hooks.on_start(test, len(journal.results), len(journal.run.tests))
                 end, logs = machine.run(test, limits)
-                result, files = _result(test, suite, end, logs)
-                if is_fresh and not journal.results and result.outcome is SuiteOutcome.UNSTARTED:
+                result = judged(test, end, suite.broken.get(test))
+                if not journal.results and result.outcome is SuiteOutcome.UNSTARTED:
                     raise LabError(
                         f"mdadm's suite stopped before its first test: {result.why}",
-                        hint="run it in a machine of another kernel (raidlab kernels list), or take a whole checkout",
+                        hint="run it in a machine of another kernel (raidlab kernels list), or use a complete checkout",
                     )
-                is_fresh = False
-                hooks.on_result(journal.add(result, files))
+                needs_logs = result.outcome is not SuiteOutcome.PASSED or result.kernel
+                hooks.on_result(journal.add(result, logs if needs_logs else {}))
                 if not keeps_going and not result.is_good:
                     return
-                if not _is_reusable(machine, result):
+                if result.outcome not in _REUSABLE or result.kernel or machine.has_arrays():
+                    # The state of the machine is unknown.
                     break
     journal.forget_copy()
-
-
-def _result(test: str, suite: Suite, end: EndOfTest, logs: SuiteLogs) -> tuple[SuiteResult, dict[str, str]]:
-    told = suite.broken.get(test, "")
-    judgement = judged(test, end, is_broken=test in suite.broken)
-    result = SuiteResult(
-        test=test,
-        outcome=judgement.outcome,
-        why=judgement.why,
-        upstream=told.partition("\n")[0].strip() or ("no reason given" if test in suite.broken else ""),
-        kernel=judgement.complaints,
-        machine_seconds=end.machine_seconds,
-        computer_seconds=end.computer_seconds,
-        last_lines=judgement.last_lines,
-    )
-    keeps = result.outcome is not SuiteOutcome.PASSED or bool(result.kernel)
-    return result, logs.by_ending() if keeps else {}
-
-
-def _is_reusable(machine: SuiteMachine, result: SuiteResult) -> bool:
-    """After any other outcome, the state of the machine is unknown."""
-    return result.outcome in _REUSABLE and not result.kernel and not machine.has_arrays()

@@ -85,14 +85,14 @@ class FakeRunningCommand(RunningCommand):
     """A streamed command: one chunk per line of the scripted output."""
 
     def __init__(self, result: CommandResult) -> None:
-        self._result = result
+        self._scripted = result
         self.signals: list[int] = []
 
     def chunks(self) -> Iterator[str]:
-        yield from self._result.stdout.splitlines(keepends=True)
+        yield from self._scripted.stdout.splitlines(keepends=True)
 
     def result(self) -> CommandResult:
-        return self._result
+        return self._scripted
 
     def stop(self, *, signal_number: int = 2) -> None:
         self.signals.append(signal_number)

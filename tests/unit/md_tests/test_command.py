@@ -96,7 +96,7 @@ def test_tests_are_listed_without_anything_built(checkout: Path, capfd: pytest.C
     [
         (["00a"], 3, "mdadm and mdmon not built"),
         (["00aa"], 2, "did you mean '00a'?"),
-        (["00a", "--resume"], 2, "--resume continues the tests"),
+        (["00a", "--resume"], 2, "--resume runs the remaining tests"),
         (["--output", "nowhere/at/all.md"], 2, "there is no folder"),
         (["--computer-limit", "0"], 2, "--computer-limit"),
     ],
@@ -144,8 +144,8 @@ def test_which_time_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_the_table(journal: SuiteJournal) -> None:
     text = result_table(journal).as_text()
     assert text.startswith("mdadm - v4.6, its own tests on Linux 6.1.192 in virtual time\n")
-    assert "2 passed, 1 failed, as upstream knows, 1 machine lost, 1 with complaints of the kernel" in text
-    assert "passed, although upstream has seen them fail: 00c" in text
+    assert "2 passed, 1 failed, as upstream knows, 1 machine lost, 1 with kernel complaints" in text
+    assert "passed, although marked as broken upstream: 00c" in text
     assert "not run yet: 1 test" in text
     (line,) = [line for line in text.splitlines() if line.startswith("00b")]
     assert line.split("  ")[-1] == "active raid5 not found; upstream: always fails"
