@@ -11,11 +11,11 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from threading import Thread
 from typing import Any, NamedTuple
 
 import msgspec
@@ -191,31 +191,21 @@ PROGRAMS = (
     Program("dmsetup", "version", useful_for=("arrays of unequal disks (adapt5)",)),
     Program("losetup", useful_for=("loop disks",)),
 )
+_SSH = Program("ssh", is_required=True)
 
 
 def program_checks(host: Host, distribution: Distribution, *, is_root: bool) -> list[Check]:
     """A check for each of PROGRAMS on this computer."""
-    paths = [host.processes.find(program.name) or "" for program in PROGRAMS]
-    return [
+
+    def check(program: Program) -> Check:
+        path = host.processes.find(program.name) or ""
+        version = ask_version(host, path, program.version_option) if path else ""
         # Other machines use their own programs.
-        program_check(program, path, version, distribution, targets=(UML, QEMU, LOCAL), is_root=is_root)
-        for program, path, version in zip(PROGRAMS, paths, _versions(host, paths), strict=True)
-    ]
+        return program_check(program, path, version, distribution, targets=(UML, QEMU, LOCAL), is_root=is_root)
 
-
-def _versions(host: Host, paths: Sequence[str]) -> list[str]:
-    """The version of each of PROGRAMS, queried in parallel: each query takes a long time on an emulated processor."""
-    versions = [""] * len(paths)
-
-    def ask(number: int) -> None:
-        versions[number] = ask_version(host, paths[number], PROGRAMS[number].version_option)
-
-    threads = [Thread(target=ask, args=(number,)) for number, path in enumerate(paths) if path]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return versions
+    # In parallel: each program takes a long time to start on an emulated processor.
+    with ThreadPoolExecutor(len(PROGRAMS)) as pool:
+        return list(pool.map(check, PROGRAMS))
 
 
 def ask_version(host: Host, path: str, option: str) -> str:
@@ -229,12 +219,14 @@ def program_check(
 ) -> Check:
     """The check for a program; ``found`` is its path, empty if it is missing."""
     package = distribution.package(program.name)
-    return Check(
-        name=f"program-{program.name}",
-        title=program.name,
-        outcome=Outcome.OK if found else Outcome.MISSING,
-        detail=(f"{version} ({found})" if version else found) if found else f"{program.name} is not installed",
-        fix="" if found else distribution.install_command([package], is_root=is_root),
+    result: Found = (Outcome.OK, f"{version} ({found})" if version else found, "")
+    if not found:
+        install = distribution.install_command([package], is_root=is_root)
+        result = Outcome.MISSING, f"{program.name} is not installed", install
+    return _check(
+        f"program-{program.name}",
+        program.name,
+        result,
         packages=() if found else (package,),
         required_for=targets if program.is_required else (),
         useful_for=program.useful_for,
@@ -291,16 +283,11 @@ def check_computer(
             useful_for=("an embedded kernel that can change nothing outside its disks",),
         ),
         *_stock_kernel(host),
-        _check(
-            "root-image",
-            "a root image",
-            _root_image(host),
-            required_for=(ON_IMAGE,),
-        ),
+        _check("root-image", "a root image", _root_image(host), required_for=(ON_IMAGE,)),
         _check("state-folder", "state folder", _state_folder(host), required_for=EVERY_TARGET),
         _check("md-driver", "md in this computer's own kernel", _md_driver(host), required_for=(LOCAL,)),
         _check("privilege", "root on this computer", _privilege(host, is_root=root), required_for=(LOCAL,)),
-        _ssh(host, distribution, is_root=root),
+        program_check(_SSH, host.processes.find("ssh") or "", "", distribution, targets=(SSH, VAGRANT), is_root=root),
         _check("kvm", "hardware virtualisation (KVM)", _kvm(host), useful_for=_VIRTUAL_MACHINE),
     ]
     # Its version is not queried, since that takes Vagrant a second or more.
@@ -359,26 +346,17 @@ def machine_kinds(report: DoctorReport) -> tuple[MachineKind, ...]:
     return tuple(MachineKind(target, target in ready, words) for target, words in _KINDS.items())
 
 
-def _check(
-    name: str,
-    title: str,
-    found: Found,
-    *,
-    packages: tuple[str, ...] = (),
-    required_for: tuple[str, ...] = (),
-    useful_for: tuple[str, ...] = (),
-) -> Check:
+def _check(name: str, title: str, found: Found, **more: tuple[str, ...]) -> Check:
     outcome, detail, fix = found
-    return Check(
-        name=name,
-        title=title,
-        outcome=outcome,
-        detail=detail,
-        fix=fix,
-        packages=packages,
-        required_for=required_for,
-        useful_for=useful_for,
-    )
+    return Check(name=name, title=title, outcome=outcome, detail=detail, fix=fix, **more)
+
+
+def _search(find: Callable[[], object]) -> Found:
+    """Call a function that raises LabError if something is missing; its result is the detail."""
+    try:
+        return Outcome.OK, str(find()), ""
+    except LabError as error:
+        return Outcome.MISSING, error.message, error.hint
 
 
 def _python(version: tuple[int, ...]) -> Found:
@@ -409,24 +387,17 @@ def _embedded_kernel(host: Host) -> Check:
 def _virtual_time(host: Host) -> Found:
     try:
         return Outcome.OK, str(find_kernel(host.processes, host.files, virtual_time=True).path), ""
-    except ToolMissing as error:
-        return Outcome.MISSING, error.message, "make uml-kernel"
     except LabError as error:
-        return Outcome.MISSING, error.message, error.hint
+        fix = "make uml-kernel" if isinstance(error, ToolMissing) else error.hint
+        return Outcome.MISSING, error.message, fix
 
 
 def _stock_kernel(host: Host) -> Iterable[Check]:
     """What a distribution's kernel needs to start in QEMU."""
-    try:
-        qemu = Outcome.OK, find_qemu(host.processes), ""
-    except ToolMissing as error:
-        qemu = Outcome.MISSING, error.message, error.hint
+    qemu = _search(lambda: find_qemu(host.processes))
     package = (qemu[2].removeprefix("apt install "),) if qemu[2] else ()
     yield _check("program-qemu", "QEMU", qemu, packages=package, required_for=(QEMU,))
-    try:
-        busybox = Outcome.OK, str(static_busybox(host.processes)), ""
-    except ToolMissing as error:
-        busybox = Outcome.MISSING, error.message, error.hint
+    busybox = _search(lambda: static_busybox(host.processes))
     package = ("busybox-static",) if busybox[2] else ()
     yield _check("program-busybox", "busybox", busybox, packages=package, required_for=(QEMU,))
     releases = [kernel.release for kernel in stock_kernels(host.files)]
@@ -524,14 +495,6 @@ def _privilege(host: Host, *, is_root: bool) -> Found:
         return Outcome.OK, "sudo works without a password", ""
     detail = "sudo asks for a password, which the lab's agent cannot type"
     return Outcome.MISSING, detail, "run 'sudo -v' first, or run raidlab as root"
-
-
-def _ssh(host: Host, distribution: Distribution, *, is_root: bool) -> Check:
-    package = distribution.package("ssh")
-    install = distribution.install_command([package], is_root=is_root)
-    path = host.processes.find("ssh")
-    found = (Outcome.OK, path, "") if path else (Outcome.MISSING, "ssh is not installed", install)
-    return _check("program-ssh", "ssh", found, packages=() if path else (package,), required_for=(SSH, VAGRANT))
 
 
 def _kvm(host: Host) -> Found:
