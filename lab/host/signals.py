@@ -47,9 +47,9 @@ class _Ending:
         self.seconds: Mapping[int, float] = _COMMAND_SECONDS
         self.handled: tuple[int, ...] = ()
         self.is_watching = False
-        self._resorts: dict[object, Callable[[float], object]] = {}
-        self._unhurried = 0
-        self._calm = threading.Condition()
+        self.resorts: dict[object, Callable[[float], object]] = {}
+        self.unhurried = 0
+        self.calm = threading.Condition()
         self._deadline: threading.Timer | None = None
 
     def handle(self, number: int, _frame: FrameType | None = None) -> None:
@@ -78,21 +78,11 @@ class _Ending:
             self._deadline.daemon = True
             self._deadline.start()
 
-    def add(self, end: Callable[[float], object]) -> Callable[[], None]:
-        key = object()
-        self._resorts[key] = end
-        return lambda: self._resorts.pop(key, None) and None
-
-    def unhurried(self, change: int) -> None:
-        with self._calm:
-            self._unhurried += change
-            self._calm.notify_all()
-
     def _force(self, status: int) -> None:
-        with self._calm:
-            self._calm.wait_for(lambda: not self._unhurried, timeout=UNHURRIED_SECONDS)
+        with self.calm:
+            self.calm.wait_for(lambda: not self.unhurried, timeout=UNHURRIED_SECONDS)
         # A copy: other threads continue to add and remove entries.
-        threads = [threading.Thread(target=_quietly, args=(end,), daemon=True) for end in tuple(self._resorts.values())]
+        threads = [threading.Thread(target=_quietly, args=(end,), daemon=True) for end in tuple(self.resorts.values())]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -143,17 +133,22 @@ def at_worst(end: Callable[[float], object]) -> Callable[[], None]:
     It is called on a separate thread, regardless of other threads, and must not wait for them. Returns a function
     that cancels the registration.
     """
-    return _ending.add(end)
+    key = object()
+    _ending.resorts[key] = end
+    return lambda: _ending.resorts.pop(key, None) and None
 
 
 @contextmanager
 def unhurried() -> Iterator[None]:
     """Allow ``UNHURRIED_SECONDS`` for resources that leave traces on a real computer if they are not closed."""
-    _ending.unhurried(1)
+    with _ending.calm:
+        _ending.unhurried += 1
     try:
         yield
     finally:
-        _ending.unhurried(-1)
+        with _ending.calm:
+            _ending.unhurried -= 1
+            _ending.calm.notify_all()
 
 
 def watch_terminal(descriptors: tuple[int, ...] = (1,)) -> None:

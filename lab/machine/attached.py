@@ -21,6 +21,7 @@ from lab.machine.target import Target
 
 AGENT_FILE = Path(__file__).resolve().parent / "agent.py"
 END_TIMEOUT_SECONDS = 5.0
+SSH_OPTIONS = ("-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=15")
 _SSH_CANNOT_CONNECT = 255
 _SHELL_NOT_FOUND = 127
 
@@ -35,14 +36,8 @@ class AgentProcess:
 
     def release(self, has_left: bool) -> None:
         """Wait for the agent to end, which it does when the channel is closed."""
-        try:
-            self._wait_or_kill()
-        finally:
-            self._errors.close()
-
-    def _wait_or_kill(self) -> None:
         # sudo runs as root, so an ordinary user may not kill it; it then ends at the end of its input.
-        with contextlib.suppress(PermissionError):
+        with self._errors, contextlib.suppress(PermissionError):
             for _ in range(2):
                 try:
                     self._process.wait(timeout=END_TIMEOUT_SECONDS)
@@ -69,7 +64,7 @@ def start_local(processes: Processes) -> tuple[AgentProcess, Channel]:
         if not sudo:
             raise ToolMissing("sudo is not installed, and only root can drive md", hint="run raidlab as root")
         argv = [sudo, "-n", *argv]
-    return _start(processes, argv, lambda status, said: _local_loss(status, said))
+    return _start(processes, argv, _local_loss)
 
 
 def _local_loss(status: int, said: str) -> LabError:
@@ -86,8 +81,7 @@ def _local_loss(status: int, said: str) -> LabError:
 def ssh_arguments(target: Target) -> list[str]:
     """The ssh client's arguments without the remote command; never asks for a password."""
     options = target.options
-    argv = ["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=15"]
-    argv += ["-o", "ClearAllForwardings=yes"]
+    argv = [*SSH_OPTIONS, "-o", "ClearAllForwardings=yes"]
     for key, flag in (("config", "-F"), ("identity", "-i"), ("port", "-p")):
         if options.get(key):
             argv += [flag, options[key]]
@@ -185,17 +179,10 @@ def _start(
             # If the process has ended already, the channel detects that and explains it.
             while first_input:
                 first_input = first_input[process.stdin.write(first_input) or 0 :]
-        channel = _channel_over(process.stdout, process.stdin, agent)
+        read_fd = os.dup(process.stdout.fileno())
+        undo.callback(os.close, read_fd)
+        channel = Channel(read_fd, os.dup(process.stdin.fileno()), agent.explain_loss)
         undo.pop_all()
     process.stdin.close()
     process.stdout.close()
     return agent, channel
-
-
-def _channel_over(answers: IO[bytes], requests: IO[bytes], agent: AgentProcess) -> Channel:
-    read_fd = os.dup(answers.fileno())
-    try:
-        return Channel(read_fd, os.dup(requests.fileno()), agent.explain_loss)
-    except BaseException:
-        os.close(read_fd)
-        raise

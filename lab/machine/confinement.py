@@ -202,11 +202,8 @@ def _use_namespace(writable: Collection[str], readable: Collection[str], devices
         kept = 0
     try:
         if not kept:
-            for name, text in (
-                ("setgroups", "deny"),
-                ("uid_map", f"{user} {user} 1"),
-                ("gid_map", f"{group} {group} 1"),
-            ):
+            maps = ("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")
+            for name, text in maps:
                 with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
                     file.write(text)
         _use_own_root(writable, readable, devices)

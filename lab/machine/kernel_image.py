@@ -157,10 +157,7 @@ def _with_time(image: KernelImage) -> KernelImage:
     if all((folder / name).is_file() for name in _TIME_PARTS[:2]):
         return image
     first = f"remove {folder}, then " if kernel_cache() in folder.parents else ""
-    raise ToolMissing(
-        f"{image.path} was not built for virtual time, or only partly built",
-        hint=f"{first}{_BUILD}",
-    )
+    raise ToolMissing(f"{image.path} was not built for virtual time, or only partly built", hint=first + _BUILD)
 
 
 def guest_python(processes: Processes) -> str:

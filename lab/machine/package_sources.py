@@ -155,13 +155,8 @@ class Apt:
     def unpack(self, names: Sequence[str], tree: Path) -> None:
         """Fetch packages, and unpack them below a new folder."""
         for package in self.fetch(names, tree.with_name(f"{tree.name}-packages")):
-            self.do(
-                "dpkg-deb",
-                "-x",
-                str(package),
-                str(tree),
-                hint="free some space on this computer's disk, then try again",
-            )
+            hint = "free some space on this computer's disk, then try again"
+            self.do("dpkg-deb", "-x", str(package), str(tree), hint=hint)
 
     def do(self, *argv: str, hint: str) -> None:
         """Run a program of this computer. Raises ToolMissing or LabError with this hint."""
@@ -189,7 +184,7 @@ def _suites(processes: Processes, files: HostFiles) -> Iterator[tuple[str, str]]
             own.append(_source(site, release, keys))
             if release == codename:
                 sites.append(site)
-    yield f"{codename}", "".join(own)
+    yield codename, "".join(own)
     for further in _FURTHER_SUITES if distribution == "debian" else ():
         suite = further.format(codename=codename)
         yield suite, "".join(_source(site, suite, keys) for site in sites)

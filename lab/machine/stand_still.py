@@ -117,8 +117,7 @@ def stand_still_evidence(files: HostFiles, folder: Path, group: int) -> str:
         parts.append(f"== management console, {command}: {'no answer' if answer is None else answer}")
         if answer is None:
             break
-    parts.append("== the main process once more")
-    parts.append(process_evidence(files, group))
+    parts += ["== the main process once more", process_evidence(files, group)]
     return "\n".join(parts) + "\n"
 
 

@@ -12,8 +12,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -148,7 +147,7 @@ class FolderLock:
 
     def __init__(self, folder: Path, owner: Owner) -> None:
         self.folder = folder
-        self.fd = _open_lock(folder / LOCK)
+        self.fd = open_lock(folder / LOCK, error=LabError)
         try:
             take(self.fd, ALONE, folder / LOCK)
             # Not durable: if the host fails, the owner is gone, whatever the record says.
@@ -162,10 +161,6 @@ class FolderLock:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
-
-
-def _open_lock(path: Path) -> int:
-    return open_lock(path, error=LabError)
 
 
 def read_owner(folder: Path) -> Owner | None:
@@ -182,13 +177,9 @@ class _KernelRecord(msgspec.Struct, frozen=True):
     supervisor_start_ticks: SizeBytes
 
 
-class _KernelGroup(msgspec.Struct, frozen=True):
-    kernel_group: ProcessId
-
-
 def kernel_group(folder: Path) -> int | None:
     """Return the process, also the process group, of a folder's kernel; None if its record is missing or torn."""
-    record = _read_note(folder / KERNEL_RECORD, _KernelGroup)
+    record = _read_note(folder / KERNEL_RECORD, _KernelRecord)
     return record.kernel_group if record else None
 
 
@@ -330,18 +321,17 @@ class StateFolder:
         except (OSError, LabError):
             # Another client swept it just now, or it is another user's.
             return None
-        removed = "removed the files of its machine"
-        what = "killed its embedded kernel and removed its files" if killed_kernel else removed
+        what = "removed the files of its machine"
+        if killed_kernel:
+            what = "killed its embedded kernel and removed its files"
         return f"{owner or 'An earlier raidlab'} ended without closing its machine; {what}"
 
-    @contextmanager
-    def _one_maker(self) -> Iterator[None]:
+    def _one_maker(self) -> AbstractContextManager[None]:
         """Make creation and locking of a folder one step for other clients, so that an unlocked one may be removed."""
-        with locked(self.root / "machines" / _MAKERS_LOCK, ALONE, waits=True):
-            yield
+        return locked(self.root / "machines" / _MAKERS_LOCK, ALONE, waits=True)
 
     def _remove_if_free(self, folder: Path) -> bool:
-        fd = _open_lock(folder / LOCK)
+        fd = open_lock(folder / LOCK, error=LabError)
         try:
             take(fd, ALONE, folder / LOCK)
             remove_instance(folder)

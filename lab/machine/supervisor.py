@@ -186,9 +186,8 @@ def own_processor() -> tuple[int | None, socket.socket | None]:
     processor, which is unique on the host and ends with its holder (unix(7), the abstract namespace).
     """
     try:
-        with open("/proc/self/stat", encoding="ascii", errors="replace") as stat:
-            # proc(5), field 39: the processor that it last ran on.
-            last = int(stat.read().rpartition(")")[2].split()[36])
+        # The processor that it last ran on.
+        last = stat_number("self", 39)
         # Prefer the processor that the scheduler has just chosen.
         processors = sorted(os.sched_getaffinity(0), key=lambda each: each != last)
         name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -202,11 +201,16 @@ def own_processor() -> tuple[int | None, socket.socket | None]:
     return last, name
 
 
+def stat_number(pid: int | str, field: int) -> int:
+    """Return a field of /proc/PID/stat by its number in proc(5). Raises OSError, IndexError, ValueError."""
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
+        return int(stat.read().rpartition(")")[2].split()[field - 3])
+
+
 def start_ticks(pid: int) -> int:
-    """Return a process's start time in clock ticks since boot (proc(5), field 22); with the id it is unique."""
+    """Return a process's start time in clock ticks since boot; with the id it is unique."""
     try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
-            return int(stat.read().rpartition(")")[2].split()[19])
+        return stat_number(pid, 22)
     except (OSError, IndexError, ValueError):
         return 0
 
@@ -302,10 +306,9 @@ class RoomKeeper:
         """Signal the kernel and its helpers only: a guest program stopped from outside would end the kernel."""
         for pid in filter(str.isdigit, os.listdir("/proc")):
             with contextlib.suppress(OSError, IndexError, ValueError):
-                with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
-                    # proc(5), field 5: the process group.
-                    if int(stat.read().rpartition(")")[2].split()[2]) != self.kernel:
-                        continue
+                # The process group.
+                if stat_number(pid, 5) != self.kernel:
+                    continue
                 with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as status:
                     if "TracerPid:\t0\n" in status.read():
                         os.kill(int(pid), number)
@@ -322,11 +325,11 @@ def catches(pid: int, number: int) -> bool:
 
 
 def wait_for_end(
-    child: int, wake_read: int, told_to_end: Sequence[int], rescue: TimerRescue, room: RoomKeeper
+    child: int, wake_read: int, received: Sequence[int], rescue: TimerRescue, room: RoomKeeper
 ) -> int | None:
-    """Return the kernel's exit status, or None if the client ended first."""
+    """Return the kernel's exit status; None if the client ended, or a signal was ``received``, first."""
     next_kick = 0.0
-    while not told_to_end:
+    while not received:
         ready, _, _ = select.select([0, wake_read], [], [], room.seconds)
         if not room.look():
             return NO_ROOM_STATUS
@@ -376,10 +379,10 @@ def main() -> None:
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-    told_to_end: list[int] = []
+    received: list[int] = []
     signal.signal(signal.SIGCHLD, lambda *_: None)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda received, _: told_to_end.append(received))
+        signal.signal(number, lambda each, _: received.append(each))
     processor, _name = own_processor() if is_user_mode(argv) else (None, None)
     child, kernel, layers = start_kernel(argv, kept, json.loads(sys.argv[3]), processor)
     status = None
@@ -389,7 +392,7 @@ def main() -> None:
             os.close(fd)
         spare = int(os.environ.get(KEEP_FREE) or SPARE_BYTES)
         room = RoomKeeper(kernel, json.loads(sys.argv[3])["writable"], spare)
-        status = wait_for_end(child, wake_read, told_to_end, TimerRescue(kernel, argv), room)
+        status = wait_for_end(child, wake_read, received, TimerRescue(kernel, argv), room)
     finally:
         reap(kernel)
         with contextlib.suppress(OSError):

@@ -7,12 +7,17 @@ from dataclasses import dataclass
 
 from lab.errors import LabError, SpecError, ToolMissing
 from lab.host.processes import Completed, Processes
+from lab.machine.attached import SSH_OPTIONS
 from lab.machine.target import Target
 
 # Vagrant itself takes one to three seconds to start, more on a busy computer.
 ANSWER_TIMEOUT_SECONDS = 120.0
-_KEPT = frozenset(("hostname", "user", "port", "proxycommand", "proxyjump", "identityfile", "identitiesonly"))
-_HOST_KEY = frozenset(("userknownhostsfile", "stricthostkeychecking"))
+_KEPT = frozenset(
+    (
+        *("hostname", "user", "port", "proxycommand", "proxyjump", "identityfile", "identitiesonly"),
+        *("userknownhostsfile", "stricthostkeychecking"),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +30,9 @@ class VagrantHost:
     def ssh_arguments(self) -> list[str]:
         """The ssh client's arguments without the remote command; never asks for a password."""
         # Vagrant's own LogLevel would hide why a connection failed. The user's configuration must not interfere.
-        argv = ["-T", "-F", "/dev/null", "-o", "LogLevel=ERROR", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15"]
-        argv += ["-o", "ServerAliveInterval=15"]
+        argv = [*SSH_OPTIONS, "-F", "/dev/null", "-o", "LogLevel=ERROR"]
         for key, value in self.options:
-            if key.lower() in _KEPT | _HOST_KEY:
+            if key.lower() in _KEPT:
                 argv += ["-o", f"{key}={value}"]
         return [*argv, "--", self.name]
 

@@ -58,7 +58,8 @@ def computer() -> Iterator[Computer]:
     with tempfile.TemporaryDirectory() as name:
         found = Computer(Path(name))
         found.machine.mkdir(parents=True)
-        (found.machine / "kernel.json").write_text(json.dumps({"kernel_group": KERNEL}))
+        record = {"kernel_group": KERNEL, "kernel_start_ticks": 1, "supervisor": 99, "supervisor_start_ticks": 1}
+        (found.machine / "kernel.json").write_text(json.dumps(record))
         (found.machine / "console.log").write_text("last words\n")
         found.pass_second()
         yield found
