@@ -5,17 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
-import subprocess
-import sys
 import time
-from contextlib import suppress
-from itertools import combinations
 from pathlib import Path
 
 from lab.drills.schema import catalogue
-from lab.machine.confinement import LANDLOCK, LAYERS
-from lab.machine.embedded import CONFINEMENT
 from tests.hardening.workbench import Bench, Done, expect, promise
 
 _SECRET = "SECRET-KEY-OF-THE-USER"
@@ -46,48 +39,6 @@ def _(bench: Bench) -> None:
     for path in bench.state.rglob("*"):
         if path.is_file() and path.suffix != ".img":
             expect(_SECRET.encode() not in path.read_bytes(), f"{path} holds it")
-
-
-_SEND = """
-import json, os, socket, sys
-sys.path.insert(0, sys.argv[1])
-import confinement
-held = confinement.confine([], json.loads(sys.argv[2]))
-for name in json.loads(sys.argv[3]):
-    for send in (
-        lambda s: s.sendto(b"sendto", name), lambda s: s.sendmsg([b"sendmsg"], [], 0, name), lambda s: s.connect(name)
-    ):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
-            try:
-                send(line)
-                print("reached", name)
-            except OSError:
-                pass
-print(json.dumps(held))
-"""
-
-
-@promise("what is confined sends no datagram to another program, by a path or an abstract name")
-def _(bench: Bench) -> None:
-    path = str(bench.folder / "dg.sock")
-    names = [path, f"\0{path}"]
-    receivers = [socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in names]
-    for receiver, name in zip(receivers, names, strict=True):
-        receiver.bind(name)
-        receiver.setblocking(False)
-    subsets = [list(each) for count in (1, 2, 3) for each in combinations(LAYERS, count)]
-    for layers in subsets:
-        if layers == [LANDLOCK]:
-            # By itself it knows of abstract sockets since Linux 6.12 alone.
-            continue
-        argv = [sys.executable, "-IS", "-c", _SEND, str(CONFINEMENT.parent), json.dumps(layers), json.dumps(names)]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
-        expect(done.returncode == 0 and "reached" not in done.stdout, f"{layers}: {done.stdout} {done.stderr}")
-        for receiver in receivers:
-            with suppress(BlockingIOError):
-                expect(receiver.recv(64) == b"", f"{layers}: a message arrived")
-    for receiver in receivers:
-        receiver.close()
 
 
 @promise(

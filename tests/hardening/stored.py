@@ -38,18 +38,7 @@ def measured(
 def with_word(record: ResultRecord, word: str) -> ResultRecord:
     """The same, with the word at the end of every text that is no key, kind or time of its own."""
     kept = {
-        "id",
-        "kind",
-        "status",
-        "type",
-        "array",
-        "workload",
-        "phase",
-        "name",
-        "level",
-        "cache",
-        "target",
-        "raw_file",
+        *("id", "kind", "status", "type", "array", "workload", "phase", "name", "level", "cache", "target", "raw_file"),
     }
 
     def filled(value: Any, name: str = "") -> Any:

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.hardening.promises import ALL
-from tests.hardening.workbench import Bench, Promise
+from tests.hardening import disks, facts, guests, process, stored, written  # noqa: F401 - each adds its own
+from tests.hardening.workbench import PROMISES, Bench, Promise
 
 pytestmark = pytest.mark.wide
 
 
 @pytest.mark.parametrize(
     "promise",
-    [pytest.param(each, id=each.says, marks=[pytest.mark.kernel] if each.needs_machine else []) for each in ALL],
+    [pytest.param(each, id=each.says, marks=[pytest.mark.kernel] if each.needs_machine else []) for each in PROMISES],
 )
 def test_promise(promise: Promise, tmp_path: Path) -> None:
     promise.check(Bench(tmp_path))
 
 
 def test_no_two_are_the_same() -> None:
-    assert len(ALL) == len({each.says for each in ALL})
+    assert len(PROMISES) == len({each.says for each in PROMISES})

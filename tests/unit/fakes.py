@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from lab.disks.head_program import bytes_each
 from lab.disks.inventory import READ_HEADS
 from lab.errors import CommandFailed, LabError, MachineLost
+from lab.host.processes import HostProcesses, RunningProcess
 from lab.machine import (
     CommandResult,
     GuestProgram,
@@ -38,6 +39,19 @@ FACTS = MachineFacts(
     memory_bytes=512 << 20,
     is_embedded=True,
 )
+
+
+class Installed(HostProcesses):
+    """Only these programs are installed, and nothing can be started. In names an underscore stands for a dot."""
+
+    def __init__(self, **programs: str) -> None:
+        self.programs = {name.replace("_", "."): path for name, path in programs.items()}
+
+    def find(self, program: str) -> str | None:
+        return self.programs.get(program)
+
+    def start(self, argv: Sequence[str], **_: object) -> RunningProcess:
+        raise OSError("no more processes")
 
 
 class FakeClock:

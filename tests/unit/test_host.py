@@ -17,8 +17,8 @@ from lab.errors import LabError
 from lab.host.clock import polls, utc_text
 from lab.host.pool import spread
 from lab.host.processes import HostProcesses
-from tests.cluster.keeper import wait_until
 from tests.unit.fakes import FakeClock
+from tests.unit.waiting import is_running, wait_until
 
 
 def test_moments_within_a_second_keep_their_order_as_text() -> None:
@@ -87,8 +87,8 @@ def test_all_that_write_below_a_folder_are_killed_until_none_is_left(started: Ex
     HostProcesses().kill_writers(folder, but="lock", spared=[spared])
     assert holders(str(log)) == set()
     assert (holders(str(own)), holders(str(other))) == ({spared}, {beside})
-    for process in (reader, looking):
-        assert Path(f"/proc/{process}/stat").read_text("ascii").split()[2] not in "ZX"
+    assert is_running(reader)
+    assert is_running(looking)
 
 
 def squared(number: int) -> tuple[int, int]:
@@ -110,13 +110,6 @@ def tells_and_waits(place: str) -> None:
     signal.pause()
 
 
-def is_alive(process_id: int) -> bool:
-    try:
-        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 @pytest.mark.parametrize("processes", [1, 2])
 def test_every_job_is_answered_once(processes: int) -> None:
     with spread(squared, range(40), processes) as answers:
@@ -124,7 +117,7 @@ def test_every_job_is_answered_once(processes: int) -> None:
     assert sorted(square for square, _ in found) == [number * number for number in range(40)]
     workers = {worker for _, worker in found}
     assert (os.getpid() in workers) == (processes == 1)
-    assert not any(map(is_alive, workers - {os.getpid()}))
+    assert not any(map(is_running, workers - {os.getpid()}))
 
 
 def test_one_that_is_killed_is_told() -> None:
@@ -140,8 +133,8 @@ def test_a_defect_is_told_with_its_place() -> None:
 def test_none_is_left_by_whoever_wants_no_more() -> None:
     with spread(squared, range(1000), 2) as answers:
         worker = next(answers)[1]
-        assert is_alive(worker)
-    assert not is_alive(worker)
+        assert is_running(worker)
+    assert not is_running(worker)
 
 
 def test_they_end_in_the_middle_of_a_job_when_the_parent_is_killed(tmp_path: Path) -> None:
@@ -153,11 +146,11 @@ def test_they_end_in_the_middle_of_a_job_when_the_parent_is_killed(tmp_path: Pat
             list(answers)
     """
     parent = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], cwd=Path(__file__).parents[2])
-    wait_until(lambda: len(list(tmp_path.iterdir())) == 2, 30)
+    wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
     # Ctrl-C goes to all of a terminal: it is the parent's to answer.
-    wait_until(lambda: {path.read_text() for path in tmp_path.iterdir()} == {"True"}, 30)
+    wait_until(lambda: {path.read_text() for path in tmp_path.iterdir()} == {"True"})
     workers = [int(path.name) for path in tmp_path.iterdir()]
-    assert all(map(is_alive, workers))
+    assert all(map(is_running, workers))
     parent.kill()
     parent.wait()
-    wait_until(lambda: not any(map(is_alive, workers)), 30)
+    wait_until(lambda: not any(map(is_running, workers)))

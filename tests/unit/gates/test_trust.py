@@ -14,18 +14,8 @@ import pytest
 from lab.gates import files
 from lab.gates.files import NotTrusted, require_trusted
 from lab.host.files import HostFiles
-from lab.host.processes import HostProcesses
 from lab.machine.kernel_image import find_kernel, guest_python
-
-
-class Installed(HostProcesses):
-    """Only these programs are found."""
-
-    def __init__(self, **programs: str) -> None:
-        self.programs = programs
-
-    def find(self, program: str) -> str | None:
-        return self.programs.get(program)
+from tests.unit.fakes import Installed
 
 
 @pytest.fixture

@@ -6,11 +6,12 @@ import os
 import shutil
 import subprocess
 import tarfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.unit.waiting import wait_until
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 SCRIPT = "provision/kernel/build-uml.sh"
@@ -187,12 +188,3 @@ def make_workshop(root: Path) -> Workshop:
         (tools / name).chmod(0o755)
     shop.gate.touch()
     return shop
-
-
-def wait_until(what: Callable[[], object]) -> None:
-    """Raises TimeoutError after a minute."""
-    end = time.monotonic() + LONGEST_SECONDS
-    while not what():
-        if time.monotonic() > end:
-            raise TimeoutError
-        time.sleep(0.02)

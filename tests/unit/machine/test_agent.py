@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from lab.errors import CommandFailed, CommandTimedOut, LabError, MachineLost, ToolMissing
-from lab.host.clock import HostClock, wait_for
 from lab.machine import GuestProgram, programs
 from lab.machine.agent_programs import install
 from lab.machine.api import CommandResult, Machine, MachineFacts, SampleRequest
 from lab.machine.attached import AGENT_FILE
 from lab.machine.channel import Channel, Pending
+from tests.unit.waiting import is_running, wait_until
 
 FACTS = MachineFacts("test:", "6.1", "x86_64", "here", 2, 1 << 30, False)
 
@@ -58,18 +58,6 @@ def machine(here: AgentHere) -> Machine:
     return here.machine
 
 
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def wait_until_gone(pid: int) -> None:
-    """A process that was killed ends when it next gets a processor."""
-    wait_for(lambda: is_running(pid), lambda runs: not runs, what="its end", timeout_seconds=10, clock=HostClock())
-
-
 def test_it_greets_with_facts(here: AgentHere) -> None:
     assert here.hello["facts"]["kernel_release"] == os.uname().release
     assert here.hello["facts"]["memory_bytes"] > 0
@@ -99,7 +87,8 @@ def test_a_time_out_ends_the_whole_group(machine: Machine, tmp_path: Path) -> No
         machine.run(["sh", "-c", script], timeout_seconds=2)
     assert time.monotonic() - started < 30
     assert timed_out.value.hint
-    wait_until_gone(int((tmp_path / "pid").read_text()))
+    pid = int((tmp_path / "pid").read_text())
+    wait_until(lambda: not is_running(pid))
 
 
 def test_output_streams_and_a_signal_stops_it(machine: Machine) -> None:
@@ -199,15 +188,13 @@ def test_a_program_that_waits_holds_up_nothing_and_is_told_when_its_time_is_over
 
     thread = threading.Thread(target=call)
     thread.start()
-    while not (tmp_path / "told.begun").exists():
-        time.sleep(0.01)
+    wait_until((tmp_path / "told.begun").exists)
     assert machine.call(program, ("quick", "")).startswith("quick ")
     assert machine.run(["echo", "hi"]).stdout == "hi\n"
     assert not told.exists()
     thread.join(20)
     assert late
-    while not told.exists():
-        time.sleep(0.01)
+    wait_until(told.exists)
 
 
 def test_the_end_of_the_channel_ends_an_agent_whose_program_waits(here: AgentHere, program: GuestProgram) -> None:
@@ -342,11 +329,11 @@ def test_a_line_that_is_no_request_does_no_harm(here: AgentHere) -> None:
 
 def test_the_end_of_the_channel_ends_what_still_runs(here: AgentHere, tmp_path: Path) -> None:
     here.machine.stream(["sh", "-c", f"echo $$ > {tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid; sleep 60"])
-    while not (tmp_path / "pid").exists():
-        time.sleep(0.01)
+    wait_until((tmp_path / "pid").exists)
     here.channel.close()
     here.process.wait(timeout=5)
-    wait_until_gone(int((tmp_path / "pid").read_text()))
+    pid = int((tmp_path / "pid").read_text())
+    wait_until(lambda: not is_running(pid))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

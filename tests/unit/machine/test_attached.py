@@ -76,6 +76,10 @@ def test_what_ssh_says_becomes_an_error_with_a_hint(
     assert loss.hint
 
 
+def test_a_lost_virtual_machine_names_vagrants_command() -> None:
+    assert "vagrant ssh raidlab" in _ssh_loss("vagrant:", 255, "No route to host", "vagrant ssh raidlab").hint
+
+
 def test_what_sudo_says_becomes_an_error_with_a_hint() -> None:
     assert isinstance(_local_loss(1, "sudo: a password is required"), PrivilegeRefused)
     assert isinstance(_local_loss(-9, ""), MachineLost)

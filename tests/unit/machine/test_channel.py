@@ -48,10 +48,13 @@ def far() -> Iterator[FarEnd]:
     yield from far_end()
 
 
-def far_end(on_silence: Callable[[int, Collection[str]], LabError | None] | None = None) -> Iterator[FarEnd]:
+def far_end(
+    on_silence: Callable[[int, Collection[str]], LabError | None] | None = None,
+    explain: Callable[[], LabError] = lambda: MachineLost("it died", hint="again"),
+) -> Iterator[FarEnd]:
     requests_read, requests_write = os.pipe()
     answers_read, answers_write = os.pipe()
-    channel = Channel(answers_read, requests_write, lambda: MachineLost("it died", hint="again"), on_silence=on_silence)
+    channel = Channel(answers_read, requests_write, explain, on_silence=on_silence)
     end = FarEnd(requests_read, answers_write, channel)
     yield end
     channel.close()
@@ -150,14 +153,10 @@ def test_a_loss_that_cannot_be_explained_is_still_a_loss() -> None:
     def explain() -> LabError:
         raise RuntimeError("no idea")
 
-    requests_read, requests_write = os.pipe()
-    answers_read, answers_write = os.pipe()
-    channel = Channel(answers_read, requests_write, explain)
-    os.close(answers_write)
-    with pytest.raises(MachineLost, match="unknown reason"):
-        channel.wait_hello(5.0)
-    channel.close()
-    os.close(requests_read)
+    for far in far_end(explain=explain):
+        far.hang_up()
+        with pytest.raises(MachineLost, match="unknown reason"):
+            far.channel.wait_hello(5.0)
 
 
 def test_a_request_to_an_end_that_no_longer_reads_is_a_loss(far: FarEnd) -> None:

@@ -23,10 +23,12 @@ EMPTYING = {"truncate", "empty at opening", "empty at opening for nothing"}
 CHANGING = EMPTYING | {"mode", "owner", "times", "attribute", "flags"}
 READING = {"read another file", "list another folder"}
 LOOKING_UP = {"look up another file"}
-# Programs of the same user that listen, by a path in sight and by an abstract name.
-BY_PATH = {f"{way} by path" for way in ("connect", "sendto", "sendmsg", "sendmmsg")}
-ABSTRACT = {f"{way} abstract" for way in ("connect", "sendto", "sendmsg", "sendmmsg")}
-REACHING = BY_PATH | ABSTRACT | {"take another's socket", "read shared memory"}
+# Sockets of the same user: by a path that may be read, by another path, and by an abstract name.
+BY_PATH, BY_OTHER_PATH, ABSTRACT = (
+    {f"{way} {name}" for way in ("connect", "sendto", "sendmsg", "sendmmsg")}
+    for name in ("by path", "by another path", "abstract")
+)
+REACHING = BY_PATH | BY_OTHER_PATH | ABSTRACT | {"take another's socket", "read shared memory"}
 ANSWERS_WITHOUT_EFFECT = {"mode by descriptor"}
 
 # Confines itself, then tries all that it can think of. Each way has a file of its own.
@@ -154,6 +156,7 @@ ways = {
 }
 for name, send in SENDING.items():
     ways[name + " by path"] = lambda send=send: send(base + "/datagrams")
+    ways[name + " by another path"] = lambda send=send: send(base + "/secret/datagrams")
     ways[name + " abstract"] = lambda send=send: send("\\0" + base + "/datagrams")
 if "namespace" in held:
     # Elsewhere it would be the computer's own mount.
@@ -209,7 +212,7 @@ def attempt(base: Path, layers: list[str]) -> tuple[list[str], set[str], set[str
     """The layers that hold, what a process within them could do, and the messages that arrived outside."""
     with ExitStack() as stack:
         datagrams = []
-        for name in (str(base / "listening"), f"\0{base / 'listening'}"):
+        for name in (f"{base}/listening", f"{base}/secret/listening", f"\0{base}/listening"):
             server = stack.enter_context(socket.socket(socket.AF_UNIX))
             server.bind(name)
             server.listen()
@@ -226,7 +229,7 @@ def attempt(base: Path, layers: list[str]) -> tuple[list[str], set[str], set[str
         done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stderr
         arrived = set()
-        for receiver, kind in zip(datagrams, ("by path", "abstract"), strict=True):
+        for receiver, kind in zip(datagrams, ("by path", "by another path", "abstract"), strict=True):
             with suppress(BlockingIOError):
                 while text := receiver.recv(64):
                     arrived.add(f"{text.decode()} {kind}")
@@ -253,7 +256,7 @@ def test_without_a_layer_all_of_it_can_be_done(base: Path) -> None:
     # Whether a process may take another's socket by itself is for the computer's kernel to say (ptrace_scope).
     everything = WRITING | CHANGING | READING | LOOKING_UP | REACHING | ANSWERS_WITHOUT_EFFECT | OWN
     assert done | {"take another's socket"} == everything
-    assert arrived == {way for way in BY_PATH | ABSTRACT if not way.startswith("connect")}
+    assert arrived == {way for way in REACHING if way.startswith("send")}
     after = listing(base / "out")
     same = {name for name in before if before[name] == after.get(name)}
     # Through a symbolic link a file is written as it is through a hard one; a folder's name is a way, not a file.
@@ -265,7 +268,7 @@ def test_without_a_layer_all_of_it_can_be_done(base: Path) -> None:
     [
         # All files and programs by itself; what it leaves is a socket whose path it was given to read.
         (["namespace"], BY_PATH),
-        (["landlock"], LOOKING_UP | BY_PATH | ABSTRACT | {"read shared memory"} | CHANGING | ANSWERS_WITHOUT_EFFECT),
+        (["landlock"], LOOKING_UP | REACHING - {"take another's socket"} | CHANGING | ANSWERS_WITHOUT_EFFECT),
         (["seccomp"], WRITING | READING | LOOKING_UP | {"read shared memory"} | ANSWERS_WITHOUT_EFFECT),
         (["namespace", "landlock"], BY_PATH),
         (["namespace", "seccomp"], {"sendto by path"} | ANSWERS_WITHOUT_EFFECT),

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import shutil
 import socket
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 from lab.errors import LabError, SpecError, ToolMissing
 from lab.host.clock import HostClock
 from lab.host.files import HostFiles
-from lab.host.processes import HostProcesses, RunningProcess
 from lab.machine.embedded import (
     EmbeddedOptions,
     UbdDisk,
@@ -24,21 +22,9 @@ from lab.machine.kernel_image import KernelImage, built_part, find_kernel, wide_
 from lab.machine.opening import embedded_options
 from lab.machine.state_folder import StateFolder
 from lab.machine.target import parse_target
+from tests.unit.fakes import Installed
 
 PACKAGED = KernelImage(Path("/usr/bin/linux.uml"), None)
-
-
-class Installed(HostProcesses):
-    """Only the named programs are installed, and nothing can be started."""
-
-    def __init__(self, **programs: str) -> None:
-        self.programs = {name.replace("_", "."): path for name, path in programs.items()}
-
-    def find(self, program: str) -> str | None:
-        return self.programs.get(program)
-
-    def start(self, argv: Sequence[str], **_: object) -> RunningProcess:
-        raise OSError("no more processes")
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.machine.kernel_source import REPOSITORY, Workshop, make_workshop, wait_until
-from tests.unit.machine.test_agent import is_running
+from tests.unit.machine.kernel_source import REPOSITORY, Workshop, make_workshop
+from tests.unit.waiting import is_running, wait_until
 
 pytestmark = pytest.mark.wide
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import LabError, SpecError, ToolMissing
+from lab.errors import LabError, ToolMissing
 from lab.host.files import HostFiles
 from lab.host.processes import HostProcesses
 from lab.machine import opening, stock_kernels
@@ -29,7 +29,6 @@ from lab.machine.stock_kernels import (
     needed_modules,
     release_in,
 )
-from lab.machine.target import parse_target
 
 
 def make_kernel(root: Path, release: str, modules: dict[str, list[str]], packing: str = "") -> Path:
@@ -220,15 +219,6 @@ def test_a_cpio_archive_is_read_back_by_cpio(tmp_path: Path) -> None:
     assert (tmp_path / "a/file").read_bytes() == content
     assert (tmp_path / "empty").read_bytes() == b""
     assert stat.S_IMODE((tmp_path / "a/file").stat().st_mode) == 0o640
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["qemu:?cpus=0", "qemu:?cpus=two", "qemu:?accel=xen", "qemu:?memory=much", "qemu:host", "qemu:?time=virtual"],
-)
-def test_options_of_qemu_are_checked(text: str) -> None:
-    with pytest.raises(SpecError):
-        parse_target(text)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from lab.errors import LabError, MachineLost, SpecError, ToolMissing
+from lab.errors import LabError, SpecError, ToolMissing
 from lab.host.processes import Completed, HostProcesses
-from lab.machine.attached import _ssh_loss
 from lab.machine.target import parse_target
 from lab.machine.vagrant import find_host
 
@@ -104,11 +103,3 @@ def test_without_vagrant_the_set_up_is_named() -> None:
     with pytest.raises(ToolMissing, match="vagrant is not installed") as missing:
         find_host(parse_target("vagrant:"), Vagrant(Completed(127, "", ""), is_there=False))
     assert "make vm" in missing.value.hint
-
-
-def test_a_lost_machine_names_the_command_that_reaches_it() -> None:
-    loss = _ssh_loss(
-        "vagrant:", 255, "ssh: connect to host 192.168.121.101 port 22: No route to host", "vagrant ssh raidlab"
-    )
-    assert isinstance(loss, MachineLost)
-    assert "vagrant ssh raidlab" in loss.hint

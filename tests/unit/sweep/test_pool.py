@@ -28,8 +28,8 @@ from lab.sweep.cluster import ClusterLost, ClusterTables, parse_cluster
 from lab.sweep.pool import END_SECONDS, Pool
 from lab.sweep.spread import Calls, SpreadTask, TaskSpread
 from tests.unit.fakes import FakeClock
-from tests.unit.machine.test_agent import is_running
 from tests.unit.sweep import tasks
+from tests.unit.waiting import is_running
 
 pytestmark = [
     pytest.mark.slow,
