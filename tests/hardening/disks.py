@@ -14,28 +14,6 @@ SIZE = 48 * MIB
 TWO: tuple[Mapping[str, object], ...] = tuple(
     {"name": f"disk{number:02}", "kind": "file", "size_bytes": SIZE} for number in (1, 2)
 )
-SECRET = b"not yours" * 1000
-
-
-@promise("a disk image is a plain file of the lab's own: no link leads a write to another file", needs_machine=True)
-def _(bench: Bench) -> None:
-    victim = bench.folder / "victim.bin"
-    for link in (os.symlink, os.link):
-        bench.list_disks(TWO)
-        victim.write_bytes(SECRET)
-        os.truncate(victim, SIZE)
-        image = bench.disks / "disk01.img"
-        image.unlink(missing_ok=True)
-        link(victim, image)
-        for words in (
-            ["array", "create", "--level", "1", "--disks", "disk01,disk02"],
-            ["array", "destroy", "md0"],
-            ["disks", "reset", "disk01"],
-        ):
-            bench.run(*words, on_machine=True).was_refused()
-        with victim.open("rb") as file:
-            expect(file.read(len(SECRET)) == SECRET, f"{link.__name__}: the file was overwritten")
-            expect(not any(file.read()), f"{link.__name__}: the file was written on")
 
 
 @promise("a state folder from which no kernel can start is refused in a sentence", needs_machine=True)
