@@ -62,7 +62,7 @@ def get(
 @mdadm_app.command(name="list")
 def list_mdadms(*, all_: All = False) -> int:
     """List the versions of mdadm that machines can use instead of this computer's, the newest first."""
-    here = [(each.version, each.folder) for each in mdadm_versions()]
+    here = [(folder.name, folder) for folder in mdadm_versions()]
     return _list(packaged_mdadms(), here, ("mdadm", "where", "folder, or command"), "version", is_all=all_)
 
 

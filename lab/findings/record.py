@@ -171,11 +171,12 @@ def _counted(runs: Sequence[Run]) -> str:
 
 def record_table(record: Record) -> Table:
     """One row for each script, one column for each kernel."""
-    columns = list(dict.fromkeys(cell.column for cell in record.cells))
-    rows = []
-    for script in dict.fromkeys(cell.script for cell in record.cells):
-        of_script = [cell for cell in record.cells if cell.script == script]
-        rows.append((script, *(words_of([cell for cell in of_script if cell.column == name]) for name in columns)))
+    cells = _by_column(record)
+    columns = list(dict.fromkeys(column for _, column in cells))
+    rows = [
+        (script, *(words_of(cells.get((script, column), [])) for column in columns))
+        for script in dict.fromkeys(script for script, _ in cells)
+    ]
     return Table.listing(("script", *columns), rows)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from lab.errors import LabError, SpecError, ToolMissing
@@ -24,24 +23,15 @@ PROGRAMS = ("mdadm", "mdmon")
 _PROGRAMS, _LIBRARIES = "programs", "lib"
 
 
-@dataclass(frozen=True, slots=True)
-class MdadmVersion:
-    """An mdadm that was fetched; ``folder`` holds the programs mdadm and mdmon."""
-
-    version: str
-    folder: Path
-
-
 def packaged_mdadms() -> Packaged:
     """The versions of mdadm that can be fetched."""
     return Packaged("an mdadm", _COMMAND, kernel_cache().parent / _PACKAGE, _versions, _install)
 
 
-def mdadm_versions() -> list[MdadmVersion]:
-    """The versions that were fetched, the newest first."""
+def mdadm_versions() -> list[Path]:
+    """The folders of the versions that were fetched, named after them, the newest first; with mdadm and mdmon."""
     found = (path.parent for path in packaged_mdadms().store.glob(f"*/{_PACKAGE}"))
-    versions = [MdadmVersion(folder.name, folder) for folder in found]
-    return sorted(versions, key=lambda each: version_key(each.version), reverse=True)
+    return sorted(found, key=lambda folder: version_key(folder.name), reverse=True)
 
 
 def find_mdadm(chosen: str) -> Path:
@@ -68,10 +58,10 @@ def _of_folder(folder: Path) -> Path:
 
 def _of_version(chosen: str) -> Path:
     versions = mdadm_versions()
-    for each in versions:
-        if is_version(each.version, chosen):
-            return each.folder
-    known = ", ".join(each.version for each in versions) or "none"
+    for folder in versions:
+        if is_version(folder.name, chosen):
+            return folder
+    known = ", ".join(folder.name for folder in versions) or "none"
     raise ToolMissing(
         f"there is no mdadm {shortened(chosen)} on this computer (there are: {known})",
         hint=f"{_COMMAND} get {shortened(chosen)}" if re.match(r"\d", chosen) else f"{_COMMAND} list",

@@ -34,6 +34,11 @@ _OPTIONS = {
     TargetKind.SSH: ("port", "identity", "config", "known_hosts"),
     TargetKind.VAGRANT: (),
 }
+_NEED_VALUE = {
+    "root": ("image", "give its folder or its name: 'raidlab kernels images' lists the names"),
+    "mdadm": ("version or folder", "give a version, such as mdadm=4.4: 'raidlab mdadm list' lists them"),
+    "show": ("file or folder", "write the path, such as show=$HOME/scripts"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,18 +164,9 @@ def _check_option(text: str, kind: TargetKind, key: str, value: str) -> None:
         raise SpecError(f"'{text}': cpus is '{value}'", hint=f"a number from 1 to {MOST_CPUS}, such as cpus=2")
     if key == "accel" and value not in ACCELERATORS:
         raise SpecError(f"'{text}': accel is '{value}'", hint=f"accel is {' or '.join(ACCELERATORS)}")
-    if key == "root" and not value:
-        raise SpecError(
-            f"'{text}': root names no image",
-            hint="give its folder or its name: 'raidlab kernels images' lists the names",
-        )
-    if key == "mdadm" and not value:
-        raise SpecError(
-            f"'{text}': mdadm names no version or folder",
-            hint="give a version, such as mdadm=4.4: 'raidlab mdadm list' lists them",
-        )
-    if key == "show" and not value:
-        raise SpecError(f"'{text}': show names no file or folder", hint="write the path, such as show=$HOME/scripts")
+    if key in _NEED_VALUE and not value:
+        what, hint = _NEED_VALUE[key]
+        raise SpecError(f"'{text}': {key} names no {what}", hint=hint)
     if key == "name" and not _is_name(value):
         raise SpecError(f"'{text}': '{value}' cannot be the name of a lab", hint="use letters, digits, '-' and '_'")
 
