@@ -138,10 +138,8 @@ class Distribution:
     """A family of distributions; empty if unknown."""
 
     family: str
-    name: str
 
     def package(self, program: str) -> str:
-        """The package that contains the program."""
         debian = package_of(program)
         return _OTHER_NAMES.get(self.family, {}).get(debian, debian)
 
@@ -164,7 +162,7 @@ def parse_distribution(os_release: str) -> Distribution:
     aliases = {"ubuntu": "debian", "rhel": "fedora", "centos": "fedora", "opensuse": "suse"}
     families = [aliases.get(word, word) for word in words]
     family = next((family for family in families if family in _INSTALLERS), "")
-    return Distribution(family, fields.get("PRETTY_NAME", "Linux"))
+    return Distribution(family)
 
 
 @dataclass(frozen=True, slots=True)
@@ -521,7 +519,6 @@ def _kvm(host: Host) -> Found:
 
 
 def _libvirt(host: Host) -> Found:
-    """Whether libvirt's daemon answers this user."""
     virsh = host.processes.find("virsh")
     if not virsh:
         return Outcome.MISSING, "libvirt is not installed", "make vm"

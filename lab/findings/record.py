@@ -59,7 +59,6 @@ class Script:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of its text."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
@@ -93,7 +92,6 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def mdadm_version(self) -> str:
-        """Its version alone, such as 4.4."""
         found = re.search(r"v?(\d+\.\d+)", self.mdadm)
         return found[1] if found else self.mdadm
 

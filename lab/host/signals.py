@@ -53,7 +53,6 @@ class _Ending:
         self._deadline: threading.Timer | None = None
 
     def handle(self, number: int, _frame: FrameType | None = None) -> None:
-        """Handle a signal, or the loss of the terminal."""
         if number == signal.SIGHUP:
             _leave_lost_terminal()
             if self.received:

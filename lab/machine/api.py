@@ -53,7 +53,6 @@ class CommandResult:
 
     @property
     def computer_seconds(self) -> float:
-        """The command's duration on the host's clock."""
         return self.duration_seconds if self.waited_seconds is None else self.waited_seconds
 
 

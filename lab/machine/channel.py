@@ -94,7 +94,6 @@ class Pending:
         self._messages: queue.SimpleQueue[Message | LabError] = queue.SimpleQueue()
 
     def put(self, message: Message | LabError) -> None:
-        """Called by the reader thread."""
         self._messages.put(message)
 
     def __iter__(self) -> Iterator[Message]:

@@ -51,12 +51,10 @@ class DiskRescue:
         self.reading: list[str] = []
 
     def on_time(self, now: float) -> None:
-        """See the agent."""
         with open("/proc/diskstats", encoding="ascii") as file:
             self.look(file.read(), now)
 
     def look(self, diskstats: str, now: float) -> None:
-        """Read a block if the disks make no progress."""
         self.due = now + LOOK_SECONDS
         disks = file_disks(diskstats)
         still = [name for name, look in disks.items() if look[0] and self.before.get(name) == look]

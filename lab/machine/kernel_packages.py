@@ -19,7 +19,6 @@ def packaged_kernels() -> Packaged:
 
 
 def _releases(apt: Apt) -> list[str]:
-    """The releases of the kernel images in the lists."""
     found = apt.run("apt-cache", "search", "--names-only", "^linux-image-[0-9]")
     names = re.findall(r"^linux-image-(\d[\w.+~-]*)", found, re.MULTILINE)
     has_numbers = (name for name in names if re.match(r"\d+\.\d+\.\d", name))

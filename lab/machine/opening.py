@@ -43,7 +43,6 @@ class Host:
 
     @classmethod
     def real(cls, command: str = "raidlab") -> Host:
-        """Return the real host."""
         processes, clock = HostProcesses(), HostClock()
         return cls(processes, HostFiles(), clock, StateFolder(default_state_root(), processes, clock, command=command))
 
@@ -108,8 +107,8 @@ def _start(
     elif target.kind is TargetKind.LOCAL:
         started = start_local(host.processes)
     elif target.kind is TargetKind.VAGRANT:
-        machine = find_host(target, host.processes)
-        started = start_ssh(str(target), machine.ssh_arguments(), host.processes, by_hand=f"vagrant ssh {machine.name}")
+        name, arguments = find_host(target, host.processes)
+        started = start_ssh(str(target), arguments, host.processes, by_hand=f"vagrant ssh {name}")
     else:
         started = start_ssh(target.host, ssh_arguments(target), host.processes)
     return started[0], _greet(target, started[1], started[0])

@@ -41,7 +41,6 @@ class GuestProgram:
 
     @property
     def module(self) -> str:
-        """The name by which it is imported."""
         return _module_of(self.file)
 
     def argv_of_call(self, arguments: Sequence[str]) -> tuple[str, ...]:

@@ -248,7 +248,6 @@ class StateFolder:
 
     @property
     def results(self) -> Path:
-        """Where results are stored."""
         return self.root / "results"
 
     def lab_folder(self, name: str) -> Path:

@@ -70,7 +70,6 @@ class Witness:
         return self.console.stat().st_size
 
     def log_bytes(self, test: str) -> int:
-        """Current size of the test's log; 0 if there is none."""
         try:
             return (self.folder / _log_name(test)).lstat().st_size
         except OSError:

@@ -52,7 +52,8 @@ def test_what_vagrant_tells_becomes_arguments_of_ssh() -> None:
     vagrant = Vagrant(Completed(0, CONFIG, ""))
     find_host(parse_target("vagrant:raidlab2"), vagrant)
     assert vagrant.asked.pop()[1:] == ["ssh-config", "raidlab2"]
-    argv = find_host(parse_target("vagrant:"), vagrant).ssh_arguments()
+    name, argv = find_host(parse_target("vagrant:"), vagrant)
+    assert name == "raidlab"
     assert vagrant.asked == [["/usr/bin/vagrant", "ssh-config"]]
     assert argv[-2:] == ["--", "raidlab"]
     assert "HostName=192.168.121.101" in argv
@@ -93,10 +94,8 @@ def test_a_refusal_says_what_to_do(
 
 def test_one_machine_of_a_class_that_runs_is_enough() -> None:
     # The others make vagrant fail, after it has told about this one.
-    assert (
-        find_host(parse_target("vagrant:"), Vagrant(Completed(1, f"==> raidlab: a notice\n{CONFIG}", NOT_UP))).name
-        == "raidlab"
-    )
+    vagrant = Vagrant(Completed(1, f"==> raidlab: a notice\n{CONFIG}", NOT_UP))
+    assert find_host(parse_target("vagrant:"), vagrant)[0] == "raidlab"
 
 
 def test_without_vagrant_the_set_up_is_named() -> None:
