@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.support.report import RAIDLAB, asked_one, finish, spread
 from lab.host.files import HostFiles
-from lab.host.processes import HostProcesses
+from lab.host.processes import Processes
 from lab.machine.kernel_image import find_kernel
 
 BOUND = 1.5
@@ -77,7 +77,7 @@ def first_array_seconds(state: Path) -> float:
 
 def main() -> None:
     rounds = asked_one("rounds", 7, "pairs that count", smoke=1)
-    kernel = str(find_kernel(HostProcesses(), HostFiles()).path)
+    kernel = str(find_kernel(Processes(), HostFiles()).path)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "bare").mkdir()

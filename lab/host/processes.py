@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
 
 from lab.host.clock import HostClock, polls
 
@@ -37,39 +36,11 @@ class Completed:
     stderr: str
 
 
-class RunningProcess(Protocol):
-    """The part of a started process's interface that the lab uses."""
-
-    pid: int
-    stdin: IO[bytes] | None
-    stdout: IO[bytes] | None
-
-    def poll(self) -> int | None: ...
-    def wait(self, timeout: float | None = None) -> int: ...
-    def kill(self) -> None: ...
+RunningProcess = subprocess.Popen[bytes]
 
 
-class Processes(Protocol):
-    """The operating system's process functions that the lab uses."""
-
-    def find(self, program: str) -> str | None: ...
-    def run(
-        self, argv: Sequence[str], *, timeout_seconds: float = 30.0, extra_env: Mapping[str, str] | None = None
-    ) -> Completed: ...
-    def start(
-        self,
-        argv: Sequence[str],
-        *,
-        pass_fds: Sequence[int] = (),
-        stderr_fd: int,
-        extra_env: Mapping[str, str] | None = None,
-    ) -> RunningProcess: ...
-    def kill_group(self, group_id: int) -> None: ...
-    def kill_writers(self, folder: Path, *, but: str, spared: Collection[int]) -> None: ...
-
-
-class HostProcesses:
-    """Processes on the host."""
+class Processes:
+    """Finds programs on the host, runs and kills processes."""
 
     # Administration tools live in sbin, which an ordinary user's PATH leaves out on Debian. The current folder is never
     # searched for programs, although an empty or relative entry of PATH means that.

@@ -67,18 +67,15 @@ def find_kernel(processes: Processes, files: HostFiles, *, virtual_time: bool = 
 
 
 def _found_kernel(processes: Processes, files: HostFiles, *, virtual_time: bool, chosen: str) -> KernelImage:
-    if chosen:
-        if not os.access(chosen, os.X_OK) or not Path(chosen).is_file():
-            raise ToolMissing(f"the embedded kernel {chosen} cannot be executed", hint="give the path of a linux.uml")
-        return _with_time(_image_in(Path(chosen))) if virtual_time else _image_in(Path(chosen))
-    flavour = "virtual-time" if virtual_time else "standard"
-    packaged = None if virtual_time else processes.find("linux.uml")
-    if packaged:
+    if chosen and not (os.access(chosen, os.X_OK) and Path(chosen).is_file()):
+        raise ToolMissing(f"the embedded kernel {chosen} cannot be executed", hint="give the path of a linux.uml")
+    if not chosen and not virtual_time and (packaged := processes.find("linux.uml")):
         return KernelImage(Path(packaged), None)
+    flavour = "virtual-time" if virtual_time else "standard"
     # The kernel for virtual time also runs in real time.
-    for built in (built_part(each) for each in dict.fromkeys((flavour, "virtual-time"))):
-        if os.access(built / "linux", os.X_OK):
-            return _with_time(_image_in(built / "linux")) if virtual_time else _image_in(built / "linux")
+    built = (built_part(each) / "linux" for each in dict.fromkeys((flavour, "virtual-time")))
+    if path := Path(chosen) if chosen else next((each for each in built if os.access(each, os.X_OK)), None):
+        return _with_time(_image_in(path)) if virtual_time else _image_in(path)
     is_packaged = not virtual_time and "ID=debian" in (files.read("/etc/os-release") or "")
     fix = "apt install user-mode-linux" if is_packaged else f"provision/kernel/build-uml.sh {flavour}"
     kind = "with virtual time " if virtual_time else ""

@@ -14,7 +14,7 @@ from lab.errors import LabError, MachineLost
 from lab.gates.decoding import SizeBytes, convert, parse_bytes
 from lab.host.clock import Clock, HostClock
 from lab.host.files import HostFiles
-from lab.host.processes import HostProcesses, Processes
+from lab.host.processes import Processes
 from lab.machine.api import Machine, MachineFacts
 from lab.machine.attached import AgentProcess, ssh_arguments, start_local, start_ssh
 from lab.machine.channel import Channel
@@ -43,7 +43,7 @@ class Host:
 
     @classmethod
     def real(cls, command: str = "raidlab") -> Host:
-        processes, clock = HostProcesses(), HostClock()
+        processes, clock = Processes(), HostClock()
         return cls(processes, HostFiles(), clock, StateFolder(default_state_root(), processes, clock, command=command))
 
 

@@ -19,8 +19,6 @@ from lab.gates.text import visible
 from lab.machine.agent import RUN_FOLDER
 from lab.machine.channel import Channel, Message, Pending
 
-HISTORY_FILE = f"{RUN_FOLDER}/history"
-"""History of terminals, each line preceded by its time (bash(1), HISTTIMEFORMAT)."""
 BASHRC = Path(__file__).resolve().parent / "terminal.bashrc"
 WINDOW_BYTES = 32 * 1024
 """Limit of output that is not yet shown: an answer to another request may wait behind that much."""

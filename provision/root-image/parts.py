@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from lab.host.files import replace_file
-from lab.host.processes import HostProcesses
+from lab.host.processes import Processes
 from lab.machine.root_images import FACTS_FILE, IMAGE_MODULES, ImageFacts
 from lab.machine.stock_kernels import initramfs, needed_modules
 
@@ -22,7 +22,7 @@ def main() -> None:
     """Write both files."""
     folder, architecture, image = Path(sys.argv[1]), ARCHITECTURES[sys.argv[2]], Path(sys.argv[3])
     (modules,) = (folder / "modules").iterdir()
-    archive = initramfs(folder / "busybox", needed_modules(modules, IMAGE_MODULES), HostProcesses())
+    archive = initramfs(folder / "busybox", needed_modules(modules, IMAGE_MODULES), Processes())
     replace_file(image / "initramfs.gz", archive)
     facts = {"architecture": architecture, "release": modules.name, "system": system_name(folder / "os-release")}
     replace_file(image / FACTS_FILE, msgspec.json.format(msgspec.json.encode(msgspec.convert(facts, ImageFacts))))

@@ -11,7 +11,7 @@ from lab.disks import DiskKind, Lab, LabDisk
 from lab.disks.kinds import serial_of
 from lab.errors import MachineLost
 from lab.host.files import HostFiles
-from lab.host.processes import HostProcesses
+from lab.host.processes import Processes
 from lab.machine import Host, Machine, RawSample, SampleRequest, Target
 from lab.machine.state_folder import StateFolder
 from lab.units import MIB
@@ -77,7 +77,7 @@ class FakeLab:
 
     def __init__(self, state_folder: Path) -> None:
         self.clock = FakeClock()
-        processes = HostProcesses()
+        processes = Processes()
         state = StateFolder(state_folder, processes, self.clock, command="tests")
         self.host = Host(processes, HostFiles(state_folder / "root"), self.clock, state)
         (state_folder / "labs" / "default").mkdir(parents=True, exist_ok=True)

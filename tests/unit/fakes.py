@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from lab.disks.head_program import bytes_each
 from lab.disks.inventory import READ_HEADS
 from lab.errors import CommandFailed, LabError, MachineLost
-from lab.host.processes import HostProcesses, RunningProcess
+from lab.host.processes import Processes, RunningProcess
 from lab.machine import (
     CommandResult,
     GuestProgram,
@@ -41,7 +41,7 @@ FACTS = MachineFacts(
 )
 
 
-class Installed(HostProcesses):
+class Installed(Processes):
     """Only these programs are installed, and nothing can be started. In names an underscore stands for a dot."""
 
     def __init__(self, **programs: str) -> None:

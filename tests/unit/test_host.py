@@ -16,7 +16,7 @@ import pytest
 from lab.errors import LabError
 from lab.host.clock import polls, utc_text
 from lab.host.pool import spread
-from lab.host.processes import HostProcesses
+from lab.host.processes import Processes
 from tests.unit.fakes import FakeClock
 from tests.unit.waiting import is_running, wait_until
 
@@ -84,7 +84,7 @@ def test_all_that_write_below_a_folder_are_killed_until_none_is_left(started: Ex
     looking = start(started, SLEEPING, writes=folder / "lock")
     assert forking in holders(str(log))
     log.unlink()
-    HostProcesses().kill_writers(folder, but="lock", spared=[spared])
+    Processes().kill_writers(folder, but="lock", spared=[spared])
     assert holders(str(log)) == set()
     assert (holders(str(own)), holders(str(other))) == ({spared}, {beside})
     assert is_running(reader)

@@ -8,7 +8,7 @@ from pathlib import Path
 from lab.disks.kinds import DiskKind, LabDisk
 from lab.host.clock import Clock
 from lab.host.files import HostFiles
-from lab.host.processes import HostProcesses
+from lab.host.processes import Processes
 from lab.machine import Host
 from lab.machine.state_folder import StateFolder
 from lab.units import MIB, SECTOR_BYTES
@@ -69,5 +69,5 @@ def lab_disk(name: str = "disk01", node: str = "/dev/ubda", kind: DiskKind = Dis
 
 
 def host_in(folder: Path, clock: Clock | None = None) -> Host:
-    processes, clock = HostProcesses(), clock or FakeClock()
+    processes, clock = Processes(), clock or FakeClock()
     return Host(processes, HostFiles(), clock, StateFolder(folder, processes, clock, command="raidlab test"))

@@ -24,7 +24,7 @@ from lab.doctor.checks import PROGRAMS, parse_distribution, version_in
 from lab.errors import ExitCode
 from lab.host.clock import HostClock
 from lab.host.files import HostFiles
-from lab.host.processes import Completed, HostProcesses
+from lab.host.processes import Completed, Processes
 from lab.machine import Host
 from lab.machine.state_folder import StateFolder
 from tests.unit.fakes import FACTS, FakeMachine, Scripted, as_machine
@@ -42,7 +42,7 @@ COMPUTER = {
 DEBIAN = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\n'
 
 
-class FakeProcesses(HostProcesses):
+class FakeProcesses(Processes):
     """Programs that are installed, and what they answer: by the start of the line, status and output."""
 
     def __init__(self, programs: Sequence[str], answers: Mapping[str, tuple[int, str]]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from lab.errors import SpecError, ToolMissing
 from lab.gates.files import NotTrusted
 from lab.host.files import HostFiles
-from lab.host.processes import HostProcesses
+from lab.host.processes import Processes
 from lab.machine import opening
 from lab.machine.embedded import EmbeddedOptions, UbdDisk, agent_files
 from lab.machine.qemu import QemuOptions, accelerators, boot_on_image, qemu_arguments, startable_images
@@ -159,12 +159,12 @@ def test_without_a_kernel_the_default_is_an_image_of_this_architecture(
 
     monkeypatch.setattr(opening, "find_kernel", find_kernel)
     monkeypatch.setattr(opening, "can_start", lambda *_: False)
-    monkeypatch.setattr(HostProcesses, "find", lambda _self, program: f"/usr/bin/{program}")
+    monkeypatch.setattr(Processes, "find", lambda _self, program: f"/usr/bin/{program}")
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     make_image(cache / "root-a")
     make_image(cache / "root-b", architecture="x86_64")
     host = opening.Host.real()
     assert [image.name for image in startable_images(host.processes)] == ["b", "a"]
     assert opening.default_target(host) == "qemu:?root=b"
-    monkeypatch.setattr(HostProcesses, "find", lambda *_: None)
+    monkeypatch.setattr(Processes, "find", lambda *_: None)
     assert opening.default_target(host) == "uml:"

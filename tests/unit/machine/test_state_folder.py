@@ -14,7 +14,7 @@ import pytest
 from lab.errors import LabError, MachineBusy
 from lab.host.clock import HostClock
 from lab.host.files import HostFiles
-from lab.host.processes import HostProcesses
+from lab.host.processes import Processes
 from lab.machine.state_folder import (
     KERNEL_RECORD,
     FolderLock,
@@ -32,7 +32,7 @@ DEAD, ALIVE, ZOMBIE = 11, 22, 33
 
 
 @dataclass
-class FakeProcesses(HostProcesses):
+class FakeProcesses(Processes):
     """Remembers which groups and folders' writers were killed; killing a group closes the descriptors that it held."""
 
     killed: list[int] = field(default_factory=list)

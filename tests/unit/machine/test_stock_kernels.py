@@ -16,7 +16,7 @@ import pytest
 
 from lab.errors import LabError, ToolMissing
 from lab.host.files import HostFiles
-from lab.host.processes import HostProcesses
+from lab.host.processes import Processes
 from lab.machine import opening, stock_kernels
 from lab.machine.kernel_image import find_kernel
 from lab.machine.qemu import can_start
@@ -115,7 +115,7 @@ def test_the_initramfs_holds_unpacked_modules_and_is_made_once(stock: Path, pack
     names = stock_kernels.ROOT_MODULES
     make_kernel(stock, "6.1", {f"k/{name}.ko{packing}": [] for name in names}, packing)
     kernel = find_stock_kernel("6.1")
-    made = make_initramfs(kernel, HostProcesses())
+    made = make_initramfs(kernel, Processes())
     listed = subprocess.run(
         ["busybox", "cpio", "-t"], input=gzip.decompress(made.read_bytes()), capture_output=True, check=True
     )
@@ -124,7 +124,7 @@ def test_the_initramfs_holds_unpacked_modules_and_is_made_once(stock: Path, pack
     )
     assert b"module k/9p.ko" in gzip.decompress(made.read_bytes())
     first = made.stat()
-    assert make_initramfs(kernel, HostProcesses()).stat().st_ino == first.st_ino
+    assert make_initramfs(kernel, Processes()).stat().st_ino == first.st_ino
 
 
 def elf_with_notes(*notes: tuple[bytes, int]) -> bytes:
@@ -160,12 +160,12 @@ def test_a_kernel_is_decompressed_once(stock: Path, pack: Callable[[bytes], byte
     # The kernel's build appends the size to what xz and zstd write.
     size = b"" if pack is gzip.compress else bytes(4)
     image.write_bytes(packed_kernel(pack(PVH) + size))
-    fast = fast_image(image, HostProcesses())
+    fast = fast_image(image, Processes())
     assert fast.read_bytes() == PVH
-    assert fast_image(image, HostProcesses()).stat().st_ino == fast.stat().st_ino
+    assert fast_image(image, Processes()).stat().st_ino == fast.stat().st_ino
     other = elf_with_notes((b"Xen\0", 18))
     image.write_bytes(packed_kernel(pack(other) + size))
-    assert fast_image(image, HostProcesses()).read_bytes() == other
+    assert fast_image(image, Processes()).read_bytes() == other
 
 
 @pytest.mark.parametrize(
@@ -194,14 +194,14 @@ def test_a_kernel_is_decompressed_once(stock: Path, pack: Callable[[bytes], byte
 def test_a_kernel_that_cannot_be_started_uncompressed_is_used_as_it_is(stock: Path, content: bytes) -> None:
     image = stock / "vmlinuz"
     image.write_bytes(content)
-    assert fast_image(image, HostProcesses()) == image
+    assert fast_image(image, Processes()) == image
 
 
 def test_only_some_uncompressed_kernels_are_kept(stock: Path) -> None:
     made = []
     for number in range(MOST_FAST_IMAGES + 2):
         (stock / f"vmlinuz-{number}").write_bytes(packed_kernel(gzip.compress(PVH)))
-        made.append(fast_image(stock / f"vmlinuz-{number}", HostProcesses()))
+        made.append(fast_image(stock / f"vmlinuz-{number}", Processes()))
         os.utime(made[-1], ns=(number, number))
     assert [path.exists() for path in made] == [False] * 2 + [True] * MOST_FAST_IMAGES
 
@@ -242,16 +242,16 @@ def test_without_an_embedded_kernel_the_default_is_qemu(
 
 def test_qemu_can_start_with_a_kernel_busybox_and_qemu(stock: Path, tmp_path: Path) -> None:
     files = HostFiles(tmp_path)
-    assert not can_start(HostProcesses(), files)
+    assert not can_start(Processes(), files)
     make_kernel(stock, "6.1", {})
-    assert can_start(HostProcesses(), files)
+    assert can_start(Processes(), files)
 
 
 def test_the_kernel_for_virtual_time_also_serves_in_real_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HostProcesses, "find", lambda *_: None)
+    monkeypatch.setattr(Processes, "find", lambda *_: None)
     monkeypatch.setattr("lab.machine.kernel_image.built_part", lambda name: tmp_path / name)
     linux = tmp_path / "virtual-time/linux"
     linux.parent.mkdir()
     linux.write_text("#!/bin/sh\n")
     linux.chmod(0o755)
-    assert find_kernel(HostProcesses(), HostFiles(tmp_path)).path == linux
+    assert find_kernel(Processes(), HostFiles(tmp_path)).path == linux

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from lab.errors import LabError, SpecError, ToolMissing
-from lab.host.processes import Completed, HostProcesses
+from lab.host.processes import Completed, Processes
 from lab.machine.target import parse_target
 from lab.machine.vagrant import find_host
 
@@ -30,7 +30,7 @@ NO_FILE = "A Vagrant environment or target machine is required to run this\ncomm
 NO_NODE = "The machine with the name 'raidlab9' was not found configured for\nthis Vagrant environment."
 
 
-class Vagrant(HostProcesses):
+class Vagrant(Processes):
     """A vagrant that gives one answer."""
 
     def __init__(self, answer: Completed, *, is_there: bool = True) -> None:

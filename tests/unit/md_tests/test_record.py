@@ -15,7 +15,7 @@ import pytest
 
 from lab.errors import RequirementMissing, SpecError, ToolMissing
 from lab.host.files import HostFiles
-from lab.host.processes import HostProcesses
+from lab.host.processes import Processes
 from lab.machine import Host
 from lab.md_tests.record import (
     FOLDER,
@@ -227,7 +227,7 @@ def test_another_content_has_another_digest(checkout: Path, changed: str) -> Non
     assert digest_of(find_suite(checkout)) != before
 
 
-class Without(HostProcesses):
+class Without(Processes):
     """A computer on which one program is not installed."""
 
     def __init__(self, program: str) -> None:

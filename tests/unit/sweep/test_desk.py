@@ -16,7 +16,7 @@ import pytest
 from lab.errors import MachineBusy, ResultError, RunCancelled
 from lab.experiments.sweeps import LatestCell, SweepProgress
 from lab.host.files import HostFiles
-from lab.host.processes import HostProcesses
+from lab.host.processes import Processes
 from lab.machine import Host, parse_target
 from lab.machine.state_folder import StateFolder
 from lab.sweep.cells import PlannedCell, SweepStore, cell_store
@@ -29,7 +29,7 @@ from tests.unit.fakes import FakeClock
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
-    clock, processes = FakeClock(), HostProcesses()
+    clock, processes = FakeClock(), Processes()
     state = StateFolder(tmp_path / "state", processes, clock, command="t")
     return Host(processes, HostFiles(tmp_path / "root"), clock, state)
 

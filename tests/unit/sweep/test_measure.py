@@ -14,7 +14,7 @@ import pytest
 from lab.errors import RunCancelled, SpecError
 from lab.host.clock import HostClock
 from lab.host.files import HostFiles
-from lab.host.processes import HostProcesses
+from lab.host.processes import Processes
 from lab.machine import Host, parse_target
 from lab.machine.state_folder import StateFolder
 from lab.sweep import cells
@@ -37,7 +37,7 @@ with claimed(sys.argv[1], Host.real()):
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path / "state"))
-    clock, processes = HostClock(), HostProcesses()
+    clock, processes = HostClock(), Processes()
     state = StateFolder(tmp_path / "state", processes, clock, command="t")
     return Host(processes, HostFiles(tmp_path / "root"), clock, state)
 

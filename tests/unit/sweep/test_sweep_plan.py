@@ -11,7 +11,7 @@ import pytest
 
 from lab.cli.context import ProgressBar
 from lab.errors import SpecError, ToolMissing
-from lab.host.processes import HostProcesses
+from lab.host.processes import Processes
 from lab.machine import Host, parse_target
 from lab.machine.embedded import UML_DIR_BYTES, require_fitting_paths
 from lab.machine.kernel_image import KernelImage
@@ -118,7 +118,7 @@ def test_a_word_that_stands_in_a_command_is_quoted(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(ToolMissing) as caught:
         kernel_path("6.1; reboot")
-    words = HostProcesses().run(("sh", "-c", f"printf '%s\\n' {caught.value.hint}")).stdout.splitlines()
+    words = Processes().run(("sh", "-c", f"printf '%s\\n' {caught.value.hint}")).stdout.splitlines()
     assert words[-1] == "linux-source-6.1; reboot.tar.xz"
 
 
