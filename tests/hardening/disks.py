@@ -1,4 +1,4 @@
-"""The lab's disks, and what runs in its machine: nobody else's files."""
+"""The images of disks, the state folder, and hints about both."""
 
 from __future__ import annotations
 

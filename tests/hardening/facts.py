@@ -1,4 +1,4 @@
-"""Nothing that a disk carries is overwritten unseen, and what is said of an array is true of it as it is now."""
+"""Signatures on disks protect them, and the status of an array describes its present state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SIZE = 48 * 1024**2
 
 
 def _bare(bench: Bench, count: int) -> list[Path]:
-    """So many blank disks, with images that can be written on."""
+    """Create ``count`` blank disks; returns their images."""
     listed: list[Mapping[str, object]] = [
         {"name": f"disk{number:02}", "kind": "file", "size_bytes": SIZE} for number in range(1, count + 1)
     ]

@@ -1,4 +1,4 @@
-"""Each input against the command line, in a fork of this process with bounded memory and time.
+"""Runs the command line with each input, in a fork of this process with bounded memory and time.
 
 A fork costs a hundredth of a start. Labs are opened on a machine without a world behind it, and time passes only when
 something sleeps; everything else is the real command, from its arguments to its exit status.
@@ -40,7 +40,7 @@ from tests.unit.fakes import FakeMachine, Scripted, as_machine
 MOST_BYTES = 2**30
 MOST_SECONDS = 10.0
 _DISK_BYTES = 500 * 1024**2
-# What the doctor found is told as data where these are asked for: each fix is a field.
+# The doctor's report contains the fixes as fields.
 _NEXT = re.compile(r'^  next: |"fix": "[^"]', re.MULTILINE)
 _BUG = re.compile("Traceback|this should not happen|not enough memory|Exception ignored")
 _TOLD_BYTES = 4096
@@ -49,7 +49,7 @@ _MOST_SHRUNK = 20
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``problem`` is empty if the input got an answer."""
+    """How an input ended; ``problem`` is empty if the command handled it."""
 
     status: int | None
     said: str
@@ -58,7 +58,7 @@ class Outcome:
 
 
 def load_all() -> None:
-    """What commands load on demand is loaded before the first fork, on one thread: a fork takes no other along."""
+    """Load the modules that commands load on demand, before the first fork: a fork has no other threads."""
     os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
     from tests.hardening.inputs import commands
 
@@ -67,7 +67,7 @@ def load_all() -> None:
 
 
 def outcome(case: Case) -> Outcome:
-    """Carry out one input in folders of its own."""
+    """Run the command with one input, in its own folders."""
     folder = Path(tempfile.mkdtemp(prefix="raidlab-fuzz-"))
     try:
         (folder / "state").mkdir(mode=0o700)
@@ -86,7 +86,7 @@ def _forked(case: Case, folder: Path) -> Outcome:
     reading, writing = os.pipe()
     begin = time.monotonic()
     with warnings.catch_warnings():
-        # The test runner has a thread of its own, which the child does without.
+        # The test runner has another thread, which the child does not need.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
@@ -102,7 +102,7 @@ def _forked(case: Case, folder: Path) -> Outcome:
 
 
 def _read(descriptor: int, deadline: float) -> tuple[bytes, bool]:
-    """What is written there until the end, or the first and last of it; and whether it took too long."""
+    """Return the output until its end, shortened in the middle, and whether it took too long."""
     said = b""
     while (left := deadline - time.monotonic()) > 0:
         if not select.select([descriptor], [], [], left)[0]:
@@ -143,7 +143,7 @@ def _carry_out(case: Case, folder: Path, output: int) -> None:
         )
         tempfile.tempdir = None
         own = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
-        # What the fork brought along is not the input's.
+        # Do not count the memory that the fork inherited.
         resource.setrlimit(resource.RLIMIT_AS, (own + MOST_BYTES,) * 2)
         streams.prepare()
         _without_a_world()
@@ -170,7 +170,7 @@ def _without_a_world() -> None:
 def _open_fake(
     _target: Target, host: Host, /, *, on_notice: Callable[[str], None], on_machine: Callable[[Machine], None]
 ) -> Iterator[Lab]:
-    """Five blank disks."""
+    """A lab with five blank disks."""
     names = [f"ubd{letter}" for letter in "abcde"]
     fake = FakeMachine(dirs={"/sys/block": tuple(names)})
     for number, name in enumerate(names):
@@ -186,7 +186,7 @@ def _open_fake(
 
 
 def smaller(found: Case, problem: str) -> Case:
-    """The same problem with fewer words and shorter files, as far as leaving one out at a time leads."""
+    """Return a case with the same problem and fewer words and files, by leaving out one at a time."""
 
     def still(candidate: Case) -> bool:
         return outcome(candidate).problem == problem
@@ -206,7 +206,7 @@ def smaller(found: Case, problem: str) -> Case:
 
 
 def main() -> int:
-    """Try the inputs, and tell how they ended."""
+    """Try the inputs, and print how they ended."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=13)
@@ -234,7 +234,7 @@ def main() -> int:
         file = options.keep / f"{options.seed}-{number}.json"
         file.write_text(made.written())
         sys.stdout.write(f"{file}: {seen.problem}: {' '.join(made.words)[:200]!r}\n  {seen.said[-300:]}\n")
-        # A fork would take along what is not written yet.
+        # A fork would copy buffered output.
         sys.stdout.flush()
     for status, count in sorted(statuses.items()):
         sys.stdout.write(f"{count:7} {status}\n")

@@ -1,4 +1,4 @@
-"""Guests: what a machine's root can read and reach, and how its kernel ends."""
+"""Guests: which files root on a machine can read, and how its kernel ends."""
 
 from __future__ import annotations
 
@@ -48,21 +48,21 @@ def _(bench: Bench) -> None:
     create = ("array", "create", "--level", "5", "--disks", "3", "--assume-clean")
     bench.run(*create, on_machine=True, seconds=_MINUTES).worked()
     room = os.statvfs(bench.state)
-    # The room that may be used is small; a full file system looks the same to the lab.
+    # To the lab, little usable room looks the same as a full file system.
     spare = room.f_bavail * room.f_frsize - (80 << 20)
     full = {"RAIDLAB_KEEP_FREE": str(spare)}
     fill = "dd if=/dev/urandom of=/dev/md0 bs=1M count=900 oflag=direct"
     done = bench.run("exec", "--", fill, environment=full, on_machine=True, seconds=_MINUTES)
     expect(done.status == 4 and "no space for the lab's disks on this computer" in done.err, str(done))
     expect("free some space on this computer's disk" in done.err and "assemble NAME --force" in done.err, str(done))
-    # What only reads goes on meanwhile; with room again all is as it was.
+    # Reading still works; with enough room everything works again.
     for environment in (full, {}):
         seen = bench.run("exec", "--", "cat /proc/mdstat", environment=environment, on_machine=True, seconds=_MINUTES)
         expect("[3/3] [UUU]" in seen.out, str(seen))
 
 
 def _processes(state: Path) -> list[int]:
-    """A running machine's supervisor and all of its kernel's processes."""
+    """Return the process ids of a running machine's supervisor and of its kernel."""
     record = json.loads(next(state.glob("machines/*/kernel.json")).read_text(encoding="utf-8"))
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -88,7 +88,7 @@ def _(bench: Bench) -> None:
                 os.kill(pid, number)
             except ProcessLookupError:
                 continue
-        # So long that the client would find a kernel that stands still.
+        # Longer than the client waits for a hung kernel.
         time.sleep(12 if number == signal.SIGSTOP else 0)
     out, err = process.communicate(timeout=_MINUTES)
     done = Done(("exec",), process.returncode, out.decode(), err.decode())

@@ -1,4 +1,4 @@
-"""Inputs that nobody means well: command lines from the help's own tree, and files that were tampered with."""
+"""Hostile inputs: random command lines from the tree of commands, and damaged files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.changed import change_tree
 from tests.hardening.stored import EVIL, RAW, measured
 from tests.unit.classroom.students import CAPTURES
 
-# Words are written into the current folder only; the machine's are a fake's.
+# Option or argument, then fitting values. Files are in the current folder; arrays and disks are those of a fake.
 _FITTING = """
 name md0 md1 ad0 disk01 latest 20261121 antioquia-quick my-drive
 disk disk01 disk02 disk05
@@ -80,9 +80,9 @@ VALUES = (
     *("1979-05-27", "0x7f", '"../../x"', '"psync\\nexec_prerun=id"'),
 )
 _NEVER = ("serve",)
-"""It ends when somebody ends it; its own promises are held apart."""
+"""It runs until it is stopped; process.py tests it."""
 _LONG = "--prove"
-"""It takes minutes by design: every way of every lesson or drill."""
+"""It takes minutes: it tries every step of every lesson or drill."""
 _ALWAYS = {"run": ("--plan",), "watch": ("--count", "1")}
 
 
@@ -94,12 +94,12 @@ class Case:
     files: Mapping[str, bytes]
 
     def written(self) -> str:
-        """As JSON, bytes that are no UTF-8 too."""
+        """Return the case as JSON, with the contents of files in hexadecimal."""
         return json.dumps([self.words, {name: data.hex() for name, data in self.files.items()}])
 
 
 def read_case(text: str) -> Case:
-    """What ``written`` wrote."""
+    """Parse the text that ``written`` returned."""
     words, files = json.loads(text)
     return Case(tuple(words), {name: bytes.fromhex(data) for name, data in files.items()})
 
@@ -113,7 +113,7 @@ class _Argument:
 
 @cache
 def commands() -> tuple[tuple[tuple[str, ...], tuple[_Argument, ...]], ...]:
-    """Every command of the help, with what it takes."""
+    """Every command, with its arguments."""
     return tuple(_commands(make_app(), ()))
 
 
@@ -139,7 +139,7 @@ def _word(draw: random.Random, argument: str) -> str:
 
 
 def command_line(draw: random.Random) -> Case:
-    """A command with most of what it needs, some of what it takes, and sometimes with what it does not take."""
+    """A command with most of its required arguments, some optional ones, and sometimes a wrong one."""
     path, arguments = draw.choice(commands())
     words: list[str] = []
     for each in arguments:
@@ -164,7 +164,7 @@ def command_line(draw: random.Random) -> Case:
 
 
 def toml_file(draw: random.Random) -> Case:
-    """An experiment, workload or lesson of the catalogue with some lines changed."""
+    """An experiment or a workload of the catalogue with some lines changed."""
     folder = draw.choice((experiments.BUILT_IN_FOLDER, workloads.BUILT_IN_FOLDER))
     lines = draw.choice(_texts(folder)).splitlines()
     for _ in range(draw.choice((1, 1, 2, 5))):
@@ -199,7 +199,7 @@ def _texts(folder: Path) -> list[str]:
 
 
 def _damaged(draw: random.Random, data: bytes) -> bytes:
-    """With some bytes changed, put in, cut out, or another value for a number or a word."""
+    """Change, insert or remove some bytes, or replace a number or a word."""
     for _ in range(draw.choice((0, 1, 1, 3))):
         place = draw.randrange(len(data) + 1)
         match draw.randrange(6):
@@ -221,7 +221,7 @@ def _damaged(draw: random.Random, data: bytes) -> bytes:
 
 
 def _changed(draw: random.Random, data: bytes) -> bytes:
-    """The document with up to three values replaced, removed or doubled: still JSON, and mostly a record."""
+    """Replace, remove or double up to three values: the result is still JSON, and usually a record."""
     tree = json.loads(data)
     for _ in range(draw.randint(1, 3)):
         change_tree(tree, draw)
@@ -237,7 +237,7 @@ _READING = (
 
 
 def stored_result(draw: random.Random) -> Case:
-    """A result in the store that was tampered with, beside a good one."""
+    """A damaged result in the store, beside a good one."""
     record = encode_record(measured("zzz", has_raw=True))
     if draw.random() < 0.5:
         record = _changed(draw, record)
@@ -260,7 +260,7 @@ _PRACTICE = (
 
 
 def bundle(draw: random.Random) -> Case:
-    """A bundle whose bytes were tampered with, or its contents before it was signed."""
+    """A bundle whose bytes are damaged, or whose contents were damaged before it was signed."""
     name = draw.choice(("zzz", "../x", "latest", "x" * 300, ".x", "x\x1b[31m"))
     record = draw.choice((_changed, _damaged))(draw, encode_record(measured(name, has_raw=True)))
     raw = draw.choice((RAW, "raw/../../x", "/etc/x", RAW, RAW))
@@ -281,7 +281,7 @@ _KEYS: list[Path] = []
 
 
 def _key() -> Path:
-    """A key that lasts as long as this process."""
+    """The path of a key that is created once in each process."""
     if not _KEYS:
         _KEYS.append(Path(tempfile.mkdtemp(prefix="raidlab-key-")) / "signing-key.pem")
     return _KEYS[0]
@@ -296,7 +296,7 @@ KINDS: Mapping[str, Callable[[random.Random], Case]] = {
 
 
 def case(seed: int, number: int) -> tuple[str, Case]:
-    """The input of this number, always the same for the same seed, and what kind it is of."""
+    """Return the kind and the input of this number; the same for the same seed."""
     draw = random.Random(f"{seed}/{number}")
     kind = draw.choices(tuple(KINDS), weights=(5, 2, 2, 1))[0]
     return kind, KINDS[kind](draw)

@@ -28,12 +28,12 @@ from tui.app import Settings, make_screen, save_settings
 from tui.keys import SCREENS
 
 ANSWER_SECONDS = 300.0
-"""The longest that is waited for an answer: on a computer with too much to do even a repaint takes its time."""
+"""Time limit for an answer: on an overloaded computer even a repaint is slow."""
 ANSWER_CPU_SECONDS = 60.0
-"""The most processor time that one may cost."""
+"""Limit for the processor time of an answer."""
 START_SECONDS = 120.0
 ALWAYS = frozenset(type(make_screen(entry.mode)).__name__ for entry in SCREENS)
-"""Screens that every run of some minutes must have seen."""
+"""Screens that every run of some minutes must visit."""
 _WORDS_OF_BUGS = (b"Traceback (most recent call last)", b"this should not happen")
 STACKS = "stacks"
 _TAIL_BYTES = 6000
@@ -57,7 +57,7 @@ _ROUTES = (
 
 
 def report(numbers: int) -> None:
-    """In the app's process: tell again and again which screen and widget have the keys, as soon as the app answers."""
+    """Runs in the app's process: writes the focused screen and widget to ``numbers`` whenever the app answers."""
     import asyncio
     import faulthandler
     import threading
@@ -68,7 +68,7 @@ def report(numbers: int) -> None:
 
     made = tui.app.RaidlabApp.__init__
     stacks = (Path(tempfile.gettempdir()) / STACKS).open("w", encoding="utf-8")
-    # The tasks first, if Python still runs; then the threads, whatever they do.
+    # First the tasks, if Python still runs; then all threads.
     signal.signal(signal.SIGUSR1, lambda *_: tell_tasks())
     faulthandler.register(signal.SIGUSR1, file=stacks, chain=True)
 
@@ -90,7 +90,7 @@ def report(numbers: int) -> None:
                 continue
             beaten.clear()
             try:
-                # After what waits for the app already.
+                # Queued behind everything that already waits for the app.
                 loop.call_soon_threadsafe(app.call_later, beaten.set)
                 beaten.wait()
                 place = f"{type(app.screen).__name__} {type(app.focused).__name__}"
@@ -112,7 +112,7 @@ sys.exit(run())
 
 @dataclass
 class Seen:
-    """What a run came to."""
+    """The result of a run."""
 
     places: collections.Counter[str] = field(default_factory=collections.Counter)
     """Screen and focused widget -> keys that were sent there."""
@@ -129,7 +129,7 @@ class Seen:
 
 
 class Sitting:
-    """The app in a terminal of its own, and what is typed there."""
+    """The app in its own terminal."""
 
     def __init__(self, state: Path) -> None:
         self._ours, theirs = pty.openpty()
@@ -157,7 +157,7 @@ class Sitting:
         self._rest = b""
 
     def look(self, seconds: float) -> None:
-        """Take in what is painted and told."""
+        """Read the app's output and its reports."""
         end = time.monotonic() + seconds
         while True:
             left = max(0.0, end - time.monotonic())
@@ -180,7 +180,7 @@ class Sitting:
                 return
 
     def type(self, text: str | bytes) -> None:
-        """All of it: a terminal takes no more than the app reads."""
+        """Type all of ``text``: a terminal accepts only as much as the app reads."""
         data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
         until = time.monotonic() + ANSWER_SECONDS
         while data and not self.is_over and time.monotonic() < until and self.process.poll() is None:
@@ -190,13 +190,13 @@ class Sitting:
                 self.look(0.01)
 
     def is_stuck(self) -> bool:
-        """Whether it has had time enough to answer."""
+        """Whether the app has exceeded the limit for an answer."""
         if time.monotonic() - self.answered > ANSWER_SECONDS:
             return True
         return self._cpu_seconds() - self._answered_cpu_seconds > ANSWER_CPU_SECONDS
 
     def _cpu_seconds(self) -> float:
-        """Of its own process (proc(5), fields 14 and 15 of stat)."""
+        """Return the processor time of the app's process (proc(5), fields 14 and 15 of stat)."""
         try:
             text = Path(f"/proc/{self.process.pid}/stat").read_text("utf-8", "replace")
         except OSError:
@@ -205,7 +205,7 @@ class Sitting:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def settle(self) -> None:
-        """Wait until the app has answered twice: what was typed before the second is dealt with."""
+        """Wait until the app has answered twice: it has then handled everything that was typed before."""
         for _ in range(2):
             asked = time.monotonic()
             while self.answered <= asked and not self.is_over and not self.is_stuck():
@@ -217,7 +217,7 @@ class Sitting:
             self.process.send_signal(signal.SIGWINCH)
 
     def bug(self) -> str:
-        """What the app has told of a bug, or its traceback."""
+        """Return the app's report of a bug or its traceback; empty if there is none."""
         kept = [path.read_text("utf-8", "replace")[-_TAIL_BYTES:] for path in self.temporary.glob("*.traceback")]
         if kept:
             return "\n".join(kept)
@@ -225,7 +225,7 @@ class Sitting:
         return self.output[-_TAIL_BYTES:].decode("utf-8", "replace") if found else ""
 
     def end(self) -> float:
-        """By SIGTERM; returns how long it took. Kills what has not ended by then."""
+        """End the app with SIGTERM, or SIGKILL if that has no effect; returns how long it took."""
         begun = time.monotonic()
         if self.process.poll() is None:
             self.process.terminate()
@@ -259,7 +259,7 @@ def key(rng: random.Random) -> str:
 
 
 def mouse(rng: random.Random) -> str:
-    """A click, a wheel, or a pointer that moves."""
+    """A click, a turn of the wheel, or a movement of the pointer."""
     x, y = rng.randint(1, 130), rng.randint(1, 45)
     button = rng.choice((0, 0, 2, 35, 64, 65))
     end = f"\x1b[<{button};{x};{y}m" if button in (0, 2) else ""
@@ -267,7 +267,7 @@ def mouse(rng: random.Random) -> str:
 
 
 def paste(rng: random.Random) -> bytes:
-    """What a clipboard may hold, and what only an enemy sends."""
+    """Ordinary and hostile contents of a clipboard."""
     garbage = rng.randbytes(rng.randint(1, 3000))
     texts = (
         b"mdadm --detail /dev/md0\n", b"A\x1b[31m\n" * 14_000, b"x" * 1_000_000, b"4\n" * 100, garbage,
@@ -278,7 +278,7 @@ def paste(rng: random.Random) -> bytes:
 
 
 def garbage(rng: random.Random) -> bytes:
-    """No keys at all."""
+    """Bytes that are not keys."""
     return rng.choice(
         (
             rng.randbytes(rng.randint(1, 400)).replace(b"q", b"").replace(b"\x11", b""),
@@ -298,7 +298,7 @@ def garbage(rng: random.Random) -> bytes:
 
 
 class Fuzzer:
-    """One run: sittings one after another, as often as the app is left."""
+    """One run, in which the app is started again whenever it ends."""
 
     def __init__(self, state: Path, seed: int) -> None:
         self._state, self._rng = state, random.Random(seed)
@@ -307,7 +307,7 @@ class Fuzzer:
         self._same = 0
 
     def run(self, seconds: float) -> Seen:
-        """Until the time is up or something is wrong, which is told in ``problem``."""
+        """Run until the time is up or a problem is found."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and not self.seen.problem:
             self._sit(until)
@@ -336,7 +336,7 @@ class Fuzzer:
         rng, before = self._rng, sitting.place
         kind = rng.random()
         if self._same > 150:
-            # Where most keys are a program's, or a dialog's.
+            # A program or a dialog takes most keys here.
             self._send(sitting, _LEAVE + rng.choice(string.digits))
             self._same = 0
         elif kind < 0.03:
@@ -358,7 +358,7 @@ class Fuzzer:
             self._send(sitting, "".join(key(rng) for _ in range(rng.choice((1, 1, 1, 2, 5)))))
         sitting.look(rng.choice(_PAUSES))
         if rng.random() < 0.3:
-            # Otherwise more and more keys would wait, and a long wait would tell nothing.
+            # Otherwise the queue of keys would grow, and a long wait would mean nothing.
             sitting.settle()
         self._same = self._same + 1 if sitting.place == before else 0
 
@@ -401,7 +401,7 @@ class Fuzzer:
 
 
 def main() -> int:
-    """Fuzz, and tell how often each screen had the keys."""
+    """Run the fuzzer, and print how often each screen got keys."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=1)

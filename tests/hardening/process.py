@@ -43,7 +43,7 @@ def _(bench: Bench) -> None:
             done = bench.run(*words, closes=closes).was_refused(because="standard output cannot be written")
             expect(done.status == 1 and "it is closed" in done.err, str(done))
         expect(bench.run(*words, closes=(0, 1, 2)).status == 1, str(words))
-    # It says all that it has to say on standard error.
+    # Its whole output goes to standard error.
     bench.run("lint", "antioquia", closes=(1,)).worked()
 
 
@@ -55,7 +55,7 @@ def _(bench: Bench) -> None:
     for output_too in ((1,), (0, 1), (0, 1, 2)):
         done = bench.run("array", "show", closes=output_too, on_machine=True)
         expect(done.status == 0, str(done))
-        # It prints something.
+        # A command that prints.
         done = bench.run("disks", closes=output_too, on_machine=True)
         expect(done.status == 1, str(done))
 
@@ -100,7 +100,7 @@ def _(bench: Bench) -> None:
             process.send_signal(number)
             out, err = process.communicate(timeout=_SIGNALLED_SECONDS)
             done = Done((f"signal {number} after {milliseconds} ms",), process.returncode, out.decode(), err.decode())
-            # The shell that the command begins with ends as any program does, by the signal; it says nothing then.
+            # The shell script that starts the command is killed by the signal, without a message.
             is_before_start = done.status == -number and not done.said
             expect(is_before_start or done.status in (0, 128 + number), str(done))
             expect("Traceback" not in done.err and "Error" not in done.err, str(done))
@@ -114,7 +114,7 @@ def _(bench: Bench) -> None:
 
 @contextmanager
 def served(bench: Bench) -> Iterator[tuple[subprocess.Popen[bytes], str, int]]:
-    """A server; its address, and its port."""
+    """Start a server; yields its process, address and port."""
     process = bench.start("serve", "--port", "0")
     assert process.stdout is not None
     try:
@@ -145,7 +145,7 @@ def _(bench: Bench) -> None:
                     sender.sendall(request)
                     sender.recv(1000)
                 except OSError:
-                    # Being cut off is an answer.
+                    # The server may close the connection.
                     continue
         with socket.create_connection(("127.0.0.1", port), timeout=5) as sender:
             sender.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())

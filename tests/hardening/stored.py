@@ -1,4 +1,4 @@
-"""Results of others: their words are shown and never act."""
+"""Results of others: their text is displayed and has no other effect."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RAW = "raw/0001.json.gz"
 def measured(
     record_id: str = "20261121T100000Z-x", *, word: str = "", has_raw: bool = False, **changes: Any
 ) -> ResultRecord:
-    """A result of two arrays. ``word`` stands in every field that is free text; ``has_raw``: fio's document is RAW."""
+    """A result of two arrays. ``word`` is appended to every free text; ``has_raw``: fio's document is RAW."""
     arrays = (records.array("a", "raid1", 2), records.array("b", "raid5", 3))
     cells = tuple(
         records.cell(array.name, "rand-read-4k", repeat, read_iops=100.0 + 7 * repeat)
@@ -36,7 +36,7 @@ def measured(
 
 
 def with_word(record: ResultRecord, word: str) -> ResultRecord:
-    """The same, with the word at the end of every text that is no key, kind or time of its own."""
+    """Append the word to every text that is not a key, a kind or a time."""
     kept = {
         *("id", "kind", "status", "type", "array", "workload", "phase", "name", "level", "cache", "target", "raw_file"),
     }

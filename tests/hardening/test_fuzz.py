@@ -1,4 +1,4 @@
-"""Some hundred inputs of those that ``tests.hardening.fuzzing`` tries, and whether a bug would be seen."""
+"""A sample of the inputs of ``tests.hardening.fuzzing``, and whether it would detect a bug."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.hardening.inputs import Case, case, read_case
 COUNT = 120
 MORE_SECONDS = 60.0
 FOUND = (
-    # A machine that answers nothing to what a drive is measured with.
+    # The program that measures a drive returns nothing.
     '[["disks", "calibrate", "disk01", "--name", "ad0"], {}]',
 )
 
@@ -53,7 +53,7 @@ def _raise(_: object) -> int:
 
 
 def _grow(_: object) -> int:
-    # A little more than the bound: the heap has some room left over.
+    # A little more than the limit, since the heap has free space.
     return len(bytearray(fuzzing.MOST_BYTES + 2**26)) and 0
 
 

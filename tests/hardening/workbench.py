@@ -1,4 +1,4 @@
-"""What a promise is held against: the real command in a process of its own, in folders of its own."""
+"""Runs the real command as a process, in the folders of one promise."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ MOST_SECONDS = 10.0
 MOST_BYTES = 2**30
 _MACHINE_SECONDS = 120.0
 _NO_ANSWER = ("Traceback (most recent call last)", "this should not happen", "Exception ignored in", "Fatal Python")
-"""What a bug looks like to whoever started the command."""
+"""Output that indicates a bug."""
 
 
 class BrokenPromise(AssertionError):
-    """What the lab did instead."""
+    """A promise was broken; the message describes what the lab did instead."""
 
 
 def expect(holds: object, instead: str) -> None:
-    """Raises BrokenPromise, which says what the lab did."""
+    """Raises BrokenPromise with ``instead``, a description of what the lab did."""
     if not holds:
         raise BrokenPromise(instead)
 
@@ -46,7 +46,7 @@ class Done:
 
     @property
     def said(self) -> str:
-        """All of it."""
+        """Standard output and standard error."""
         return self.out + self.err
 
     def __str__(self) -> str:
@@ -54,10 +54,10 @@ class Done:
         return f"'{words}' ended with {self.status}: {self.said[-600:]!r}"
 
     def is_answer(self) -> Done:
-        """An exit status of the command's own, no bug; what failed says what to do next."""
+        """Require an ordinary exit status, no sign of a bug, and a next step after a failure."""
         expect(self.status is not None, f"no end in time: {self}")
         expect(self.status in range(5) and not any(words in self.said for words in _NO_ANSWER), str(self))
-        # Status 1 is also a verdict on what was asked, printed as data: what lint found, say.
+        # Status 1 is also a result, printed as data, such as the findings of lint.
         is_told = self.status == 0 or (self.status == 1 and self.out) or "  next: " in self.err
         expect(is_told, f"no next step: {self}")
         return self
@@ -67,7 +67,7 @@ class Done:
         return self
 
     def was_refused(self, *, because: str = "") -> Done:
-        """``because``: a word without which it was refused for another reason than the one that is meant."""
+        """Require a refusal whose message contains ``because``."""
         expect(self.is_answer().status in (1, 2), str(self))
         expect("  next: " in self.err, f"no next step: {self}")
         expect(because.lower() in self.err.lower(), f"refused for another reason than '{because}': {self}")
@@ -75,7 +75,7 @@ class Done:
 
 
 class Bench:
-    """Folders for one promise, and the command in them."""
+    """The folders of one promise, and the command in them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -98,7 +98,7 @@ class Bench:
         on_machine: bool = False,
         seconds: float = 0.0,
     ) -> Done:
-        """Run it to its end. On a machine it may take longer, and more memory: the kernel's is its own.
+        """Run the command to its end. ``on_machine`` allows more time and memory, for the kernel.
 
         ``closes``: descriptors that are closed. ``output``: the file that is standard output.
         """
@@ -131,7 +131,7 @@ class Bench:
         return Done(told, process.returncode, _text(out), _text(err))
 
     def start(self, *words: str, **more: Any) -> subprocess.Popen[bytes]:
-        """Run it beside; whoever starts it ends it."""
+        """Start the command in the background; the caller ends it."""
         pipe = subprocess.PIPE
         environment = self.environment()
         return subprocess.Popen(
@@ -146,20 +146,20 @@ class Bench:
         )
 
     def file(self, name: str, text: str | bytes) -> str:
-        """A file in the current folder of the commands."""
+        """Write a file in the current folder of the commands; returns its path."""
         path = self.folder / name
         path.write_bytes(text.encode() if isinstance(text, str) else text)
         return str(path)
 
     def list_disks(self, disks: Sequence[Mapping[str, object]]) -> None:
-        """The embedded lab's list of disks, as somebody wrote it."""
+        """Write the embedded lab's list of disks."""
         self.disks.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in (self.state, self.state / "labs", self.disks.parent):
             folder.chmod(0o700)
         (self.disks.parent / "lab.json").write_bytes(msgspec.json.encode(disks))
 
     def store(self, record: ResultRecord, raw: Mapping[str, bytes] | None = None, *, name: str = "") -> None:
-        """A stored result, as if it had been measured here."""
+        """Store a result as if it had been measured here."""
         folder = self.results / (name or record.id)
         for each in (self.state, self.results, folder, folder / "raw"):
             each.mkdir(mode=0o700, exist_ok=True)
@@ -168,7 +168,7 @@ class Bench:
             (folder / path).write_bytes(data)
 
     def bundle(self, name: str, record: ResultRecord, raw: Mapping[str, bytes] | None = None) -> str:
-        """A signed file of one result, as another computer's raidlab would write it."""
+        """Write a signed bundle of one result, as from another computer; returns its path."""
         files = {"record.json": encode_record(record), **(raw or {})}
         return self.file(name, write_bundle({record.id: files}, load_signer(self.folder / "key" / "signing-key.pem")))
 
@@ -179,7 +179,7 @@ def _text(data: bytes | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What holds whatever is done, and the check that it does."""
+    """A property that always holds, and its check."""
 
     says: str
     check: Callable[[Bench], None]
@@ -190,7 +190,7 @@ PROMISES: list[Promise] = []
 
 
 def promise(says: str, *, needs_machine: bool = False) -> Callable[[Callable[[Bench], None]], Callable[[Bench], None]]:
-    """Put a check on the list. Raises BrokenPromise when it is run, if the promise is not kept."""
+    """Add a check, which raises BrokenPromise, to the list."""
 
     def add(check: Callable[[Bench], None]) -> Callable[[Bench], None]:
         PROMISES.append(Promise(says, check, needs_machine))

@@ -1,4 +1,4 @@
-"""What somebody wrote: files of TOML, numbers, names of files."""
+"""Input from users: TOML files and numbers."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def refused_everywhere(bench: Bench, because: str, **changes: object) -> None:
 
 
 def workload(bench: Bench, **changes: str) -> str:
-    """A workload of the catalogue with other or further values."""
+    """A workload of the catalogue with values changed or added."""
     lines = [line for line in WORKLOAD.splitlines() if line.partition("=")[0].strip() not in changes]
     return bench.file("w.toml", "\n".join([*lines, *(f"{name} = {value}" for name, value in changes.items())]) + "\n")
 
 
 @promise("a workload that brings a command of its own is refused wherever it is named")
 def _(bench: Bench) -> None:
-    # tests/unit/workloads/test_workload.py has all the ways in which a workload may try.
+    # tests/unit/workloads/test_workload.py tries all kinds of such workloads.
     bench.run("run", "--plan", experiment(bench, workload=json.dumps(workload(bench)))).worked()
     file = workload(bench, engine=json.dumps("psync\nexec_prerun=id"))
     named = experiment(bench, workload=json.dumps(file))

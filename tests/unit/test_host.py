@@ -1,4 +1,4 @@
-"""Moments and bounded waits; processes that the client ends; work over processes."""
+"""Times and bounded waits, killing processes, and worker processes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_moments_within_a_second_keep_their_order_as_text() -> None:
 
 
 def test_a_moment_comes_before_a_result_of_the_same_second() -> None:
-    # Results are written with whole seconds, and one of the second in which a lesson began belongs to it.
+    # Results have times in whole seconds; one from the second in which a lesson began belongs to it.
     clock = FakeClock()
     clock.sleep(0.5)
     assert utc_text(clock) <= clock.utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -46,7 +46,7 @@ def test_polls_end_with_one_after_the_time_out() -> None:
 
 
 SLEEPING = ("sleep", "1000")
-# It starts others, each in a session of its own, until it is killed.
+# It starts other processes, each in a new session, until it is killed.
 FORKING = ("sh", "-c", "while :; do setsid --fork sleep 1000; done")
 
 
@@ -147,7 +147,7 @@ def test_they_end_in_the_middle_of_a_job_when_the_parent_is_killed(tmp_path: Pat
     """
     parent = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], cwd=Path(__file__).parents[2])
     wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
-    # Ctrl-C goes to all of a terminal: it is the parent's to answer.
+    # A terminal sends Ctrl-C to all processes; only the parent handles it.
     wait_until(lambda: {path.read_text() for path in tmp_path.iterdir()} == {"True"})
     workers = [int(path.name) for path in tmp_path.iterdir()]
     assert all(map(is_running, workers))

@@ -1,4 +1,4 @@
-"""What the doctor says on computers that lack things."""
+"""The doctor's reports on computers and machines on which parts are missing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ DEBIAN = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\n'
 
 
 class FakeProcesses(Processes):
-    """Programs that are installed, and what they answer: by the start of the line, status and output."""
+    """Installed programs; ``answers``: start of the command line -> status and output."""
 
     def __init__(self, programs: Sequence[str], answers: Mapping[str, tuple[int, str]]) -> None:
         self.programs = programs
@@ -67,7 +67,7 @@ def no_built_kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def x86_64(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The processor of the tests' computers, and where their busybox lies."""
+    """Fix the processor's architecture, and accept any busybox in /usr/bin as static."""
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     monkeypatch.setattr(
         "lab.machine.stock_kernels.is_static_program", lambda path: bool(path) and str(path).startswith("/usr/bin/")
@@ -126,7 +126,7 @@ def test_what_keeps_the_virtual_machine_from_starting_is_named(
     assert report.target == "vagrant:"
     assert named(report, name).outcome is Outcome.MISSING
     assert fix in named(report, name).fix
-    # A machine that runs is reached by ssh, whatever has become of libvirt.
+    # A running machine needs only ssh, not libvirt.
     assert report.is_ready == ("vagrant" in programs)
 
 
@@ -234,7 +234,7 @@ CONFINE = "/usr/bin/python3 -IS"
 def test_what_keeps_the_embedded_kernel_from_this_computers_files_is_told(
     tmp_path: Path, lacking: dict[str, str] | None, setting: str, words: str, fix: str
 ) -> None:
-    """The reasons why each layer is lacking, as the kernel's process is told them; without a fix all is well."""
+    """``lacking``: layer -> why it is not available. Without a ``fix`` the check is OK."""
     said = json.dumps({"namespace": "", "landlock": "", "seccomp": "", **(lacking or {})})
     name, _, value = setting.partition("=")
     report = examine(
@@ -301,7 +301,7 @@ def test_the_published_schema_is_the_reports_own(tmp_path: Path) -> None:
         jsonschema.validate(json.loads(msgspec.json.encode(report)), published)
 
 
-# -- an open machine
+# --- an open machine
 
 
 def examine_machine(said: str, loaded: tuple[str, ...] = (), release: str = "6.1.0-18") -> DoctorReport:

@@ -1,4 +1,4 @@
-"""``raidlab findings`` as far as it needs no machine: what it refuses, and what it prints of a record."""
+"""``raidlab findings`` without a machine: refusals, and the output of a record."""
 
 from __future__ import annotations
 

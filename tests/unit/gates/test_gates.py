@@ -1,4 +1,4 @@
-"""Numbers, names, text, files and formats from outside: each is read, or refused in a few words."""
+"""Numbers, names, text, files and formats from outside: each is accepted, or refused with a short message."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ print(problems or "whole")
 
 
 def test_threads_that_decode_a_type_for_the_first_time_together_get_it_whole() -> None:
-    """A process of its own: without the gate it is ended by a segmentation fault."""
+    """In a separate process, since without the lock it dies of a segmentation fault."""
     ended = subprocess.run([sys.executable, "-c", RACE], capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 0, f"ended with {ended.returncode}: {ended.stderr[-2000:]}"
     assert ended.stdout.strip() == "whole"
@@ -276,13 +276,13 @@ def test_what_is_of_another_kind_is_refused() -> None:
 
 NAMES = ("format_version", "schema_version")
 PRINTED = {"DoctorReport"}
-"""Written only, for others to read."""
+"""Types that raidlab only writes."""
 
 
 def versioned() -> list[type[msgspec.Struct]]:
-    """All kinds of file that say in which format they are."""
+    """All types with a field for the version of their format."""
     for module in pkgutil.walk_packages(lab.__path__, "lab."):
-        # What runs elsewhere is a program, and a part may lack what it needs.
+        # Programs are not imported here, and the requirements of a plugin may be missing.
         if not module.name.endswith(("_program", "__main__", "agent", "plain_stack")):
             with suppress(ModuleNotFoundError):
                 importlib.import_module(module.name)

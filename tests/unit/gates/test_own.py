@@ -1,4 +1,4 @@
-"""What the lab keeps is this user's alone."""
+"""The lab's own files and folders belong to this user alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.gates.files import MOST_OWN_BYTES, check_own_folder, make_own_folder
 
 @pytest.fixture(autouse=True)
 def wide_open() -> Iterator[None]:
-    """The most that a user may let others do, so that modes come from the gate."""
+    """Without a umask, modes depend on the gate alone."""
     before = os.umask(0)
     yield
     os.umask(before)

@@ -1,4 +1,4 @@
-"""What others may have written is not executed."""
+"""Files that other users may have written are not executed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.fakes import Installed
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """A program in a folder of a folder of this user's own."""
+    """A program in nested folders of this user."""
     made = tmp_path / "cache" / "kernels" / "linux"
     made.parent.mkdir(parents=True)
     made.write_bytes(b"#!/bin/sh\n")
@@ -107,7 +107,7 @@ def test_everything_in_a_folder_counts(program: Path) -> None:
 def test_the_group_of_a_users_own_name_may_write_while_nobody_else_is_in_it(
     program: Path, monkeypatch: pytest.MonkeyPatch, name: str, members: list[str], is_trusted: bool
 ) -> None:
-    """umask 002, as Debian's and Ubuntu's private groups have it."""
+    """With umask 002, the default with private groups on Debian and Ubuntu."""
     found = program.stat()
     monkeypatch.setattr(grp, "getgrgid", lambda number: SimpleNamespace(gr_name=name, gr_gid=number, gr_mem=members))
     monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_name="me", pw_gid=found.st_gid))
@@ -118,7 +118,7 @@ def test_the_group_of_a_users_own_name_may_write_while_nobody_else_is_in_it(
     else:
         with pytest.raises(NotTrusted, match="other users may write to"):
             require_trusted(program, "it")
-    # Somebody else may be on its access list, which shows as the group's bits.
+    # An ACL may grant access to others; the group bits are then its mask.
     monkeypatch.setattr(os, "getxattr", lambda *_, **__: b"list")
     with pytest.raises(NotTrusted):
         require_trusted(program, "it")

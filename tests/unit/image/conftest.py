@@ -1,4 +1,4 @@
-"""A copy of everything that a bake reads, so that tests may change it."""
+"""A copy of all inputs of a bake, which tests may change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HASHES = "0" * 64
 
 @dataclass(frozen=True, slots=True)
 class Clone:
-    """A copy of the repository in which nothing has been baked."""
+    """A copy of the repository without a box."""
 
     root: Path
 
@@ -40,7 +40,7 @@ class Clone:
         return answer.stdout.removesuffix("\n")
 
     def place_box(self, image: str = "debian-12", input_hash: str | None = None) -> Path:
-        """A box as a bake leaves it, made from what is in the clone now."""
+        """Create a box like a bake does, made from the clone's present contents."""
         made_from = (
             self.run("packer/steps/status.sh", "--inputs", image).stdout.strip() if input_hash is None else input_hash
         )

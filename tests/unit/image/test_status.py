@@ -1,4 +1,4 @@
-"""When a box is missing, stale or current, what bake.sh says to wrong arguments, and the guest's requirements."""
+"""When a box is missing, stale or current; wrong arguments of bake.sh; the guest's requirements."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_missing_programs_are_named_at_once_with_the_next_action(clone: Clone, t
         found = shutil.which(name)
         assert found, name
         (programs / name).symlink_to(found)
-    # /usr/sbin is searched as well, and cannot be hidden; packer and the like are not there.
+    # /usr/sbin is always searched too, but does not contain packer and the other programs.
     for image, qemu in (("debian-12-arm64", "qemu-system-aarch64"), ("debian-12", "qemu-system-x86_64")):
         answer = clone.run("packer/bake.sh", image, PATH=str(programs))
         assert answer.returncode == 3
@@ -166,7 +166,7 @@ class TestRecovery:
     def test_the_machine_of_a_killed_bake_is_ended(self, clone: Clone, tmp_path: Path) -> None:
         folder = clone.root / "packer/output/.bake-debian-12.abc"
         folder.mkdir(parents=True)
-        # A process by the name of QEMU that names a file of the folder, and one that only has the name.
+        # A process named like QEMU with a file of the folder on its command line, and one without.
         program = tmp_path / "qemu-system-x86_64"
         shutil.copy2("/bin/sleep", program)
         script = 'exec -a "$0 -drive $1" "$0" 60'
@@ -191,7 +191,7 @@ def test_every_requirement_of_the_guest_is_locked_with_hashes() -> None:
     text = (REPOSITORY / "requirements/runtime.txt").read_text(encoding="utf-8")
     names = re.findall(r"^([a-z0-9-]+)==", text, re.MULTILINE)
     assert {"msgspec", "textual", "cyclopts"} <= set(names)
-    # Downloading for another Python evaluates markers for this one, so none may speak of versions or systems.
+    # pip evaluates markers for the running Python, so none may depend on versions or systems.
     markers = re.findall(r"^[a-z0-9-]+==[^;\\]*;([^\\\n]*)", text, re.MULTILINE)
     variables = set(re.findall(r"[a-z_]{4,}", " ".join(markers)))
     assert variables <= {"platform_python_implementation", "implementation_name"}

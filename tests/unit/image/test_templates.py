@@ -1,4 +1,4 @@
-"""The templates with real Packer: every image is valid, and each wrong value meets the sentence that belongs to it."""
+"""The templates with real Packer: every image is valid, and each wrong value causes its own message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.conftest import everything_required
 from tests.unit.image.conftest import REPOSITORY, run
 
 IMAGES = sorted((REPOSITORY / "packer/images").glob("*.pkrvars.hcl"))
-# Other releases have no package of Packer.
+# Other releases do not package Packer.
 HAS_PACKAGE = "VERSION_CODENAME=bookworm" in Path("/etc/os-release").read_text(encoding="utf-8").splitlines()
 
 
@@ -27,7 +27,7 @@ def packer() -> None:
 
 
 def validate(image: str, **variables: str) -> tuple[int, str]:
-    """Status and words, line breaks taken out: Packer folds them at the width of a terminal."""
+    """Return status and output without line breaks: Packer wraps lines at the terminal's width."""
     given = [argument for name, value in variables.items() for argument in ("-var", f"{name}={value}")]
     file = f"-var-file=packer/images/{image}.pkrvars.hcl"
     answer = run("packer", "validate", file, *given, "packer", cwd=REPOSITORY, environment={"CHECKPOINT_DISABLE": "1"})
@@ -73,7 +73,7 @@ def test_every_variable_has_a_type_and_a_description_and_is_checked_or_free() ->
     for name, body in blocks.items():
         assert re.search(r"^  type +=", body, re.MULTILINE), name
         assert re.search(r'^  description = ".+\."$', body, re.MULTILINE), name
-        # QEMU knows the names of processors; all else is known here.
+        # Only QEMU knows the names of processors.
         assert "validation {" in body or name == "cpu_model", name
 
 

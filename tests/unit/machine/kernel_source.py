@@ -1,4 +1,4 @@
-"""A clone with what build-uml.sh reads, a kernel source in miniature, and programs that stand in for compilers."""
+"""A clone with the files that build-uml.sh reads, a miniature kernel source, and fake compilers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ FILES = {
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """Where kernels are built: ``root`` holds a clone, ``sources`` what /usr/src holds elsewhere."""
+    """Folders for building kernels: ``clone`` of the repository, ``sources`` in place of /usr/src."""
 
     root: Path
 
@@ -80,12 +80,12 @@ class Workshop:
 
     @property
     def gate(self) -> Path:
-        """Until it exists, no file but the first gets compiled."""
+        """Until this file exists, only the first file is compiled."""
         return self.root / "gate"
 
     @property
     def held(self) -> Path:
-        """The numbers of the processes that wait for it, a line each."""
+        """The ids of the processes that wait for the gate, one per line."""
         return self.root / "held"
 
     @property
@@ -100,19 +100,19 @@ class Workshop:
 
     @property
     def compiled(self) -> list[str]:
-        """Every file that was compiled since the last look, in order."""
+        """The files compiled since the last call, sorted."""
         log = self.root / "compiled"
         names = log.read_text().split() if log.exists() else []
         log.unlink(missing_ok=True)
         return sorted(names)
 
     def edit(self, name: str, text: str = "\n# another\n") -> None:
-        """Add to a file of the clone."""
+        """Append to a file of the clone."""
         path = self.clone / name
         path.write_text(path.read_text() + text)
 
     def place_source(self, name: str = "linux-source-6.1.tar.gz", **changed: str) -> Path:
-        """A tarball. ``changed``: other contents; an underscore stands for the point in a name, none for no file."""
+        """Create a tarball. ``changed``: file (with an underscore for the dot) -> content; empty: no such file."""
         files = {**FILES, **{key.replace("_", "."): text for key, text in changed.items()}}
         tree = self.root / "tree" / name
         for path, text in files.items():
@@ -126,7 +126,7 @@ class Workshop:
         return self.sources / name
 
     def argv(self, *words: str) -> list[str]:
-        """Also where the tests were started with interrupts ignored, a build is not."""
+        """The build handles SIGINT even if the tests were started with it ignored."""
         return ["env", "--default-signal=INT", str(self.clone / SCRIPT), *words]
 
     def build(self, *words: str) -> subprocess.CompletedProcess[str]:
@@ -141,7 +141,7 @@ class Workshop:
 
     @contextmanager
     def begun(self, *words: str) -> Iterator[subprocess.Popen[str]]:
-        """A build in the background, with all it says in one pipe; killed in the end."""
+        """Start a build in the background, with its output in one pipe; kill it at the end."""
         argv, environment = self.argv(*words), self.environment
         with subprocess.Popen(
             argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -153,24 +153,24 @@ class Workshop:
 
     @contextmanager
     def held_up(self, *words: str) -> Iterator[subprocess.Popen[str]]:
-        """A build that waits in the middle of compiling. Behind it the gate is open."""
+        """Start a build that waits while compiling; open the gate at the end."""
         self.gate.unlink()
         self.held.unlink(missing_ok=True)
         with self.begun(*words) as build:
-            # A file is there before it says anything.
+            # The file exists before its first line is complete.
             wait_until(lambda: self.held.exists() and self.held.read_text().endswith("\n"))
             yield build
         self.gate.touch()
 
     @property
     def tree(self) -> Path:
-        """The source of a build that was interrupted."""
+        """The source tree of an interrupted build."""
         (found,) = (self.kernels / ".build").glob("*/tree")
         return found
 
 
 def make_workshop(root: Path) -> Workshop:
-    """With one small patch in place of the real ones, and the gate open."""
+    """Create a workshop with one small patch in place of the real ones; the gate is open."""
     shop = Workshop(root)
     shop.sources.mkdir()
     for part in PARTS:

@@ -1,4 +1,4 @@
-"""The agent as an ordinary process on pipes, doing harmless things."""
+"""The agent as an ordinary process on pipes, with harmless requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FACTS = MachineFacts("test:", "6.1", "x86_64", "here", 2, 1 << 30, False)
 
 
 class AgentHere:
-    """An agent's process with a machine on it."""
+    """An agent's process, and the machine that it drives."""
 
     def __init__(self) -> None:
         pipe = subprocess.PIPE
@@ -133,7 +133,7 @@ def main(arguments, is_stopped):
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GuestProgram:
-    """A program that is installed below the test's own folder: only root may write to /run."""
+    """A program that is installed below the test's folder, since only root may write to /run."""
     monkeypatch.setattr(programs, "RUN_FOLDER", str(tmp_path / "run"))
     (tmp_path / "program.py").write_text(PROGRAM)
     return GuestProgram(tmp_path / "program.py", "trial")
@@ -142,7 +142,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GuestProgram:
 def test_a_program_runs_inside_the_agent_and_listeners_hear_of_it(here: AgentHere, program: GuestProgram) -> None:
     seen: list[CommandResult] = []
     here.machine.on_command(seen.append)
-    # The second call finds the program there.
+    # At the second call the program is installed already.
     for what in ("héllo", "again"):
         assert here.machine.call(program, (what, "first\nsecond")) == f"{what} {here.process.pid}"
     assert [(each.argv, each.status) for each in seen] == [
@@ -158,7 +158,7 @@ def test_the_slower_of_two_agents_finds_the_program_installed(tmp_path: Path, mo
     request = {"id": 1, "folder": str(folder), "files": {"lab/one.py": "text"}}
     install(agent, request)
     is_dir, looks = os.path.isdir, iter([False])
-    # It was not there when the slower one looked.
+    # The folder did not exist yet when the slower agent checked.
     monkeypatch.setattr(os.path, "isdir", lambda path: next(looks, is_dir(path)))
     install(agent, {**request, "id": 2})
     assert answers == [{"id": 1, "done": True}, {"id": 2, "done": True}]

@@ -24,7 +24,7 @@ def test_ssh_never_asks_and_takes_the_targets_options() -> None:
 
 @pytest.mark.parametrize("shell", ["sh", "bash"])
 def test_the_remote_command_runs_the_agent_it_is_sent(shell: str, tmp_path: Path) -> None:
-    # As a user who is root: a stand-in for id and sudo, found first.
+    # A fake id, first in PATH, pretends that the user is root.
     (tmp_path / "id").write_text("#!/bin/sh\necho 0\n")
     (tmp_path / "id").chmod(0o755)
     source = AGENT_FILE.read_bytes()

@@ -1,4 +1,4 @@
-"""The client's end of the channel against a far end that misbehaves."""
+"""The client's end of the channel, with an agent that misbehaves."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def test_one_consumer_that_does_not_read_holds_up_nobody(far: FarEnd) -> None:
 
 @dataclass
 class Listener:
-    """Whoever is told of silence: ends it at the given second."""
+    """Records the calls of ``on_silence``, and gives the machine up at the given second."""
 
     ends_at: int
     told: list[tuple[int, tuple[str, ...]]]
@@ -283,10 +283,10 @@ def test_a_long_request_lives_as_long_as_the_agent_answers_what_it_is_asked_mean
     heard_far.channel.wait_hello(5.0)
     pending = heard_far.channel.request("call")
     assert heard_far.heard()["verb"] == "call"
-    # So many that a stall of this test's own is no silence.
+    # Large enough that a delay of this test does not count as silence.
     listener.ends_at = 50
     for _ in range(30):
-        # Asked for nothing after two slices, long before the last.
+        # A ping is sent after two slices, long before the limit.
         asked = heard_far.heard()
         assert (asked["verb"], asked["paths"]) == ("read", [])
         heard_far.say({"id": asked["id"], "done": True, "files": {}})

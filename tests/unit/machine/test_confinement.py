@@ -1,4 +1,4 @@
-"""What a confined process can still do to the computer's files and programs: each layer, alone and combined."""
+"""What a confined process can do to the computer's files and programs, with each combination of layers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BY_PATH, BY_OTHER_PATH, ABSTRACT = (
 REACHING = BY_PATH | BY_OTHER_PATH | ABSTRACT | {"take another's socket", "read shared memory"}
 ANSWERS_WITHOUT_EFFECT = {"mode by descriptor"}
 
-# Confines itself, then tries all that it can think of. Each way has a file of its own.
+# Confines itself, then tries many ways to read, write and reach things. Each way has its own file.
 PROGRAM = """
 import ctypes, fcntl, json, os, socket, struct, sys
 sys.path.insert(0, sys.argv[1])
@@ -43,7 +43,7 @@ outside = os.readlink("/proc/self")
 held = confinement.confine([image, folder], layers, readable=[out, base + "/listening", base + "/datagrams"])
 libc = ctypes.CDLL(None, use_errno=True)
 if "namespace" in held and (first := os.fork()):
-    # The next child is the first of a process namespace, without which there are no more.
+    # The next child is the first process of the PID namespace; when it ends, no other can start.
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(first, 0)[1]))
 
 def write(path, flags=os.O_WRONLY):
@@ -102,7 +102,7 @@ SENDING = {
 }
 
 def take_socket():
-    # pidfd_open, pidfd_getfd: the listener's own, which the test has as this number.
+    # pidfd_open, pidfd_getfd: the test's own socket, by its descriptor.
     pidfd = libc.syscall(434, int(sys.argv[5]), 0)
     call(pidfd)
     call(libc.syscall(438, pidfd, int(sys.argv[6]), 0))
@@ -144,7 +144,7 @@ ways = {
     "look up another file": lambda: os.stat(base + "/secret/key"),
     "take another's socket": take_socket,
     "read shared memory": shared_memory,
-    # What must go on working.
+    # These must still work.
     "own image": lambda: write(image),
     "own image's size": lambda: os.ftruncate(os.open(image, os.O_RDWR), 1 << 20),
     "own folder": lambda: (put("x", folder + "/x"), os.rename(folder + "/x", folder + "/y"), os.unlink(folder + "/y")),
@@ -159,11 +159,11 @@ for name, send in SENDING.items():
     ways[name + " by another path"] = lambda send=send: send(base + "/secret/datagrams")
     ways[name + " abstract"] = lambda send=send: send("\\0" + base + "/datagrams")
 if "namespace" in held:
-    # Elsewhere it would be the computer's own mount.
+    # Without the namespace this would change the computer's own mount.
     ways |= {"remount": remount, "remount as another user": remount_as_another}
 done = []
 for name, way in ways.items():
-    # Each in a process of its own: some change the process that tries them.
+    # In separate processes, since some ways change the process.
     pid = os.fork()
     if pid == 0:
         try:
@@ -199,7 +199,7 @@ def base(tmp_path: Path) -> Path:
 
 
 def listing(folder: Path) -> dict[str, tuple[object, ...]]:
-    """All that can be changed about the files of a folder."""
+    """All properties of the files in a folder that could be changed."""
     found: dict[str, tuple[object, ...]] = {}
     for path in sorted(folder.iterdir()):
         status = path.lstat()
@@ -209,7 +209,7 @@ def listing(folder: Path) -> dict[str, tuple[object, ...]]:
 
 
 def attempt(base: Path, layers: list[str]) -> tuple[list[str], set[str], set[str]]:
-    """The layers that hold, what a process within them could do, and the messages that arrived outside."""
+    """Return the layers in force, the ways that succeeded, and the messages that arrived outside."""
     with ExitStack() as stack:
         datagrams = []
         for name in (f"{base}/listening", f"{base}/secret/listening", f"\0{base}/listening"):
@@ -221,7 +221,7 @@ def attempt(base: Path, layers: list[str]) -> tuple[list[str], set[str], set[str
             receiver.setblocking(False)
             datagrams.append(receiver)
         libc = ctypes.CDLL(None)
-        # IPC_PRIVATE; IPC_RMID in the end (shmget(2), shmctl(2)).
+        # IPC_PRIVATE, and IPC_RMID at the end (shmget(2), shmctl(2)).
         shared = libc.shmget(0, 4096, 0o600)
         stack.callback(libc.shmctl, shared, 0, None)
         argv = [sys.executable, "-IS", "-c", PROGRAM, str(CONFINEMENT.parent), str(base), json.dumps(layers)]
@@ -253,20 +253,20 @@ def test_without_a_layer_all_of_it_can_be_done(base: Path) -> None:
     before = listing(base / "out")
     held, done, arrived = attempt(base, [])
     assert held == []
-    # Whether a process may take another's socket by itself is for the computer's kernel to say (ptrace_scope).
+    # Whether a process may take another's socket depends on the computer's ptrace_scope.
     everything = WRITING | CHANGING | READING | LOOKING_UP | REACHING | ANSWERS_WITHOUT_EFFECT | OWN
     assert done | {"take another's socket"} == everything
     assert arrived == {way for way in REACHING if way.startswith("send")}
     after = listing(base / "out")
     same = {name for name in before if before[name] == after.get(name)}
-    # Through a symbolic link a file is written as it is through a hard one; a folder's name is a way, not a file.
+    # Files created by these ways have other names, and a link is not the file that is written through it.
     assert same <= {"device", "create", "make folder", "remove folder", "fifo", "socket", "hard link", "symbolic link"}
 
 
 @pytest.mark.parametrize(
     ("layers", "left"),
     [
-        # All files and programs by itself; what it leaves is a socket whose path it was given to read.
+        # It protects everything except a socket whose path is readable.
         (["namespace"], BY_PATH),
         (["landlock"], LOOKING_UP | REACHING - {"take another's socket"} | CHANGING | ANSWERS_WITHOUT_EFFECT),
         (["seccomp"], WRITING | READING | LOOKING_UP | {"read shared memory"} | ANSWERS_WITHOUT_EFFECT),
@@ -281,7 +281,7 @@ def test_what_each_layer_leaves(base: Path, layers: list[str], left: set[str]) -
     before = listing(base / "out")
     held, done, arrived = attempt(base, layers)
     assert held == layers
-    # Landlock by itself knows of emptying since its third version, of abstract sockets since its sixth.
+    # Landlock alone restricts truncation since ABI 3, abstract sockets since ABI 6.
     unsure = EMPTYING | ABSTRACT if layers == ["landlock"] else set()
     assert done - unsure == (OWN | left) - unsure
     assert arrived - unsure == {way for way in left & REACHING if way.startswith("send")} - unsure
@@ -289,7 +289,7 @@ def test_what_each_layer_leaves(base: Path, layers: list[str], left: set[str]) -
         assert listing(base / "out") == before
 
 
-# Mounts that show elsewhere too are what systemd makes of all of them.
+# systemd makes all mounts shared, so that they propagate to other namespaces.
 SHARED = """
 import ctypes, os, sys
 sys.path.insert(0, sys.argv[1])
@@ -336,7 +336,7 @@ def test_a_missing_file_is_no_missing_layer(base: Path) -> None:
         attempt(base, ["namespace"])
 
 
-# The process forbids itself one system call, as a container or AppArmor may, and starts the supervisor.
+# Forbids one system call, as a container or AppArmor may, then starts the supervisor.
 FORBID = """
 import errno, os, sys
 sys.path.insert(0, sys.argv[1])
@@ -354,7 +354,7 @@ MOUNT, UNSHARE, LANDLOCK = 165, 272, 444
 @pytest.mark.parametrize(
     ("forbidden", "held"),
     [
-        # Ubuntu's AppArmor gives a user namespace, and then no mount in it.
+        # Ubuntu's AppArmor permits a user namespace but no mount in it.
         (MOUNT, ["landlock", "seccomp"]),
         (UNSHARE, ["landlock", "seccomp"]),
         (LANDLOCK, ["namespace", "seccomp"]),
@@ -373,7 +373,7 @@ def test_what_a_computer_does_not_have_is_left_out_and_the_rest_holds(
     supervisor = [str(CONFINEMENT.parent / "supervisor.py"), str(record), str(kept), confinement]
     with subprocess.Popen(
         [*forbid, *supervisor, "/bin/sh", "-c", script],
-        # Its lifeline; what the kernel says comes as errors do.
+        # Standard input is the lifeline; the kernel's output goes to standard error.
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

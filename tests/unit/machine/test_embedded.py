@@ -83,7 +83,7 @@ def test_many_disks_share_what_the_drivers_socket_holds() -> None:
     with sender, receiver:
         sender.setblocking(False)
         (each,) = told(16)
-        # All that sixteen disks may have under way fits, and as much again as one may.
+        # The socket holds the requests of sixteen disks, and those of one more.
         assert [sender.send(bytes(8)) for _ in range(int(each) * 17)] == [8] * int(each) * 17
     assert int(each) >= 4
     assert most_requests(1) > most_requests(2) > most_requests(16)
@@ -128,7 +128,7 @@ def test_kernels_are_found_packaged_or_built(tmp_path: Path) -> None:
 
 
 def test_a_kernel_that_was_cut_off_is_none(tmp_path: Path) -> None:
-    """A copy onto a full disk, or one that was interrupted, is executable as well."""
+    """A file that was truncated by a full disk or an interruption is still executable."""
     whole = Path("/bin/true").read_bytes()
     kernel = tmp_path / "linux"
     for content in (b"", whole[:50], whole[:-1], b"\n" * 100):

@@ -1,4 +1,4 @@
-"""build-uml.sh on a kernel source in miniature: what it unpacks, patches, keeps, takes up again and refuses."""
+"""build-uml.sh with a miniature kernel source: unpacking, patching, resuming, and refusals."""
 
 from __future__ import annotations
 

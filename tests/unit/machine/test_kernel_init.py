@@ -1,4 +1,4 @@
-"""What the embedded kernel's init does that can be tried without one."""
+"""The parts of the embedded kernel's init that run without a kernel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lab.machine import kernel_init
 
 @pytest.fixture
 def fio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The computer's fio, of 3 bytes and changed at 5 s, with libraries that were made for it."""
+    """The computer's fio (3 bytes, mtime 5 s) and replacement libraries built for it."""
     program, folder = tmp_path / "program", tmp_path / "it's" / "fio"
     folder.mkdir(parents=True)
     (folder / "for").write_text("3 5\n")

@@ -1,4 +1,4 @@
-"""Another mdadm for a machine: finding it, its parameter for the kernel, and putting its packages into place."""
+"""Another mdadm for a machine: finding it, its kernel parameter, and installing its packages."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_an_option_of_the_target_shows_it_to_the_machine_and_tells_init(store: P
 
 
 class FakeApt:
-    """Packages with a program and libraries, as dpkg-deb would unpack them."""
+    """Packages with a program and libraries, as unpacked by dpkg-deb."""
 
     def __init__(self, *, has_loader: bool = True) -> None:
         self.fetched: list[str] = []
@@ -67,7 +67,7 @@ class FakeApt:
             (libraries / name).write_text("")
         for name in ("mdadm", "mdmon"):
             (tree / "usr/sbin" / name).write_text(name)
-        # A program that tells how it was started, in the place of the loader.
+        # In place of the loader, a program that prints its arguments.
         if self._has_loader:
             loader = libraries / "ld-linux-x86-64.so.2"
             loader.write_text('#!/bin/sh\necho "$@"\n')

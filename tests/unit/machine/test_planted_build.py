@@ -1,4 +1,4 @@
-"""build-uml.sh planted: the kernel with virtual time, and the planted bugs behind its own patches."""
+"""build-uml.sh planted: the kernel with virtual time, with planted bugs after its own patches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Says a third word. Why: to be found.
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Workshop:
-    """With one small bug in place of the real ones, which fits behind the small patch."""
+    """With one small bug in place of the real ones; its patch applies after the small patch."""
     made = make_workshop(tmp_path)
     made.place_source()
     folder = made.clone / "provision/kernel/planted"
@@ -37,7 +37,7 @@ def test_the_planted_kernel_has_what_the_one_with_virtual_time_has_and_the_bugs(
         assert (shop.tree / "arch/um/drivers/lab/lab_drive_kern.c").exists()
         settings = (shop.tree / ".config").read_text().splitlines()
     assert "CONFIG_UML_TIME_TRAVEL_SUPPORT=y" in settings
-    # Kconfig takes the last of several.
+    # If an option occurs several times, Kconfig uses the last.
     assert [line for line in settings if "CONFIG_LOCALVERSION=" in line][-1] == 'CONFIG_LOCALVERSION="-raidlab-planted"'
     assert shop.build("planted").returncode == 0
     result = {path.name for path in (shop.kernels / "planted").iterdir()}

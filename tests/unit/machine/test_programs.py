@@ -1,4 +1,4 @@
-"""Programs that run on machines: what is sent of them is enough, and is of the standard library alone."""
+"""Programs that run on machines: the files that are sent are complete and need only the standard library."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ FILES = [
 def test_what_is_sent_can_be_imported_where_nothing_of_raidlab_is(file: Path, tmp_path: Path) -> None:
     program = GuestProgram(file, "trial")
     sent = program_files(program).texts
-    # A module of the client may need a newer Python than machines have.
+    # Modules of the client may need a newer Python than that of machines.
     assert sent.keys() <= {"trial", *(each.relative_to(REPOSITORY).as_posix() for each in FILES)}
     for path, text in sent.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
-    # -S: no packages that are installed here.
+    # -S: without installed packages.
     line = f"import sys; sys.path.append({str(tmp_path)!r}); import {program.module}"
     done = subprocess.run((sys.executable, "-IS", "-c", line), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

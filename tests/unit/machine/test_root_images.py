@@ -126,7 +126,7 @@ def test_qemus_command_line_follows_from_the_images_architecture(
     drives = [word for word in words if word.startswith("if=none")]
     assert ["readonly=on" in drive for drive in drives] == [False, True]
     assert f"file={folder}/root.squashfs" in drives[1]
-    # None of this computer's files, and no serial number of a lab disk for the system's.
+    # No file of this computer, and the system's disk has no serial number of a lab disk.
     assert not any("9p" in word or word.endswith("serial=RAIDLAB-02") for word in words)
     assert boot.listable == ()
 

@@ -1,4 +1,4 @@
-"""How long a machine in QEMU may be silent: time in which it waits for a processor does not count, within a limit."""
+"""Limit for the silence of a machine in QEMU: up to a limit, time spent waiting for a processor does not count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which silence of a kernel is a stand-still: judged from what /proc tells of its processes, second by second."""
+"""When a silent kernel counts as hung, by the figures of its processes in /proc."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KERNEL, GUEST = 100, 101
 
 @dataclass
 class Computer:
-    """A kernel and a process of its guest, as /proc shows them."""
+    """/proc of a computer with a kernel and a process of its guest."""
 
     root: Path
     running: float = 0.0
@@ -54,7 +54,7 @@ class Computer:
 
 @pytest.fixture
 def computer() -> Iterator[Computer]:
-    """With a path short enough for a socket (unix(7): 108 bytes), which a test's own folder is not always."""
+    """In a folder whose path is short enough for a socket (unix(7): 108 bytes), unlike some tmp_path."""
     with tempfile.TemporaryDirectory() as name:
         found = Computer(Path(name))
         found.machine.mkdir(parents=True)
@@ -73,7 +73,7 @@ def vigil(computer: Computer) -> Vigil:
 def judged(
     computer: Computer, vigil: Vigil, *, running: float = 0.0, waiting: float = 0.0, awaited: str = "run"
 ) -> tuple[int, LabError] | None:
-    """After how many seconds of silence the machine was given up."""
+    """Return after how many seconds of silence the machine was given up, and the error; None if it was not."""
     for second in range(1, SILENT_SECONDS + 20):
         computer.pass_second(running=running, waiting=waiting)
         if loss := vigil.on_silence(second, [awaited]):
@@ -135,7 +135,7 @@ def test_only_the_newest_evidence_is_kept(computer: Computer, vigil: Vigil) -> N
 
 @pytest.fixture
 def console(computer: Computer) -> Iterator[list[str]]:
-    """A management console, as the kernel has one; what it was asked."""
+    """A management console like the kernel's; yields the commands that it got."""
     path = console_of(computer.machine)
     path.parent.mkdir(parents=True)
     asked: list[str] = []
@@ -150,7 +150,7 @@ def console(computer: Computer) -> Iterator[list[str]]:
                 asked.append(data[:length].decode())
                 if asked[-1] == "over":
                     return
-                # In two pieces, as a long answer comes.
+                # In two pieces, like a long answer.
                 line.sendto(struct.pack("=III", 0, 1, 3) + b"all" + bytes(509), client)
                 line.sendto(struct.pack("=III", 0, 0, 6) + b" well\0" + bytes(506), client)
 

@@ -1,4 +1,4 @@
-"""What a killed client left is recognised by its lock, and nothing that lives is swept."""
+"""Leftovers of a killed client are recognised by their lock, and nothing in use is removed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DEAD, ALIVE, ZOMBIE = 11, 22, 33
 
 @dataclass
 class FakeProcesses(Processes):
-    """Remembers which groups and folders' writers were killed; killing a group closes the descriptors that it held."""
+    """Records which groups and writers were killed; killing a group closes its descriptors."""
 
     killed: list[int] = field(default_factory=list)
     writers_below: list[tuple[Path, str, tuple[int, ...]]] = field(default_factory=list)
@@ -72,7 +72,7 @@ def state(tmp_path: Path, files: HostFiles, processes: FakeProcesses) -> StateFo
 
 
 def leave(state: StateFolder, owner: Owner, **kernel: int) -> FolderLock:
-    """An instance as another client would have made it."""
+    """Create an instance like one of another client."""
     lock = state.new_instance()
     lock.close()
     if kernel:

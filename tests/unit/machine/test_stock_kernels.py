@@ -32,7 +32,7 @@ from lab.machine.stock_kernels import (
 
 
 def make_kernel(root: Path, release: str, modules: dict[str, list[str]], packing: str = "") -> Path:
-    """A fetched kernel; ``modules``: path -> what it needs."""
+    """Create a fetched kernel; ``modules``: path -> its dependencies."""
     folder = root / release / "lib/modules" / release
     for path in modules:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -72,7 +72,7 @@ def test_a_release_is_named_by_its_beginning_up_to_the_end_of_a_number(stock: Pa
 def test_an_image_is_found_by_its_path_with_its_modules(stock: Path) -> None:
     make_kernel(stock, "6.12.1-test", {})
     image = stock / "6.12.1-test/vmlinuz"
-    # The boot protocol's header: the release's place, from 0x200 on.
+    # The header of the boot protocol holds the offset of the release string, relative to 0x200.
     head = bytearray(0x400)
     head[0x202:0x206] = b"HdrS"
     head[0x20E:0x210] = (0x100).to_bytes(2, "little")
@@ -228,7 +228,7 @@ def test_a_cpio_archive_is_read_back_by_cpio(tmp_path: Path) -> None:
 def test_without_an_embedded_kernel_the_default_is_qemu(
     has_uml: bool, has_qemu: bool, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without either, the error of uml: names what to install."""
+    """With neither, the error of uml: names the package to install."""
 
     def find_kernel(*_: object) -> None:
         if not has_uml:

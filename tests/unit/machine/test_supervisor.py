@@ -20,7 +20,7 @@ def test_kernels_that_start_at_once_share_out_the_processors(monkeypatch: pytest
         for _, name in held:
             assert name
             name.close()
-    # Its place is free again with its holder's end.
+    # The name is free again when its holder has closed it.
     processor, name = supervisor.own_processor()
     assert name
     with name:
@@ -28,7 +28,7 @@ def test_kernels_that_start_at_once_share_out_the_processors(monkeypatch: pytest
 
 
 def test_where_names_cannot_be_had_it_is_the_one_that_the_scheduler_chose(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Longer than unix(7) lets a name be.
+    # Longer than a name may be (unix(7)).
     monkeypatch.setattr(supervisor, "PROCESSOR_NAME", "x" * 200)
     processor, name = supervisor.own_processor()
     assert name

@@ -1,4 +1,4 @@
-"""A terminal of the agent's with a real pty and a real bash on this computer."""
+"""The agent's terminal, with a real pty and a real bash on this computer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["here"]
 
 
 class Sitting:
-    """Somebody at a terminal."""
+    """A user at a terminal."""
 
     def __init__(self, here: AgentHere, folder: Path) -> None:
         self.shown = bytearray()
@@ -47,7 +47,7 @@ class Sitting:
         wait_for(seen, lambda _: is_reached(), what=what, timeout_seconds=20, clock=HostClock())
 
     def run(self, line: str) -> tuple[TypedCommand, str]:
-        """Type a line and wait for its end; what it printed, the line itself left out."""
+        """Type a line, wait for its end, and return the command and its output."""
         count, start = len(self.commands), len(self.shown)
         self.terminal.type(f"{line}\r".encode())
         self.until(lambda: len(self.commands) > count and self._is_at_prompt(), line)
@@ -55,7 +55,7 @@ class Sitting:
         return self.commands[-1], printed.decode()
 
     def _is_at_prompt(self) -> bool:
-        # Behind one that is just as wide as the terminal, readline goes to the next line.
+        # After a prompt as wide as the terminal, readline starts a new line.
         return self.shown.rpartition(b"\x1b[?2004h")[2].rstrip(b" \r").endswith(b"#")
 
     def leave(self) -> None:
@@ -88,7 +88,7 @@ def test_what_is_typed_is_told_when_it_has_ended_and_kept_in_a_history(sitting: 
     assert (told.line, told.status) == ("false 'a; 100 %' é", 1)
     assert sitting.run("sleep 0.2")[0].seconds == pytest.approx(0.2, abs=2.0)
     before = len(sitting.commands)
-    # Nothing typed is no command, nor what was given up.
+    # An empty line is not a command, nor is a line abandoned with Ctrl-C.
     sitting.terminal.type(b"\rnot this\x03\r")
     again, _ = sitting.run("false 'a; 100 %' é")
     assert (again.line, len(sitting.commands)) == (told.line, before + 1)
@@ -148,7 +148,7 @@ def test_who_does_not_look_makes_the_program_wait(here: AgentHere, tmp_path: Pat
     while sizes[-1] != sizes[-2]:
         time.sleep(0.3)
         sizes.append(printed.stat().st_size)
-    # What is under way, the terminal's own store (128 KiB at most: TTYB_DEFAULT_MEM_LIMIT twice) and the pipe's.
+    # The window, the terminal's buffers (at most 128 KiB: twice TTYB_DEFAULT_MEM_LIMIT) and those of the pipe.
     assert sizes[-1] < 40_000 + 32_768 + 131_072 + 2 * 65_536
     terminal.stop()
     for _ in chunks:
@@ -172,7 +172,7 @@ def test_the_end_tells_the_status(here: AgentHere, tmp_path: Path) -> None:
     sitting.terminal.type(b"exit 7\r")
     sitting.thread.join(10)
     assert sitting.terminal.status == 7
-    # Late keys are nobody's.
+    # Later input is ignored.
     sitting.terminal.type(b"x")
 
 

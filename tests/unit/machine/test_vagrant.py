@@ -31,7 +31,7 @@ NO_NODE = "The machine with the name 'raidlab9' was not found configured for\nth
 
 
 class Vagrant(Processes):
-    """A vagrant that gives one answer."""
+    """A vagrant that always gives the same answer."""
 
     def __init__(self, answer: Completed, *, is_there: bool = True) -> None:
         self.answer = answer
@@ -93,7 +93,7 @@ def test_a_refusal_says_what_to_do(
 
 
 def test_one_machine_of_a_class_that_runs_is_enough() -> None:
-    # The others make vagrant fail, after it has told about this one.
+    # vagrant fails because of the others, after it has reported this one.
     vagrant = Vagrant(Completed(1, f"==> raidlab: a notice\n{CONFIG}", NOT_UP))
     assert find_host(parse_target("vagrant:"), vagrant)[0] == "raidlab"
 

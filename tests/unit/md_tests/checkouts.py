@@ -1,4 +1,4 @@
-"""A made-up checkout that looks like mdadm's: its suite keeps to the words of upstream's, its tests are a few lines."""
+"""A fake checkout of mdadm: the suite prints the same messages as upstream's, the tests have a few lines."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-# What upstream's script says, and where it keeps things. Unlike there, a command that fails ends a test: upstream has
-# its "set -e" in an if's condition, where bash ignores it. Of a test that is named so it leaves all as it is.
+# The messages and paths of upstream's script. Unlike upstream, a failing command ends a test: upstream has "set -e"
+# in the condition of an if, where bash ignores it. After a test named *leaves nothing is cleaned up.
 SCRIPT = """#!/bin/bash
 targetdir=/var/tmp
 for word in "$@"; do
@@ -46,7 +46,7 @@ PASSES = "true\n"
 def make_checkout(
     folder: Path, tests: Mapping[str, str], *, broken: Mapping[str, str] | None = None, program: str = ""
 ) -> Path:
-    """``broken``: test -> what upstream says. ``program``: what stands for mdadm and mdmon; nothing: not built."""
+    """``broken``: test -> content of its ``.broken`` file. ``program``: copied as mdadm and mdmon; empty: not built."""
     (folder / "tests").mkdir(parents=True)
     (folder / "test").write_text(SCRIPT)
     (folder / "mdadm.h").write_text("/* none */\n")
@@ -62,7 +62,7 @@ def make_checkout(
 
 
 def picture(folder: Path) -> dict[str, tuple[int, ...] | str]:
-    """All that can be changed of what lies in a folder, the times included."""
+    """All properties of the files in a folder, including times."""
     found: dict[str, tuple[int, ...] | str] = {}
     for path in sorted((folder, *folder.rglob("*"))):
         status = path.lstat()

@@ -1,4 +1,4 @@
-"""``raidlab md-tests`` as far as it needs no machine: lists, refusals, tables, and which machine it would take."""
+"""``raidlab md-tests`` without a machine: lists, refusals, tables, and the choice of the machine."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_which_time_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         (built / name).write_text("#!/bin/sh\n")
         (built / name).chmod(0o700)
     assert suite_target(parse_target("uml:?mem=1G"), host, is_chosen=True).is_virtual_time
-    # On a computer with lab disks of its own nobody has asked for those.
+    # local: is the default on a computer with lab disks, so the user did not choose it.
     assert str(suite_target(parse_target("local:"), host, is_chosen=False)) == "uml:?time=virtual"
     assert not suite_target(parse_target("uml:?time=real"), host, is_chosen=True).is_virtual_time
     with pytest.raises(SpecError, match="do not run on"):

@@ -1,7 +1,7 @@
-"""Runs of mdadm's suite: the checkout and its tests, what became of a test, and what is kept.
+"""Runs of mdadm's suite: the checkout and its tests, the outcome of a test, and the stored record.
 
-What suite and kernel say is captured: mdadm 4.6-11-gd1447022, ``./test --tests=NAME --save-logs``, on Linux 6.1.192 in
-virtual time and 6.1.176, November 2026; logs are cut to their ends.
+The output of suite and kernel is captured: mdadm 4.6-11-gd1447022, ``./test --tests=NAME --save-logs``, on Linux
+6.1.192 in virtual time and 6.1.176, November 2026; logs are cut to their ends.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def runs(host: Host) -> list[Path]:
 
 
 def interrupted(host: Host, suite: Suite, *results: SuiteResult) -> None:
-    """A run that is ended by Ctrl-C after these."""
+    """Start a run that is interrupted after these results."""
     with new_run(host, suite, TESTS, TARGET) as journal:
         journal.note_machine("mdadm - v4.6", "6.1.192")
         assert journal.left == TESTS
@@ -228,7 +228,7 @@ def test_another_content_has_another_digest(checkout: Path, changed: str) -> Non
 
 
 class Without(Processes):
-    """A computer on which one program is not installed."""
+    """A computer on which only one program is missing."""
 
     def __init__(self, program: str) -> None:
         self.program = program
