@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -154,9 +154,9 @@ class ScriptMachine:
 @contextmanager
 def _open(target: Target, host: Host, disks: int, hooks: Hooks) -> Iterator[ScriptMachine]:
     wanted = [DiskSpec(name=f"disk{n + 1:02}", kind=DiskKind.FILE, size_bytes=DISK_BYTES) for n in range(disks)]
-    with open_lab(target, host, wanted=wanted, on_notice=hooks.on_notice, on_machine=hooks.on_machine) as lab:
-        try:
-            yield ScriptMachine(lab.machine, [disk.node for disk in lab.disks])
-        finally:
-            # Before the lab stops arrays: its disks are discarded, and a hung array cannot be stopped.
-            lab.machine.close()
+    with (
+        open_lab(target, host, wanted=wanted, on_notice=hooks.on_notice, on_machine=hooks.on_machine) as lab,
+        # Close the machine before the lab stops arrays: its disks are discarded, and a hung array cannot be stopped.
+        closing(lab.machine) as machine,
+    ):
+        yield ScriptMachine(machine, [disk.node for disk in lab.disks])

@@ -14,7 +14,7 @@ import queue
 import select
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, TypedDict
 
 import msgspec
@@ -96,13 +96,6 @@ class Pending:
     def put(self, message: Message | LabError) -> None:
         self._messages.put(message)
 
-    def __iter__(self) -> Iterator[Message]:
-        while True:
-            message = self.next()
-            yield message
-            if message.get("done"):
-                return
-
     def next(self, timeout_seconds: float | None = None) -> Message:
         """Return the next answer. Raises MachineLost if none will come, queue.Empty after the time-out."""
         message = self._messages.get(timeout=timeout_seconds)
@@ -163,21 +156,20 @@ class Channel:
 
         ``waited_seconds``: how long the machine has waited for a processor, which does not count (counted_seconds).
         """
-        hello = self._greeting(timeout_seconds, waited_seconds)
+        begun = time.monotonic()
+        hello: Message | None = None
+        while hello is None:
+            left = timeout_seconds - counted_seconds(time.monotonic() - begun, waited_seconds())
+            if left <= 0:
+                raise MachineLost(
+                    f"the machine did not answer within {time.monotonic() - begun:.3g} s",
+                    hint="try again, or when this computer is less busy; 'raidlab doctor' names what is missing",
+                )
+            with contextlib.suppress(queue.Empty):
+                hello = self._hello.next(left)
         if hello.get("protocol") != PROTOCOL_VERSION:
             raise MachineLost(f"the agent speaks protocol {hello.get('protocol')}, not {PROTOCOL_VERSION}")
         return hello
-
-    def _greeting(self, timeout_seconds: float, waited_seconds: Callable[[], float | None]) -> Message:
-        begun, left = time.monotonic(), timeout_seconds
-        while left > 0:
-            with contextlib.suppress(queue.Empty):
-                return self._hello.next(left)
-            left = timeout_seconds - counted_seconds(time.monotonic() - begun, waited_seconds())
-        raise MachineLost(
-            f"the machine did not answer within {time.monotonic() - begun:.3g} s",
-            hint="try again, or when this computer is less busy; 'raidlab doctor' names what is missing",
-        )
 
     def request(self, verb: str, **fields: object) -> Pending:
         """Send a request and return the queue of its answers. Raises MachineLost if the machine is gone."""

@@ -1,19 +1,99 @@
-"""The images of disks, the state folder, and hints about both."""
+"""Disks: their signatures and images, the state of their arrays, and the state folder."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 
-from tests.hardening.workbench import Bench, Done, expect, promise
+from tests.hardening.workbench import Bench, expect, promise
 
-MIB = 1024**2
-SIZE = 48 * MIB
-TWO: tuple[Mapping[str, object], ...] = tuple(
-    {"name": f"disk{number:02}", "kind": "file", "size_bytes": SIZE} for number in (1, 2)
+SIZE = 48 * 1024**2
+
+
+def _bare(bench: Bench, count: int) -> list[Path]:
+    """Create ``count`` blank disks; returns their images."""
+    listed = [{"name": f"disk{number:02}", "kind": "file", "size_bytes": SIZE} for number in range(1, count + 1)]
+    bench.disks.mkdir(mode=0o700, parents=True)
+    for folder in (bench.state, bench.state / "labs", bench.disks.parent):
+        folder.chmod(0o700)
+    (bench.disks.parent / "lab.json").write_text(json.dumps(listed))
+    images = [bench.disks / f"{disk['name']}.img" for disk in listed]
+    for image in images:
+        with image.open("wb") as file:
+            file.truncate(SIZE)
+    return images
+
+
+def _write(image: Path, place: int, data: bytes) -> None:
+    with image.open("r+b") as file:
+        file.seek(place if place >= 0 else SIZE + place)
+        file.write(data)
+
+
+CARRIED = (
+    ("LVM2_member", 512, b"LABELONE" + bytes(16) + b"LVM2 001"),
+    ("gpt", -512, b"EFI PART"),
+    ("isw_raid_member", -1024, b"Intel Raid ISM Cfg Sig. 1.3.00"),
+    ("swap", 4086, b"SWAPSPACE2"),
+    ("iso9660", 32769, b"CD001"),
+    ("btrfs", 65600, b"_BHRfS_M"),
 )
+
+
+@promise("what a disk carries is shown and never overwritten, wherever it lies on the disk", needs_machine=True)
+def _(bench: Bench) -> None:
+    images = _bare(bench, 9)
+    for image, (_, place, data) in zip(images[3:], CARRIED, strict=True):
+        _write(image, place, data)
+    made = "mdadm --create /dev/md{} --run --level=1 --raid-devices=2 --metadata={} {} {}; mdadm --stop /dev/md{}"
+    bench.run("exec", "--", made.format(7, "1.0", "/dev/ubda", "/dev/ubdb", 7), on_machine=True)
+    shown = json.loads(bench.run("--json", "disks", on_machine=True).worked().out)["disks"]
+    carried = {disk["name"]: disk["carries"] for disk in shown}
+    expect("linux_raid_member" in carried["disk01"], f"an array with metadata 1.0 is not shown: {carried}")
+    for number, (kind, _, _) in enumerate(CARRIED, 4):
+        expect(kind in carried[f"disk{number:02}"], f"{kind} is not shown: {carried}")
+    before = [image.read_bytes() for image in images[3:]]
+    for disks in ("disk01,disk03", "disk04,disk03", *(f"disk0{number},disk03" for number in range(5, 10))):
+        for level in ("1", "adapt5"):
+            bench.run("array", "create", "--level", level, "--disks", disks, on_machine=True).was_refused()
+    bench.run("array", "create", "--level", "1", "--disks", "2", on_machine=True).was_refused()
+    bench.run("load", "mixed", "--on", "disk05", on_machine=True).is_answer()
+    expect([image.read_bytes() for image in images[3:]] == before, "a disk that carries something was written on")
+    bench.run("disks", "reset", *carried, on_machine=True).was_refused(because="md7")
+    bench.run("array", "destroy", "md7", on_machine=True).worked()
+    bench.run("disks", "reset", *carried, on_machine=True).worked()
+    expect(not any(any(image.read_bytes()) for image in images), "a reset leaves something on a disk")
+
+
+@promise("how many failures an array survives is told for now, not for when it was whole", needs_machine=True)
+def _(bench: Bench) -> None:
+    _bare(bench, 3)
+    bench.run("array", "create", "--level", "5", "--disks", "3", "--assume-clean", on_machine=True).worked()
+    told = json.loads(bench.run("--json", "array", "show", "md0", on_machine=True).worked().out)["theory"]
+    expect(told["failures_survived_now"] == 1, f"a whole RAID 5: {told}")
+    bench.run("array", "fail", "md0", "disk01", on_machine=True).worked()
+    told = json.loads(bench.run("--json", "array", "show", "md0", on_machine=True).worked().out)["theory"]
+    expect(told["failures_survived_now"] == 0, f"a degraded RAID 5: {told}")
+    said = bench.run("array", "show", "md0", on_machine=True).worked().out
+    line = next(line for line in said.splitlines() if line.startswith("survives"))
+    expect("no failed members now" in line and "1 failed member when whole" in line, line)
+
+
+@promise("a degraded RAID 10 tells what its present members survive, whatever its layout", needs_machine=True)
+def _(bench: Bench) -> None:
+    _bare(bench, 4)
+    create = ("array", "create", "--level", "10", "--disks", "4", "--layout", "f2", "--assume-clean")
+    bench.run(*create, on_machine=True).worked()
+    bench.run("array", "fail", "md0", "disk01", on_machine=True).worked()
+    told = json.loads(bench.run("--json", "array", "show", "md0", on_machine=True).worked().out)["theory"]
+    now = (told["failures_survived_now"], told["most_failures_survived_now"])
+    expect(now == (0, 1), f"far copies, one of four missing: {told}")
+    bench.run("array", "fail", "md0", "disk03", on_machine=True).worked()
+    told = json.loads(bench.run("--json", "array", "show", "md0", on_machine=True).worked().out)["theory"]
+    now = (told["failures_survived_now"], told["most_failures_survived_now"])
+    expect(now == (0, 0), f"far copies, two of four missing: {told}")
 
 
 @promise("a state folder from which no kernel can start is refused in a sentence", needs_machine=True)
@@ -29,8 +109,8 @@ def _(bench: Bench) -> None:
 
 @promise("what a hint says to do is no loss of data, and helps", needs_machine=True)
 def _(bench: Bench) -> None:
-    bench.list_disks(TWO)
-    image = bench.disks / "disk01.img"
+    image = _bare(bench, 2)[0]
+    image.unlink()
     image.symlink_to("/nowhere/at/all")
     done = bench.run("array", "show", on_machine=True).was_refused()
     expect("room" not in done.err, f"a link that leads nowhere: {done}")
@@ -40,9 +120,6 @@ def _(bench: Bench) -> None:
     expect("remove the file" not in done.err, f"an image of another size: {done}")
     image.unlink()
     bench.run("array", "create", "--level", "1", "--disks", "2", "--wait", on_machine=True).worked()
-    told = _next(bench.run("array", "pull", "md0", "disk02", on_machine=True).was_refused())
-    expect("spindle" not in told or "array fail" in told, f"a disk that cannot be pulled: {told}")
-
-
-def _next(done: Done) -> str:
-    return done.err.partition("  next: ")[2]
+    done = bench.run("array", "pull", "md0", "disk02", on_machine=True).was_refused()
+    hint = done.err.partition("  next: ")[2]
+    expect("spindle" not in hint or "array fail" in hint, f"a disk that cannot be pulled: {done}")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hardening import disks, facts, guests, process, stored, written  # noqa: F401 - each adds its own
+from tests.hardening import disks, guests, process, stored, written  # noqa: F401 - each adds its own
 from tests.hardening.workbench import PROMISES, Bench, Promise
 
 pytestmark = pytest.mark.wide

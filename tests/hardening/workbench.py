@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from lab.classroom.bundle import load_signer, write_bundle
 from lab.results.record import ResultRecord, encode_record
 
@@ -150,13 +148,6 @@ class Bench:
         path = self.folder / name
         path.write_bytes(text.encode() if isinstance(text, str) else text)
         return str(path)
-
-    def list_disks(self, disks: Sequence[Mapping[str, object]]) -> None:
-        """Write the embedded lab's list of disks."""
-        self.disks.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for folder in (self.state, self.state / "labs", self.disks.parent):
-            folder.chmod(0o700)
-        (self.disks.parent / "lab.json").write_bytes(msgspec.json.encode(disks))
 
     def store(self, record: ResultRecord, raw: Mapping[str, bytes] | None = None, *, name: str = "") -> None:
         """Store a result as if it had been measured here."""

@@ -242,3 +242,46 @@ def test_a_terminal_shows_how_far_it_is_in_one_line_and_ctrl_c_ends_it(shop: Wor
     os.close(leader)
     assert b"\r\x1b[Kkernel: 33 %, 1 of 3 files: " in shown
     wait_until(lambda: not any(map(is_running, map(int, shop.held.read_text().split()))))
+
+
+BUG = """\
+Says a third word. Why: to be found.
+
+--- a/greeting.c
++++ b/greeting.c
+@@ -1 +1 @@
+-goodbye
++nothing
+"""
+
+
+@pytest.fixture
+def planted(shop: Workshop) -> Workshop:
+    """With one small bug in place of the real ones; its patch applies after the small patch."""
+    folder = shop.clone / "provision/kernel/planted"
+    for patch in folder.iterdir():
+        patch.unlink()
+    (folder / "01-word.patch").write_text(BUG)
+    return shop
+
+
+def test_the_planted_kernel_has_what_the_one_with_virtual_time_has_and_the_bugs(planted: Workshop) -> None:
+    with planted.held_up("planted"):
+        assert (planted.tree / "greeting.c").read_text() == "nothing\n"
+        assert (planted.tree / "arch/um/drivers/lab/lab_drive_kern.c").exists()
+        settings = (planted.tree / ".config").read_text().splitlines()
+    assert "CONFIG_UML_TIME_TRAVEL_SUPPORT=y" in settings
+    # If an option occurs several times, Kconfig uses the last.
+    assert [line for line in settings if "CONFIG_LOCALVERSION=" in line][-1] == 'CONFIG_LOCALVERSION="-raidlab-planted"'
+    assert planted.build("planted").returncode == 0
+    result = {path.name for path in (planted.kernels / "planted").iterdir()}
+    assert {"linux", "quick_clock.so", "release"} <= result
+
+
+def test_a_bug_that_changes_builds_that_kernel_again_and_no_other(planted: Workshop) -> None:
+    for flavour in ("virtual-time", "planted"):
+        assert planted.build(flavour).returncode == 0
+    planted.edit("provision/kernel/planted/01-word.patch")
+    assert planted.build("virtual-time").stderr == ""
+    assert "planted 6.1.7-raidlab-vt ready" in planted.build("planted").stderr
+    assert planted.build("planted").stderr == ""

@@ -7,7 +7,7 @@ import socket
 import struct
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,9 @@ import pytest
 
 from lab.errors import LabError, MachineLost
 from lab.host.files import HostFiles
+from lab.machine.channel import MOST_PATIENCE
 from lab.machine.disk_rescue import MOST_READS, DiskRescue, file_disks
+from lab.machine.qemu import Silence
 from lab.machine.stand_still import (
     KEPT_COUNT,
     KEPT_FOLDER,
@@ -243,3 +245,31 @@ def test_a_console_that_may_not_answer_is_not_waited_for(tmp_path: Path, layers:
     console_of(tmp_path).touch()
     (tmp_path / "kernel.json").write_text(json.dumps({"confined_by": layers}))
     assert can_answer(HostFiles(), tmp_path) is can
+
+
+def seconds_until_lost(waited_seconds: Callable[[], float | None], silences: Sequence[int]) -> int:
+    silence = Silence(waited_seconds)
+    return next((number for number, each in enumerate(silences) if silence.on_silence(each, ["run"])), -1)
+
+
+@pytest.mark.parametrize(
+    ("waited_each_second", "lost_after"),
+    [(0.0, SILENT_SECONDS), (0.5, 2 * SILENT_SECONDS - 1), (2.0, MOST_PATIENCE * SILENT_SECONDS)],
+)
+def test_waiting_for_a_processor_does_not_count(waited_each_second: float, lost_after: int) -> None:
+    waited = 1000.0
+
+    def waited_seconds() -> float:
+        nonlocal waited
+        waited += waited_each_second
+        return waited
+
+    assert seconds_until_lost(waited_seconds, range(1, 10_000)) + 1 == lost_after
+
+
+def test_a_computer_that_does_not_count_waiting_has_the_usual_limit() -> None:
+    assert seconds_until_lost(lambda: None, range(1, 10_000)) + 1 == SILENT_SECONDS
+
+
+def test_each_silence_is_judged_by_itself() -> None:
+    assert seconds_until_lost(lambda: None, [*range(1, SILENT_SECONDS)] * 3) == -1
