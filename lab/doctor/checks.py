@@ -303,7 +303,8 @@ def make_report(
 ) -> DoctorReport:
     """The report of some checks, with its verdict."""
     listed = tuple(checks)
-    kind = ON_IMAGE if is_on_image(target) else target.partition(":")[0] + ":"
+    # A machine on a root image needs none of the lab's programs on this computer.
+    kind = ON_IMAGE if "root" in parse_target(target).options else target.partition(":")[0] + ":"
     packages = [package for check in listed for package in check.packages]
     return DoctorReport(
         subject=subject,
@@ -403,11 +404,6 @@ def _stock_kernel(host: Host) -> Iterable[Check]:
     if not releases:
         kernels = Outcome.MISSING, "this user can read no distribution's kernel", "raidlab kernels get 6.12"
     yield _check("stock-kernel", "a distribution's kernel", kernels, required_for=(QEMU,))
-
-
-def is_on_image(target: str) -> bool:
-    """Whether the target's machine runs from a root image, and so needs none of the lab's programs here."""
-    return "root" in parse_target(target).options
 
 
 def _root_image(host: Host) -> Found:

@@ -163,11 +163,17 @@ def replace_file(path: Path, data: bytes, *, is_durable: bool = True, mode: int 
     """
     ours = _own_descriptor(path)
     if ours is not None:
-        _write_to_descriptor(path, ours, data)
+        if stat.S_ISBLK(os.fstat(ours).st_mode):
+            raise OSError(errno.EINVAL, "it is a disk", str(path))
+        _write(ours, data, is_durable=False)
     elif (special := _special_at(path)) is not None:
         _write_to_special(path, special, data)
     else:
-        _replace_plain(path, data, is_durable=is_durable, mode=mode)
+        with _folder_of(path) as folder, _temporary(folder, path.name, mode) as (name, descriptor):
+            _write(descriptor, data, is_durable=is_durable)
+            os.rename(name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+            if is_durable:
+                os.fsync(folder)
 
 
 def create_file(path: Path, data: bytes, *, is_durable: bool = True, mode: int = 0o600) -> bool:
@@ -274,14 +280,6 @@ def _temporary(folder: int, name: str, mode: int) -> Iterator[tuple[str, int]]:
             os.unlink(temporary, dir_fd=folder)
 
 
-def _replace_plain(path: Path, data: bytes, *, is_durable: bool, mode: int) -> None:
-    with _folder_of(path) as folder, _temporary(folder, path.name, mode) as (name, descriptor):
-        _write(descriptor, data, is_durable=is_durable)
-        os.rename(name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
-        if is_durable:
-            os.fsync(folder)
-
-
 def _create_without_links(folder: int, name: str, data: bytes, mode: int) -> None:
     """Create a file where hard links are not supported (exFAT, some of FUSE). Raises FileExistsError, OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -308,12 +306,6 @@ def _own_descriptor(path: Path) -> int | None:
         except OSError:
             return None
     return None
-
-
-def _write_to_descriptor(path: Path, descriptor: int, data: bytes) -> None:
-    if stat.S_ISBLK(os.fstat(descriptor).st_mode):
-        raise OSError(errno.EINVAL, "it is a disk", str(path))
-    _write(descriptor, data, is_durable=False)
 
 
 def _special_at(path: Path) -> os.stat_result | None:

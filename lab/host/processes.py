@@ -116,9 +116,11 @@ class Processes:
         while. Gives up after DYING_SECONDS on processes that survive. A file named ``but`` does not count: another
         command opens it to test whether it is free, however long that takes.
         """
+        place = f"{folder.resolve()}/"
         before: set[int] = set()
         for _ in polls(HostClock(), DYING_SECONDS, 0.01):
-            found = _writers(folder.resolve(), but) - {os.getpid(), *spared}
+            others = (entry for entry in Path("/proc").glob("[0-9]*") if int(entry.name) not in (os.getpid(), *spared))
+            found = {int(entry.name) for entry in others if _writes_below(entry, place, but)}
             if not found:
                 return
             for process_id in found & before:
@@ -130,10 +132,6 @@ class Processes:
 def ended_how(status: int) -> str:
     """Return ``status 1``, or the name of the signal, for a status from ``RunningProcess.poll``."""
     return signal.Signals(-status).name if status < 0 else f"status {status}"
-
-
-def _writers(folder: Path, but: str) -> set[int]:
-    return {int(entry.name) for entry in Path("/proc").glob("[0-9]*") if _writes_below(entry, f"{folder}/", but)}
 
 
 def _writes_below(process: Path, folder: str, but: str) -> bool:

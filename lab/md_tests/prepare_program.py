@@ -71,12 +71,6 @@ def copy_tree(source: str, target: str) -> None:
             put(place, content(entry.path), 0o755 if entry.stat().st_mode & 0o100 else 0o644)
 
 
-def install_stand_ins() -> None:
-    """Install the stand-ins first in the agent's PATH, where the machine's init has put the mdadm to be tested."""
-    for name, text in STAND_INS.items():
-        put(f"{BIN}/{name}", text.encode(), 0o755)
-
-
 def cover_configuration() -> None:
     """Hide the computer's configuration files; files that do not exist need no cover."""
     for folder in COVERED:
@@ -99,7 +93,9 @@ def main(arguments: Sequence[str], is_stopped: Callable[[], bool]) -> str:
     mount(device, DATA, "ext4")
     os.makedirs(WITNESS)
     mount(source, WITNESS, kind, options)
-    install_stand_ins()
+    # First in the agent's PATH, where the machine's init has put the mdadm to be tested.
+    for name, text in STAND_INS.items():
+        put(f"{BIN}/{name}", text.encode(), 0o755)
     cover_configuration()
     # Some tests take the root device in /proc/mounts for a disk in use, and this disk is one. With 9p that device is a
     # word, and so a name in the folder in which the suite runs.

@@ -570,7 +570,8 @@ def result_table(journal: SuiteJournal) -> Table:
 def notes_of(journal: SuiteJournal) -> tuple[str, ...]:
     """The number of tests by outcome, the tests not run, and the folder of the logs."""
     notes = [", ".join(f"{count} {name}" for name, count in counts(journal).items())]
-    if surprises := [result.test for result in journal.results if is_surprise(result)]:
+    passed = [result for result in journal.results if result.outcome is SuiteOutcome.PASSED]
+    if surprises := [result.test for result in passed if result.upstream]:
         notes.append(f"passed, although marked as broken upstream: {', '.join(surprises)}")
     if journal.left:
         notes.append(f"not run yet: {len(journal.left)} tests")
@@ -585,11 +586,6 @@ def counts(journal: SuiteJournal) -> dict[str, int]:
     counted = {outcome.value: found[outcome] for outcome in SuiteOutcome if found[outcome]}
     complaints = sum(bool(result.kernel) for result in journal.results)
     return {**counted, **({"with kernel complaints": complaints} if complaints else {})}
-
-
-def is_surprise(result: SuiteResult) -> bool:
-    """Whether the test passed although it is marked as broken upstream."""
-    return result.outcome is SuiteOutcome.PASSED and bool(result.upstream)
 
 
 def told_why(result: SuiteResult) -> str:

@@ -65,10 +65,6 @@ class Witness:
     mounted: tuple[str, str, str]
     """How the machine mounts the folder (mount(2)): source, type, options."""
 
-    @property
-    def console_bytes(self) -> int:
-        return self.console.stat().st_size
-
     def log_bytes(self, test: str) -> int:
         try:
             return (self.folder / _log_name(test)).lstat().st_size
@@ -98,7 +94,7 @@ class SuiteMachine:
         saves after a failure (kernel messages, /proc/mdstat, details of the arrays).
         """
         clock = self._lab.host.clock
-        begun, start = clock.monotonic_seconds(), self._witness.console_bytes
+        begun, start = clock.monotonic_seconds(), self._witness.console.stat().st_size
         state = ""
         words = partial(self._witness.words, test, start)
         log_bytes = partial(self._witness.log_bytes, test)
