@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from rich.cells import cell_len
 from rich.style import Style
 
-from lab.arrays.geometry import Chunk, ChunkKind, StripeRow, stripe_rows
+from lab.arrays.geometry import ChunkKind, StripeCell, StripeRow, stripe_rows
 from lab.arrays.levels import Level, LevelName
 from lab.arrays.status import SliceState
 from lab.errors import SpecError
@@ -666,7 +666,7 @@ class StripeDiagram(LineWidget):
         cell = max(_CELL_LEAST, min(longest, _CELL_MOST, room // count))
         return max(1, min(count, room // cell)), cell
 
-    def _cell(self, picture: _Picture, slot: int, chunk: Chunk, lost: frozenset[int]) -> tuple[str, str]:
+    def _cell(self, picture: _Picture, slot: int, chunk: StripeCell, lost: frozenset[int]) -> tuple[str, str]:
         text = chunk.kind.value if chunk.kind.is_parity else str(chunk.number)
         if chunk.kind is ChunkKind.COPY:
             text += "'" * min(chunk.copy, 3)

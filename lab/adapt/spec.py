@@ -312,7 +312,7 @@ def _md(system: System, title: str, members: int, size_bytes: int, chunk_bytes: 
     # md accepts two members, but the lab's RAID 5 needs three.
     if members < Raid5.minimum_members:
         return SystemPreview(system, title, 0, 0, 0.0)
-    capacity = usable_bytes(Raid5(), members, size_bytes, chunk_bytes)
+    capacity = usable_bytes(Raid5(), [size_bytes] * members, chunk_bytes)
     return SystemPreview(system, title, capacity, 1, float(small_write_share(members - 1, blocks)))
 
 

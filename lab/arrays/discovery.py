@@ -10,6 +10,7 @@ import struct
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from lab.arrays.levels import LevelName, array_device, is_array_name, layout_name, level_with_layout
 from lab.arrays.operations import assemble
@@ -28,7 +29,6 @@ _MAGIC = 0xA92B4EFC
 _ROLES_OFFSET = 256
 _SPARE, _FAULTY, _JOURNAL = 0xFFFF, 0xFFFE, 0xFFFD
 _RECOVERY_FEATURE = 2
-_RESHAPE_FEATURE = 4
 _SECONDS = 0xFF_FFFF_FFFF
 """Mask for the seconds of a time in a superblock; the bits above are microseconds."""
 
@@ -52,31 +52,12 @@ class Superblock:
     """When the array was created, in seconds since 1970."""
     is_incomplete: bool
     """Whether the device has a slot, but its rebuild is not complete."""
-    is_reshaping: bool
     metadata_version: str = "1.2"
     """0.90, 1.0, 1.1 or 1.2: also determines its place on the device."""
 
     def role_of(self, device_number: int) -> int:
         """The role of a device in this superblock's table; unknown devices count as spares."""
         return self.roles[device_number] if device_number < len(self.roles) else _SPARE
-
-    @property
-    def own_role(self) -> int:
-        return self.role_of(self.device_number)
-
-
-def is_spare(role: int) -> bool:
-    """Whether the role is that of a spare, or of a device that is no longer known."""
-    return role == _SPARE
-
-
-def is_journal(role: int) -> bool:
-    """Whether the role is that of a journal."""
-    return role == _JOURNAL
-
-
-def _slot_of(role: int) -> int | None:
-    return None if role in (_SPARE, _FAULTY, _JOURNAL) else role
 
 
 def parse_superblock(data: bytes, metadata_version: str = "1.2") -> Superblock | None:
@@ -104,7 +85,6 @@ def parse_superblock(data: bytes, metadata_version: str = "1.2") -> Superblock |
         updated_seconds=updated & _SECONDS,
         created_seconds=created & _SECONDS,
         is_incomplete=bool(features & _RECOVERY_FEATURE),
-        is_reshaping=bool(features & _RESHAPE_FEATURE),
         metadata_version=metadata_version,
     )
 
@@ -133,7 +113,6 @@ def _parse_old_superblock(data: bytes) -> Superblock | None:
         updated_seconds=words[32],
         created_seconds=words[6],
         is_incomplete=not own[4] & 1 << _OLD_SYNC and bool(own[4] & 1 << _OLD_ACTIVE),
-        is_reshaping=words[2] > _OLD_MINOR,
         metadata_version="0.90",
     )
 
@@ -141,8 +120,6 @@ def _parse_old_superblock(data: bytes) -> Superblock | None:
 _OLD_BYTES = 4096
 _DESCRIPTOR_WORDS = 32
 _OLD_FAULTY, _OLD_ACTIVE, _OLD_SYNC, _OLD_REMOVED = range(4)
-_OLD_MINOR = 90
-"""The minor version; 91 during a reshape."""
 
 
 def _old_role(slot: int, state: int) -> int:
@@ -221,12 +198,10 @@ def superblocks_in(ends: Mapping[str, DiskEnds]) -> dict[str, Superblock]:
 
     mdadm chooses the same way (guess_super_type() in util.c).
     """
-    found = {node: max(_superblocks_on(each), key=_created, default=None) for node, each in ends.items()}
+    found = {
+        node: max(_superblocks_on(each), key=attrgetter("created_seconds"), default=None) for node, each in ends.items()
+    }
     return {node: superblock for node, superblock in found.items() if superblock}
-
-
-def _created(superblock: Superblock) -> int:
-    return superblock.created_seconds
 
 
 def _superblocks_on(ends: DiskEnds) -> Iterator[Superblock]:
@@ -274,12 +249,11 @@ def _array(members: Mapping[str, Superblock], host_name: str) -> FoundArray:
     former: list[str] = []
     for node, superblock in members.items():
         role = freshest.role_of(superblock.device_number)
-        slot = _slot_of(role)
         # A member's event count may lag by one if the machine stopped between two writes; md still accepts it.
         is_current = superblock.events + 1 >= freshest.events
-        if slot is not None and is_current and slot not in in_slots:
-            in_slots[slot] = node
-        elif is_journal(role) or (is_spare(role) and is_spare(superblock.own_role)):
+        if role not in (_SPARE, _FAULTY, _JOURNAL) and is_current and role not in in_slots:
+            in_slots[role] = node
+        elif role == _JOURNAL or role == _SPARE == superblock.role_of(superblock.device_number):
             others.append(node)
         else:
             former.append(node)

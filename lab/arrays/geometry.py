@@ -170,6 +170,33 @@ class ArrayGeometry(ABC):
             )
 
 
+class ChunkedGeometry(ArrayGeometry):
+    """A geometry whose stripes are rows of chunks."""
+
+    __slots__ = ()
+    chunk_sectors: int
+
+    def _row_starts(self, number: int) -> Sequence[int]:
+        """The first sector of each row of a stripe on the members."""
+        return (number * self.chunk_sectors,)
+
+    def stripe(self, number: int) -> StripeMap:
+        self._check_stripe(number)
+        rows = tuple(tuple(self._cell(slot, start) for slot in range(self.slots)) for start in self._row_starts(number))
+        firsts = [cell.first_sector for row in rows for cell in row if cell]
+        sectors = max(firsts) + self.chunk_sectors - min(firsts)
+        return StripeMap(number, min(firsts), sectors, self.chunk_sectors, rows)
+
+    def _cell(self, slot: int, sector: int) -> StripeCell | None:
+        """The chunk that begins in a sector of a member; None if there is none."""
+        found = self.content(slot, sector)
+        if found is None:
+            return None
+        first = found.sectors[0]
+        number = found.stripe if found.kind.is_parity else first // self.chunk_sectors
+        return StripeCell(slot, sector, found.kind, number, found.copy, first)
+
+
 LEFT_SYMMETRIC, PARITY_FIRST, PARITY_LAST = 2, 4, 5
 RAID5_LAYOUTS: Mapping[int, str] = {number: word for number, word in ROTATION_NUMBERS.items() if number <= PARITY_LAST}
 RAID6_LAYOUTS: Mapping[int, str] = {
@@ -280,7 +307,6 @@ def _p_slot(layout: int, raid_disks: int, row: int, *, has_q: bool) -> int:
 
 
 def _rotating_disks(layout: int, raid_disks: int) -> int:
-    """Number of members over which the layout rotates."""
     return raid_disks - 1 if layout >= _RAID5_WITH_LAST_Q else raid_disks
 
 
@@ -291,7 +317,7 @@ def _q_slot(layout: int, raid_disks: int, p_slot: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class ParityGeometry(ArrayGeometry):
+class ParityGeometry(ChunkedGeometry):
     """RAID 4, 5 and 6. ``layout`` is md's number. A stripe is one row of chunks."""
 
     layout: int
@@ -349,21 +375,6 @@ class ParityGeometry(ArrayGeometry):
             return MemberContent(kind, stripe, protected)
         return MemberContent(ChunkKind.DATA, stripe, ((first + index) * self.chunk_sectors + offset,))
 
-    def stripe(self, number: int) -> StripeMap:
-        self._check_stripe(number)
-        first, sector = number * self.data_count * self.chunk_sectors, number * self.chunk_sectors
-        row = self.row(number)
-        cells = []
-        for slot in range(self.raid_disks):
-            index = row.data_index(slot)
-            if index is None:
-                kind = ChunkKind.P if slot == row.p_slot else ChunkKind.Q
-                cells.append(StripeCell(slot, sector, kind, number, 0, first))
-            else:
-                start = first + index * self.chunk_sectors
-                cells.append(StripeCell(slot, sector, ChunkKind.DATA, start // self.chunk_sectors, 0, start))
-        return StripeMap(number, first, self.data_count * self.chunk_sectors, self.chunk_sectors, (tuple(cells),))
-
 
 @dataclass(frozen=True, slots=True)
 class Raid1Geometry(ArrayGeometry):
@@ -408,7 +419,7 @@ _FAR_SETS_SHIFT = 17
 
 
 @dataclass(frozen=True, slots=True)
-class Raid10Geometry(ArrayGeometry):
+class Raid10Geometry(ChunkedGeometry):
     """RAID 10 on any number of members. A stripe has ``far_copies`` rows: the data with near copies, and far copies."""
 
     near_copies: int
@@ -508,23 +519,9 @@ class Raid10Geometry(ArrayGeometry):
         place = next((each for each in self.places(found) if (each.slot, each.sector) == (slot, sector)), None)
         return MemberContent(place.kind, self.stripe_of(found), (found,), place.copy) if place else None
 
-    def stripe(self, number: int) -> StripeMap:
-        self._check_stripe(number)
-        rows = []
-        for far in range(self.far_copies):
-            start = number * self.far_copies + far if self.is_offset else number
-            sector = start * self.chunk_sectors + (0 if self.is_offset else far * self.stride_sectors)
-            rows.append(tuple(self._cell(slot, sector) for slot in range(self.raid_disks)))
-        starts = [cell.first_sector for row in rows for cell in row if cell]
-        length = max(starts) + self.chunk_sectors - min(starts)
-        return StripeMap(number, min(starts), length, self.chunk_sectors, tuple(rows))
-
-    def _cell(self, slot: int, sector: int) -> StripeCell | None:
-        found = self.content(slot, sector)
-        if found is None:
-            return None
-        start = found.sectors[0]
-        return StripeCell(slot, sector, found.kind, start // self.chunk_sectors, found.copy, start)
+    def _row_starts(self, number: int) -> Sequence[int]:
+        first = number * (self.far_copies if self.is_offset else 1) * self.chunk_sectors
+        return [first + far * self.stride_sectors for far in range(self.far_copies)]
 
 
 def raid10_geometry(layout: int, raid_disks: int, chunk_sectors: int, component_sectors: int) -> Raid10Geometry:
@@ -576,7 +573,7 @@ def strip_zones(member_sizes: Sequence[int]) -> tuple[StripZone, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Raid0Geometry(ArrayGeometry):
+class Raid0Geometry(ChunkedGeometry):
     """RAID 0. A stripe is one row of chunks, counted on the members; later zones have it on fewer members."""
 
     zones: tuple[StripZone, ...]
@@ -626,18 +623,6 @@ class Raid0Geometry(ArrayGeometry):
         if found >= zone.end:
             return None
         return MemberContent(ChunkKind.DATA, sector // self.chunk_sectors, (found,))
-
-    def stripe(self, number: int) -> StripeMap:
-        self._check_stripe(number)
-        sector = number * self.chunk_sectors
-        cells: list[StripeCell | None] = []
-        for slot in range(self.slots):
-            found = self.content(slot, sector)
-            start = found.sectors[0] if found else 0
-            chunk = start // self.chunk_sectors
-            cells.append(StripeCell(slot, sector, ChunkKind.DATA, chunk, 0, start) if found else None)
-        starts = [cell.first_sector for cell in cells if cell]
-        return StripeMap(number, min(starts), len(starts) * self.chunk_sectors, self.chunk_sectors, (tuple(cells),))
 
 
 def raid0_geometry(layout: int, chunk_sectors: int, member_sectors: Sequence[int]) -> Raid0Geometry:
@@ -780,17 +765,6 @@ def _layout_number(level: Level, layout: str | None) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
-    """One chunk of a member, for pictures."""
-
-    kind: ChunkKind
-    number: int
-    """Number of the data chunk on the array, from 0; for parity, the row that it protects."""
-    copy: int = 0
-    """0 for the first place that md writes to, 1 for its first copy, and so on."""
-
-
-@dataclass(frozen=True, slots=True)
 class StripeRow:
     """The same row of every member: one chunk of each."""
 
@@ -798,7 +772,7 @@ class StripeRow:
     """Far RAID 10 divides each member into as many parts as there are copies; all other arrays have part 0 only."""
     row: int
     """Chunks from the beginning of the part."""
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[StripeCell, ...]
     """In slot order."""
 
 
@@ -820,8 +794,7 @@ def stripe_rows(level: Level, layout: str | None, members: int, rows: int) -> tu
     for number in range(stripes):
         for index, cells in enumerate(geometry.stripe(number).rows):
             part, row = (index, number) if is_far else (0, number * stripe_rows + index)
-            shown = tuple(Chunk(cell.kind, cell.number, cell.copy) for cell in cells if cell)
-            found.append(StripeRow(part, row, shown))
+            found.append(StripeRow(part, row, tuple(cell for cell in cells if cell)))
     return tuple(sorted((each for each in found if each.row < rows), key=lambda each: (each.part, each.row)))
 
 

@@ -6,6 +6,7 @@ When a lab opens, the arrays that lie on its disks start, except those that the 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -20,7 +21,7 @@ from lab.arrays.discovery import MD_HEAD_BYTES, BroughtUp, FoundArray, arrays_in
 from lab.arrays.extension import AddedKind
 from lab.arrays.levels import DEFAULT_CHUNK_BYTES, Level, LevelName, array_device, is_array_name, parse_level
 from lab.arrays.spec import ArraySpec, Bitmap, CreateOptions, failures_words_now, penalty_words
-from lab.arrays.status import ArrayState, ArrayStatus, read_array, read_arrays, read_detail
+from lab.arrays.status import ArrayState, ArrayStatus, read_array, read_arrays
 from lab.disks import Lab
 from lab.disks.inventory import FIRST_BYTES, DiskEnds, read_ends, signatures_in
 from lab.errors import ArrayError, LabError, SpecError
@@ -225,7 +226,6 @@ class MdArray(Array):
         return free[:more]
 
     def _check_joins(self, status: ArrayStatus, node: str) -> None:
-        """Raises ArrayError for a disk that is already in the array."""
         member, disk = next((each for each in status.members if each.device == node), None), self.arrays.disk_name(node)
         if member and member.is_faulty:
             raise ArrayError(
@@ -266,7 +266,9 @@ class MdArray(Array):
         return bool(found and node in found.former_devices)
 
     def text(self, status: ArrayStatus) -> ArrayText:
-        detail, found = read_detail(self.arrays.machine, self.name), self.found
+        found = self.found
+        export = self.arrays.machine.run(("mdadm", "--detail", "--export", self.device)).stdout
+        uuid = re.search(r"^MD_UUID=(\S+)", export, re.MULTILINE)
         facts: dict[str, object] = {"array": self.name}
         if found and found.needs_asking and found.own_name:
             facts["name"] = found.own_name
@@ -277,9 +279,9 @@ class MdArray(Array):
         facts |= {
             "members": f"{status.in_sync_count} of {status.raid_disks} in sync, {len(status.spares)} spare",
             "chunk": human_bytes(status.chunk_bytes) if status.chunk_bytes else "none",
-            "layout": detail.layout or "none",
-            "consistency policy": detail.consistency_policy,
-            "uuid": detail.uuid or "unknown",
+            "layout": status.layout or "none",
+            "consistency policy": status.consistency_policy,
+            "uuid": uuid[1] if uuid else "unknown",
         }
         if status.mismatch_sectors:
             facts["mismatches"] = f"{status.mismatch_sectors} sectors in the last scrub"
@@ -303,17 +305,19 @@ class MdArray(Array):
         return status_value(self.arrays, status)
 
     def details(self) -> dict[str, str]:
-        detail = read_detail(self.arrays.machine, self.name)
+        status = self.read()
+        # The members of a RAID 0 may differ in size.
+        used_kib = None if status.level == LevelName.RAID0 else status.component_size_kib
         return {
-            "metadata": detail.metadata_version,
-            "array_size_kib": str(detail.array_size_kib),
-            "used_device_size_kib": str(detail.used_device_size_kib or "N/A"),
-            "raid_devices": str(detail.raid_devices),
-            "total_devices": str(detail.total_devices),
-            "chunk_kib": str(detail.chunk_kib or "N/A"),
-            "layout": detail.layout or "N/A",
-            "consistency_policy": detail.consistency_policy,
-            "state": detail.state,
+            "metadata": status.metadata_version,
+            "array_size_kib": str(status.size_bytes // KIB),
+            "used_device_size_kib": str(used_kib or "N/A"),
+            "raid_devices": str(status.raid_disks),
+            "total_devices": str(len(status.members)),
+            "chunk_kib": str(status.chunk_bytes // KIB if status.chunk_bytes else "N/A"),
+            "layout": status.layout or "N/A",
+            "consistency_policy": status.consistency_policy,
+            "state": status.state_words,
         }
 
 

@@ -108,13 +108,13 @@ class Level(ABC):
     def write_penalty(self) -> int:
         """Member I/Os that textbooks count for one small random write."""
 
-    @abstractmethod
     def data_members(self, members: int) -> Fraction:
         """How many members' worth of data the array holds; a fraction for RAID 10 on an odd number."""
+        return Fraction(members - self.parity_members)
 
-    @abstractmethod
     def minimum_failures_survived(self, members: int) -> int:
         """Any set of this many failed members loses no data."""
+        return self.parity_members
 
     def maximum_failures_survived(self, members: int) -> int:
         """The largest set of failed members that can lose no data, if the right ones fail."""
@@ -156,10 +156,6 @@ class Level(ABC):
         """Bytes of data in one full stripe; 0 for a level without stripes."""
         return int(self.data_members(members) * chunk_bytes) if self.has_chunk else 0
 
-    def read_parallelism(self, members: int) -> int:
-        """Members that share the load of many independent small reads."""
-        return members
-
     def sequential_read_members(self, members: int, *, is_rotational: bool = True) -> Fraction:
         """Members' worth of throughput that one sequential reader gets at best."""
         return self.data_members(members)
@@ -173,16 +169,10 @@ class Single(Level):
     minimum_members = 1
     has_chunk = False
     is_redundant = False
-
-    @property
-    def write_penalty(self) -> int:
-        return 1
+    write_penalty = 1
 
     def data_members(self, members: int) -> Fraction:
         return Fraction(1)
-
-    def minimum_failures_survived(self, members: int) -> int:
-        return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,16 +183,7 @@ class Raid0(Level):
     minimum_members = 2
     is_redundant = False
     has_zones = True
-
-    @property
-    def write_penalty(self) -> int:
-        return 1
-
-    def data_members(self, members: int) -> Fraction:
-        return Fraction(members)
-
-    def minimum_failures_survived(self, members: int) -> int:
-        return 0
+    write_penalty = 1
 
     def capacity_of(self, member_bytes: Sequence[int], chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> int:
         # create_strip_zones() in drivers/md/raid0.c: whole chunks of every member.
@@ -216,10 +197,7 @@ class Raid1(Level):
     name = LevelName.RAID1
     minimum_members = 2
     has_chunk = False
-
-    @property
-    def write_penalty(self) -> int:
-        return 2
+    write_penalty = 2
 
     def data_members(self, members: int) -> Fraction:
         return Fraction(1)
@@ -241,12 +219,6 @@ class _Parity(Level):
         # Read old data and each old parity, write the new ones.
         return 2 * (1 + self.parity_members)
 
-    def data_members(self, members: int) -> Fraction:
-        return Fraction(members - self.parity_members)
-
-    def minimum_failures_survived(self, members: int) -> int:
-        return self.parity_members
-
     def small_write(self, members: int) -> SmallWrite:
         # handle_stripe_dirtying() in drivers/md/raid5.c counts the reads of both ways and takes read-modify-write
         # only if it needs fewer; reconstruct-write reads the other data chunks, so it touches every member once.
@@ -262,9 +234,6 @@ class Raid4(_Parity):
     name = LevelName.RAID4
     minimum_members = 3
     parity_members = 1
-
-    def read_parallelism(self, members: int) -> int:
-        return members - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,8 +347,6 @@ class Raid10(Level):
 
 
 _SUPERBLOCK_AREA_SECTORS = 12 * 2
-
-
 _PPL_AREA_SECTORS = MIB // SECTOR_BYTES
 
 
@@ -399,16 +366,9 @@ def data_offset_bytes(device_bytes: int, chunk_bytes: int | None, *, has_ppl: bo
 
 
 def usable_bytes(
-    level: Level, members: int, device_bytes: int, chunk_bytes: int | None = None, *, has_ppl: bool = False
-) -> int:
-    """Bytes that an array of equal disks of ``device_bytes`` should offer, metadata subtracted."""
-    return usable_bytes_of(level, [device_bytes] * members, chunk_bytes, has_ppl=has_ppl)
-
-
-def usable_bytes_of(
     level: Level, device_bytes: Sequence[int], chunk_bytes: int | None = None, *, has_ppl: bool = False
 ) -> int:
-    """``usable_bytes`` for disks that may differ in size."""
+    """Bytes that an array of disks of these sizes should offer, metadata subtracted."""
     if level.minimum_members == 1:
         return min(device_bytes)
     chunk = (chunk_bytes or DEFAULT_CHUNK_BYTES) if level.has_chunk else None

@@ -261,11 +261,6 @@ def grow_level(
     )
 
 
-def _backup_file(name: str) -> str:
-    """The backup of a reshape's critical section: outside the array, on the machine's own file system."""
-    return f"{BACKUP_FOLDER}/{name}"
-
-
 def _mirror_to_parity(name: str, members: int, added: Sequence[str], spares: Sequence[str]) -> Plan:
     if members != 2:
         hint = "only a mirror of two can"
@@ -280,7 +275,8 @@ def _mirror_to_parity(name: str, members: int, added: Sequence[str], spares: Seq
 def _second_parity(name: str, members: int, added: Sequence[str], spares: Sequence[str]) -> Plan:
     if len(added) + len(spares) != 1:
         raise SpecError(f"array {name}: converting raid5 to raid6 needs exactly 1 more device", hint="name one device")
-    array, file = array_device(name), _backup_file(name)
+    # The backup of the reshape's critical section lies on the machine's own file system.
+    array, file = array_device(name), f"{BACKUP_FOLDER}/{name}"
     add = _add_steps(array, added, "The second parity needs a member of its own size; first it becomes a spare.")
     folder = Step(("mkdir", "-p", BACKUP_FOLDER), "The backup file must lie outside the array.")
     argv = ("mdadm", "--grow", array, "--level=6", f"--raid-devices={members + 1}", f"--backup-file={file}")
@@ -364,18 +360,15 @@ def set_bitmap(name: str, bitmap: Bitmap, *, chunk_bytes: int | None = None) -> 
         else "Without the bitmap writes are cheaper, but an unclean stop means a full resync."
     )
     other = Bitmap.NONE if on else Bitmap.INTERNAL
+    # In KiB (mdadm(8)).
+    chunk = () if chunk_bytes is None else (f"--bitmap-chunk={chunk_bytes // KIB}",)
     step = Step(
-        argv=("mdadm", "--grow", array, f"--bitmap={bitmap.value}", *_bitmap_chunk_option(chunk_bytes)),
+        argv=("mdadm", "--grow", array, f"--bitmap={bitmap.value}", *chunk),
         why=why,
         undo=("mdadm", "--grow", array, f"--bitmap={other.value}"),
         writes_devices=(array,),
     )
     return Plan(f"Set the bitmap of {name} to {bitmap.value}", (step,))
-
-
-def _bitmap_chunk_option(chunk_bytes: int | None) -> tuple[str, ...]:
-    """The mdadm option for the size that one bit of a bitmap covers, in KiB; empty for mdadm's choice (mdadm(8))."""
-    return () if chunk_bytes is None else (f"--bitmap-chunk={chunk_bytes // KIB}",)
 
 
 def _sync_action(name: str, action: str, why: str) -> Step:
@@ -486,16 +479,10 @@ def slow(disk: LabDisk, model: str) -> Plan:
         )
         return Plan(title, (step, note))
     argv = ("python3", "-IS", program_files(PACE).start, pause_socket(disk.name), pace_note(disk.name))
-    return Plan(
-        title,
-        (
-            Step(
-                (*argv, f"{seconds:g}", model if wanted else "own"),
-                why if wanted else "Requests are no longer held back.",
-                (*argv, "0", "own") if wanted else (),
-            ),
-        ),
-    )
+    own_pace = (*argv, "0", "own")
+    if not wanted:
+        return Plan(title, (Step(own_pace, "Requests are no longer held back."),))
+    return Plan(title, (Step((*argv, f"{seconds:g}", model), why, own_pace),))
 
 
 def _tell(disk: LabDisk, arrays: Sequence[str]) -> tuple[Step, ...]:
@@ -511,28 +498,15 @@ def cut_power(disk: LabDisk) -> Plan:
     """Cut the power of a spindle with a write cache. Raises DeviceRefused for any other disk."""
     mechanics = find_drive_model(disk.model).mechanics if disk.kind is DiskKind.SPINDLE else None
     if mechanics is None or not mechanics.write_cache_bytes:
-        known = [name for name, each in all_drive_models().items() if each.mechanics]
-        with_cache = [
-            name for name in known if (found := all_drive_models()[name].mechanics) and found.write_cache_bytes
-        ]
+        known = all_drive_models().items()
+        with_cache = [name for name, each in known if each.mechanics and each.mechanics.write_cache_bytes]
         raise DeviceRefused(
             f"{disk.name} has no volatile write cache that could be lost",
             hint=f"spindles of these drive models have one: {', '.join(with_cache) or 'none'}",
         )
     why = "The drive loses all writes that it has acknowledged but not yet written to the medium."
-    if is_kernel_drive(disk):
-        return Plan(f"Cut the power of {disk.name}", (kernel_power_step(disk, why),))
-    return Plan(
-        f"Cut the power of {disk.name}",
-        (
-            Step(
-                ("pkill", "-USR1", "-F", pid_file(disk.name)),
-                why,
-                danger=Danger.DATA,
-                writes_devices=(disk.node,),
-            ),
-        ),
-    )
+    step = Step(("pkill", "-USR1", "-F", pid_file(disk.name)), why, (), Danger.DATA, (disk.node,))
+    return Plan(f"Cut the power of {disk.name}", (kernel_power_step(disk, why) if is_kernel_drive(disk) else step,))
 
 
 def corrupt(member: str, *, data_offset_bytes: int, data_bytes: int, start_bytes: int, length_bytes: int) -> Plan:

@@ -21,7 +21,7 @@ from lab.arrays.levels import (
     is_device_node,
     level_with_layout,
     parse_level,
-    usable_bytes_of,
+    usable_bytes,
 )
 from lab.disks.kinds import LabDisk
 from lab.errors import LabError, SpecError
@@ -215,7 +215,6 @@ class Spec(ABC):
 
 
 def _sentence_of(error: LabError) -> str:
-    """The error's message, with its hint."""
     return f"{error.message} ({error.hint})" if error.hint else error.message
 
 
@@ -403,7 +402,7 @@ class ArraySpec(Spec):
 
     def expected_bytes(self, disks: Sequence[LabDisk]) -> int:
         has_ppl = self.consistency_policy is ConsistencyPolicy.PPL
-        return usable_bytes_of(self.raid, self._member_sizes(disks), self.effective_chunk_bytes, has_ppl=has_ppl)
+        return usable_bytes(self.raid, self._member_sizes(disks), self.effective_chunk_bytes, has_ppl=has_ppl)
 
     def ideal_bytes(self, disks: Sequence[LabDisk]) -> float:
         return float(self.raid.capacity_of(self._member_sizes(disks), chunk_bytes=1))

@@ -31,7 +31,7 @@ from lab.arrays.levels import (
 from lab.arrays.spec import SliceRow
 from lab.disks.kinds import LabDisk
 from lab.errors import ArrayError, SpecError, WaitTimedOut
-from lab.host.clock import Clock, wait_for
+from lab.host.clock import wait_for
 from lab.machine.api import Machine
 from lab.units import KIB, SECTOR_BYTES, human_bytes
 
@@ -252,12 +252,16 @@ class ArrayStatus:
         return None
 
     @property
+    def layout(self) -> str | None:
+        """The layout in mdadm's word; None if the level has none, or it is unknown."""
+        if self.layout_number is None or self.level not in tuple(LevelName):
+            return None
+        return layout_name(LevelName(self.level), self.layout_number)
+
+    @property
     def raid(self) -> Level:
         """The arithmetic of the array's level and layout. Raises SpecError for a level that the lab does not know."""
-        layout = None
-        if self.level == LevelName.RAID10 and self.layout_number is not None:
-            layout = layout_name(LevelName.RAID10, self.layout_number)
-        return level_with_layout(self.level, layout)
+        return level_with_layout(self.level, self.layout if self.level == LevelName.RAID10 else None)
 
     @property
     def geometry(self) -> ArrayGeometry:
@@ -627,65 +631,6 @@ def _word(words: type[E], text: str) -> E:
         return words("unknown")
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayDetail:
-    """Properties that mere use of an array does not change, and its state in words. None: not applicable."""
-
-    device: str
-    level: str
-    metadata_version: str
-    array_size_kib: int
-    used_device_size_kib: int | None
-    """Size used of each member; None for levels that may use members unequally (raid0)."""
-    raid_devices: int
-    total_devices: int
-    chunk_kib: int | None
-    layout: str | None
-    consistency_policy: str
-    state: str
-    uuid: str | None
-    array_name: str | None
-    """The name in the superblock, such as ``any:0``."""
-
-
-def read_detail(machine: Machine, name: str) -> ArrayDetail:
-    """Details of one array. Raises ArrayError if the machine has no such array."""
-    status = read_array(machine, name)
-    export = machine.run(("mdadm", "--detail", "--export", status.device)).stdout
-    return _detail_of(status, parse_export(export))
-
-
-def _detail_of(status: ArrayStatus, export: dict[str, str]) -> ArrayDetail:
-    """Details from one status and the variables that mdadm exports."""
-    return ArrayDetail(
-        device=status.device,
-        level=status.level,
-        metadata_version=status.metadata_version,
-        array_size_kib=status.size_bytes // KIB,
-        used_device_size_kib=None if status.level == LevelName.RAID0 else status.component_size_kib,
-        raid_devices=status.raid_disks,
-        total_devices=len(status.members),
-        chunk_kib=None if status.chunk_bytes is None else status.chunk_bytes // KIB,
-        layout=_layout(status),
-        consistency_policy=status.consistency_policy,
-        state=status.state_words,
-        uuid=export.get("MD_UUID"),
-        array_name=export.get("MD_NAME"),
-    )
-
-
-def parse_export(text: str) -> dict[str, str]:
-    """Parse the ``KEY=value`` lines of ``mdadm --detail --export`` and ``--examine --export``."""
-    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
-    return {key.strip(): value.strip() for key, _, value in pairs}
-
-
-def _layout(status: ArrayStatus) -> str | None:
-    if status.layout_number is None or status.level not in tuple(LevelName):
-        return None
-    return layout_name(LevelName(status.level), status.layout_number)
-
-
 MDSTAT = "/proc/mdstat"
 _ARRAY = re.compile(r"^(md\d+)\s*:")
 _PROGRESS = re.compile(r"(resync|recovery|reshape|check)\s*=\s*[\d.]+%\s*\((\d{1,18})/(\d{1,18})\)")
@@ -703,17 +648,14 @@ class MdStat:
     """Equal in two readings if only progress, speeds and the fill of bitmaps differ."""
     progress: dict[str, SyncProgress]
     """Array -> progress of its sync."""
-    names: tuple[str, ...]
-    """The arrays, as listed."""
 
 
 def parse_mdstat(text: str) -> MdStat:
     """Parse the file's text; unknown lines only affect ``shape``."""
-    shape, progress, names, name = [], {}, [], ""
+    shape, progress, name = [], {}, ""
     for line in text.splitlines():
         if found := _ARRAY.match(line):
             name = found[1]
-            names.append(name)
         if moving := _PROGRESS.search(line):
             per_kib = KIB // SECTOR_BYTES
             progress[name] = SyncProgress(int(moving[2]) * per_kib, int(moving[3]) * per_kib)
@@ -721,7 +663,7 @@ def parse_mdstat(text: str) -> MdStat:
         elif line.lstrip().startswith("bitmap:"):
             line = "bitmap"
         shape.append(line)
-    return MdStat("\n".join(shape), progress, tuple(names))
+    return MdStat("\n".join(shape), progress)
 
 
 FAR_BETWEEN_SECONDS = 300.0
@@ -747,35 +689,40 @@ def wait_until_idle(
     Raises WaitTimedOut after ``stall_seconds`` without progress of the sync, or after ``timeout_seconds`` in total.
     """
     clock = _Rests(machine, name)
-    steady = _Steady(clock)
+    idle_since: float | None = None
+    is_settled = False
 
     def observe() -> ArrayStatus:
+        nonlocal idle_since, is_settled
         status = read_array(machine, name)
         clock.is_busy = status.sync_action.is_busy
         if on_look:
             on_look(status)
         is_expected = status.awaits_rebuild or status.awaits_resync
         is_idle = _is_idle(status) and not _is_on_its_way_to_raid0(machine, status)
-        steady.note(is_idle, CONTRADICTION_SECONDS if is_expected else SETTLE_SECONDS)
+        now = clock.monotonic_seconds()
+        idle_since = (now if idle_since is None else idle_since) if is_idle else None
+        needed_seconds = CONTRADICTION_SECONDS if is_expected else SETTLE_SECONDS
+        is_settled = idle_since is not None and now - idle_since >= needed_seconds
         return status
 
     deadline = clock.monotonic_seconds() + timeout_seconds
     mark: tuple[object, ...] = ()
 
-    def is_reached_or_moved(status: ArrayStatus) -> bool:
-        return steady.is_reached or _progress_mark(status) != mark
+    def is_settled_or_moved(status: ArrayStatus) -> bool:
+        return is_settled or _progress_mark(status) != mark
 
     while True:
         left = deadline - clock.monotonic_seconds()
         seen = wait_for(
             observe,
-            is_reached_or_moved,
+            is_settled_or_moved,
             what=f"{name} to become idle",
             timeout_seconds=max(0.0, min(left, stall_seconds)),
             clock=clock,
             hint=_STALL_HINT,
         )
-        if steady.is_reached:
+        if is_settled:
             return seen
         if clock.monotonic_seconds() >= deadline:
             message = f"{name} was still busy after {timeout_seconds:g} s; last seen: {seen}"
@@ -810,23 +757,6 @@ class _Rests:
             self._now_seconds = self._machine.sleep(FAR_BETWEEN_SECONDS, until=self._until)
         else:
             self._now_seconds = self._machine.sleep(max(seconds, SETTLE_SECONDS))
-
-
-class _Steady:
-    """Whether a condition has held long enough without interruption."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._since: float | None = None
-        self.is_reached = False
-
-    def note(self, holds: bool, needed_seconds: float) -> None:
-        now = self._clock.monotonic_seconds()
-        if not holds:
-            self._since = None
-        elif self._since is None:
-            self._since = now
-        self.is_reached = self._since is not None and now - self._since >= needed_seconds
 
 
 def _is_idle(status: ArrayStatus) -> bool:

@@ -25,7 +25,7 @@ from typing import Any
 from uuid import uuid4
 
 from lab.arrays.discovery import plain_uuid
-from lab.arrays.geometry import Chunk, ChunkKind, period_rows, stripe_rows
+from lab.arrays.geometry import ChunkKind, StripeCell, period_rows, stripe_rows
 from lab.arrays.levels import LevelName, Raid10, Raid10Layout, layout_name
 from lab.arrays.status import ArrayStatus, read_array
 from lab.checks.state import MemberPicture, look_at_members
@@ -341,7 +341,7 @@ def geometry_of(status: ArrayStatus, chunk_bytes: int) -> dict[str, Any]:
     }
 
 
-def _cell(chunk: Chunk) -> list[str | int]:
+def _cell(chunk: StripeCell) -> list[str | int]:
     return [_LETTERS[chunk.kind], chunk.number]
 
 

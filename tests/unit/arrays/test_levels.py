@@ -22,7 +22,6 @@ from lab.arrays.levels import (
     level_with_layout,
     parse_level,
     usable_bytes,
-    usable_bytes_of,
 )
 from lab.errors import SpecError
 from lab.units import GIB, KIB, MIB
@@ -106,8 +105,8 @@ def test_degraded_arrays_survive_less(level: Level, members: int, missing: set[i
 
 def test_raid0_uses_all_of_unequal_disks_and_other_levels_the_smallest() -> None:
     # Linux 6.1 and mdadm 4.2 on 200 and 400 MiB with chunks of 64 KiB.
-    assert usable_bytes_of(Raid0(), [200 * MIB, 400 * MIB], 64 * KIB) == 612352 * KIB
-    assert usable_bytes_of(Raid1(), [200 * MIB, 400 * MIB]) == usable_bytes(Raid1(), 2, 200 * MIB)
+    assert usable_bytes(Raid0(), [200 * MIB, 400 * MIB], 64 * KIB) == 612352 * KIB
+    assert usable_bytes(Raid1(), [200 * MIB, 400 * MIB]) == usable_bytes(Raid1(), [200 * MIB] * 2)
 
 
 def test_parity_levels_reconstruct_when_that_touches_fewer_members() -> None:
@@ -116,12 +115,9 @@ def test_parity_levels_reconstruct_when_that_touches_fewer_members() -> None:
     assert (Raid5().write_penalty, Raid6().write_penalty, Raid4().write_penalty) == (4, 6, 4)
 
 
-def test_parallelism() -> None:
-    assert Raid4().read_parallelism(4) == 3
-    assert Raid5().read_parallelism(4) == 4
+def test_members_that_one_sequential_reader_keeps_busy() -> None:
     assert Raid1().sequential_read_members(2) == 1
     assert Raid10(Raid10Layout.FAR).sequential_read_members(4) == 4
-    assert Single().read_parallelism(1) == 1
 
 
 @pytest.mark.parametrize(
@@ -138,12 +134,12 @@ def test_parallelism() -> None:
 def test_capacity_of_500_mib_members_is_what_the_kernel_gives(
     level: Level, members: int, chunk: int | None, kib: int
 ) -> None:
-    assert usable_bytes(level, members, 500 * MIB, chunk) == kib * KIB
+    assert usable_bytes(level, [500 * MIB] * members, chunk) == kib * KIB
 
 
 def test_ppl_takes_one_mebibyte_of_each_member_and_a_bare_disk_is_used_whole() -> None:
-    assert usable_bytes(Raid5(), 3, 500 * MIB, has_ppl=True) == 1017856 * KIB
-    assert usable_bytes(Single(), 1, 500 * MIB) == 500 * MIB
+    assert usable_bytes(Raid5(), [500 * MIB] * 3, has_ppl=True) == 1017856 * KIB
+    assert usable_bytes(Single(), [500 * MIB]) == 500 * MIB
 
 
 @given(st.integers(16 * MIB, 4 * 1024 * GIB), CHUNKS)

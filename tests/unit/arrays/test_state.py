@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.arrays.array import OpenArrays
+from lab.arrays.kinds import MdArray
 from lab.arrays.status import (
     CONTRADICTION_SECONDS,
     SETTLE_SECONDS,
@@ -13,12 +18,10 @@ from lab.arrays.status import (
     SyncProgress,
     parse_array,
     parse_count,
-    parse_export,
     parse_flags,
     parse_progress,
     read_array,
     read_arrays,
-    read_detail,
     wait_until_idle,
 )
 from lab.errors import ArrayError, WaitTimedOut
@@ -118,10 +121,15 @@ def test_what_is_replaced_broken_or_spare_is_told_apart() -> None:
     assert status_of("raid1-checking").state_words in ("clean, checking", "active, checking")
 
 
+def details(label: str) -> dict[str, str]:
+    arrays = cast("OpenArrays", SimpleNamespace(machine=machine_with(label)))
+    return MdArray(arrays, "md0").details()
+
+
 @pytest.mark.parametrize(
     ("label", "array_kib", "used_kib", "policy"),
     [
-        ("raid0", 1019904, None, "none"),
+        ("raid0", 1019904, "N/A", "none"),
         ("raid1", 510976, 510976, "resync"),
         ("raid5", 1019904, 509952, "resync"),
         ("raid5-ppl", 1017856, 508928, "ppl"),
@@ -129,24 +137,18 @@ def test_what_is_replaced_broken_or_spare_is_told_apart() -> None:
         ("raid1-bitmap", 510976, 510976, "bitmap"),
     ],
 )
-def test_details_of_500_mib_members(label: str, array_kib: int, used_kib: int | None, policy: str) -> None:
-    detail = read_detail(machine_with(label), "md0")
-    assert (detail.array_size_kib, detail.used_device_size_kib, detail.consistency_policy) == (
-        array_kib,
-        used_kib,
-        policy,
-    )
-    assert detail.metadata_version == "1.2"
-    assert detail.array_name == "any:0"
-    assert detail.uuid
+def test_details_of_500_mib_members(label: str, array_kib: int, used_kib: int | str, policy: str) -> None:
+    found = details(label)
+    assert (found["array_size_kib"], found["used_device_size_kib"]) == (str(array_kib), str(used_kib))
+    assert (found["consistency_policy"], found["metadata"]) == (policy, "1.2")
 
 
 def test_details_name_chunk_layout_and_devices() -> None:
-    detail = read_detail(machine_with("raid10-f2"), "md0")
-    assert (detail.layout, detail.chunk_kib, detail.raid_devices, detail.total_devices) == ("f2", 64, 4, 4)
-    assert read_detail(machine_with("raid5"), "md0").layout == "left-symmetric"
-    assert read_detail(machine_with("raid5-bitmap-spare"), "md0").total_devices == 4
-    assert read_detail(machine_with("raid1"), "md0").chunk_kib is None
+    words = ("layout", "chunk_kib", "raid_devices", "total_devices")
+    assert [details("raid10-f2")[word] for word in words] == ["f2", "64", "4", "4"]
+    assert details("raid5")["layout"] == "left-symmetric"
+    assert details("raid5-bitmap-spare")["total_devices"] == "4"
+    assert [details("raid1")[word] for word in words[:2]] == ["N/A", "N/A"]
 
 
 def test_new_words_of_a_newer_kernel_are_tolerated() -> None:
@@ -162,7 +164,7 @@ def test_new_words_of_a_newer_kernel_are_tolerated() -> None:
     assert status.sync_action is SyncAction.UNKNOWN
     assert status.sync_action.is_busy
     assert status.member("/dev/ubda").flags == {"in_sync", "quantum"}
-    assert read_detail(fake, "md0").layout is None
+    assert status.layout is None
 
 
 def test_files_that_vanish_while_reading_are_tolerated() -> None:
@@ -195,11 +197,6 @@ def test_no_text_upsets_the_parsers(text: str) -> None:
     parse_count(text)
     parse_progress(text)
     parse_flags(text)
-    parse_export(text)
-
-
-def test_export_keeps_equal_signs_in_values() -> None:
-    assert parse_export("MD_NAME=any:0\nMD_X=a=b\nnoise\n") == {"MD_NAME": "any:0", "MD_X": "a=b"}
 
 
 PROGRESS = "/sys/block/md0/md/sync_completed"

@@ -222,6 +222,7 @@ def test_show_is_text_and_json(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["--on", "uml:", "array", "show"]) == 0
     text = capfd.readouterr().out
     assert "survives            1 failed member\n" in text
+    assert re.search(r"^uuid +[0-9a-f]{8}(:[0-9a-f]{8}){3}$", text, re.MULTILINE)
     assert run(["--on", "uml:", "array", "show", "--json"]) == 0
     (array,) = json.loads(capfd.readouterr().out)["arrays"]
     assert array["name"] == "md0"
