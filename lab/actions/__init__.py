@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from types import ModuleType
-
 from lab.actions import arrays
 from lab.actions.action import Action
 
-
-def _declared_in(module: ModuleType) -> Iterator[type[Action]]:
-    for value in vars(module).values():
-        if isinstance(value, type) and issubclass(value, Action) and value.__module__ == module.__name__:
-            yield value
-
-
-ACTIONS: tuple[type[Action], ...] = tuple(_declared_in(arrays))
+ACTIONS: tuple[type[Action], ...] = tuple(
+    each
+    for each in vars(arrays).values()
+    if isinstance(each, type) and issubclass(each, Action) and each.__module__ == arrays.__name__
+)
 """In the order of the app's menus, which is the order of the classes."""

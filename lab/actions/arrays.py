@@ -177,15 +177,15 @@ def workloads() -> list[Workload]:
     return [found[name] for name in (*first, *(name for name in sorted(found) if name not in first))]
 
 
-def disk_count(text: str | None) -> int | None:
+def disk_count(text: str) -> int | None:
     """The number of disks requested; None if they are named, or nothing was typed. Raises SpecError for too many."""
-    if text is None or not re.fullmatch(r"\s*[+-]?\d+\s*", text):
+    if not re.fullmatch(r"\s*[+-]?\d+\s*", text):
         return None
     return checked(whole(text, "number of disks"), SpareCount, "number of disks")
 
 
-def _explicit_disks(text: str | None, disks: Sequence[LabDisk]) -> list[LabDisk]:
-    return [] if text is None or disk_count(text) is not None else _named_disks(text, disks)
+def _explicit_disks(text: str, disks: Sequence[LabDisk]) -> list[LabDisk]:
+    return [] if disk_count(text) is not None else _named_disks(text, disks)
 
 
 def _chosen_disks(text: str, disks: Sequence[LabDisk], free: Sequence[LabDisk]) -> list[LabDisk]:
@@ -209,7 +209,6 @@ def split_words(text: str) -> list[str]:
 
 
 def _named_disks(text: str, disks: Sequence[LabDisk]) -> list[LabDisk]:
-    """Raises SpecError with the nearest name."""
     return [find_disk(word, disks) for word in split_words(text)]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from cyclopts import App, Parameter
@@ -135,144 +136,81 @@ def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
 
 
 def _commands() -> Iterator[Command]:
-    yield from COMMANDS
+    for name, help_text in COMMANDS.items():
+        yield Command(name, partial(_load, name), help_text)
     yield from added_commands()
 
 
-def _doctor() -> Loaded:
-    from lab.cli.doctor import doctor
-
-    return doctor
-
-
-def _disks() -> Loaded:
-    from lab.cli.disks import app
-
-    return app
-
-
-def _array() -> Loaded:
-    from lab.cli.array import app
-
-    return app
-
-
-def _watch() -> Loaded:
-    from lab.cli.load import watch
-
-    return watch
-
-
-def _load() -> Loaded:
-    from lab.cli.load import load
-
-    return load
-
-
-def _workloads() -> Loaded:
-    from lab.cli.load import workloads
-
-    return workloads
-
-
-def _exec() -> Loaded:
-    from lab.cli.shell import execute
-
-    return execute
-
-
-def _shell() -> Loaded:
-    from lab.cli.shell import shell
-
-    return shell
-
-
-def _run() -> Loaded:
-    from lab.cli.run import run
-
-    return run
+def _load(name: str) -> Loaded:
+    command: Loaded
+    match name:
+        case "doctor":
+            from lab.cli.doctor import doctor as command
+        case "kernels":
+            from lab.cli.kernels import app as command
+        case "mdadm":
+            from lab.cli.kernels import mdadm_app as command
+        case "disks":
+            from lab.cli.disks import app as command
+        case "array":
+            from lab.cli.array import app as command
+        case "watch":
+            from lab.cli.load import watch as command
+        case "load":
+            from lab.cli.load import load as command
+        case "workloads":
+            from lab.cli.load import workloads as command
+        case "exec":
+            from lab.cli.shell import execute as command
+        case "shell":
+            from lab.cli.shell import shell as command
+        case "run":
+            from lab.cli.run import run as command
+        case "fault":
+            from lab.cli.fault import app as command
+        case "drill":
+            from lab.cli.drill import app as command
+        case "lesson":
+            from lab.cli.lesson import app as command
+        case "results":
+            from lab.cli.results import app as command
+        case "lint":
+            from lab.cli.results import lint as command
+        case "compare":
+            from lab.cli.results import compare as command
+        case "report":
+            from lab.cli.results import report as command
+        case "export":
+            from lab.cli.results import export as command
+        case "serve":
+            command = serve
+        case "completion":
+            command = completion
+        case _:
+            raise AssertionError(f"no module has the command {name}")
+    return command
 
 
-def _fault() -> Loaded:
-    from lab.cli.fault import app
-
-    return app
-
-
-def _drill() -> Loaded:
-    from lab.cli.drill import app
-
-    return app
-
-
-def _lesson() -> Loaded:
-    from lab.cli.lesson import app
-
-    return app
-
-
-def _results() -> Loaded:
-    from lab.cli.results import app
-
-    return app
-
-
-def _lint() -> Loaded:
-    from lab.cli.results import lint
-
-    return lint
-
-
-def _compare() -> Loaded:
-    from lab.cli.results import compare
-
-    return compare
-
-
-def _report() -> Loaded:
-    from lab.cli.results import report
-
-    return report
-
-
-def _export() -> Loaded:
-    from lab.cli.results import export
-
-    return export
-
-
-def _kernels() -> Loaded:
-    from lab.cli.kernels import app
-
-    return app
-
-
-def _mdadm() -> Loaded:
-    from lab.cli.kernels import mdadm_app
-
-    return mdadm_app
-
-
-COMMANDS = (
-    Command("doctor", _doctor, "What this computer can do, what is missing, and the command that fixes it."),
-    Command("kernels", _kernels, "The distribution kernels that qemu: can start, and how to fetch others."),
-    Command("mdadm", _mdadm, "Other versions of mdadm for uml: and qemu:, and how to fetch them."),
-    Command("disks", _disks, "Lab disks, and every refused disk with its reason."),
-    Command("array", _array, "Create, show, change, break and repair arrays."),
-    Command("watch", _watch, "Arrays, members and rebuilds, live."),
-    Command("load", _load, "Run one workload on one array, live."),
-    Command("workloads", _workloads, "The catalogue of workloads."),
-    Command("exec", _exec, "Run a command on the machine while the lab is open."),
-    Command("shell", _shell, "A terminal on the machine while the lab is open."),
-    Command("run", _run, "Run an experiment."),
-    Command("fault", _fault, "Faults that end in a verdict on the data: scenarios, power cuts, campaigns."),
-    Command("drill", _drill, "Disasters to practise on: an array in trouble, and a verdict on the data."),
-    Command("lesson", _lesson, "Guided lessons: read, predict, do, check, understand."),
-    Command("results", _results, "Stored results."),
-    Command("lint", _lint, "What makes a measurement untrustworthy, rule by rule."),
-    Command("compare", _compare, "Two results side by side: ratios, and which is faster."),
-    Command("report", _report, "Results as one document: HTML with plots, Markdown, CSV or text."),
-    Command("export", _export, "Results as one file that can be read back elsewhere."),
-    Command("serve", lambda: serve, "The app in a browser, on loopback only."),
-    Command("completion", lambda: completion, "Print a completion script for a shell."),
-)
+COMMANDS = {
+    "doctor": "What this computer can do, what is missing, and the command that fixes it.",
+    "kernels": "The distribution kernels that qemu: can start, and how to fetch others.",
+    "mdadm": "Other versions of mdadm for uml: and qemu:, and how to fetch them.",
+    "disks": "Lab disks, and every refused disk with its reason.",
+    "array": "Create, show, change, break and repair arrays.",
+    "watch": "Arrays, members and rebuilds, live.",
+    "load": "Run one workload on one array, live.",
+    "workloads": "The catalogue of workloads.",
+    "exec": "Run a command on the machine while the lab is open.",
+    "shell": "A terminal on the machine while the lab is open.",
+    "run": "Run an experiment.",
+    "fault": "Faults that end in a verdict on the data: scenarios, power cuts, campaigns.",
+    "drill": "Disasters to practise on: an array in trouble, and a verdict on the data.",
+    "lesson": "Guided lessons: read, predict, do, check, understand.",
+    "results": "Stored results.",
+    "lint": "What makes a measurement untrustworthy, rule by rule.",
+    "compare": "Two results side by side: ratios, and which is faster.",
+    "report": "Results as one document: HTML with plots, Markdown, CSV or text.",
+    "export": "Results as one file that can be read back elsewhere.",
+    "serve": "The app in a browser, on loopback only.",
+    "completion": "Print a completion script for a shell.",
+}

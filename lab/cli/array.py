@@ -45,7 +45,6 @@ from lab.microscope.array_map import (
 from lab.microscope.picture import SeenCell, StripePicture, flip_plan, look_at_stripe, parse_place
 from lab.microscope.small_write import (
     CrashState,
-    MemberIo,
     ObservedWrite,
     SmallWrite,
     check_bare,
@@ -202,16 +201,15 @@ def write_text(shape: MappedArray, write: SmallWrite) -> str:
     """A small write as expected from md."""
     lines = [shape_words(shape), *write_head(shape, write)]
     rows = [
-        (io.name, io.slot, io.kind.value if io.kind else "other data", io.reads or "-", io.writes or "-", _log(io))
+        (
+            *(io.name, io.slot, io.kind.value if io.kind else "other data", io.reads or "-", io.writes or "-"),
+            f"and {human_bytes(io.log_bytes)} of log" if io.log_bytes else "",
+        )
         for io in write.ios
     ]
     headings = ("disk", "slot", "holds", "reads", "writes", "")
     lines += ["", table(headings, rows, right=("slot", "reads", "writes")), ""]
     return "\n".join([*lines, *write_tail(shape, write)])
-
-
-def _log(io: MemberIo) -> str:
-    return f"and {human_bytes(io.log_bytes)} of log" if io.log_bytes else ""
 
 
 def _observed_text(seen: ObservedWrite) -> str:
@@ -511,11 +509,8 @@ def _mark(context: Context, action: WriteMark) -> None:
     kind_of_name(action.array)
     with open_session(client_of(context)) as session:
         written = action.perform(session)
-    if context.json:
-        out_json(written)
-    else:
-        size = human_bytes(written.length_bytes)
-        out(f"{action.array}: {size} of known data at byte {written.start_bytes} of {written.path}")
+    size = human_bytes(written.length_bytes)
+    context.out(written, f"{action.array}: {size} of known data at byte {written.start_bytes} of {written.path}")
 
 
 def _verify(context: Context, action: VerifyMark) -> int:

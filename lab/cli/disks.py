@@ -40,12 +40,10 @@ from lab.session.session import LabSession, add_to_list, new_specs, open_session
 from lab.tomlfile import known_word, unknown_word
 from lab.units import format_bytes, human_bytes, human_seconds
 
-
-def add_to(app: App) -> None:
-    """Add this sub-command to ``raidlab disks``."""
-    app.command(calibrate_drive, name="calibrate")
+app = App(name="disks", help="Lab disks, and every refused disk with its reason.", help_format="plaintext")
 
 
+@app.command(name="calibrate")
 def calibrate_drive(
     device: Annotated[str, Parameter(help="A disk of the machine, such as /dev/sdb; it is only read.")],
     *,
@@ -108,10 +106,6 @@ def _show(made: Calibration) -> None:
     out(table(("found", ""), facts))
     out("\n" + table(("zone, of the stroke", "MB/s"), zones, right=("MB/s",)))
     out("\n" + table(("seek over", "measured", "curve"), seeks, right=("measured", "curve")))
-
-
-app = App(name="disks", help="Lab disks, and every refused disk with its reason.", help_format="plaintext")
-add_to(app)
 
 
 @app.default
@@ -259,12 +253,7 @@ add_verbs(app, (Slow,), {Slow: _slow})
 
 
 @app.command
-def pull(
-    name: str,
-    *,
-    break_array: BreakArrayFlag = False,
-    plan: PlanFlag = False,
-) -> None:
+def pull(name: str, *, break_array: BreakArrayFlag = False, plan: PlanFlag = False) -> None:
     """Let a disk vanish, as if its cable were pulled."""
     _act(current(), lambda session: breaking.pull(session, name, breaks_array=break_array), "pulled", name, plan=plan)
 
@@ -318,7 +307,6 @@ def _tell(context: Context, what: str, names: list[str]) -> None:
 
 
 def _confirm_physical(path: str, again: str | None) -> None:
-    """Raises DeviceRefused if the user did not type the path of a physical disk twice."""
     if again is None and is_terminal():
         err(f"raidlab: everything on {path} may be lost. Type its path again to continue:")
         again = sys.stdin.readline().strip()
@@ -366,7 +354,6 @@ def _remove_from_folder(context: Context, names: Sequence[str]) -> list[str]:
 
 
 def _require_blank_image(folder: LabFolder, spec: DiskSpec) -> None:
-    """Raises DeviceRefused if this disk's image is not blank."""
     if spec.kind is not DiskKind.FILE:
         return
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.cli.context import Context, current, table
+from lab.cli.context import current, table
 from lab.doctor import DoctorReport, Subject, check_computer, check_machine, machine_kinds
 from lab.errors import ExitCode
 from lab.machine import TargetKind, open_machine
@@ -20,14 +20,10 @@ def doctor(*, machine: bool = False) -> int:
     reports = [check_computer(context.host, target=str(context.target))]
     is_elsewhere = context.target.kind in (TargetKind.SSH, TargetKind.VAGRANT)
     if (machine or is_elsewhere) and reports[0].is_ready:
-        reports.append(_machine_report(context))
+        with open_machine(context.target, context.host, on_notice=context.narrator.notice) as opened:
+            reports.append(check_machine(opened))
     context.out(reports[0] if len(reports) == 1 else reports, "\n\n".join(_text(report) for report in reports))
     return max(ExitCode.DONE, *(report.exit_code for report in reports))
-
-
-def _machine_report(context: Context) -> DoctorReport:
-    with open_machine(context.target, context.host, on_notice=context.narrator.notice) as machine:
-        return check_machine(machine)
 
 
 def _text(report: DoctorReport) -> str:

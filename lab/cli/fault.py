@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
@@ -72,7 +72,7 @@ from lab.faults.guest.ledger import Cut, cut_of
 from lab.faults.history import Bounds, FaultHistory, FindingId, parse_id
 from lab.faults.place import FaultPlace, open_place, with_own_kernel
 from lab.faults.recordings import DriveImages, StoredRecording, find_recording
-from lab.faults.scenario import DRIVES, ReadyVariant, Scenario, all_scenarios, find_scenario
+from lab.faults.scenario import DRIVES, all_scenarios, find_scenario
 from lab.faults.scenario_run import (
     FaultVerdict,
     ScenarioHooks,
@@ -138,21 +138,21 @@ def run(
     chosen = list(all_scenarios()) if every else [find_scenario(name) for name in dict.fromkeys(names)]
     target = with_own_kernel(context.target, context.host)
     journal = begun_run(context.host, str(target), seed, [each.id for each in chosen])
-    narrator = _ScenarioNarrator(context, is_detailed=context.verbose or len(chosen) <= _MOST_NARRATED)
+    notice, is_detailed = context.narrator.notice, context.verbose or len(chosen) <= _MOST_NARRATED
 
     def opened() -> AbstractContextManager[FaultPlace]:
-        return open_place(target, context.host, drives=DRIVES, seed=seed, on_notice=context.narrator.notice)
+        return open_place(target, context.host, drives=DRIVES, seed=seed, on_notice=notice)
 
-    hooks = narrator.hooks(journal if keep else None)
+    hooks = _hooks(notice if is_detailed else lambda _: None, journal if keep else None)
     try:
         for outcome in play_all(chosen, opened, seed=seed, hooks=hooks, on_place=journal.note_place):
             journal.add(outcome)
-            narrator.tell(outcome)
+            _tell_outcome(notice, outcome)
     finally:
         journal.forget_if_empty()
         if journal.outcomes and journal.stored.left:
             told = f"{len(journal.outcomes)} of {len(chosen)} scenarios have an outcome"
-            context.narrator.notice(f"{told}; to see them again: raidlab fault show {journal.run.id}")
+            notice(f"{told}; to see them again: raidlab fault show {journal.run.id}")
     return _shown(context, journal.stored)
 
 
@@ -187,37 +187,25 @@ def exit_code(stored: StoredScenarios) -> ExitCode:
     return ExitCode.DONE if stored.is_expected else ExitCode.MISSING
 
 
-class _ScenarioNarrator:
-    """Reports each step, its reason and its outcome on standard error."""
+def _hooks(notice: Callable[[str], None], journal: ScenarioJournal | None) -> ScenarioHooks:
+    """Report each scenario, variant and step; ``journal`` receives all output of the machine."""
 
-    def __init__(self, context: Context, *, is_detailed: bool) -> None:
-        self._notice = context.narrator.notice
-        self._is_detailed = is_detailed
+    def on_step(step: StepOutcome) -> None:
+        for line in step_lines(step):
+            notice(f"    {line}")
 
-    def hooks(self, journal: ScenarioJournal | None) -> ScenarioHooks:
-        """``journal``: receives all output of the machine."""
-        told = (self._on_scenario, self._on_variant, self._on_step)
-        return ScenarioHooks(*told, journal.add_document) if journal else ScenarioHooks(*told)
+    return ScenarioHooks(
+        on_scenario=lambda scenario: notice(f"{scenario.number} {scenario.title}"),
+        on_variant=lambda variant: notice(f"  {variant_title(variant.name, variant.array.title)}"),
+        on_step=on_step,
+        on_document=journal.add_document if journal else lambda _: None,
+    )
 
-    def tell(self, outcome: ScenarioOutcome) -> None:
-        self._notice(
-            f"{outcome.number} {outcome.id}: {outcome.verdict}{f' ({outcome.reason})' if outcome.reason else ''}"
-        )
-        for line in outcome.unmet:
-            self._notice(f"  {line}")
 
-    def _on_scenario(self, scenario: Scenario) -> None:
-        if self._is_detailed:
-            self._notice(f"{scenario.number} {scenario.title}")
-
-    def _on_variant(self, variant: ReadyVariant) -> None:
-        if self._is_detailed:
-            self._notice(f"  {variant_title(variant.name, variant.array.title)}")
-
-    def _on_step(self, step: StepOutcome) -> None:
-        if self._is_detailed:
-            for line in step_lines(step):
-                self._notice(f"    {line}")
+def _tell_outcome(notice: Callable[[str], None], outcome: ScenarioOutcome) -> None:
+    notice(f"{outcome.number} {outcome.id}: {outcome.verdict}{f' ({outcome.reason})' if outcome.reason else ''}")
+    for line in outcome.unmet:
+        notice(f"  {line}")
 
 
 SEEDS = 1000
@@ -444,7 +432,6 @@ def _tell_replays(
 
 
 def _differences(outcomes: Sequence[HistoryOutcome]) -> Counter[tuple[str, int, str]]:
-    """The differences, with the number of outcomes that show each."""
     return Counter(
         each for outcome in outcomes for each in {(one.kind, one.act, one.text) for one in outcome.differences}
     )
@@ -576,7 +563,6 @@ def _tell_broken(context: Context, explored: Explored) -> None:
 
 
 def _show_outcome(context: Context, found: list[Explored], seed: str) -> None:
-    """The results table, even if only a part was tried."""
     if context.json:
         out_json(
             [
@@ -612,7 +598,6 @@ def _show_outcome(context: Context, found: list[Explored], seed: str) -> None:
 
 
 def _one_cut(context: Context, name: str, seed: str, word: str, operations: int | None) -> int:
-    """Record again, and judge one crash point with the array started by mdadm."""
     if not name:
         raise SpecError("a crash point belongs to one configuration", hint="give its full name, as in 'points --list'")
     cut = asked_cut(word)
@@ -679,13 +664,12 @@ def show_list(context: Context) -> None:
         return
     out(table(("configuration",), [(each.name,) for each in all_configurations()]))
     out()
-    rows = [(each.title, each.whole, each.degraded, each.source) for each in known.policy]
-    for title, whole, degraded, source in rows:
-        out(f"{title}\n  all members there: {whole}\n  one lost: {degraded}\n  source: {source}")
+    for each in known.policy:
+        out(f"{each.title}\n  all members there: {each.whole}\n  one lost: {each.degraded}\n  source: {each.source}")
     out()
-    for each in known.impossible:
-        words = [" or ".join(part) for part in (each.levels, each.policies, each.moments) if part]
-        out(f"not possible: {', '.join(words)}: {each.why} ({each.source})")
+    for case in known.impossible:
+        words = [" or ".join(part) for part in (case.levels, case.policies, case.moments) if part]
+        out(f"not possible: {', '.join(words)}: {case.why} ({case.source})")
     for policy in known.policy:
         if policy.needs:
             out(f"not possible here: {policy.title}: needs {policy.needs}")

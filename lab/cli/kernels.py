@@ -10,7 +10,7 @@ import msgspec
 from cyclopts import App, Parameter
 
 from lab.cli.arguments import flag
-from lab.cli.context import current, out, out_json, table
+from lab.cli.context import current, table
 from lab.machine.kernel_packages import packaged_kernels
 from lab.machine.mdadm_versions import find_mdadm, mdadm_versions, packaged_mdadms
 from lab.machine.package_sources import Packaged, fetch, fetchable
@@ -23,66 +23,61 @@ All = Annotated[bool, flag("Also those that can be fetched; needs the network.",
 
 
 @app.command(name="list")
-def list_kernels(*, all_: All = False) -> int:
+def list_kernels(*, all_: All = False) -> None:
     """List the kernels that 'qemu:' can start, the newest first."""
     here = [(kernel.release, kernel.image) for kernel in stock_kernels()]
-    return _list(packaged_kernels(), here, ("kernel", "where", "image, or command"), "release", is_all=all_)
+    _list(packaged_kernels(), here, ("kernel", "where", "image, or command"), "release", is_all=all_)
 
 
 @app.command(name="images")
-def list_images() -> int:
+def list_images() -> None:
     """List the root images that 'qemu:?root=IMAGE' can start; 'make root-image ARCH=arm64' builds one."""
     images = list(root_images())
-    if current().json:
-        out_json(
-            [{"name": each.name, "folder": str(each.folder), **msgspec.to_builtins(each.facts)} for each in images]
-        )
-    else:
-        rows = [(each.name, each.facts.release, each.facts.system, str(each.folder)) for each in images]
-        out(table(("root image", "kernel", "system", "folder"), rows))
-    return 0
+    rows = [(each.name, each.facts.release, each.facts.system, str(each.folder)) for each in images]
+    current().out(
+        [{"name": each.name, "folder": str(each.folder), **msgspec.to_builtins(each.facts)} for each in images],
+        table(("root image", "kernel", "system", "folder"), rows),
+    )
 
 
 @app.command(name="get")
 def get(
     release: Annotated[str, Parameter(help="A release or a prefix, such as 6.12: the newest that matches is fetched.")],
-) -> int:
+) -> None:
     """Fetch a distribution's kernel from this computer's package sources, without root.
 
     apt verifies it. It is stored in the cache folder, 80 to 250 MB, and nothing else on this computer changes.
     """
     kernel = find_stock_kernel(_fetch(packaged_kernels(), release))
-    if current().json:
-        out_json({"release": kernel.release, "image": str(kernel.image), "modules": str(kernel.modules)})
-    else:
-        out(f"{kernel.release} is ready: raidlab --on 'qemu:?kernel={kernel.release}'")
-    return 0
+    current().out(
+        {"release": kernel.release, "image": str(kernel.image), "modules": str(kernel.modules)},
+        f"{kernel.release} is ready: raidlab --on 'qemu:?kernel={kernel.release}'",
+    )
 
 
 @mdadm_app.command(name="list")
-def list_mdadms(*, all_: All = False) -> int:
+def list_mdadms(*, all_: All = False) -> None:
     """List the versions of mdadm that machines can use instead of this computer's, the newest first."""
     here = [(folder.name, folder) for folder in mdadm_versions()]
-    return _list(packaged_mdadms(), here, ("mdadm", "where", "folder, or command"), "version", is_all=all_)
+    _list(packaged_mdadms(), here, ("mdadm", "where", "folder, or command"), "version", is_all=all_)
 
 
 @mdadm_app.command(name="get")
 def get_mdadm(
     version: Annotated[str, Parameter(help="A version or a prefix, such as 4.4: the newest that matches is fetched.")],
-) -> int:
+) -> None:
     """Fetch an mdadm with its libraries from this computer's package sources, without root.
 
     apt verifies it. It is stored in the cache folder, and only the lab's machines use it: --on 'uml:?mdadm=4.4'.
     """
     found = _fetch(packaged_mdadms(), version)
-    if current().json:
-        out_json({"version": found, "folder": str(find_mdadm(found))})
-    else:
-        out(f"mdadm {found} is ready: raidlab --on 'uml:?mdadm={found}'")
-    return 0
+    current().out(
+        {"version": found, "folder": str(find_mdadm(found))},
+        f"mdadm {found} is ready: raidlab --on 'uml:?mdadm={found}'",
+    )
 
 
-def _list(kind: Packaged, here: Sequence[tuple[str, Path]], columns: Sequence[str], key: str, *, is_all: bool) -> int:
+def _list(kind: Packaged, here: Sequence[tuple[str, Path]], columns: Sequence[str], key: str, *, is_all: bool) -> None:
     context = current()
     rows = [(version, "here", str(path)) for version, path in here]
     known = {version for version, _ in here}
@@ -90,11 +85,8 @@ def _list(kind: Packaged, here: Sequence[tuple[str, Path]], columns: Sequence[st
         if version not in known:
             known.add(version)
             rows.append((version, f"in {suite}", f"{kind.command} get {version}"))
-    if context.json:
-        out_json([{key: version, "where": where, "from": source} for version, where, source in rows])
-    else:
-        out(table(columns, rows))
-    return 0
+    value = [{key: version, "where": where, "from": source} for version, where, source in rows]
+    context.out(value, table(columns, rows))
 
 
 def _fetch(kind: Packaged, wanted: str) -> str:

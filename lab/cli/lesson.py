@@ -104,15 +104,8 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.id} ('{self.word}')"
 
 
-class _Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The result from a worker: one complete proof, reported in the same way as a local one."""
-
-    proof: Proof | None = None
-    unproved: Unproved | None = None
-
-
 def prove_asked(payload: bytes) -> bytes:
-    """On a worker: carry out the proof, and return the result."""
+    """On a worker: carry out the proof, and return it; in its place, why it was not completed."""
     asked = decode_json(payload, _Asked)
     host = Host.real("raidlab lesson verify")
     place = (parse_target(asked.target), host)
@@ -124,13 +117,12 @@ def prove_asked(payload: bytes) -> bytes:
         return prove_apart(Student(host).course.find(asked.id).ready(asked.word), *place)
 
     found = _attempt(asked.name, prove)
-    answer = _Answer(proof=found) if isinstance(found, Proof) else _Answer(unproved=found)
-    return msgspec.json.encode(answer)
+    return msgspec.json.encode((found, None) if isinstance(found, Proof) else (None, found))
 
 
 def _called(calls: ClusterCalls, asked: _Asked) -> Proof | Unproved:
-    answer = decode_json(calls(prove_asked, msgspec.json.encode(asked)), _Answer)
-    found = answer.proof or answer.unproved
+    proof, unproved = decode_json(calls(prove_asked, msgspec.json.encode(asked)), tuple[Proof | None, Unproved | None])
+    found = proof or unproved
     if found is None:
         raise LabError("a worker returned no proof", hint="install the same raidlab there")
     return found
@@ -239,10 +231,8 @@ def show_lesson(opened: LessonSession) -> None:
     say(f"\n## {words.say('step-of', number=done + 1, count=len(lesson.steps))}\n\n{step.say}\n")
     progress = opened.progress.in_step(step.id)
     if step.ask is not None:
-        chosen = opened.progress.in_step(step.id).answer
-        options = "\n".join(
-            f"- `{key}` {text}{' ←' if key == chosen else ''}" for key, text in step.ask.options.items()
-        )
+        marks = {progress.answer: " ←"}
+        options = "\n".join(f"- `{key}` {text}{marks.get(key, '')}" for key, text in step.ask.options.items())
         say(f"\n**{words.say('predict')}** {step.ask.question}\n\n{options}\n\n`raidlab lesson answer …`\n")
     _ask_measurements(words, step)
     if step.read is not None and is_predicted(step, progress):
@@ -263,9 +253,7 @@ def _ask_reading(words: LessonWords, read: Reading) -> None:
 def _show_explanation(opened: LessonSession, step: ReadyStep) -> None:
     words = opened.words
     chosen = opened.progress.in_step(step.id).answer
-    told = ""
-    if step.ask and chosen in step.ask.options:
-        told = words.predicted(step.ask, chosen)
+    told = words.predicted(step.ask, chosen) if step.ask and chosen in step.ask.options else ""
     say(f"## {words.say('why')}\n\n" + (f"*{told}*\n\n" if told else "") + step.explain + "\n")
 
 
@@ -433,8 +421,7 @@ def _hint(context: Context, _: LessonHint) -> None:
 
 
 def _do(context: Context, verb: DoStep) -> int:
-    desk = Student(context.host)
-    opened = desk.require_lesson()
+    opened = Student(context.host).require_lesson()
     step = opened.step
     if step is None:
         return _tell(context, opened, None)
@@ -448,7 +435,6 @@ def _do(context: Context, verb: DoStep) -> int:
             context.narrator.notice("in this step you only have to answer: 'raidlab lesson answer …'")
         return ExitCode.DONE
     opened.note_help()
-
     view = carry_out(
         step.do,
         opened,
@@ -460,8 +446,7 @@ def _do(context: Context, verb: DoStep) -> int:
 
 
 def _measure(context: Context, verb: Measure) -> int:
-    desk = Student(context.host)
-    opened = desk.require_lesson()
+    opened = Student(context.host).require_lesson()
     _do_apart(context, opened, RunMeasurement(measure=verb.name))
     return _tell(context, opened, look_once_more(opened, _opener(context)))
 

@@ -27,7 +27,7 @@ from lab.session.load import Forecast, beside_prediction, predict
 from lab.session.monitor import LoadMeasure, Snapshot, load_value, recent, sync_pace, take_snapshot
 from lab.session.session import LabSession, open_session
 from lab.units import format_bytes, human_bytes, human_rate, human_seconds
-from lab.workloads.fio_output import DirectionFigures, LiveInterval
+from lab.workloads.fio_output import LiveInterval
 from lab.workloads.workload import Workload, all_workloads
 
 
@@ -95,11 +95,6 @@ def _show(interval: LiveInterval, *, is_live: bool) -> None:
         err(line)
 
 
-def _sections(measured: Measured) -> list[tuple[str, DirectionFigures]]:
-    figures = measured.figures
-    return [(name, part) for name, part in (("read", figures.reads), ("write", figures.writes)) if part]
-
-
 def _text(measured: Measured) -> str:
     rows = [
         (
@@ -109,7 +104,8 @@ def _text(measured: Measured) -> str:
             *(human_seconds(value) if value else "" for value in (part.p50_seconds, part.p99_seconds)),
             f"{part.runtime_seconds:.1f} s",
         )
-        for name, part in _sections(measured)
+        for name, part in (("read", measured.figures.reads), ("write", measured.figures.writes))
+        if part
     ]
     numbers = ("IOPS", "throughput", "p50", "p99", "measured")
     return table(("direction", *numbers), rows, right=numbers)

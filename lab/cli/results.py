@@ -232,7 +232,6 @@ def _findings_of(name: str, store: ResultStore) -> Iterable[LintFinding]:
 
 
 def _lint_of(suffix: str) -> Callable[[str], Iterable[LintFinding]] | None:
-    """The lint of files with this suffix, from their text."""
     added = {each.suffix: each.lint for each in extensions(FileLint)}
     return lint_job_file if suffix in FIO_SUFFIXES else added.get(suffix)
 
@@ -509,7 +508,6 @@ def _is_of_collection(
 
 
 def _by_ending(output: Path | None) -> Format:
-    """The format for the file's suffix. Raises SpecError for an unknown suffix."""
     ending = output.suffix.lower() if output else ""
     if ending and ending not in _SUFFIXES:
         raise SpecError(

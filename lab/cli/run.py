@@ -59,7 +59,9 @@ def run(
     """
     context = current()
     if name == SEEDS:
-        _require_no_choice(resume, csv, seed)
+        if resume or csv or seed is not None:
+            hint = "use --resume, --seed and --csv only with a single experiment"
+            raise SpecError("'seeds' stands for several experiments", hint=hint)
         return _run_seeds(context, is_quick=quick, is_plan=plan)
     name = f"{name}{QUICK}" if name and quick else name
     _require_fitting(name, resume, seed, csv, verify_repeat=verify_repeat)
@@ -87,14 +89,6 @@ def run(
 def run_request(context: Context, bar: ProgressBar) -> RunRequest:
     """A request of this command, whose progress the bar shows."""
     return RunRequest(context.target, context.host, bar.show_run, context.narrator.notice, context.narrator.listen)
-
-
-def _require_no_choice(resume: str | None, csv: Path | None, seed: int | None) -> None:
-    if resume or csv or seed is not None:
-        raise SpecError(
-            "'seeds' stands for several experiments",
-            hint="use --resume, --seed and --csv only with a single experiment",
-        )
 
 
 def _verify_repeat(first: ResultRecord, second: ResultRecord, context: Context) -> None:

@@ -85,8 +85,13 @@ def _parameters(kind: type[Verb]) -> Iterator[inspect.Parameter]:
     for field in sorted(fields, key=lambda field: not field.argument.is_placed):
         how = inspect.Parameter.POSITIONAL_OR_KEYWORD if field.argument.is_placed else inspect.Parameter.KEYWORD_ONLY
         has_default = not (field.argument.is_needed or field.is_required)
-        default = (False if field.type is bool else None) if has_default else inspect.Parameter.empty
-        yield inspect.Parameter(field.name, how, default=_shown_default(field, default), annotation=_annotation(field))
+        default: Any = False if field.type is bool else None
+        if not has_default:
+            default = inspect.Parameter.empty
+        elif default is None and field.when_left_out != "":
+            # The help omits empty defaults.
+            default = field.when_left_out
+        yield inspect.Parameter(field.name, how, default=default, annotation=_annotation(field))
     if issubclass(kind, PlanAction):
         if kind.wait_help:
             yield inspect.Parameter("wait", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_wait(kind))
@@ -97,12 +102,6 @@ def _wait(kind: type[PlanAction]) -> Any:
     if kind.waits_on_uml:
         return Annotated[bool | None, Parameter(show_default=False, help=kind.wait_help)]
     return Annotated[bool | None, flag(kind.wait_help)]
-
-
-def _shown_default(field: Field, default: Any) -> Any:
-    """The help omits empty defaults."""
-    value = field.when_left_out
-    return value if default is None and value not in ("", None) else default
 
 
 def _annotation(field: Field) -> Any:
@@ -124,14 +123,12 @@ def _annotation(field: Field) -> Any:
 
 def _plain(kind: Any) -> Any:
     """The class of a value, without constraints and without None."""
-    if get_origin(kind) is Annotated:
-        return _plain(get_args(kind)[0])
-    if get_origin(kind) in (Union, UnionType):
-        return _plain(next(each for each in get_args(kind) if each is not NoneType))
-    return kind
+    kind = _bounded(kind)
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
 def _bounded(kind: Any) -> Any:
+    """The type of a value without None."""
     if get_origin(kind) in (Union, UnionType):
         return next(each for each in get_args(kind) if each is not NoneType)
     return kind
