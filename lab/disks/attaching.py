@@ -43,32 +43,9 @@ def is_kernel_drive(disk: LabDisk) -> bool:
     return disk.node.startswith(KERNEL_DRIVE_NODE) or disk.backing == SERVED_BACKING
 
 
-def _add_step(spec: DiskSpec, number: int) -> Step:
-    """Create the drive. Raises SpecError for an unknown drive model."""
-    model = find_drive_model(spec.model)
-    service = round(model.service_milliseconds * 1e6)
-    constant = (f"service={service}", f"concurrent={model.concurrent_requests}")
-    words = model.mechanics.words if model.mechanics else constant
-    why = f"A drive inside the kernel that answers like a {spec.model}: {model.title}."
-    return _line(("add", str(number), str(spec.size_bytes), *words), why, undo=f"remove {number}")
-
-
 def _kernel_detachment(name: str, node: str) -> Plan:
-    """Remove the drive."""
     why = "The kernel forgets the drive and its data."
     return Plan(f"Detach {name}", (_line(("remove", _number(node)), why, danger=Danger.DATA),))
-
-
-def _pull_step(disk: LabDisk, why: str) -> Step:
-    """Make the drive vanish while in use; its medium keeps the data."""
-    return _line(("pull", _number(disk.node)), why, undo=f"plug {_number(disk.node)}", writes=disk.node)
-
-
-def _plug_step(disk: LabDisk) -> Step:
-    """Bring the drive back."""
-    return _line(
-        ("plug", _number(disk.node)), "The cable is plugged in again: the drive returns with the data on its medium."
-    )
 
 
 def kernel_pace_step(disk: LabDisk, seconds: float, why: str) -> Step:
@@ -150,7 +127,6 @@ DRIVE_PLUGIN_EMBEDDED = f"{RUN_FOLDER}/drive.so"
 MAX_NUMBERED = 64
 """Number of loop and nbd devices requested from the drivers."""
 
-
 PACE = GuestProgram(Path(pace_program.__file__), "pace-disk")
 """The lab installs it when a step first calls it."""
 
@@ -197,23 +173,17 @@ def loop_attachment(spec: DiskSpec, number: int, *, folder: str, direct: bool) -
             ),
         ),
     )
-    detach = Plan(
-        f"Detach {spec.name}",
-        (
-            Step(("losetup", "--detach", node), "The loop device releases its file."),
-            Step(("rm", "-f", file), "The image is removed.", danger=Danger.DATA),
-        ),
-    )
     disk = LabDisk(name=spec.name, kind=spec.kind, node=node, size_bytes=spec.size_bytes, backing=file)
-    return Attachment(disk, attach, detach)
+    return Attachment(disk, attach, _loop_detachment(disk))
 
 
-def spindle_attachment(
-    spec: DiskSpec,
-    number: int,
-    *,
-    drive_plugin: str = DRIVE_PLUGIN,
-) -> Attachment:
+def _loop_detachment(disk: LabDisk) -> Plan:
+    detach = Step(("losetup", "--detach", disk.node), "The loop device releases its file.")
+    remove = Step(("rm", "-f", disk.backing), "The image is removed.", danger=Danger.DATA)
+    return Plan(f"Detach {disk.name}", (detach, remove))
+
+
+def spindle_attachment(spec: DiskSpec, number: int, *, drive_plugin: str = DRIVE_PLUGIN) -> Attachment:
     """An emulated drive: nbdkit delays each reply, and the kernel's nbd client turns it into a block device.
 
     The pause filter costs nothing until it is used; it allows the drive to be slowed down later.
@@ -253,10 +223,14 @@ def spindle_attachment(
 
 
 def kernel_drive_attachment(spec: DiskSpec, number: int, prefix: str = KERNEL_DRIVE_NODE) -> Attachment:
-    """One of the lab's own drives; ``prefix``: see ``node_prefix``."""
-    node = f"{prefix}{number}"
-    rotation = _rotation_step(node, is_rotational=find_drive_model(spec.model).is_rotational)
-    attach = Plan(f"Attach {spec.name}", (_add_step(spec, number), rotation))
+    """One of the lab's own drives; ``prefix``: see ``node_prefix``. Raises SpecError for an unknown drive model."""
+    node, model = f"{prefix}{number}", find_drive_model(spec.model)
+    service = round(model.service_milliseconds * 1e6)
+    constant = (f"service={service}", f"concurrent={model.concurrent_requests}")
+    words = model.mechanics.words if model.mechanics else constant
+    why = f"A drive inside the kernel that answers like a {spec.model}: {model.title}."
+    add = _line(("add", str(number), str(spec.size_bytes), *words), why, undo=f"remove {number}")
+    attach = Plan(f"Attach {spec.name}", (add, _rotation_step(node, is_rotational=model.is_rotational)))
     disk = LabDisk(
         name=spec.name,
         kind=spec.kind,
@@ -328,7 +302,8 @@ def _connect(name: str, node: str) -> Step:
 def connect_steps(disk: LabDisk) -> tuple[Step, ...]:
     """Reconnect a spindle's server, which kept running, to its device."""
     if is_kernel_drive(disk):
-        return (_plug_step(disk),)
+        why = "The cable is plugged in again: the drive returns with the data on its medium."
+        return (_line(("plug", _number(disk.node)), why),)
     is_rotational = find_drive_model(disk.model).is_rotational
     return _connect(disk.name, disk.node), _rotation_step(disk.node, is_rotational=is_rotational)
 
@@ -336,7 +311,8 @@ def connect_steps(disk: LabDisk) -> tuple[Step, ...]:
 def disconnect_step(disk: LabDisk, why: str) -> Step:
     """Drop the connection while the device is in use; the server keeps the data."""
     if is_kernel_drive(disk):
-        return _pull_step(disk, why)
+        number = _number(disk.node)
+        return _line(("pull", number), why, undo=f"plug {number}", writes=disk.node)
     return Step(("nbd-client", "-d", disk.node), why, _connect(disk.name, disk.node).argv, writes_devices=(disk.node,))
 
 
@@ -364,9 +340,7 @@ def ram_attachments(wanted: Sequence[DiskSpec]) -> tuple[tuple[LabDisk, ...], Pl
 def detach_plan(disk: LabDisk) -> Plan:
     """Detach one disk that an earlier command attached; no steps for kinds that are not detached one by one."""
     if disk.kind is DiskKind.LOOP:
-        spec = DiskSpec(name=disk.name, kind=disk.kind, size_bytes=disk.size_bytes)
-        folder = disk.backing.rpartition("/")[0]
-        return loop_attachment(spec, int(disk.node.removeprefix("/dev/loop")), folder=folder, direct=False).detach
+        return _loop_detachment(disk)
     if is_kernel_drive(disk):
         return _kernel_detachment(disk.name, disk.node)
     if disk.kind is DiskKind.SPINDLE:

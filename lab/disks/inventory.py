@@ -44,7 +44,6 @@ class _Table(msgspec.Struct, frozen=True):
 
 @cache
 def _known() -> tuple[tuple[str, int, bytes], ...]:
-    """Type, place and bytes of each signature."""
     table = read_toml(Path(__file__).with_name("signatures.toml"), _Table)
     found = [(kind, places, text.encode()) for kind, places, text in table.text]
     found += [(kind, places, bytes.fromhex(digits)) for kind, places, digits in table.hex]
@@ -147,7 +146,9 @@ def read_devices(machine: Machine, only: Iterable[str] | None = None) -> dict[st
     Beyond direct neighbours only arrays and mappings are included: enough to find the disks at the bottom.
     """
     if only is None:
-        names = _with_size(machine, machine.list_dirs(["/sys/block"])["/sys/block"])
+        blocks = machine.list_dirs(["/sys/block"])["/sys/block"]
+        empty = absent(machine, filter(name_is_offer, blocks))
+        names = tuple(name for name in blocks if name not in empty)
         listed = machine.list_dirs(_folders(names))
     else:
         names = tuple(dict.fromkeys(only))
@@ -195,12 +196,6 @@ def _attributes(name: str) -> tuple[str, ...]:
         return common
     page = ("device/vpd_pg80",) if name.startswith("sd") else ()
     return (*common, "serial", "device/serial", *page)
-
-
-def _with_size(machine: Machine, names: Sequence[str]) -> tuple[str, ...]:
-    """Leave out unused devices that drivers create in advance."""
-    empty = absent(machine, [name for name in names if name_is_offer(name)])
-    return tuple(name for name in names if name not in empty)
 
 
 def absent(machine: Machine, names: Iterable[str]) -> frozenset[str]:

@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol, Self
 
 import msgspec
@@ -119,25 +118,22 @@ class DiskImages:
             make_own_folder(self._folder, "the folder for disk images")
         except OSError as error:
             raise storage_error(f"no disk image can be made in {self._folder}", error) from None
-        missing = []
-        for spec in wanted:
-            if not self.check(spec):
-                missing.append(spec)
+        missing = [spec for spec in wanted if not self.check(spec)]
         self._require_room(sum(spec.size_bytes for spec in missing))
         made: list[str] = []
-        try:
-            for spec in missing:
+        for spec in missing:
+            try:
                 descriptor = self.open(spec.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
                 made.append(spec.name)
                 try:
                     os.ftruncate(descriptor, spec.size_bytes)
                 finally:
                     os.close(descriptor)
-        except OSError as error:
-            for name in made:
-                self.remove(name)
-            what = f"an image of {human_bytes(spec.size_bytes)} cannot be made in {self._folder}"
-            raise LabError(f"{what}: {error.strerror}", hint=f"ask for smaller disks, {_ELSEWHERE}") from None
+            except OSError as error:
+                for name in made:
+                    self.remove(name)
+                what = f"an image of {human_bytes(spec.size_bytes)} cannot be made in {self._folder}"
+                raise LabError(f"{what}: {error.strerror}", hint=f"ask for smaller disks, {_ELSEWHERE}") from None
 
     def check(self, spec: DiskSpec) -> bool:
         """Whether the disk has an image. Raises LabError for one of another size, which the lab did not create."""
@@ -209,9 +205,7 @@ class LabFolder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._is_scratch:
             shutil.rmtree(self._lock.folder, ignore_errors=True)
         self._lock.close()
@@ -275,8 +269,8 @@ class LabFolder:
             threading.Thread(target=self._write_out, args=(files,), name="raidlab-write-out", daemon=True).start()
 
     def _write_out(self, names: Sequence[str]) -> None:
-        """Flush each image; skip those removed in the meantime."""
         for name in names:
+            # It may have been removed in the meantime.
             with suppress(OSError, LabError):
                 self.images.flush(name)
 
@@ -360,11 +354,6 @@ def virtio_disks(machine: Machine) -> tuple[LabDisk, ...]:
     )
 
 
-def _nodes_by_serial(machine: Machine) -> dict[str, str]:
-    """Serial -> node of the machine's disks with a serial RAIDLAB-NN."""
-    return {disk.serial: disk.node for disk in virtio_disks(machine)}
-
-
 def read_registry(machine: Machine) -> tuple[LabDisk, ...]:
     """The disks that earlier commands attached on this machine and that still match their devices."""
     text = machine.read([REGISTRY])[REGISTRY]
@@ -384,15 +373,14 @@ def read_registry(machine: Machine) -> tuple[LabDisk, ...]:
             "(losetup --list), or the machine starts again",
         ) from None
     devices = read_devices(machine)
-    kept = []
-    for disk in listed:
+
+    def is_same(disk: LabDisk) -> bool:
         device = devices.get(disk.kernel_name)
-        is_same = device is not None and device.size_bytes == disk.size_bytes
-        if is_same and device is not None and disk.kind is DiskKind.LOOP:
-            is_same = device.loop_file == disk.backing
-        if is_same:
-            kept.append(disk)
-    return tuple(kept)
+        if device is None or device.size_bytes != disk.size_bytes:
+            return False
+        return disk.kind is not DiskKind.LOOP or device.loop_file == disk.backing
+
+    return tuple(filter(is_same, listed))
 
 
 def write_registry(machine: Machine, disks: Sequence[LabDisk]) -> None:
@@ -462,7 +450,7 @@ class Lab:
             for kind in dict.fromkeys(spec.kind for spec in specs):
                 made += self._attach_kind(kind, [spec for spec in specs if spec.kind is kind])
         except BaseException:
-            self._release_since(before)
+            self.release(before)
             raise
         covered = {disk.backing for disk in made if disk.kind is DiskKind.SPINDLE}
         self.use([*(disk for disk in self._disks if disk.node not in covered), *made])
@@ -647,12 +635,9 @@ class Lab:
         if self.folder:
             self.folder.start_writing_out({disk.name for disk in disks})
 
-    def release(self) -> None:
-        """Detach the disks that this lab attached, newest first."""
-        self._release_since(0)
-
-    def _release_since(self, index: int) -> None:
-        while len(self._detach) > index:
+    def release(self, kept: int = 0) -> None:
+        """Detach the disks that this lab attached, newest first, except those of the first ``kept`` attachments."""
+        while len(self._detach) > kept:
             _, plan = self._detach.pop()
             for step in plan.steps:
                 self.machine.run(step.argv, check=False)
@@ -740,7 +725,8 @@ def open_lab(
         )
         with open_machine(target, host, embedded=options, on_notice=on_notice) as machine:
             on_machine(machine)
-            lab = Lab(machine, host, folder.lab_disks(files, _nodes_by_serial(machine)), folder=folder)
+            nodes = {disk.serial: disk.node for disk in virtio_disks(machine)}
+            lab = Lab(machine, host, folder.lab_disks(files, nodes), folder=folder)
             lab.attach(others)
             try:
                 yield lab

@@ -310,26 +310,6 @@ def victim(tmp_path: Path) -> Path:
     return file
 
 
-def as_link(image: Path, victim: Path) -> None:
-    image.symlink_to(victim)
-
-
-def as_hard_link(image: Path, victim: Path) -> None:
-    image.hardlink_to(victim)
-
-
-def as_dangling_link(image: Path, victim: Path) -> None:
-    image.symlink_to(victim.with_name("nothing"))
-
-
-def as_pipe(image: Path, victim: Path) -> None:
-    os.mkfifo(image)
-
-
-def as_folder(image: Path, victim: Path) -> None:
-    image.mkdir()
-
-
 def as_linked_folder(image: Path, victim: Path) -> None:
     elsewhere = victim.parent / "elsewhere"
     elsewhere.mkdir()
@@ -339,10 +319,18 @@ def as_linked_folder(image: Path, victim: Path) -> None:
     image.parent.symlink_to(elsewhere)
 
 
-EXCHANGED = (as_link, as_hard_link, as_dangling_link, as_pipe, as_folder, as_linked_folder)
-
-
-@pytest.mark.parametrize("exchange", EXCHANGED)
+@pytest.mark.parametrize(
+    "exchange",
+    [
+        lambda image, victim: image.symlink_to(victim),
+        lambda image, victim: image.hardlink_to(victim),
+        lambda image, victim: image.symlink_to(victim.with_name("nothing")),
+        lambda image, _: os.mkfifo(image),
+        lambda image, _: image.mkdir(),
+        as_linked_folder,
+    ],
+    ids=["link", "hard-link", "dangling-link", "pipe", "folder", "linked-folder"],
+)
 @pytest.mark.parametrize(
     "use",
     [
@@ -368,7 +356,7 @@ def test_what_is_no_image_of_the_labs_own_is_left_alone(
 
 
 def test_what_was_moved_away_makes_room_for_a_new_image(images: DiskImages, victim: Path) -> None:
-    as_dangling_link(images.path("disk01"), victim)
+    images.path("disk01").symlink_to(victim.with_name("nothing"))
     images.path("disk01").unlink()
     images.make([SPEC])
     assert images.path("disk01").stat().st_size == MIB
