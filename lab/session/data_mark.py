@@ -16,7 +16,7 @@ from lab.arrays.kinds import names_array
 from lab.arrays.levels import kernel_name
 from lab.errors import ArrayError, CommandFailed, LabError
 from lab.gates.decoding import SizeBytes, decode_json, read_own_json
-from lab.host.clock import utc_text
+from lab.host.clock import utc_second_text, utc_text
 from lab.host.files import write_file
 from lab.measure.job import LoadTarget
 from lab.measure.rebuild import LONGEST_SECONDS, MARK_DATA, DataVerdict
@@ -163,7 +163,6 @@ def write_mark(session: LabSession, name: str) -> DataMark:
     """
     target = load_target(session, name)
     path, start, length = _where(session, name, target)
-    now = session.host.clock.utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
     mark = DataMark(
         array=name,
         uuid=target.uuid,
@@ -171,7 +170,7 @@ def write_mark(session: LabSession, name: str) -> DataMark:
         start_bytes=start,
         length_bytes=length,
         seed=secrets.token_hex(8),
-        written_utc=now,
+        written_utc=utc_second_text(session.host.clock),
     )
     others = {uuid: each for uuid, each in read_marks(session).items() if uuid != mark.uuid}
     # Delete the older mark first: if this command is killed during the write, the old mark would report good data as

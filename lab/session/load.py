@@ -170,10 +170,7 @@ class Load:
                 self._session.written.add(region)
 
     def _is_due(self) -> bool:
-        """Whether to report the interval.
-
-        Hours of machine time may pass in seconds, too fast to show every half second.
-        """
+        # Hours of machine time may pass in seconds, too fast to show every half second.
         now = self._session.host.clock.monotonic_seconds()
         if now - self._told_seconds < _HURRIED_SECONDS:
             return False
@@ -208,7 +205,8 @@ def predict(session: LabSession, name: str, workload: str | Workload) -> Forecas
     nodes = [member.device for member in status.members if member.is_in_sync]
     rates = _rates(session, nodes)
     writes = "small writes to the complete array" if status.is_degraded else "small writes"
-    cost = f" For {writes}, {small_write_cost(level, members).reason}" if _writes_little(work) else ""
+    is_small = work.direction is not Direction.READ and work.block_bytes < DEFAULT_CHUNK_BYTES
+    cost = f" For {writes}, {small_write_cost(level, members).reason}" if is_small else ""
     if work.direction is Direction.VERIFY or (
         work.pattern is AccessPattern.SEQUENTIAL and work.direction is not Direction.MIX
     ):
@@ -222,9 +220,11 @@ def predict(session: LabSession, name: str, workload: str | Workload) -> Forecas
         return Forecast(None, f"{name} is degraded: a read of a missing block reads all other members.{cost}")
     try:
         sizes = _member_bytes(session, nodes) if level.has_zones else ()
-        covered = _covered_bytes(work) if len(set(sizes)) > 1 else None
+        # From the start of the array, with the default working set.
+        covered = work.file_bytes * work.region_count if work.file_bytes else WORKING_SET_BYTES
+        working_bytes = covered if len(set(sizes)) > 1 else None
         prediction = predict_load(
-            level, rates, work, working_bytes=covered, chunk_bytes=status.chunk_bytes, member_bytes=sizes
+            level, rates, work, working_bytes=working_bytes, chunk_bytes=status.chunk_bytes, member_bytes=sizes
         )
     except SpecError as error:
         return Forecast(None, error.message)
@@ -235,15 +235,6 @@ def _member_bytes(session: LabSession, nodes: list[str]) -> tuple[int, ...]:
     """The approximate data size of each of these disks: md reserves a few MiB of each."""
     by_node = {disk.node: disk.size_bytes for disk in session.disks}
     return tuple(by_node[node] for node in nodes if node in by_node)
-
-
-def _covered_bytes(work: Workload) -> int:
-    """The part of the array, from its start, that a load covers with the default working set."""
-    return work.file_bytes * work.region_count if work.file_bytes else WORKING_SET_BYTES
-
-
-def _writes_little(work: Workload) -> bool:
-    return work.direction is not Direction.READ and work.block_bytes < DEFAULT_CHUNK_BYTES
 
 
 def beside_prediction(predicted_iops: float, measured: Measured) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
-from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -32,7 +31,7 @@ from lab.measure.samples import (
 )
 from lab.session.session import LabSession
 from lab.units import SECTOR_BYTES
-from lab.workloads.fio_output import LiveDirection, LiveInterval
+from lab.workloads.fio_output import LiveInterval
 
 
 class EventKind(StrEnum):
@@ -500,8 +499,8 @@ class History:
 
     def __init__(self, *, seconds: float = DEFAULT_SECONDS, hertz: float = DEFAULT_HERTZ) -> None:
         self._size = max(2, round(seconds * hertz))
-        self._times = _Ring(self._size)
-        self._series: dict[tuple[str, str], _Ring] = {}
+        self._times: deque[float] = deque(maxlen=self._size)
+        self._series: dict[tuple[str, str], deque[float]] = {}
         self._seen_last: dict[tuple[str, str], int] = {}
         self._looks: deque[Snapshot] = deque(maxlen=max(2, round(6 * hertz)))
         self._load: deque[tuple[float, LiveInterval]] = deque(maxlen=self._size)
@@ -517,8 +516,7 @@ class History:
 
     def span_seconds(self, looks: int) -> float:
         """The machine time covered by the newest ``looks`` snapshots."""
-        times = self._times.values()[-looks - 1 :]
-        return times[-1] - times[0] if times else 0.0
+        return self._times[-1] - self._times[max(0, len(self._times) - looks - 1)] if self._times else 0.0
 
     def add(self, look: Snapshot) -> None:
         """Append a snapshot to the axis. Snapshots that are not later than the newest are ignored."""
@@ -559,11 +557,9 @@ class History:
 
     def _put(self, key: str, name: str, value: float) -> None:
         place = (key, name)
-        ring = self._series.get(place)
-        if ring is None:
-            ring = self._series[place] = _Ring(self._size)
-            ring.extend_with_gaps(min(self._count, self._size) - 1)
-        ring.append(value)
+        if place not in self._series:
+            self._series[place] = deque([math.nan] * (len(self._times) - 1), maxlen=self._size)
+        self._series[place].append(value)
         self._seen_last[place] = self._count
 
     def _fill_gaps(self) -> None:
@@ -606,22 +602,20 @@ class History:
         return [(time, load_value(each, measure)) for time, each in self._load if time >= start]
 
     def now_rate(self, device: str, measure: Measure) -> float | None:
-        ring = self._series.get((device, measure))
-        return ring.last() if ring else None
+        values = self._series.get((device, measure))
+        return values[-1] if values and not math.isnan(values[-1]) else None
 
     def _start(self, seconds: float | None) -> float:
         newest = self.newest
         return newest.time_seconds - seconds if newest and seconds is not None else -math.inf
 
     def _points(self, key: str, name: str, seconds: float | None) -> list[Point]:
-        ring = self._series.get((key, name))
-        if ring is None:
+        if (key, name) not in self._series:
             return []
         start = self._start(seconds)
-        times = self._times.values()
         return [
             (time, None if math.isnan(value) else value)
-            for time, value in zip(times, ring.values(len(times)), strict=True)
+            for time, value in zip(self._times, self._series[key, name], strict=True)
             if time >= start
         ]
 
@@ -637,39 +631,5 @@ def load_value(interval: LiveInterval, measure: LoadMeasure) -> float | None:
         case LoadMeasure.BYTES_PER_SECOND:
             return sum(part.bandwidth_bytes_per_second for part in parts)
         case _:
-            return max(_known(parts, measure), default=None)
-
-
-def _known(parts: Iterable[LiveDirection], measure: LoadMeasure) -> list[float]:
-    name = measure.value
-    return [value for part in parts if (value := getattr(part, name)) is not None]
-
-
-class _Ring:
-    """The last ``size`` numbers, 8 bytes each."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._data = array("d")
-        self._start = 0
-
-    def append(self, value: float) -> None:
-        if len(self._data) < self._size:
-            self._data.append(value)
-        else:
-            self._data[self._start] = value
-            self._start = (self._start + 1) % self._size
-
-    def extend_with_gaps(self, count: int) -> None:
-        self._data.extend([math.nan] * count)
-
-    def values(self, count: int | None = None) -> list[float]:
-        """Oldest first; with ``count``, only the newest ``count`` values."""
-        ordered = [*self._data[self._start :], *self._data[: self._start]]
-        return ordered if count is None else ordered[-count:]
-
-    def last(self) -> float | None:
-        if not self._data:
-            return None
-        value = self._data[self._start - 1] if len(self._data) == self._size else self._data[-1]
-        return None if math.isnan(value) else value
+            values = (getattr(part, measure.value) for part in parts)
+            return max((value for value in values if value is not None), default=None)

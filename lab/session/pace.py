@@ -109,12 +109,11 @@ class Pacer:
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(timeout=_STOP_SECONDS)
 
-    def go(self, pace: Pace) -> None:
-        """Set the pace; STEP ends at the next event, or after an hour of machine time, and then pauses."""
-        self._choose(pace)
+    def go(self, pace: Pace, note: str = "", *, after: Pace | None = None) -> None:
+        """Set the pace; ``after``: only if that is still the current pace.
 
-    def _choose(self, pace: Pace, note: str = "", *, after: Pace | None = None) -> None:
-        """Set the pace; ``after``: only if that is still the current pace."""
+        STEP ends at the next event, or after an hour of machine time, and then pauses.
+        """
         with self._choosing:
             if after is not None and self._pace is not after:
                 return
@@ -163,7 +162,7 @@ class Pacer:
     def _step(self, pace: Pace) -> None:
         before = self._watched()
         if not before:
-            self._choose(PAUSED, "There is no array, so no event can occur.", after=pace)
+            self.go(PAUSED, "There is no array, so no event can occur.", after=pace)
             return
         clock = self._session.host.clock
         now = self._machine.sleep(0)
@@ -175,9 +174,9 @@ class Pacer:
             self._portions.took(portion, clock.monotonic_seconds() - began)
             if self._watched() != before:
                 self._settle()
-                self._choose(PAUSED, after=pace)
+                self.go(PAUSED, after=pace)
                 return
-        self._choose(PAUSED, "Nothing has happened to an array for an hour of machine time.", after=pace)
+        self.go(PAUSED, "Nothing has happened to an array for an hour of machine time.", after=pace)
 
     def _settle(self) -> None:
         """Let related changes of an event that has begun finish."""

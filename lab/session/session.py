@@ -190,10 +190,14 @@ def read_arrival(folder: Path) -> Arrival | None:
 
 def keep_arrival(folder: Path, arrival: Arrival | None) -> None:
     """Store the arrival for later sessions; None restores the usual start. Raises ResultError."""
-    if arrival is None:
-        (folder / _FILE).unlink(missing_ok=True)
+    _keep(folder / _FILE, arrival)
+
+
+def _keep(path: Path, value: msgspec.Struct | None) -> None:
+    if value is None:
+        path.unlink(missing_ok=True)
     else:
-        write_file(folder / _FILE, msgspec.json.encode(arrival))
+        write_file(path, msgspec.json.encode(value))
 
 
 def arrive(machine: Machine, arrival: Arrival) -> None:
@@ -226,10 +230,7 @@ def read_leftovers(folder: Path) -> Leftovers | None:
 
 def keep_leftovers(folder: Path, left: Leftovers | None) -> None:
     """Store the leftovers for later sessions; None after the disks have been cleared. Raises ResultError."""
-    if left is None:
-        (folder / _LEFTOVER_FILE).unlink(missing_ok=True)
-    else:
-        write_file(folder / _LEFTOVER_FILE, msgspec.json.encode(left))
+    _keep(folder / _LEFTOVER_FILE, left)
 
 
 def still_there(folder: Path, uuids: Iterable[str]) -> Leftovers | None:
@@ -516,7 +517,8 @@ class Shell:
         finally:
             with self._lock:
                 self._command = None
-        self._follow_folder()
+        path = f"{self._state}.folder"
+        self.folder = (self._machine.read([path])[path] or "").strip() or self.folder
         status = result.status if result.status >= 0 else 128 - result.status
         return ShellResult(line, status, "".join(kept)[-KEPT_CHARACTERS:], result.duration_seconds)
 
@@ -535,8 +537,3 @@ class Shell:
         self.interrupt()
         with contextlib.suppress(LabError):
             self._machine.run(("rm", "-f", self._state, f"{self._state}.folder"), check=False)
-
-    def _follow_folder(self) -> None:
-        path = f"{self._state}.folder"
-        folder = (self._machine.read([path])[path] or "").strip()
-        self.folder = folder or self.folder
