@@ -55,11 +55,7 @@ class Difference:
 
 
 class UnlikeRuns(ResultError):
-    """Two results that are not comparable as they are; ``differences`` lists the reasons."""
-
-    def __init__(self, message: str, *, hint: str, differences: tuple[Difference, ...]) -> None:
-        super().__init__(message, hint=hint)
-        self.differences = differences
+    """Two results that are not comparable as they are."""
 
 
 _Reader = Callable[[ResultRecord], str]
@@ -138,7 +134,6 @@ def require_alike(first: ResultRecord, second: ResultRecord, allowed: Collection
         raise UnlikeRuns(
             f"{first.id} and {second.id} were not measured under equal conditions:{lines}",
             hint=f"if this difference is what you want to measure: {words}",
-            differences=refused,
         )
     return found
 

@@ -113,8 +113,7 @@ def test_unlike_runs_are_refused_until_that_difference_is_allowed(condition: str
     first, second = result(STEADY), CHANGES[condition]
     with pytest.raises(UnlikeRuns, match=f"--allow {condition}") as refused:
         require_alike(first, second)
-    assert {each.condition for each in refused.value.differences} == {condition}
-    assert f"--allow {condition}" in refused.value.hint
+    assert refused.value.hint.endswith(f": --allow {condition}")
     assert [each.condition for each in require_alike(first, second, [condition])] == [condition]
     assert require_alike(first, second, ["all"])
 
