@@ -11,6 +11,7 @@ from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
 from lab.disks import DiskKind, LabDisk
 from lab.errors import SpecError
 from lab.units import KIB, MIB
+from tests.unit.disks.machines import lab_disks
 
 A, B, C, D, E = (f"/dev/ubd{letter}" for letter in "abcde")
 JOURNAL, PPL = ConsistencyPolicy.JOURNAL, ConsistencyPolicy.PPL
@@ -138,10 +139,7 @@ def test_every_field_of_an_array_is_in_its_command_line() -> None:
     )
 
 
-DISKS = tuple(
-    LabDisk(name=f"disk0{number}", kind=DiskKind.FILE, node=f"/dev/ubd{letter}", size_bytes=500 * MIB)
-    for number, letter in enumerate("abcdefghi", start=1)
-)
+DISKS = lab_disks("abcdefghi")
 NODES = tuple(disk.node for disk in DISKS)
 
 

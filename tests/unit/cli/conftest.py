@@ -7,16 +7,13 @@ from pathlib import Path
 import pytest
 
 from lab.cli import context as cli_context
-from lab.disks import DiskKind, Lab, LabDisk
+from lab.disks import Lab
 from lab.machine import Host, Machine, Target
 from tests.unit.cli.superblocks import READS, as_read
+from tests.unit.disks.machines import SIZE, lab_disks
 from tests.unit.fakes import FakeMachine, Scripted, as_machine
 
-SIZE = 524_288_000
-DISKS = tuple(
-    LabDisk(name=f"disk0{number}", kind=DiskKind.FILE, node=f"/dev/ubd{letter}", size_bytes=SIZE)
-    for number, letter in enumerate("abcde", start=1)
-)
+DISKS = lab_disks("abcde")
 ReadBack = Callable[[], tuple[str, str]]
 
 

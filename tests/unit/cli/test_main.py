@@ -205,8 +205,7 @@ def test_disks_of_an_earlier_command_are_detached(machine: FakeMachine) -> None:
 
     cli_context.use_opener(open_fake)
     assert run(["--on", "local:", "disks", "remove", "disk01"]) == 0
-    assert ("losetup", "--detach", "/dev/loop3") in machine.runs
-    assert ("rm", "-f", loop.backing) in machine.runs
+    assert machine.runs[-2:] == [("losetup", "--detach", "/dev/loop3"), ("rm", "-f", loop.backing)]
 
 
 def test_disks_of_the_embedded_lab_change_without_a_machine(

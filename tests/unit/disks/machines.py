@@ -68,6 +68,16 @@ def lab_disk(name: str = "disk01", node: str = "/dev/ubda", kind: DiskKind = Dis
     return LabDisk(name=name, kind=kind, node=node, size_bytes=SIZE, **more)
 
 
+def lab_disks(
+    letters: str, *, size_bytes: int = SIZE, kind: DiskKind = DiskKind.FILE, prefix: str = "/dev/ubd"
+) -> tuple[LabDisk, ...]:
+    """Equal disks from disk01 on, one for each letter."""
+    return tuple(
+        LabDisk(name=f"disk{number:02d}", kind=kind, node=f"{prefix}{letter}", size_bytes=size_bytes)
+        for number, letter in enumerate(letters, start=1)
+    )
+
+
 def host_in(folder: Path, clock: Clock | None = None) -> Host:
     processes, clock = Processes(), clock or FakeClock()
     return Host(processes, HostFiles(), clock, StateFolder(folder, processes, clock, command="raidlab test"))

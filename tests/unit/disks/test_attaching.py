@@ -20,7 +20,7 @@ from lab.disks.kinds import DiskKind, DiskSpec, LabDisk, all_drive_models
 from lab.errors import LabError, SpecError
 from lab.plans import Danger
 from lab.units import MIB
-from tests.unit.disks.machines import Device, lab_disk, machine_of
+from tests.unit.disks.machines import Device, lab_disk, lab_disks, machine_of
 from tests.unit.fakes import FakeMachine, Scripted, as_machine
 
 
@@ -156,10 +156,7 @@ def test_drivers(kind: DiskKind, lines: list[str]) -> None:
 
 
 SPINDLE = DiskSpec(name="disk10", kind=DiskKind.SPINDLE, size_bytes=200 * MIB, model="hdd-7200")
-DISKS = tuple(
-    LabDisk(name=f"disk0{number}", kind=DiskKind.VIRTIO, node=f"/dev/vd{letter}", size_bytes=500 * MIB)
-    for number, letter in enumerate("bcde", start=1)
-)
+DISKS = lab_disks("bcde", kind=DiskKind.VIRTIO, prefix="/dev/vd")
 
 
 def machine(*, signed: str = "") -> FakeMachine:

@@ -8,7 +8,6 @@ from lab.disks.kinds import (
     TRANSPORT_MILLISECONDS,
     DiskKind,
     DiskSpec,
-    LabDisk,
     all_drive_models,
     check_specs,
     find_drive_model,
@@ -19,6 +18,7 @@ from lab.errors import SpecError
 from lab.gates.decoding import MOST_DISK_BYTES, MOST_DISKS
 from lab.tomlfile import known_word
 from lab.units import KIB, MIB
+from tests.unit.disks.machines import lab_disks
 
 
 @pytest.mark.parametrize("word", ["loop", " Loop ", "LOOP"])
@@ -98,13 +98,6 @@ def test_a_drive_model_answers_in_its_time_with_the_transport(name: str) -> None
     assert model.iops == pytest.approx(model.concurrent_requests * 1000 / model.service_milliseconds)
 
 
-def three_disks() -> list[LabDisk]:
-    return [
-        LabDisk(name=f"disk{number:02d}", kind=DiskKind.FILE, node=f"/dev/ubd{letter}", size_bytes=MIB)
-        for number, letter in enumerate("abc", start=1)
-    ]
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -117,10 +110,10 @@ def three_disks() -> list[LabDisk]:
     ],
 )
 def test_a_title_has_each_disk_by_both_of_its_names(text: str, told: str) -> None:
-    assert with_full_names(text, three_disks(), most=2) == told
-    assert with_full_names(told, three_disks(), most=2) == told
+    assert with_full_names(text, lab_disks("abc"), most=2) == told
+    assert with_full_names(told, lab_disks("abc"), most=2) == told
 
 
 def test_a_sentence_keeps_names_and_explains_nodes() -> None:
-    assert with_full_names("disk01, from /dev/ubda.", three_disks()) == "disk01, from disk01 (/dev/ubda)."
+    assert with_full_names("disk01, from /dev/ubda.", lab_disks("abc")) == "disk01, from disk01 (/dev/ubda)."
     assert with_full_names("nothing", []) == "nothing"

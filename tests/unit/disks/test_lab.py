@@ -122,16 +122,6 @@ def test_detach_runs_the_way_back_and_forgets_the_disk(tmp_path: Path) -> None:
     assert machine.runs.count(("losetup", "--detach", "/dev/loop0")) == 1
 
 
-def test_a_disk_of_an_earlier_command_is_detached_too(tmp_path: Path) -> None:
-    machine = machine_of(Device("loop5"))
-    disk = lab_disk("disk01", "/dev/loop5", DiskKind.LOOP, backing="/var/lib/raidlab/disks/disk01.img")
-    Lab(machine, host_in(tmp_path), [disk]).detach([disk])
-    assert machine.runs[2:] == [
-        ("losetup", "--detach", "/dev/loop5"),
-        ("rm", "-f", "/var/lib/raidlab/disks/disk01.img"),
-    ]
-
-
 def test_a_disk_in_use_is_neither_detached_nor_reset(tmp_path: Path) -> None:
     machine = machine_of(Device("ubda", holders=("md0",)), Device("md0", members=("ubda",)))
     lab = Lab(machine, host_in(tmp_path), [lab_disk()])

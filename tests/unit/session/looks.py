@@ -1,17 +1,26 @@
-"""Looks made of captured arrays."""
+"""Sessions on fake machines, and looks made of captured arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from lab.arrays.status import ArrayStatus, parse_array
+from lab.disks import Lab, LabDisk
+from lab.machine import Host, parse_target
 from lab.measure.samples import CpuTicks, DiskCounters
 from lab.session.monitor import Snapshot
+from lab.session.session import LabSession
 from tests.unit.arrays.captures import load
+from tests.unit.fakes import FakeMachine, as_machine
 
 NOTHING = DiskCounters(0, 0, 0.0, 0, 0, 0.0, 0, 0.0)
+
+
+def session_on(machine: FakeMachine, disks: Sequence[LabDisk], target: str, **more: Any) -> LabSession:
+    host = Host.real("tests")
+    return LabSession(parse_target(target), host, Lab(as_machine(machine), host, disks), **more)
 
 
 def captured(label: str, **changes: Any) -> ArrayStatus:

@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.disks import Lab
 from lab.errors import LabError, MachineLost
-from lab.machine import Host, parse_target
 from lab.session.pace import LONGEST_STEP_SECONDS, PAUSED, STEP, TICK_SECONDS, Pace, Pacer, Portions
-from lab.session.session import LabSession
 from tests.unit.arrays import captures
-from tests.unit.fakes import FACTS, FakeMachine, as_machine
+from tests.unit.fakes import FACTS, FakeMachine
+from tests.unit.session.looks import session_on
 
 PATIENCE_SECONDS = 10.0
 MD = "/sys/block/md0/md"
@@ -69,15 +67,13 @@ class Told:
 def machine() -> VirtualMachine:
     fake = VirtualMachine(facts=replace(FACTS, is_virtual_time=True))
     captures.show(fake, "raid5-rebuilding")
-    fake.dirs["/sys/block"] = ("md0", "ubda")
     return fake
 
 
 @pytest.fixture
 def told(machine: VirtualMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path))
-    host = Host.real("tests")
-    session = LabSession(parse_target("uml:?time=virtual"), host, Lab(as_machine(machine), host, []))
+    session = session_on(machine, [], "uml:?time=virtual")
     paces: list[tuple[str, str]] = []
     ends: list[LabError] = []
     pacer = Pacer(session, on_pace=lambda pace, note: paces.append((pace.words, note)), on_end=ends.append)

@@ -13,19 +13,15 @@ import pytest
 from lab.adapt.kind import Volume
 from lab.arrays.kinds import MdArray, cannot_do_without
 from lab.arrays.status import SyncAction
-from lab.disks import DiskKind, Lab, LabDisk
 from lab.errors import ArrayError, CommandFailed, SpecError, UnfitVersion
-from lab.machine import Host, Machine, parse_target
+from lab.machine import Machine
 from lab.plans import Danger, Plan, Step
 from lab.session.session import LabSession, NeededKernel, NeededMdadm, require_kernel, require_mdadm
 from tests.unit.cli.superblocks import READS, as_read, superblock
-from tests.unit.fakes import FakeMachine, Scripted, as_machine
-from tests.unit.session.looks import captured
+from tests.unit.disks.machines import lab_disks
+from tests.unit.fakes import FakeMachine, Scripted
+from tests.unit.session.looks import captured, session_on
 
-DISKS = tuple(
-    LabDisk(name=f"disk0{number}", kind=DiskKind.FILE, node=f"/dev/ubd{letter}", size_bytes=500 << 20)
-    for number, letter in enumerate("ab", start=1)
-)
 WRITES = Plan("Change a disk", (Step(("change",), "Why.", writes_devices=("/dev/ubda",)),))
 
 
@@ -48,12 +44,11 @@ def told() -> list[list[str]]:
 @pytest.fixture
 def session(machine: FakeMachine, told: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LabSession:
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path))
-    host = Host.real("tests")
 
     def hear(session: LabSession) -> None:
         told.append([array.name for array in session.found.stopped])
 
-    return LabSession(parse_target("local:"), host, Lab(as_machine(machine), host, DISKS), on_found=hear)
+    return session_on(machine, lab_disks("ab"), "local:", on_found=hear)
 
 
 @pytest.mark.parametrize("status", [0, 1])
