@@ -43,7 +43,6 @@ class Selection:
     was_member: bool = False
     """The disk has left ``array`` and still contains its metadata."""
     has_known_data: bool = False
-    """Whether the array has known data."""
     has_load: bool = False
     """Whether a load is running, on any array."""
     stopped_array: str = ""

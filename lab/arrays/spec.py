@@ -95,7 +95,6 @@ class ArrayPreview:
     note: str = ""
     """A remark for the user although it can be built; empty if there is none."""
     plan: Plan | None = None
-    """The plan that would build it."""
 
     @property
     def can_be_built(self) -> bool:

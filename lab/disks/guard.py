@@ -24,7 +24,6 @@ from lab.machine import RUN_FOLDER, Machine
 from lab.plans import Step
 
 MOUNT_FOLDER = f"{RUN_FOLDER}/mnt"
-"""Where the lab mounts its file systems."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -279,11 +279,9 @@ class DiskEnds:
     """The bytes of a device that identify its content; zeros for unreadable bytes."""
 
     first: bytes
-    """The bytes from the device's beginning on."""
     old_place: bytes = b""
     """The 4096 bytes that hold md's metadata of version 0.90."""
     last: bytes = b""
-    """The bytes up to the device's end."""
 
 
 LAST_BYTES = 16 * 1024

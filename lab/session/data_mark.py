@@ -25,7 +25,6 @@ from lab.units import KIB, MIB, human_bytes
 
 MARK_BYTES = 16 * MIB
 _MARK_FRACTION = 8
-"""On a small array the mark takes 1/8 of the size."""
 
 
 def mark_bytes(size_bytes: int) -> int:
@@ -129,7 +128,6 @@ class MarkVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     verdict: DataVerdict
     sentence: str
-    """Human-readable: the result and its location."""
     changed: tuple[tuple[int, int], ...] = ()
     """Regions that differ: start and length in bytes, relative to the start of ``DataMark.path``."""
     unreadable: tuple[tuple[int, int], ...] = ()

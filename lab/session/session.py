@@ -409,7 +409,6 @@ class Client:
     target: Target
     host: Host
     on_notice: Callable[[str], None] = lambda _: None
-    """Called with messages for the user."""
     on_machine: Callable[[Machine], None] = lambda _: None
     """Called with the machine before its first command."""
     on_plan: Callable[[Plan], None] = lambda _: None

@@ -236,7 +236,7 @@ FAILS: list[tuple[dict[str, object], CheckedState, str]] = [
 
 
 def superblock(events: int, array_uuid: str = "u") -> Superblock:
-    return Superblock(array_uuid, "any:0", 5, 2, 3, 0, (0, 1, 2), events, 0, 0, False, False)
+    return Superblock(array_uuid, "any:0", 5, 2, 3, 0, (0, 1, 2), events, 0, 0, False)
 
 
 def deep(*arrays: ArrayStatus, written: int = 0, **more: Any) -> CheckedState:

@@ -65,7 +65,7 @@ FOUR = replace(
 
 
 def _superblock(events: int) -> Superblock:
-    return Superblock("u", "any:0", 5, 2, 4, 0, (0, 1, 2, 3), events, 0, 0, False, False)
+    return Superblock("u", "any:0", 5, 2, 4, 0, (0, 1, 2, 3), events, 0, 0, False)
 
 
 def state(lesson: ReadyLesson, *arrays: ArrayStatus) -> CheckedState:
