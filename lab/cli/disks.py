@@ -21,7 +21,6 @@ from lab.cli.session import BreakArrayFlag, PlanFlag, add_verbs, client_of, show
 from lab.disks import DiskKind, DiskSpec, Lab, LabDisk
 from lab.disks.attaching import require_time_of
 from lab.disks.inventory import (
-    FIRST_BYTES,
     RAID_MEMBER,
     BlockDevice,
     ends_of_file,
@@ -358,7 +357,7 @@ def _require_blank_image(folder: LabFolder, spec: DiskSpec) -> None:
         return
     try:
         with open(folder.images.open(spec.name), "rb") as image:
-            ends = ends_of_file(image.fileno(), FIRST_BYTES)
+            ends = ends_of_file(image.fileno())
     except FileNotFoundError:
         return
     superblock = superblocks_in({spec.name: ends}).get(spec.name)

@@ -2,9 +2,9 @@
 
     FIRST_BYTES LAST_BYTES DEVICE...    multiples of 4096
 
-Returns for each device its first ``FIRST_BYTES`` and, unless ``LAST_BYTES`` is 0, the 4096 bytes that hold md's
-metadata of version 0.90, and its last ``LAST_BYTES``; one device after the other, compressed since most bytes are zeros
-and an embedded kernel's serial line is slow, in base64. Missing and unreadable bytes are zeros.
+Returns for each device its first ``FIRST_BYTES``, the 4096 bytes that hold md's metadata of version 0.90, and its last
+``LAST_BYTES``; one device after the other, compressed since most bytes are zeros and an embedded kernel's serial line
+is slow, in base64. Missing and unreadable bytes are zeros.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def old_place(size: int) -> int:
 
 def bytes_each(first: int, last: int) -> int:
     """Number of bytes returned for each device."""
-    return first + (PAGE_BYTES + last if last else 0)
+    return first + PAGE_BYTES + last
 
 
 def read(fd: int, view: memoryview, offset: int) -> None:
@@ -51,8 +51,6 @@ def read(fd: int, view: memoryview, offset: int) -> None:
 def read_ends(fd: int, view: memoryview, first: int, last: int) -> None:
     """Fill ``view``, of ``bytes_each`` bytes, from a device or an image; its last bytes end where the device ends."""
     read(fd, view[:first], 0)
-    if not last:
-        return
     size = os.lseek(fd, 0, os.SEEK_END)
     read(fd, view[first : first + PAGE_BYTES], old_place(size))
     # A device ends at a sector boundary, which is all that direct I/O requires.

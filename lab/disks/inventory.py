@@ -288,52 +288,42 @@ LAST_BYTES = 16 * 1024
 """Metadata of version 1.0 begin at most 12 KiB before the end; those of BIOS RAIDs and of GPT after that."""
 
 
-def read_heads(machine: Machine, nodes: Sequence[str], length_bytes: int) -> dict[str, bytes]:
-    """The first bytes of devices, ``length_bytes`` rounded up to pages; zeros for unreadable bytes.
-
-    Bypasses the page cache: md's superblock writes bypass it too and leave the result of an earlier read stale.
-    """
-    length_bytes += -length_bytes % head_program.PAGE_BYTES
-    return _read_devices(machine, nodes, length_bytes, 0)
-
-
 def read_ends(machine: Machine, nodes: Sequence[str], first_bytes: int) -> dict[str, DiskEnds]:
-    """Both ends of devices (``first_bytes`` rounded up to pages) in one call, bypassing the page cache."""
-    first_bytes += -first_bytes % head_program.PAGE_BYTES
-    found = _read_devices(machine, nodes, first_bytes, LAST_BYTES)
-    return {node: _ends(read, first_bytes) for node, read in found.items()}
+    """Both ends of devices (``first_bytes`` rounded up to pages) in one call; zeros for unreadable bytes.
 
-
-def ends_of_file(fd: int, first_bytes: int) -> DiskEnds:
-    """As ``read_ends``, for an open image on this computer."""
-    first_bytes += -first_bytes % head_program.PAGE_BYTES
-    read = bytearray(head_program.bytes_each(first_bytes, LAST_BYTES))
-    head_program.read_ends(fd, memoryview(read), first_bytes, LAST_BYTES)
-    return _ends(bytes(read), first_bytes)
-
-
-def _ends(read: bytes, first_bytes: int) -> DiskEnds:
-    return DiskEnds(read[:first_bytes], read[first_bytes:-LAST_BYTES], read[-LAST_BYTES:])
-
-
-def _read_devices(machine: Machine, nodes: Sequence[str], first: int, last: int) -> dict[str, bytes]:
-    """Node -> output of ``head_program``. Raises LabError for an incomplete reply."""
+    Bypasses the page cache: md's superblock writes bypass it too and leave the result of an earlier read stale. Raises
+    LabError for an incomplete reply.
+    """
     if not nodes:
         return {}
-    length_bytes = head_program.bytes_each(first, last)
+    first_bytes += -first_bytes % head_program.PAGE_BYTES
+    length_bytes = head_program.bytes_each(first_bytes, LAST_BYTES)
     most_bytes = length_bytes * len(nodes)
     try:
-        packed = base64.b64decode(machine.call(READ_HEADS, (str(first), str(last), *nodes)))
-        heads = zlib.decompressobj().decompress(packed, most_bytes)
+        packed = base64.b64decode(machine.call(READ_HEADS, (str(first_bytes), str(LAST_BYTES), *nodes)))
+        read = zlib.decompressobj().decompress(packed, most_bytes)
     except (ValueError, zlib.error):
-        heads = b""
-    if len(heads) != most_bytes:
+        read = b""
+    if len(read) != most_bytes:
         raise LabError(
             f"the first bytes of {', '.join(nodes)} came back damaged from {machine.facts.target}",
             hint="try again; if it happens again, check the machine's memory and its connection",
         )
     starts = range(0, most_bytes, length_bytes)
-    return {node: heads[start : start + length_bytes] for node, start in zip(nodes, starts, strict=True)}
+    return {
+        node: _ends(read[start : start + length_bytes], first_bytes) for node, start in zip(nodes, starts, strict=True)
+    }
+
+
+def ends_of_file(fd: int) -> DiskEnds:
+    """As ``read_ends`` with ``FIRST_BYTES``, for an open image on this computer."""
+    read = bytearray(head_program.bytes_each(FIRST_BYTES, LAST_BYTES))
+    head_program.read_ends(fd, memoryview(read), FIRST_BYTES, LAST_BYTES)
+    return _ends(bytes(read), FIRST_BYTES)
+
+
+def _ends(read: bytes, first_bytes: int) -> DiskEnds:
+    return DiskEnds(read[:first_bytes], read[first_bytes:-LAST_BYTES], read[-LAST_BYTES:])
 
 
 def resolve_node(machine: Machine, node: str) -> str:

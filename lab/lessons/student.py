@@ -25,7 +25,7 @@ from lab.checks.catalogue import APART_FROM_THE_LAB, DeepSource, FileSays, FileS
 from lab.checks.readings import ResultCheck
 from lab.checks.state import Check, CheckedState, DeepState, MarkSeen, PlayedFault
 from lab.disks import LabDisk
-from lab.disks.inventory import read_ends, read_heads
+from lab.disks.inventory import read_ends
 from lab.errors import LabError, LessonError, ResultError, RunCancelled
 from lab.experiments.run import RunRequest, run_experiment
 from lab.experiments.schedule import RunProgress
@@ -622,8 +622,8 @@ def deep_state(lesson: ReadyLesson, session: LabSession, before: Snapshot, after
     # A read from an array with hanging members would block, so only lessons about file systems read arrays.
     has_systems = any(isinstance(check, FileSystemFills) for check in checks)
     nodes = [f"/dev/{name}" for name in sorted(running) if has_systems]
-    array_heads = read_heads(session.machine, nodes, 2 * _EXT_SUPERBLOCK)
-    sizes = {node.removeprefix("/dev/"): _ext_bytes(head) for node, head in array_heads.items()}
+    array_ends = read_ends(session.machine, nodes, 2 * _EXT_SUPERBLOCK)
+    sizes = {node.removeprefix("/dev/"): _ext_bytes(found.first) for node, found in array_ends.items()}
     superblocks = {names[node]: found for node, found in superblocks_in(ends).items()}
     written = _written_since(session, texts, (found.created_seconds for found in superblocks.values()))
     return DeepState(

@@ -15,7 +15,7 @@ from lab.arrays.discovery import MD_HEAD_BYTES, superblocks_in
 from lab.arrays.spec import ArraySpec
 from lab.disks import DiskKind, DiskSpec, Lab, LabDisk
 from lab.disks.guard import Guard
-from lab.disks.inventory import READ_HEADS, DiskEnds, read_ends, read_heads
+from lab.disks.inventory import READ_HEADS, DiskEnds, read_ends
 from lab.errors import CommandTimedOut, DeviceRefused
 from lab.measure.job import MeasureOptions, run_workload
 from lab.plans import Danger, Plan, Step
@@ -214,4 +214,4 @@ def test_a_disk_that_does_not_answer_holds_up_nothing_else(lab: Lab, rig: Rig, s
     with pytest.raises(CommandTimedOut):
         lab.machine.call(READ_HEADS, ("4096", "0", silent_disk), timeout_seconds=0.5)
     assert lab.machine.run(("echo", "here")).stdout == "here\n"
-    assert read_heads(lab.machine, [rig.nodes[1]], 4096) == {rig.nodes[1]: bytes(4096)}
+    assert read_ends(lab.machine, [rig.nodes[1]], 4096)[rig.nodes[1]].first == bytes(4096)

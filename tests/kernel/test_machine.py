@@ -14,7 +14,7 @@ import msgspec
 import platformdirs
 import pytest
 
-from lab.disks.inventory import read_heads
+from lab.disks.inventory import read_ends
 from lab.errors import ExitCode, LabError, MachineLost, SpecError
 from lab.machine import EmbeddedOptions, SampleRequest, UbdDisk, open_machine, parse_target
 from lab.machine.api import Machine
@@ -112,7 +112,7 @@ def test_no_disk_stands_still_while_all_others_are_busy(machine: Machine) -> Non
         before = reads_of(machine, disk_name(0))
         # With 64 requests of each disk under way one of the first hundred stood still.
         for _ in range(400):
-            read_heads(machine, [f"/dev/{disk_name(15)}"], 4096)
+            read_ends(machine, [f"/dev/{disk_name(15)}"], 4096)
         wait_until(lambda: reads_of(machine, disk_name(0)) > before + 1000, 60)
     finally:
         load.stop()

@@ -13,11 +13,12 @@ import pytest
 
 from lab.disks import head_program
 from lab.disks.inventory import (
-    FIRST_BYTES,
+    LAST_BYTES,
+    DiskEnds,
     ends_of_file,
     parse_mountinfo,
     read_devices,
-    read_heads,
+    read_ends,
     resolve_node,
     scsi_serial,
     signatures_in,
@@ -151,7 +152,8 @@ def test_the_first_bytes_of_disks_are_read_past_the_page_cache(tmp_path: Path, m
 
     monkeypatch.setattr(os, "open", open_through_the_cache)
     read = read_by_the_program(8192, 0, tmp_path / "long", tmp_path / "absent", tmp_path / "short")
-    assert read == b"a" * 8192 + bytes(8192) + b"b" * 4096 + bytes(4096)
+    page = bytes(4096)
+    assert read == b"a" * 8192 + page + bytes(8192) + page + b"b" * 4096 + page + page
     assert flags == [os.O_RDONLY | os.O_DIRECT] * 3
 
 
@@ -166,14 +168,18 @@ def test_a_page_that_cannot_be_read_hides_no_other(tmp_path: Path, monkeypatch: 
         return size
 
     monkeypatch.setattr(os, "preadv", broken)
-    assert read_by_the_program(12_288, 0, tmp_path / "disk") == b"a" * 4096 + bytes(4096) + b"a" * 4096
+    assert read_by_the_program(12_288, 0, tmp_path / "disk")[:12_288] == b"a" * 4096 + bytes(4096) + b"a" * 4096
 
 
-def test_heads_are_whole_pages_each_under_its_node() -> None:
-    data = b"a" * 8192 + b"b" * 8192
+def test_ends_are_whole_pages_each_under_its_node() -> None:
+    wanted = {
+        f"/dev/sd{word}": DiskEnds(word.encode() * 8192, word.upper().encode() * 4096, b"-" * LAST_BYTES)
+        for word in "ab"
+    }
+    data = b"".join(each.first + each.old_place + each.last for each in wanted.values())
     answer = Scripted(stdout=base64.b64encode(zlib.compress(data)).decode())
-    machine = FakeMachine(answers={("agent:read-heads", "8192", "0"): answer})
-    assert read_heads(machine, ["/dev/sda", "/dev/sdb"], 5000) == {"/dev/sda": b"a" * 8192, "/dev/sdb": b"b" * 8192}
+    machine = FakeMachine(answers={("agent:read-heads", "8192", str(LAST_BYTES)): answer})
+    assert read_ends(machine, ["/dev/sda", "/dev/sdb"], 5000) == wanted
 
 
 @pytest.mark.parametrize(
@@ -182,21 +188,21 @@ def test_heads_are_whole_pages_each_under_its_node() -> None:
         "no base64: \N{SNOWMAN}",
         base64.b64encode(b"no zlib").decode(),
         base64.b64encode(zlib.compress(b"too short")).decode(),
-        base64.b64encode(zlib.compress(b"a" * 8192)[:-8]).decode(),
+        base64.b64encode(zlib.compress(b"a" * 2 * (12288 + LAST_BYTES))[:-8]).decode(),
     ],
     ids=["not-packed", "not-compressed", "short", "cut"],
 )
 def test_heads_that_came_back_damaged_are_refused(said: str) -> None:
-    machine = FakeMachine(answers={("agent:read-heads", "8192", "0"): Scripted(stdout=said)})
+    machine = FakeMachine(answers={("agent:read-heads",): Scripted(stdout=said)})
     with pytest.raises(LabError, match="came back damaged"):
-        read_heads(machine, ["/dev/sda", "/dev/sdb"], 8192)
+        read_ends(machine, ["/dev/sda", "/dev/sdb"], 8192)
 
 
 def test_a_head_that_inflates_without_end_takes_no_more_memory_than_was_asked_for() -> None:
     said = base64.b64encode(zlib.compress(bytes(64 * 1024**2))).decode()
-    machine = FakeMachine(answers={("agent:read-heads", "8192", "0"): Scripted(stdout=said)})
+    machine = FakeMachine(answers={("agent:read-heads",): Scripted(stdout=said)})
     tracemalloc.start()
-    assert read_heads(machine, ["/dev/sda"], 8192) == {"/dev/sda": bytes(8192)}
+    assert read_ends(machine, ["/dev/sda"], 8192)["/dev/sda"].first == bytes(8192)
     most_bytes = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most_bytes < 1024**2
@@ -226,7 +232,7 @@ def disk(path: Path, *writings: tuple[int, bytes], size: int = IMAGE_BYTES) -> P
 
 def found(path: Path) -> tuple[str, ...]:
     with path.open("rb") as file:
-        return signatures_in(ends_of_file(file.fileno(), FIRST_BYTES))
+        return signatures_in(ends_of_file(file.fileno()))
 
 
 def test_a_blank_disk_carries_nothing(tmp_path: Path) -> None:
