@@ -1,4 +1,4 @@
-"""File systems on an array device, as plans: make, mount, unmount, check; and the free space."""
+"""File systems on an array device, as plans: make, mount, unmount; and the free space."""
 
 from __future__ import annotations
 
@@ -54,7 +54,11 @@ def make(
         argv: tuple[str, ...] = ("mkfs.xfs", "-f", device)
         why = "XFS takes chunk and stripe width from md, and replaces whatever was on the device."
     else:
-        options = _ext4_options(chunk_bytes, full_stripe_bytes)
+        options = "lazy_itable_init=0,lazy_journal_init=0"
+        if chunk_bytes and full_stripe_bytes:
+            # mke2fs derives these values from the minimum and optimal I/O size too; here the user can read them.
+            stride, width = chunk_bytes // EXT4_BLOCK_BYTES, full_stripe_bytes // EXT4_BLOCK_BYTES
+            options += f",stride={stride},stripe_width={width}"
         argv = ("mkfs.ext4", "-F", "-q", "-b", str(EXT4_BLOCK_BYTES), "-E", options, device)
         why = "The layout of ext4 follows chunk and stripe; it is fully initialised now, not during a measurement."
     step = Step(argv, why, (), Danger.DATA, (device,), MKFS_TIMEOUT_SECONDS)
@@ -87,18 +91,6 @@ def unmount(kind: FileSystem, device: str) -> Plan:
     return Plan(f"Unmount {device}", (step, Step(("rmdir", place), "Nothing of the mount stays behind.")))
 
 
-def check(kind: FileSystem, device: str) -> Plan:
-    """Check an unmounted file system without repairing it; a step fails if there is damage."""
-    commands: dict[FileSystem, tuple[str, ...]] = {
-        FileSystem.EXT4: ("e2fsck", "-f", "-n", device),
-        FileSystem.XFS: ("xfs_repair", "-n", device),
-    }
-    if kind not in commands:
-        return Plan(f"Use {device} without a file system")
-    why = "This checks the structure of the file system, not the contents of files; nothing is written."
-    return Plan(f"Check {kind.value} on {device}", (Step(commands[kind], why, timeout_seconds=MKFS_TIMEOUT_SECONDS),))
-
-
 def free_bytes(machine: Machine, place: str) -> int:
     """Bytes that an ordinary user may still write below the folder ``place``."""
     # stat(1): %a blocks free for non-root users, %S the size of such a block.
@@ -106,12 +98,3 @@ def free_bytes(machine: Machine, place: str) -> int:
     if len(words) != 2 or not all(word.isdecimal() for word in words):
         raise LabError(f"the free space under {place} could not be read", hint="check that the file system is mounted")
     return int(words[0]) * int(words[1])
-
-
-def _ext4_options(chunk_bytes: int | None, full_stripe_bytes: int) -> str:
-    options = ["lazy_itable_init=0", "lazy_journal_init=0"]
-    if chunk_bytes and full_stripe_bytes:
-        # mke2fs derives the same values from the device's minimum and optimal I/O size; here the user can read them.
-        options.append(f"stride={chunk_bytes // EXT4_BLOCK_BYTES}")
-        options.append(f"stripe_width={full_stripe_bytes // EXT4_BLOCK_BYTES}")
-    return ",".join(options)
