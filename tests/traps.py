@@ -88,3 +88,8 @@ def lay_traps(folder: Path) -> Traps:
         + "".join(f"  {role}:\n    preload: [{folder}/lab_preload.py]\n" for role in ("scheduler", "worker", "client"))
     )
     return Traps(folder, home, notes)
+
+
+def flags(_: int) -> tuple[bool, bool, bool]:
+    """Whether this process is isolated, ignores the environment, and has no site of the user's."""
+    return bool(sys.flags.isolated), bool(sys.flags.ignore_environment), bool(sys.flags.no_user_site)

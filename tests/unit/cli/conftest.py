@@ -3,30 +3,34 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from lab.cli import context as cli_context
+from lab.cli.main import run
 from lab.disks import Lab
 from lab.machine import Host, Machine, Target
-from tests.unit.cli.superblocks import READS, as_read
-from tests.unit.disks.machines import SIZE, lab_disks
-from tests.unit.fakes import FakeMachine, Scripted, as_machine
+from tests.unit.disks.machines import Device, lab_disks, machine_of
+from tests.unit.fakes import FakeMachine, as_machine
 
 DISKS = lab_disks("abcde")
-ReadBack = Callable[[], tuple[str, str]]
+
+
+class Printed(NamedTuple):
+    """What a command has printed."""
+
+    out: str
+    err: str
+
+
+Typed = Callable[..., Printed]
 
 
 @pytest.fixture
 def machine() -> FakeMachine:
     """Five blank disks."""
-    fake = FakeMachine(dirs={"/sys/block": tuple(f"ubd{letter}" for letter in "abcde")})
-    for letter in "abcde":
-        fake.files[f"/sys/block/ubd{letter}/size"] = str(SIZE // 512)
-        fake.files[f"/sys/block/ubd{letter}/dev"] = f"98:{ord(letter)}"
-    fake.answers[READS] = Scripted(stdout=as_read([None] * 5))
-    fake.answers[("wipefs", "--json")] = Scripted(stdout='{"signatures": []}')
-    return fake
+    return machine_of(*(Device(f"ubd{letter}", number=f"98:{ord(letter)}") for letter in "abcde"))
 
 
 @pytest.fixture(autouse=True)
@@ -46,3 +50,17 @@ def lab_on(machine: FakeMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     yield
     cli_context.use_opener(None)
     cli_context.use_options(cli_context.Options())
+
+
+@pytest.fixture
+def typed(capfd: pytest.CaptureFixture[str]) -> Typed:
+    """``typed("disks", status=0)``: runs a command line, which must end with this status."""
+
+    def type_line(*words: str, status: int = 0) -> Printed:
+        capfd.readouterr()
+        found = run(words)
+        printed = Printed(*capfd.readouterr())
+        assert found == status, printed.err
+        return printed
+
+    return type_line

@@ -8,6 +8,7 @@ import pytest
 
 from lab.cli.main import run
 from tests.unit.arrays.captures import load
+from tests.unit.cli.conftest import Typed
 from tests.unit.cli.superblocks import READS, UUID, as_read, superblock
 from tests.unit.fakes import FakeMachine, Scripted
 
@@ -19,11 +20,8 @@ CREATED = (
 
 
 @pytest.mark.parametrize("disks", ["disk01,disk02,disk03", "3"])
-def test_a_plan_prints_the_commands_and_does_nothing(
-    disks: str, machine: FakeMachine, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert run([*CREATE, "--disks", disks, "--chunk", "64K", "--plan"]) == 0
-    printed = capfd.readouterr()
+def test_a_plan_prints_the_commands_and_does_nothing(disks: str, machine: FakeMachine, typed: Typed) -> None:
+    printed = typed(*CREATE, "--disks", disks, "--chunk", "64K", "--plan")
     assert printed.out == CREATED
     assert "# mdadm writes a superblock on every member" in printed.err
     assert not any(argv[0] == "mdadm" for argv in machine.runs)
@@ -31,14 +29,13 @@ def test_a_plan_prints_the_commands_and_does_nothing(
     assert disks == "3" or machine.runs == []
 
 
-def test_a_quiet_plan_is_commands_alone(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["-q", *CREATE, "--disks", "disk01,disk02,disk03", "--chunk", "64K", "--plan"]) == 0
-    assert capfd.readouterr() == (CREATED, "")
+def test_a_quiet_plan_is_commands_alone(typed: Typed) -> None:
+    assert typed("-q", *CREATE, "--disks", "disk01,disk02,disk03", "--chunk", "64K", "--plan") == (CREATED, "")
 
 
-def test_a_plan_as_json_has_steps(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run([*CREATE, "--disks", "disk01,disk02,disk03", "--fs", "ext4", "--plan", "--json"]) == 0
-    steps = json.loads(capfd.readouterr().out)["steps"]
+def test_a_plan_as_json_has_steps(typed: Typed) -> None:
+    printed = typed(*CREATE, "--disks", "disk01,disk02,disk03", "--fs", "ext4", "--plan", "--json").out
+    steps = json.loads(printed)["steps"]
     assert [step["argv"][0] for step in steps] == ["mdadm", "mkfs.ext4"]
     assert steps[0]["danger"] == "data"
     assert steps[0]["undo"] == ["mdadm", "--stop", "/dev/md0"]
@@ -68,48 +65,39 @@ def test_a_plan_as_json_has_steps(capfd: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_arrays_that_cannot_be_have_status_2(
-    arguments: list[str], said: str, machine: FakeMachine, capfd: pytest.CaptureFixture[str]
+    arguments: list[str], said: str, machine: FakeMachine, typed: Typed
 ) -> None:
-    assert run(["--on", "uml:", "array", "create", *arguments]) == 2
-    assert said in capfd.readouterr().err
+    assert said in typed("--on", "uml:", "array", "create", *arguments, status=2).err
     assert not any(argv[0] in ("mdadm", "dmsetup") for argv in machine.runs)
 
 
-def test_a_signed_disk_is_refused(machine: FakeMachine, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_signed_disk_is_refused(machine: FakeMachine, typed: Typed) -> None:
     signed = {"signatures": [{"device": "ubda", "offset": "0x438", "type": "ext4", "uuid": "", "label": ""}]}
     machine.answers[("wipefs", "--json")] = Scripted(stdout=json.dumps(signed))
-    assert run([*CREATE, "--disks", "3"]) == 1
-    assert "/dev/ubda carries ext4" in capfd.readouterr().err
+    assert "/dev/ubda carries ext4" in typed(*CREATE, "--disks", "3", status=1).err
     assert not any(argv[0] == "mdadm" for argv in machine.runs)
 
 
-def test_too_many_disks_are_not_free(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run([*CREATE, "--disks", "6"]) == 1
-    assert "6 disks were requested, but only 5 of 5 are free" in capfd.readouterr().err
+def test_too_many_disks_are_not_free(typed: Typed) -> None:
+    assert "6 disks were requested, but only 5 of 5 are free" in typed(*CREATE, "--disks", "6", status=1).err
 
 
-def test_members_of_an_array_that_does_not_run_are_kept(
-    machine: FakeMachine, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_members_of_an_array_that_does_not_run_are_kept(machine: FakeMachine, typed: Typed) -> None:
     machine.answers[READS] = Scripted(stdout=as_read([superblock(0, [0, 1, 2]), *[None] * 4]))
-    assert run([*CREATE, "md1", "--disks", "disk01,disk02,disk03"]) == 1
-    printed = capfd.readouterr().err
+    printed = typed(*CREATE, "md1", "--disks", "disk01,disk02,disk03", status=1).err
     assert "was not started: 2 of 3 members are missing" in printed
     assert "disk01 belongs to array md0, which is not running" in printed
 
 
-def test_free_disks_are_those_without_superblock(machine: FakeMachine, capfd: pytest.CaptureFixture[str]) -> None:
+def test_free_disks_are_those_without_superblock(machine: FakeMachine, typed: Typed) -> None:
     machine.answers[READS] = Scripted(stdout=as_read([superblock(0, [0, 1, 2]), *[None] * 4]))
-    assert run([*CREATE, "--disks", "3", "--plan", "-q"]) == 0
-    assert capfd.readouterr().out.startswith("mdadm --create /dev/md1 ")
-    assert run([*CREATE, "--disks", "3", "--plan", "-q"]) == 0
-    assert capfd.readouterr().out.endswith(" /dev/ubdb /dev/ubdc /dev/ubdd\n")
+    assert typed(*CREATE, "--disks", "3", "--plan", "-q").out.startswith("mdadm --create /dev/md1 ")
+    assert typed(*CREATE, "--disks", "3", "--plan", "-q").out.endswith(" /dev/ubdb /dev/ubdc /dev/ubdd\n")
 
 
-def test_a_bitmap_chunk_alone_asks_for_a_bitmap(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_bitmap_chunk_alone_asks_for_a_bitmap(typed: Typed) -> None:
     create = ["--on", "uml:", "-q", "array", "create", "--level", "raid1", "--disks", "disk01,disk02"]
-    assert run([*create, "--bitmap-chunk", "64K", "--plan"]) == 0
-    assert "--bitmap=internal --bitmap-chunk=64 " in capfd.readouterr().out
+    assert "--bitmap=internal --bitmap-chunk=64 " in typed(*create, "--bitmap-chunk", "64K", "--plan").out
     assert run([*create, "--bitmap", "none", "--bitmap-chunk", "64K", "--plan"]) == 2
 
 
@@ -146,11 +134,8 @@ def running(machine: FakeMachine, capture: str) -> FakeMachine:
         (["grow", "md0", "--size", "max"], ["mdadm --grow /dev/md0 --size=max"]),
     ],
 )
-def test_every_operation_can_be_printed(
-    arguments: list[str], lines: list[str], capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["--on", "uml:", "array", *arguments, "--plan", "--quiet"]) == 0
-    assert capfd.readouterr().out.splitlines() == lines
+def test_every_operation_can_be_printed(arguments: list[str], lines: list[str], typed: Typed) -> None:
+    assert typed("--on", "uml:", "array", *arguments, "--plan", "--quiet").out.splitlines() == lines
 
 
 @pytest.mark.usefixtures("raid5")
@@ -174,11 +159,8 @@ def test_every_operation_can_be_printed(
         (["load", "rand-read-4k", "md7"], "no array md7"),
     ],
 )
-def test_what_the_state_does_not_allow_has_status_1(
-    arguments: list[str], said: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["--on", "uml:", *arguments]) == 1
-    told = capfd.readouterr().err
+def test_what_the_state_does_not_allow_has_status_1(arguments: list[str], said: str, typed: Typed) -> None:
+    told = typed("--on", "uml:", *arguments, status=1).err
     assert said in told
     assert "  next: " in told
     assert "disks reset" not in told, "which would be refused"
@@ -194,95 +176,81 @@ def test_what_the_state_does_not_allow_has_status_1(
     ],
 )
 def test_a_spare_joins_first_when_an_array_grows(
-    machine: FakeMachine, capfd: pytest.CaptureFixture[str], arguments: list[str], status: int, said: list[str]
+    machine: FakeMachine, typed: Typed, arguments: list[str], status: int, said: list[str]
 ) -> None:
     running(machine, "raid5-bitmap-spare")
-    assert run(["--on", "uml:", "array", "grow", "md0", *arguments, "--plan", "--quiet"]) == status
-    printed = capfd.readouterr()
+    printed = typed("--on", "uml:", "array", "grow", "md0", *arguments, "--plan", "--quiet", status=status)
     assert (printed.out or printed.err).splitlines()[: len(said)] == said
     assert len(printed.out.splitlines()) in (0, len(said))
 
 
-def test_a_bitmap_is_added_where_there_is_none(raid5: FakeMachine, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_bitmap_is_added_where_there_is_none(raid5: FakeMachine, typed: Typed) -> None:
     raid5.files |= {"/sys/block/md0/md/bitmap/location": "none\n", "/sys/block/md0/md/sync_action": "idle\n"}
-    assert run(["--on", "uml:", "-q", "array", "bitmap", "md0", "internal", "--chunk", "64K", "--plan"]) == 0
-    assert capfd.readouterr().out == "mdadm --grow /dev/md0 --bitmap=internal --bitmap-chunk=64\n"
-    assert run(["--on", "uml:", "array", "bitmap", "md0", "none"]) == 1
-    assert "md0 has no bitmap" in capfd.readouterr().err
+    planned = typed("--on", "uml:", "-q", "array", "bitmap", "md0", "internal", "--chunk", "64K", "--plan").out
+    assert planned == "mdadm --grow /dev/md0 --bitmap=internal --bitmap-chunk=64\n"
+    assert "md0 has no bitmap" in typed("--on", "uml:", "array", "bitmap", "md0", "none", status=1).err
 
 
 @pytest.mark.usefixtures("raid5")
-def test_corruption_is_planned_where_the_data_are(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["--on", "uml:", "-q", "array", "corrupt", "md0", "disk02", "--plan"]) == 0
-    assert capfd.readouterr().out.startswith("dd if=/dev/urandom of=/dev/ubdb bs=4096 ")
+def test_corruption_is_planned_where_the_data_are(typed: Typed) -> None:
+    assert typed("--on", "uml:", "-q", "array", "corrupt", "md0", "disk02", "--plan").out.startswith(
+        "dd if=/dev/urandom of=/dev/ubdb bs=4096 "
+    )
 
 
 @pytest.mark.usefixtures("raid5")
-def test_show_is_text_and_json(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["--on", "uml:", "array", "show"]) == 0
-    text = capfd.readouterr().out
+def test_show_is_text_and_json(typed: Typed) -> None:
+    text = typed("--on", "uml:", "array", "show").out
     assert "survives            1 failed member\n" in text
     assert re.search(r"^uuid +[0-9a-f]{8}(:[0-9a-f]{8}){3}$", text, re.MULTILINE)
-    assert run(["--on", "uml:", "array", "show", "--json"]) == 0
-    (array,) = json.loads(capfd.readouterr().out)["arrays"]
+    (array,) = json.loads(typed("--on", "uml:", "array", "show", "--json").out)["arrays"]
     assert array["name"] == "md0"
     assert array["theory"]["write_penalty"] == 4
     assert [member["disk"] for member in array["members"]][:3] == ["disk01", "disk02", "disk03"]
 
 
-def test_what_is_refused_wakes_no_array(machine: FakeMachine, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_is_refused_wakes_no_array(machine: FakeMachine, typed: Typed) -> None:
     running(machine, "raid5-failed")
     machine.files |= {"/sys/block/md0/md/array_state": "read-auto\n", "/sys/block/ubde/ro": "1\n"}
-    assert run(["--on", "local:", "array", "add", "md0", "disk05", "--plan", "--quiet"]) == 0
-    assert "mdadm --readwrite /dev/md0" in capfd.readouterr().out
-    assert run(["--on", "local:", "array", "add", "md0", "disk05"]) == 1
-    assert "/dev/ubde: it is read-only" in capfd.readouterr().err
+    add = ("--on", "local:", "array", "add", "md0", "disk05")
+    assert "mdadm --readwrite /dev/md0" in typed(*add, "--plan", "--quiet").out
+    assert "/dev/ubde: it is read-only" in typed(*add, status=1).err
     assert not [argv for argv in machine.runs if "--readwrite" in argv]
 
 
-def test_the_cost_of_a_small_write_is_that_of_the_complete_array(
-    machine: FakeMachine, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_cost_of_a_small_write_is_that_of_the_complete_array(machine: FakeMachine, typed: Typed) -> None:
     for label, says_so in (("raid6-assume-clean", False), ("raid5-failed", True)):
         running(machine, label)
-        assert run(["--on", "uml:", "array", "show", "md0"]) == 0
-        (line,) = [line for line in capfd.readouterr().out.splitlines() if line.startswith("small write")]
-        assert (
-            line.endswith("; this holds for the complete array, not while a member is missing or rebuilding") is says_so
-        )
+        lines = typed("--on", "uml:", "array", "show", "md0").out.splitlines()
+        (line,) = [line for line in lines if line.startswith("small write")]
+        said = "; this holds for the complete array, not while a member is missing or rebuilding"
+        assert line.endswith(said) is says_so
 
 
 @pytest.mark.usefixtures("raid5")
-def test_watch_stops_after_count(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["--on", "uml:", "watch", "--count", "1", "--json"]) == 0
-    (line,) = capfd.readouterr().out.splitlines()
+def test_watch_stops_after_count(typed: Typed) -> None:
+    (line,) = typed("--on", "uml:", "watch", "--count", "1", "--json").out.splitlines()
     assert json.loads(line)["arrays"][0]["name"] == "md0"
 
 
-def test_unequal_disks_are_planned_without_a_machine(machine: FakeMachine, capfd: pytest.CaptureFixture[str]) -> None:
+def test_unequal_disks_are_planned_without_a_machine(machine: FakeMachine, typed: Typed) -> None:
     create = ["array", "create", "--on", "uml:", "--level", "adapt5", "--disks", "disk01,disk02,disk03", "--plan"]
-    assert run(create) == 0
-    printed = capfd.readouterr()
+    printed = typed(*create)
     lines = printed.out.splitlines()
     assert "dmsetup --verifyudev create --concise <<'END'" in lines
     assert any(line.startswith("mdadm --create /dev/md100 --run") for line in lines)
     assert "# One device over all arrays" in printed.err
     assert machine.runs == []
-    assert run([*create, "--json"]) == 0
-    steps = json.loads(capfd.readouterr().out)["steps"]
+    steps = json.loads(typed(*create, "--json").out)["steps"]
     assert steps[-2]["stdin_text"].startswith("0 ")
 
 
-def test_what_unequal_disks_would_hold_is_told_without_a_machine(
-    machine: FakeMachine, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["array", "capacity", "--on", "uml:", "1T", "1T", "1T", "2T", "2T", "2T", "2T"]) == 0
-    printed = capfd.readouterr().out
+def test_what_unequal_disks_would_hold_is_told_without_a_machine(machine: FakeMachine, typed: Typed) -> None:
+    printed = typed("array", "capacity", "--on", "uml:", "1T", "1T", "1T", "2T", "2T", "2T", "2T").out
     assert printed.startswith("7 disks, 11 TiB in all\n")
     assert "adapt5, full stripe of 6 chunks 9 TiB 82 % 2 never" in " ".join(printed.split())
     assert machine.runs == []
-    assert run(["array", "capacity", "--on", "uml:", "--json", "1T", "1T", "2T"]) == 0
-    systems = json.loads(capfd.readouterr().out)["systems"]
+    systems = json.loads(typed("array", "capacity", "--on", "uml:", "--json", "1T", "1T", "2T").out)["systems"]
     assert [each["system"] for each in systems] == ["raid5", "onlyfast", "shr", "adapt5"]
 
 
@@ -310,32 +278,26 @@ def test_without_a_name_what_can_be_started_is(stopped: FakeMachine, capfd: pyte
     assert "array md1" in capfd.readouterr().err
 
 
-def test_one_that_md_does_not_start_is_told_and_no_failure(
-    stopped: FakeMachine, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_one_that_md_does_not_start_is_told_and_no_failure(stopped: FakeMachine, typed: Typed) -> None:
     stopped.answers[("mdadm", "--assemble")] = Scripted(status=1, stderr="mdadm: no such luck")
-    assert run([*ALL, "--json"]) == 0
-    told = json.loads(capfd.readouterr().out)
+    told = json.loads(typed(*ALL, "--json").out)
     assert told["started"] == []
     assert sorted(each["name"] for each in told["refused"]) == ["md0", "md1"]
     assert any("no such luck" in each["reason"] for each in told["refused"])
 
 
-def test_the_plan_for_all_does_nothing(stopped: FakeMachine, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run([*ALL, "--plan"]) == 0
-    assert capfd.readouterr().out == f"{MIRROR}\n"
+def test_the_plan_for_all_does_nothing(stopped: FakeMachine, typed: Typed) -> None:
+    assert typed(*ALL, "--plan").out == f"{MIRROR}\n"
     assert started(stopped) == []
 
 
-def test_nothing_to_start_is_no_failure(stopped: FakeMachine, capfd: pytest.CaptureFixture[str]) -> None:
+def test_nothing_to_start_is_no_failure(stopped: FakeMachine, typed: Typed) -> None:
     stopped.answers[READS] = Scripted(stdout=as_read([None] * 5))
-    assert run(ALL) == 0
-    assert "no array is stopped" in capfd.readouterr().err
+    assert "no array is stopped" in typed(*ALL).err
 
 
-def test_force_needs_a_name(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run([*ALL, "--force"]) == 2
-    assert "--force needs the name" in capfd.readouterr().err
+def test_force_needs_a_name(typed: Typed) -> None:
+    assert "--force needs the name" in typed(*ALL, "--force", status=2).err
 
 
 ON = ["--on", "local:"]
@@ -353,55 +315,44 @@ def lies_there(machine: FakeMachine, first: list[bytes], second: list[bytes] | N
 @pytest.mark.parametrize("name", ["nas:5", "any:xc", "home"])
 @pytest.mark.parametrize("word", ["{name}", UUID, UUID.replace("-", "")])
 def test_a_foreign_array_is_started_and_destroyed_by_its_name(
-    machine: FakeMachine, capfd: pytest.CaptureFixture[str], name: str, word: str
+    machine: FakeMachine, typed: Typed, name: str, word: str
 ) -> None:
     lies_there(machine, mirror(name))
-    assert run([*ON, "array", "assemble", word.format(name=name), "--plan"]) == 0
-    assert capfd.readouterr().out == "mdadm --assemble --run /dev/md127 /dev/ubda /dev/ubdb\n"
-    assert run([*ON, "array", "destroy", word.format(name=name), "--plan"]) == 0
-    erased = [f"mdadm --zero-superblock /dev/ubd{letter}" for letter in "ab"]
-    assert capfd.readouterr().out.splitlines() == erased
+    planned = typed(*ON, "array", "assemble", word.format(name=name), "--plan").out
+    assert planned == "mdadm --assemble --run /dev/md127 /dev/ubda /dev/ubdb\n"
+    planned = typed(*ON, "array", "destroy", word.format(name=name), "--plan").out
+    assert planned.splitlines() == [f"mdadm --zero-superblock /dev/ubd{letter}" for letter in "ab"]
 
 
 @pytest.mark.parametrize("name", ["nas:5", "two words", "it's", "-v", "a\x1b[31m", ""])
-def test_the_command_in_the_hint_is_accepted(
-    machine: FakeMachine, capfd: pytest.CaptureFixture[str], name: str
-) -> None:
+def test_the_command_in_the_hint_is_accepted(machine: FakeMachine, typed: Typed, name: str) -> None:
     lies_there(machine, mirror(name))
-    assert run([*ON, "array", "create", "--level", "1", "--disks", "disk01,disk03"]) == 1
-    hint = re.search(r"'raidlab (array destroy .*?)', or choose", capfd.readouterr().err)
+    refused = typed(*ON, "array", "create", "--level", "1", "--disks", "disk01,disk03", status=1).err
+    hint = re.search(r"'raidlab (array destroy .*?)', or choose", refused)
     assert hint
-    assert run([*ON, *shlex.split(hint[1]), "--plan"]) == 0
-    assert len(capfd.readouterr().out.splitlines()) == 2
+    assert len(typed(*ON, *shlex.split(hint[1]), "--plan").out.splitlines()) == 2
 
 
-def test_of_two_with_one_name_the_hint_names_the_one_that_is_meant(
-    machine: FakeMachine, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_of_two_with_one_name_the_hint_names_the_one_that_is_meant(machine: FakeMachine, typed: Typed) -> None:
     lies_there(machine, mirror("any:0", updated=200), mirror("any:0", array=OTHER, updated=100))
-    assert run([*ON, "array", "create", "--level", "1", "--disks", "disk03,disk05"]) == 1
-    assert f"'raidlab array destroy {OTHER}'" in capfd.readouterr().err
-    assert run([*ON, "array", "destroy", OTHER, "--plan"]) == 0
-    assert "/dev/ubdc" in capfd.readouterr().out
+    refused = typed(*ON, "array", "create", "--level", "1", "--disks", "disk03,disk05", status=1).err
+    assert f"'raidlab array destroy {OTHER}'" in refused
+    assert "/dev/ubdc" in typed(*ON, "array", "destroy", OTHER, "--plan").out
 
 
 def test_foreign_arrays_are_told_where_arrays_and_disks_are_listed_and_nowhere_else(
-    machine: FakeMachine, capfd: pytest.CaptureFixture[str]
+    machine: FakeMachine, typed: Typed
 ) -> None:
     lies_there(machine, mirror("nas:5"))
-    assert run([*ON, "array", "create", "--level", "1", "--disks", "disk03,disk04", "--plan"]) == 0
-    assert "nas" not in capfd.readouterr().err
-    assert run([*ON, "disks"]) == 0
-    told = capfd.readouterr()
+    assert "nas" not in typed(*ON, "array", "create", "--level", "1", "--disks", "disk03,disk04", "--plan").err
+    told = typed(*ON, "disks")
     assert "nas:5 (not running)" in told.out
     assert "nas" not in told.err
-    assert run([*ON, "array", "show"]) == 0
-    told = capfd.readouterr()
+    told = typed(*ON, "array", "show")
     assert "nas:5: not running, its name" in told.out
     assert "'raidlab array assemble nas:5' starts it" in told.out
     assert "nas" not in told.err
 
 
-def test_what_names_no_array_is_no_name(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run([*ON, "array", "stop", "disk01"]) == 2
-    assert "'disk01' is not an array name" in capfd.readouterr().err
+def test_what_names_no_array_is_no_name(typed: Typed) -> None:
+    assert "'disk01' is not an array name" in typed(*ON, "array", "stop", "disk01", status=2).err

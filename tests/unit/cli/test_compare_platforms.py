@@ -8,6 +8,7 @@ import pytest
 
 from lab.cli.main import run
 from lab.errors import ExitCode
+from tests.unit.cli.conftest import Typed
 from tests.unit.compare.platform_records import HDD, SSD, machine
 from tests.unit.compare.test_platforms import SSD_WRITES, WRITES, bundle
 
@@ -22,9 +23,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
-def test_two_bundles(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["compare", str(folder / "hdd.zip"), str(folder / "ssd.zip")]) == ExitCode.DONE
-    said = capsys.readouterr().out
+def test_two_bundles(folder: Path, typed: Typed) -> None:
+    said = typed("compare", str(folder / "hdd.zip"), str(folder / "ssd.zip")).out
     assert "speed-up over one disk" in said
     assert "single is faster than raid5" in said
     assert "flips: slower" in said
@@ -36,37 +36,31 @@ def test_two_bundles(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "IOPS" not in said
 
 
-def test_a_missing_half_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_half_is_named(folder: Path, typed: Typed) -> None:
     (folder / "ssd.zip").unlink()
-    assert run(["compare", str(folder)]) == ExitCode.FAILED
-    assert "arm-missing: x was measured on ssh:hdd, physical only" in capsys.readouterr().err
+    refused = typed("compare", str(folder), status=ExitCode.FAILED).err
+    assert "arm-missing: x was measured on ssh:hdd, physical only" in refused
 
 
-def test_results_of_two_machines_in_the_store_point_to_ratios(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_results_of_two_machines_in_the_store_point_to_ratios(folder: Path, typed: Typed) -> None:
     for name in ("hdd", "ssd"):
         assert run(["results", "import", str(folder / f"{name}.zip")]) == ExitCode.DONE
     first, second = "20261121T100000Z-hdd", "20261121T100001Z-ssd"
-    assert run(["compare", first, second]) == ExitCode.FAILED
-    assert "--platforms" in capsys.readouterr().err
-    assert run(["compare", "--platforms", first, second]) == ExitCode.DONE
-    assert "speed-up" in capsys.readouterr().out
+    assert "--platforms" in typed("compare", first, second, status=ExitCode.FAILED).err
+    assert "speed-up" in typed("compare", "--platforms", first, second).out
 
 
-def test_the_tables_fit_into_the_terminal(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_tables_fit_into_the_terminal(folder: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
     bundles = [str(folder / "hdd.zip"), str(folder / "ssd.zip")]
     for columns in (60, 80, 100):
         monkeypatch.setenv("COLUMNS", str(columns))
-        assert run(["compare", *bundles]) == ExitCode.DONE
-        said = capsys.readouterr().out
+        said = typed("compare", *bundles).out
         assert max(map(len, said.splitlines())) <= columns
         assert "flips: slower" in said
         assert "3.9" in said
     # A pipe has no width: one line for each row, for tools.
     monkeypatch.delenv("COLUMNS")
-    assert run(["compare", *bundles]) == ExitCode.DONE
-    assert max(map(len, capsys.readouterr().out.splitlines())) > 80
+    assert max(map(len, typed("compare", *bundles).out.splitlines())) > 80
 
 
 def two(folder: Path, repeats: int) -> list[str]:
@@ -77,11 +71,8 @@ def two(folder: Path, repeats: int) -> list[str]:
 
 
 @pytest.mark.parametrize(("repeats", "shown"), [(1, "(1 repeat)"), (2, "(2 repeats)"), (5, "(5 repeats)"), (6, "[")])
-def test_too_few_repeats_have_no_interval_and_say_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], repeats: int, shown: str
-) -> None:
-    assert run(["compare", *two(tmp_path, repeats)]) == ExitCode.DONE
-    said = capsys.readouterr().out
+def test_too_few_repeats_have_no_interval_and_say_so(tmp_path: Path, typed: Typed, repeats: int, shown: str) -> None:
+    said = typed("compare", *two(tmp_path, repeats)).out
     ratios = [line for line in said.splitlines() if line.startswith("speed-up") and "raid0" in line]
     assert ratios
     assert all(line.count(shown) == 2 for line in ratios)
@@ -91,27 +82,21 @@ def test_too_few_repeats_have_no_interval_and_say_so(
 
 @pytest.mark.parametrize(("repeats", "is_enough"), [(1, False), (2, False), (3, False), (4, True)])
 def test_two_results_with_too_few_repeats_have_no_interval_and_say_so(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    repeats: int,
-    is_enough: bool,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: Typed, repeats: int, is_enough: bool
 ) -> None:
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path / "state"))
     for seed in (0, 1):
         bundle(tmp_path / "a.zip", machine("a", HDD, HDD, repeats=repeats, seed=seed), tmp_path / "key.pem")
         assert run(["results", "import", str(tmp_path / "a.zip")]) == ExitCode.DONE
-    capsys.readouterr()
-    assert run(["compare", "20261121T100000Z-a", "20261121T100001Z-a"]) == ExitCode.DONE
-    rows = [line for line in capsys.readouterr().out.splitlines() if "IOPS" in line]
+    lines = typed("compare", "20261121T100000Z-a", "20261121T100001Z-a").out.splitlines()
+    rows = [line for line in lines if "IOPS" in line]
     assert rows
     assert all(("too few repeats" in line) is not is_enough for line in rows)
     assert all((" to " in line) is is_enough for line in rows)
 
 
-def test_what_cannot_be_told_is_one_line_with_its_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["compare", *two(tmp_path, 3)]) == ExitCode.DONE
-    lines = [line for line in capsys.readouterr().out.splitlines() if "cannot tell" in line]
+def test_what_cannot_be_told_is_one_line_with_its_reason(tmp_path: Path, typed: Typed) -> None:
+    lines = [line for line in typed("compare", *two(tmp_path, 3)).out.splitlines() if "cannot tell" in line]
     assert sum("12 pairs of arrays" in line for line in lines) == 1
     assert sum("cannot tell (12)" in line for line in lines) == 1
     # The summary, the row and the reason.

@@ -10,21 +10,20 @@ import pytest
 from lab.cli.main import run
 from lab.errors import ExitCode
 from lab.results.record import encode_record
+from tests.unit.cli.conftest import Typed
 from tests.unit.compare.platform_records import HDD, machine
 from tests.unit.compare.test_platforms import WRITES, bundle
 from tests.unit.results.records import cell, record
 
 
-def test_what_is_published_is_named_with_its_remedy(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["lint", "antioquia-as-published"]) == ExitCode.FAILED
-    said = capsys.readouterr().out
+def test_what_is_published_is_named_with_its_remedy(typed: Typed) -> None:
+    said = typed("lint", "antioquia-as-published", status=ExitCode.FAILED).out
     assert "not-a-member" in said
     assert "member-reused: give every array disks of its own" in said
 
 
-def test_what_is_done_right_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["lint", "antioquia"]) == ExitCode.DONE
-    said = capsys.readouterr()
+def test_what_is_done_right_is_quiet(typed: Typed) -> None:
+    said = typed("lint", "antioquia")
     assert said.out == ""
     assert "no rule is broken" in said.err
 
@@ -37,30 +36,24 @@ def test_what_is_done_right_is_quiet(capsys: pytest.CaptureFixture[str]) -> None
         ("a.json", encode_record(record(cells=(cell("a", "b", 0, read_iops=900),))).decode(), "too-few-repeats"),
     ],
 )
-def test_files_are_read_by_what_they_are(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, rule: str
-) -> None:
+def test_files_are_read_by_what_they_are(tmp_path: Path, typed: Typed, name: str, text: str, rule: str) -> None:
     (tmp_path / name).write_text(text)
-    assert run(["lint", str(tmp_path / name), "--json"]) == ExitCode.FAILED
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(typed("lint", str(tmp_path / name), "--json", status=ExitCode.FAILED).out)
     assert rule in {each["rule"] for each in found}
     assert all(each["remedy"] and each["required"] for each in found)
 
 
-def test_the_results_of_a_bundle_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_results_of_a_bundle_are_read(tmp_path: Path, typed: Typed) -> None:
     made = bundle(tmp_path / "a.zip", machine("a", HDD, WRITES, repeats=3), tmp_path / "key.pem")
-    assert run(["lint", str(made), "--json"]) == ExitCode.FAILED
-    assert "too-few-repeats" in {each["rule"] for each in json.loads(capsys.readouterr().out)}
+    found = json.loads(typed("lint", str(made), "--json", status=ExitCode.FAILED).out)
+    assert "too-few-repeats" in {each["rule"] for each in found}
     made.write_bytes(made.read_bytes()[:-40])
-    assert run(["lint", str(made)]) == ExitCode.FAILED
-    assert "is damaged" in capsys.readouterr().err
+    assert "is damaged" in typed("lint", str(made), status=ExitCode.FAILED).err
 
 
-def test_a_rule_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["lint", "--explain", "zero-data"]) == ExitCode.DONE
-    assert "Parity of zeros is zero" in capsys.readouterr().out
-    assert run(["lint"]) == ExitCode.DONE
-    assert "shared-backing-disk" in capsys.readouterr().out
+def test_a_rule_is_explained(typed: Typed) -> None:
+    assert "Parity of zeros is zero" in typed("lint", "--explain", "zero-data").out
+    assert "shared-backing-disk" in typed("lint").out
 
 
 @pytest.mark.parametrize(
@@ -91,12 +84,9 @@ def test_a_file_in_which_there_is_nothing_to_judge_is_an_error(
     assert "next:" in told.err
 
 
-def test_options_before_a_section_are_told_where_they_belong(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_before_a_section_are_told_where_they_belong(tmp_path: Path, typed: Typed) -> None:
     (tmp_path / "a.fio").write_text("bs=4k\n[a]\ntime_based\nruntime=9\n")
-    assert run(["lint", str(tmp_path / "a.fio")]) == ExitCode.DONE
-    assert "put options of fio below a [section]" in capsys.readouterr().out
+    assert "put options of fio below a [section]" in typed("lint", str(tmp_path / "a.fio")).out
 
 
 @pytest.mark.parametrize("name", ["nothing-of-that-name", "missing.fio", "missing.json"])

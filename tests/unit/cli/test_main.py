@@ -20,6 +20,7 @@ from lab.host.signals import Interrupted
 from lab.machine import Host, Target
 from lab.machine.api import CommandResult
 from lab.plans import Plan, Step
+from tests.unit.cli.conftest import Typed
 from tests.unit.fakes import FakeMachine, as_machine
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -42,9 +43,8 @@ def loaded_by(*arguments: str) -> set[str]:
     return set(done.stdout.rpartition("LOADED")[2].split())
 
 
-def test_version_loads_next_to_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["--version"]) == 0
-    assert capfd.readouterr().out == f"{__version__}\n"
+def test_version_loads_next_to_nothing(typed: Typed) -> None:
+    assert typed("--version").out == f"{__version__}\n"
     assert not loaded_by("--version") & {"rich", "cyclopts", "msgspec", "textual", "lab.machine"}
 
 
@@ -77,11 +77,10 @@ def test_a_plan_loads_nothing_that_renders() -> None:
 )
 @pytest.mark.parametrize("number", ["1.5", "2.0", "three", "1e3"])
 def test_what_is_no_whole_number_is_refused_and_not_rounded(
-    option: str, words: list[str], number: str, capfd: pytest.CaptureFixture[str]
+    option: str, words: list[str], number: str, typed: Typed
 ) -> None:
     fail_with(AssertionError("nothing is opened"))
-    assert run([*words, option, number]) == 2
-    printed = capfd.readouterr()
+    printed = typed(*words, option, number, status=2)
     assert f"for {option}: '{number}' is not a whole number" in printed.err
     assert printed.out == ""
 
@@ -97,31 +96,26 @@ def test_what_is_no_whole_number_is_refused_and_not_rounded(
         (Interrupted(1), 129),
     ],
 )
-def test_errors_have_their_status(error: BaseException, status: int, capfd: pytest.CaptureFixture[str]) -> None:
+def test_errors_have_their_status(error: BaseException, status: int, typed: Typed) -> None:
     fail_with(error)
-    assert run(["--on", "uml:", "disks"]) == status
-    printed = capfd.readouterr()
+    printed = typed("--on", "uml:", "disks", status=status)
     assert printed.out == ""
     assert printed.err.startswith("raidlab: ")
 
 
-def test_an_error_is_told_with_its_hint_and_as_json(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_error_is_told_with_its_hint_and_as_json(typed: Typed) -> None:
     fail_with(LabError("it broke", hint="fix it"))
-    assert run(["disks", "--json", "--on", "uml:"]) == 1
-    printed = capfd.readouterr()
+    printed = typed("disks", "--json", "--on", "uml:", status=1)
     assert printed.err == "raidlab: it broke\n  next: fix it\n"
     assert json.loads(printed.out) == {
         "error": {"kind": "LabError", "message": "it broke", "hint": "fix it", "exit_status": 1}
     }
 
 
-def test_a_bug_leaves_its_traceback_in_a_file(
-    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bug_leaves_its_traceback_in_a_file(typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     fail_with(ZeroDivisionError("oh"))
-    assert run(["--on", "uml:", "disks"]) == 1
-    printed = capfd.readouterr().err
+    printed = typed("--on", "uml:", "disks", status=1).err
     assert "ZeroDivisionError: oh" in printed
     assert "Traceback" not in printed
     (file,) = tmp_path.glob("*.traceback")
@@ -146,39 +140,32 @@ def test_a_bug_leaves_its_traceback_in_a_file(
         (["array", "grow", "md0"], "nothing to grow"),
     ],
 )
-def test_usage_errors_have_status_2(arguments: list[str], said: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(arguments) == 2
-    printed = capfd.readouterr()
+def test_usage_errors_have_status_2(arguments: list[str], said: str, typed: Typed) -> None:
+    printed = typed(*arguments, status=2)
     assert printed.out == ""
     assert said in printed.err
     assert "  next: " in printed.err
 
 
 @pytest.mark.parametrize("arguments", [["--json", "--on", "uml:", "disks"], ["disks", "--on", "uml:", "--json"]])
-def test_global_options_stand_before_and_after(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(arguments) == 0
-    assert [disk["name"] for disk in json.loads(capfd.readouterr().out)["disks"]][:2] == ["disk01", "disk02"]
+def test_global_options_stand_before_and_after(arguments: list[str], typed: Typed) -> None:
+    assert [disk["name"] for disk in json.loads(typed(*arguments).out)["disks"]][:2] == ["disk01", "disk02"]
 
 
-def test_the_target_may_come_from_the_environment(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_target_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, typed: Typed) -> None:
     monkeypatch.setenv("RAIDLAB_ON", "nowhere:")
-    assert run(["disks"]) == 2
-    assert "'nowhere:' is not a target" in capfd.readouterr().err
+    assert "'nowhere:' is not a target" in typed("disks", status=2).err
 
 
-def test_help_names_all_commands(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["--help"]) == 0
-    printed = capfd.readouterr().out
+def test_help_names_all_commands(typed: Typed) -> None:
+    printed = typed("--help").out
     for word in ("array", "disks", "doctor", "results", "run", "watch", "completion", "--on", "--json"):
         assert word in printed
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_is_a_script(shell: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["completion", shell]) == 0
-    assert "raidlab" in capfd.readouterr().out
+def test_completion_is_a_script(shell: str, typed: Typed) -> None:
+    assert "raidlab" in typed("completion", shell).out
 
 
 def test_a_physical_disk_is_typed_twice(machine: FakeMachine, capfd: pytest.CaptureFixture[str]) -> None:
@@ -208,11 +195,8 @@ def test_disks_of_an_earlier_command_are_detached(machine: FakeMachine) -> None:
     assert machine.runs[-2:] == [("losetup", "--detach", "/dev/loop3"), ("rm", "-f", loop.backing)]
 
 
-def test_disks_of_the_embedded_lab_change_without_a_machine(
-    machine: FakeMachine, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["--on", "uml:", "disks", "add", "--kind", "file", "--count", "2"]) == 0
-    assert capfd.readouterr().out == "added: disk10, disk11\n"
+def test_disks_of_the_embedded_lab_change_without_a_machine(machine: FakeMachine, tmp_path: Path, typed: Typed) -> None:
+    assert typed("--on", "uml:", "disks", "add", "--kind", "file", "--count", "2").out == "added: disk10, disk11\n"
     assert run(["--on", "uml:", "disks", "add", "--kind", "file", "--count", "6"]) == 2
     assert run(["--on", "uml:", "disks", "remove", "disk10", "disk99"]) == 2
     assert run(["--on", "uml:", "disks", "remove", "disk10"]) == 0
@@ -243,11 +227,10 @@ def test_the_next_step(
     hint: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    typed: Typed,
 ) -> None:
     monkeypatch.setenv("RAIDLAB_STATE", str(tmp_path))
-    assert run(line.split()) == ExitCode.USAGE
-    said, _, following = capsys.readouterr().err.partition("\n  next: ")
+    said, _, following = typed(*line.split(), status=ExitCode.USAGE).err.partition("\n  next: ")
     assert message in said
     assert hint in following
     assert "Unused Tokens" not in said

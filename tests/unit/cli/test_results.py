@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from lab.cli.context import ProgressBar
 from lab.cli.main import run
 from lab.results.record import ResultRecord, encode_record
+from tests.unit.cli.conftest import Typed
 from tests.unit.compare.test_compare import STEADY, changed, result, scaled
 from tests.unit.fakes import FakeMachine, Scripted
 from tests.unit.results.records import cell as records_cell
@@ -30,46 +31,36 @@ def stored(tmp_path: Path) -> str:
     return made.id
 
 
-def test_results_are_listed_and_shown(stored: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["results"]) == 0
-    assert stored in capfd.readouterr().out
-    assert run(["results", "show"]) == 0
-    shown = capfd.readouterr().out
+def test_results_are_listed_and_shown(stored: str, typed: Typed) -> None:
+    assert stored in typed("results").out
+    shown = typed("results", "show").out
     assert "rand-mix-4k" in shown
-    assert run(["--json", "results"]) == 0
-    assert json.loads(capfd.readouterr().out)[0]["id"] == stored
-    assert run(["--json", "results", "show", stored]) == 0
-    assert json.loads(capfd.readouterr().out)["id"] == stored
+    assert json.loads(typed("--json", "results").out)[0]["id"] == stored
+    assert json.loads(typed("--json", "results", "show", stored).out)["id"] == stored
 
 
-def test_what_a_killed_machine_left_is_cleared_away_by_a_command_without_machine(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_killed_machine_left_is_cleared_away_by_a_command_without_machine(tmp_path: Path, typed: Typed) -> None:
     left = tmp_path / "machines" / "1-a"
     left.mkdir(parents=True)
     # No process has this id: it is above what Linux gives (pid_max, proc(5)).
     (left / "owner.json").write_text('{"process_id": 4194305, "command": "raidlab run"}')
-    assert run(["results"]) == 0
-    assert "'raidlab run' (process 4194305) ended without closing its machine" in capfd.readouterr().err
+    assert "'raidlab run' (process 4194305) ended without closing its machine" in typed("results").err
     assert not left.exists()
 
 
-def test_rebuilds_count_as_what_was_planned(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_rebuilds_count_as_what_was_planned(tmp_path: Path, typed: Typed) -> None:
     made = record(cells=(records_cell("raid5", "w", 0, read_iops=1.0),), rebuilds=(rebuild("raid5", 0, 2.0),))
     keys = tuple(sorted(made.done_keys))
     whole, part = replace(made, planned_cells=keys), replace(made, id="part", planned_cells=(*keys, "more"))
     put(tmp_path, whole, part)
-    assert run(["results"]) == 0
-    assert [line.split()[4] for line in capfd.readouterr().out.splitlines()[1:]] == ["2/3", "2/2"]
-    assert run(["--json", "results"]) == 0
-    counts = [(each["measured_count"], each["planned_count"]) for each in json.loads(capfd.readouterr().out)]
+    assert [line.split()[4] for line in typed("results").out.splitlines()[1:]] == ["2/3", "2/2"]
+    counts = [(each["measured_count"], each["planned_count"]) for each in json.loads(typed("--json", "results").out)]
     assert counts == [(2, 3), (2, 2)]
 
 
-def test_results_are_deleted_by_id_alone(stored: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_results_are_deleted_by_id_alone(stored: str, tmp_path: Path, typed: Typed) -> None:
     assert run(["results", "delete", "latest"]) == 1
-    assert run(["results", "path"]) == 0
-    assert capfd.readouterr().out.strip() == str(tmp_path / "results" / stored)
+    assert typed("results", "path").out.strip() == str(tmp_path / "results" / stored)
     assert run(["results", "delete", stored]) == 0
     assert run(["results", "show", stored]) == 1
 
@@ -90,20 +81,17 @@ def test_quiet_progress_says_nothing(is_terminal: bool, capfd: pytest.CaptureFix
     assert capfd.readouterr() == ("", "")
 
 
-def test_workloads_are_listed(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["workloads"]) == 0
-    assert "rand-read-4k" in capfd.readouterr().out
-    assert run(["--json", "workloads"]) == 0
-    assert {each["id"] for each in json.loads(capfd.readouterr().out)} >= {"rand-read-4k", "verify-4k"}
+def test_workloads_are_listed(typed: Typed) -> None:
+    assert "rand-read-4k" in typed("workloads").out
+    assert {each["id"] for each in json.loads(typed("--json", "workloads").out)} >= {"rand-read-4k", "verify-4k"}
 
 
 def test_a_command_on_the_machine_passes_its_output_and_status_on(
-    machine: FakeMachine, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    machine: FakeMachine, tmp_path: Path, typed: Typed
 ) -> None:
     (tmp_path / "labs" / "default").mkdir(parents=True)
     machine.answers[("bash", "-c")] = Scripted(stdout="md0 : active\n", status=3)
-    assert run(["--on", "uml:", "exec", "--", "cat", "/proc/mdstat"]) == 3
-    assert capfd.readouterr().out == "md0 : active\n"
+    assert typed("--on", "uml:", "exec", "--", "cat", "/proc/mdstat", status=3).out == "md0 : active\n"
     (argv,) = [argv for argv in machine.runs if argv[0] == "bash"]
     assert argv[-1] == "cat /proc/mdstat"
 
@@ -115,33 +103,23 @@ def two_results(tmp_path: Path) -> tuple[str, str]:
     return first, second
 
 
-def test_two_results_are_compared(two_results: tuple[str, str], capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["compare", *two_results]) == 0
-    assert capfd.readouterr().out.splitlines()[1].endswith("faster")
-    assert run(["--json", "compare", *reversed(two_results)]) == 0
-    (row,) = json.loads(capfd.readouterr().out)["rows"]
+def test_two_results_are_compared(two_results: tuple[str, str], typed: Typed) -> None:
+    assert typed("compare", *two_results).out.splitlines()[1].endswith("faster")
+    (row,) = json.loads(typed("--json", "compare", *reversed(two_results)).out)["rows"]
     assert row["outcome"] == "slower"
     assert row["ratio"]["median"] == pytest.approx(0.5)
 
 
-def test_unlike_results_need_a_permission(
-    two_results: tuple[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_unlike_results_need_a_permission(two_results: tuple[str, str], tmp_path: Path, typed: Typed) -> None:
     put(tmp_path, replace(changed(kernel_release="6.8"), id="20261121T120000Z-x"))
-    assert run(["compare", two_results[0], "latest"]) == 1
-    assert "kernel: '6.1.0' and '6.8' (--allow kernel)" in capfd.readouterr().err
-    assert run(["compare", two_results[0], "latest", "--allow", "kernel"]) == 0
-    assert "allowed: kernel" in capfd.readouterr().err
+    assert "kernel: '6.1.0' and '6.8' (--allow kernel)" in typed("compare", two_results[0], "latest", status=1).err
+    assert "allowed: kernel" in typed("compare", two_results[0], "latest", "--allow", "kernel").err
 
 
-def test_results_go_out_and_come_back(
-    two_results: tuple[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_results_go_out_and_come_back(two_results: tuple[str, str], tmp_path: Path, typed: Typed) -> None:
     file = tmp_path / "out.zip"
     assert run(["export", *two_results, "--to", str(file)]) == 0
-    assert run(["results", "import", str(file)]) == 0
-    assert "already there" in capfd.readouterr().err
+    assert "already there" in typed("results", "import", str(file)).err
     assert run(["results", "delete", two_results[0]]) == 0
-    assert run(["--json", "results", "import", str(file)]) == 0
-    assert '"imported": [' in capfd.readouterr().out
+    assert '"imported": [' in typed("--json", "results", "import", str(file)).out
     assert run(["results", "show", two_results[0]]) == 0

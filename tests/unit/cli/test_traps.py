@@ -110,7 +110,7 @@ def test_a_process_of_multiprocessing_is_as_isolated_as_the_one_that_starts_it(t
     (traps.folder / "program").mkdir()
     code = (
         "from lab.host.pool import spread\n"
-        "from tests.unit.cli.flags import flags\n"
+        "from tests.traps import flags\n"
         "with spread(flags, range(4), 2) as found:\n"
         "    print(sorted(set(found)))\n"
     )

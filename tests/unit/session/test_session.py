@@ -18,7 +18,7 @@ from lab.machine import Machine
 from lab.plans import Danger, Plan, Step
 from lab.session.session import LabSession, NeededKernel, NeededMdadm, require_kernel, require_mdadm
 from tests.unit.cli.superblocks import READS, as_read, superblock
-from tests.unit.disks.machines import lab_disks
+from tests.unit.disks.machines import Device, lab_disks, machine_of
 from tests.unit.fakes import FakeMachine, Scripted
 from tests.unit.session.looks import captured, session_on
 
@@ -27,9 +27,7 @@ WRITES = Plan("Change a disk", (Step(("change",), "Why.", writes_devices=("/dev/
 
 @pytest.fixture
 def machine() -> FakeMachine:
-    fake = FakeMachine(dirs={"/sys/block": ("ubda", "ubdb")})
-    for letter in "ab":
-        fake.files |= {f"/sys/block/ubd{letter}/size": "1024000", f"/sys/block/ubd{letter}/dev": f"98:{ord(letter)}"}
+    fake = machine_of(*(Device(f"ubd{letter}", number=f"98:{ord(letter)}") for letter in "ab"))
     mirror = [superblock(each, [0, 1], level=1, slots=2) for each in (0, 1)]
     fake.answers[READS] = Scripted(stdout=as_read(mirror))
     return fake
@@ -98,7 +96,6 @@ def test_only_disks_that_hold_something_lose_data_when_all_are_made_blank(
 ) -> None:
     mirror = machine.answers[READS]
     machine.answers[READS] = Scripted(stdout=as_read([None, None]))
-    machine.answers[("wipefs", "--json")] = Scripted(stdout='{"signatures": []}')
     assert not session.reset_all().destroys_data
     machine.answers[("wipefs", "--json")] = Scripted(stdout='{"signatures": [{"device": "ubdb", "type": "ext4"}]}')
     blank, signed = session.reset_all().steps
