@@ -27,7 +27,7 @@ from lab.adapt.label import (
 )
 from lab.adapt.layout import AdaptLevel, Composition, TierWindow
 from lab.adapt.spec import DEFAULT_CHUNK_BYTES, VolumeSpec, are_equal, slice_rows
-from lab.arrays.array import Array, ArrayKind, ArrayText, OpenArrays
+from lab.arrays.array import Array, ArrayKind, OpenArrays
 from lab.arrays.discovery import FoundArray
 from lab.arrays.levels import Level, Raid5, is_array_name, node_of
 from lab.arrays.operations import set_sync_speed
@@ -530,7 +530,7 @@ class VolumeArray(ArrayStatus):
     @property
     def unpredicted(self) -> str:
         widths = sorted({window.window.width for window in self.whole.windows})
-        cost = " or ".join(str(cost) for cost in sorted({Raid5().small_write_ios(width + 1) for width in widths}))
+        cost = " or ".join(str(cost) for cost in sorted({Raid5().small_write(width + 1).ios for width in widths}))
         return (
             f"{self.name} is {len(self.whole.windows)} arrays in turn, with stripes of "
             f"{' and '.join(map(str, widths))} data chunks. A small write costs {cost} I/Os, by where it lands"
@@ -843,7 +843,7 @@ class Volume(Array):
             )
         return plan
 
-    def text(self, status: ArrayStatus) -> ArrayText:
+    def text(self, status: ArrayStatus) -> tuple[Mapping[str, object], Sequence[Table]]:
         volume = cast(VolumeArray, status).whole
         facts: dict[str, object] = {"array": self.name, "level": volume.level, "state": volume.state_words}
         reference = human_bytes(volume.reference_blocks * volume.chunk_bytes)
@@ -870,7 +870,7 @@ class Volume(Array):
                 state += f", {each.array.sync_words}"
             inner.append((each.array.name if each.array else "-", f"{each.window.width}+1", state, names))
         disk_table = Table.listing(("disk", "used", "arrays", "state"), disks, right=("used", "arrays"))
-        return ArrayText(facts, (disk_table, Table.listing(("array", "data+parity", "state", "disks"), inner)))
+        return facts, [disk_table, Table.listing(("array", "data+parity", "state", "disks"), inner)]
 
     def value(self, status: ArrayStatus) -> dict[str, Any]:
         volume = cast(VolumeArray, status).whole

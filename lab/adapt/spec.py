@@ -190,7 +190,7 @@ _WORTH_A_WORD = 0.02
 def shown(spec: VolumeSpec, geometry: Geometry, plan: Plan | None) -> ArrayPreview:
     """The preview of ``spec``; ``plan`` creates it, if it can be created."""
     composition, chunk = geometry.composition, spec.chunk_bytes
-    costs = sorted({Raid5().small_write_ios(window.width + 1) for window in composition.windows})
+    costs = sorted({Raid5().small_write(window.width + 1).ios for window in composition.windows})
     steps = plan.steps if plan else ()
     created = [step.argv[2] for step in steps if step.argv[:2] == ("mdadm", "--create")]
     return ArrayPreview(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from lab.arrays.discovery import DATA_FIRST, BroughtUp, FoundArray
@@ -94,14 +93,6 @@ def kind_among(kinds: Iterable[ArrayKind], name: str) -> ArrayKind:
         f"'{shortened(visible(name))}' is not an array name",
         hint="write md and a number below 1000, such as md0, or a name as 'raidlab array show' lists it",
     )
-
-
-@dataclass(frozen=True, slots=True)
-class ArrayText:
-    """An array as text: ``name  value`` lines, then tables."""
-
-    facts: Mapping[str, object]
-    tables: tuple[Table, ...]
 
 
 class Array(ABC):
@@ -251,8 +242,8 @@ class Array(ABC):
     # Output.
 
     @abstractmethod
-    def text(self, status: ArrayStatus) -> ArrayText:
-        """All facts about it, as text."""
+    def text(self, status: ArrayStatus) -> tuple[Mapping[str, object], Sequence[Table]]:
+        """All facts about it: name -> value, and tables."""
 
     @abstractmethod
     def value(self, status: ArrayStatus) -> dict[str, Any]:

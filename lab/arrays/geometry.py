@@ -230,10 +230,6 @@ class ParityRow:
     q_slot: int | None
 
     @property
-    def _rotating_disks(self) -> int:
-        return _rotating_disks(self.layout, self.raid_disks)
-
-    @property
     def _is_symmetric(self) -> bool:
         return self.layout % _RAID5_WITH_LAST_Q in _SYMMETRIC
 
@@ -255,7 +251,7 @@ class ParityRow:
     def data_slot(self, index: int) -> int:
         """The slot of the row's first, second, … data chunk."""
         if self._is_symmetric:
-            return (self._first_data_slot + index) % self._rotating_disks
+            return (self._first_data_slot + index) % _rotating_disks(self.layout, self.raid_disks)
         slot = index
         for parity in self.parity_slots:
             slot += slot >= parity
@@ -266,7 +262,7 @@ class ParityRow:
         if slot in self.parity_slots:
             return None
         if self._is_symmetric:
-            return (slot - self._first_data_slot) % self._rotating_disks
+            return (slot - self._first_data_slot) % _rotating_disks(self.layout, self.raid_disks)
         return slot - sum(parity < slot for parity in self.parity_slots)
 
     @property

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from lab.arrays import operations
-from lab.arrays.array import SCRUB_ACTIONS, Array, ArrayKind, ArrayText, OpenArrays, kind_among
+from lab.arrays.array import SCRUB_ACTIONS, Array, ArrayKind, OpenArrays, kind_among
 from lab.arrays.discovery import MD_HEAD_BYTES, BroughtUp, FoundArray, arrays_in, superblocks_in
 from lab.arrays.extension import AddedKind
 from lab.arrays.levels import DEFAULT_CHUNK_BYTES, Level, LevelName, array_device, is_array_name, parse_level
@@ -265,7 +265,7 @@ class MdArray(Array):
         found = self.found
         return bool(found and node in found.former_devices)
 
-    def text(self, status: ArrayStatus) -> ArrayText:
+    def text(self, status: ArrayStatus) -> tuple[Mapping[str, object], Sequence[Table]]:
         found = self.found
         export = self.arrays.machine.run(("mdadm", "--detail", "--export", self.device)).stdout
         uuid = re.search(r"^MD_UUID=(\S+)", export, re.MULTILINE)
@@ -299,7 +299,7 @@ class MdArray(Array):
             (self.arrays.disk_name(each.device), each.device, each.slot if each.slot is not None else "-", each.role)
             for each in status.members
         ]
-        return ArrayText(facts, (Table.listing(("disk", "device", "slot", "state"), rows, right=("slot",)),))
+        return facts, [Table.listing(("disk", "device", "slot", "state"), rows, right=("slot",))]
 
     def value(self, status: ArrayStatus) -> dict[str, Any]:
         return status_value(self.arrays, status)

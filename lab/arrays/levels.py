@@ -137,10 +137,6 @@ class Level(ABC):
         """The member I/Os that md makes for one write smaller than a chunk."""
         return SmallWrite(0, self.write_penalty)
 
-    def small_write_ios(self, members: int) -> int:
-        """Member I/Os, reads and writes, that md makes for one write smaller than a chunk on a healthy array."""
-        return self.small_write(members).ios
-
     def member_used_bytes(self, member_bytes: int, chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> int:
         """Bytes of each member that hold data or redundancy: whole chunks where the level has chunks."""
         return member_bytes - member_bytes % chunk_bytes if self.has_chunk else member_bytes

@@ -234,7 +234,7 @@ def failures_words_now(level: Level, missing: frozenset[int], members: int) -> s
 
 def penalty_words(level: Level, members: int) -> str:
     """The cost of one small write, in a sentence for beginners."""
-    cost = level.small_write_ios(members)
+    cost = level.small_write(members).ios
     match level.name:
         case LevelName.SINGLE | LevelName.RAID0:
             return "1 I/O: the write goes to one disk, and nothing else has to be updated"
@@ -457,7 +457,7 @@ class ArraySpec(Spec):
             unused_bytes=sum(disk.size_bytes - smallest for disk in members) if is_unequal else 0,
             failures_survived=level.minimum_failures_survived(count),
             most_failures_survived=level.maximum_failures_survived(count),
-            write_ios=level.small_write_ios(count),
+            write_ios=level.small_write(count).ios,
             write_penalty=penalty_words(level, count),
             full_stripe_bytes=self.full_stripe_bytes,
             chunk_bytes=chunk,

@@ -542,11 +542,6 @@ def array_paths(name: str, md_entries: Sequence[str]) -> tuple[str, ...]:
     return (f"/sys/block/{name}/size", *(md_path(name, file) for file in files))
 
 
-def _level_word(text: str) -> str:
-    """Until an array is started md reports its level as a number (level_show in drivers/md/md.c)."""
-    return f"raid{text}" if text.isdecimal() else text
-
-
 def parse_array(
     name: str, md_entries: Sequence[str], texts: Mapping[str, str | None], holders: Sequence[str] = ()
 ) -> ArrayStatus:
@@ -555,12 +550,13 @@ def parse_array(
     def text(file: str) -> str:
         return (texts.get(md_path(name, file)) or "").strip()
 
-    location = text("bitmap/location")
+    location, level = text("bitmap/location"), text("level")
     prefixed = [entry for entry in md_entries if entry.startswith(_MEMBER_PREFIX)]
     members = (_parse_member(entry, {file: text(f"{entry}/{file}") for file in MEMBER_FILES}) for entry in prefixed)
     return ArrayStatus(
         name=name,
-        level=_level_word(text("level")),
+        # Until an array is started md reports its level as a number (level_show in drivers/md/md.c).
+        level=f"raid{level}" if level.isdecimal() else level,
         state=_word(ArrayState, text("array_state")),
         raid_disks=parse_count(text("raid_disks")) or 0,
         degraded_count=parse_count(text("degraded")) or 0,
@@ -699,7 +695,8 @@ def wait_until_idle(
         if on_look:
             on_look(status)
         is_expected = status.awaits_rebuild or status.awaits_resync
-        is_idle = _is_idle(status) and not _is_on_its_way_to_raid0(machine, status)
+        is_syncing = status.sync_action.is_busy or status.sync_progress or status.reshape_position_sectors is not None
+        is_idle = not is_syncing and not _is_on_its_way_to_raid0(machine, status)
         now = clock.monotonic_seconds()
         idle_since = (now if idle_since is None else idle_since) if is_idle else None
         needed_seconds = CONTRADICTION_SECONDS if is_expected else SETTLE_SECONDS
@@ -757,10 +754,6 @@ class _Rests:
             self._now_seconds = self._machine.sleep(FAR_BETWEEN_SECONDS, until=self._until)
         else:
             self._now_seconds = self._machine.sleep(max(seconds, SETTLE_SECONDS))
-
-
-def _is_idle(status: ArrayStatus) -> bool:
-    return not status.sync_action.is_busy and status.sync_progress is None and status.reshape_position_sectors is None
 
 
 def _is_on_its_way_to_raid0(machine: Machine, status: ArrayStatus) -> bool:

@@ -175,7 +175,7 @@ def _closed_form(
 
 def small_write_cost(level: Level, members: int) -> Prediction:
     """Number of member I/Os of one small write."""
-    cost, textbook = level.small_write_ios(members), level.write_penalty
+    cost, textbook = level.small_write(members).ios, level.write_penalty
     if cost != textbook:
         what = f"md needs {cost} on {members} members where textbooks count {textbook}"
     else:

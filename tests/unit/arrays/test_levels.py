@@ -56,7 +56,7 @@ def test_capacity_lies_between_nothing_and_all_members(array: tuple[Level, int],
 @given(arrays())
 def test_a_small_write_costs_at_most_the_textbook_unless_every_mirror_is_written(array: tuple[Level, int]) -> None:
     level, members = array
-    ios = level.small_write_ios(members)
+    ios = level.small_write(members).ios
     assert 1 <= ios <= max(level.write_penalty, members)
     if not isinstance(level, Raid1):
         assert ios <= level.write_penalty
@@ -110,8 +110,8 @@ def test_raid0_uses_all_of_unequal_disks_and_other_levels_the_smallest() -> None
 
 
 def test_parity_levels_reconstruct_when_that_touches_fewer_members() -> None:
-    assert [Raid5().small_write_ios(members) for members in (3, 4, 5, 8)] == [3, 4, 4, 4]
-    assert [Raid6().small_write_ios(members) for members in (4, 5, 6, 8)] == [4, 5, 6, 6]
+    assert [Raid5().small_write(members).ios for members in (3, 4, 5, 8)] == [3, 4, 4, 4]
+    assert [Raid6().small_write(members).ios for members in (4, 5, 6, 8)] == [4, 5, 6, 6]
     assert (Raid5().write_penalty, Raid6().write_penalty, Raid4().write_penalty) == (4, 6, 4)
 
 

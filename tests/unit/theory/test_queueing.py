@@ -151,7 +151,7 @@ def made(level: Level, members: int, *failed: int, rotational: bool = True, stri
 def test_member_ios_of_a_small_write(level: Level, members: int, reads: int, writes: int) -> None:
     work = demand(level, members, is_write=True)
     assert [work.total_reads, work.total_writes] == pytest.approx([reads, writes])
-    assert reads + writes == level.small_write_ios(members)
+    assert reads + writes == level.small_write(members).ios
 
 
 @pytest.mark.parametrize("level", [Raid0(), Raid1(), Raid4(), Raid5(), Raid6(), Raid10()])
