@@ -219,7 +219,9 @@ def predict(session: LabSession, name: str, workload: str | Workload) -> Forecas
     if status.is_degraded:
         return Forecast(None, f"{name} is degraded: a read of a missing block reads all other members.{cost}")
     try:
-        sizes = _member_bytes(session, nodes) if level.has_zones else ()
+        # The approximate data size of each disk: md reserves a few MiB of it.
+        own = {disk.node: disk.size_bytes for disk in session.disks}
+        sizes = tuple(own[node] for node in nodes if node in own) if level.has_zones else ()
         # From the start of the array, with the default working set.
         covered = work.file_bytes * work.region_count if work.file_bytes else WORKING_SET_BYTES
         working_bytes = covered if len(set(sizes)) > 1 else None
@@ -229,12 +231,6 @@ def predict(session: LabSession, name: str, workload: str | Workload) -> Forecas
     except SpecError as error:
         return Forecast(None, error.message)
     return Forecast(prediction.iops, prediction.reason)
-
-
-def _member_bytes(session: LabSession, nodes: list[str]) -> tuple[int, ...]:
-    """The approximate data size of each of these disks: md reserves a few MiB of each."""
-    by_node = {disk.node: disk.size_bytes for disk in session.disks}
-    return tuple(by_node[node] for node in nodes if node in by_node)
 
 
 def beside_prediction(predicted_iops: float, measured: Measured) -> str:

@@ -22,7 +22,6 @@ from lab.measure.samples import (
     TICKS_PER_SECOND,
     CpuTicks,
     DiskCounters,
-    Rates,
     ThreadTicks,
     busy_fraction,
     parse_cpu,
@@ -115,13 +114,11 @@ def _events(before: Snapshot, after: Snapshot, name_of: NameOf) -> Iterator[Even
         if earlier is None:
             words = f"{status.name} appeared: {status.level} of {status.raid_disks} {status.unit}s"
             yield Event(now, EventKind.ARRAY_APPEARED, status.name, "", words)
-            earlier = _unborn(status)
+            # Sync and degradation are reported as events of the new array.
+            earlier = replace(
+                status, sync_action=SyncAction.IDLE, sync_progress=None, degraded_count=0, mismatch_sectors=0
+            )
         yield from _array_events(earlier, status, now, name_of)
-
-
-def _unborn(status: ArrayStatus) -> ArrayStatus:
-    """The array without sync and degradation, so that these are reported as events of a new array."""
-    return replace(status, sync_action=SyncAction.IDLE, sync_progress=None, degraded_count=0, mismatch_sectors=0)
 
 
 def _array_events(before: ArrayStatus, after: ArrayStatus, now: float, name_of: NameOf) -> Iterator[Event]:
@@ -539,8 +536,9 @@ class History:
     def _add_rates(self, before: Snapshot, look: Snapshot) -> None:
         for device in look.disks:
             rates = rates_between(before, look, device)
-            if rates:
-                self._put_rates(device, rates)
+            for measure in Measure if rates else ():
+                if (value := getattr(rates, measure.value)) is not None:
+                    self._put(device, measure, value)
         busy = busy_fraction(before, look)
         if busy is not None:
             self._put("", "cpu", busy)
@@ -548,12 +546,6 @@ class History:
         for name, ticks in look.md_thread_ticks.items():
             more = ticks - before.md_thread_ticks.get(name, 0)
             self._put(name, "md_cpu", max(0.0, more / TICKS_PER_SECOND / seconds))
-
-    def _put_rates(self, device: str, rates: Rates) -> None:
-        for measure in Measure:
-            value = getattr(rates, measure.value)
-            if value is not None:
-                self._put(device, measure, value)
 
     def _put(self, key: str, name: str, value: float) -> None:
         place = (key, name)
