@@ -51,7 +51,7 @@ def usage_words(error: CycloptsError) -> tuple[str, str]:
     if not (error.unused_tokens and isinstance(error, UnknownCommandError | UnusedCliTokensError)):
         return str(error).strip(), see
     word = shortened(error.unused_tokens[0], _LONGEST_WORD)
-    known = _commands_of(error)
+    known = sorted(name for name in error.app or () if not name.startswith("-"))
     near = nearest(word, known)
     if near:
         return f"there is no command '{command} {word}'", f"did you mean '{command} {near}'? {see}"
@@ -61,11 +61,6 @@ def usage_words(error: CycloptsError) -> tuple[str, str]:
         return f"{chain} needs no {word}", f"write: {command}"
     words = ", ".join(f"'{shortened(each, _LONGEST_WORD)}'" for each in error.unused_tokens)
     return f"'{command}' takes no {words}", f"leave that out; {see}"
-
-
-def _commands_of(error: CycloptsError) -> list[str]:
-    names = error.app if error.app is not None else ()
-    return sorted(name for name in names if not name.startswith("-"))
 
 
 def call_of(app: App, words: Sequence[str]) -> Callable[[], int | None]:

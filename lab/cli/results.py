@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -201,7 +201,8 @@ def lint(
 def _findings_of(name: str, store: ResultStore) -> Iterable[LintFinding]:
     """The findings for ``name``, of any kind. Raises LabError if its kind is unknown, or it is unreadable."""
     path = Path(name)
-    lint_text = _lint_of(path.suffix)
+    added = {each.suffix: each.lint for each in extensions(FileLint)}
+    lint_text = lint_job_file if path.suffix in FIO_SUFFIXES else added.get(path.suffix)
     if lint_text:
         text = read_text(path, _MOST_RECIPE_BYTES)
         try:
@@ -229,11 +230,6 @@ def _findings_of(name: str, store: ResultStore) -> Iterable[LintFinding]:
         known = ", ".join((*built_in_names(), *(f"{each}{_AS_PUBLISHED}" for each in studies)))
         error.hint = f"{error.hint}; experiments: {known}"
         raise
-
-
-def _lint_of(suffix: str) -> Callable[[str], Iterable[LintFinding]] | None:
-    added = {each.suffix: each.lint for each in extensions(FileLint)}
-    return lint_job_file if suffix in FIO_SUFFIXES else added.get(suffix)
 
 
 def _is_workload(path: Path) -> bool:

@@ -145,7 +145,7 @@ def _values(kind: type[Verb], given: Mapping[str, Any]) -> dict[str, Any]:
         value, plain = given.get(field.name), _plain(field.type)
         if value == "" and field.default is not None:
             name = field.name.upper() if field.argument.is_placed else field.option
-            raise SpecError(f"{name} is empty", hint=f"give its value, or omit {name} out")
+            raise SpecError(f"{name} is empty", hint=f"give its value, or omit {name}")
         if value is None:
             if field.argument.left_out is not None:
                 found[field.name] = field.argument.left_out
@@ -208,8 +208,8 @@ def tell(context: Context, array: Array, status: ArrayStatus | None, made: Plan,
 
 def array_text(array: Array, status: ArrayStatus) -> str:
     """All details of one array."""
-    text = array.text(status)
-    return "\n\n".join([pairs(text.facts), *(table.as_text() for table in text.tables)])
+    facts, tables = array.text(status)
+    return "\n\n".join([pairs(facts), *(table.as_text() for table in tables)])
 
 
 def _wait_or_tell(context: Context, session: LabSession, name: str, what: str, *, wait: bool | None) -> None:
