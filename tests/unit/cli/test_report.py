@@ -8,17 +8,18 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from lab.classroom.bundle import export_results
 from lab.cli.main import run
 from lab.errors import ExitCode
 from lab.faults.scenario_run import FaultVerdict, ScenarioOutcome, begun_run
 from lab.machine import Host
-from lab.results.record import ResultRecord, encode_record
+from lab.results.record import ResultRecord
 from lab.results.store import ResultStore
 from tests.unit.cli.conftest import Typed
+from tests.unit.cli.test_results import put
 from tests.unit.compare.platform_records import HDD, SSD, machine
 from tests.unit.report.records import load
 from tests.unit.results.records import array, cell, record
@@ -30,10 +31,7 @@ Stored = Callable[..., ResultStore]
 def store(tmp_path: Path) -> Stored:
     def make(*records: ResultRecord) -> ResultStore:
         for each in records:
-            folder = tmp_path / "results" / each.id
-            folder.mkdir(parents=True)
-            bare = tuple(msgspec.structs.replace(one, raw_file="") for one in each.cells)
-            (folder / "record.json").write_bytes(encode_record(msgspec.structs.replace(each, cells=bare)))
+            put(tmp_path, replace(each, cells=tuple(replace(one, raw_file="") for one in each.cells)))
         return ResultStore(tmp_path / "results")
 
     return make
