@@ -117,10 +117,7 @@ def _is_as_much_memory(first: Conditions, second: Conditions) -> bool:
 
 
 def require_alike(first: ResultRecord, second: ResultRecord, allowed: Collection[str] = ()) -> tuple[Difference, ...]:
-    """The allowed differences.
-
-    Raises UnlikeRuns with every other difference and the word that allows it, SpecError for an unknown word.
-    """
+    """The allowed differences. Raises UnlikeRuns with the others and their words, SpecError for an unknown word."""
     for word in allowed:
         if word not in (*CONDITIONS, ALL):
             raise unknown_word("condition", word, (*CONDITIONS, ALL))
@@ -259,10 +256,7 @@ class Repeats:
 
 
 def figures_of(record: ResultRecord) -> Mapping[Key, Repeats]:
-    """All figures.
-
-    Repeats without a valid speed (0, NaN, infinite) are omitted, and figures with no repeats left too.
-    """
+    """All figures, without repeats whose speed is 0, NaN or infinite."""
     cells: dict[Key, list[tuple[CellRecord, DirectionFigures]]] = {}
     for cell in sorted(record.cells, key=lambda cell: cell.repeat):
         for direction, section in (("read", cell.figures.reads), ("write", cell.figures.writes)):
@@ -426,10 +420,7 @@ def platform_words(record: ResultRecord) -> str:
 
 
 def compare_platforms(platforms: Sequence[Platform], *, margin: float = DEFAULT_MARGIN) -> PlatformComparison:
-    """Compare every platform with the first. A platform with no common figure is left out and reported.
-
-    Raises SpecError for fewer than two comparable platforms, or an invalid margin.
-    """
+    """Compare every platform with the first; those with no common figure are left out. Raises SpecError."""
     check_margin(margin)
     if len(platforms) < 2:
         raise SpecError("one platform cannot be compared", hint="name the results of two or more machines")

@@ -26,10 +26,7 @@ class Danger(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command, its purpose, and the command that undoes it.
-
-    ``argv`` runs unchanged, without a shell; for a value in a file under /sys see ``write_file_step``.
-    """
+    """One command with its purpose and its undo. ``argv`` runs without a shell: see ``write_file_step`` for /sys."""
 
     argv: tuple[str, ...]
     why: str
@@ -46,10 +43,7 @@ class Step:
     """Changes nothing: waits for work that the machine does by itself, which may take hours."""
 
     def shell_line(self) -> str:
-        """The step as a line for a root shell, with a here-document for its standard input.
-
-        A long input is abbreviated; ``stdin_text`` has the full text.
-        """
+        """The step as a line for a root shell, with ``stdin_text``, abbreviated, as a here-document."""
         line = shlex.join(self.argv)
         if not self.stdin_text:
             return line

@@ -91,10 +91,7 @@ class RunFolders:
         return tuple(sorted(found, reverse=True))
 
     def find(self, word: str, latest: Callable[[Sequence[str]], str] = max) -> str:
-        """The run with this id, the only one whose id begins with the word, or ``latest``.
-
-        Raises ResultError for none or several. ``latest`` chooses among all ids, and there is at least one.
-        """
+        """The run with this id or unique beginning, or ``latest``, a choice among one or more. Raises ResultError."""
         # Avoid listing all other runs: a report on thousands of runs looks up each one.
         if word != LATEST and is_name(word) and self.has(word):
             return word
@@ -123,10 +120,7 @@ class RunFolders:
         )
 
     def create(self, clock: Clock, word: str = "") -> Path:
-        """Create the empty folder of a new run; two processes that start in the same second get different folders.
-
-        Raises ResultError if it cannot be created, LabError for a root that does not belong to this user.
-        """
+        """Create the empty folder of a new run, with an id that no other process gets. Raises ResultError, LabError."""
         try:
             self.make_root()
             for name in numbered(stem(clock.utc_now(), word)):
@@ -245,10 +239,7 @@ class RunFolders:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Entries created or moved in the store inside this context do not count as leftovers.
-
-        Raises OSError, LabError.
-        """
+        """Entries created or moved in the store meanwhile are no leftovers. Raises OSError, LabError."""
         self.make_root()
         with locked(self.root / _STORE_LOCK, SHARED, waits=True):
             yield
@@ -410,10 +401,7 @@ class Journal(Generic[Entry]):
                 raise self._refused(f"'{self.path}' cannot be repaired", error) from error
 
     def append(self, entry: Entry) -> None:
-        """Append one entry.
-
-        Raises ``error``; the file is then unchanged, except for a possible incomplete last line.
-        """
+        """Append one entry. Raises ``error``, with the file unchanged except for a possible incomplete last line."""
         try:
             line = msgspec.json.encode(entry) + b"\n"
         except (msgspec.MsgspecError, UnicodeError, ValueError) as error:

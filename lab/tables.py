@@ -76,10 +76,7 @@ class Table:
         )
 
     def as_text(self, most_columns: int | None = None) -> str:
-        """The table for a terminal, aligned with spaces.
-
-        If it is wider than ``most_columns``, each row is shown on several lines, beginning with its first cell.
-        """
+        """The table aligned with spaces; rows on several lines each if it is wider than ``most_columns``."""
         head = [visible(column.heading) for column in self.columns]
         body = [[visible(text) for text in row] for row in self.texts]
         widths = [max(_width(row[index]) for row in (head, *body)) for index in range(len(head))]

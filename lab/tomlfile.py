@@ -111,10 +111,7 @@ def decode_toml(text: str, kind: type[T], *, source: str = "TOML text") -> T:
 
 
 def convert_tree(tree: Any, kind: type[T], *, source: str) -> T:
-    """Convert a tree of tables and values to ``kind``: for parts of a file whose kind depends on another part.
-
-    Raises SpecError as decode_toml does, except for syntax errors.
-    """
+    """Convert a tree of tables and values to ``kind``. Raises SpecError as decode_toml does, syntax errors excepted."""
     problems = _Problems()
     tree = _with_sizes(tree, problems, "")
     _look(tree, kind, "", problems)
@@ -301,10 +298,7 @@ def fill(text: str, values: Mapping[str, Any], prefix: str = "", what: str = "va
 
 
 def fill_tree(tree: Any, values: Mapping[str, Any], prefix: str = "", what: str = "value") -> Any:
-    """As ``fill`` for all texts of a tree.
-
-    A text that consists of one placeholder becomes the value itself, number or text.
-    """
+    """As ``fill`` for all texts of a tree; one placeholder alone becomes the value itself, number or text."""
     if isinstance(tree, Mapping):
         return {
             fill_tree(key, values, prefix, what): fill_tree(value, values, prefix, what) for key, value in tree.items()

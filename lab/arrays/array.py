@@ -148,10 +148,7 @@ class Array(ABC):
         return device.mounted_on if device else ()
 
     def wait(self, *, on_look: Callable[[ArrayStatus], None] | None = None) -> ArrayStatus:
-        """Wait until no sync runs or is due. Raises WaitTimedOut if a sync makes no progress.
-
-        ``on_look`` is called with each status of the md array being waited for.
-        """
+        """Wait until no sync runs or is due; ``on_look`` gets each status. Raises WaitTimedOut without progress."""
         for name in [each.name for each in self.status().inner] or [self.name]:
             wait_until_idle(self.arrays.machine, name, on_look=on_look)
         return self.read()
@@ -221,10 +218,7 @@ class Array(ABC):
         raise self.refusal("changing the bitmap")
 
     def grow(self, *, disks: Sequence[str] = (), count: int | None = None, level: str | None = None) -> Plan:
-        """Reshape: add ``disks``, or enough free disks for ``count`` members; ``level``: change to this level.
-
-        Without any of these: use the whole size of each member.
-        """
+        """Add ``disks``, or free ones up to ``count`` members; or change to ``level``; else use all of each member."""
         raise self.refusal("growing")
 
     def refusal(self, what: str) -> ArrayError:
@@ -337,10 +331,7 @@ class OpenArrays:
         return plan.on_blank_disks()
 
     def check_free(self, nodes: Sequence[str], *, besides: str = "") -> None:
-        """Raises DeviceRefused for disks that are in use, are not blank, or belong or once belonged to an array.
-
-        ``besides`` names an array whose former members are free.
-        """
+        """Raises DeviceRefused for disks in use, not blank, or of an array, except former members of ``besides``."""
         own = []
         for array in self.found.all:
             held = [self.disk_name(node) for node in nodes if node in array.devices]

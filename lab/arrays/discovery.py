@@ -194,10 +194,7 @@ class FoundArray:
 
 
 def superblocks_in(ends: Mapping[str, DiskEnds]) -> dict[str, Superblock]:
-    """Node -> superblock, for devices that have one; of several on one device, that of the array created last.
-
-    mdadm chooses the same way (guess_super_type() in util.c).
-    """
+    """Node -> superblock; of several on a device that of the newest array, as guess_super_type() in mdadm does."""
     found = {
         node: max(_superblocks_on(each), key=attrgetter("created_seconds"), default=None) for node, each in ends.items()
     }

@@ -521,10 +521,7 @@ class Raid10Geometry(ChunkedGeometry):
 
 
 def raid10_geometry(layout: int, raid_disks: int, chunk_sectors: int, component_sectors: int) -> Raid10Geometry:
-    """From md's layout number: near copies in bits 0-7, far copies in 8-15, offset in 16, far sets from 17 on.
-
-    Raises ArrayError for a layout that md does not have.
-    """
+    """From md's number: near copies in bits 0-7, far in 8-15, offset in 16, far sets from 17 on. Raises ArrayError."""
     near, far, sets = layout & 0xFF, layout >> 8 & 0xFF, layout >> _FAR_SETS_SHIFT
     far_sets = {0: raid_disks, 1: raid_disks // far if far else 0, 2: near * far}
     if not near or not far or not far_sets.get(sets):
@@ -722,10 +719,7 @@ def geometry_of(
 def level_geometry(
     level: Level, layout: str | None, members: int, chunk_sectors: int, component_sectors: int
 ) -> ArrayGeometry:
-    """Geometry of an array of equal members. ``layout`` is mdadm's word for RAID 5 and 6; None means mdadm's default.
-
-    Raises SpecError for too few members, or a layout that the level does not have.
-    """
+    """Geometry of equal members; ``layout``: mdadm's word for RAID 5 and 6, None: mdadm's default. Raises SpecError."""
     if members < level.minimum_members:
         raise SpecError(
             f"{level.name.value} needs at least {level.minimum_members} members, not {members}",

@@ -125,10 +125,7 @@ class Level(ABC):
         return len({slot for slot in failed if 0 <= slot < members}) <= self.minimum_failures_survived(members)
 
     def failures_survived_without(self, failed: frozenset[int], members: int) -> tuple[int, int]:
-        """How many more members may fail with the slots in ``failed`` gone: in the worst case, and in the best case.
-
-        Both are 0 for an array that has lost data.
-        """
+        """How many more members may fail without ``failed``: at worst and at best; 0 and 0 if data are lost."""
         gone = len({slot for slot in failed if 0 <= slot < members})
         least, most = self.minimum_failures_survived(members), self.maximum_failures_survived(members)
         return max(0, least - gone), max(0, most - gone)
@@ -415,10 +412,7 @@ ROTATIONS = ("left-symmetric", "left-asymmetric", "right-symmetric", "right-asym
 
 
 def parse_level(text: str) -> Level:
-    """The level meant by ``raid5``, ``5``, ``RAID 5``, ``mirror`` or ``stripe``; RAID 10 has layout near 2.
-
-    Raises SpecError that names the nearest known level.
-    """
+    """The level meant by ``5``, ``RAID 5`` or ``mirror``; RAID 10 as near 2. Raises SpecError with the nearest."""
     word = re.sub(r"[\s_-]", "", text).lower()
     if word in _WORDS:
         return _LEVELS[_WORDS[word]]
@@ -445,10 +439,7 @@ def layout_words(level: LevelName) -> tuple[str, ...]:
 
 
 def level_with_layout(text: str, layout: str | None) -> Level:
-    """The level with its layout applied (only RAID 10's arithmetic depends on it).
-
-    Raises SpecError for an unknown level or a layout that the level does not have.
-    """
+    """The level with its layout, on which only RAID 10's arithmetic depends. Raises SpecError for an unknown one."""
     level = parse_level(text)
     if layout is None:
         return level

@@ -166,10 +166,7 @@ def re_add(name: str, device: str) -> Plan:
 
 
 def replace(name: str, old: str, new: str, *, is_spare: bool = False) -> Plan:
-    """Copy a working member to a new device and then retire it; the array is never degraded meanwhile.
-
-    ``is_spare``: ``new`` is already a spare of the array.
-    """
+    """Copy a working member to a new device, or to a spare (``is_spare``), then retire it; never degraded meanwhile."""
     step = Step(
         argv=("mdadm", "--manage", array_device(name), "--replace", old, "--with", new),
         why="md copies the old member to the new one while both are in use, so redundancy is kept throughout.",

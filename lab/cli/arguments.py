@@ -22,10 +22,7 @@ def flag(help_text: str, *names: str) -> Parameter:
 
 
 def number(kind: Any, **more: Any) -> Parameter:
-    """Restrict an option's value to one of the types of ``lab.gates.decoding``.
-
-    1.5 is not a whole number, but cyclopts by itself would round it.
-    """
+    """Restrict a value to a type of ``lab.gates.decoding``: cyclopts by itself would round 1.5 to a whole number."""
     is_whole = kind.__origin__ is int
 
     def convert(_: object, tokens: Sequence[Token]) -> float:

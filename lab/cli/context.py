@@ -66,16 +66,12 @@ def out_json_line(value: Any) -> None:
 
 
 def _encoded(value: Any) -> bytes:
-    """Encode a value as JSON.
-
-    File names may contain bytes that are not valid UTF-8, which JSON cannot represent; these are escaped as on a
-    terminal.
-    """
     import msgspec
 
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
+        # A file name may have bytes that are not UTF-8, which JSON cannot represent: they are escaped as on a terminal.
         return msgspec.json.encode(_written_out(msgspec.to_builtins(value)))
 
 
@@ -139,10 +135,7 @@ class ProgressBar:
         self.show(progress.label, progress.fraction, progress.left_seconds, progress.step_seconds)
 
     def show(self, label: str, fraction: float, left_seconds: float | None = None, step_seconds: float = 0.0) -> None:
-        """Show the current step, and the fraction done.
-
-        ``left_seconds`` None: estimated from the bar's progress so far.
-        """
+        """Show the step and the fraction done; ``left_seconds`` None: estimated from the progress so far."""
         if self._quiet or not label:
             return
         if not self.is_terminal:
@@ -340,10 +333,7 @@ class Context:
             out(text)
 
     def announce_foreign(self, name: str | Path, kind: FileKind, lines: Sequence[str] = ()) -> None:
-        """Report the possible effects of a file not shipped with raidlab, before anything in it runs.
-
-        The report is printed even if ``quiet``.
-        """
+        """Report, even if ``quiet``, what a file not shipped with raidlab may do, before anything in it runs."""
         note = foreign_note(Path(name), kind, lines) if str(name).endswith(".toml") else ""
         if note:
             err(f"raidlab: {note}")

@@ -346,10 +346,7 @@ def _row(each: Compared) -> tuple[str, ...]:
 
 
 def _show_platforms(names: Sequence[str], margin: float) -> None:
-    """Compare the results of ``names``, experiment by experiment.
-
-    Raises ResultError if no results are comparable; problems are reported, and the other results are compared.
-    """
+    """Compare results experiment by experiment. Raises ResultError if none can be compared; reports other problems."""
     context = current()
     named = list(find_results(names, ResultStore(context.host.state.results)))
     platforms = [platform_of(each.record) for each in named if not isinstance(each, str)]

@@ -126,10 +126,7 @@ def _require_fitting(
 
 
 def _process_started_seconds(files: HostFiles) -> float | None:
-    """The start time of this command on the monotonic clock.
-
-    Source: field 22 of /proc/self/stat, in ticks since boot (proc(5)).
-    """
+    """The start of this command on the monotonic clock: field 22 of /proc/self/stat, in ticks since boot (proc(5))."""
     fields = (files.read("/proc/self/stat") or "").rpartition(")")[2].split()
     return int(fields[19]) / TICKS_PER_SECOND if len(fields) > 19 else None
 

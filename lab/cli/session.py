@@ -58,10 +58,7 @@ def _call_of(kind: type[Verb], run: Runner, bound: inspect.BoundArguments) -> Ca
 
 
 def typed_verb(app: App, words: list[str]) -> Verb | None:
-    """The verb for these words of ``raidlab``; None for other commands, and with command-line-only options.
-
-    Raises SpecError for an unknown command, and for invalid values.
-    """
+    """The verb for these words; None for other commands and for options that only the command has. Raises SpecError."""
     if not words or words[0].startswith("-"):
         return None
     try:

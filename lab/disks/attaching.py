@@ -82,10 +82,7 @@ def _line(words: tuple[str, ...], why: str, *, undo: str = "", danger: Danger = 
 
 
 def with_backing(machine: Machine, disks: Sequence[LabDisk], specs: Sequence[DiskSpec]) -> list[DiskSpec]:
-    """The specs, with a blank lab disk as backing for each spindle without one; the last disks first.
-
-    On a machine without virtio disks the specs are unchanged. Raises LabError if there are not enough.
-    """
+    """The specs, with the last blank virtio disks below spindles without a backing. Raises LabError if too few."""
     virtio = [disk for disk in disks if disk.kind is DiskKind.VIRTIO]
     if not virtio or not any(needs_backing(spec) for spec in specs):
         return list(specs)
@@ -317,10 +314,7 @@ def disconnect_step(disk: LabDisk, why: str) -> Step:
 
 
 def ram_attachments(wanted: Sequence[DiskSpec]) -> tuple[tuple[LabDisk, ...], Plan]:
-    """All ram disks of a lab and the one plan that creates them: all disks of brd have the same size.
-
-    Raises SpecError for unequal sizes.
-    """
+    """All ram disks of a lab, which brd makes equal, and the plan that creates them. Raises SpecError."""
     sizes = {spec.size_bytes for spec in wanted}
     if len(sizes) > 1:
         raise SpecError("ram disks of different sizes are not possible", hint="use equal sizes, or use loop disks")

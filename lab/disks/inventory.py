@@ -120,10 +120,7 @@ class BlockDevice:
 
 
 def kernel_names(machine: Machine, nodes: Iterable[str]) -> dict[str, str]:
-    """Node -> kernel name; of nodes under /dev/mapper only existing ones.
-
-    The kernel names mapped devices dm-0 and so on; dm/name holds the mapped name (ABI/testing/sysfs-block-dm).
-    """
+    """Node -> kernel name, such as dm-0 for an existing /dev/mapper node (ABI/testing/sysfs-block-dm)."""
     nodes = tuple(nodes)
     names = {node: node.removeprefix("/dev/") for node in nodes if not node.startswith(MAPPER)}
     if len(names) == len(nodes):
@@ -211,10 +208,7 @@ def name_is_offer(name: str) -> bool:
 
 
 def parse_mountinfo(text: str) -> dict[str, tuple[str, ...]]:
-    """Device number (``8:1``), and source (``/dev/sda1``), -> mount points (proc(5), /proc/pid/mountinfo).
-
-    Both, since some file systems (btrfs) report a device number of their own.
-    """
+    """Device number and source (btrfs has numbers of its own) -> mount points (proc(5), /proc/pid/mountinfo)."""
     found: dict[str, tuple[str, ...]] = {}
     for line in text.splitlines():
         fields = line.split()

@@ -57,10 +57,7 @@ class Zone(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Mechanics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Parameters as in data sheets: times in milliseconds, seek distances in the real drive's cylinders.
-
-    Raises ValueError for values that no drive has.
-    """
+    """Data sheet values: milliseconds, and seek distances in the real drive's cylinders. Raises ValueError."""
 
     rpm: Rate
     cylinders: PartCount
@@ -220,10 +217,7 @@ def _toml(value: object) -> str:
 
 @cache
 def all_drive_models() -> dict[str, DriveModel]:
-    """Name -> drive model; the user's own override the built-in ones.
-
-    Raises SpecError for a file that is not a drive model.
-    """
+    """Name -> drive model; the user's override the built-in ones. Raises SpecError for a file that is none."""
     here = Path(__file__).parent
     constant = convert(tomllib.loads((here / "drive_models.toml").read_text("utf-8")), dict[str, DriveModel])
     earlier = _read_folder(_user_folder().with_name(OLD_DRIVES_FOLDER))

@@ -110,10 +110,7 @@ class DiskImages:
         return found is not None and found.st_blocks == 0
 
     def make(self, wanted: Sequence[DiskSpec]) -> None:
-        """Create missing images, sparse and of exact size; existing ones keep their data.
-
-        Raises LabError, with nothing created, if the file system refuses them or an existing one has another size.
-        """
+        """Create missing images, sparse and of exact size. Raises LabError, with none created, if one cannot be."""
         try:
             make_own_folder(self._folder, "the folder for disk images")
         except OSError as error:
@@ -238,10 +235,7 @@ class LabFolder:
             raise
 
     def save(self, disk_specs: Sequence[DiskSpec]) -> None:
-        """Replace the list of disks for the next start, and remove the images of dropped disks.
-
-        Raises LabError, with nothing changed, if one of these images is not the lab's own.
-        """
+        """Replace the list for the next start, and remove images of dropped disks. Raises LabError, with no change."""
         check_specs(disk_specs)
         kept = {spec.name for spec in disk_specs if spec.kind is DiskKind.FILE}
         dropped = [spec for spec in self.specs if spec.kind is DiskKind.FILE and spec.name not in kept]
@@ -253,10 +247,7 @@ class LabFolder:
         self.specs = tuple(disk_specs)
 
     def drop_host_cache(self, names: Container[str]) -> bool:
-        """Flush these disks' images and drop them from this computer's page cache (posix_fadvise(2)).
-
-        False if none of the disks has an image.
-        """
+        """Flush these disks' images and drop them from the page cache (posix_fadvise(2)); False if there are none."""
         files = self._files(names)
         for name in files:
             self.images.flush(name, forgets=True)
@@ -278,10 +269,7 @@ class LabFolder:
         return tuple(spec.name for spec in self.specs if spec.kind is DiskKind.FILE and spec.name in names)
 
     def lab_disks(self, file_specs: Sequence[DiskSpec], nodes: Mapping[str, str] = {}) -> tuple[LabDisk, ...]:
-        """The disks as the embedded kernel shows them: by serial, else /dev/ubda onwards in order.
-
-        ``nodes``: serial -> node. User Mode Linux has no serials.
-        """
+        """The disks as the kernel shows them: by serial in ``nodes``, else (User Mode Linux) /dev/ubda onwards."""
         return tuple(
             LabDisk(
                 name=spec.name,
@@ -296,10 +284,7 @@ class LabFolder:
 
 
 def lab_folder(state: StateFolder, name: str) -> LabFolder:
-    """The lab with this name, locked; without a list it has the disks whose images exist, or nine disks if it is new.
-
-    Raises LabError for a damaged or invalid list; then no disk is touched.
-    """
+    """The lab, locked; without a list it has the disks with images, or nine new ones. Raises LabError for a bad one."""
     lock = state.lock_lab(name)
     path = lock.folder / _LAB_FILE
     try:
@@ -397,10 +382,7 @@ _LONG_INPUT_BYTES = 8192
 
 
 class Lab:
-    """Runs plans on a machine, and knows the disks that they may write to.
-
-    ``folder`` holds the images of file disks; None if the machine itself stores its disks.
-    """
+    """Runs plans on a machine. ``folder`` holds the images of file disks; None if the machine stores its disks."""
 
     def __init__(
         self, machine: Machine, host: Host, disks: Iterable[LabDisk], *, folder: LabFolder | None = None

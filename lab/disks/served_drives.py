@@ -28,10 +28,7 @@ _COMPILE_SECONDS = 120.0
 
 
 def built_server(host: Host) -> Path:
-    """The path of the program, compiled unless that was done from the same sources.
-
-    Raises ToolMissing without the sources or a compiler, LabError if it cannot be compiled.
-    """
+    """The program, compiled unless that was done from the same sources. Raises ToolMissing or LabError."""
     if missing := [path for path in _SOURCES if not path.is_file()]:
         raise ToolMissing(
             f"the source of the recorded drives, {missing[0]}, is missing",

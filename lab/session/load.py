@@ -157,10 +157,7 @@ class Load:
         return max(size, block_bytes)
 
     def _prepare(self, where: LoadTarget, target: JobTarget) -> None:
-        """Write each region once, so that reads do not hit unallocated space.
-
-        A load that verifies writes everything itself.
-        """
+        """Write each region once, so that reads do not hit unallocated space; a load that verifies does so itself."""
         region = (where.uuid or where.device, where.file_system, self.workload.jobs, target.file_bytes)
         if self.workload.verify is Verify.REREAD or region in self._session.written:
             return
@@ -193,10 +190,7 @@ class Forecast:
 
 
 def predict(session: LabSession, name: str, workload: str | Workload) -> Forecast:
-    """Predict the performance of an array. A number exists only if its members have a known service time (spindles).
-
-    Raises ArrayError if the array is not running.
-    """
+    """Predict IOPS if the members have a known service time (spindles). Raises ArrayError for a stopped array."""
     work = find_workload(workload) if isinstance(workload, str) else workload
     status = session.array(name).status()
     if status.unpredicted:

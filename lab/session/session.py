@@ -118,10 +118,7 @@ def new_specs(taken: Sequence[str], wanted: DiskSpec, count: int) -> tuple[DiskS
 
 
 def add_to_list(folder: LabFolder, wanted: DiskSpec, count: int) -> tuple[str, ...]:
-    """Add disks like ``wanted`` to the list of an embedded lab; the next start creates them. Returns their names.
-
-    Raises SpecError if they are not possible.
-    """
+    """Add disks like ``wanted`` to an embedded lab for its next start; returns their names. Raises SpecError."""
     if wanted.kind in (DiskKind.PHYSICAL, DiskKind.VIRTIO):
         raise SpecError(
             f"the embedded kernel has no {wanted.kind} disks", hint="use --kind file, or --on local: for real disks"
@@ -178,10 +175,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_arrival(folder: Path) -> Arrival | None:
-    """The arrival of the lab in this folder; None if the lab starts its arrays as usual.
-
-    Raises LabError for a damaged file.
-    """
+    """The lab's arrival; None if it starts its arrays as usual. Raises LabError for a damaged file."""
     try:
         return read_own_json(folder / _FILE, Arrival, error=LabError)
     except FileNotFoundError:
