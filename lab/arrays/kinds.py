@@ -27,9 +27,7 @@ from lab.disks.inventory import FIRST_BYTES, DiskEnds, read_ends, signatures_in
 from lab.errors import ArrayError, LabError, SpecError
 from lab.gates.decoding import read_own_json
 from lab.host.files import write_file
-from lab.machine import Target
 from lab.machine.api import Machine
-from lab.machine.state_folder import StateFolder
 from lab.plans import Plan, Step
 from lab.plugins import extensions
 from lab.tables import Table
@@ -475,13 +473,6 @@ def _uuids(file: Path) -> frozenset[str]:
         return read_own_json(file, frozenset[str])
     except (FileNotFoundError, LabError):
         return frozenset()
-
-
-def stopped_arrays(target: Target, state: StateFolder) -> StoppedArrays | None:
-    """The list for an embedded lab; None for machines whose arrays start on their own."""
-    if not target.is_embedded:
-        return None
-    return StoppedArrays(state.lab_folder(target.lab_name))
 
 
 def bring_up(

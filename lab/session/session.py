@@ -23,7 +23,7 @@ import msgspec
 
 from lab.arrays.array import OpenArrays
 from lab.arrays.discovery import BroughtUp, plain_uuid
-from lab.arrays.kinds import StoppedArrays, bring_up, kinds, start_array, stopped_arrays
+from lab.arrays.kinds import StoppedArrays, bring_up, kinds, start_array
 from lab.arrays.status import ArrayStatus
 from lab.disks import DiskKind, DiskSpec, Lab, LabDisk, Opener, open_lab
 from lab.disks.attaching import ram_attachments
@@ -420,15 +420,14 @@ def open_session(client: Client, *, start_arrays: bool = True) -> Iterator[LabSe
     """Open the persistent lab and, on the embedded kernel, start its arrays; the lab is always closed at the end."""
     target, host, on_plan = client.target, client.host, client.on_plan
     with client.opener(target, host, on_notice=client.on_notice, on_machine=client.on_machine) as lab:
-        arrival = read_arrival(host.state.lab_folder(target.lab_name))
-        stopped = stopped_arrays(target, host.state)
-        if arrival:
-            # The drill, and the user who is working on it, decide which of its arrays run.
-            stopped, start_arrays = None, False
-            if target.is_embedded:
-                arrive(lab.machine, arrival)
-        found = bring_up(lab, stopped, on_plan=on_plan) if start_arrays else bring_up(lab) if arrival else BroughtUp()
-        for line in () if arrival or not start_arrays else _refusals(host.state.lab_folder(target.lab_name), found):
+        folder = host.state.lab_folder(target.lab_name)
+        arrival = read_arrival(folder)
+        # Other machines start their arrays; a drill, and the user who is working on it, decide which of its arrays run.
+        stopped = StoppedArrays(folder) if target.is_embedded and not arrival else None
+        if arrival and target.is_embedded:
+            arrive(lab.machine, arrival)
+        found = bring_up(lab, stopped, on_plan=on_plan) if arrival or start_arrays else BroughtUp()
+        for line in _refusals(folder, found) if start_arrays and not arrival else ():
             client.on_notice(line)
         session = LabSession(target, host, lab, found, stopped=stopped, on_plan=on_plan, on_found=client.on_found)
         link_disks(session)

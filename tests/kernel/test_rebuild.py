@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.arrays import operations
-from lab.arrays.kinds import bring_up, stopped_arrays
+from lab.arrays.kinds import StoppedArrays, bring_up
 from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
 from lab.arrays.status import SyncAction
 from lab.disks import DiskKind, open_lab, specs
@@ -108,7 +108,7 @@ def test_killed_kernel_in_a_rebuild_under_load(
     assert last > 2 * SLOTS
     with open_lab(target, crash_host) as lab:
         rig = Rig(lab)
-        found = bring_up(lab, stopped_arrays(target, crash_host.state))
+        found = bring_up(lab, StoppedArrays(crash_host.state.lab_folder(target.lab_name)))
         assert [array.name for array in found.started] == [NAME]
         assert rig.status.degraded_count == 1
         expect_acknowledged(rig, last)
