@@ -16,6 +16,7 @@ from lab.cli.main import run
 from lab.drills.schema import catalogue
 from lab.errors import LabError, LessonError, MachineLost, RequirementMissing, ToolMissing, UnfitVersion
 from lab.lessons.course import built_in_course
+from tests.unit.cli.conftest import Typed
 
 
 def failing(error: LabError) -> Proof | Unproved:
@@ -79,7 +80,7 @@ def asked(*, is_drill: bool) -> _Asked:
 
 @pytest.mark.parametrize("kind", ["drill", "lesson"])
 def test_a_cluster_proves_what_its_workers_have(
-    kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    kind: str, tmp_path: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
     monkeypatch.setattr("lab.cli.lesson.prove_and_tell", lambda *given: asked.append(given[-1]))
@@ -89,8 +90,7 @@ def test_a_cluster_proves_what_its_workers_have(
     cluster = ("--cluster", "local:2")
     assert run([kind, "verify", "--prove", *cluster, str(own)]) == 0
     assert asked == ["local:2"]
-    assert run([kind, "verify", "--prove", *cluster, str(mine)]) == 2
-    assert f"the workers of a cluster do not have '{mine}'" in capfd.readouterr().err
-    assert run([kind, "verify", *cluster]) == 2
-    assert "add --prove" in capfd.readouterr().err
+    refused = typed(kind, "verify", "--prove", *cluster, str(mine), status=2).err
+    assert f"the workers of a cluster do not have '{mine}'" in refused
+    assert "add --prove" in typed(kind, "verify", *cluster, status=2).err
     assert len(asked) == 1
