@@ -152,26 +152,30 @@ class Attachment:
     detach: Plan
 
 
+def _attached(spec: DiskSpec, node: str, backing: str = "") -> LabDisk:
+    return LabDisk(
+        name=spec.name,
+        kind=spec.kind,
+        node=node,
+        size_bytes=spec.size_bytes,
+        model=spec.model,
+        backing=backing,
+    )
+
+
 def loop_attachment(spec: DiskSpec, number: int, *, folder: str, direct: bool) -> Attachment:
     """A loop device over a sparse file in ``folder``."""
     file, node = f"{folder}/{spec.name}.img", f"/dev/loop{number}"
     option = ("--direct-io=on",) if direct else ()
-    attach = Plan(
-        f"Attach {spec.name}",
-        (
-            Step(("mkdir", "-p", folder), "The folder for disk images."),
-            Step(
-                ("truncate", "--size", str(spec.size_bytes), file), "A sparse file of exactly this size.", ("rm", file)
-            ),
-            Step(
-                ("losetup", *option, node, file),
-                "The file becomes a block device; with direct I/O it is not cached a second time.",
-                ("losetup", "--detach", node),
-            ),
-        ),
+    why = "The file becomes a block device; with direct I/O it is not cached a second time."
+    make = ("truncate", "--size", str(spec.size_bytes), file)
+    steps = (
+        Step(("mkdir", "-p", folder), "The folder for disk images."),
+        Step(make, "A sparse file of exactly this size.", ("rm", file)),
+        Step(("losetup", *option, node, file), why, ("losetup", "--detach", node)),
     )
-    disk = LabDisk(name=spec.name, kind=spec.kind, node=node, size_bytes=spec.size_bytes, backing=file)
-    return Attachment(disk, attach, _loop_detachment(disk))
+    disk = _attached(spec, node, file)
+    return Attachment(disk, Plan(f"Attach {spec.name}", steps), _loop_detachment(disk))
 
 
 def _loop_detachment(disk: LabDisk) -> Plan:
@@ -195,28 +199,12 @@ def spindle_attachment(spec: DiskSpec, number: int, *, drive_plugin: str = DRIVE
         drive = _constant_drive(spec, model)
     control = f"pause-control={pause_socket(spec.name)}"
     server = ("nbdkit", "--unix", socket, "--pidfile", pid_file(spec.name), *drive, control)
-    attach = Plan(
-        f"Attach {spec.name}",
-        (
-            Step(
-                server,
-                f"A server that answers like a {spec.model}: {model.title}.",
-                ("pkill", "-F", pid_file(spec.name)),
-                writes_devices=(spec.backing,) if spec.backing else (),
-            ),
-            _connect(spec.name, node),
-            _rotation_step(node, is_rotational=model.is_rotational),
-        ),
-    )
-    disk = LabDisk(
-        name=spec.name,
-        kind=spec.kind,
-        node=node,
-        size_bytes=spec.size_bytes,
-        model=spec.model,
-        backing=spec.backing or "memory",
-    )
-    return Attachment(disk, attach, _spindle_detachment(spec.name, node))
+    why = f"A server that answers like a {spec.model}: {model.title}."
+    writes = (spec.backing,) if spec.backing else ()
+    start = Step(server, why, ("pkill", "-F", pid_file(spec.name)), writes_devices=writes)
+    steps = (start, _connect(spec.name, node), _rotation_step(node, is_rotational=model.is_rotational))
+    disk = _attached(spec, node, spec.backing or "memory")
+    return Attachment(disk, Plan(f"Attach {spec.name}", steps), _spindle_detachment(spec.name, node))
 
 
 def kernel_drive_attachment(spec: DiskSpec, number: int, prefix: str = KERNEL_DRIVE_NODE) -> Attachment:
@@ -228,32 +216,16 @@ def kernel_drive_attachment(spec: DiskSpec, number: int, prefix: str = KERNEL_DR
     why = f"A drive inside the kernel that answers like a {spec.model}: {model.title}."
     add = _line(("add", str(number), str(spec.size_bytes), *words), why, undo=f"remove {number}")
     attach = Plan(f"Attach {spec.name}", (add, _rotation_step(node, is_rotational=model.is_rotational)))
-    disk = LabDisk(
-        name=spec.name,
-        kind=spec.kind,
-        node=node,
-        size_bytes=spec.size_bytes,
-        model=spec.model,
-        backing=SERVED_BACKING if prefix == SERVED_NODE else "memory",
-    )
+    disk = _attached(spec, node, SERVED_BACKING if prefix == SERVED_NODE else "memory")
     return Attachment(disk, attach, _kernel_detachment(spec.name, node))
 
 
 def _spindle_detachment(name: str, node: str) -> Plan:
-    return Plan(
-        f"Detach {name}",
-        (
-            Step(("nbd-client", "-d", node), "The block device is disconnected from its server."),
-            Step(
-                ("pkill", "-F", pid_file(name)),
-                "The server exits; a spindle in memory forgets its data.",
-                danger=Danger.DATA,
-            ),
-            Step(
-                ("rm", "-f", f"{RUN_FOLDER}/{name}.sock", pid_file(name), pause_socket(name)), "Nothing stays behind."
-            ),
-        ),
-    )
+    disconnect = Step(("nbd-client", "-d", node), "The block device is disconnected from its server.")
+    why = "The server exits; a spindle in memory forgets its data."
+    end = Step(("pkill", "-F", pid_file(name)), why, danger=Danger.DATA)
+    files = (f"{RUN_FOLDER}/{name}.sock", pid_file(name), pause_socket(name))
+    return Plan(f"Detach {name}", (disconnect, end, Step(("rm", "-f", *files), "Nothing stays behind.")))
 
 
 def _constant_drive(spec: DiskSpec, model: DriveModel) -> tuple[str, ...]:
@@ -289,11 +261,8 @@ def _rotation_step(node: str, *, is_rotational: bool) -> Step:
 
 
 def _connect(name: str, node: str) -> Step:
-    return Step(
-        ("nbd-client", "-unix", f"{RUN_FOLDER}/{name}.sock", node, "-b", "512"),
-        "The kernel makes a block device of the server.",
-        ("nbd-client", "-d", node),
-    )
+    argv = ("nbd-client", "-unix", f"{RUN_FOLDER}/{name}.sock", node, "-b", "512")
+    return Step(argv, "The kernel makes a block device of the server.", ("nbd-client", "-d", node))
 
 
 def connect_steps(disk: LabDisk) -> tuple[Step, ...]:
@@ -318,16 +287,10 @@ def ram_attachments(wanted: Sequence[DiskSpec]) -> tuple[tuple[LabDisk, ...], Pl
     sizes = {spec.size_bytes for spec in wanted}
     if len(sizes) > 1:
         raise SpecError("ram disks of different sizes are not possible", hint="use equal sizes, or use loop disks")
-    disks = tuple(
-        LabDisk(name=spec.name, kind=spec.kind, node=f"/dev/ram{number}", size_bytes=spec.size_bytes)
-        for number, spec in enumerate(wanted)
-    )
+    disks = tuple(_attached(spec, f"/dev/ram{number}") for number, spec in enumerate(wanted))
     size_kib = sizes.pop() // KIB
-    step = Step(
-        ("modprobe", "brd", f"rd_nr={len(disks)}", f"rd_size={size_kib}"),
-        "The brd driver makes block devices from kernel memory.",
-        ("modprobe", "-r", "brd"),
-    )
+    argv = ("modprobe", "brd", f"rd_nr={len(disks)}", f"rd_size={size_kib}")
+    step = Step(argv, "The brd driver makes block devices from kernel memory.", ("modprobe", "-r", "brd"))
     return disks, Plan("Make ram disks", (step,))
 
 
@@ -396,6 +359,5 @@ def driver_plan(kind: DiskKind, *, has_kernel_drives: bool = False) -> Plan:
     }
     if kind not in arguments or (has_kernel_drives and kind is DiskKind.SPINDLE):
         return Plan("No driver to load")
-    return Plan(
-        f"Load the driver for {kind} disks", (Step(("modprobe", *arguments[kind]), "The driver makes the devices."),)
-    )
+    step = Step(("modprobe", *arguments[kind]), "The driver makes the devices.")
+    return Plan(f"Load the driver for {kind} disks", (step,))
