@@ -13,7 +13,6 @@ from lab.arrays.status import (
     CONTRADICTION_SECONDS,
     SETTLE_SECONDS,
     ArrayState,
-    ArrayStatus,
     SyncAction,
     SyncProgress,
     parse_array,
@@ -27,15 +26,12 @@ from lab.arrays.status import (
 from lab.errors import ArrayError, WaitTimedOut
 from tests.unit.arrays.captures import labels, load, machine_with, show
 from tests.unit.fakes import FakeClock, FakeMachine, Scripted
-
-
-def status_of(label: str) -> ArrayStatus:
-    return read_array(machine_with(label), "md0")
+from tests.unit.session.looks import captured
 
 
 @pytest.mark.parametrize("label", labels())
 def test_every_capture_reads_without_an_unknown_word(label: str) -> None:
-    status = status_of(label)
+    status = captured(label)
     assert status.state is not ArrayState.UNKNOWN
     assert status.sync_action is not SyncAction.UNKNOWN
     assert status.size_bytes > 0
@@ -67,7 +63,7 @@ def test_an_array_that_is_not_there() -> None:
 
 
 def test_a_rebuilding_raid5() -> None:
-    status = status_of("raid5-rebuilding")
+    status = captured("raid5-rebuilding")
     assert status.sync_action is SyncAction.RECOVER
     assert status.sync_progress is not None
     assert 0 <= status.sync_progress.fraction < 1
@@ -94,7 +90,7 @@ def test_a_rebuilding_raid5() -> None:
     ],
 )
 def test_facts_of_captured_arrays(label: str, facts: dict[str, object]) -> None:
-    status = status_of(label)
+    status = captured(label)
     assert {name: getattr(status, name) for name in facts} == facts
 
 
@@ -108,17 +104,17 @@ def test_facts_of_captured_arrays(label: str, facts: dict[str, object]) -> None:
     ],
 )
 def test_facts_of_captured_members(label: str, device: str, facts: dict[str, object]) -> None:
-    member = status_of(label).member(device)
+    member = captured(label).member(device)
     assert {name: getattr(member, name) for name in facts} == facts
 
 
 def test_what_is_replaced_broken_or_spare_is_told_apart() -> None:
-    assert "replacement" in status_of("raid1-replacing").member("/dev/ubdh").flags
-    assert [spare.device for spare in status_of("raid5-bitmap-spare").spares] == ["/dev/ubdd"]
-    assert status_of("raid0-broken").state.is_broken
-    assert status_of("raid1-broken").state.is_broken
-    assert status_of("raid5-rebuilding").state_words.endswith("degraded, recovering")
-    assert status_of("raid1-checking").state_words in ("clean, checking", "active, checking")
+    assert "replacement" in captured("raid1-replacing").member("/dev/ubdh").flags
+    assert [spare.device for spare in captured("raid5-bitmap-spare").spares] == ["/dev/ubdd"]
+    assert captured("raid0-broken").state.is_broken
+    assert captured("raid1-broken").state.is_broken
+    assert captured("raid5-rebuilding").state_words.endswith("degraded, recovering")
+    assert captured("raid1-checking").state_words in ("clean, checking", "active, checking")
 
 
 def details(label: str) -> dict[str, str]:

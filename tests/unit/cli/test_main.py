@@ -14,13 +14,14 @@ from lab.cli import context as cli_context
 from lab.cli.context import Narrator
 from lab.cli.lesson import say
 from lab.cli.main import run
-from lab.disks import DiskKind, Lab, LabDisk
+from lab.disks import DiskKind, Lab
 from lab.errors import ExitCode, LabError, MachineLost, ToolMissing
 from lab.host.signals import Interrupted
 from lab.machine import Host, Target
 from lab.machine.api import CommandResult
 from lab.plans import Plan, Step
 from tests.unit.cli.conftest import Typed
+from tests.unit.disks.machines import Device, add, lab_disk
 from tests.unit.fakes import FakeMachine, as_machine
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -176,15 +177,8 @@ def test_a_physical_disk_is_typed_twice(machine: FakeMachine, capfd: pytest.Capt
 
 
 def test_disks_of_an_earlier_command_are_detached(machine: FakeMachine) -> None:
-    loop = LabDisk(
-        name="disk01",
-        kind=DiskKind.LOOP,
-        node="/dev/loop3",
-        size_bytes=1 << 20,
-        backing="/var/lib/raidlab/disks/disk01.img",
-    )
-    machine.files["/sys/block/loop3/size"] = str((1 << 20) // 512)
-    machine.dirs["/sys/block"] = ("loop3",)
+    loop = lab_disk("disk01", "/dev/loop3", DiskKind.LOOP, backing="/var/lib/raidlab/disks/disk01.img")
+    add(machine, Device("loop3"))
 
     @contextmanager
     def open_fake(_target: Target, host: Host, /, **_: object) -> Iterator[Lab]:
