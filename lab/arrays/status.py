@@ -478,23 +478,9 @@ class Inside:
 
 
 ARRAY_FILES = (
-    "level",
-    "raid_disks",
-    "chunk_size",
-    "layout",
-    "array_state",
-    "degraded",
-    "sync_action",
-    "sync_completed",
-    "sync_speed",
-    "consistency_policy",
-    "metadata_version",
-    "component_size",
-    "mismatch_cnt",
-    "bitmap/location",
-    "reshape_position",
-    "resync_start",
-    "uuid",
+    *("level", "raid_disks", "chunk_size", "layout", "array_state", "degraded", "sync_action", "sync_completed"),
+    *("sync_speed", "consistency_policy", "metadata_version", "component_size", "mismatch_cnt", "bitmap/location"),
+    *("reshape_position", "resync_start", "uuid"),
 )
 MEMBER_FILES = ("state", "slot", "errors", "offset", "size", "bad_blocks")
 _MEMBER_PREFIX = "dev-"

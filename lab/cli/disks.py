@@ -121,42 +121,24 @@ def show() -> None:
         used = {disk.name: _uses(disk, devices.get(disk.kernel_name), session) for disk in lab.disks}
         carried = _carried(session, devices)
     if context.json:
-        out_json(
-            {
-                "disks": [
-                    {**msgspec.to_builtins(disk), "used_by": used[disk.name], "carries": carried.get(disk.node, ())}
-                    for disk in lab.disks
-                ],
-                "refused": [
-                    {
-                        "node": each.device.node,
-                        "size_bytes": each.device.size_bytes,
-                        "serial": each.device.serial,
-                        "reasons": each.reasons,
-                    }
-                    for each in others
-                ],
-            }
-        )
+        own = [
+            {**msgspec.to_builtins(disk), "used_by": used[disk.name], "carries": carried.get(disk.node, ())}
+            for disk in lab.disks
+        ]
+        keys = ("node", "size_bytes", "serial")
+        refused = [{key: getattr(each.device, key) for key in keys} | {"reasons": each.reasons} for each in others]
+        out_json({"disks": own, "refused": refused})
         return
-    rows = [
-        (
-            disk.name,
-            disk.node,
-            human_bytes(disk.size_bytes),
-            disk.size_bytes,
-            f"{disk.kind} {disk.model}".strip(),
-            disk.serial,
-            used[disk.name],
-            _carries_words(session, disk, carried.get(disk.node, ())),
-        )
-        for disk in lab.disks
-    ]
+    rows = []
+    for disk in lab.disks:
+        carries = _carries_words(session, disk, carried.get(disk.node, ()))
+        kind, size = f"{disk.kind} {disk.model}".strip(), human_bytes(disk.size_bytes)
+        rows.append((disk.name, disk.node, size, disk.size_bytes, kind, disk.serial, used[disk.name], carries))
     headings = ("disk", "device", "size", "bytes", "kind", "serial", "used by", "carries")
     out(table(headings, rows, right=("size", "bytes")))
     if others:
-        refused = [(each.device.node, human_bytes(each.device.size_bytes), "; ".join(each.reasons)) for each in others]
-        out("\n" + table(("refused", "size", "because"), refused, right=("size",)))
+        told = [(each.device.node, human_bytes(each.device.size_bytes), "; ".join(each.reasons)) for each in others]
+        out("\n" + table(("refused", "size", "because"), told, right=("size",)))
 
 
 def _uses(disk: LabDisk, device: BlockDevice | None, session: LabSession) -> str:

@@ -52,7 +52,7 @@ from lab.lessons.course import (
 )
 from lab.lessons.engine import StepView, ToldCheck, is_predicted, shows_solution, tell
 from lab.lessons.proof import PROOF_SEEDS, prove_apart, side_by_side
-from lab.lessons.student import CourseLine, LessonSession, Student, blank_lab, carry_out, look_once_more, require_disks
+from lab.lessons.student import LessonSession, Student, blank_lab, carry_out, look_once_more, require_disks
 from lab.lessons.verbs import (
     VERBS,
     Answer,
@@ -206,17 +206,6 @@ def tell_sound(context: Context, files: Sequence[tuple[str, Path, FileKind, Sequ
             out(f"{name}: sound")
 
 
-def _course_rows(lines: tuple[CourseLine, ...], open_id: str) -> list[tuple[str, ...]]:
-    """One row per lesson: mark, id, progress, minutes, languages, title."""
-    rows: list[tuple[str, ...]] = []
-    for line in lines:
-        lesson = line.files.lesson
-        mark = PASSED if line.is_done else ">" if lesson.id == open_id else " "
-        progress = f"{line.done_steps}/{line.step_count}"
-        rows.append((mark, lesson.id, progress, str(lesson.minutes), " ".join(line.files.languages), lesson.title))
-    return rows
-
-
 def show_lesson(opened: LessonSession) -> None:
     """The student's position: the result of the last step with its reason, and the current task."""
     words, lesson = opened.words, opened.lesson
@@ -339,26 +328,29 @@ def default() -> None:
 def _list(context: Context, _: ListLessons) -> None:
     desk = Student(context.host)
     lines, open_id = desk.lines(), desk.state.lesson
-    if context.json:
-        out_json(
-            [
-                {
-                    "id": line.files.lesson.id,
-                    "title": line.files.lesson.title,
-                    "goal": line.files.lesson.goal,
-                    "minutes": line.files.lesson.minutes,
-                    "languages": line.files.languages,
-                    "needs": line.files.lesson.needs,
-                    "missing_needs": line.missing_needs,
-                    "steps": line.step_count,
-                    "done": line.done_steps,
-                    "is_open": line.files.lesson.id == open_id,
-                }
-                for line in lines
-            ]
+    rows, values = [], []
+    for line in lines:
+        lesson, is_open = line.files.lesson, line.files.lesson.id == open_id
+        mark = PASSED if line.is_done else ">" if is_open else " "
+        progress, languages = f"{line.done_steps}/{line.step_count}", line.files.languages
+        rows.append((mark, lesson.id, progress, lesson.minutes, " ".join(languages), lesson.title))
+        values.append(
+            {
+                "id": lesson.id,
+                "title": lesson.title,
+                "goal": lesson.goal,
+                "minutes": lesson.minutes,
+                "languages": languages,
+                "needs": lesson.needs,
+                "missing_needs": line.missing_needs,
+                "steps": line.step_count,
+                "done": line.done_steps,
+                "is_open": is_open,
+            }
         )
+    if context.json:
+        out_json(values)
         return
-    rows = _course_rows(lines, open_id)
     out(table(("", "lesson", "steps", "min", "languages", "title"), rows, right=("steps", "min")))
     following = next((line.files.lesson.id for line in lines if not line.is_done), None)
     if following and not open_id:

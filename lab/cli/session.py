@@ -245,21 +245,12 @@ def show_plan(context: Context, plan: Plan) -> None:
 
 def plan_value(plan: Plan) -> dict[str, Any]:
     """A plan for JSON."""
-    return {
-        "title": plan.title,
-        "steps": [
-            {
-                "argv": step.argv,
-                "line": step.shell_line(),
-                "stdin_text": step.stdin_text,
-                "why": step.why,
-                "undo": step.undo,
-                "danger": str(step.danger),
-                "writes_devices": step.writes_devices,
-            }
-            for step in plan.steps
-        ],
-    }
+    keys = ("stdin_text", "why", "undo", "danger", "writes_devices")
+    steps = [
+        {"argv": step.argv, "line": step.shell_line(), **{key: getattr(step, key) for key in keys}}
+        for step in plan.steps
+    ]
+    return {"title": plan.title, "steps": steps}
 
 
 @contextmanager
