@@ -179,13 +179,8 @@ def test_progress(text: str, progress: SyncProgress | None) -> None:
 
 
 def test_counts() -> None:
-    assert [parse_count(text) for text in ("3 (2)\n", "none", "", "-1", "18446744073709551615")] == [
-        3,
-        None,
-        None,
-        None,
-        18446744073709551615,
-    ]
+    counts = [parse_count(text) for text in ("3 (2)\n", "none", "", "-1", "18446744073709551615")]
+    assert counts == [3, None, None, None, 18446744073709551615]
 
 
 @given(st.text())

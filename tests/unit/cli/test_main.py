@@ -53,15 +53,8 @@ def test_a_plan_loads_nothing_that_renders() -> None:
     loaded = loaded_by("array", "create", "--level", "raid5", "--disks", "disk01,disk02,disk03", "--plan")
     assert "lab.actions.arrays" in loaded
     heavy = {
-        "rich",
-        "textual",
-        "numpy",
-        "lab.cli.load",
-        "lab.cli.results",
-        "lab.doctor",
-        "tui.app",
-        "lab.adapt.study",
-        "lab.sweep.cluster",
+        *("rich", "textual", "numpy", "tui.app", "lab.doctor", "lab.adapt.study", "lab.sweep.cluster"),
+        *("lab.cli.load", "lab.cli.results"),
     }
     assert not loaded & heavy
 

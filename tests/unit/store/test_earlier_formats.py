@@ -126,11 +126,6 @@ def test_the_ledger_of_an_oracle(host: Host) -> None:
 
 def test_every_journal_of_the_folder_is_read_above(host: Host) -> None:
     assert sorted(path.name for path in journals(host)) == [
-        "cells.jsonl",
-        "commands.jsonl",
-        "done.jsonl",
-        "exams.jsonl",
-        "oracle-run-raidlab-mnt-drill.jsonl",
-        "outcomes.jsonl",
-        "results.jsonl",
+        *("cells.jsonl", "commands.jsonl", "done.jsonl", "exams.jsonl", "oracle-run-raidlab-mnt-drill.jsonl"),
+        *("outcomes.jsonl", "results.jsonl"),
     ]
