@@ -218,7 +218,7 @@ class Array(ABC):
         raise self.refusal("changing the bitmap")
 
     def grow(self, *, disks: Sequence[str] = (), count: int | None = None, level: str | None = None) -> Plan:
-        """Add ``disks``, or free ones up to ``count`` members; or change to ``level``; else use all of each member."""
+        """Reshape to ``disks`` more, to ``count`` members, or to ``level``; without these, use all of each member."""
         raise self.refusal("growing")
 
     def refusal(self, what: str) -> ArrayError:
@@ -314,10 +314,7 @@ class OpenArrays:
         return tuple(disk for disk in self.disks if disk.node not in used and disk.node not in self.found.carried)
 
     def creation(self, spec: Spec, file_system: FileSystem = FileSystem.RAW, *, checks_disks: bool = True) -> Plan:
-        """Create the array that ``spec`` describes, and the file system on it.
-
-        Raises LabError if it cannot be created; with ``checks_disks`` also for disks in use.
-        """
+        """Create the array and its file system. Raises LabError, with ``checks_disks`` also for disks in use."""
         if spec.name in self.names():
             raise ArrayError(
                 f"there is already an array {spec.name}",

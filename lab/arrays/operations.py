@@ -448,10 +448,7 @@ def plug_in(disk: LabDisk, *, arrays: Sequence[str] = ()) -> Plan:
 
 
 def slow(disk: LabDisk, model: str) -> Plan:
-    """Make a spindle serve requests at the pace of another drive model from now on; ``OWN_PACE``: at its own.
-
-    Raises DeviceRefused for another kind of disk, SpecError for a drive model that is not slower than its own.
-    """
+    """Give a spindle the pace of a slower model; ``OWN_PACE``: its own. Raises DeviceRefused or SpecError."""
     if disk.kind is not DiskKind.SPINDLE:
         raise DeviceRefused(
             f"{disk.name} is a {disk.kind} disk: only the speed of emulated drives can be changed",

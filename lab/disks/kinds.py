@@ -255,10 +255,7 @@ exit $((found ? found : 1))
 
 
 def install_drive(machine: Machine, plugin: str) -> None:
-    """Compile the plugin to this path, unless it is there and built from the lab's current sources.
-
-    Raises ToolMissing without a compiler or nbdkit's header, LabError if it cannot be compiled.
-    """
+    """Compile the plugin, unless it is built from the current sources. Raises ToolMissing or LabError."""
     folder = f"{plugin}.d"
     here = Path(__file__).parent / "drive"
     sources = {f"{folder}/{name}": (here / name).read_text(encoding="utf-8") for name in _SOURCES}

@@ -102,11 +102,7 @@ class Load:
         self._fio.stop()
 
     def wait(self, timeout_seconds: float | None = None) -> Measured | None:
-        """Wait for the end and return the figures; None if the load was stopped before it measured anything.
-
-        Raises the error that made it fail: WorkloadError (the array refused I/O, or data did not verify), MachineLost,
-        etc.
-        """
+        """Wait for the end; None if stopped before it measured anything. Raises the error that made it fail."""
         self._thread.join(timeout_seconds)
         if isinstance(self._outcome, LabError):
             raise self._outcome
