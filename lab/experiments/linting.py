@@ -28,7 +28,7 @@ from lab.lint.rules import Check, LintFinding, PublicationLint, Seen, distinct, 
 from lab.measure.job import Measured
 from lab.plugins import extension
 from lab.results.record import CellRecord, Conditions
-from lab.theory.model import nominal_rates, random_read_iops, random_write_iops
+from lab.theory.model import nominal_rates, random_iops
 from lab.units import human_bytes, human_seconds
 from lab.workloads.workload import AccessPattern, Direction, Workload
 
@@ -258,10 +258,9 @@ def _expected(experiment: Experiment, workload: Workload, arrays: Sequence[str])
 def _settled(model: str, word: str, layout: str | None, members: int, depth: int, writes: bool) -> Expected | None:
     """Prediction for one array; None without one. Cached: it is the same for each chunk and block size of a sweep."""
     disk = nominal_rates(find_drive_model(model))
-    form = random_write_iops if writes else random_read_iops
     with suppress(SpecError):
         level = level_with_layout(word, layout)
-        iops = form(level, [disk] * members, depth).value
+        iops = random_iops(level, [disk] * members, depth, is_write=writes).value
         # A mirror of all disks writes to each of them, so all queues are equal.
         is_even = members == 1 or (writes and level.name is LevelName.RAID1)
         queue = 0.0 if is_even else depth / members

@@ -9,66 +9,47 @@ figure far from a prediction has another limiter; finding that limiter is the ne
 checklist).
 
 In a RAID 0 of unequal members all members are used up to the size of the smallest, only the larger ones from there to
-the next size, and so on; ``predict_zones`` has each member's share of a load, and the rate of one stream.
+the next size, and so on; ``member_shares`` has each member's share of a load, ``mean_stream_members`` the rate of one
+stream.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from lab.arrays.geometry import strip_zones
+from lab.arrays.geometry import StripZone, strip_zones
 from lab.arrays.levels import Level
 from lab.disks.kinds import DriveModel
 from lab.errors import SpecError
-from lab.theory.simulation import ArrayUnderLoad, LoadFigures, Requests, Server, Servers, play, requests_for
+from lab.theory.simulation import ArrayUnderLoad, LoadFigures, Server, Servers, play, requests_for
 from lab.units import MIB, human_bytes
 from lab.workloads.workload import AccessPattern, Direction, Workload
 
 
-@dataclass(frozen=True, slots=True)
-class StripeZone:
-    """One zone."""
-
-    size_bytes: int
-    """Size on the array."""
-    slots: tuple[int, ...]
-    """The members that it spans."""
-
-
-def stripe_zones(member_bytes: Sequence[int]) -> tuple[StripeZone, ...]:
-    """The zones of members with these sizes, in whole chunks; one zone if all are equal."""
-    return tuple(StripeZone(zone.size, zone.slots) for zone in strip_zones(member_bytes))
-
-
-def covered_zones(zones: Sequence[StripeZone], covered_bytes: int | None) -> tuple[StripeZone, ...]:
-    """The zones, or parts of zones, in the array's first ``covered_bytes``; None: all of it."""
-    found, left = [], sum(zone.size_bytes for zone in zones) if covered_bytes is None else covered_bytes
-    for zone in zones:
-        if left > 0:
-            found.append(StripeZone(min(left, zone.size_bytes), zone.slots))
-        left -= zone.size_bytes
-    return tuple(found)
+def covered_zones(member_bytes: Sequence[int], covered_bytes: int | None = None) -> tuple[StripZone, ...]:
+    """The zones, or parts of zones, in the first ``covered_bytes`` (None: all) of an array with these members."""
+    zones = strip_zones(member_bytes)
+    end = zones[-1].end if covered_bytes is None else covered_bytes
+    return tuple(replace(zone, end=min(zone.end, end)) for zone in zones if zone.start < end)
 
 
 def member_shares(member_bytes: Sequence[int], covered_bytes: int | None = None) -> tuple[float, ...]:
     """Each member's share, by slot, of random requests uniformly distributed over ``covered_bytes``."""
-    zones = covered_zones(stripe_zones(member_bytes), covered_bytes)
-    total = sum(zone.size_bytes for zone in zones)
+    zones = covered_zones(member_bytes, covered_bytes)
+    total = sum(zone.size for zone in zones)
     return tuple(
-        sum(zone.size_bytes / len(zone.slots) for zone in zones if slot in zone.slots) / total
+        sum(zone.size / len(zone.slots) for zone in zones if slot in zone.slots) / total
         for slot in range(len(member_bytes))
     )
 
 
 def mean_stream_members(member_bytes: Sequence[int], covered_bytes: int | None = None) -> float:
     """Mean rate of one stream over ``covered_bytes``, in units of one member: bytes over the time for all zones."""
-    zones = covered_zones(stripe_zones(member_bytes), covered_bytes)
-    total = sum(zone.size_bytes for zone in zones)
-    return total / sum(zone.size_bytes / len(zone.slots) for zone in zones)
+    zones = covered_zones(member_bytes, covered_bytes)
+    return sum(zone.size for zone in zones) / sum(zone.size / len(zone.slots) for zone in zones)
 
 
 _ROUNDING = 1e-9
@@ -105,13 +86,11 @@ class LoadPrediction:
 
     iops: float
     mean_seconds: float
-    """Mean completion latency."""
     p50_seconds: float | None
     """None for sequential loads, for which only the mean is predicted."""
     p95_seconds: float | None
     p99_seconds: float | None
     busy_members: float
-    """Mean number of busy members."""
     reason: str
 
 
@@ -140,29 +119,16 @@ def expected_busy_disks(disks: int, depth: float) -> float:
     return float(disks * (half - math.sqrt(half * half - 2 * each)))
 
 
-def random_read_iops(
-    level: Level, disks: Sequence[DiskRates], depth: int, failed: frozenset[int] = frozenset()
-) -> Prediction:
-    """Small random reads per second with ``depth`` I/Os in flight, by closed form. Raises SpecError without disks."""
-    return _closed_form(level, disks, depth, failed, is_write=False)
+def random_iops(level: Level, disks: Sequence[DiskRates], depth: int, *, is_write: bool) -> Prediction:
+    """Small random reads or writes per second with ``depth`` I/Os in flight, by closed form.
 
-
-def random_write_iops(
-    level: Level, disks: Sequence[DiskRates], depth: int, failed: frozenset[int] = frozenset()
-) -> Prediction:
-    """Small random writes per second with ``depth`` I/Os in flight, by closed form. Raises SpecError without disks."""
-    return _closed_form(level, disks, depth, failed, is_write=True)
-
-
-def _closed_form(
-    level: Level, disks: Sequence[DiskRates], depth: int, failed: frozenset[int], *, is_write: bool
-) -> Prediction:
-    """Busy disks divided by the work of one request, limited by the capacity of the busiest member."""
+    Busy disks divided by the work of one request, limited by the capacity of the busiest member. Raises SpecError
+    without disks.
+    """
     servers = _servers(disks)
-    ceiling = ceiling_iops(level, servers, is_write=is_write, failed=failed)
-    work = demand(level, len(disks), is_write=is_write, failed=failed)
-    alive = [slot for slot in range(len(disks)) if slot not in failed]
-    used = [slot for slot in alive if work.reads[slot] + work.writes[slot] > 0]
+    ceiling = ceiling_iops(level, servers, is_write=is_write)
+    work = demand(level, len(disks), is_write=is_write)
+    used = [slot for slot in range(len(disks)) if work.reads[slot] + work.writes[slot] > 0]
     # Member I/Os of one request in parallel: I/Os of a stage run in parallel, the stages in sequence.
     side_by_side = (work.total_reads + work.total_writes) / work.stages
     busy = expected_busy_disks(len(used), max(1.0, depth * side_by_side))
@@ -176,11 +142,9 @@ def _closed_form(
 def small_write_cost(level: Level, members: int) -> Prediction:
     """Number of member I/Os of one small write."""
     cost, textbook = level.small_write(members).ios, level.write_penalty
-    if cost != textbook:
-        what = f"md needs {cost} on {members} members where textbooks count {textbook}"
-    else:
-        what = f"md and textbooks agree on {cost} for {members} members"
-    return Prediction(cost, what)
+    if cost == textbook:
+        return Prediction(cost, f"md and textbooks agree on {cost} for {members} members")
+    return Prediction(cost, f"md needs {cost} on {members} members where textbooks count {textbook}")
 
 
 def sequential_bytes_per_second(
@@ -202,14 +166,13 @@ def sequential_bytes_per_second(
     slowest = min(
         disk.sequential_read_bytes_per_second if is_read else disk.sequential_write_bytes_per_second for disk in disks
     )
-    rotates = any(disk.is_rotational for disk in disks)
-    data: Fraction = level.data_members(len(disks))
-    if is_read:
-        data = level.sequential_read_members(len(disks), is_rotational=rotates)
     if len(set(member_bytes)) > 1:
-        mean, last = mean_stream_members(member_bytes, covered_bytes), stripe_zones(member_bytes)[-1]
-        alone = f"in zones, the last {human_bytes(last.size_bytes)} on {len(last.slots)} of {len(disks)} members"
+        mean, last = mean_stream_members(member_bytes, covered_bytes), strip_zones(member_bytes)[-1]
+        alone = f"in zones, the last {human_bytes(last.size)} on {len(last.slots)} of {len(disks)} members"
         return Prediction(mean * slowest, f"{mean:.3g} members' worth at the slowest member's pace on average: {alone}")
+    rotates = any(disk.is_rotational for disk in disks)
+    reads, writes = level.sequential_read_members(len(disks), is_rotational=rotates), level.data_members(len(disks))
+    data = reads if is_read else writes
     return Prediction(float(data) * slowest, f"{float(data):g} members' worth of data at the slowest member's pace")
 
 
@@ -275,16 +238,9 @@ def predict_load(
         chunks=-(-workload.block_bytes // chunk_bytes) if chunk_bytes and level.has_chunk else 1,
         shares=member_shares(member_bytes, working_bytes) if level.has_zones and member_bytes else (),
     )
-    figures = play(load)
-    return LoadPrediction(
-        iops=figures.iops,
-        mean_seconds=figures.mean_seconds,
-        p50_seconds=figures.p50_seconds,
-        p95_seconds=figures.p95_seconds,
-        p99_seconds=figures.p99_seconds,
-        busy_members=figures.busy_members,
-        reason=_load_reason(load, figures),
-    )
+    found = play(load)
+    percentiles = (found.p50_seconds, found.p95_seconds, found.p99_seconds)
+    return LoadPrediction(found.iops, found.mean_seconds, *percentiles, found.busy_members, _load_reason(load, found))
 
 
 def _sequential_load(
@@ -306,10 +262,8 @@ def _sequential_load(
 def _load_reason(load: ArrayUnderLoad, figures: LoadFigures) -> str:
     alive = len(load.servers) - len(load.failed)
     if 0 < load.write_share < 1:
-        cost = (
-            f"a request is {figures.reads_per_request:.3g} member reads and {figures.writes_per_request:.3g} member "
-            f"writes on average"
-        )
+        reads, writes = figures.reads_per_request, figures.writes_per_request
+        cost = f"a request is {reads:.3g} member reads and {writes:.3g} member writes on average"
     else:
         is_write = load.write_share >= 1
         work = demand(load.level, len(load.servers), is_write=is_write, failed=load.failed, chunks=load.chunks)
@@ -375,16 +329,12 @@ def demand(
         found = requests.stages(place, is_write, 0.0)
         stages += len(found)
         for slots, writes in found:
-            chosen = _copies(requests, place, slots, is_write)
+            # Reads of a mirror are spread evenly over the copies; other I/Os keep their slots.
+            chosen = slots if is_write else requests.copies_of(place) or slots
             for slot in chosen:
                 work[writes][slot] += len(slots) / len(chosen)
     reads, writes_by_slot = ([amount / requests.places for amount in amounts] for amounts in work)
     return Demand(tuple(reads), tuple(writes_by_slot), stages / requests.places)
-
-
-def _copies(requests: Requests, place: int, slots: tuple[int, ...], is_write: bool) -> tuple[int, ...]:
-    """Reads of a mirror are spread evenly over the copies; other I/Os keep their slots."""
-    return slots if is_write else requests.copies_of(place) or slots
 
 
 def ceiling_iops(

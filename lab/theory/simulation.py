@@ -148,21 +148,13 @@ class Requests(ABC):
         return ()
 
 
-class StripedRequests(Requests):
-    """A bare disk, or RAID 0: one I/O on each member that has chunks of the request.
+class FixedRequests(Requests):
+    """A bare disk, RAID 0, and full stripes of RAID 4, 5 and 6: the member I/Os depend only on the place."""
 
-    Requests of several chunks are aligned to their size; chunks of one request on the same member are merged.
-    """
-
-    def __init__(self, members: int, chunks: int = 1, shares: Sequence[float] = ()) -> None:
-        if len(set(shares)) > 1:
-            slots = _slots_by_share(shares, chunks)
-        else:
-            starts = [place * chunks for place in range(members)]
-            slots = [tuple((start + index) % members for index in range(min(chunks, members))) for start in starts]
-        self.places = len(slots)
+    def __init__(self, reads: Sequence[tuple[int, ...]], writes: Sequence[tuple[int, ...]]) -> None:
+        self.places = len(reads)
         self._stages: list[list[tuple[Stage, ...]]] = [
-            [((each, is_write),) for each in slots] for is_write in (False, True)
+            [((slots, is_write),) for slots in by_place] for is_write, by_place in ((False, reads), (True, writes))
         ]
 
     def stages(self, place: int, is_write: bool, now: float) -> tuple[Stage, ...]:
@@ -170,6 +162,19 @@ class StripedRequests(Requests):
 
     def table(self, is_write: bool) -> list[tuple[Stage, ...]] | None:
         return self._stages[is_write]
+
+
+def _striped(members: int, chunks: int = 1, shares: Sequence[float] = ()) -> FixedRequests:
+    """One I/O on each member that has chunks of the request.
+
+    Requests of several chunks are aligned to their size; chunks of one request on the same member are merged.
+    """
+    if len(set(shares)) > 1:
+        slots = _slots_by_share(shares, chunks)
+    else:
+        starts = [place * chunks for place in range(members)]
+        slots = [tuple((start + index) % members for index in range(min(chunks, members))) for start in starts]
+    return FixedRequests(slots, slots)
 
 
 def _slots_by_share(shares: Sequence[float], chunks: int) -> list[tuple[int, ...]]:
@@ -199,9 +204,7 @@ class MirroredRequests(Requests):
     ) -> None:
         self._copy_sets = [tuple(slot for slot in copies if slot not in failed) for copies in copy_sets]
         self.places = len(copy_sets)
-        self._servers = servers
-        self._random = random
-        self._balance = balance
+        self._servers, self._random, self._balance = servers, random, balance
 
     def stages(self, place: int, is_write: bool, now: float) -> tuple[Stage, ...]:
         copies = self._copy_sets[place]
@@ -226,21 +229,11 @@ class MirroredRequests(Requests):
         return min(copies, key=lambda slot: abs(servers.head(slot) - self.address))
 
 
-class FullStripeRequests(Requests):
-    """Full stripes of RAID 4, 5 and 6: a read of every data member, or a write of every member without prior reads."""
-
-    def __init__(self, level: Level, members: int) -> None:
-        self.places = members
-        # In reverse order of rows, P of the first place is in slot 0, of the second in slot 1, and so on.
-        rows = [_parity_row(level, members, row) for row in reversed(range(members))]
-        self._reads: list[tuple[Stage, ...]] = [((tuple(sorted(row.data_slots)), False),) for row in rows]
-        self._writes: list[tuple[Stage, ...]] = [((tuple(range(members)), True),)] * members
-
-    def stages(self, place: int, is_write: bool, now: float) -> tuple[Stage, ...]:
-        return (self._writes if is_write else self._reads)[place]
-
-    def table(self, is_write: bool) -> list[tuple[Stage, ...]] | None:
-        return self._writes if is_write else self._reads
+def _full_stripes(level: Level, members: int) -> FixedRequests:
+    """A read of every data member, or a write of every member without prior reads."""
+    # In reverse order of rows, P of the first place is in slot 0, of the second in slot 1, and so on.
+    rows = [_parity_row(level, members, row) for row in reversed(range(members))]
+    return FixedRequests([tuple(sorted(row.data_slots)) for row in rows], [tuple(range(members))] * members)
 
 
 class ParityRequests(Requests):
@@ -297,7 +290,6 @@ class ParityRequests(Requests):
         return ((missing, False),), frozenset(range(self._members))
 
     def _slots(self, place: int) -> tuple[int, frozenset[int]]:
-        """The slot of the data and the slots of the parity."""
         index, stripe = divmod(place, self._members)
         row = self._rows[stripe]
         return row.data_slot(index), frozenset(row.parity_slots)
@@ -351,12 +343,12 @@ def requests_for(
             hint=f"choose at most {counted(level.minimum_failures_survived(members), 'failed member')}",
         )
     if level.name is LevelName.RAID0:
-        return StripedRequests(members, chunks, shares)
+        return _striped(members, chunks, shares)
     if level.name is LevelName.SINGLE:
-        return StripedRequests(members)
+        return _striped(members)
     if level.has_chunk and chunks > 1:
         if level.parity_members and chunks == level.data_members(members) and not failed:
-            return FullStripeRequests(level, members)
+            return _full_stripes(level, members)
         raise SpecError(
             f"no prediction for requests of {chunks} chunks on {level.name.value} of {members}",
             hint="use blocks within a chunk, or of a whole stripe",
@@ -365,21 +357,13 @@ def requests_for(
         balance = Balance.HEAD if is_rotational else Balance.PENDING
         return MirroredRequests([tuple(range(members))], failed, servers, random, balance)
     if isinstance(level, Raid10):
-        return MirroredRequests(_copy_sets(level, members), failed, servers, random, _balance(level, is_rotational))
+        geometry = level_geometry(level, None, members, 1, level.copies * members)
+        # The slots of the copies, in md's order, for each chunk of one period of the layout.
+        copy_sets = [tuple(place.slot for place in geometry.places(chunk)) for chunk in range(members)]
+        # raid10.c chooses near copies by the head, far ones by the lowest address.
+        balance = Balance.HEAD if level.layout is Raid10Layout.NEAR else Balance.FIRST
+        return MirroredRequests(copy_sets, failed, servers, random, balance if is_rotational else Balance.PENDING)
     return ParityRequests(level, members, failed, random, stripes)
-
-
-def _balance(level: Raid10, is_rotational: bool) -> Balance:
-    """Policy of raid10.c: near copies by the head, far ones by the lowest address, solid-state members by pending."""
-    if not is_rotational:
-        return Balance.PENDING
-    return Balance.HEAD if level.layout is Raid10Layout.NEAR else Balance.FIRST
-
-
-def _copy_sets(level: Raid10, members: int) -> list[tuple[int, ...]]:
-    """Slots of the copies, in md's order, for each chunk of one period of the layout."""
-    geometry = level_geometry(level, None, members, 1, level.copies * members)
-    return [tuple(place.slot for place in geometry.places(chunk)) for chunk in range(members)]
 
 
 def _parity_row(level: Level, members: int, row: int) -> ParityRow:
@@ -406,7 +390,6 @@ class ArrayUnderLoad:
     servers: tuple[Server, ...]
     """One per slot, including failed ones."""
     depth: int
-    """Requests in flight."""
     write_share: float = 0.0
     """0: reads only, 1: writes only."""
     failed: frozenset[int] = frozenset()
@@ -431,7 +414,6 @@ class LoadFigures:
     p95_seconds: float
     p99_seconds: float
     busy_members: float
-    """Mean number of busy members."""
     reads_per_request: float
     """Member reads."""
     writes_per_request: float
@@ -444,18 +426,14 @@ def play(load: ArrayUnderLoad, requests: int | None = None, seed: int = SEED) ->
 
     Raises SpecError for a load without members or depth, a member without a service time, or a failed array.
     """
-    _check(load)
-    count = BASE_REQUESTS + REQUESTS_PER_DEPTH * load.depth if requests is None else requests
-    return _Run(load, count, seed).figures()
-
-
-def _check(load: ArrayUnderLoad) -> None:
     if not load.servers or load.depth < 1:
         raise SpecError(
             f"{len(load.servers)} disks at queue depth {load.depth} do no work", hint="use at least 1 of each"
         )
     if any(min(server.read_seconds, server.write_seconds) <= 0 for server in load.servers):
         raise SpecError("a disk with a service time of 0 has no queue", hint="measure the disks again")
+    count = BASE_REQUESTS + REQUESTS_PER_DEPTH * load.depth if requests is None else requests
+    return _Run(load, count, seed).figures()
 
 
 @dataclass(slots=True)
@@ -499,12 +477,7 @@ class _Run:
         self._places = _shuffled_places(self._requests.places, self._last + load.depth, source)
         self._latencies: list[float] = []
 
-    def figures(self) -> LoadFigures:
-        begin, seconds = self._play()
-        return self._sum_up(begin, seconds)
-
     def _play(self) -> tuple[_Tally, float]:
-        """The counters at the end of the warm-up, and the duration of the measured part."""
         events: list[_Event] = [self._start(0.0, number) for number in range(self._load.depth)]
         heapq.heapify(events)
         start, replace, put, answered = self._start, heapq.heapreplace, self._servers.put, self._latencies.append
@@ -541,7 +514,8 @@ class _Run:
             self._latencies.append(0.0)
         raise SpecError("nearly the whole load fits in md's stripe cache", hint="use a larger file")
 
-    def _sum_up(self, begin: _Tally, seconds: float) -> LoadFigures:
+    def figures(self) -> LoadFigures:
+        begin, seconds = self._play()
         latencies = sorted(self._latencies)
         count = len(latencies)
         return LoadFigures(
