@@ -71,7 +71,6 @@ class MappedMember:
     new_offset: int
     """First sector of its data after the reshape."""
     data_sectors: int
-    """Size of its data."""
     device_sectors: int
     recovery_start: int | None
     """End of the part that has been rebuilt, in sectors of data; None: all of it is current."""
@@ -87,7 +86,6 @@ class MappedMember:
 
     @property
     def is_replacement(self) -> bool:
-        """Whether it is being filled to replace another member."""
         return "replacement" in self.flags
 
     def has_data_at(self, sector: int) -> bool:
@@ -161,13 +159,7 @@ class MappedArray:
         return self.level in _PARITY
 
     @property
-    def is_degraded(self) -> bool:
-        """Whether a slot has no member with all of its data."""
-        return any(self.member_in(slot) is None for slot in range(self.geometry.slots))
-
-    @property
     def is_syncing(self) -> bool:
-        """Whether a resync, rebuild, scrub or reshape is running."""
         return self.files["sync_action"] not in ("", "idle", "frozen")
 
     def members_in(self, slot: int) -> tuple[MappedMember, ...]:
@@ -178,8 +170,7 @@ class MappedArray:
     def member_in(self, slot: int, sector: int | None = None) -> MappedMember | None:
         """The member to read from, at this sector of the members' data or for all sectors; None if there is none."""
         for member in self.members_in(slot):
-            complete = member.recovery_start is None if sector is None else member.has_data_at(sector)
-            if complete:
+            if member.recovery_start is None if sector is None else member.has_data_at(sector):
                 return member
         return None
 
@@ -247,8 +238,14 @@ def shape_of(
 ) -> MappedArray:
     """The geometry from the content of sysfs. Raises ArrayError for a level or layout that is not supported."""
     level = words["level"] if not words["level"].isdecimal() else f"raid{words['level']}"
+    used = (parse_count(words["component_size"]) or 0) * SECTORS_IN_KIB
+    sizes = {member.slot: member.data_sectors for member in members if member.slot is not None}
+
+    def geometry(layout: int, disks: int, chunk_sectors: int) -> ArrayGeometry:
+        layout = layout or (raid0_default if level == "raid0" else 0)
+        return geometry_of(level, layout, disks, chunk_sectors, used, sizes)
+
     now = _numbers(words, before=False)
-    geometry = _geometry(level, now, words, members, raid0_default)
     position = parse_count(words["reshape_position"])
     reshaping = None
     if position is not None:
@@ -256,7 +253,7 @@ def shape_of(
         done = parse_count(words["sync_completed"])
         is_held = held is not None and done is not None and done >= held
         reshaping = Reshaping(
-            before=_geometry(level, _numbers(words, before=True), words, members, raid0_default),
+            before=geometry(*_numbers(words, before=True)),
             position=position,
             is_backwards=words["reshape_direction"] == "backwards",
             is_moving=words["sync_action"] == "reshape" and not is_held,
@@ -270,7 +267,7 @@ def shape_of(
         name=name,
         level=level,
         layout=now[0],
-        geometry=geometry,
+        geometry=geometry(*now),
         chunk_sectors=now[2] if level != "raid1" else 0,
         size_sectors=size_sectors,
         metadata=words["metadata_version"],
@@ -291,21 +288,6 @@ def _numbers(words: Mapping[str, str], *, before: bool) -> tuple[int, int, int]:
         found.append(int(word) if word.lstrip("-").isdecimal() else 0)
     layout, disks, chunk_bytes = found
     return layout, disks, chunk_bytes // SECTOR_BYTES
-
-
-def _geometry(
-    level: str,
-    numbers: tuple[int, int, int],
-    words: Mapping[str, str],
-    members: Sequence[MappedMember],
-    raid0_default: int,
-) -> ArrayGeometry:
-    layout, disks, chunk = numbers
-    used = (parse_count(words["component_size"]) or 0) * SECTORS_IN_KIB
-    sizes = {member.slot: member.data_sectors for member in members if member.slot is not None}
-    if level == "raid0":
-        layout = layout or raid0_default
-    return geometry_of(level, layout, disks, chunk, used, sizes)
 
 
 MEMBERS = GuestProgram(Path(__file__).with_name("member_program.py"), "read-members")
@@ -402,11 +384,6 @@ def read_moment(
     return Moment(tuple(found), answer.held, why_not or answer.why_not)
 
 
-def on_device(offset_sectors: int, cell_sector: int, skip_bytes: int = 0) -> int:
-    """The offset on a device, in bytes, of ``skip_bytes`` after a sector of a member's data."""
-    return (offset_sectors + cell_sector) * SECTOR_BYTES + skip_bytes
-
-
 BLOCK_BYTES = 4 * KIB
 BLOCK_SECTORS = BLOCK_BYTES // SECTOR_BYTES
 SUPERBLOCK_SECTORS = 8
@@ -453,23 +430,6 @@ def superblock_sector(metadata: str, device_sectors: int) -> int | None:
     return {"1.1": 0, "1.2": 8}.get(metadata)
 
 
-def bad_block_log(superblock: bytes, superblock_start: int) -> MemberArea | None:
-    """The bad-block log described by a superblock of version 1; None if there is none."""
-    if len(superblock) < _FIXED_BYTES or struct.unpack_from("<II", superblock) != (_MAGIC, 1):
-        return None
-    length, offset = struct.unpack_from("<Hi", superblock, 186)
-    return MemberArea(AreaKind.BAD_BLOCKS, superblock_start + offset, length) if offset and length else None
-
-
-def superblock_length(superblock: bytes) -> int:
-    """Sectors of the superblock itself: 256 bytes, and two bytes for the role of each device."""
-    if len(superblock) < _FIXED_BYTES or struct.unpack_from("<II", superblock) != (_MAGIC, 1):
-        return SUPERBLOCK_SECTORS
-    (devices,) = struct.unpack_from("<I", superblock, 220)
-    needed: int = -(-(_FIXED_BYTES + 2 * devices) // SECTOR_BYTES)
-    return min(needed, SUPERBLOCK_SECTORS)
-
-
 def areas_of(shape: MappedArray, member: MappedMember, superblock: bytes) -> tuple[MemberArea, ...]:
     """All areas of a member and the gaps between them, in order.
 
@@ -478,9 +438,15 @@ def areas_of(shape: MappedArray, member: MappedMember, superblock: bytes) -> tup
     found: list[MemberArea] = []
     start = superblock_sector(shape.metadata, member.device_sectors)
     if start is not None:
-        found.append(MemberArea(AreaKind.SUPERBLOCK, start, superblock_length(superblock)))
-        log = bad_block_log(superblock, start)
-        found += [log] if log else []
+        length = SUPERBLOCK_SECTORS
+        if len(superblock) >= _FIXED_BYTES and struct.unpack_from("<II", superblock) == (_MAGIC, 1):
+            # 256 bytes, and two bytes for the role of each device.
+            (devices,) = struct.unpack_from("<I", superblock, 220)
+            length = min(-(-(_FIXED_BYTES + 2 * devices) // SECTOR_BYTES), SUPERBLOCK_SECTORS)
+            log_sectors, log_offset = struct.unpack_from("<Hi", superblock, 186)
+            if log_sectors and log_offset:
+                found.append(MemberArea(AreaKind.BAD_BLOCKS, start + log_offset, log_sectors))
+        found.append(MemberArea(AreaKind.SUPERBLOCK, start, length))
         if shape.bitmap:
             # sb_start and offset: write_sb_page in drivers/md/md-bitmap.c.
             found.append(MemberArea(AreaKind.BITMAP, start + shape.bitmap.offset, _bitmap_sectors(shape)))
@@ -513,18 +479,13 @@ def _bitmap_sectors(shape: MappedArray) -> int:
 def _with_gaps(found: list[MemberArea], data_start: int, device_sectors: int) -> tuple[MemberArea, ...]:
     filled: list[MemberArea] = []
     at = 0
-    for area in sorted(found, key=lambda each: each.start):
+    for area in (*sorted(found, key=lambda each: each.start), MemberArea(AreaKind.TAIL, device_sectors, 0)):
         if area.start > at:
-            filled.append(_gap(at, area.start, data_start))
+            kind = AreaKind.BEFORE if at < data_start else AreaKind.TAIL
+            filled.append(MemberArea(kind, at, area.start - at))
         filled.append(area)
         at = max(at, area.start + area.length)
-    if at < device_sectors:
-        filled.append(_gap(at, device_sectors, data_start))
-    return tuple(filled)
-
-
-def _gap(start: int, end: int, data_start: int) -> MemberArea:
-    return MemberArea(AreaKind.BEFORE if start < data_start else AreaKind.TAIL, start, end - start)
+    return tuple(filled[:-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -550,7 +511,6 @@ class LocatedBlock:
     array: str
     sector: int
     block: int
-    """Number of the 4 KiB block."""
     chunk: int | None
     """None for levels without chunks."""
     stripe: int | None
@@ -654,7 +614,6 @@ class LocatedSector:
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """The 4 KiB blocks of the array that contain these sectors."""
         return tuple(sector // BLOCK_SECTORS for sector in self.sectors)
 
 

@@ -39,7 +39,6 @@ from lab.microscope.array_map import (
     hold_of,
     locate,
     locate_file,
-    on_device,
     on_member,
     read_moment,
     read_shape,
@@ -62,7 +61,6 @@ def _powers() -> tuple[int, ...]:
 
 
 POWERS = _powers()
-"""The powers of 2."""
 LOGARITHMS = {value: power for power, value in enumerate(POWERS)}
 
 
@@ -87,16 +85,11 @@ def scaled(data: bytes, factor: int) -> bytes:
 
 
 def added(parts: Iterable[bytes], length: int) -> bytes:
-    """The sum of these parts, which is their exclusive-or; zeros if there are none."""
+    """The sum of these parts, which is their exclusive-or, for data P; zeros if there are none."""
     total = 0
     for part in parts:
         total ^= int.from_bytes(part, "little")
     return total.to_bytes(length, "little")
-
-
-def p_of(data: Iterable[bytes], length: int) -> bytes:
-    """P, the first parity of a stripe."""
-    return added(data, length)
 
 
 def q_of(data: Mapping[int, bytes], length: int) -> bytes:
@@ -166,7 +159,6 @@ class SeenCell:
 
     @property
     def differs(self) -> tuple[int, ...]:
-        """Offsets of bytes that differ from the computed ones."""
         return () if self.data is None or self.computed is None else differing(self.data, self.computed)
 
 
@@ -179,7 +171,6 @@ class Blamed:
     kind: ChunkKind
     bytes_wrong: tuple[int, ...]
     right: bytes
-    """The correct content of the chunk."""
     reason: str
 
 
@@ -230,7 +221,7 @@ def compare_parity(cells: Sequence[SeenCell], row: ParityRow) -> StripeCompariso
 
 def parities_of(row: ParityRow, data: Mapping[int, bytes], length: int) -> dict[int, bytes]:
     """The correct P and Q, by slot, from all data by slot."""
-    found = {row.p_slot: p_of(data.values(), length)}
+    found = {row.p_slot: added(data.values(), length)}
     if row.q_slot is not None:
         found[row.q_slot] = q_of({row.exponents[slot]: part for slot, part in data.items()}, length)
     return found
@@ -248,7 +239,7 @@ def filled_in(row: ParityRow, held: Mapping[int, bytes], length: int) -> dict[in
     if not missing:
         return data
     if len(missing) == 1 and p is not None:
-        return data | {missing[0]: p_of((p, *data.values()), length)}
+        return data | {missing[0]: added((p, *data.values()), length)}
     if len(missing) == 1 and q is not None:
         return data | {missing[0]: one_from_q(q, weighed, row.exponents[missing[0]])}
     if len(missing) == 2 and p is not None and q is not None:
@@ -285,9 +276,8 @@ def _blame_parity(
     cell, wrong = by_slot[slot].cell, tuple(sorted(bad[p] | bad[q]))
     if slot in stored:
         kind, other = (ChunkKind.P, ChunkKind.Q) if slot == p else (ChunkKind.Q, ChunkKind.P)
-        return Blamed(
-            slot, cell.sector, kind, wrong, parity[slot], f"{other.value} fits the data, and only {kind.value} does not"
-        ), ""
+        why = f"{other.value} fits the data, and only {kind.value} does not"
+        return Blamed(slot, cell.sector, kind, wrong, parity[slot], why), ""
     data = bytearray(by_slot[slot].data or b"")
     for place in wrong:
         data[place] ^= stored[p][place] ^ parity[p][place]
@@ -405,15 +395,10 @@ def look_at_stripe(
     most = MOST_BYTES // len(cells) // PAGE_BYTES * PAGE_BYTES
     length = min(whole - skip_bytes, most if length_bytes is None else length_bytes)
     holders, missing = _holders(shape, cells, stripe.cell_sectors, is_before=is_before)
-    wanted = [
-        BytesAt(
-            holders[cell.slot, cell.sector].device,
-            on_device(shape.offset_of(holders[cell.slot, cell.sector], is_before=is_before), cell.sector, skip_bytes),
-            length,
-        )
-        for cell in cells
-        if (cell.slot, cell.sector) in holders
-    ]
+    wanted = []
+    for (_, sector), member in holders.items():
+        at = (shape.offset_of(member, is_before=is_before) + sector) * SECTOR_BYTES
+        wanted.append(BytesAt(member.device, at + skip_bytes, length))
     hold, why_not = hold_of(shape, stripe.first_sector, stripe.sectors)
     moment = read_moment(arrays.machine, wanted, array=f"/dev/{name}", hold=hold, why_not=why_not)
     read = iter(moment.places)
@@ -538,25 +523,18 @@ def flip_plan(picture: StripePicture, device: str, byte: int) -> Plan:
         Danger.DATA,
         (device,),
     )
-    steps = (
-        forget_step(
-            device, "The kernel's own copy of the member may be outdated: it is dropped before a byte changes."
-        ),
-        write,
-        *empty_stripes(shape),
-        forget_step(f"/dev/{shape.name}", "Data that were read from the array earlier are dropped too."),
-    )
+    # blockdev(8), --flushbufs: the kernel's page cache of a device is invalidated.
+    why = "The kernel's own copy of the member may be outdated: it is dropped before a byte changes."
+    before = Step(("blockdev", "--flushbufs", device), why)
+    why = "Data that were read from the array earlier are dropped too."
+    after = Step(("blockdev", "--flushbufs", f"/dev/{shape.name}"), why)
+    steps = (before, write, *empty_stripes(shape), after)
     return Plan(f"Flip byte {rest} of {cell.words} on {member.name}, silently", steps)
 
 
 def _put(device: str, place: int, value: int) -> str:
     # Octal, which the printf of every shell supports (POSIX, printf).
     return f"printf '\\{value:03o}' | dd of={device} bs=1 seek={place} conv=notrunc,fsync status=none"
-
-
-def forget_step(device: str, why: str) -> Step:
-    """A step that invalidates the kernel's page cache of a device (blockdev(8), --flushbufs)."""
-    return Step(("blockdev", "--flushbufs", device), why)
 
 
 def empty_stripes(shape: MappedArray) -> tuple[Step, ...]:
@@ -593,18 +571,14 @@ def bad_block(session: LabSession, name: str, disk: str, sector: int | None = No
     if sector is None:
         sector = _sector_in_mark(session, shape, mapped)
     else:
-        _require_data(shape, mapped, sector)
+        found = on_member(shape, mapped, sector, areas_of(shape, mapped, b""))
+        if found.kind is None or sector % BLOCK_SECTORS:
+            raise ArrayError(
+                f"a block of {mapped.name} cannot begin at sector {sector}: {found.note or found.area}",
+                hint=f"choose a multiple of {BLOCK_SECTORS} that holds data; 'raidlab array map' shows them",
+            )
     plan = operations.list_bad_block(name, member.device, sector)
     return Plan(plan.title, (*array.awake(status).steps, *plan.steps))
-
-
-def _require_data(shape: MappedArray, member: MappedMember, sector: int) -> None:
-    found = on_member(shape, member, sector, areas_of(shape, member, b""))
-    if found.kind is None or sector % BLOCK_SECTORS:
-        raise ArrayError(
-            f"a block of {member.name} cannot begin at sector {sector}: {found.note or found.area}",
-            hint=f"choose a multiple of {BLOCK_SECTORS} that holds data; 'raidlab array map' shows them",
-        )
 
 
 def _sector_in_mark(session: LabSession, shape: MappedArray, member: MappedMember) -> int:

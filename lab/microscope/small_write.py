@@ -105,6 +105,10 @@ class SmallWrite:
     """False if md defers the writes to members: with a journal in write-back mode."""
 
 
+_Counts = tuple[int | None, int | None]
+"""Blocks that read-modify-write and reconstruct-write would read."""
+
+
 def small_write(shape: MappedArray, sector: int) -> SmallWrite:
     """The I/O of a write of the block that begins at this sector of the array.
 
@@ -117,56 +121,24 @@ def small_write(shape: MappedArray, sector: int) -> SmallWrite:
             f"{shape.name} has no whole block at sector {sector}",
             hint=f"blocks of 4 KiB go up to {shape.size_sectors // BLOCK_SECTORS - 1}",
         )
-    if isinstance(shape.geometry, ParityGeometry):
-        return _parity_write(shape, shape.geometry, sector)
     places = shape.geometry.places(sector)
-    written = tuple(place.slot for place in places if shape.members_in(place.slot))
-    way = WriteWay.COPIES if len(places) > 1 else WriteWay.PLAIN
-    ios = _ios(shape, {place.slot: place.kind for place in places}, {}, written, places[0].sector)
-    reason = "every copy is written, and nothing is read" if len(places) > 1 else "the block lies on a single member"
-    slots = tuple(place.slot for place in places)
+    counts: _Counts = (None, None)
+    if isinstance(shape.geometry, ParityGeometry):
+        row = shape.geometry.row(shape.geometry.stripe_of(sector))
+        way, written, ios, counts, reason = _parity_write(shape, row, places[0])
+    else:
+        written = tuple(place.slot for place in places if shape.members_in(place.slot))
+        way, reason = WriteWay.COPIES, "every copy is written, and nothing is read"
+        if len(places) == 1:
+            way, reason = WriteWay.PLAIN, "the block lies on a single member"
+        ios = _ios(shape, {place.slot: place.kind for place in places}, {}, written, places[0].sector)
     return SmallWrite(
         array=shape.name,
         sector=sector,
         stripe=shape.geometry.stripe_of(sector),
-        skip_bytes=_skip(shape, places[0]),
+        skip_bytes=places[0].sector % (shape.chunk_sectors or RESYNC_BLOCK_SECTORS) * SECTOR_BYTES,
         way=way,
-        target_slots=slots,
-        written_slots=written,
-        ios=ios,
-        modify_reads=None,
-        reconstruct_reads=None,
-        reason=reason,
-        further=_further(shape),
-    )
-
-
-def _skip(shape: MappedArray, place: MemberPlace) -> int:
-    return place.sector % (shape.chunk_sectors or RESYNC_BLOCK_SECTORS) * SECTOR_BYTES
-
-
-def _parity_write(shape: MappedArray, geometry: ParityGeometry, sector: int) -> SmallWrite:
-    (target,) = geometry.places(sector)
-    stripe = geometry.stripe_of(sector)
-    row = geometry.row(stripe)
-    parity = tuple(slot for slot in (row.p_slot, row.q_slot) if slot is not None)
-    others = tuple(slot for slot in row.data_slots if slot != target.slot)
-    in_sync = {slot for slot in range(geometry.slots) if shape.member_in(slot, target.sector)}
-    way, reads, counts, reason = _chosen(shape, target, parity, others, in_sync)
-    kinds = {target.slot: ChunkKind.DATA, row.p_slot: ChunkKind.P}
-    if row.q_slot is not None:
-        kinds[row.q_slot] = ChunkKind.Q
-    written = tuple(slot for slot in sorted(kinds, reverse=True) if shape.members_in(slot))
-    ios = _ios(shape, kinds, dict.fromkeys(reads, 1), written, target.sector)
-    if shape.files["consistency_policy"] == "ppl" and row.p_slot in in_sync:
-        ios = tuple(replace(io, log_bytes=_LOG_BYTES) if io.slot == row.p_slot else io for io in ios)
-    return SmallWrite(
-        array=shape.name,
-        sector=sector,
-        stripe=stripe,
-        skip_bytes=target.sector % geometry.chunk_sectors * SECTOR_BYTES,
-        way=way,
-        target_slots=(target.slot,),
+        target_slots=tuple(place.slot for place in places),
         written_slots=written,
         ios=ios,
         modify_reads=counts[0],
@@ -177,7 +149,20 @@ def _parity_write(shape: MappedArray, geometry: ParityGeometry, sector: int) -> 
     )
 
 
-_Counts = tuple[int | None, int | None]
+def _parity_write(
+    shape: MappedArray, row: ParityRow, target: MemberPlace
+) -> tuple[WriteWay, tuple[int, ...], tuple[MemberIo, ...], _Counts, str]:
+    """The method, the slots that are written, in order, the I/O, the reads of each method, and the reason."""
+    parity = tuple(slot for slot in (row.p_slot, row.q_slot) if slot is not None)
+    others = tuple(slot for slot in row.data_slots if slot != target.slot)
+    in_sync = {slot for slot in range(shape.geometry.slots) if shape.member_in(slot, target.sector)}
+    way, reads, counts, reason = _chosen(shape, target, parity, others, in_sync)
+    kinds = {target.slot: ChunkKind.DATA, **dict(zip(parity, (ChunkKind.P, ChunkKind.Q), strict=False))}
+    written = tuple(slot for slot in sorted(kinds, reverse=True) if shape.members_in(slot))
+    ios = _ios(shape, kinds, dict.fromkeys(reads, 1), written, target.sector)
+    if shape.files["consistency_policy"] == "ppl" and row.p_slot in in_sync:
+        ios = tuple(replace(io, log_bytes=_LOG_BYTES) if io.slot == row.p_slot else io for io in ios)
+    return way, written, ios, counts, reason
 
 
 def _chosen(
@@ -290,13 +275,11 @@ class ObservedWrite:
             io = wanted[seen.slot, seen.name]
             # Compare bytes: a cache flush counts as a write of no bytes.
             if (seen.read_bytes, seen.written_bytes) != (io.read_bytes, io.written_bytes):
-                seen_words = [human_bytes(each) for each in (seen.read_bytes, seen.written_bytes)]
-                wanted_words = [human_bytes(each) for each in (io.read_bytes, io.written_bytes)]
-                found.append(
-                    f"{seen.name}: read and wrote {' and '.join(seen_words)} instead of {' and '.join(wanted_words)}"
+                did, should = (
+                    f"{human_bytes(each.read_bytes)} and {human_bytes(each.written_bytes)}" for each in (seen, io)
                 )
-            may_change = io.slot in self.predicted.written_slots
-            if seen.changed_sectors and not may_change:
+                found.append(f"{seen.name}: read and wrote {did} instead of {should}")
+            if seen.changed_sectors and io.slot not in self.predicted.written_slots:
                 found.append(f"{seen.name}: sectors changed that were not to be written")
         return tuple(found)
 
@@ -346,11 +329,10 @@ def write_plan(shape: MappedArray, sector: int, content: bytes) -> Plan:
         writes_devices=(device,),
         stdin_text=text,
     )
-    awake = shape.files["safe_mode_delay"]
-    before = [write_file_step(delay, _AWAKE_SECONDS, "md must not mark the array clean during the measurement.")]
-    after = [write_file_step(delay, awake, "Restores the previous value.")]
-    if not awake:
-        before = after = []
+    before, after = [], []
+    if awake := shape.files["safe_mode_delay"]:
+        before = [write_file_step(delay, _AWAKE_SECONDS, "md must not mark the array clean during the measurement.")]
+        after = [write_file_step(delay, awake, "Restores the previous value.")]
     return Plan.of(f"Write block {block} of {shape.name}", [*before, again, *empty_stripes(shape), write, *after])
 
 
@@ -362,11 +344,11 @@ def write_really(session: LabSession, name: str, sector: int) -> ObservedWrite:
     write, before = picture_of_block(session, name, sector)
     check_bare(session, before.shape)
     plan = write_plan(before.shape, sector, new_content(before, write))
-    counters: list[Mapping[str, DiskCounters]] = []
+    counts: list[Mapping[str, DiskCounters]] = []
 
     def count(step: Step) -> None:
-        if counters or step.stdin_text:
-            counters.append(_counters(session))
+        if counts or step.stdin_text:
+            counts.append(_counters(session))
 
     try:
         session.run(plan, before_step=count)
@@ -374,13 +356,15 @@ def write_really(session: LabSession, name: str, sector: int) -> ObservedWrite:
         if before.shape.files["safe_mode_delay"]:
             session.machine.write(md_path(name, "safe_mode_delay"), before.shape.files["safe_mode_delay"])
         raise
-    first, last = counters[0], counters[1] if len(counters) > 1 else _counters(session)
+    first, last = counts[0], counts[1] if len(counts) > 1 else _counters(session)
     after = look_at_stripe(session, name, write.stripe, skip_bytes=write.skip_bytes, length_bytes=BLOCK_BYTES)
-    seen = tuple(
-        _observed(io.name, io.slot, kernel_name(io.device), first, last, _changed(before, after, io.slot))
-        for io in write.ios
-    )
-    return ObservedWrite(write, seen, before, after)
+    observed = []
+    for io in write.ios:
+        old, new = (counters[kernel_name(io.device)] for counters in (first, last))
+        requests = (new.reads - old.reads, new.writes - old.writes)
+        moved = (new.read_bytes - old.read_bytes, new.written_bytes - old.written_bytes)
+        observed.append(ObservedIo(io.name, io.slot, *requests, *moved, _changed(before, after, io.slot)))
+    return ObservedWrite(write, tuple(observed), before, after)
 
 
 def check_bare(session: LabSession, shape: MappedArray) -> None:
@@ -402,26 +386,6 @@ def check_bare(session: LabSession, shape: MappedArray) -> None:
 
 def _counters(session: LabSession) -> Mapping[str, DiskCounters]:
     return parse_diskstats(session.machine.read([_DISKSTATS])[_DISKSTATS] or "")
-
-
-def _observed(
-    name: str,
-    slot: int,
-    block: str,
-    first: Mapping[str, DiskCounters],
-    last: Mapping[str, DiskCounters],
-    changed: tuple[int, ...],
-) -> ObservedIo:
-    before, after = first[block], last[block]
-    return ObservedIo(
-        name=name,
-        slot=slot,
-        reads=after.reads - before.reads,
-        writes=after.writes - before.writes,
-        read_bytes=after.read_bytes - before.read_bytes,
-        written_bytes=after.written_bytes - before.written_bytes,
-        changed_sectors=changed,
-    )
 
 
 def _changed(before: StripePicture, after: StripePicture, slot: int) -> tuple[int, ...]:
@@ -471,7 +435,6 @@ class ReadAfter:
 
     @property
     def outcome(self) -> CrashOutcome:
-        """The worst result."""
         return CrashOutcome.HOLE if self.holes else self.target
 
 
@@ -489,7 +452,6 @@ class CrashState:
     """With all members first, then without each one, then for RAID 6 without each pair."""
 
     def without(self, *slots: int) -> ReadAfter:
-        """The result of a read when exactly these slots are lost."""
         return next(read for read in self.reads if read.lost == tuple(sorted(slots)))
 
 
@@ -610,7 +572,6 @@ class _Reader:
         return all(self.after[slot] == part for slot, part in fitting.items() if slot in self.after)
 
     def read(self, lost: tuple[int, ...]) -> ReadAfter:
-        """The result of reading the data of the stripe."""
         left = self._replayed({slot: part for slot, part in self.after.items() if slot not in lost})
         data = filled_in(self.row, left, len(self.new))
         if data is None:
@@ -676,10 +637,10 @@ def judged_words(picture: StripePicture) -> list[str]:
         words.append("The resync that is due has not reached this stripe yet: it will make the stripe consistent.")
     for seen in comparison.cells:
         if seen.differs and seen.data is not None:
-            held = picture.name_of(seen.cell.slot)
+            held, count = picture.name_of(seen.cell.slot), len(seen.differs)
             other = "the first copy" if level in _COPIED else "the result computed from the data"
             words.append(
-                f"{seen.cell.words} on {held} differs from {other} in {_bytes(len(seen.differs))}, "
+                f"{seen.cell.words} on {held} differs from {other} in {count} byte{'' if count == 1 else 's'}, "
                 f"the first at byte {picture.skip_bytes + seen.differs[0]} of the chunk."
             )
     blamed = comparison.blamed
@@ -704,11 +665,10 @@ def repair_words(picture: StripePicture) -> list[str]:
         f"A read returns {read}: md compares nothing when it reads. A check adds {comparison.mismatch_sectors} sectors "
         "to mismatch_cnt and changes nothing."
     ]
-    names = [picture.name_of(slot) for slot, _ in comparison.repaired]
-    targets = ", ".join(dict.fromkeys(names))
+    targets = ", ".join(dict.fromkeys(picture.name_of(slot) for slot, _ in comparison.repaired))
+    blamed = comparison.blamed
     if shape.is_parity:
         words.append(f"A repair recomputes parity from the data as they are, and writes it to {targets}.")
-        blamed = comparison.blamed
         if blamed is None:
             words.append("If data are wrong, and not parity, that makes the wrong bytes permanent.")
         elif blamed.kind.is_parity:
@@ -720,7 +680,6 @@ def repair_words(picture: StripePicture) -> list[str]:
             )
     else:
         words.append(f"A repair writes the first copy over the others, here on {targets}, whichever copy is right.")
-        blamed = comparison.blamed
         if blamed is None:
             words.append("If the first copy is the wrong one, that makes the wrong bytes permanent.")
         elif (blamed.slot, blamed.sector) not in comparison.repaired:
@@ -728,10 +687,6 @@ def repair_words(picture: StripePicture) -> list[str]:
         else:
             words.append("Here that is right, but only by luck: md takes no majority vote.")
     return words
-
-
-def _bytes(count: int) -> str:
-    return "1 byte" if count == 1 else f"{count} bytes"
 
 
 def write_head(shape: MappedArray, write: SmallWrite) -> list[str]:
@@ -768,25 +723,23 @@ def crash_head(write: SmallWrite) -> str:
 
 def crash_words(shape: MappedArray, states: Sequence[CrashState]) -> list[str]:
     """The content of the table of crash states as sentences."""
-    holes = [(state, read) for state in states for read in state.reads if read.holes]
     words = []
     if any(not read.outcome.is_right for read in states[0].reads if len(read.lost) < 2):
         words.append("The stripe is already wrong before anything is written: the first line shows this.")
-    pairs = [(state, read) for state in states for read in state.reads if len(read.lost) == 2]
+    reads = [read for state in states for read in state.reads]
+    holes = sum(bool(read.holes) for read in reads)
     if holes:
-        count = sum(len(state.reads) for state in states)
         words.append(
-            f"{len(holes)} of {count} cases are the WRITE HOLE: a block that was not being written reads as bytes that "
+            f"{holes} of {len(reads)} cases are the WRITE HOLE: a block that was not being written reads as bytes that "
             "nobody wrote, and md reports no error."
         )
     elif shape.is_parity:
         words.append("No case is the write hole: blocks that were not being written are right in all of them.")
-    if pairs:
-        bad = {read.lost for _, read in pairs if not read.outcome.is_right}
+    if pairs := [read for read in reads if len(read.lost) == 2]:
+        bad = {read.lost for read in pairs if not read.outcome.is_right}
         names = [" and ".join(slot_name(shape, slot) for slot in lost) for lost in sorted(bad)]
-        words.append(
-            f"If two members are lost at once, reads can be wrong for these pairs: {', '.join(names) or 'none'}."
-        )
+        pair_words = ", ".join(names) or "none"
+        words.append(f"If two members are lost at once, reads can be wrong for these pairs: {pair_words}.")
     if shape.level in _COPIED:
         return [*words, _BY_COPYING]
     afterwards = _AFTERWARDS.get(shape.files["consistency_policy"], "") if shape.is_parity else ""

@@ -23,7 +23,7 @@ from lab.drills import truth_program
 from lab.drills.desk import DiskTruth, geometry_of
 from lab.drills.images_program import PIECE_BYTES, changed, keep, main, put_back
 from lab.drills.truth_program import PAGE_BYTES
-from lab.microscope.picture import p_of, q_of
+from lab.microscope.picture import added, q_of
 
 SIZE = 3 * PIECE_BYTES + 4096
 
@@ -209,7 +209,7 @@ def _row(row: StripeRow, data: list[bytes], length: int) -> list[bytes]:
     q_slot = next((slot for slot, c in enumerate(row.chunks) if c.kind is ChunkKind.Q), 0)
     order = [slot % len(row.chunks) for slot in range(q_slot + 1, q_slot + len(row.chunks))]
     weighed = {power: mine[slot] for power, slot in enumerate(slot for slot in order if slot in mine)}
-    parity = {ChunkKind.P: p_of(mine.values(), length), ChunkKind.Q: q_of(weighed, length)}
+    parity = {ChunkKind.P: added(mine.values(), length), ChunkKind.Q: q_of(weighed, length)}
     return [mine.get(slot) or parity[c.kind] for slot, c in enumerate(row.chunks)]
 
 

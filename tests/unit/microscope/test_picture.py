@@ -13,13 +13,12 @@ from lab.microscope.picture import (
     POWERS,
     StripePicture,
     StripeVerdict,
+    added,
     differing,
     flip_plan,
     inverse,
     look_at_stripe,
     one_from_q,
-    p_of,
-    parse_place,
     q_of,
     scaled,
     times,
@@ -100,22 +99,23 @@ def test_raid6_names_the_member_and_md_does_not_ask(slot: int) -> None:
     assert picture.comparison.mismatch_sectors == 8
 
 
-def test_two_wrong_members_are_named_by_nobody() -> None:
-    arrays, _, members = parity_array("raid6", 6)
-    members.flip(0, CHUNK_SECTORS, 5)
-    members.flip(2, CHUNK_SECTORS, 9)
-    comparison = look_at_stripe(arrays, "md0", 1).comparison
-    assert comparison.blamed is None
-    assert "more than one is wrong" in comparison.why_unknown
-
-
-def test_raid5_cannot_tell_who() -> None:
-    arrays, _, members = parity_array("raid5", 4)
-    members.flip(1, 0, 0)
+@pytest.mark.parametrize(
+    ("level", "disks", "slots", "repaired", "why"),
+    [
+        ("raid6", 6, (1, 2), {0, 5}, "more than one is wrong"),
+        ("raid5", 4, (1,), {3}, "which member is wrong: one parity"),
+    ],
+)
+def test_one_parity_or_two_wrong_members_tell_nobody(
+    level: str, disks: int, slots: tuple[int, ...], repaired: set[int], why: str
+) -> None:
+    arrays, _, members = parity_array(level, disks)
+    for byte, slot in enumerate(slots):
+        members.flip(slot, 0, byte)
     picture = look_at_stripe(arrays, "md0", 0)
     assert picture.comparison.blamed is None
-    assert "which member is wrong: one parity" in judged_words(picture)[-1]
-    assert {slot for slot, _ in picture.comparison.repaired} == {3}
+    assert why in judged_words(picture)[-1]
+    assert {slot for slot, _ in picture.comparison.repaired} == repaired
     assert "permanent" in repair_words(picture)[-1]
 
 
@@ -248,24 +248,20 @@ def test_a_flip_is_a_plan_that_names_byte_and_danger() -> None:
     assert cache.argv[-1] == "/dev/md0"
 
 
-@pytest.mark.parametrize(("device", "byte"), [("/dev/ubdb", CHUNK_BYTES), ("/dev/ubdb", -1), ("/dev/ubdh", 0)])
-def test_a_byte_that_is_not_there_is_refused(device: str, byte: int) -> None:
-    arrays, _, _ = parity_array("raid5", 4)
-    with pytest.raises(ArrayError):
-        flip_plan(look_at_stripe(arrays, "md0", 1), device, byte)
-
-
-def test_a_byte_that_was_not_read_is_not_flipped() -> None:
+@pytest.mark.parametrize(
+    ("device", "byte", "said"),
+    [
+        ("/dev/ubdb", CHUNK_BYTES, "has no byte 4096"),
+        ("/dev/ubdb", -1, "has no byte -1"),
+        ("/dev/ubdh", 0, "is not a member"),
+        ("/dev/ubdb", 600, "was not read"),
+    ],
+)
+def test_a_byte_that_is_not_there_or_was_not_read_is_refused(device: str, byte: int, said: str) -> None:
     arrays, _, _ = parity_array("raid5", 4)
     picture = look_at_stripe(arrays, "md0", 1, length_bytes=512)
-    with pytest.raises(ArrayError, match="was not read"):
-        flip_plan(picture, "/dev/ubdb", 600)
-
-
-def test_a_place_is_a_disk_and_a_byte() -> None:
-    assert parse_place("disk03:17") == ("disk03", 17)
-    with pytest.raises(LabError, match="not a whole number"):
-        parse_place("disk03")
+    with pytest.raises(ArrayError, match=said):
+        flip_plan(picture, device, byte)
 
 
 LENGTH = 16
@@ -287,16 +283,17 @@ def test_the_tables_are_the_field() -> None:
     assert all(times(a, b) == by_hand(a, b) for a in range(256) for b in range(256))
     assert all(times(value, inverse(value)) == 1 for value in range(1, 256))
     assert len(set(POWERS)) == 255
+    assert [scaled(b"\x01\x80", factor) for factor in (1, 2)] == [b"\x01\x80", b"\x02\x1d"]
 
 
 @given(pieces)
 def test_every_loss_of_two_is_computed_back(parts: list[bytes]) -> None:
     data = dict(enumerate(parts))
-    p, q = p_of(parts, LENGTH), q_of(data, LENGTH)
+    p, q = added(parts, LENGTH), q_of(data, LENGTH)
     for first in data:
         others = {power: part for power, part in data.items() if power != first}
         assert one_from_q(q, others, first) == data[first]
-        assert p_of((p, *others.values()), LENGTH) == data[first]
+        assert added((p, *others.values()), LENGTH) == data[first]
         for second in others:
             left = {power: part for power, part in others.items() if power != second}
             assert two_from_p_and_q(p, q, left, (first, second)) == (data[first], data[second])
@@ -305,23 +302,15 @@ def test_every_loss_of_two_is_computed_back(parts: list[bytes]) -> None:
 @given(pieces, st.integers(0, LENGTH - 1), st.integers(1, 255), st.data())
 def test_p_and_q_name_the_one_that_is_wrong(parts: list[bytes], place: int, error: int, draw: st.DataObject) -> None:
     wrong = draw.draw(st.integers(0, len(parts) - 1))
-    p, q = p_of(parts, LENGTH), q_of(dict(enumerate(parts)), LENGTH)
+    p, q = added(parts, LENGTH), q_of(dict(enumerate(parts)), LENGTH)
     spoilt = bytearray(parts[wrong])
     spoilt[place] ^= error
     now = {**dict(enumerate(parts)), wrong: bytes(spoilt)}
-    computed_p, computed_q = p_of(now.values(), LENGTH), q_of(now, LENGTH)
+    computed_p, computed_q = added(now.values(), LENGTH), q_of(now, LENGTH)
     assert differing(p, computed_p) == differing(q, computed_q) == (place,)
     assert wrong_weight(p[place] ^ computed_p[place], q[place] ^ computed_q[place]) == wrong
-
-
-def test_nothing_is_named_where_one_parity_fits() -> None:
-    assert wrong_weight(0, 7) is None
-    assert wrong_weight(7, 0) is None
-
-
-def test_scaling_by_one_changes_nothing() -> None:
-    assert scaled(b"\x01\x80", 1) == b"\x01\x80"
-    assert scaled(b"\x01\x80", 2) == b"\x02\x1d"
+    # Where one parity fits, nothing is named.
+    assert wrong_weight(0, error) is wrong_weight(error, 0) is None
 
 
 WAYS = [

@@ -48,7 +48,6 @@ def test_a_member_that_lacks_or_is_not_filled_is_told() -> None:
     assert notes[0] == ["no member has this slot", "", ""]
     assert notes[40] == ["no member has this slot", "not rebuilt so far", ""]
     assert notes[64][2] == "in md's list of bad blocks"
-    assert shape.is_degraded
     assert shape.member_in(1, 8) is shape.members_in(1)[0]
     assert shape.member_in(1) is None
 
