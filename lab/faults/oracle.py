@@ -71,7 +71,6 @@ class OracleVerdict:
 
     @property
     def sentence(self) -> str:
-        """The verdict as a sentence for the user."""
         total = sum(self.verdicts.values())
         words = ", ".join(f"{count} {word}" for word, count in self.verdicts.items())
         if self.is_intact:
@@ -314,7 +313,6 @@ class Oracle:
         return [[WRITE, newest + number, *region] for number in range(1, asked - issued + 1)]
 
     def _unknown_files(self, asked: int) -> list[list[Any]]:
-        """The outstanding operations, which follow from the seed."""
         begun = [index for index, event in enumerate(self.events) if event[0] == BEGIN and index >= self._window_at]
         if begun:
             ledger, start = FileLedger(self.events[: begun[0] + 1]), begun[0] + 1
@@ -330,7 +328,6 @@ class Oracle:
         return [*head, *(plan.next().event for _ in range(asked - issued))]
 
     def _note(self, line: _Asked) -> None:
-        """Append a line to the file durably."""
         self._journal.append(line)
         if line.operations:
             self._window_at = len(self.events)

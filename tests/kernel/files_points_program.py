@@ -193,8 +193,7 @@ class FilePoints(Points):
             seen.update(self.mounted(cut))
             if not cut.missing and self.is_due("parity"):
                 seen["idle"] = self.array.settle(SETTLE_SECONDS)
-                shape = self.job["geometry"]
-                seen["wrong_rows"] = wrong_rows(self.array.folder, shape["rows"], shape["chunk"], shape["member_bytes"])
+                seen["wrong_rows"] = wrong_rows(self.array.folder, self.job["geometry"])
         finally:
             self.stop()
         return seen

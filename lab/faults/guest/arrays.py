@@ -26,7 +26,8 @@ RESHAPE_ACTIVE = 4
 # linux/raid/md_u.h
 SET_ARRAY_INFO, ADD_NEW_DISK, RUN_ARRAY, STOP_ARRAY = 0x40480923, 0x40140921, 0x400C0930, 0x932
 START_DEGRADED = "/sys/module/md_mod/parameters/start_dirty_degraded"
-SPARE_ROLE, FAULTY_ROLE, JOURNAL_ROLE = 0xFFFF, 0xFFFE, 0xFFFD
+SPARE_ROLE, JOURNAL_ROLE = 0xFFFF, 0xFFFD
+STOP_TRIES = 200
 POLYNOMIAL = 0x11D
 
 
@@ -122,30 +123,24 @@ class MemberLabel:
         if len(data) < SUPERBLOCK_BYTES or struct.unpack_from("<I", data)[0] != MD_MAGIC:
             raise ValueError(f"{node} has no superblock")
         self.node = node
-        self.uuid = data[16:32]
-        self.features, self.level = struct.unpack_from("<I", data, 8)[0], struct.unpack_from("<i", data, 72)[0]
+        (features,) = struct.unpack_from("<I", data, 8)
         self.data_offset, self.recovery_offset, self.number = struct.unpack_from("<Q16xQI", data, 128)
-        self.size = struct.unpack_from("<Q", data, 80)[0]
         self.raid_disks, position = struct.unpack_from("<I8xQ", data, 92)
-        self.reshape_position = position if self.features & RESHAPE_ACTIVE else None
-        self.events, self.resync_offset = struct.unpack_from("<QQ", data, 200)
-        most = struct.unpack_from("<I", data, 220)[0]
+        self.reshape_position = position if features & RESHAPE_ACTIVE else None
+        (self.events,) = struct.unpack_from("<Q", data, 200)
+        (most,) = struct.unpack_from("<I", data, 220)
         roles = struct.unpack_from(f"<{min(most, 1920)}H", data, 256)
         self.role = roles[self.number] if self.number < len(roles) else SPARE_ROLE
 
 
-def freshest(nodes: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The members from which an array would be started, freshest first, and those that would be left out."""
-    labels, left = [], []
+def freshest(nodes: Sequence[str]) -> list[str]:
+    """The members from which an array would be started, freshest first."""
+    labels = []
     for node in nodes:
-        try:
+        with contextlib.suppress(OSError, ValueError):
             labels.append(MemberLabel(node))
-        except (OSError, ValueError):
-            left.append(node)
-    most = max((each.events for each in labels), default=0)
     labels.sort(key=lambda each: (-each.events, each.number))
-    left += [each.node for each in labels if each.events + 1 < most]
-    return [each.node for each in labels if each.events + 1 >= most], left
+    return [each.node for each in labels if each.events + 1 >= labels[0].events]
 
 
 class QuickArray:
@@ -163,7 +158,7 @@ class QuickArray:
         ``is_forced``: even if the array is dirty and degraded (md(4), start_dirty_degraded).
         """
         write_text(START_DEGRADED, str(int(is_forced)))
-        chosen, _ = freshest(nodes)
+        chosen = freshest(nodes)
         if not chosen:
             return "no member has a superblock"
         fd = self._open()
@@ -180,7 +175,8 @@ class QuickArray:
                     continue
             fcntl.ioctl(fd, RUN_ARRAY, bytes(12))
         except OSError as error:
-            self.halt(fd)
+            with contextlib.suppress(OSError):
+                fcntl.ioctl(fd, STOP_ARRAY, 0)
             return str(error.strerror)
         finally:
             os.close(fd)
@@ -198,20 +194,18 @@ class QuickArray:
                     raise
             pause(0.01)
 
-    def halt(self, fd: int) -> None:
-        with contextlib.suppress(OSError):
-            fcntl.ioctl(fd, STOP_ARRAY, 0)
-
-    def stop(self) -> str:
-        """Stop the array; returns the error message if it is in use."""
-        fd = os.open(self.node, os.O_RDWR)
-        try:
-            fcntl.ioctl(fd, STOP_ARRAY, 0)
-        except OSError as error:
-            return str(error.strerror)
-        finally:
-            os.close(fd)
-        return ""
+    def stop(self) -> None:
+        """Stop the array, which md refuses while any process has it open; after two seconds it remains."""
+        for _ in range(STOP_TRIES):
+            fd = os.open(self.node, os.O_RDWR)
+            try:
+                fcntl.ioctl(fd, STOP_ARRAY, 0)
+                return
+            except OSError:
+                pass
+            finally:
+                os.close(fd)
+            pause(0.01)
 
     def file(self, name: str) -> str:
         """The value of one of md's attributes; empty if it does not exist."""
@@ -301,11 +295,11 @@ def members_of(folder: str) -> dict[int, tuple[str, int, str]]:
     return found
 
 
-def wrong_rows(folder: str, rows: Sequence[Any], chunk: int, member_bytes: int) -> list[int]:
-    """As ``disagreeing``, for the members in sync of a running array."""
+def wrong_rows(folder: str, geometry: dict[str, Any]) -> list[int]:
+    """As ``disagreeing``, for the members in sync of a running array, with ``rows``, ``chunk`` and ``member_bytes``."""
     data = {}
     for slot, (node, offset, state) in members_of(folder).items():
         if "in_sync" in state.split(","):
-            data[slot] = BUFFERS.get(slot, member_bytes)
+            data[slot] = BUFFERS.get(slot, geometry["member_bytes"])
             read_into(node, offset, data[slot])
-    return disagreeing(rows, data, chunk)
+    return disagreeing(geometry["rows"], data, geometry["chunk"])

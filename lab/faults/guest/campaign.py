@@ -18,6 +18,7 @@ from typing import Any
 from lab.faults.guest.arrays import (
     START_DEGRADED,
     STOP_ARRAY,
+    STOP_TRIES,
     MemberLabel,
     pause,
     read_text,
@@ -32,7 +33,7 @@ SET_DISK_FAULTY, HOT_REMOVE_DISK = 0x929, 0x922
 MANAGED = {"fail": SET_DISK_FAULTY, "remove": HOT_REMOVE_DISK}
 EVEN_SECONDS = 4
 """Each history begins when the machine's clock is a multiple of this many seconds, so that md's timers are in phase."""
-STOP_TRIES, STOP_PAUSE_SECONDS = 200, 0.02
+STOP_PAUSE_SECONDS = 0.02
 COMMAND_SECONDS = 60.0
 CALM_SECONDS, CALM_PAUSE_SECONDS = 3.0, 0.5
 """md must have been idle for this long: it reports its next action only once superblocks are written, which takes time
@@ -82,11 +83,10 @@ class CampaignPlayer(Player):
         return super().member_node(name.replace("nbd", "drive"))
 
     def finish(self) -> None:
-        """Close the writer, and stop an array that is left."""
         super().finish()
         self.stopped()
 
-    def do_begin(self, numbers: list[int], length: int, junk: str) -> dict[str, Any]:
+    def do_begin(self, numbers: list[int], length: int, junk: str) -> None:
         """Blank the drives, stop their recording and restore their normal speed.
 
         With ``junk``, the first ``length`` bytes of each drive are pseudorandom.
@@ -97,9 +97,7 @@ class CampaignPlayer(Player):
             start = hashlib.shake_128(f"{junk}:{number}".encode()).digest(65536)
             noise = b"".join(start[turn:] + start[:turn] for turn in range(0, length // 64, 1024))
             self.put(node, 0, noise[:length])
-        now = time.monotonic()
-        pause(EVEN_SECONDS - now % EVEN_SECONDS)
-        return {}
+        pause(EVEN_SECONDS - time.monotonic() % EVEN_SECONDS)
 
     def do_write(self, path: str, text: str) -> dict[str, Any]:
         """As the player's; a drive in sysfs is named as its node."""
@@ -108,12 +106,11 @@ class CampaignPlayer(Player):
             path = f"/sys/block/{kernel_name(f'/dev/{folder}')}/{rest}"
         return super().do_write(path, text)
 
-    def do_all_right(self, numbers: list[int]) -> dict[str, Any]:
+    def do_all_right(self, numbers: list[int]) -> None:
         """Restore pulled drives, and run all drives at normal speed."""
         for number in numbers:
             drives(f"plug {number}")
             drives(f"pace {number} 0")
-        return {}
 
     def do_manage(self, verb: str, node: str) -> dict[str, Any]:
         """Fail or remove a member by the ioctl that mdadm uses."""
@@ -158,7 +155,6 @@ class CampaignPlayer(Player):
         return {"events": len(self.ledger.events), "failures": self.writer.failures}
 
     def do_rewrite(self, blocks: Sequence[int]) -> dict[str, Any]:
-        """Rewrite these blocks, one by one, and flush."""
         if not self.writer:
             return {"absent": "no writer"}
         before = self.writer.failures
@@ -178,11 +174,9 @@ class CampaignPlayer(Player):
         return {"failures": self.writer.failures - before}
 
     def do_drain(self) -> dict[str, Any]:
-        """Wait until no request is in flight."""
         return super().do_drain() if self.writer else {"absent": "no writer"}
 
     def do_halt(self) -> dict[str, Any]:
-        """Close the writer and stop the array cleanly."""
         self.do_close()
         return {"refused": self.stopped()}
 
@@ -316,7 +310,7 @@ class CampaignPlayer(Player):
         for each in self.job["geometries"]:
             if (str(each["members"]), str(each["size_kib"])) == shape:
                 try:
-                    wrong = wrong_rows(self.folder, each["rows"], each["chunk"], each["member_bytes"])
+                    wrong = wrong_rows(self.folder, each)
                 except OSError as error:
                     # A member was pulled, and md has not noticed.
                     return {"absent": str(error.strerror)}

@@ -177,7 +177,6 @@ class FileLedger:
         return states
 
     def allow_names(self, states: FileStates, at: int, synced: dict[object, int]) -> None:
-        """Set ``names`` and ``folders``."""
         for kind, number, *more in self.since_fresh(at):
             if kind == THERE:
                 states.folders.setdefault(folder_of(more[1]), ({}, []))[0][more[1]] = more[0]
@@ -272,7 +271,6 @@ class FilePlan:
                 del self.jobs[index], self.busy[index]
 
     def skip(self, operations: int) -> None:
-        """Skip operations that were requested earlier."""
         for _ in range(operations):
             self.next()
 
@@ -324,19 +322,22 @@ class FilePlan:
         """The number of sectors of one to four blocks, most often one."""
         return BLOCK_SECTORS * self.chance.choice((1, 1, 2, 4))
 
-    def make(self, name: str) -> Generator[Operation, None, None]:
-        """Creates a file and writes it from its beginning."""
+    def written(self, name: str, fewest: int) -> Generator[Operation, None, tuple[int, ...]]:
+        """Creates a file and writes it from its beginning; returns the number of its sync, if there is one."""
         yield self.created(name)
         file = self.names[name]
-        waits: tuple[int, ...] = ()
-        for _ in range(self.chance.randrange(4)):
-            yield self.write(
-                file, self.sizes[file], self.chance.choice((self.some_blocks(), self.chance.randint(1, 12)))
-            )
-        if not self.one_in("unsynced"):
-            done = self.sync(file)
-            waits = (done.number,)
-            yield done
+        for _ in range(self.chance.randint(fewest, 3)):
+            count = self.chance.choice((self.some_blocks(), self.chance.randint(1, 12)))
+            yield self.write(file, self.sizes[file], count)
+        if self.one_in("unsynced"):
+            return ()
+        done = self.sync(file)
+        yield done
+        return (done.number,)
+
+    def make(self, name: str) -> Generator[Operation, None, None]:
+        """Creates a file, writes it, and syncs its folder."""
+        waits = yield from self.written(name, 0)
         if not self.one_in("unsynced"):
             yield self.folder(name, waits)
 
@@ -392,17 +393,7 @@ class FilePlan:
         if other in self.names:
             yield Operation([UNLINK, self.number(), other])
             del self.names[other]
-        yield self.created(other)
-        file = self.names[other]
-        waits: tuple[int, ...] = ()
-        for _ in range(self.chance.randint(1, 3)):
-            yield self.write(
-                file, self.sizes[file], self.chance.choice((self.some_blocks(), self.chance.randint(1, 12)))
-            )
-        if not self.one_in("unsynced"):
-            done = self.sync(file)
-            waits = (done.number,)
-            yield done
+        waits = yield from self.written(other, 1)
         event = [RENAME, self.number(), other, name]
         self.names[name] = self.names.pop(other)
         yield Operation(event, waits)
@@ -410,7 +401,6 @@ class FilePlan:
             yield self.folder(name)
 
     def remove(self, name: str) -> Generator[Operation, None, None]:
-        """Removes a file."""
         event = [UNLINK, self.number(), name]
         del self.names[name]
         yield Operation(event)
@@ -418,5 +408,4 @@ class FilePlan:
             yield self.folder(name)
 
     def sync_all(self) -> Generator[Operation, None, None]:
-        """Syncs the whole file system."""
         yield Operation([SYNC_ALL, self.number()])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import mmap
 import os
 from typing import Any
 
@@ -35,11 +34,9 @@ from lab.faults.guest.file_ledger import (
     folder_of,
 )
 from lab.faults.guest.ledger import (
-    ACKNOWLEDGED,
     ALLOWED,
     BLOCK_BYTES,
     CORRUPT,
-    FAILED,
     INTACT,
     LOST,
     NEW,
@@ -56,8 +53,8 @@ from lab.faults.guest.player import (
     MOST_UNDER_WAY,
     PWRITE,
     RWF_DSYNC,
-    Asynchronous,
     Player,
+    RequestWriter,
     run_job,
 )
 
@@ -94,7 +91,6 @@ class Files:
         return found
 
     def folder(self, name: str) -> int:
-        """A descriptor of a folder."""
         found = self.open.get((name, False))
         if found is None:
             found = self.open[name, False] = os.open(self.path(name), os.O_RDONLY | os.O_DIRECTORY)
@@ -112,11 +108,12 @@ class Files:
             os.close(self.open.popitem()[1])
 
 
-class FileWriter:
+class FileWriter(RequestWriter):
     """Carries out a FilePlan below ``root``, in folders that it creates and syncs first; ``mix``: see FilePlan."""
 
     def __init__(self, root: str, content: Content, ledger: FileLedger, mix: dict[str, int], mark_fd: int = -1) -> None:
-        self.content, self.ledger, self.mark_fd = content, ledger, mark_fd
+        super().__init__(ledger, SLOT_BLOCKS * BLOCK_BYTES, mark_fd)
+        self.content = content
         self.files = Files(root)
         for folder in FOLDERS:
             os.makedirs(self.files.path(folder), exist_ok=True)
@@ -126,22 +123,8 @@ class FileWriter:
         syncfs(self.files.folder(""))
         self.names, _ = ledger.present()
         self.files.paths = {file: name for name, file in self.names.items()}
-        self.note([BEGIN, ledger.newest + 1, mix])
+        self.note(BEGIN, ledger.newest + 1, mix)
         self.plan = FilePlan(content.seed, ledger, mix)
-        self.asynchronous = Asynchronous()
-        self.slot_bytes = SLOT_BLOCKS * BLOCK_BYTES
-        self.buffer = mmap.mmap(-1, MOST_UNDER_WAY * self.slot_bytes)
-        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.buffer))
-        self.free = list(range(MOST_UNDER_WAY))
-        self.under_way: dict[int, tuple[int, int]] = {}
-        self.failures = 0
-        self.first_failure = ""
-
-    def note(self, event: list[Any]) -> None:
-        """Record an event in the ledger, and mark it in the drives' record."""
-        at = self.ledger.add(*event)
-        if self.mark_fd >= 0:
-            os.write(self.mark_fd, f"mark {at}".encode())
 
     def advance(self, operations: int) -> None:
         """Carry out further operations; some remain in flight. Returns early after ``MOST_FAILURES`` failures."""
@@ -151,7 +134,7 @@ class FileWriter:
             operation = self.plan.next()
             while len(self.under_way) >= MOST_UNDER_WAY - 1 or any(each in self.under_way for each in operation.waits):
                 self.reap(1)
-            self.note(operation.event)
+            self.note(*operation.event)
             try:
                 self.carry_out(operation)
             except OSError as error:
@@ -175,7 +158,6 @@ class FileWriter:
             self.end(number, is_done=True)
 
     def change(self, kind: str, more: list[Any]) -> None:
-        """Create, rename or remove a file."""
         if kind == CREATE:
             file, name = more
             self.files.open[file, False] = os.open(self.files.path(name), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -200,40 +182,11 @@ class FileWriter:
             done = os.pwritev(self.files.get(file), [data], first * SECTOR_BYTES, flags)
             self.end(number, is_done=done == len(data), why="a short write")
             return
-        slot = self.free[-1]
-        start = slot * self.slot_bytes
-        self.buffer[start : start + len(data)] = data
         fd = self.files.get(file, is_direct=True)
-        self.send(number, fd, PWRITE, self.address + start, len(data), first * SECTOR_BYTES, flags)
-
-    def send(
-        self, number: int, fd: int, kind: int, address: int = 0, length: int = 0, at: int = 0, flags: int = 0
-    ) -> None:
-        self.asynchronous.submit(fd, number, kind, address, length, at, flags)
-        self.under_way[number] = (self.free.pop(), length)
-
-    def reap(self, least: int) -> None:
-        """Record ended requests, after waiting for at least ``least``."""
-        for number, result in self.asynchronous.ended(least):
-            slot, length = self.under_way.pop(number)
-            self.free.append(slot)
-            self.end(number, is_done=result == length, why=f"error {-result}" if result < 0 else "a short write")
-
-    def end(self, number: int, *, is_done: bool, why: str = "") -> None:
-        self.note([ACKNOWLEDGED if is_done else FAILED, number])
-        if not is_done:
-            self.failures += 1
-            self.first_failure = self.first_failure or why
-
-    def drain(self) -> None:
-        """Wait until no request is in flight."""
-        while self.under_way:
-            self.reap(1)
+        self.send(number, fd, PWRITE, self.buffered(data), len(data), first * SECTOR_BYTES, flags)
 
     def close(self) -> None:
-        """Wait until no request is in flight, and close all descriptors."""
-        self.drain()
-        self.asynchronous.close()
+        super().close()
         self.files.close()
 
 
@@ -275,13 +228,11 @@ def read_files(root: str) -> dict[str, Found]:
 
 
 def read_file(path: str) -> Found:
-    """Read one file."""
+    """Read one file; a longer one than the oracle writes is truncated."""
     fd = -1
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-        size = os.fstat(fd).st_size
-        # Longer files are truncated: the oracle writes none.
-        return Found(os.pread(fd, min(size, (FILE_BLOCKS + 1) * BLOCK_BYTES), 0))
+        return Found(os.pread(fd, min(os.fstat(fd).st_size, (FILE_BLOCKS + 1) * BLOCK_BYTES), 0))
     except OSError as error:
         return Found(b"", str(error.strerror))
     finally:
@@ -400,7 +351,6 @@ class FilesCheck:
             self.look_at_folder(folder, sure, later)
 
     def look(self, name: str) -> None:
-        """Check one name."""
         allowed, found = self.states.names.get(name, [0]), self.found.get(name)
         if found is None:
             self.seen[name] = {0: None}
@@ -465,9 +415,7 @@ class FilesCheck:
         self.extra.setdefault(word, [0, 0])[not is_kept] += 1
 
     def document(self) -> dict[str, Any]:
-        """The result as a document for the client."""
-        document: dict[str, Any] = {"files": self.files, "verdicts": self.blocks, "bad": self.bad[:MOST_BAD]}
-        return {**document, "more": self.extra}
+        return {"files": self.files, "verdicts": self.blocks, "bad": self.bad[:MOST_BAD], "more": self.extra}
 
 
 def named(names: list[str], state: tuple[int, ...]) -> dict[str, int]:
@@ -511,26 +459,23 @@ class FilePlayer(Player):
         assert self.files is not None, "the job has no files"
         return self.files
 
-    def do_files(self, mix: dict[str, int]) -> dict[str, Any]:
+    def do_files(self, mix: dict[str, int]) -> None:
         """Open the writer of files, which takes the place of the block writer and has the same interface for steps."""
         writer: Any = FileWriter(self.mounted, self.content, self.ledger_of_files(), mix, self.mark_fd)
         self.writer = writer
-        return {}
 
     def do_work(self, operations: int) -> dict[str, Any]:
         """Carry out further operations on files; some remain in flight."""
-        writer: Any = self.writer
-        writer.advance(operations)
-        return {"events": len(self.ledger.events), "failures": writer.failures, "first_failure": writer.first_failure}
+        seen = self.do_advance(operations)
+        return {**seen, "first_failure": self.writer.first_failure if self.writer else ""}
 
-    def do_sync(self) -> dict[str, Any]:
+    def do_sync(self) -> None:
         """Write out the whole file system (syncfs(2)), without recording it in the ledger."""
         fd = os.open(self.mounted, os.O_RDONLY)
         try:
             syncfs(fd)
         finally:
             os.close(fd)
-        return {}
 
     def do_tell(self) -> dict[str, Any]:
         """Events since the last call; a client stores them in case the machine is lost."""

@@ -49,7 +49,6 @@ class Content:
         self.kept: dict[tuple[int, int], bytes] = {}
 
     def block(self, number: int, generation: int) -> bytes:
-        """The content of a generation of a block."""
         found = self.kept.get((number, generation))
         if found is None:
             if len(self.kept) >= self.most_kept:
@@ -58,7 +57,6 @@ class Content:
         return found
 
     def made(self, number: int, generation: int) -> bytes:
-        """The same, without the cache."""
         body = hashlib.shake_128(f"{self.seed}:{number}:{generation}".encode()).digest(BLOCK_BYTES)
         pieces = []
         for start in range(0, BLOCK_BYTES, SECTOR_BYTES):

@@ -114,7 +114,62 @@ class Asynchronous:
         self.call(self.destroy_call, self.context)
 
 
-class Writer:
+class RequestWriter:
+    """Writes with several requests in flight, whose start and result are events of a ledger."""
+
+    def __init__(self, ledger: Any, slot_bytes: int, mark_fd: int) -> None:
+        self.ledger, self.slot_bytes, self.mark_fd = ledger, slot_bytes, mark_fd
+        self.asynchronous = Asynchronous()
+        self.buffer = mmap.mmap(-1, MOST_UNDER_WAY * slot_bytes)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.buffer))
+        self.free = list(range(MOST_UNDER_WAY))
+        self.under_way: dict[int, tuple[int, int, int]] = {}
+        """Number of an operation -> its slot in the buffer, and the offset and length of its data in bytes."""
+        self.failures = 0
+        self.first_failure = ""
+
+    def note(self, kind: str, number: int, *more: Any) -> None:
+        """Record an event in the ledger, and mark it in the drives' record."""
+        at = self.ledger.add(kind, number, *more)
+        if self.mark_fd >= 0:
+            os.write(self.mark_fd, f"mark {at}".encode())
+
+    def buffered(self, data: bytes) -> int:
+        """Copy data to the slot of the next request; returns their address."""
+        start = self.free[-1] * self.slot_bytes
+        self.buffer[start : start + len(data)] = data
+        return self.address + start
+
+    def send(
+        self, number: int, fd: int, kind: int, address: int = 0, length: int = 0, at: int = 0, flags: int = 0
+    ) -> None:
+        """Submit a request. Raises OSError if the kernel rejects it."""
+        self.asynchronous.submit(fd, number, kind, address, length, at, flags)
+        self.under_way[number] = (self.free.pop(), at, length)
+
+    def end(self, number: int, *, is_done: bool, why: str = "") -> None:
+        self.note(ACKNOWLEDGED if is_done else FAILED, number)
+        if not is_done:
+            self.failures += 1
+            self.first_failure = self.first_failure or why
+
+    def reap(self, least: int) -> None:
+        """Record ended requests, after waiting for at least ``least``."""
+        for number, result in self.asynchronous.ended(least):
+            slot, _, length = self.under_way.pop(number)
+            self.free.append(slot)
+            self.end(number, is_done=result == length, why=f"error {-result}" if result < 0 else "a short write")
+
+    def drain(self) -> None:
+        while self.under_way:
+            self.reap(1)
+
+    def close(self) -> None:
+        self.drain()
+        self.asynchronous.close()
+
+
+class Writer(RequestWriter):
     """Writes generations of blocks to one device or file, and records the result of each write.
 
     ``mix`` determines the operations of ``advance``: at most ``depth`` requests in flight, on the ``count`` blocks from
@@ -123,69 +178,34 @@ class Writer:
     """
 
     def __init__(self, path: str, content: Content, ledger: Ledger, mix: dict[str, int], mark_fd: int = -1) -> None:
-        self.content, self.ledger, self.mark_fd = content, ledger, mark_fd
+        self.content = content
         self.mix = {"depth": 4, "flush": 8, "through": 16, "largest": 8, "whole": 8, "stripe": 0, **mix}
         self.random = random.Random(f"{content.seed}:{len(ledger.events)}")
         self.fd = os.open(path, os.O_WRONLY | os.O_DIRECT)
-        self.asynchronous = Asynchronous()
-        self.slot_bytes = max(MOST_BLOCKS, self.mix["stripe"]) * BLOCK_BYTES
-        self.buffer = mmap.mmap(-1, MOST_UNDER_WAY * self.slot_bytes)
-        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.buffer))
-        self.free = list(range(MOST_UNDER_WAY))
-        self.under_way: dict[int, tuple[int, int, int]] = {}
+        super().__init__(ledger, max(MOST_BLOCKS, self.mix["stripe"]) * BLOCK_BYTES, mark_fd)
         self.number = ledger.newest
-        self.failures = 0
-
-    def note(self, kind: str, number: int, *more: int) -> None:
-        """Record an event in the ledger, and mark it in the drives' record."""
-        at = self.ledger.add(kind, number, *more)
-        if self.mark_fd >= 0:
-            os.write(self.mark_fd, f"mark {at}".encode())
 
     def write(self, first: int, count: int, *, is_through: bool = False) -> None:
         """Start a write of a new generation of these blocks."""
         self.number += 1
-        slot = self.free.pop()
         data = b"".join(self.content.block(block, self.number) for block in range(first, first + count))
-        start = slot * self.slot_bytes
-        self.buffer[start : start + len(data)] = data
-        self.under_way[self.number] = (slot, first, count)
+        request = (PWRITE, self.buffered(data), len(data), first * BLOCK_BYTES, RWF_DSYNC if is_through else 0)
         self.note(WRITE, self.number, first, count, int(is_through))
-        flags = RWF_DSYNC if is_through else 0
-        self.send(self.number, PWRITE, self.address + start, len(data), first * BLOCK_BYTES, flags)
+        self.begin(*request)
 
     def flush(self) -> None:
         """Start a flush of all acknowledged writes to the media."""
         self.number += 1
-        self.under_way[self.number] = (self.free.pop(), 0, 0)
         self.note(FLUSH, self.number)
-        self.send(self.number, FDSYNC, 0, 0, 0, 0)
+        self.begin(FDSYNC)
 
-    def send(self, number: int, *request: int) -> None:
+    def begin(self, *request: int) -> None:
         try:
-            self.asynchronous.submit(self.fd, number, *request)
+            self.send(self.number, self.fd, *request)
         except OSError:
-            self.end(number, -errno.EIO)
-
-    def end(self, number: int, result: int) -> None:
-        slot, _, count = self.under_way.pop(number)
-        self.free.append(slot)
-        is_done = result == count * BLOCK_BYTES
-        self.failures += not is_done
-        self.note(ACKNOWLEDGED if is_done else FAILED, number)
-
-    def reap(self, least: int) -> None:
-        """Record ended requests, after waiting for at least ``least``."""
-        for number, result in self.asynchronous.ended(least):
-            self.end(number, result)
-
-    def drain(self) -> None:
-        """Wait until no request is in flight."""
-        while self.under_way:
-            self.reap(1)
+            self.end(self.number, is_done=False)
 
     def fill(self) -> None:
-        """Write one generation of every block, and flush."""
         end = self.mix["first"] + self.mix["count"]
         for first in range(self.mix["first"], end, MOST_BLOCKS):
             self.write(first, min(MOST_BLOCKS, end - first))
@@ -223,12 +243,12 @@ class Writer:
         return start + self.random.randint(0, room - count), count
 
     def is_busy(self, first: int, count: int) -> bool:
-        return any(begin < first + count and first < begin + length for _, begin, length in self.under_way.values())
+        """Whether a request to any of these blocks is in flight."""
+        start, end = first * BLOCK_BYTES, (first + count) * BLOCK_BYTES
+        return any(at < end and start < at + length for _, at, length in self.under_way.values())
 
     def close(self) -> None:
-        """Wait until no request is in flight, and close the device."""
-        self.drain()
-        self.asynchronous.close()
+        super().close()
         os.close(self.fd)
 
 
@@ -274,22 +294,14 @@ def check(path: str, content: Content, allowed: dict[int, list[int]], most_bad: 
                 told: list[Any] = []
                 if is_whole or read_piece(fd, data, block * BLOCK_BYTES):
                     verdict, told = verdict_on(content, block, data, allowed[block])
-                note_verdict(seen, block, verdict, told, allowed[block], most_bad)
+                seen["verdicts"][verdict] = seen["verdicts"].get(verdict, 0) + 1
+                if verdict in ALLOWED and len(allowed[block]) > 1:
+                    seen["found"][block] = told[0] if all(each == told[0] for each in told) else None
+                elif verdict not in ALLOWED and len(seen["bad"]) < most_bad:
+                    seen["bad"].append([block, verdict, told, allowed[block]])
     finally:
         os.close(fd)
     return seen
-
-
-def note_verdict(
-    seen: dict[str, Any], block: int, verdict: str, told: list[Any], allowed: list[int], most_bad: int
-) -> None:
-    """Count a verdict, and add the block to ``bad`` or ``found`` if it belongs there."""
-    seen["verdicts"][verdict] = seen["verdicts"].get(verdict, 0) + 1
-    if verdict not in ALLOWED:
-        if len(seen["bad"]) < most_bad:
-            seen["bad"].append([block, verdict, told, allowed])
-    elif len(allowed) > 1:
-        seen["found"][block] = told[0] if all(each == told[0] for each in told) else None
 
 
 CONTROL, RECORD_NODE = "/dev/lab-drives", "/dev/lab-record"
@@ -302,17 +314,8 @@ COMPLAINTS = (
 STATE_READS = 3
 """Maximum number of reads of md's attributes, if they change during a read."""
 STATE_FILES = (
-    "array_state",
-    "degraded",
-    "sync_action",
-    "mismatch_cnt",
-    "level",
-    "raid_disks",
-    "resync_start",
-    "consistency_policy",
-    "reshape_position",
-    "journal_mode",
-    "component_size",
+    *("array_state", "degraded", "sync_action", "mismatch_cnt", "level", "raid_disks", "resync_start"),
+    *("consistency_policy", "reshape_position", "journal_mode", "component_size"),
 )
 
 
@@ -332,7 +335,6 @@ class Alive:
         self.said_at = time.monotonic()
 
     def tell(self) -> None:
-        """Print a document if it is time."""
         if time.monotonic() - self.said_at >= ALIVE_SECONDS:
             say({"alive": True})
             self.said_at = time.monotonic()
@@ -471,7 +473,6 @@ class KernelLog:
         return found
 
     def close(self) -> None:
-        """Close the kernel log."""
         if self.fd >= 0:
             os.close(self.fd)
         self.fd = -1
@@ -496,7 +497,6 @@ class Player:
         self.ledger = Ledger(job.get("ledger", ()))
         self.writer: Writer | None = None
         self.mark_fd = -1
-        self.cut_at = 0
         self.is_cut = False
         self.node = job.get("node", "/dev/md0")
         self.folder = f"/sys/block/{os.path.basename(os.path.realpath(self.node))}/md"
@@ -518,31 +518,25 @@ class Player:
         say({"end": True, "ledger": self.ledger.events if self.job.get("wants_ledger") else []})
 
     def finish(self) -> None:
-        """Close the writer and the kernel log."""
         with contextlib.suppress(OSError):
             self.do_close()
         self.log.close()
 
     def do_run(self, argv: list[str], seconds: float = 60.0, text: str = "") -> dict[str, Any]:
-        """Run a program."""
         return command(argv, seconds, text)
 
     def do_write(self, path: str, text: str) -> dict[str, Any]:
         """Write a value to a file in /sys; a refusal does not end the history."""
         return {"refused": write_text(path, text)}
 
-    def do_line(self, line: str) -> dict[str, Any]:
-        """Send a line to the drives' driver."""
+    def do_line(self, line: str) -> None:
         drives(line)
-        return {}
 
     def do_open(self, path: str, mix: dict[str, int]) -> dict[str, Any]:
-        """Open the oracle's writer on a device or a file."""
         self.writer = Writer(path, self.content, self.ledger, mix, self.mark_fd)
         return {}
 
     def do_fill(self) -> dict[str, Any]:
-        """Write one generation of every block."""
         assert self.writer
         self.writer.fill()
         return {"events": len(self.ledger.events), "failures": self.writer.failures}
@@ -554,7 +548,6 @@ class Player:
         return {"events": len(self.ledger.events), "failures": self.writer.failures}
 
     def do_flush(self) -> dict[str, Any]:
-        """Flush, and wait for its end."""
         assert self.writer
         self.writer.drain()
         self.writer.flush()
@@ -562,25 +555,19 @@ class Player:
         return {"failures": self.writer.failures}
 
     def do_drain(self) -> dict[str, Any]:
-        """Wait until no request is in flight."""
         assert self.writer
         self.writer.drain()
         return {"failures": self.writer.failures}
 
-    def do_close(self) -> dict[str, Any]:
-        """Close the oracle's writer."""
+    def do_close(self) -> None:
         if self.writer:
             self.writer.close()
         self.writer = None
-        return {}
 
-    def do_pause(self, seconds: float) -> dict[str, Any]:
-        """Let time pass on the machine."""
+    def do_pause(self, seconds: float) -> None:
         pause(seconds)
-        return {}
 
     def do_idle(self, seconds: float = 120.0) -> dict[str, Any]:
-        """Wait until md is idle."""
         return {"idle": wait_idle(self.folder, seconds), **self.state()}
 
     def do_until(self, path: str, words: list[str], seconds: float = 60.0) -> dict[str, Any]:
@@ -596,7 +583,7 @@ class Player:
             step = min(step * 1.2, 0.05)
         return {"text": read_text(path), "late": True}
 
-    def do_record(self, numbers: list[int]) -> dict[str, Any]:
+    def do_record(self, numbers: list[int]) -> None:
         """Start recording these drives; their current content is the base of the record."""
         drives("forget")
         for number in numbers:
@@ -606,17 +593,14 @@ class Player:
         os.write(self.mark_fd, f"mark {len(self.ledger.events)}".encode())
         if self.writer:
             self.writer.mark_fd = self.mark_fd
-        return {}
 
     def do_still(self, numbers: list[int]) -> dict[str, Any]:
-        """Stop recording these drives."""
         for number in numbers:
             drives(f"still {number}")
         self.end_marks()
         return {"events": len(self.ledger.events)}
 
     def end_marks(self) -> None:
-        """Stop marking the ledger's events in the record."""
         if self.writer:
             self.writer.mark_fd = -1
         os.close(self.mark_fd)
@@ -649,7 +633,6 @@ class Player:
         return {"stop": command(["mdadm", "--stop", self.node], 60.0)}
 
     def restore(self, cut: Cut, record: Record, numbers: list[int]) -> None:
-        """Restore the state of the drives that the cut left."""
         for number, words in cut.lists(record, numbers).items():
             if self.cut_drives == "pull":
                 drives(f"plug {number}")
@@ -661,10 +644,13 @@ class Player:
         self.is_cut = True
 
     def do_check(self) -> dict[str, Any]:
-        """The oracle's verdict on all blocks."""
-        allowed = self.ledger.allowed(is_power_cut=self.is_cut)
-        found = check(self.job.get("data", self.node), self.content, allowed, self.most_bad)
+        found = self.read_all(self.ledger)
         return {"verdicts": found["verdicts"], "bad": found["bad"], "open": len(found["found"]), **self.state()}
+
+    def read_all(self, ledger: Ledger) -> dict[str, Any]:
+        """The verdict on all blocks of a ledger (``check``)."""
+        allowed = ledger.allowed(is_power_cut=self.is_cut)
+        return check(self.job.get("data", self.node), self.content, allowed, self.most_bad)
 
     def do_settle(self) -> dict[str, Any]:
         """Record the content of blocks with several allowed generations; it must not change from now on."""
@@ -678,15 +664,12 @@ class Player:
 
     def do_parity(self) -> dict[str, Any]:
         """The rows with inconsistent parity or copies, read from the members."""
-        shape = self.job["geometry"]
-        return {"wrong": wrong_rows(self.folder, shape["rows"], shape["chunk"], shape["member_bytes"])}
+        return {"wrong": wrong_rows(self.folder, self.job["geometry"])}
 
     def do_state(self) -> dict[str, Any]:
-        """The state of md."""
         return self.state()
 
     def do_read(self, path: str) -> dict[str, Any]:
-        """Read a small file."""
         return {"text": read_text(path)}
 
     def do_flip(self, node: str, at: int, length: int) -> dict[str, Any]:
@@ -702,8 +685,6 @@ class Player:
         return self.put(node, target, read_direct(node, source, length))
 
     def put(self, node: str, at: int, data: bytes) -> dict[str, Any]:
-        import mmap
-
         fd = os.open(node, os.O_WRONLY | os.O_DIRECT)
         buffer = mmap.mmap(-1, len(data))
         buffer[:] = data
@@ -814,7 +795,6 @@ class Points:
         self.allowed: dict[int, dict[int, list[int]]] = {}
 
     def judge(self, word: str) -> dict[str, Any]:
-        """Restore and judge one cut."""
         cut = cut_of(word)
         for number, words in cut.lists(self.record, list(self.members)).items():
             if self.images:
@@ -833,9 +813,8 @@ class Points:
         try:
             if self.job.get("looks_first", True):
                 seen["started"] = self.look(self.allowed[event], has_parity=False)
-            if self.job.get("settles", True):
-                seen["idle"] = self.array.settle(SETTLE_SECONDS)
-                seen["settled"] = self.look(self.allowed[event], has_parity=not cut.missing)
+            seen["idle"] = self.array.settle(SETTLE_SECONDS)
+            seen["settled"] = self.look(self.allowed[event], has_parity=not cut.missing)
         finally:
             self.stop()
         return seen
@@ -863,10 +842,7 @@ class Points:
         if self.job.get("by_mdadm"):
             command(["mdadm", "--stop", "/dev/md0"], 60.0)
         else:
-            for _ in range(100):
-                if not self.array.stop():
-                    break
-                pause(0.01)
+            self.array.stop()
 
     def look(self, allowed: dict[int, list[int]], *, has_parity: bool) -> dict[str, Any]:
         node = "/dev/md0" if self.job.get("by_mdadm") else self.array.node
@@ -876,20 +852,24 @@ class Points:
         if found["bad"]:
             seen["bad"] = found["bad"]
         if has_parity:
-            shape = self.job["geometry"]
-            seen["wrong_rows"] = wrong_rows(self.array.folder, shape["rows"], shape["chunk"], shape["member_bytes"])
+            seen["wrong_rows"] = wrong_rows(self.array.folder, self.job["geometry"])
         return seen
 
 
 def label_fields(nodes: list[str]) -> list[dict[str, Any]]:
     """Fields of the superblocks from which an array would be started, freshest first."""
-    chosen, _ = freshest(nodes)
     names = ("raid_disks", "reshape_position", "data_offset", "recovery_offset")
-    return [{name: getattr(label, name) for name in names} for label in map(MemberLabel, chosen)]
+    return [{name: getattr(label, name) for name in names} for label in map(MemberLabel, freshest(nodes))]
 
 
-def judge_cuts(job: dict[str, Any]) -> None:
-    """Judge the cuts of one job."""
+def run_job(player: type[Player]) -> None:
+    """Run the histories of the job, or judge its cuts."""
+    skip_modprobe()
+    job = json.load(sys.stdin)
+    for history in job.get("histories", ()):
+        player(history).play()
+    if "cuts" not in job:
+        return
     points = Points(job)
     for word in job["cuts"]:
         try:
@@ -898,16 +878,6 @@ def judge_cuts(job: dict[str, Any]) -> None:
             say({"cut": word, "broke": f"{type(error).__name__}: {error}"})
             break
     say({"end": True})
-
-
-def run_job(player: type[Player]) -> None:
-    """Run the histories of the job, or judge its cuts."""
-    skip_modprobe()
-    job = json.load(sys.stdin)
-    if "cuts" in job:
-        judge_cuts(job)
-    for history in job.get("histories", ()):
-        player(history).play()
 
 
 def main() -> None:

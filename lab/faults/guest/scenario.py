@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import hashlib
 import mmap
 import os
@@ -59,7 +58,6 @@ from lab.faults.guest.player import (
     KernelLog,
     Player,
     Points,
-    check,
     clear_device,
     command,
     complaints_in,
@@ -70,13 +68,24 @@ from lab.faults.guest.player import (
 
 LAYER_PREFIX = "fault-"
 MAPPER_FOLDER = "/dev/mapper"
-# linux/fs.h
-BLKGETSIZE64 = 0x80081272
 DEFAULTS = {
     "/proc/sys/dev/raid/speed_limit_min": "1000",
     "/proc/sys/dev/raid/speed_limit_max": "200000",
     "/sys/module/raid456/parameters/devices_handle_discard_safely": "N",
 }
+MOUNT_FOLDER = "/run/raidlab/mnt/fault"
+WORK_FOLDER = "/run/raidlab/fault"
+"""Files of a scenario; empty at its start."""
+MOST_SHOWN, MOST_EXAMPLES, LONGEST_LOG = 6, 3, 400
+MEMBER_FILES = ("slot", "state", "errors", "bad_blocks", "recovery_start")
+METERS = {"reads": 0, "read_sectors": 2, "writes": 4, "write_sectors": 6, "flushes": 15}
+"""Indices of the fields of /sys/block/*/stat (Documentation/block/stat.rst)."""
+LABEL_BYTES = 8192
+"""Bytes at the start of each member, which include everything that md changes when another member fails."""
+POINT_COUNTS = (
+    *("points", "refused", "dead", "wrong_parity", "not_idle", "untouched_corrupt", "untouched_lost"),
+    *("unreadable_points", "in_flight_corrupt", "outside_open_stripes"),
+)
 NAMED_DRIVE = re.compile(r"(dev-|/sys/class/block/|)([@#])(\d+)")
 
 
@@ -84,7 +93,7 @@ def device_bytes(node: str) -> int:
     """The size of a device in bytes."""
     fd = os.open(node, os.O_RDONLY)
     try:
-        return int(struct.unpack("<Q", fcntl.ioctl(fd, BLKGETSIZE64, bytes(8)))[0])
+        return os.lseek(fd, 0, os.SEEK_END)
     finally:
         os.close(fd)
 
@@ -114,17 +123,84 @@ def culprit_of(pieces: Sequence[bytes], p: bytes, q: bytes) -> str:
     return "several"
 
 
-class LayerSteps(Player):
-    """Steps that inject faults.
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers as sorted ranges, such as ``0-3,8,10-11``."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
+
+
+class PointSummary:
+    """The results of the crash points so far."""
+
+    def __init__(self) -> None:
+        self.counts = dict.fromkeys(POINT_COUNTS, 0)
+        self.examples: dict[str, list[str]] = {}
+        self.at: dict[str, set[int]] = {}
+
+    def add(self, seen: dict[str, Any], missing: list[int], allowed: dict[int, list[int]], stripe: int) -> None:
+        """Add one crash point; ``stripe`` is the number of data blocks of a full stripe."""
+        names = {"points"} | {name for name in ("refused", "dead") if seen.get(name)}
+        last = seen.get("settled") or seen.get("started") or {}
+        names |= {"wrong_parity"} if last.get("wrong_rows") else set()
+        names |= {"not_idle"} if not seen.get("idle", True) else set()
+        for block, verdict, _, versions in last.get("bad", ()):
+            first = block // stripe * stripe
+            is_open = any(len(allowed.get(each, ())) > 1 for each in range(first, first + stripe))
+            names |= {"outside_open_stripes"} if not is_open else set()
+            if verdict == UNREADABLE:
+                names.add("unreadable_points")
+            elif len(versions) > 1:
+                names.add("in_flight_corrupt")
+            else:
+                names.add("untouched_corrupt" if verdict == CORRUPT else "untouched_lost")
+                self.at.setdefault("+".join(map(str, missing)), set()).add(block)
+        for name in names:
+            self.counts[name] += 1
+            if len(self.examples.setdefault(name, [])) < MOST_EXAMPLES:
+                self.examples[name].append(seen["cut"])
+
+    def value(self) -> dict[str, Any]:
+        """The result for the client; ``untouched_at``: missing members -> blocks."""
+        examples = {name: words for name, words in self.examples.items() if name != "points"}
+        at = {missing: ranges(blocks) for missing, blocks in self.at.items()}
+        return {**self.counts, "untouched_at": at, "examples": examples}
+
+
+def chosen_cuts(record: Record, kinds: list[str], losses: list[list[int]], most_moments: int, chance: Any) -> list[Cut]:
+    """The cuts of all moments, kinds and losses, in the order of their moments."""
+    moments = record.moments()
+    if 0 < most_moments < len(moments):
+        moments = [moments[index * len(moments) // most_moments] for index in range(most_moments)]
+    return [chosen_cut(record, at, kind, chance, lost) for at in moments for kind in kinds for lost in losses]
+
+
+class ScenarioPlayer(Player):
+    """Runs one history of a scenario.
 
     ``job["nodes"]``: the bare drives; ``job["has_record"]``: whether they are the lab's own.
     """
+
+    cut_drives = "still"
+    """Everything after the moment of a cut is undone anyway, so md is stopped cleanly and nothing waits for a drive."""
+    most_bad = ALL_BAD
+    """All bad blocks are listed, because their places are compared with the level's arithmetic."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         super().__init__(job)
         self.bare: list[str] = job["nodes"]
         self.over: dict[int, str] = {}
         self.first_sums: dict[tuple[int, ...], list[str]] = {}
+        self.meter: dict[str, int] = {}
+        self.metered_from = 0.0
+        self.programs: dict[str, tuple[int, int]] = {}
+        self.worlds: dict[str, Ledger] = {}
+
+    # Failing layers below the members
 
     def node_of(self, number: int) -> str:
         """The device of a drive as md sees it."""
@@ -140,7 +216,6 @@ class LayerSteps(Player):
         return NAMED_DRIVE.sub(named, text)
 
     def do_run(self, argv: list[str], seconds: float = 60.0, text: str = "") -> dict[str, Any]:
-        """Run a program."""
         argv = [self.filled(word) for word in argv]
         return {"argv": argv, **command(argv, seconds, self.filled(text))}
 
@@ -183,14 +258,13 @@ class LayerSteps(Player):
         """Invert bytes of a block that is searched for on a bare drive, because a layer determines its place."""
         whole = read_direct(self.bare[number], 0, device_bytes(self.bare[number]))
         versions = sorted(self.ledger.allowed()[block], reverse=True)
-        places = [whole.find(self.content.block(block, version)) for version in versions]
-        at = next((place for place in places if place >= 0), -1)
-        if at < 0:
+        places = (whole.find(self.content.block(block, version)) for version in versions)
+        at = next((place for place in places if place >= 0), None)
+        if at is None:
             return {"broke": f"block {block} is not on drive {number}"}
         return {"found_at": at, **self.do_flip(self.bare[number], at, length)}
 
     def do_table(self, number: int, table: str) -> dict[str, Any]:
-        """Replace the table of a layer while it is in use."""
         name = f"{LAYER_PREFIX}{number}"
         loaded = command(["dmsetup", "reload", name], 30.0, self.table_text(number, table))
         return loaded if loaded["status"] else command(["dmsetup", "resume", name], 30.0)
@@ -200,25 +274,20 @@ class LayerSteps(Player):
         return self.filled(re.sub(r"\{size(?:-(\d+))?\}", lambda found: str(size - int(found[1] or 0)), table))
 
     def do_loop(self, number: int, sector: int) -> dict[str, Any]:
-        """Create a loop device with another sector size over a drive."""
-        made = command(
-            ["losetup", "--find", "--show", "--direct-io=on", "--sector-size", str(sector), self.bare[number]], 30.0
-        )
+        options = ["--find", "--show", "--direct-io=on", "--sector-size", str(sector)]
+        made = command(["losetup", *options, self.bare[number]], 30.0)
         if made["status"] == 0:
             self.over[number] = made["output"].strip()
         return made
 
     def do_sum(self, numbers: list[int]) -> dict[str, Any]:
         """Whether bare drives have the same content as at the first call with these drives."""
-        sums = [
-            hashlib.sha256(read_direct(self.bare[each], 0, device_bytes(self.bare[each]))).hexdigest()
-            for each in numbers
-        ]
+        nodes = [self.bare[each] for each in numbers]
+        sums = [hashlib.sha256(read_direct(node, 0, device_bytes(node))).hexdigest() for node in nodes]
         self.first_sums.setdefault(tuple(numbers), sums)
         return {"same": self.first_sums[tuple(numbers)] == sums}
 
     def do_message(self, number: int, text: str) -> dict[str, Any]:
-        """Send a message to a layer's target."""
         return command(["dmsetup", "message", f"{LAYER_PREFIX}{number}", "0", *text.split()], 30.0)
 
     def do_hang(self, number: int) -> dict[str, Any]:
@@ -226,21 +295,17 @@ class LayerSteps(Player):
         return command(["dmsetup", "suspend", "--noflush", "--nolockfs", f"{LAYER_PREFIX}{number}"], 30.0)
 
     def do_wake(self, number: int) -> dict[str, Any]:
-        """Resume a layer."""
         return command(["dmsetup", "resume", f"{LAYER_PREFIX}{number}"], 30.0)
 
     def do_unlayer(self, number: int) -> dict[str, Any]:
-        """Remove the layer over a drive."""
         self.over.pop(number, None)
         return command(["dmsetup", "remove", f"{LAYER_PREFIX}{number}"], 30.0)
 
     def do_flip(self, node: str, at: int, length: int) -> dict[str, Any]:
-        """Invert bytes of a drive without md's knowledge."""
         node = self.filled(node)
         return {"node": node, **super().do_flip(node, at, length)}
 
     def do_copy(self, node: str, source: int, target: int, length: int) -> dict[str, Any]:
-        """Copy bytes of a drive to another place on it, as a misdirected write does."""
         return super().do_copy(self.filled(node), source, target, length)
 
     def do_age(self, node: str, at: int, block: int, generation: int, sectors: list[int]) -> dict[str, Any]:
@@ -278,11 +343,10 @@ class LayerSteps(Player):
         return {"culprits": found}
 
     def clear_layers(self) -> None:
-        """Remove all layers, including those that an earlier history left."""
         for node in self.over.values():
             if node.startswith("/dev/loop"):
                 command(["losetup", "--detach", node], 30.0)
-        for name in sorted(os.listdir(MAPPER_FOLDER)) if os.path.isdir(MAPPER_FOLDER) else ():
+        for name in names_in(MAPPER_FOLDER):
             if name.startswith(LAYER_PREFIX):
                 command(["dmsetup", "remove", "--force", name], 30.0)
         self.over.clear()
@@ -293,49 +357,14 @@ class LayerSteps(Player):
             if read_text(path) not in ("", value):
                 write_text(path, value)
 
-
-MOST_SHOWN = 6
-MEMBER_FILES = ("slot", "state", "errors", "bad_blocks", "recovery_start")
-METERS = {"reads": 0, "read_sectors": 2, "writes": 4, "write_sectors": 6, "flushes": 15}
-"""Indices of the fields of /sys/block/*/stat (Documentation/block/stat.rst)."""
-LONGEST_LOG = 400
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Numbers as sorted ranges, such as ``0-3,8,10-11``."""
-    parts: list[list[int]] = []
-    for number in sorted(numbers):
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
-
-
-class WatchSteps(LayerSteps):
-    """Steps that observe and measure."""
-
-    most_bad = ALL_BAD
-    """All bad blocks are listed, because their places are compared with the level's arithmetic."""
-
-    def __init__(self, job: dict[str, Any]) -> None:
-        super().__init__(job)
-        self.meter: dict[str, int] = {}
-        self.metered_from = 0.0
-        self.programs: dict[str, tuple[int, int]] = {}
-        self.worlds: dict[str, Ledger] = {}
-
     # The oracle
 
-    def do_look(self, seconds: float = 0.0) -> dict[str, Any]:
+    def do_look(self) -> dict[str, Any]:
         """The oracle's verdict on all blocks, with the block numbers for each verdict that is not allowed."""
-        if seconds:
-            pause(seconds)
         return {**self.seen_by(self.ledger), **self.state()}
 
     def seen_by(self, ledger: Ledger) -> dict[str, Any]:
-        allowed = ledger.allowed(is_power_cut=self.is_cut)
-        found = check(self.job.get("data", self.node), self.content, allowed, self.most_bad)
+        found = self.read_all(ledger)
         at: dict[str, list[int]] = {}
         in_flight = 0
         for block, verdict, _, versions in found["bad"]:
@@ -346,7 +375,7 @@ class WatchSteps(LayerSteps):
             "at": {verdict: ranges(blocks) for verdict, blocks in at.items()},
             "bad": found["bad"][:MOST_SHOWN],
             "bad_in_flight": in_flight,
-            "blocks": len(allowed),
+            "blocks": sum(found["verdicts"].values()),
         }
 
     def do_world(self, verb: str, name: str = "") -> dict[str, Any]:
@@ -360,11 +389,8 @@ class WatchSteps(LayerSteps):
         elif verb == "take":
             self.ledger = Ledger(self.worlds[name].events)
         else:
-            fits = []
-            for each, ledger in self.worlds.items():
-                if all(verdict in ALLOWED for verdict in self.seen_by(ledger)["verdicts"]):
-                    fits.append(each)
-            return {"fits": fits}
+            seen = {each: self.seen_by(ledger)["verdicts"] for each, ledger in self.worlds.items()}
+            return {"fits": [each for each, verdicts in seen.items() if set(verdicts) <= set(ALLOWED)]}
         return {}
 
     def do_fingerprint(self) -> dict[str, Any]:
@@ -408,7 +434,6 @@ class WatchSteps(LayerSteps):
         return {**found, "members": members}
 
     def do_events(self, numbers: list[int]) -> dict[str, Any]:
-        """The event counts in the superblocks of drives; -1 if there is none."""
         found = {}
         for number in numbers:
             try:
@@ -429,10 +454,8 @@ class WatchSteps(LayerSteps):
             total |= {f"{name}_{number}": int(fields[METERS[name]]) for name in ("reads", "writes")}
         return total
 
-    def do_meter(self) -> dict[str, Any]:
-        """Start counting the requests to the drives."""
+    def do_meter(self) -> None:
         self.meter, self.metered_from = self.counts(), time.monotonic()
-        return {}
 
     def do_metered(self) -> dict[str, Any]:
         """The counts since ``do_meter``, and the time in seconds."""
@@ -466,7 +489,6 @@ class WatchSteps(LayerSteps):
     # Concurrent operations
 
     def do_under(self, argv: list[str], seconds: float = 60.0) -> dict[str, Any]:
-        """Run a program while the oracle's writer continues."""
         assert self.writer
         self.do_start("under", argv)
         began, operations, status = time.monotonic(), 0, None
@@ -474,14 +496,8 @@ class WatchSteps(LayerSteps):
             status = self.ended("under")
             self.writer.advance(1)
             operations += 1
-        said = self.do_end("under")["output"]
-        return {
-            "argv": argv,
-            "status": status,
-            "output": said,
-            "operations": operations,
-            "failures": self.writer.failures,
-        }
+        said, counts = self.do_end("under"), {"operations": operations, "failures": self.writer.failures}
+        return {"argv": argv, "status": status, **said, **counts}
 
     def do_load(self, seconds: float, words: list[str] | None = None) -> dict[str, Any]:
         """Continue writing for ``seconds``, or until md's ``sync_action`` is one of the words.
@@ -496,15 +512,10 @@ class WatchSteps(LayerSteps):
             if words and read_text(f"{self.folder}/sync_action") in words:
                 break
         lasted = time.monotonic() - began
-        return {
-            "lasted": lasted,
-            "operations": operations,
-            "rate": operations / max(lasted, 1e-9),
-            "failures": self.writer.failures,
-        }
+        counts = {"operations": operations, "rate": operations / max(lasted, 1e-9), "failures": self.writer.failures}
+        return {"lasted": lasted, **counts}
 
     def do_start(self, name: str, argv: list[str]) -> dict[str, Any]:
-        """Start a program in the background; its output is kept."""
         argv = [self.filled(word) for word in argv]
         out = os.memfd_create(name)
         actions = [(os.POSIX_SPAWN_DUP2, out, number) for number in (1, 2)]
@@ -534,22 +545,19 @@ class WatchSteps(LayerSteps):
     def do_end(self, name: str) -> dict[str, Any]:
         """Kill a background program; returns its output."""
         pid, out = self.programs[name]
-        try:
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.killpg(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-        except (ProcessLookupError, ChildProcessError):
-            pass
         text = self.said(name)
         os.close(out)
         del self.programs[name]
         return {"output": text[-2000:]}
 
-    def do_file(self, path: str, text: str) -> dict[str, Any]:
+    def do_file(self, path: str, text: str) -> None:
         """Create a file below /run, such as a configuration of mdadm."""
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w", encoding="utf-8") as file:
             file.write(self.filled(text))
-        return {}
 
     # The kernel log
 
@@ -560,91 +568,22 @@ class WatchSteps(LayerSteps):
         return {"complaints": complaints_in(lines)[:MOST_SHOWN], "told": told[-MOST_SHOWN:]}
 
     def end_all(self) -> None:
-        """Kill all background programs."""
         for name in list(self.programs):
             self.do_end(name)
 
-
-LABEL_BYTES = 8192
-"""Bytes at the start of each member, which include everything that md changes when another member fails."""
-MOST_EXAMPLES = 3
-
-
-class PointSummary:
-    """The results of the crash points so far."""
-
-    def __init__(self) -> None:
-        self.counts = dict.fromkeys(
-            (
-                *("points", "refused", "dead", "wrong_parity", "not_idle"),
-                *(
-                    "untouched_corrupt",
-                    "untouched_lost",
-                    "unreadable_points",
-                    "in_flight_corrupt",
-                    "outside_open_stripes",
-                ),
-            ),
-            0,
-        )
-        self.examples: dict[str, list[str]] = {}
-        self.at: dict[str, set[int]] = {}
-
-    def add(self, seen: dict[str, Any], missing: list[int], allowed: dict[int, list[int]], stripe: int) -> None:
-        """Add one crash point; ``stripe`` is the number of data blocks of a full stripe."""
-        names = {"points"} | {name for name in ("refused", "dead") if seen.get(name)}
-        last = seen.get("settled") or seen.get("started") or {}
-        names |= {"wrong_parity"} if last.get("wrong_rows") else set()
-        names |= {"not_idle"} if not seen.get("idle", True) else set()
-        for block, verdict, _, versions in last.get("bad", ()):
-            first = block // stripe * stripe
-            is_open = any(len(allowed.get(each, ())) > 1 for each in range(first, first + stripe))
-            names |= {"outside_open_stripes"} if not is_open else set()
-            if verdict == UNREADABLE:
-                names.add("unreadable_points")
-            elif len(versions) > 1:
-                names.add("in_flight_corrupt")
-            else:
-                names.add("untouched_corrupt" if verdict == CORRUPT else "untouched_lost")
-                self.at.setdefault("+".join(map(str, missing)), set()).add(block)
-        for name in names:
-            self.counts[name] += 1
-            if len(self.examples.setdefault(name, [])) < MOST_EXAMPLES:
-                self.examples[name].append(seen["cut"])
-
-    def value(self) -> dict[str, Any]:
-        """The result for the client; ``untouched_at``: missing members -> blocks."""
-        examples = {name: words for name, words in self.examples.items() if name != "points"}
-        at = {missing: ranges(blocks) for missing, blocks in self.at.items()}
-        return {**self.counts, "untouched_at": at, "examples": examples}
-
-
-class PointSteps(WatchSteps):
-    """Steps that try many states."""
+    # Crash points and lost members
 
     def do_points(
-        self,
-        members: list[int],
-        losses: list[list[int]],
-        kinds: list[str],
-        most_moments: int = 0,
-        *,
-        settles: bool = True,
+        self, members: list[int], losses: list[list[int]], kinds: list[str], most_moments: int
     ) -> dict[str, Any]:
         """Try crash points of the recording: at each of ``most_moments`` moments (0: all), each kind with each loss.
 
         ``losses`` are lists of drives that are lost at the same time, ``[]`` for none. Afterwards the drives hold the
         state that the last crash point left.
         """
-        import random
-
-        job = {
-            **{name: self.job[name] for name in ("seed", "geometry")},
-            "ledger": self.ledger.events,
-            "members": {number: self.bare[number] for number in members},
-            "settles": settles,
-            "most_bad": ALL_BAD,
-        }
+        nodes = {number: self.bare[number] for number in members}
+        known = {"seed": self.job["seed"], "geometry": self.job["geometry"], "ledger": self.ledger.events}
+        job = {**known, "members": nodes, "most_bad": ALL_BAD}
         points, alive = Points(job), Alive()
         chance, summary = random.Random(f"{self.content.seed}:points"), PointSummary()
         for cut in chosen_cuts(points.record, kinds, losses, most_moments, chance):
@@ -654,7 +593,7 @@ class PointSteps(WatchSteps):
             alive.tell()
         return summary.value()
 
-    def do_sets(self, members: list[int], sets: list[list[int]], *, restarts: bool = True) -> dict[str, Any]:
+    def do_sets(self, members: list[int], sets: list[list[int]]) -> dict[str, Any]:
         """Fail each set of members in the running array, read it, and then try to start the array without them.
 
         The array must be stopped. Returns for each set the blocks that can be read, the state of md, and whether md
@@ -670,20 +609,18 @@ class PointSteps(WatchSteps):
                 for number in failed:
                     write_text(f"{self.folder}/dev-{kernel_name_of(self.bare[number])}/state", "faulty")
                 seen |= self.brief()
-                self.stop_fully(array)
+                array.stop()
             self.put_labels(labels)
-            if restarts:
-                seen["restart_refused"] = array.start([self.bare[each] for each in members if each not in failed])
-                if not seen["restart_refused"]:
-                    seen["restarted"] = self.brief()
-                    self.stop_fully(array)
-                self.put_labels(labels)
+            seen["restart_refused"] = array.start([self.bare[each] for each in members if each not in failed])
+            if not seen["restart_refused"]:
+                seen["restarted"] = self.brief()
+                array.stop()
+            self.put_labels(labels)
             told.append(seen)
             alive.tell()
         return {"sets": told}
 
     def brief(self) -> dict[str, Any]:
-        """The oracle's verdicts and the state of md for the running array."""
         seen = self.seen_by(self.ledger)
         words = {name: self.read_md(name) for name in ("array_state", "degraded")}
         return {"verdicts": seen["verdicts"], "at": seen["at"], **words}
@@ -694,13 +631,6 @@ class PointSteps(WatchSteps):
     def put_labels(self, labels: dict[int, bytes]) -> None:
         for number, data in labels.items():
             self.put(self.bare[number], 0, data)
-
-    def stop_fully(self, array: QuickArray) -> None:
-        """Stop an array; md refuses while any process has it open."""
-        for _ in range(200):
-            if not array.stop():
-                return
-            pause(0.01)
 
     def do_changed_write(self, block: int, seconds: float) -> dict[str, Any]:
         """A direct write whose data change after ``seconds``, while it is in flight.
@@ -741,9 +671,8 @@ class PointSteps(WatchSteps):
             word, is_settled = self.settled_word()
             settled[word] = settled.get(word, 0) + 1
             unsettled += not is_settled
-            torn_up += not (
-                word.endswith(f"with {len(members)} members") or word.startswith(("gone", "clear", "inactive"))
-            )
+            is_whole = word.endswith(f"with {len(members)} members")
+            torn_up += not (is_whole or word.startswith(("gone", "clear", "inactive")))
             command(["mdadm", "--stop", self.node], 30.0)
             done = command(["mdadm", "--assemble", self.node, *(self.node_of(each) for each in members)], 30.0)
             if done["status"]:
@@ -756,7 +685,7 @@ class PointSteps(WatchSteps):
         """The array's state and members once two readings in a row are equal, and whether that happened."""
         before = ""
         for _ in range(100):
-            there = len([name for name in os.listdir(self.folder) if name.startswith("rd")]) if self.is_there() else 0
+            there = sum(name.startswith("rd") for name in names_in(self.folder))
             now = f"{self.read_md('array_state') or 'gone'} with {there} members"
             if now == before:
                 return now, True
@@ -764,28 +693,7 @@ class PointSteps(WatchSteps):
             pause(0.1)
         return before, False
 
-    def is_there(self) -> bool:
-        return os.path.isdir(self.folder)
-
-
-def chosen_cuts(record: Record, kinds: list[str], losses: list[list[int]], most_moments: int, chance: Any) -> list[Cut]:
-    """The cuts of all moments, kinds and losses, in the order of their moments."""
-    moments = record.moments()
-    if 0 < most_moments < len(moments):
-        moments = [moments[index * len(moments) // most_moments] for index in range(most_moments)]
-    return [chosen_cut(record, at, kind, chance, lost) for at in moments for kind in kinds for lost in losses]
-
-
-MOUNT_FOLDER = "/run/raidlab/mnt/fault"
-WORK_FOLDER = "/run/raidlab/fault"
-"""Files of a scenario; empty at its start."""
-
-
-class ScenarioPlayer(PointSteps):
-    """Runs one history of a scenario."""
-
-    cut_drives = "still"
-    """Everything after the moment of a cut is undone anyway, so md is stopped cleanly and nothing waits for a drive."""
+    # The beginning and the end of a history
 
     def play(self) -> None:
         """Run all steps from blank drives, or up to one that cannot be carried out, and clean up."""
@@ -795,7 +703,6 @@ class ScenarioPlayer(PointSteps):
         super().play()
 
     def finish(self) -> None:
-        """Clean up the machine and close the kernel log."""
         self.clear()
         self.log.close()
 
@@ -815,18 +722,14 @@ class ScenarioPlayer(PointSteps):
             return self.do_write(f"{self.folder}/array_state", "active")
         return {}
 
-    def do_data(self, path: str) -> dict[str, Any]:
-        """Set the device or file with the oracle's data."""
+    def do_data(self, path: str) -> None:
         self.job["data"] = path
-        return {}
 
     def do_mount(self, kind: str, node: str) -> dict[str, Any]:
-        """Mount a file system at ``MOUNT_FOLDER``."""
         os.makedirs(MOUNT_FOLDER, exist_ok=True)
         return command(["mount", "-t", kind, self.filled(node), MOUNT_FOLDER], 60.0)
 
     def do_unmount(self) -> dict[str, Any]:
-        """Unmount the file system."""
         return command(["umount", MOUNT_FOLDER], 60.0)
 
     def clear(self) -> None:
