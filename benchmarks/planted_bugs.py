@@ -18,7 +18,6 @@ from lab.errors import LabError
 from lab.faults.campaign import (
     Arena,
     Campaign,
-    CampaignHooks,
     PlantedBug,
     begun_campaign,
     find_planted_bug,
@@ -54,7 +53,7 @@ def campaign(arena: Arena, minutes: float, *, shrinks: bool) -> dict[str, Any]:
     asked = {"first": 1, "seeds": 0, "seconds": minutes * 60, "planted": arena.planted}
     begin = time.monotonic()
     with begun_campaign(arena.host, str(arena.target), **asked) as journal:
-        hunt = Campaign(journal, arena, CampaignHooks(notice=say), shrinks=shrinks, stops_at_first=True)
+        hunt = Campaign(journal, arena, notice=say, shrinks=shrinks, stops_at_first=True)
         summary = hunt.run()
     if not summary.findings:
         return {}

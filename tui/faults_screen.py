@@ -272,7 +272,7 @@ def _campaign_item(level: str) -> FaultItem:
     )
 
     def work(frontend: Frontend, progress: Progress, cancelled: Cancelled) -> Line:
-        from lab.faults.campaign import Arena, Campaign, CampaignHooks, begun_campaign
+        from lab.faults.campaign import Arena, Campaign, begun_campaign
         from lab.faults.place import with_own_kernel
 
         def on_progress(done: int, total: int) -> None:
@@ -285,8 +285,8 @@ def _campaign_item(level: str) -> FaultItem:
         options = {"first": SEED, "seeds": CAMPAIGN_SEEDS, "seconds": 0, "level": level}
         progress(("starting machines", "muted"))
         with begun_campaign(host, str(target), **options) as journal:
-            hooks = CampaignHooks(lambda text: progress((text, "bad")), on_progress)
-            summary = Campaign(journal, Arena(target, host), hooks).run()
+            arena = Arena(target, host)
+            summary = Campaign(journal, arena, lambda text: progress((text, "bad")), on_progress).run()
         for word, count in summary.explained.items():
             progress((f"known defect: {word}: {count}", "plain"))
         found = len(summary.findings)

@@ -31,7 +31,6 @@ from lab.faults.campaign import (
     WORKERS,
     Arena,
     Campaign,
-    CampaignHooks,
     CampaignJournal,
     CampaignSummary,
     FindingRecord,
@@ -262,11 +261,12 @@ def _run(context: Context, journal: CampaignJournal, calls: ClusterCalls | None,
         def show(done: int, wanted: int) -> None:
             bar.show("histories", done / wanted if wanted else 0.0)
 
-        hooks = CampaignHooks(context.narrator.notice, show)
         arena = Arena(target, context.host, run.planted)
         workers = calls.workers if calls else WORKERS
-        is_hunt = bool(run.planted)
-        return Campaign(journal, arena, hooks, workers, shrinks=shrinks, stops_at_first=is_hunt, calls=calls).run()
+        notice, is_hunt = context.narrator.notice, bool(run.planted)
+        return Campaign(
+            journal, arena, notice, show, workers, shrinks=shrinks, stops_at_first=is_hunt, calls=calls
+        ).run()
 
 
 def _told(context: Context, summaries: list[CampaignSummary]) -> int:
@@ -440,13 +440,12 @@ def _differences(outcomes: Sequence[HistoryOutcome]) -> Counter[tuple[str, int, 
 def _write_evidence(
     arena: Arena, finding_id: FindingId, history: FaultHistory, earlier: list[FaultHistory], folder: Path
 ) -> None:
-    evidence = gathered(arena, history, earlier)
+    outcome, files = gathered(arena, history, earlier)
     make_folder(folder)
-    for file, data in evidence.files.items():
+    for file, data in files.items():
         write_file(folder / file, data)
-    if evidence.outcome.differences:
-        kind = evidence.outcome.differences[0].kind
-        record = record_of(finding_id, evidence.outcome, kind, arena, status="confirmed")
+    if outcome.differences:
+        record = record_of(finding_id, outcome, outcome.differences[0].kind, arena, status="confirmed")
         write_file(folder / "commands.sh", script_of(record, history))
 
 

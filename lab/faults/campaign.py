@@ -41,7 +41,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -124,7 +125,6 @@ class PlantedBug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """File in drivers/md, and function."""
     promise: str
     source: str
-    """The source of the promise."""
     levels: tuple[str, ...]
     policies: tuple[str, ...]
     moments: tuple[str, ...]
@@ -135,7 +135,7 @@ class PlantedBug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def patch(self) -> str:
-        """The name of its file in provision/kernel/planted."""
+        """Its file in provision/kernel/planted."""
         return f"{self.number:02d}-{self.name}.patch"
 
 
@@ -158,19 +158,15 @@ def find_planted_bug(word: str) -> PlantedBug:
     raise unknown_word("planted bug", word, [bug.name for bug in planted_bugs()])
 
 
-def planted_kernel(host: Host) -> Path:
-    """The path of the kernel with planted bugs. Raises ToolMissing, with the command that builds it."""
+def on_planted_kernel(target: Target, host: Host) -> Target:
+    """The target with the kernel that has planted bugs, in virtual time. Raises ToolMissing if it is not built."""
     path = built_part(PLANTED_FLAVOUR) / "linux"
     try:
-        return find_kernel(host.processes, host.files, virtual_time=True, chosen=str(path)).path
+        kernel = find_kernel(host.processes, host.files, virtual_time=True, chosen=str(path)).path
     except ToolMissing as error:
         reason = "the embedded kernel with planted bugs is not built, or only partly built"
         raise ToolMissing(reason, hint=f"remove {path.parent} if it exists, then: make planted-kernel") from error
-
-
-def on_planted_kernel(target: Target, host: Host) -> Target:
-    """The target with that kernel, in virtual time. Raises ToolMissing if it is not built."""
-    for key, value in (("time", "virtual"), ("kernel", str(planted_kernel(host)))):
+    for key, value in (("time", "virtual"), ("kernel", str(kernel))):
         if target.options.get(key) != value:
             target = target.with_option(key, value)
     return target
@@ -239,6 +235,11 @@ def play(
     plans = [planned(history, has_evidence=has_evidence) for history in histories]
     jobs = [job_of(history, plan, **more) for history, plan in zip(histories, plans, strict=True)]
     number, judge, documents = 0, HistoryJudge(histories[0]), list[tuple[PlannedStep, dict[str, Any]]]()
+
+    def outcome(*, is_over: bool) -> HistoryOutcome:
+        told, differences = tuple(documents), tuple(judge.differences)
+        return HistoryOutcome(judge.history, differences, judge.explained, judge.rejected, told, is_over)
+
     with SilenceWatchdog(place.lab.machine) as watchdog:
         try:
             for seen in run_program(place.lab.machine, CAMPAIGN, {"histories": jobs}, change=change):
@@ -251,7 +252,7 @@ def play(
                     judge.hear(step, seen)
                     continue
                 is_over = bool({each.kind for each in judge.differences} & SPOILING)
-                yield _outcome(judge, documents, is_over=is_over)
+                yield outcome(is_over=is_over)
                 if is_over:
                     return
                 number, documents = number + 1, []
@@ -263,21 +264,13 @@ def play(
             step = documents[-1][0] if documents else plans[number][0]
             is_hung = watchdog.is_silent or not isinstance(error, MachineLost)
             judge.differ(STOOD_STILL if is_hung else LOST, step, f"{error.message} after {step.step[0]}")
-            yield _outcome(judge, documents, is_over=True)
+            yield outcome(is_over=True)
 
 
 SPOILING = frozenset(
     {STOOD_STILL, LOST, "could not be played", "could not be stopped", "kernel complained", "not created"}
 )
 """Kinds of differences after which the machine may be in an unknown state."""
-
-
-def _outcome(
-    judge: HistoryJudge, documents: list[tuple[PlannedStep, dict[str, Any]]], *, is_over: bool
-) -> HistoryOutcome:
-    return HistoryOutcome(
-        judge.history, tuple(judge.differences), judge.explained, judge.rejected, tuple(documents), is_over
-    )
 
 
 def replayed(arena: Arena, history: FaultHistory, before: Sequence[FaultHistory] = (), **more: Any) -> HistoryOutcome:
@@ -300,7 +293,6 @@ class Repeats:
         return sum(kind in each.kinds if kind else bool(each.differences) for each in self.outcomes)
 
     def verdict(self, kind: str) -> str:
-        """What the runs show about the finding."""
         times, cpus = len(self.outcomes), "1 CPU" if self.cpu_count == 1 else f"{self.cpu_count} CPUs"
         if found := self.seen(kind):
             return f"confirmed with {cpus} on Linux {self.kernel_release}: {found} of {times} runs"
@@ -344,7 +336,6 @@ class FindingRecord(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     """A description of the first difference of this kind."""
     title: str
-    """A description of the array."""
     act: int
     differences: tuple[tuple[str, int, str], ...]
     """All differences: kind, index of the act, description."""
@@ -389,10 +380,7 @@ class FindingStore:
         self.root = self._runs.root
 
     def keep(self, record: FindingRecord, history: FaultHistory, files: Mapping[str, bytes]) -> Path:
-        """Store a finding, replacing one with the same id.
-
-        Raises ResultError; an existing finding then remains intact.
-        """
+        """Store a finding in place of one with the same id, which remains if this raises ResultError."""
         own = {
             _FINDING: msgspec.json.format(msgspec.json.encode(record), indent=1),
             _HISTORY: msgspec.json.format(msgspec.json.encode(history), indent=1),
@@ -428,7 +416,6 @@ class FindingStore:
         self.remove(finding.folder.name)
 
     def remove(self, finding_id: str) -> None:
-        """Remove the finding with this id."""
         shutil.rmtree(self.root / checked_name(finding_id, "finding"), ignore_errors=True)
 
     def remove_leftovers(self) -> None:
@@ -554,32 +541,22 @@ MOST_RECORD_BYTES = 16 * MIB
 _RECORDS = {"record.bin.gz": "/dev/lab-record", "record-data.bin.gz": "/dev/lab-record-data"}
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """The outcome of a replay, and the files that document it."""
-
-    outcome: HistoryOutcome
-    files: dict[str, bytes]
-
-
-def gathered(arena: Arena, history: FaultHistory, before: Sequence[FaultHistory] = ()) -> Evidence:
-    """Replay a history on a separate machine, and collect all evidence."""
+def gathered(
+    arena: Arena, history: FaultHistory, before: Sequence[FaultHistory] = ()
+) -> tuple[HistoryOutcome, dict[str, bytes]]:
+    """Replay a history on a separate machine; returns the outcome, and the files that document it."""
     files: dict[str, bytes] = {}
     with arena.opened() as place:
-        more: dict[str, Any] = {"wants_log": True, "wants_ledger": True}
-        outcome = list(play(place, [*before, history], change=arena.change, has_evidence=True, **more))[-1]
+        more: dict[str, Any] = {"has_evidence": True, "wants_log": True, "wants_ledger": True}
+        outcome = list(play(place, [*before, history], change=arena.change, **more))[-1]
         if not outcome.is_over:
             files |= _from_machine(place)
     files["seen.jsonl"] = seen_lines(outcome)
     logs = [seen["log"] for _, seen in outcome.documents if "log" in seen]
     files["kernel.log"] = "\n".join(logs[-1] if logs else ["the kernel's log could not be read"]).encode()
-    said = [
-        seen["output"]
-        for step, seen in outcome.documents
-        if step.step[:1] == ["run"] and "/proc/mdstat" in step.step[1]
-    ]
-    files["mdstat.txt"] = "\n".join(said).encode()
-    return Evidence(outcome, files)
+    runs = [(step.step[1], seen) for step, seen in outcome.documents if step.step[0] == "run"]
+    files["mdstat.txt"] = "\n".join(seen["output"] for argv, seen in runs if "/proc/mdstat" in argv).encode()
+    return outcome, files
 
 
 def seen_lines(outcome: HistoryOutcome) -> bytes:
@@ -611,10 +588,8 @@ def _from_machine(place: FaultPlace) -> dict[str, bytes]:
     return files
 
 
-def record_of(
-    finding_id: FindingId, outcome: HistoryOutcome, kind: str, arena: Arena, *, status: str, **more: object
-) -> FindingRecord:
-    """The contents of finding.json for the first difference of a kind."""
+def record_of(finding_id: FindingId, outcome: HistoryOutcome, kind: str, arena: Arena, **more: object) -> FindingRecord:
+    """The contents of finding.json for the first difference of a kind; ``more`` are further fields."""
     history = outcome.history
     first = next(each for each in outcome.differences if each.kind == kind)
     fields = {
@@ -625,7 +600,6 @@ def record_of(
         "act": first.act,
         "differences": [(each.kind, each.act, each.text) for each in outcome.differences],
         "explained": dict(outcome.explained),
-        "status": status,
         "target": str(arena.target),
         "planted": arena.planted,
         "is_virtual_time": arena.target.is_virtual_time,
@@ -676,7 +650,9 @@ class Shrinker:
             while True:
                 before = self.smallest
                 self._reduce(self.smallest.acts, lambda acts: _with_acts(self.smallest, acts))
-                self._reduce_writes()
+                for index in range(len(self.smallest.acts)):
+                    if self.smallest.acts[index].kind is ActKind.LOAD:
+                        self._reduce(self.smallest.acts[index].writes, partial(self._with_writes, index))
                 if self.smallest == before or self.left <= 0 or self._is_stopped():
                     return self.smallest
 
@@ -684,18 +660,18 @@ class Shrinker:
     def smallest(self) -> FaultHistory:
         return self.steps[-1]
 
-    def _reduce_writes(self) -> None:
-        for index in range(len(self.smallest.acts)):
-            act = self.smallest.acts[index]
-            if act.kind is ActKind.LOAD:
-                self._reduce(act.writes, lambda writes, index=index: _with_writes(self.smallest, index, writes))  # type: ignore[misc]
+    def _with_writes(self, index: int, writes: tuple[Write, ...]) -> FaultHistory:
+        acts = list(self.smallest.acts)
+        acts[index] = msgspec.structs.replace(acts[index], writes=writes)
+        return _with_acts(self.smallest, acts)
 
     def _reduce(self, items: Sequence[T], made: Callable[[tuple[T, ...]], FaultHistory]) -> None:
         """Remove parts of these items, from halves down to single items."""
         items = tuple(items)
         size = max(1, len(items) // 2)
         while items:
-            rests = [rest for rest in _without_parts(items, size) if rest != items]
+            # Without one part of this size, the last part first: late items are the ones most often irrelevant.
+            rests = [items[:start] + items[start + size :] for start in reversed(range(0, len(items), size))]
             found = self._take_first([made(rest) for rest in rests])
             if found is not None:
                 items = rests[found]
@@ -729,22 +705,8 @@ class Shrinker:
             yield outcome
 
 
-def _without_parts(items: tuple[T, ...], size: int) -> Iterator[tuple[T, ...]]:
-    """The items without one part of this size, for each position; last part first.
-
-    Late items are the ones most often irrelevant.
-    """
-    for start in reversed(range(0, len(items), size)):
-        yield items[:start] + items[start + size :]
-
-
 def _with_acts(history: FaultHistory, acts: Sequence[Act]) -> FaultHistory:
     return msgspec.structs.replace(history, acts=tuple(acts))
-
-
-def _with_writes(history: FaultHistory, index: int, writes: tuple[tuple[int, int, int], ...]) -> FaultHistory:
-    act = msgspec.structs.replace(history.acts[index], writes=writes)
-    return _with_acts(history, (*history.acts[:index], act, *history.acts[index + 1 :]))
 
 
 FORMAT_VERSION = 1
@@ -791,15 +753,10 @@ class CampaignJournal:
 
     @property
     def explained(self) -> Counter[str]:
-        """The explained differences of all seeds, counted by explanation."""
-        total: Counter[str] = Counter()
-        for each in self.done.values():
-            total.update(each.explained)
-        return total
+        return sum((Counter(each.explained) for each in self.done.values()), Counter[str]())
 
     @property
     def findings(self) -> list[str]:
-        """The ids of all findings, in the order in which their seeds were stored."""
         return [each.finding for each in self.done.values() if each.finding]
 
 
@@ -849,14 +806,6 @@ Calls = Callable[[Callable[[bytes], bytes], bytes], bytes]
 WITHOUT_PLANTED = "shows without the planted bug too"
 
 
-@dataclass(frozen=True, slots=True)
-class CampaignHooks:
-    """Callbacks: a message for the user, and the number of seeds done and wanted (0: no limit)."""
-
-    notice: Callable[[str], None] = lambda _: None
-    progress: Callable[[int, int], None] = lambda _done, _wanted: None
-
-
 class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The results of a campaign so far."""
 
@@ -878,7 +827,10 @@ class Campaign:
 
     journal: CampaignJournal
     arena: Arena
-    hooks: CampaignHooks = field(default_factory=CampaignHooks)
+    notice: Callable[[str], None] = lambda _: None
+    """Receives messages for the user."""
+    progress: Callable[[int, int], None] = lambda _done, _wanted: None
+    """Receives the number of seeds done and wanted (0: no limit)."""
     workers: int = WORKERS
     shrinks: bool = True
     stops_at_first: bool = False
@@ -928,7 +880,9 @@ class Campaign:
                 thread.start()
             for is_over in begun:
                 while not is_over.wait(JOIN_SECONDS):
-                    self._look_at_time()
+                    limit = self.journal.run.seconds
+                    if limit and time.monotonic() - self._began > limit:
+                        self._over.set()
         finally:
             self._stopped.set()
             for is_over in begun:
@@ -938,14 +892,9 @@ class Campaign:
         return self.summary()
 
     def summary(self) -> CampaignSummary:
-        """The results so far."""
         seconds = time.monotonic() - self._began
         mine = set(self.journal.findings)
-        kept = {
-            each.record.id: each.record
-            for each in self.store.all()
-            if each.record.id in mine or each.record.shrunk_from in mine
-        }
+        kept = [each.record for each in self.store.all()]
         wanted = self.journal.run.seeds
         return CampaignSummary(
             run=self.journal.run.id,
@@ -954,15 +903,10 @@ class Campaign:
             histories_per_second=round(self._played / seconds, 2) if seconds else 0.0,
             explained=dict(sorted(self.journal.explained.items())),
             said_no={str(word): count for word, count in sorted(self.said_no.items())},
-            findings=tuple(kept.values()),
+            findings=tuple(each for each in kept if each.id in mine or each.shrunk_from in mine),
             found_after_seconds=self._found_after,
             is_complete=not wanted or len(self.journal.done) >= wanted,
         )
-
-    def _look_at_time(self) -> None:
-        limit = self.journal.run.seconds
-        if limit and time.monotonic() - self._began > limit:
-            self._over.set()
 
     def _is_over(self) -> bool:
         """Whether to start no more histories; findings already made are still investigated."""
@@ -973,8 +917,7 @@ class Campaign:
             while not self._stopped.is_set() and (rest := self._take_left()):
                 self._investigate(rest)
             while not self._is_over() and (seeds := self._next_batch()):
-                found = self._play_batch(seeds)
-                for record, before in found:
+                for record, before in self._play_batch(seeds):
                     if not self._stopped.is_set():
                         self._investigate(record, before)
         except BaseException as error:  # the waiting thread raises it again
@@ -988,18 +931,12 @@ class Campaign:
 
         Their seeds are recorded as done, so that no worker runs one of them during the investigation.
         """
-        left = []
-        for each in self.store.all():
-            if each.record.run == self.journal.run.id and each.record.status == "found":
-                left.append(each.record)
-                if each.history.seed not in self.journal.done:
-                    self.journal.add(SeedDone(each.history.seed, each.record.id, dict(each.record.explained)))
-        return left
-
-    def _is_mine(self, finding_id: str) -> bool:
-        """Whether the stored finding belongs to this campaign: another one may have found the same."""
-        kept = self.store.find(finding_id)
-        return kept is not None and kept.record.run == self.journal.run.id
+        run = self.journal.run.id
+        left = [each for each in self.store.all() if each.record.run == run and each.record.status == "found"]
+        for each in left:
+            if each.history.seed not in self.journal.done:
+                self.journal.add(SeedDone(each.history.seed, each.record.id, dict(each.record.explained)))
+        return [each.record for each in left]
 
     def _take_left(self) -> FindingRecord | None:
         with self._lock:
@@ -1011,7 +948,7 @@ class Campaign:
             batch: list[int] = []
             for seed in self._seeds:
                 if batch and seed != batch[-1] + 1:
-                    self._seeds = _and_then(seed, self._seeds)
+                    self._seeds = chain([seed], self._seeds)
                     break
                 batch.append(seed)
                 if len(batch) == BATCH:
@@ -1019,15 +956,10 @@ class Campaign:
             return batch
 
     def _play_batch(self, seeds: list[int]) -> list[tuple[FindingRecord, int]]:
-        """Run these seeds on as many machines as needed.
-
-        Returns each finding with the number of histories that ran before it on its machine.
-        """
-        found: list[tuple[FindingRecord, int]] = []
-        for before, outcome in self._played_elsewhere(seeds) if self.calls else self._played_here(seeds):
-            if record := self._judged(outcome):
-                found.append((record, before))
-        return found
+        """Run these seeds; returns each finding with the number of histories that ran before it on its machine."""
+        here = played_batch(self.arena, self.bounds, seeds, self._is_over)
+        played = self._played_elsewhere(seeds, self.calls) if self.calls else here
+        return [(record, before) for before, outcome in played if (record := self._judged(outcome))]
 
     def _judged(self, outcome: HistoryOutcome) -> FindingRecord | None:
         """Store the result of a history. When the campaign stops at the first finding, only the first one is stored."""
@@ -1041,17 +973,13 @@ class Campaign:
                 self._over.set()
             return record
 
-    def _played_here(self, seeds: list[int]) -> Iterator[tuple[int, HistoryOutcome]]:
-        return played_batch(self.arena, self.bounds, seeds, self._is_over)
-
-    def _played_elsewhere(self, seeds: list[int]) -> list[tuple[int, HistoryOutcome]]:
-        assert self.calls is not None
+    def _played_elsewhere(self, seeds: list[int], calls: Calls) -> list[tuple[int, HistoryOutcome]]:
         run = self.journal.run
         asked = _BatchAsked(
             target=str(self.arena.target), level=run.level, policy=run.policy, planted=run.planted, seeds=seeds
         )
         # Unpickling is safe: the answer comes from a worker that runs this same program.
-        answer: list[tuple[int, HistoryOutcome]] = pickle.loads(self.calls(play_asked, msgspec.json.encode(asked)))
+        answer: list[tuple[int, HistoryOutcome]] = pickle.loads(calls(play_asked, msgspec.json.encode(asked)))
         return answer
 
     def _due_to_the_planted(self, outcome: HistoryOutcome) -> HistoryOutcome:
@@ -1063,7 +991,7 @@ class Campaign:
         if len(due) == len(outcome.differences):
             return outcome
         kinds = ", ".join(sorted(outcome.kinds & shown))
-        self.hooks.notice(f"seed {outcome.history.seed}: {kinds}: {WITHOUT_PLANTED}, and does not count")
+        self.notice(f"seed {outcome.history.seed}: {kinds}: {WITHOUT_PLANTED}, and does not count")
         explained = outcome.explained + Counter({WITHOUT_PLANTED: len(outcome.differences) - len(due)})
         return replace(outcome, differences=due, explained=explained)
 
@@ -1079,14 +1007,14 @@ class Campaign:
             kind = outcome.differences[0].kind
             record = record_of(finding_id, outcome, kind, self.arena, status="found", run=self.journal.run.id)
             self._store(record, outcome.history, {"seen.jsonl": seen_lines(outcome)})
-            self.hooks.notice(f"{record.id}: {record.kind}: {record.text}")
+            self.notice(f"{record.id}: {record.kind}: {record.text}")
         with self._lock:
             if record and self._found_after is None:
                 self._found_after = round(time.monotonic() - self._began, 1)
             self.journal.add(SeedDone(seed, record.id if record else "", dict(outcome.explained)))
             self.said_no.update(outcome.rejected)
             self._played += 1
-            self.hooks.progress(len(self.journal.done), self.journal.run.seeds)
+            self.progress(len(self.journal.done), self.journal.run.seeds)
         return record
 
     def _store(self, record: FindingRecord, history: FaultHistory, files: dict[str, bytes]) -> None:
@@ -1108,10 +1036,9 @@ class Campaign:
                 earlier = [generated(seed, self.bounds) for seed in range(whole.seed - before, whole.seed)]
                 outcome = replayed(self.arena, whole, earlier)
             if record.kind not in outcome.kinds:
-                self._store(
-                    msgspec.structs.replace(record, status="unsteady"), whole, {"seen.jsonl": seen_lines(outcome)}
-                )
-                self.hooks.notice(f"{record.id}: not reproducible")
+                unsteady = msgspec.structs.replace(record, status="unsteady")
+                self._store(unsteady, whole, {"seen.jsonl": seen_lines(outcome)})
+                self.notice(f"{record.id}: not reproducible")
                 return
             steps = [whole] if earlier or not self.shrinks else self._shrunk(record, whole, outcome)
             if not self._stopped.is_set():
@@ -1119,11 +1046,11 @@ class Campaign:
         except LabError as error:
             if isinstance(error, ResultError) or self._stopped.is_set():
                 raise
-            self.hooks.notice(f"{record.id} could not be examined: {error.message}")
+            self.notice(f"{record.id} could not be examined: {error.message}")
 
     def _shrunk(self, record: FindingRecord, whole: FaultHistory, outcome: HistoryOutcome) -> list[FaultHistory]:
         def tell(history: FaultHistory) -> None:
-            self.hooks.notice(f"{record.id}: {history.operations} operations, {history.writes} writes show it too")
+            self.notice(f"{record.id}: {history.operations} operations, {history.writes} writes show it too")
 
         stopped = self._stopped.is_set
         shrinker = Shrinker(self.arena, record.kind, most_plays=self.most_plays, is_stopped=stopped, on_progress=tell)
@@ -1133,10 +1060,9 @@ class Campaign:
     def _keep_smallest(
         self, record: FindingRecord, whole: FaultHistory, steps: list[FaultHistory], earlier: list[FaultHistory]
     ) -> None:
-        """Store the smallest history that also shows the difference on a separate machine."""
         for history in reversed(steps):
-            evidence = gathered(self.arena, history, earlier)
-            is_shown = record.kind in evidence.outcome.kinds
+            outcome, files = gathered(self.arena, history, earlier)
+            is_shown = record.kind in outcome.kinds
             if is_shown and self.arena.planted and history != whole:
                 # A shrunk history may show the same kind of difference for another reason.
                 is_shown = record.kind not in self._shown_without_planted(history, earlier)
@@ -1144,16 +1070,15 @@ class Campaign:
                 kept = kept_word(whole, history) if history != whole else ""
                 finding_id = FindingId(self.bounds, whole.seed, self.arena.planted, len(earlier), kept)
                 status = "shrunk" if kept else "confirmed"
-                more = {
-                    "run": record.run,
-                    "replays": 2,
-                    "shrunk_from": "" if str(finding_id) == record.id else record.id,
-                }
-                final = record_of(finding_id, evidence.outcome, record.kind, self.arena, status=status, **more)
-                self._store(final, history, evidence.files)
-                if final.id != record.id and self._is_mine(record.id):
+                origin = "" if str(finding_id) == record.id else record.id
+                more = {"status": status, "run": record.run, "replays": 2, "shrunk_from": origin}
+                final = record_of(finding_id, outcome, record.kind, self.arena, **more)
+                self._store(final, history, files)
+                kept_before = self.store.find(record.id)
+                # Another campaign may have found the same.
+                if final.id != record.id and kept_before and kept_before.record.run == self.journal.run.id:
                     self.store.remove(record.id)
-                self.hooks.notice(f"stored as {final.id}: {final.operations} operations, {final.writes} writes")
+                self.notice(f"stored as {final.id}: {final.operations} operations, {final.writes} writes")
                 return
 
 
@@ -1166,8 +1091,7 @@ def played_batch(
     """
     while seeds and not is_over():
         with arena.opened() as place:
-            histories = [generated(seed, bounds) for seed in seeds]
-            done = 0
+            histories, done = [generated(seed, bounds) for seed in seeds], 0
             for outcome in play(place, histories, change=arena.change, is_stopped=is_over):
                 yield done, outcome
                 done += 1
@@ -1199,8 +1123,3 @@ def history_of(finding_id: FindingId) -> tuple[FaultHistory, list[FaultHistory]]
     whole = generated(finding_id.seed, finding_id.bounds)
     earlier = [generated(whole.seed - each, finding_id.bounds) for each in range(finding_id.before, 0, -1)]
     return (part_of(whole, finding_id.kept) if finding_id.kept else whole), earlier
-
-
-def _and_then(seed: int, rest: Iterator[int]) -> Iterator[int]:
-    yield seed
-    yield from rest

@@ -10,7 +10,10 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +29,8 @@ from lab.faults import campaign as campaigns
 from lab.faults.campaign import (
     Arena,
     Campaign,
-    CampaignHooks,
     CampaignJournal,
     CampaignSummary,
-    Evidence,
     FindingRecord,
     FindingStore,
     HistoryOutcome,
@@ -43,16 +44,74 @@ from lab.faults.campaign import (
     on_planted_kernel,
     plain_script,
     planted_bugs,
-    planted_kernel,
     resumed_campaign,
     seen_lines,
 )
 from lab.faults.crash_points import promises
 from lab.faults.history import ActKind, Bounds, FaultHistory, generated, parse_id
+from lab.faults.judge import HistoryDifference
+from lab.host.clock import HostClock
 from lab.machine import Host, parse_target
 from lab.store import LATEST
-from tests.unit.faults.played_histories import PlayedByRule, Rule, host_in, outcome_of
+from tests.unit.disks import machines
 
+Rule = Callable[[FaultHistory], str]
+"""What a history shows: the kind of a difference, or nothing."""
+
+
+def outcome_of(history: FaultHistory, kind: str, *, is_over: bool = False) -> HistoryOutcome:
+    shown = (HistoryDifference(kind, len(history.acts) - 1, f"{kind}, as the rule says"),) if kind else ()
+    return HistoryOutcome(history, shown, Counter({"write hole": 1}), is_over=is_over)
+
+
+@dataclass
+class PlayedByRule:
+    """Stands in for ``play``: how many machines were opened, which histories were played, and what ends a machine."""
+
+    rule: Rule
+    host: Host
+    opened: int = 0
+    played: list[FaultHistory] = field(default_factory=list)
+    ends_machine: frozenset[str] = frozenset()
+    on_history: Callable[[FaultHistory], None] = lambda _: None
+    planted: int = 0
+    control: Rule = lambda _: ""
+    """What a history shows while no bug is planted, where one is looked for."""
+
+    @property
+    def arena(self) -> Arena:
+        return _RuledArena(parse_target("uml:?time=virtual"), self.host, self.planted, played=self)
+
+    def play(self, _place: object, histories: Sequence[FaultHistory], **more: Any) -> Iterator[HistoryOutcome]:
+        is_stopped = more.get("is_stopped", lambda: False)
+        for history in histories:
+            if is_stopped():
+                return
+            self.on_history(history)
+            self.played.append(history)
+            kind = self.rule(history)
+            is_over = kind in self.ends_machine
+            yield outcome_of(history, kind, is_over=is_over)
+            if is_over:
+                return
+
+    def replayed(self, arena: Arena, history: FaultHistory, before: Sequence[FaultHistory] = ()) -> HistoryOutcome:
+        if arena.is_control:
+            return outcome_of(history, self.control(history))
+        return list(self.play(None, [*before, history]))[-1]
+
+
+@dataclass(frozen=True)
+class _RuledArena(Arena):
+    played: PlayedByRule = None  # type: ignore[assignment]
+
+    @contextmanager
+    def opened(self) -> Iterator[Any]:
+        self.played.opened += 1
+        yield object()
+
+
+Gathered = tuple[HistoryOutcome, dict[str, bytes]]
 RECORD = FindingRecord(
     id="c1-7",
     kind="unreadable",
@@ -76,7 +135,7 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
-    return host_in(tmp_path)
+    return machines.host_in(tmp_path / "state", HostClock())
 
 
 @pytest.fixture
@@ -86,9 +145,9 @@ def played(host: Host, monkeypatch: pytest.MonkeyPatch) -> PlayedByRule:
     monkeypatch.setattr(campaigns, "play", found.play)
     monkeypatch.setattr(campaigns, "replayed", found.replayed)
 
-    def gathered(arena: Arena, history: FaultHistory, before: Sequence[FaultHistory] = ()) -> Evidence:
+    def gathered(arena: Arena, history: FaultHistory, before: Sequence[FaultHistory] = ()) -> Gathered:
         outcome = found.replayed(arena, history, before)
-        return Evidence(outcome, {"seen.jsonl": seen_lines(outcome), "kernel.log": b"nothing"})
+        return outcome, {"seen.jsonl": seen_lines(outcome), "kernel.log": b"nothing"}
 
     monkeypatch.setattr(campaigns, "gathered", gathered)
     return found
@@ -105,17 +164,6 @@ def test_what_is_kept_is_found_by_its_id_and_by_its_folder(host: Host) -> None:
     assert store.find("c1-8") is None
     assert [each.record.id for each in store.all()] == ["c1-7"]
     store.remove("c1-7")
-    assert store.all() == []
-
-
-def test_a_name_that_leads_elsewhere_and_a_damaged_record_are_refused(host: Host) -> None:
-    store = FindingStore(host)
-    with pytest.raises(SpecError):
-        store.find("..")
-    folder = store.keep(RECORD, generated(7), {})
-    (folder / "finding.json").write_text("{", encoding="utf-8")
-    with pytest.raises(ResultError):
-        store.find("c1-7")
     assert store.all() == []
 
 
@@ -146,14 +194,12 @@ def test_a_script_writes_what_the_history_writes() -> None:
 def test_only_what_is_in_the_store_is_forgotten_and_by_its_folder(host: Host, tmp_path: Path) -> None:
     store = FindingStore(host)
     folder = store.keep(RECORD, generated(7), {})
-    copy = shutil.copytree(folder, tmp_path / "copy")
-    elsewhere = store.find(str(copy))
+    elsewhere, kept = store.find(str(shutil.copytree(folder, tmp_path / "copy"))), store.find("c1-7")
     assert elsewhere is not None
+    assert kept is not None
     with pytest.raises(SpecError, match="is not in the lab's store"):
         store.forget(elsewhere)
     assert folder.is_dir()
-    kept = store.find("c1-7")
-    assert kept is not None
     store.forget(kept)
     assert not folder.exists()
 
@@ -166,6 +212,10 @@ def test_what_cannot_be_read_is_told(host: Host) -> None:
     (store.root / "c1-6").mkdir()
     assert [each.record.id for each in store.all(told.append)] == ["c1-7"]
     assert [line.split(":")[0] for line in told] == [f"finding c1-{n} cannot be read" for n in (6, 8, 9)]
+    with pytest.raises(ResultError):
+        store.find("c1-8")
+    with pytest.raises(SpecError):
+        store.find("..")
 
 
 SHOWN = "silently corrupt"
@@ -273,22 +323,13 @@ def test_a_finding_is_kept_shrunk_with_all_that_a_maintainer_needs(played: Playe
 
 def test_what_needs_the_histories_before_it_is_replayed_behind_them(played: PlayedByRule) -> None:
     # Seen only where the machine had played the seed before.
-    def rule(history: FaultHistory) -> str:
-        return KIND if history.seed == 12 and played.played[-2:-1] == [generated(11)] else ""
-
-    played.rule = rule
+    played.rule = lambda h: KIND if h.seed == 12 and played.played[-2:-1] == [generated(11)] else ""
     summary = campaign(played, workers=1)
     assert [record.id for record in summary.findings] == ["c1-12-a11"]
 
 
 def test_what_a_replay_does_not_show_is_kept_and_said_so(played: PlayedByRule) -> None:
-    seen = []
-
-    def rule(history: FaultHistory) -> str:
-        seen.append(history.seed)
-        return KIND if history.seed == 12 and seen.count(12) == 1 else ""
-
-    played.rule = rule
+    played.rule = lambda h: KIND if h.seed == 12 and [each.seed for each in played.played].count(12) == 1 else ""
     summary = campaign(played)
     assert [(record.id, record.status) for record in summary.findings] == [("c1-12", "unsteady")]
 
@@ -306,7 +347,7 @@ def test_what_shows_without_the_planted_bug_is_no_find_and_the_hunt_goes_on(play
     played.planted = 3
     played.control = lambda history: KIND if history.seed == first else ""
     notices: list[str] = []
-    summary = campaign(played, stops_at_first=True, workers=1, hooks=CampaignHooks(notices.append))
+    summary = campaign(played, stops_at_first=True, workers=1, notice=notices.append)
     assert [parse_id(record.id).seed for record in summary.findings] == [second]
     assert summary.explained["shows without the planted bug too"] == 1
     assert summary.seeds < 60
@@ -383,9 +424,7 @@ def test_what_was_kept_and_not_noted_is_looked_into_first(
         with pytest.raises(Stop):
             campaign(played, workers=1, stops_at_first=is_hunt)
     assert [each.record.status for each in FindingStore(played.host).all()] == ["found"]
-    summary = campaign(
-        played, resume=LATEST, workers=1, hooks=CampaignHooks(notice=told.append), stops_at_first=is_hunt
-    )
+    summary = campaign(played, resume=LATEST, workers=1, notice=told.append, stops_at_first=is_hunt)
     assert {record.status for record in summary.findings} == {"shrunk"}
     assert [words for words in told if words.startswith(f"stored as {first}-s")]
     assert not [words for words in told if words.startswith(f"{first}: {KIND}")]
@@ -434,11 +473,8 @@ def test_only_one_goes_on_with_a_campaign_and_only_with_one_that_is_kept(played:
 def test_a_signal_is_raised_only_when_no_worker_is_at_work_any_more(played: PlayedByRule) -> None:
     at_work = threading.Event()
 
-    class Signalled(BaseException):
-        pass
-
     def handle(*_: object) -> None:
-        raise Signalled
+        raise Stop
 
     def rule(_: FaultHistory) -> str:
         # As a machine that takes a while to close.
@@ -451,7 +487,7 @@ def test_a_signal_is_raised_only_when_no_worker_is_at_work_any_more(played: Play
     played.rule = rule
     before = signal.signal(signal.SIGUSR1, handle)
     try:
-        with pytest.raises(Signalled):
+        with pytest.raises(Stop):
             campaign(played, workers=1)
         assert not at_work.is_set()
         assert not [each for each in threading.enumerate() if each.name.startswith("raidlab-campaign")]
@@ -484,11 +520,11 @@ def test_what_another_campaign_has_kept_meanwhile_is_not_removed(
 ) -> None:
     store, gather = FindingStore(played.host), vars(campaigns)["gathered"]
 
-    def gathered(*words: Any) -> Evidence:
+    def gathered(*words: Any) -> Gathered:
         for kept in store.all():
             if kept.record.status == "found":
                 store.keep(msgspec.structs.replace(kept.record, run="another", status="confirmed"), kept.history, {})
-        found: Evidence = gather(*words)
+        found: Gathered = gather(*words)
         return found
 
     monkeypatch.setattr(campaigns, "gathered", gathered)
@@ -543,7 +579,7 @@ def test_findings_are_listed_told_and_forgotten(capsys: pytest.CaptureFixture[st
     assert FindingStore(Host.real("tests")).all() == []
 
 
-def test_a_replay_is_of_the_history_that_the_id_tells(
+def test_a_replay_is_of_the_history_that_the_id_or_the_kept_finding_tells(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[tuple[FaultHistory, list[FaultHistory], int]] = []
@@ -559,37 +595,20 @@ def test_a_replay_is_of_the_history_that_the_id_tells(
     assert "3 replays: the same verdict each time" in capsys.readouterr().out
     assert fault("replay", "c1-9") == ExitCode.DONE
     assert "nothing else that should not be" in capsys.readouterr().out
-
-
-def test_a_kept_finding_is_replayed_from_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # As if an earlier version had made it: not what the seed makes now.
-    asked: list[FaultHistory] = []
-
-    def replayed(_arena: Arena, history: FaultHistory, _before: list[FaultHistory]) -> HistoryOutcome:
-        asked.append(history)
-        return outcome_of(history, "")
-
-    monkeypatch.setattr(fault_commands, "replayed", replayed)
     folder = FindingStore(Host.real("tests")).keep(RECORD, generated(8), {})
     for word in ("c1-7", str(folder)):
         fault("replay", word)
-    assert asked == [generated(8)] * 2
+    assert asked[4:] == [(generated(8), [], 0)] * 2
 
 
 def test_what_a_campaign_came_to_is_told_and_is_its_exit_status(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[tuple[int, int, float, str, int]] = []
+    figures: dict[str, Any] = {"seeds": 3, "seconds": 2.0, "histories_per_second": 1.5, "said_no": {}}
     summaries = [
-        CampaignSummary(
-            run="20260101T000000Z",
-            seeds=3,
-            seconds=2.0,
-            histories_per_second=1.5,
-            explained={"write hole": 2},
-            said_no={},
-            findings=findings,
-        )
+        CampaignSummary(run="20260101T000000Z", **figures, explained={"write hole": 2}, findings=findings)
         for findings in ((), (RECORD,), (RECORD,), (msgspec.structs.replace(RECORD, planted=5),))
     ]
 
@@ -670,7 +689,6 @@ def place_kernel(tmp_path: Path, *beside: str) -> Path:
 
 def test_a_machine_with_them_runs_their_kernel_in_virtual_time(host: Host, tmp_path: Path) -> None:
     path = place_kernel(tmp_path, "release", "quick_clock.so")
-    assert planted_kernel(host) == path
     assert str(on_planted_kernel(parse_target("uml:?mem=1G"), host)) == f"uml:?mem=1G&time=virtual&kernel={path}"
     once = on_planted_kernel(parse_target("uml:?time=virtual"), host)
     assert on_planted_kernel(once, host) == once == parse_target(str(once))
