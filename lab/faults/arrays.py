@@ -6,6 +6,7 @@ drivers/md/raid5.h), so a write to one strip never changes another.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from lab.arrays.geometry import ChunkKind, StripeRow, stripe_rows
 from lab.arrays.levels import Level, LevelName, Raid10, Raid10Layout, array_device, md_path
 from lab.arrays.spec import ArraySpec, Bitmap, ConsistencyPolicy
+from lab.errors import SpecError
 from lab.units import KIB, MIB
 
 ARRAY = "md0"
@@ -34,10 +36,10 @@ POLICIES: Mapping[str, Mapping[str, Any]] = {
 """Name of a consistency policy -> fields of ArraySpec (md(4), consistency_policy)."""
 
 
-def array_spec(
+def creation_argv(
     level: str, members: Sequence[str], policy: str, *, size_bytes: int, chunk_bytes: int, **more: Any
-) -> ArraySpec:
-    """The specification of ``NODE``, with its data at ``DATA_OFFSET_BYTES``.
+) -> list[str]:
+    """The mdadm command line that creates ``NODE``, with its data at ``DATA_OFFSET_BYTES``.
 
     ``policy`` is a key of ``POLICIES``; ``more`` are further fields of ArraySpec. ``assume_clean`` is dropped at a
     level without redundancy; ``chunk_bytes`` has no effect at a level without chunks.
@@ -50,7 +52,7 @@ def array_spec(
         data_offset_bytes=DATA_OFFSET_BYTES,
         **{**POLICIES[policy], **more},
     )
-    return replace(spec, assume_clean=spec.assume_clean and spec.raid.is_redundant)
+    return list(replace(spec, assume_clean=spec.assume_clean and spec.raid.is_redundant).create_argv)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +78,21 @@ class BlockMap:
 
     @property
     def has_parity(self) -> bool:
-        """Whether the level has parity, so that a block shares its strip with other blocks."""
         return self.level.name in PARITY_LEVELS
 
     @property
     def blocks(self) -> int:
-        """Number of blocks of the array."""
-        whole = self.level.capacity_bytes(self.members, self.member_bytes, self.chunk_bytes)
-        return whole // BLOCK_BYTES
+        return self.level.capacity_bytes(self.members, self.member_bytes, self.chunk_bytes) // BLOCK_BYTES
+
+    @property
+    def row_blocks(self) -> int:
+        """Data blocks of a full stripe; for mirrors, of a row of chunks."""
+        return max(1, self.level.full_stripe_bytes(self.members, self.chunk_bytes) // BLOCK_BYTES)
 
     @property
     def stripe_blocks(self) -> int:
         """Blocks of a full stripe; 0 at levels without parity, where a full-stripe write saves nothing."""
-        return self.level.full_stripe_bytes(self.members, self.chunk_bytes) // BLOCK_BYTES if self.has_parity else 0
+        return self.row_blocks if self.has_parity else 0
 
     def geometry(self) -> dict[str, Any]:
         """The rows that guest/arrays.py (``disagreeing``) compares, with the chunk and member sizes in bytes.
@@ -105,7 +109,6 @@ class BlockMap:
 
     @property
     def row_count(self) -> int:
-        """Number of rows of ``geometry``."""
         return self.member_bytes // self.chunk_bytes if self.has_parity else len(self._chunks)
 
     def places(self, block: int) -> list[tuple[int, int]]:
@@ -114,8 +117,15 @@ class BlockMap:
         number, page = divmod(block, per_chunk)
         return [(slot, row * per_chunk + page) for slot, row in self._chunks.get(number, ())]
 
+    def parity_places(self, block: int) -> dict[str, tuple[int, int]]:
+        """``P`` and ``Q`` -> (slot, page) of the parity of a block; empty at levels without parity."""
+        if not self.has_parity:
+            return {}
+        ((_, page),) = self.places(block)
+        row = stripe_rows(self.level, None, self.members, page * BLOCK_BYTES // self.chunk_bytes + 1)[-1]
+        return {chunk.kind.value: (slot, page) for slot, chunk in enumerate(row.chunks) if chunk.kind.is_parity}
+
     def strips(self, blocks: Iterable[int]) -> set[int]:
-        """The strips that hold these blocks."""
         return {page for block in blocks for _, page in self.places(block)}
 
     def blocks_in(self, strips: Collection[int], slots: Collection[int]) -> set[int]:
@@ -143,6 +153,50 @@ class BlockMap:
         gone = {slot for slot in range(self.members) if slot in missing or (slot, page) in bad}
         return self.level.survives(frozenset(gone), self.members)
 
+    def unreadable(self, failed: Collection[int]) -> frozenset[int]:
+        """Blocks that cannot be read or reconstructed if exactly these slots are missing."""
+        return frozenset(block for block in range(self.blocks) if not self.is_readable(block, failed))
+
+    def on_slots(self, slots: Collection[int]) -> frozenset[int]:
+        """Data blocks whose data or copy is held by a member in these slots."""
+        return frozenset(block for block in range(self.blocks) if any(slot in slots for slot, _ in self.places(block)))
+
+    def row_of(self, block: int) -> frozenset[int]:
+        """The blocks that share their parity bytes with a block, including itself; without parity, only the block."""
+        if not self.has_parity:
+            return frozenset({block})
+        return frozenset(self.blocks_in(self.strips([block]), range(self.members)))
+
+    def described(self, block: int) -> str:
+        """The block's place as text, for example ``block 5: stripe 0, member 1 at KiB 4``."""
+        where = " and ".join(f"member {slot} at KiB {page * BLOCK_BYTES // KIB}" for slot, page in self.places(block))
+        return f"block {block}: stripe {block // self.row_blocks}, {where}" if where else f"block {block}"
+
+    def meant(self, words: str) -> frozenset[int]:
+        """The blocks that ``slots 0 1``, ``lost with 0 1``, ``stripes 2-4``, ``blocks 5`` or ``row of 5`` denotes.
+
+        ``slots``: data blocks on these members; ``lost with``: blocks that cannot be read without them; ``row of``:
+        blocks that share their parity bytes with the block. Raises SpecError for any other text.
+        """
+        found = re.fullmatch(r"\s*([a-z ]*[a-z])\s+([\d, -]+)", words)
+        kind, numbers = (found[1], numbers_in(found[2])) if found else ("", frozenset())
+        match kind:
+            case "slots":
+                return self.on_slots(numbers)
+            case "lost with":
+                return self.unreadable(numbers)
+            case "stripes":
+                return frozenset(each for each in range(self.blocks) if each // self.row_blocks in numbers)
+            case "blocks":
+                return numbers
+            case "row of":
+                return frozenset(other for block in numbers for other in self.row_of(block))
+            case _:
+                raise SpecError(
+                    f"'{words}' names no blocks",
+                    hint="write slots, lost with, stripes, blocks or row of, and numbers such as 0 3-5",
+                )
+
     def rows(self, strips: Collection[int], blocks: Collection[int], bad: Collection[tuple[int, int]]) -> set[int]:
         """The rows of ``geometry`` that contain any of these strips, blocks or (slot, page) pairs."""
         per_chunk = self.chunk_bytes // BLOCK_BYTES
@@ -152,6 +206,17 @@ class BlockMap:
         spoiled = {(slot, page // per_chunk) for slot, page in bad}
         found = {block // per_chunk for block in blocks}
         return found | {number for number, places in self._chunks.items() if spoiled & set(places)}
+
+
+def numbers_in(text: str) -> frozenset[int]:
+    """The numbers in a text such as ``0 3-5,8``. Raises SpecError for an invalid text."""
+    found: set[int] = set()
+    for part in filter(None, re.split(r"[\s,]+", text.strip())):
+        first, dash, last = part.partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
+            raise SpecError(f"'{part}' is not a number", hint="write numbers and ranges, such as 0 3-5")
+        found.update(range(int(first), int(last if dash else first) + 1))
+    return frozenset(found)
 
 
 def _parity(row: StripeRow, members: int) -> list[Any]:

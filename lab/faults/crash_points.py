@@ -31,10 +31,9 @@ from typing import Any
 import msgspec
 
 from lab import __version__
-from lab.arrays.geometry import stripe_rows
 from lab.arrays.levels import Level, level_with_layout
 from lab.errors import LabError, MachineLost, SpecError
-from lab.faults.arrays import BLOCK_BYTES, DATA_OFFSET_BYTES, NODE, BlockMap, array_spec
+from lab.faults.arrays import BLOCK_BYTES, DATA_OFFSET_BYTES, NODE, BlockMap, creation_argv
 from lab.faults.guest.ledger import ALL, ALLOWED, EVERYTHING, FLUSHED, KINDS, Cut, Ledger, Record, chosen_cut, cut_of
 from lab.faults.place import PLAYER, FaultPlace, open_place, run_program
 from lab.faults.recordings import DriveImages, StoredRecording, images_of, keep_recording
@@ -80,21 +79,27 @@ class CutMoment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     title: str
 
 
-class Impossible(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A combination that md does not support; an empty list stands for all values."""
+class CutCombinations(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Levels, policies and moments; an empty list stands for all values."""
 
-    why: str
-    source: str
     levels: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
     moments: tuple[str, ...] = ()
 
     def covers(self, level: str, policy: str, moment: str) -> bool:
-        return is_among((level, self.levels), (policy, self.policies), (moment, self.moments))
+        known = ((level, self.levels), (policy, self.policies), (moment, self.moments))
+        return all(not listed or word in listed for word, listed in known)
 
 
-class KnownDefect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A defect in md that is described in docs/findings.md; an empty list stands for all values."""
+class Impossible(CutCombinations, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Combinations that md does not support."""
+
+    why: str
+    source: str
+
+
+class KnownDefect(CutCombinations, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A defect in md that is described in docs/findings.md."""
 
     finding: str
     what: tuple[str, ...]
@@ -109,21 +114,6 @@ class KnownDefect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ``shapes differ``: everywhere, but only if the superblocks differ in the data offset or in the number of members.
     """
     why: str
-    levels: tuple[str, ...] = ()
-    policies: tuple[str, ...] = ()
-    moments: tuple[str, ...] = ()
-
-    def covers(self, configuration: CutConfiguration) -> bool:
-        return is_among(
-            (configuration.level, self.levels),
-            (configuration.policy.name, self.policies),
-            (configuration.moment, self.moments),
-        )
-
-
-def is_among(*asked: tuple[str, tuple[str, ...]]) -> bool:
-    """Whether each value is in its list; an empty list stands for all values."""
-    return all(not known or word in known for word, known in asked)
 
 
 class Promises(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -153,7 +143,6 @@ class CutConfiguration:
 
     @property
     def name(self) -> str:
-        """The name, for example ``raid5/ppl/rebuild/mixed``."""
         return f"{self.level}/{self.policy.name}/{self.moment}/{self.load}"
 
     @property
@@ -166,7 +155,6 @@ class CutConfiguration:
 
     @property
     def final_members(self) -> int:
-        """Number of members after the reshape, if there is one."""
         return self.members + (self.moment == "reshape")
 
     @property
@@ -198,26 +186,24 @@ class CutConfiguration:
     @property
     def may_be_lost(self) -> tuple[int, ...]:
         """Drives any one of which may be lost together with the power, because the level survives its loss."""
-        data = [each for each in self.drives if each != self.journal]
         if self.moment == "reshape":
             # Stripes of two geometries exist, and the lab does not determine which of them were being written.
             return ()
-        if self.removed is None:
-            return tuple(data)
-        return tuple(
-            each
-            for each in data
-            if each == self.spare or self.raid.survives(frozenset({self.removed, each}), self.members)
-        )
+        data = tuple(each for each in self.drives if each != self.journal)
+        gone = self.removed
+        if gone is None:
+            return data
+        survives = self.raid.survives
+        return tuple(each for each in data if each == self.spare or survives(frozenset({gone, each}), self.members))
 
     def slot(self, drive: int) -> int:
         """The slot of a member's drive; a spare has the slot of the removed member."""
         return self.removed if drive == self.spare and self.removed is not None else drive
 
     @property
-    def data_blocks(self) -> int:
-        """Blocks of 4 KiB of the array before any reshape."""
-        return self.raid.capacity_bytes(self.members, MEMBER_BYTES, CHUNK_BYTES) // BLOCK_BYTES
+    def map(self) -> BlockMap:
+        """The layout of the blocks before any reshape."""
+        return BlockMap(self.raid, self.members, MEMBER_BYTES, CHUNK_BYTES)
 
     @property
     def geometry(self) -> dict[str, Any]:
@@ -227,11 +213,10 @@ class CutConfiguration:
     @property
     def mix(self) -> dict[str, int]:
         stripe = self.raid.full_stripe_bytes(self.members, CHUNK_BYTES) // BLOCK_BYTES
-        return {"first": 0, "count": self.data_blocks, "stripe": stripe, **LOADS[self.load]}
+        return {"first": 0, "count": self.map.blocks, "stripe": stripe, **LOADS[self.load]}
 
     def creation(self, nodes: tuple[str, ...]) -> list[str]:
-        """The mdadm command line that creates the array."""
-        spec = array_spec(
+        return creation_argv(
             self.level,
             nodes[: self.members],
             self.policy.name,
@@ -241,7 +226,6 @@ class CutConfiguration:
             assume_clean=self.moment != "first-sync",
             forces_resync=self.moment == "first-sync",
         )
-        return list(spec.create_argv)
 
 
 def impossible(level: str, policy: str, moment: str) -> Impossible | None:
@@ -508,8 +492,8 @@ class Excuse:
     """The blocks and rows that a known defect explains at one cut."""
 
     defect: KnownDefect
-    blocks: frozenset[int]
-    rows: frozenset[int]
+    blocks: set[int]
+    rows: set[int]
     is_start: bool
     """Whether md may refuse to start the array, even if forced."""
 
@@ -538,33 +522,33 @@ class Judge:
         self.recording = recording
         self.configuration: CutConfiguration = recording.configuration
         self.ledger = Ledger(recording.events)
+        combination = (self.configuration.level, self.configuration.policy.name, self.configuration.moment)
+        self._known_defects = [each for each in promises().known if each.covers(*combination)]
 
     @cached_property
     def places(self) -> dict[int, tuple[int, int]]:
         """Block -> (slot, page of the member's data), before any reshape; for levels with parity only."""
-        found = {}
-        rows = stripe_rows(self.configuration.raid, None, self.configuration.members, MEMBER_BYTES // CHUNK_BYTES)
-        for row in rows:
-            for slot, chunk in enumerate(row.chunks):
-                for page in range(_BLOCKS_PER_CHUNK) if not chunk.kind.is_parity else ():
-                    block = chunk.number * _BLOCKS_PER_CHUNK + page
-                    found[block] = (slot, row.row * _BLOCKS_PER_CHUNK + page)
-        return found
+        found = self.configuration.map
+        return {block: found.places(block)[-1] for block in range(found.blocks)}
 
     def verdict(self, seen: Mapping[str, Any]) -> PointVerdict:
-        """The verdict on one document of guest/player.py."""
         cut = cut_of(seen["cut"])
         if "broke" in seen:
             return PointVerdict(seen["cut"], PointJudgement.BROKEN, (f"could not be tried: {seen['broke']}",), seen)
         exempt, excuses = self._exempt(cut), [*self._excuses(cut, seen)]
-        reasons = [*self._of_the_start(cut, seen)]
+        reasons = []
+        if "dead" in seen:
+            reasons.append(f"could not be started, even when forced: {seen['dead']}")
+        elif "refused" in seen and not self._may_be_refused(cut):
+            reasons.append(f"was refused: {seen['refused']}")
         used = [each for each in excuses if reasons and each.is_start]
         reasons = [] if used else reasons
         was_exempt = False
         for stage in ("started", "settled"):
             look = seen.get(stage, {})
             wrong = [each for each in look.get("bad", ()) if each[0] not in exempt]
-            was_exempt = was_exempt or len(wrong) < self._bad_blocks(look)
+            bad = sum(count for word, count in look.get("verdicts", {}).items() if word not in ALLOWED)
+            was_exempt = was_exempt or len(wrong) < bad
             rows = list(look.get("wrong_rows", ()))
             for each in excuses:
                 if any(one[0] in each.blocks for one in wrong) or any(row in each.rows for row in rows):
@@ -584,10 +568,6 @@ class Judge:
         if was_exempt:
             return PointVerdict(seen["cut"], PointJudgement.EXEMPT, (), seen)
         return PointVerdict(seen["cut"], PointJudgement.MORE if exempt else PointJudgement.KEPT, (), seen)
-
-    @cached_property
-    def _known_defects(self) -> tuple[KnownDefect, ...]:
-        return tuple(each for each in promises().known if each.covers(self.configuration))
 
     def _excuses(self, cut: Cut, seen: Mapping[str, Any]) -> Iterator[Excuse]:
         """What each known defect of this configuration explains at this cut."""
@@ -609,18 +589,13 @@ class Judge:
                     blocks, rows = set(self.places), self._rows(range(MEMBER_BYTES // BLOCK_BYTES))
                 case "shapes differ":
                     is_start = len({each["raid_disks"] for each in labels}) > 1
-            is_of = {name: name in defect.what for name in ("blocks", "rows")}
-            yield Excuse(
-                defect,
-                frozenset(blocks if is_of["blocks"] else ()),
-                frozenset(rows if is_of["rows"] else ()),
-                is_start,
-            )
+            what = defect.what
+            yield Excuse(defect, blocks if "blocks" in what else set(), rows if "rows" in what else set(), is_start)
 
     @cached_property
     def _row_chunks(self) -> list[set[int]]:
-        """The chunk numbers on the members, for each row."""
-        return [_chunks_of(row) for row in self.configuration.geometry["rows"]]
+        rows = self.configuration.geometry["rows"]
+        return [{chunk for _, chunk in row[1]} if row[0] == "copies" else {row[1]} for row in rows]
 
     def _rows(self, pages: Iterable[int]) -> set[int]:
         """The compared rows that contain any of these pages of a member."""
@@ -641,16 +616,6 @@ class Judge:
         end = 2 * _BLOCKS_PER_CHUNK * few * many // (many - few)
         written = self._places(cut, only_open=False)
         return {block for block, place in self.places.items() if first <= block < end and place in written}
-
-    def _bad_blocks(self, look: Mapping[str, Any]) -> int:
-        return sum(count for word, count in look.get("verdicts", {}).items() if word not in ALLOWED)
-
-    def _of_the_start(self, cut: Cut, seen: Mapping[str, Any]) -> Iterable[str]:
-        """What is wrong with the start of the array, as messages."""
-        if "dead" in seen:
-            yield f"could not be started, even when forced: {seen['dead']}"
-        elif "refused" in seen and not self._may_be_refused(cut):
-            yield f"was refused: {seen['refused']}"
 
     def _may_be_refused(self, cut: Cut) -> bool:
         """Whether md may refuse to start the array: it may if it is dirty and degraded (md(4), start_dirty_degraded).
@@ -698,11 +663,6 @@ class Judge:
                 pages = range(max(0, start) // BLOCK_BYTES, -(-end // BLOCK_BYTES)) if end > 0 else ()
                 places.update((slot, page) for page in pages)
         return places
-
-
-def _chunks_of(row: Sequence[Any]) -> set[int]:
-    """The chunk numbers on the members in a row (guest/arrays.py, ``disagreeing``)."""
-    return {chunk for _, chunk in row[1]} if row[0] == "copies" else {row[1]}
 
 
 MOST_DRIVES = 8
@@ -757,26 +717,20 @@ def explore(
     except MachineLost as error:
         failure = error
     last = cuts[tally.points].word() if failure and tally.points < len(cuts) else ""
-    stored = _stored(place, recording, [*(each.cut for each in tally.broken), *([last] if last else [])])
+    shown, stored = (*(each.cut for each in tally.broken), *([last] if last else [])), ""
+    if shown and recording.images:
+        stored = keep_recording(
+            place.lab.host,
+            configuration.name,
+            target=place.lab.machine.facts.target,
+            seed=recording.seed,
+            cuts=shown,
+            events=recording.events,
+            record=recording.encoded,
+            images=recording.images,
+        ).id
     seconds = time.monotonic() - started
     return Explored(configuration, seed, recording.fingerprint, tally, seconds, failure, last, stored)
-
-
-def _stored(place: FaultPlace, recording: DriveRecording, cuts: Sequence[str]) -> str:
-    """Store a recording that cannot be made again, if these crash points showed something; returns its id."""
-    if not cuts or not recording.images:
-        return ""
-    stored = keep_recording(
-        place.lab.host,
-        recording.configuration.name,
-        target=place.lab.machine.facts.target,
-        seed=recording.seed,
-        cuts=tuple(cuts),
-        events=recording.events,
-        record=recording.encoded,
-        images=recording.images,
-    )
-    return stored.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -848,7 +802,6 @@ class _KeptMachine:
             self.close()
 
     def close(self) -> None:
-        """Close the machine, if it is open."""
         self._place = None
         self._open.close()
 

@@ -30,7 +30,7 @@ import msgspec
 from lab.arrays import operations
 from lab.arrays.levels import Level, level_with_layout
 from lab.errors import SpecError
-from lab.faults.arrays import ARRAY, BLOCK_BYTES, MD, NODE, BlockMap, array_spec
+from lab.faults.arrays import ARRAY, BLOCK_BYTES, MD, NODE, BlockMap, creation_argv
 from lab.faults.guest.ledger import ALL, EVERYTHING, FLUSHED, PREFIX, SUBSET, TORN_WRITE
 from lab.plans import Plan
 from lab.units import KIB, MIB
@@ -98,13 +98,11 @@ class ActKind(StrEnum):
     ``is_hasty``: the next act begins before md has completed the recovery.
     """
     RESTART = "restart"
-    """Stop the array cleanly and assemble it."""
     FORCE = "force"
     """Assemble a dead array by force."""
     PAUSE = "pause"
     """Wait ``number`` milliseconds."""
     IDLE = "idle"
-    """Wait until md is idle."""
     CHECK = "check"
     """Read all blocks."""
 
@@ -121,7 +119,6 @@ class Act(msgspec.Struct, frozen=True, omit_defaults=True):
     is_hasty: bool = False
 
     def title(self) -> str:
-        """A short description for messages."""
         what = {ActKind.LOAD: f"{len(self.writes)} writes", ActKind.SCRUB: self.word, ActKind.CUT: self.word}
         words = [self.kind.value, what.get(self.kind, "")]
         if self.drive >= 0:
@@ -159,8 +156,13 @@ class ArrayShape(msgspec.Struct, frozen=True, kw_only=True):
         chunk = self.chunk_kib if self.raid.has_chunk else 4
         return BlockMap(self.raid, self.members + grown, (size_kib or self.size_kib) * KIB, chunk * KIB)
 
+    @property
+    def writable(self) -> int:
+        """The blocks that the oracle writes. If the array begins with a resync, the last quarter is not written."""
+        blocks = self.block_map().blocks
+        return blocks * 3 // 4 if self.has_junk else blocks
+
     def title(self) -> str:
-        """A short description for messages."""
         layout = f" {self.layout}" if self.layout else ""
         chunk = f", chunks of {self.chunk_kib} KiB" if self.raid.has_chunk else ""
         return f"RAID {self.level}{layout} of {self.members}, {self.policy}{chunk}"
@@ -175,12 +177,10 @@ class FaultHistory(msgspec.Struct, frozen=True):
 
     @property
     def operations(self) -> int:
-        """Number of acts that change something."""
         return sum(act.kind not in (ActKind.CHECK, ActKind.PAUSE) for act in self.acts)
 
     @property
     def writes(self) -> int:
-        """Number of writes of all loads."""
         return sum(len(act.writes) for act in self.acts)
 
 
@@ -203,7 +203,6 @@ class Bounds:
             )
 
     def words(self) -> str:
-        """The limits as part of an id."""
         return "".join((f"l{self.level}-" if self.level else "", f"{self.policy}-" if self.policy else ""))
 
 
@@ -253,16 +252,14 @@ def kept_word(whole: FaultHistory, part: FaultHistory) -> str:
     """Identifies a part of a history: ``0_2w1.4_5`` is act 0, act 2 with its writes 1 and 4, and act 5."""
     words, start = [], 0
     for act in part.acts:
-        index = next(
-            number
-            for number in range(start, len(whole.acts))
-            if msgspec.structs.replace(whole.acts[number], writes=()) == msgspec.structs.replace(act, writes=())
-            and _is_part(act.writes, whole.acts[number].writes)
-        )
-        start = index + 1
-        chosen = _places(act.writes, whole.acts[index].writes)
-        is_whole = len(act.writes) == len(whole.acts[index].writes)
-        words.append(f"{index}" if is_whole else f"{index}w{'.'.join(map(str, chosen))}")
+        for index in range(start, len(whole.acts)):
+            other = whole.acts[index]
+            chosen = _places(act.writes, other.writes)
+            if chosen is not None and msgspec.structs.replace(other, writes=act.writes) == act:
+                is_whole = len(act.writes) == len(other.writes)
+                words.append(f"{index}" if is_whole else f"{index}w{'.'.join(map(str, chosen))}")
+                start = index + 1
+                break
     return "_".join(words) or NOTHING
 
 
@@ -286,21 +283,15 @@ def part_of(whole: FaultHistory, word: str) -> FaultHistory:
     return msgspec.structs.replace(whole, acts=tuple(acts))
 
 
-def _places(part: tuple[Write, ...], whole: tuple[Write, ...]) -> list[int]:
-    found, at = [], 0
+def _places(part: tuple[Write, ...], whole: tuple[Write, ...]) -> list[int] | None:
+    """The indices of these writes in the whole; None if they are not a part of it."""
+    found: list[int] = []
     for write in part:
-        at = whole.index(write, at)
-        found.append(at)
-        at += 1
+        try:
+            found.append(whole.index(write, found[-1] + 1 if found else 0))
+        except ValueError:
+            return None
     return found
-
-
-def _is_part(part: tuple[Write, ...], whole: tuple[Write, ...]) -> bool:
-    try:
-        _places(part, whole)
-    except ValueError:
-        return False
-    return True
 
 
 @dataclass
@@ -348,7 +339,6 @@ class CampaignArrayModel:
         return {slot for slot, drive in enumerate(self.slots) if drive not in self.in_sync - self.pulled}
 
     def survives(self, *drives: int) -> bool:
-        """Whether the data would survive the loss of these drives as well."""
         gone = self.missing() | {slot for slot, drive in enumerate(self.slots) if drive in drives}
         return self.level.survives(frozenset(gone), self.members)
 
@@ -360,7 +350,6 @@ class CampaignArrayModel:
         )
 
     def take_spares(self) -> None:
-        """Assign spares to the vacant slots, as md does."""
         for slot, drive in enumerate(self.slots):
             ready = sorted(self.spares - self.pulled)
             if drive is None and ready:
@@ -368,7 +357,6 @@ class CampaignArrayModel:
                 self.spares.discard(ready[0])
 
     def leave(self, drive: int) -> None:
-        """Remove a drive from the array."""
         self.slots = [None if each == drive else each for each in self.slots]
         for group in (self.in_sync, self.spares, self.faulty):
             group.discard(drive)
@@ -378,15 +366,6 @@ class CampaignArrayModel:
         self.take_spares()
         self.in_sync |= {drive for drive in self.slots if drive is not None and drive not in self.pulled}
         self.is_reshaping = self.is_hasty = False
-
-
-def new_model(shape: ArrayShape) -> CampaignArrayModel:
-    """The model of a newly created array; all other drives are blank."""
-    drives = list(range(shape.members))
-    others = set(range(shape.members, DRIVES))
-    if shape.policy.has_journal:
-        others.discard(JOURNAL_DRIVE)
-    return CampaignArrayModel(shape, list(drives), set(drives), blank=others)
 
 
 MEMBERS = {"1": (2, 3), "4": (3, 4), "5": (3, 4, 5), "6": (4, 5, 6), "10": (2, 3, 4, 5)}
@@ -404,7 +383,14 @@ def generated(seed: int, bounds: Bounds | None = None) -> FaultHistory:
     bounds = bounds or Bounds()
     chance = random.Random(f"history:{seed}:{bounds.words()}")
     shape = _shape(chance, bounds)
-    return FaultHistory(seed, shape, tuple(_acts(chance, shape)))
+    chooser = Chooser(chance, shape)
+    acts = [chooser.load()]
+    wanted = chance.randint(FEWEST_ACTS, MOST_ACTS)
+    while len(acts) < wanted:
+        acts.append(chooser.next())
+    if chooser.model.is_dead:
+        acts += [chooser.check(), chooser.force()]
+    return FaultHistory(seed, shape, tuple(acts))
 
 
 def _shape(chance: random.Random, bounds: Bounds) -> ArrayShape:
@@ -425,23 +411,15 @@ def _shape(chance: random.Random, bounds: Bounds) -> ArrayShape:
     )
 
 
-def _acts(chance: random.Random, shape: ArrayShape) -> list[Act]:
-    model = new_model(shape)
-    chooser = Chooser(chance, model)
-    acts: list[Act] = [chooser.load()]
-    wanted = chance.randint(FEWEST_ACTS, MOST_ACTS)
-    while len(acts) < wanted:
-        acts.append(chooser.next())
-    if model.is_dead:
-        acts += [chooser.check(), chooser.force()]
-    return acts
-
-
 class Chooser:
     """Chooses acts and updates the model accordingly."""
 
-    def __init__(self, chance: random.Random, model: CampaignArrayModel) -> None:
-        self.chance, self.model = chance, model
+    def __init__(self, chance: random.Random, shape: ArrayShape) -> None:
+        members, others = range(shape.members), set(range(shape.members, DRIVES))
+        if shape.policy.has_journal:
+            others.discard(JOURNAL_DRIVE)
+        self.chance = chance
+        self.model = CampaignArrayModel(shape, list(members), set(members), blank=others)
 
     def next(self) -> Act:
         """Choose one of the possible acts, by weight."""
@@ -484,22 +462,16 @@ class Chooser:
 
     def load(self) -> Act:
         """Choose writes: anywhere in the array, repeatedly in a small region, or at its end."""
-        blocks = self.model.map.blocks
-        first, count = 0, self.writable
+        blocks, writable = self.model.map.blocks, self.model.shape.writable
+        first, count = 0, writable
         place = self.chance.random()
         if place < 0.4:
             count = min(48, count)
-            first = self.chance.randrange(self.writable - count + 1)
+            first = self.chance.randrange(writable - count + 1)
         elif place < 0.55 and not self.model.shape.has_junk:
             first, count = blocks - blocks // 8, blocks // 8
         writes = [self._write(first, count) for _ in range(self.chance.choice((2, 4, 8, 16, 24)))]
         return Act(ActKind.LOAD, writes=tuple(writes))
-
-    @property
-    def writable(self) -> int:
-        """The blocks that the oracle writes. If the array begins with a resync, the last quarter is not written."""
-        blocks = self.model.map.blocks
-        return blocks * 3 // 4 if self.model.shape.has_junk else blocks
 
     def _write(self, first: int, count: int) -> Write:
         if self.chance.random() < 0.12:
@@ -508,8 +480,7 @@ class Chooser:
         if stripe and count >= 2 * stripe and self.chance.random() < 0.1:
             start = -(-first // stripe)
             return (self.chance.randrange(start, (first + count) // stripe) * stripe, stripe, 0)
-        length = self.chance.choice((1, 1, 1, 2, 3, 8))
-        length = min(length, count)
+        length = min(self.chance.choice((1, 1, 1, 2, 3, 8)), count)
         is_through = int(self.chance.random() < 0.08)
         return (first + self.chance.randrange(count - length + 1), length, is_through)
 
@@ -690,14 +661,12 @@ class Purpose(StrEnum):
     TOOL = "tool"
     """A command to mdadm or md that may be refused."""
     START = "start"
-    """The array is assembled."""
     CUT = "cut"
     LOOK = "look"
     """All blocks are read."""
     SETTLE = "settle"
     """All blocks are read after recovery from a power cut; their content must not change from then on."""
     REST = "rest"
-    """md is idle."""
     PARITY = "parity"
     FILL = "fill"
     SCRUBBED = "scrubbed"
@@ -707,7 +676,6 @@ class Purpose(StrEnum):
     UNSURE = "unsure"
     HALT = "halt"
     SEEN = "seen"
-    """The states of the members are read."""
     TROUBLE = "trouble"
     PART = "part"
     """A step without expectations."""
@@ -729,7 +697,7 @@ def node(drive: int) -> str:
 
 def creation(shape: ArrayShape) -> list[str]:
     """The mdadm command line that creates the array."""
-    spec = array_spec(
+    return creation_argv(
         f"raid{shape.level}",
         [node(drive) for drive in range(shape.members)],
         shape.policy.value,
@@ -740,7 +708,6 @@ def creation(shape: ArrayShape) -> list[str]:
         assume_clean=not shape.has_junk,
         forces_resync=shape.has_junk,
     )
-    return list(spec.create_argv)
 
 
 _OPERATIONS: Mapping[ActKind, Callable[[str, str], Plan]] = {
@@ -778,10 +745,8 @@ class Stepwise:
         self.history, self.shape, self.has_evidence = history, history.shape, has_evidence
         self.act = -1
         self.map = self.shape.block_map()
-        self.writable = self.map.blocks * 3 // 4 if self.shape.has_junk else self.map.blocks
 
     def steps(self) -> Iterator[PlannedStep]:
-        """All steps of the history."""
         yield from self.prelude()
         for number, act in enumerate(self.history.acts):
             self.act = number
@@ -821,7 +786,7 @@ class Stepwise:
             yield self.part("write", f"{MD}/journal_mode", "write-back")
 
     def opened(self) -> Iterator[PlannedStep]:
-        yield self.part("open", NODE, {"first": 0, "count": self.writable, "depth": self.shape.depth})
+        yield self.part("open", NODE, {"first": 0, "count": self.shape.writable, "depth": self.shape.depth})
 
     def look(self) -> PlannedStep:
         return self.make(Purpose.LOOK, "check")
@@ -887,14 +852,10 @@ class Stepwise:
         yield self.make(Purpose.TOOL, "write", f"{MD}/sync_action", "repair")
         yield self.part("idle", IDLE_SECONDS)
         yield from self.opened()
-        yield self.make(Purpose.FILL, "rewrite", self._lost_with(act))
+        spoiled = self.map.blocks_in({act.at // BLOCK_BYTES}, set(range(self.map.members)))
+        yield self.make(Purpose.FILL, "rewrite", [block for block in sorted(spoiled) if block < self.shape.writable])
         yield from self.compared()
         yield self.look()
-
-    def _lost_with(self, act: Act) -> list[int]:
-        """The blocks that the damage may have spoiled."""
-        blocks = self.map.blocks_in({act.at // BLOCK_BYTES}, set(range(self.map.members)))
-        return [block for block in sorted(blocks) if block < self.writable]
 
     def on_slow(self, act: Act) -> Iterator[PlannedStep]:
         yield self.part("line", f"pace {act.drive} {act.number * 1_000_000}")
@@ -974,25 +935,14 @@ def planned(history: FaultHistory, *, has_evidence: bool = False) -> list[Planne
 def geometries(history: FaultHistory) -> list[dict[str, Any]]:
     """The layouts of parity and copies: as created, with one more member, and with larger members."""
     shape, sizes = history.shape, [act.number for act in history.acts if act.kind is ActKind.ENLARGE]
-    chunk = (shape.chunk_kib if shape.raid.has_chunk else 4) * KIB
-    forms = [
-        (shape.members, shape.size_kib),
-        (shape.members + 1, shape.size_kib),
-        (shape.members, max(sizes, default=0)),
-    ]
+    forms = dict.fromkeys([(0, shape.size_kib), (1, shape.size_kib), (0, max(sizes, default=shape.size_kib))])
     return [
-        {**BlockMap(shape.raid, members, size * KIB, chunk).geometry(), "members": members, "size_kib": size}
-        for members, size in dict.fromkeys(forms)
-        if size
+        {**shape.block_map(grown, size).geometry(), "members": shape.members + grown, "size_kib": size}
+        for grown, size in forms
     ]
 
 
 def job_of(history: FaultHistory, steps: list[PlannedStep], **more: Any) -> dict[str, Any]:
     """The job for the program on the machine."""
     found = geometries(history) if any(step.purpose is Purpose.PARITY for step in steps) else []
-    return {
-        "seed": str(history.seed),
-        "steps": [each.step for each in steps],
-        "geometries": found,
-        **more,
-    }
+    return {"seed": str(history.seed), "steps": [each.step for each in steps], "geometries": found, **more}

@@ -55,8 +55,6 @@ class KnownBug(StrEnum):
 
 
 COPY_LEVELS = (LevelName.RAID1, LevelName.RAID10)
-
-
 HOLE, WRITTEN, CORRUPTION = "write hole", "written part of a lost member", "corruption on purpose"
 
 
@@ -148,10 +146,6 @@ class ExpectedArray:
         return self.maps[1 if self.members > self.shape.members and not self.is_reshaping else 0]
 
     @property
-    def has_parity(self) -> bool:
-        return self.map.has_parity
-
-    @property
     def in_sync(self) -> set[int]:
         return {drive for drive, each in self.drives.items() if each.is_in_sync}
 
@@ -194,7 +188,6 @@ class ExpectedArray:
             self.pulled.discard(int(rest))
 
     def observe(self, seen: dict[str, Any]) -> None:
-        """Update the state from md's report in a document."""
         state = seen.get("state", {})
         if not state:
             return
@@ -210,7 +203,7 @@ class ExpectedArray:
         self.bad_pages = set(_bad_pages(seen["members"].values()))
         self.is_sync_due = state.get("resync_start", "none") != "none"
         is_more_due = bool(self.missing) or self.is_sync_due
-        if self.has_parity and is_more_due and any(each.is_being_replaced for each in self.drives.values()):
+        if self.map.has_parity and is_more_due and any(each.is_being_replaced for each in self.drives.values()):
             self.stale_by = KnownBug.REPLACED_BESIDE_REBUILD
         if taken := self.readded & self.in_sync:
             self.readded -= taken
@@ -249,7 +242,7 @@ class ExpectedArray:
         if self.unflushed:
             self.at_risk |= dict.fromkeys(bad, str(self.unflushed))
         self.unflushed = None
-        if self.has_parity:
+        if self.map.has_parity:
             self.at_risk = {block: reason for block, reason in self.at_risk.items() if block in set(bad)}
 
     def tear(self, blocks: Iterable[int], *, is_cut: bool) -> None:
@@ -258,7 +251,7 @@ class ExpectedArray:
         self.open_blocks |= blocks
         self.has_died |= not is_cut
         # A journal contains full stripes, hence it closes the write hole (raid5-cache.rst).
-        if self.has_parity and not (is_cut and self.shape.policy.has_journal):
+        if self.map.has_parity and not (is_cut and self.shape.policy.has_journal):
             for each in self.maps.values():
                 self.torn |= each.strips(blocks)
 
@@ -288,7 +281,6 @@ class ExpectedArray:
         self.has_died = False
 
     def on_filled(self, blocks: Iterable[int] | None = None) -> None:
-        """Note that these blocks (None: all) were rewritten."""
         if blocks is None:
             self.torn, self.unlogged, self.open_blocks = set(), set(), set()
             self.at_risk, self.stale_by = {}, None
@@ -297,7 +289,6 @@ class ExpectedArray:
                 self.at_risk.pop(block, None)
 
     def on_rest(self) -> None:
-        """Note that md is idle."""
         self.sure = self.in_sync - self.pulled
         self.waived = self.waived & self.pulled
         if not self.missing and not self.pulled:
@@ -355,7 +346,6 @@ class HistoryJudge:
         self.differences.append(HistoryDifference(kind, step.act, text))
 
     def hear(self, step: PlannedStep, seen: dict[str, Any]) -> None:
-        """Evaluate one document of the player."""
         if "broke" in seen:
             self.differ("could not be played", step, f"{step.step[0]}: {seen['broke']}")
             return
@@ -364,8 +354,9 @@ class HistoryJudge:
         elif step.step[0] == "all_right":
             self.expected.pulled.clear()
         act = self._act(step)
-        if act and step.purpose is Purpose.TOOL:
-            self._excuse(act)
+        excused = (ActKind.FAIL, ActKind.REMOVE, ActKind.REPLACE, ActKind.READD, ActKind.ADD)
+        if act and step.purpose is Purpose.TOOL and act.kind in excused:
+            self.expected.waived.add(act.drive)
         self.before, self.missing_before = dict(self.expected.drives), self.expected.missing
         # A reshape of RAID 10 and an increase in size add a new part, which is synced afterwards.
         self.was_whole = not (
@@ -381,10 +372,6 @@ class HistoryJudge:
     def _act(self, step: PlannedStep) -> Act | None:
         return self.history.acts[step.act] if 0 <= step.act < len(self.history.acts) else None
 
-    def _excuse(self, act: Act) -> None:
-        if act.kind in (ActKind.FAIL, ActKind.REMOVE, ActKind.REPLACE, ActKind.READD, ActKind.ADD):
-            self.expected.waived.add(act.drive)
-
     def _watch_members(self, step: PlannedStep, seen: dict[str, Any]) -> None:
         """Check that no member went out of sync without cause, and that md counts the missing members correctly."""
         expected = self.expected
@@ -392,19 +379,13 @@ class HistoryJudge:
             new = expected.drives.get(drive)
             is_waived = drive in expected.waived or "want_replacement" in old.words
             if old.is_in_sync and not (new and new.is_in_sync) and not is_waived:
-                self.differ(
-                    "member lost",
-                    step,
-                    f"drive{drive} was in sync and is {new or 'gone'}, although nothing affected it",
-                )
+                text = f"drive{drive} was in sync and is {new or 'gone'}, although nothing affected it"
+                self.differ("member lost", step, text)
         filled = {each.slot for each in expected.drives.values() if each.is_in_sync}
         told = seen["state"].get("degraded", "0")
         if not expected.is_reshaping and int(told) != expected.members - len(filled):
-            self.differ(
-                "degraded miscounted",
-                step,
-                f"degraded is {told}, and {len(filled)} of {expected.members} slots have a member in sync",
-            )
+            text = f"degraded is {told}, and {len(filled)} of {expected.members} slots have a member in sync"
+            self.differ("degraded miscounted", step, text)
 
     def _on_part(self, step: PlannedStep, seen: dict[str, Any]) -> None:
         if step.step[0] == "open":
@@ -436,17 +417,15 @@ class HistoryJudge:
         self.is_scrub_refused = bool(refused)
         if act and not refused and act.kind is ActKind.READD:
             self.expected.on_readded(act.drive)
-        if act and not refused and (act.kind is ActKind.ENLARGE or self._is_grown_by_copies(act, step)):
-            self.expected.on_enlarged(is_by_member=act.kind is ActKind.GROW)
+        # Growing RAID 10 by a member adds a part to each copy, which is synced after the reshape.
+        is_raid10 = self.expected.shape.raid.name is LevelName.RAID10
+        is_grown = act is not None and act.kind is ActKind.GROW and "--grow" in step.step[1] and is_raid10
+        if act and not refused and (act.kind is ActKind.ENLARGE or is_grown):
+            self.expected.on_enlarged(is_by_member=is_grown)
         if refused and act:
             self.rejected[act.kind] += 1
             if act.kind is ActKind.FAIL:
                 self._on_fail_refused(step, act, refused)
-
-    def _is_grown_by_copies(self, act: Act, step: PlannedStep) -> bool:
-        """Whether the act adds a member to RAID 10, whose new part is synced after the reshape."""
-        is_grow = act.kind is ActKind.GROW and "--grow" in step.step[1]
-        return is_grow and self.expected.shape.raid.name is LevelName.RAID10
 
     def _on_fail_refused(self, step: PlannedStep, act: Act, refused: str) -> None:
         """RAID 1 and 10 keep a member that they cannot lose; other levels fail it, and the array is dead (EBUSY)."""
@@ -458,7 +437,7 @@ class HistoryJudge:
         gone = expected.missing | {standing.slot} | expected.slots_of(expected.waived)
         if expected.shape.raid.survives(frozenset(gone), expected.members):
             self.differ("fail refused", step, f"drive{act.drive}: {refused}, although the level survives without it")
-        elif not expected.has_parity:
+        elif not expected.map.has_parity:
             expected.is_broken = True
 
     def _on_cut(self, step: PlannedStep, seen: dict[str, Any]) -> None:
@@ -525,29 +504,24 @@ class HistoryJudge:
         expected = self.expected
         has_log = expected.shape.policy.has_journal or expected.shape.policy is HistoryPolicy.PPL
         is_degraded = bool(expected.missing | self.missing_before)
-        return expected.has_parity and is_degraded and not has_log
+        return expected.map.has_parity and is_degraded and not has_log
 
     def _compare_members(self, step: PlannedStep, *, was_cut: bool, was_dead: bool) -> None:
         expected = self.expected
-        was_in_sync = {drive for drive, each in self.before.items() if each.is_in_sync}
         if was_dead:
             return
-        must = expected.sure if was_cut else was_in_sync
+        must = expected.sure if was_cut else {drive for drive, each in self.before.items() if each.is_in_sync}
         for drive in sorted(must - expected.waived - expected.pulled - expected.in_sync):
-            self.differ(
-                "member left out", step, f"drive{drive} was in sync, and is {expected.drives.get(drive, 'not taken')}"
-            )
+            now = expected.drives.get(drive, "not taken")
+            self.differ("member left out", step, f"drive{drive} was in sync, and is {now}")
         out = {
             drive
             for drive in expected.in_sync
             if drive not in self.before or not (self.before[drive].is_in_sync or self.before[drive].is_waiting)
         }
         for drive in sorted(out - (expected.waived if was_cut else set())):
-            self.differ(
-                "stale member taken",
-                step,
-                f"drive{drive} was {self.before.get(drive, 'not in the array')}, and is in sync now",
-            )
+            before = self.before.get(drive, "not in the array")
+            self.differ("stale member taken", step, f"drive{drive} was {before}, and is in sync now")
 
     def _on_look(self, step: PlannedStep, seen: dict[str, Any]) -> None:
         if "absent" in seen:
@@ -559,7 +533,8 @@ class HistoryJudge:
 
     def _judge_blocks(self, step: PlannedStep, seen: dict[str, Any]) -> None:
         expected = self.expected
-        missing, wrong = expected.missing, Counter[str]()
+        missing = expected.missing
+        is_old_place_read = expected.shape.raid.name is LevelName.RAID10 and self.is_first_look
         told: dict[str, list[str]] = {}
         for block, verdict, found, allowed in seen["bad"]:
             if reason := expected.at_risk.get(block):
@@ -570,17 +545,12 @@ class HistoryJudge:
                 self.explained[str(expected.stale_by)] += 1
             elif (bug := expected.unflushed) and (verdict == LOST or bug is KnownBug.WRITE_BACK_FLUSH):
                 self.explained[str(bug)] += 1
-            elif self._is_read_from_old_place(block):
+            elif is_old_place_read and block < expected.reshaped_blocks:
                 self.explained[KnownBug.RESHAPE_READS.value] += 1
             else:
-                wrong[verdict] += 1
                 told.setdefault(verdict, []).append(f"block {block} holds {found}, allowed are {allowed}")
-        for verdict, count in wrong.items():
-            self.differ(verdict, step, f"{count} blocks: " + "; ".join(told[verdict][:TOLD]))
-
-    def _is_read_from_old_place(self, block: int) -> bool:
-        expected = self.expected
-        return expected.shape.raid.name is LevelName.RAID10 and self.is_first_look and block < expected.reshaped_blocks
+        for verdict, texts in told.items():
+            self.differ(verdict, step, f"{len(texts)} blocks: " + "; ".join(texts[:TOLD]))
 
     def _is_readable(self, block: int, missing: frozenset[int]) -> bool:
         expected = self.expected
@@ -611,9 +581,8 @@ class HistoryJudge:
                 self.explained[KnownBug.BAD_BLOCK_REBUILD.value] += 1
                 idle = []
             for drive in idle:
-                self.differ(
-                    "not rebuilt", step, f"drive{drive} is {expected.drives[drive]}, and slots {vacant} are vacant"
-                )
+                text = f"drive{drive} is {expected.drives[drive]}, and slots {vacant} are vacant"
+                self.differ("not rebuilt", step, text)
         if expected.is_alive and not expected.missing and seen["state"].get("resync_start", "none") != "none":
             self.differ("not resynced", step, f"md is idle, and resync_start is {seen['state']['resync_start']}")
         expected.on_rest()
@@ -655,17 +624,13 @@ class HistoryJudge:
         count = int(seen["state"].get("mismatch_cnt") or 0)
         if act.kind is ActKind.CORRUPT:
             if not count and self.has_spoiled:
-                self.differ(
-                    "scrub missed corruption",
-                    step,
-                    f"{act.number} bytes of drive{act.drive} were inverted at {act.at}, and check counts no mismatch",
-                )
+                what = f"{act.number} bytes of drive{act.drive} were inverted at {act.at}"
+                self.differ("scrub missed corruption", step, f"{what}, and check counts no mismatch")
         elif count and expected.is_consistent and self.was_whole:
             # A scrub that is requested while a resync or a rebuild is pending runs in its place, and counts what that
             # sync would repair (md_choose_sync_action() in drivers/md/md.c).
-            self.differ(
-                "scrub counts", step, f"{act.word} counts {count} mismatched sectors, although nothing was corrupted"
-            )
+            text = f"{act.word} counts {count} mismatched sectors, although nothing was corrupted"
+            self.differ("scrub counts", step, text)
 
     def _on_spoiled(self, step: PlannedStep, seen: dict[str, Any]) -> None:
         """Note which data blocks were corrupted; corrupted parity alone does not affect any block yet."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.disks import DiskKind, DiskSpec, Lab, open_lab
+from lab.disks import DiskKind, Lab, open_lab
 from lab.disks.attaching import KERNEL_DRIVE_NODE, is_kernel_drive
 from lab.disks.kinds import specs
 from lab.disks.lab import packed
@@ -56,11 +56,6 @@ class FaultPlace:
     nodes: tuple[str, ...]
     has_record: bool
     """Whether the drives can be recorded, and restored to a state that a power cut could have left."""
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """The drives' numbers in lines to their driver, in the order of ``nodes``."""
-        return tuple(range(len(self.nodes)))
 
     @property
     def has_own_kernel(self) -> bool:
@@ -136,10 +131,8 @@ def open_place(
 ) -> Iterator[FaultPlace]:
     """Open a new machine with this many blank drives; it is discarded at the end of the context."""
     target = with_own_kernel(target, host)
-    kind = DiskKind.SPINDLE if target.is_embedded else DiskKind.FILE
-    wanted: tuple[DiskSpec, ...] = specs(
-        drives, kind, size_bytes=size_bytes, model=DRIVE_MODEL if kind is DiskKind.SPINDLE else ""
-    )
+    kind, model = (DiskKind.SPINDLE, DRIVE_MODEL) if target.is_embedded else (DiskKind.FILE, "")
+    wanted = specs(drives, kind, size_bytes=size_bytes, model=model)
     server = built_server(host) if target.kind is TargetKind.QEMU else None
 
     def prepare(machine: Machine) -> None:

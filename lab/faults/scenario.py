@@ -30,10 +30,11 @@ arithmetic of the level no data may be lost.
 
 from __future__ import annotations
 
+import operator
 import random
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import combinations
@@ -60,11 +61,20 @@ from lab.actions.arrays import (
     Wait,
 )
 from lab.arrays import operations
-from lab.arrays.geometry import ChunkKind, stripe_rows
 from lab.arrays.levels import Level, LevelName, level_with_layout
 from lab.arrays.spec import Bitmap
 from lab.errors import LabError, SpecError
-from lab.faults.arrays import ARRAY, BLOCK_BYTES, DATA_OFFSET_BYTES, MD, NODE, POLICIES, BlockMap, array_spec
+from lab.faults.arrays import (
+    ARRAY,
+    BLOCK_BYTES,
+    DATA_OFFSET_BYTES,
+    MD,
+    NODE,
+    POLICIES,
+    BlockMap,
+    creation_argv,
+    numbers_in,
+)
 from lab.faults.guest.ledger import ALLOWED, CORRUPT, INTACT, KINDS, LOST, NEW, OLD, TORN, UNREADABLE
 from lab.gates.decoding import FormatVersion, Name
 from lab.gates.text import shortened
@@ -84,115 +94,6 @@ from lab.units import KIB, MIB
 
 if TYPE_CHECKING:
     from lab.session.session import LabSession
-
-
-@dataclass(frozen=True, slots=True)
-class OracleMemberPlace:
-    """A place of a block on a member: its slot, and the offset in bytes from the start of the member's data."""
-
-    slot: int
-    at_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class OraclePlaces:
-    """The places of the oracle's blocks on an array of equal members."""
-
-    map: BlockMap
-
-    @property
-    def blocks(self) -> int:
-        """Number of data blocks of the array."""
-        return self.map.blocks
-
-    @property
-    def row_blocks(self) -> int:
-        """Data blocks of a full stripe; for mirrors, of a row of chunks."""
-        stripe = self.map.level.full_stripe_bytes(self.map.members, self.map.chunk_bytes)
-        return max(1, stripe // BLOCK_BYTES)
-
-    def places(self, block: int) -> tuple[OracleMemberPlace, ...]:
-        """The places of a block and its copies; the first one is that of the data."""
-        return tuple(OracleMemberPlace(slot, page * BLOCK_BYTES) for slot, page in self.map.places(block))
-
-    def parity_places(self, block: int) -> dict[str, OracleMemberPlace]:
-        """``P`` and ``Q`` -> place of the parity of a block; empty for mirrors."""
-        if not self.map.has_parity:
-            return {}
-        level, chunk = self.map.level, self.map.chunk_bytes
-        place = self.places(block)[0]
-        row = stripe_rows(level, None, self.map.members, place.at_bytes // chunk + 1)[-1]
-        kinds = {each.kind: slot for slot, each in enumerate(row.chunks)}
-        parities = [kind for kind in (ChunkKind.P, ChunkKind.Q) if kind in kinds]
-        return {kind.value: OracleMemberPlace(kinds[kind], place.at_bytes) for kind in parities}
-
-    def unreadable(self, failed: Collection[int]) -> frozenset[int]:
-        """Blocks that cannot be read or reconstructed if exactly these slots are missing."""
-        return frozenset(block for block in range(self.blocks) if not self.map.is_readable(block, failed))
-
-    def on_slots(self, slots: Collection[int]) -> frozenset[int]:
-        """Data blocks whose data or copy is held by a member in these slots."""
-        return frozenset(
-            block for block in range(self.blocks) if any(each.slot in slots for each in self.places(block))
-        )
-
-    def row_of(self, block: int) -> frozenset[int]:
-        """The blocks that share their parity bytes with a block, including itself; without parity, only the block."""
-        if not self.map.has_parity:
-            return frozenset({block})
-        first = block // self.row_blocks * self.row_blocks
-        return frozenset(
-            each
-            for each in range(first, first + self.row_blocks)
-            if self.map.strips([each]) == self.map.strips([block])
-        )
-
-    def described(self, block: int) -> str:
-        """The block's place as text, for example ``block 5: stripe 0, member 1 at KiB 4``."""
-        where = " and ".join(f"member {each.slot} at KiB {each.at_bytes // KIB}" for each in self.places(block))
-        return f"block {block}: stripe {block // self.row_blocks}, {where}" if where else f"block {block}"
-
-    def meant(self, words: str) -> frozenset[int]:
-        """The blocks that ``slots 0 1``, ``lost with 0 1``, ``stripes 2-4``, ``blocks 5`` or ``row of 5`` denotes.
-
-        ``slots``: data blocks on these members; ``lost with``: blocks that cannot be read without them; ``row of``:
-        blocks that share their parity bytes with the block. Raises SpecError for any other text.
-        """
-        found = re.fullmatch(r"\s*([a-z ]*[a-z])\s+([\d, -]+)", words)
-        kind, numbers = (found[1], numbers_in(found[2])) if found else ("", frozenset())
-        match kind:
-            case "slots":
-                return self.on_slots(numbers)
-            case "lost with":
-                return self.unreadable(numbers)
-            case "stripes":
-                return frozenset(each for each in range(self.blocks) if each // self.row_blocks in numbers)
-            case "blocks":
-                return frozenset(numbers)
-            case "row of":
-                return frozenset(other for block in numbers for other in self.row_of(block))
-            case _:
-                raise SpecError(
-                    f"'{words}' names no blocks",
-                    hint="write slots, lost with, stripes, blocks or row of, and numbers such as 0 3-5",
-                )
-
-
-@lru_cache(maxsize=64)
-def places_of(level: Level, members: int, member_bytes: int, chunk_bytes: int) -> OraclePlaces:
-    """The block places of an array, in mdadm's default layout unless the level specifies another."""
-    return OraclePlaces(BlockMap(level, members, member_bytes, chunk_bytes))
-
-
-def numbers_in(text: str) -> frozenset[int]:
-    """The numbers in a text such as ``0 3-5,8``. Raises SpecError for an invalid text."""
-    found: set[int] = set()
-    for part in filter(None, re.split(r"[\s,]+", text.strip())):
-        first, dash, last = part.partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()):
-            raise SpecError(f"'{part}' is not a number", hint="write numbers and ranges, such as 0 3-5")
-        found.update(range(int(first), int(last if dash else first) + 1))
-    return frozenset(found)
 
 
 VERDICT_FACTS = {
@@ -230,6 +131,9 @@ OTHER_FACTS = (
 NUMBERED = re.compile(r"(member|errors|bad_blocks|slot|recovery|events|copy|reads|writes)_(\d+)")
 KNOWN = (*VERDICT_FACTS, *BLOCK_FACTS, *MD_FACTS, *NUMBER_FACTS, *OTHER_FACTS)
 _COMPARISON = re.compile(r"(<=|>=|!=|<|>|=)\s*(-?[\d.]+)?\s*\*?\s*([a-z_][a-z0-9_-]*(?:\.[a-z_0-9]+)?)?\s*")
+_COMPARE: Mapping[str, Callable[[float, float], bool]] = {
+    **{"<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge, "=": operator.eq, "!=": operator.ne},
+}
 _LONGEST = 160
 
 
@@ -240,11 +144,6 @@ class FactCheck(msgspec.Struct, frozen=True, kw_only=True):
     wanted: str
     found: str
     is_met: bool
-
-
-def is_fact(name: str) -> bool:
-    """Whether a fact with this name exists."""
-    return name in KNOWN or NUMBERED.fullmatch(name) is not None
 
 
 def facts_of(evidence: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
@@ -286,24 +185,19 @@ def _of_verdicts(evidence: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def judge(
-    name: str, wanted: Any, facts: Mapping[str, Any], kept: Mapping[str, Mapping[str, Any]], places: OraclePlaces
+    name: str, wanted: Any, facts: Mapping[str, Any], kept: Mapping[str, Mapping[str, Any]], places: BlockMap
 ) -> FactCheck:
     """Compare a fact with its expectation. Raises SpecError for an invalid expectation."""
     match = NUMBERED.fullmatch(name)
     found = facts.get(name)
     if found is None and match and match[1] in MEMBER_FACTS and "array_state" in facts:
         found = "gone"
-    told = "" if found is None else str(found)
+    text = "" if found is None else shortened(str(found), _LONGEST)
+    shown = (f"blocks {text}" if text else "none") if name in BLOCK_FACTS else text or "nothing"
     options = wanted if isinstance(wanted, list) else [wanted]
     is_met = found is not None and any(_fits(name, each, found, facts, kept, places) for each in options)
     said = " or ".join(_said(each, kept, facts) for each in options)
-    return (
-        FactCheck(what=name, wanted=said, found=shortened(told, _LONGEST) if told else "nothing", is_met=is_met)
-        if name not in BLOCK_FACTS
-        else FactCheck(
-            what=name, wanted=said, found=f"blocks {shortened(told, _LONGEST)}" if told else "none", is_met=is_met
-        )
-    )
+    return FactCheck(what=name, wanted=said, found=shown, is_met=is_met)
 
 
 def _said(wanted: Any, kept: Mapping[str, Mapping[str, Any]], facts: Mapping[str, Any]) -> str:
@@ -321,14 +215,18 @@ def _fits(
     found: Any,
     facts: Mapping[str, Any],
     kept: Mapping[str, Mapping[str, Any]],
-    places: OraclePlaces,
+    places: BlockMap,
 ) -> bool:
     if isinstance(wanted, bool) or isinstance(found, bool):
         return bool(found) is wanted
     if not isinstance(wanted, str):
         return _as_number(found) == float(wanted)
     if name in BLOCK_FACTS:
-        return _fits_blocks(wanted, numbers_in(str(found)), places)
+        if wanted.startswith("="):
+            return numbers_in(str(found)) == places.meant(wanted[1:])
+        if wanted.startswith("in "):
+            return numbers_in(str(found)) <= places.meant(wanted[3:])
+        raise SpecError(f"'{wanted}' compares no blocks", hint="write '= slots 0 1', or 'in row of 5'")
     if wanted.startswith("~"):
         return wanted[1:].strip() in str(found)
     if wanted.startswith("!~"):
@@ -336,29 +234,11 @@ def _fits(
     parts = _COMPARISON.fullmatch(wanted)
     if parts and (parts[2] or parts[3]):
         left, right = _as_number(found), _number(parts, kept, facts)
-        return (
-            left is not None
-            and {
-                "<": left < right,
-                ">": left > right,
-                "<=": left <= right,
-                ">=": left >= right,
-                "=": left == right,
-                "!=": left != right,
-            }[parts[1]]
-        )
+        return left is not None and _COMPARE[parts[1]](left, right)
     if name.startswith("member_"):
         # The state is a comma-separated list to which md may add words (Documentation/admin-guide/md.rst).
         return wanted in str(found).split(",")
     return str(found) == wanted
-
-
-def _fits_blocks(wanted: str, found: frozenset[int], places: OraclePlaces) -> bool:
-    if wanted.startswith("="):
-        return found == places.meant(wanted[1:])
-    if wanted.startswith("in "):
-        return found <= places.meant(wanted[3:])
-    raise SpecError(f"'{wanted}' compares no blocks", hint="write '= slots 0 1', or 'in row of 5'")
 
 
 def _number(parts: re.Match[str], kept: Mapping[str, Mapping[str, Any]], facts: Mapping[str, Any]) -> float:
@@ -366,8 +246,7 @@ def _number(parts: re.Match[str], kept: Mapping[str, Mapping[str, Any]], facts: 
     if not parts[3]:
         return factor
     name, _, fact = parts[3].partition(".")
-    value = kept.get(name, {}).get(fact) if fact else facts.get(name)
-    number = _as_number(value)
+    number = _as_number(kept.get(name, {}).get(fact) if fact else facts.get(name))
     if number is None:
         raise SpecError(
             f"there is no number '{parts[3]}' to compare with", hint="let an earlier step store it: keep = NAME"
@@ -384,6 +263,9 @@ def _as_number(value: Any) -> float | None:
 
 GuestSteps = list[list[Any]]
 """Steps of the program on the machine (guest/scenario.py)."""
+
+
+_block_map = lru_cache(maxsize=64)(BlockMap)
 
 
 class SceneArray(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -414,17 +296,14 @@ class SceneArray(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def raid(self) -> Level:
-        """The level, including the layout of RAID 10."""
         return level_with_layout(self.level, self.layout or None)
 
     @property
-    def places(self) -> OraclePlaces:
-        """The places of its blocks."""
-        return places_of(self.raid, self.members, self.member_bytes, self.chunk_bytes)
+    def places(self) -> BlockMap:
+        return _block_map(self.raid, self.members, self.member_bytes, self.chunk_bytes)
 
     @property
     def title(self) -> str:
-        """A description for messages."""
         chunk = f", chunks of {self.chunk_bytes // KIB} KiB" if self.raid.has_chunk else ""
         layout = f" {self.layout}" if self.layout else ""
         return f"{self.level}{layout} of {self.members}{chunk}, {self.policy}"
@@ -441,7 +320,7 @@ class SceneArray(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     def creation(self) -> list[str]:
         """The mdadm command line that creates the array, with drives as ``@0``."""
-        spec = array_spec(
+        return creation_argv(
             self.level,
             [f"@{number}" for number in range(self.members)],
             self.policy,
@@ -453,7 +332,6 @@ class SceneArray(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             assume_clean=self.is_clean,
             options=self.options,
         )
-        return list(spec.create_argv)
 
 
 @dataclass
@@ -496,16 +374,12 @@ class Stage:
         self.is_open = False
         return steps
 
-    def member_bytes_at(self, at_bytes: int) -> int:
-        """The byte offset on a drive of an offset in the member's data."""
-        return DATA_OFFSET_BYTES + at_bytes
-
     def job(self, nodes: tuple[str, ...], *, has_record: bool) -> dict[str, Any]:
         """The parameters of a history on this array, without its steps."""
         array = self.array
         return {
             "seed": self.seed,
-            "geometry": array.places.map.geometry(),
+            "geometry": array.places.geometry(),
             "slots": [[slot, slot, DATA_OFFSET_BYTES] for slot in range(array.members)],
             "stripe_blocks": array.places.row_blocks,
             "nodes": list(nodes),
@@ -568,15 +442,12 @@ class SceneStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def word(self) -> str:
-        """The name of the action in files."""
         return str(self.does.__struct_config__.tag)
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
-        """The steps of the program on the machine."""
         return _planned(self.does, stage) if isinstance(self.does, Action) else self.does.guest_steps(stage)
 
     def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
-        """Facts specific to the action, in addition to those of every step."""
         return {} if isinstance(self.does, Action) else self.does.facts(evidence, stage)
 
 
@@ -796,6 +667,11 @@ def held_at(stage: Stage, percent: float) -> int:
     return max(1, min(round(sectors * percent / 100 / chunk), sectors // chunk - 1)) * chunk
 
 
+def md_file(name: str) -> str:
+    """The path of one of md's attributes; an absolute path remains."""
+    return name if name.startswith("/") else f"{MD}/{name}"
+
+
 class SetStep(SceneAction, frozen=True, kw_only=True, tag="set"):
     """Sets one of md's attributes, or another file given by its absolute path.
 
@@ -806,8 +682,7 @@ class SetStep(SceneAction, frozen=True, kw_only=True, tag="set"):
     value: str | int
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
-        path = self.file if self.file.startswith("/") else f"{MD}/{self.file}"
-        return [["write", path, str(self.value)], ["state"]]
+        return [["write", md_file(self.file), str(self.value)], ["state"]]
 
 
 class GetStep(SceneAction, frozen=True, kw_only=True, tag="get"):
@@ -816,7 +691,7 @@ class GetStep(SceneAction, frozen=True, kw_only=True, tag="get"):
     file: str
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
-        return [["read", self.file if self.file.startswith("/") else f"{MD}/{self.file}"]]
+        return [["read", md_file(self.file)]]
 
 
 class UntilStep(SceneAction, frozen=True, kw_only=True, tag="until"):
@@ -827,8 +702,7 @@ class UntilStep(SceneAction, frozen=True, kw_only=True, tag="until"):
     seconds: float = 60.0
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
-        path = self.file if self.file.startswith("/") else f"{MD}/{self.file}"
-        return [["until", path, list(self.words), self.seconds], ["state"]]
+        return [["until", md_file(self.file), list(self.words), self.seconds], ["state"]]
 
 
 class StateStep(SceneAction, frozen=True, kw_only=True, tag="look"):
@@ -924,8 +798,7 @@ class MessageStep(SceneAction, frozen=True, kw_only=True, tag="message"):
     def guest_steps(self, stage: Stage) -> GuestSteps:
         text = self.text
         if self.at_block is not None:
-            place = place_on(stage, self.at_block, self.disk)
-            text = f"{text} {stage.member_bytes_at(place.at_bytes) // 512}"
+            text = f"{text} {byte_on(stage, self.at_block, self.disk) // 512}"
         return [["message", self.disk, text]]
 
 
@@ -961,10 +834,10 @@ class CorruptStep(SceneAction, frozen=True, kw_only=True, tag="corrupt"):
     """Whether to search the bare drive for the block's content, because a layer determines where it lies."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
-        place = place_named(stage, self.block, self.on)
+        slot, at = place_named(stage, self.block, self.on)
         if self.is_searched:
-            return [["flip_found", place.slot, self.block, self.bytes]]
-        return [["flip", f"#{place.slot}", stage.member_bytes_at(place.at_bytes), self.bytes]]
+            return [["flip_found", slot, self.block, self.bytes]]
+        return [["flip", f"#{slot}", at, self.bytes]]
 
 
 class MisdirectStep(SceneAction, frozen=True, kw_only=True, tag="misdirect"):
@@ -975,9 +848,8 @@ class MisdirectStep(SceneAction, frozen=True, kw_only=True, tag="misdirect"):
     disk: int
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
-        source, target = (place_on(stage, block, self.disk).at_bytes for block in (self.block, self.over))
-        at = stage.member_bytes_at
-        return [["copy", f"#{self.disk}", at(source), at(target), BLOCK_BYTES]]
+        source, target = (byte_on(stage, block, self.disk) for block in (self.block, self.over))
+        return [["copy", f"#{self.disk}", source, target, BLOCK_BYTES]]
 
 
 class AgeStep(SceneAction, frozen=True, kw_only=True, tag="age"):
@@ -989,9 +861,8 @@ class AgeStep(SceneAction, frozen=True, kw_only=True, tag="age"):
     """First sector and number of sectors, of 512 bytes each."""
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
-        place = place_named(stage, self.block, "data")
-        at = stage.member_bytes_at(place.at_bytes)
-        return [["age", f"#{place.slot}", at, self.block, self.generation, list(self.sectors)]]
+        slot, at = place_named(stage, self.block, "data")
+        return [["age", f"#{slot}", at, self.block, self.generation, list(self.sectors)]]
 
 
 class CulpritsStep(SceneAction, frozen=True, kw_only=True, tag="locate"):
@@ -1001,7 +872,7 @@ class CulpritsStep(SceneAction, frozen=True, kw_only=True, tag="locate"):
 
     def guest_steps(self, stage: Stage) -> GuestSteps:
         array = stage.array
-        rows = stage.job((), has_record=False)["geometry"]["rows"]
+        rows = array.places.geometry()["rows"]
         if array.level != "raid6":
             raise SpecError("only RAID 6 can tell which chunk is wrong", hint="use level raid6")
         return [["culprits", [row[1:] for row in rows], *([True] if self.mends else [])]]
@@ -1047,31 +918,23 @@ class PowerCutStep(SceneAction, frozen=True, kw_only=True, tag="power-cut"):
         return [["cut", list(range(stage.drives)), self.kind, f"{stage.seed}:{self.seed}"]]
 
 
-def place_named(stage: Stage, block: int, on: str) -> OracleMemberPlace:
-    """The place of a block's ``data``, ``copy N``, ``P`` or ``Q``. Raises SpecError if there is none."""
+def place_named(stage: Stage, block: int, on: str) -> tuple[int, int]:
+    """Slot, and byte on the drive, of a block's ``data``, ``copy N``, ``P`` or ``Q``. Raises SpecError for no place."""
     places = stage.array.places
-    if on in ("P", "Q"):
-        parity = places.parity_places(block)
-        if on in parity:
-            return parity[on]
-    else:
-        copy = 0 if on == "data" else int(on.removeprefix("copy "))
-        copies = places.places(block)
-        if copy < len(copies):
-            return copies[copy]
-    raise SpecError(f"block {block} has no {on} on a {stage.array.level}", hint="write data, copy 1, P or Q")
-
-
-def place_on(stage: Stage, block: int, member: int) -> OracleMemberPlace:
-    """The place of a block's data, copy or parity on a member. Raises SpecError if there is none."""
-    places = stage.array.places
-    known = [*places.places(block)]
-    if stage.array.raid.parity_members:
-        known += places.parity_places(block).values()
-    found = next((place for place in known if place.slot == member), None)
+    known = {f"copy {number}": place for number, place in enumerate(places.places(block))}
+    found = (known | places.parity_places(block)).get("copy 0" if on == "data" else on)
     if found is None:
-        raise SpecError(f"member {member} has nothing of block {block}", hint=places.described(block))
-    return found
+        raise SpecError(f"block {block} has no {on} on a {stage.array.level}", hint="write data, copy 1, P or Q")
+    return found[0], DATA_OFFSET_BYTES + found[1] * BLOCK_BYTES
+
+
+def byte_on(stage: Stage, block: int, member: int) -> int:
+    """The byte on a member's drive of a block's data, copy or parity there. Raises SpecError if it has none."""
+    places = stage.array.places
+    for slot, page in (*places.places(block), *places.parity_places(block).values()):
+        if slot == member:
+            return DATA_OFFSET_BYTES + page * BLOCK_BYTES
+    raise SpecError(f"member {member} has nothing of block {block}", hint=places.described(block))
 
 
 def require_kinds(kinds: list[str] | tuple[str, ...]) -> None:
@@ -1125,20 +988,15 @@ class SetsStep(SceneAction, frozen=True, kw_only=True, tag="lose-every"):
         return [*stopped, ["sets", list(range(stage.array.members)), [list(each) for each in self.sets(stage)]]]
 
     def facts(self, evidence: dict[str, Any], stage: Stage) -> dict[str, Any]:
-        differing, survived = [], 0
+        sets, differing, survived = self.sets(stage), [], 0
         told = {tuple(each["failed"]): each for each in evidence.get("sets", ())}
-        for failed in self.sets(stage):
+        for failed in sets:
+            reason = difference(told[failed], stage) if failed in told else "not tried"
+            differing += [f"{failed}: {reason}"] if reason else []
             # Counted by what was observed, not by what was expected.
-            seen = told.get(failed, {"restart_refused": "not tried"})
-            survived += not seen["restart_refused"] and set(seen["verdicts"]) == {"intact"}
-            if failed not in told or (reason := difference(told[failed], stage)):
-                differing.append(f"{failed}: {reason if failed in told else 'not tried'}")
-        return {
-            "sets": len(self.sets(stage)),
-            "survived": survived,
-            "differing": len(differing),
-            "differences": differing,
-        }
+            seen = told.get(failed)
+            survived += seen is not None and not seen["restart_refused"] and set(seen["verdicts"]) == {"intact"}
+        return {"sets": len(sets), "survived": survived, "differing": len(differing), "differences": differing}
 
 
 def difference(seen: dict[str, Any], stage: Stage) -> str:
@@ -1366,7 +1224,6 @@ class KnownDefect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """The first Linux version that has it."""
 
     def is_in(self, kernel_release: str) -> bool:
-        """Whether this kernel has the defect."""
         return version_numbers(kernel_release) >= version_numbers(self.since)
 
 
@@ -1397,7 +1254,6 @@ class ScenarioText(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> dict[str, Any]:
-        """These fields by name."""
         return {name: getattr(self, name) for name in ScenarioText.__struct_fields__}
 
 
@@ -1417,25 +1273,23 @@ class Scenario(ScenarioText, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         if self.format_version not in FORMAT_VERSIONS:
             raise ValueError(f"format_version is {self.format_version}; this raidlab reads up to {FORMAT_VERSION}")
 
-    @property
-    def _current_steps(self) -> tuple[dict[str, Any], ...]:
-        """The steps with the names of this format."""
-        if self.format_version == FORMAT_VERSION:
-            return self.steps
-        return tuple(step for tree in self.steps for step in with_new_scenario_step(tree))
-
     def ready(self, seed: int) -> Iterator[ReadyVariant]:
         """The variants with all placeholders replaced. Raises SpecError for invalid values."""
         if self.code:
-            yield from _function(self.code)(self, seed)
+            if self.code not in FUNCTIONS:
+                raise unknown_word("function of lab/faults/scenario.py", self.code, FUNCTIONS)
+            yield from FUNCTIONS[self.code](self, seed)
             return
+        is_current = self.format_version == FORMAT_VERSION
+        steps = self.steps if is_current else [step for tree in self.steps for step in with_new_scenario_step(tree)]
         for variant in self.variants or (SceneVariant(name=""),):
-            array = self._array(variant)
+            where = f"{self.id}: the array of {variant.name or 'the scenario'}"
+            array = convert_tree({**self.array, **variant.array}, SceneArray, source=where)
             built_in = built_in_values(array, seed)
             values = {**built_in, **fill_tree(variant.values, built_in)}
             listed = tuple(
                 step_of(fill_tree(tree, values), f"{self.id}: step {number}")
-                for number, tree in enumerate(self._current_steps, 1)
+                for number, tree in enumerate(steps, 1)
                 if not tree.get("only") or variant.name in tree["only"]
             )
             # In every scenario, the kernel must not log any complaint.
@@ -1443,10 +1297,6 @@ class Scenario(ScenarioText, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             yield ReadyVariant(
                 name=variant.name, array=array, steps=(*listed, *last), seed=f"{seed}:{self.id}", defect=variant.defect
             )
-
-    def _array(self, variant: SceneVariant) -> SceneArray:
-        where = f"{self.id}: the array of {variant.name or 'the scenario'}"
-        return convert_tree({**self.array, **variant.array}, SceneArray, source=where)
 
 
 class ReadyVariant(msgspec.Struct, frozen=True, kw_only=True):
@@ -1467,7 +1317,6 @@ class ReadyVariant(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(sorted(layers | {_NEEDED_BY[step.word] for step in self.steps if step.word in _NEEDED_BY}))
 
     def stage(self) -> Stage:
-        """A stage on which to compile the steps."""
         return Stage(self.array, self.seed, DRIVES)
 
 
@@ -1490,32 +1339,19 @@ def step_of(tree: Mapping[str, Any], source: str) -> SceneStep:
     does = make_tagged(written, words(), what="step", key="act", where=source)
     step = convert_tree({**framing, "does": does}, SceneStep, source=source)
     for name in step.expect:
-        if not is_fact(name):
-            near = nearest(name, _facts())
+        if name not in KNOWN and not NUMBERED.fullmatch(name):
+            near = nearest(name, (*KNOWN, *(f"{each}_0" for each in (*MEMBER_FACTS, "events", "copy"))))
             hint = f"did you mean '{near}'?" if near else "lab/faults/scenario.py lists them"
             raise SpecError(f"{source} ({step.word}): there is no fact '{name}'", hint=hint)
     return step
 
 
-def _facts() -> tuple[str, ...]:
-    return (*KNOWN, *(f"{name}_0" for name in (*MEMBER_FACTS, "events", "copy")))
-
-
-def _function(name: str) -> Callable[[Scenario, int], Iterator[ReadyVariant]]:
-
-    if name not in FUNCTIONS:
-        raise unknown_word("function of lab/faults/scenario.py", name, FUNCTIONS)
-    return FUNCTIONS[name]
-
-
 def read_scenario(path: Path) -> Scenario:
     """The scenario of a file. Raises SpecError if the file or one of its steps is invalid."""
     scenario = read_toml(path, Scenario)
-    if scenario.id != path.stem.partition("-")[2] or f"{scenario.number:02d}" != path.stem.partition("-")[0]:
-        raise SpecError(
-            f"'{path.name}' does not match its number and id",
-            hint=f"{scenario.number:02d}-{scenario.id}.toml",
-        )
+    name = f"{scenario.number:02d}-{scenario.id}"
+    if path.stem != name:
+        raise SpecError(f"'{path.name}' does not match its number and id", hint=f"{name}.toml")
     for variant in scenario.ready(1):
         stage = variant.stage()
         for step in variant.steps:
@@ -1529,7 +1365,7 @@ def read_scenario(path: Path) -> Scenario:
 @cache
 def all_scenarios() -> tuple[Scenario, ...]:
     """The catalogue, sorted by number."""
-    return tuple(sorted((read_scenario(path) for path in FOLDER.glob("*.toml")), key=lambda each: each.number))
+    return tuple(sorted(map(read_scenario, FOLDER.glob("*.toml")), key=lambda each: each.number))
 
 
 def find_scenario(word: str) -> Scenario:
@@ -1561,7 +1397,7 @@ class ArrayModel:
     chance: random.Random
     slots: dict[int, int | None] = field(default_factory=dict)
     gone: list[int] = field(default_factory=list)
-    """Drives that md lists as faulty."""
+    """Drives that md lists as faulty. After a start md no longer lists them, and they keep stale superblocks."""
     free: list[int] = field(default_factory=list)
     has_moved: bool = False
 
@@ -1586,14 +1422,10 @@ class ArrayModel:
         ]
 
     def seen(self, *, settles: bool = False) -> SceneStep:
-        """The check after each operation."""
         return expecting(CheckStep(settles=settles), data="intact", degraded=len(self.missing))
 
     def write(self) -> list[Does]:
-        return [
-            WriteStep(operations=self.chance.randint(5, 40), depth=self.chance.choice((1, 4, 16))),
-            self.seen(),
-        ]
+        return [WriteStep(operations=self.chance.randint(5, 40), depth=self.chance.choice((1, 4, 16))), self.seen()]
 
     def fail(self) -> list[Does]:
         """Fail a member whose loss the level survives, during writes."""
@@ -1611,9 +1443,8 @@ class ArrayModel:
         """Remove the failed members and rebuild to new drives, during writes."""
         if not self.missing or len(self.free) < len(self.missing):
             return self.write()
-        done: list[Does] = []
+        done: list[Does] = [Remove(disk=str(drive)) for drive in self.gone]
         if self.gone:
-            done += [Remove(disk=str(drive)) for drive in self.gone]
             names = " ".join(f"@{drive}" for drive in self.gone)
             done.append(ShellStep(line=f"mdadm --zero-superblock {names}"))
         new = [self.free.pop(0) for _ in self.missing]
@@ -1625,7 +1456,6 @@ class ArrayModel:
         return [*done, *(Add(disk=str(drive)) for drive in new), load, Wait(), self.seen()]
 
     def replace(self) -> list[Does]:
-        """Copy a member to a new drive while it remains in the array."""
         if self.missing or self.gone or not self.free:
             return self.write()
         slot = self.chance.choice(sorted(self.slots))
@@ -1641,21 +1471,20 @@ class ArrayModel:
 
     def restart(self) -> list[Does]:
         """Stop the array cleanly and start it from the remaining members."""
-        self._forget_gone()
+        self.gone = []
         return [StopArray(), AssembleStep(disks=self.drives), self.seen()]
 
     def crash(self) -> list[Does]:
         """Crash the kernel during writes; a degraded parity array is restarted instead, because of the write hole."""
         if self.missing and self.array.raid.parity_members:
             return self.restart()
-        self._forget_gone()
-        cut: list[Does] = [
+        self.gone = []
+        return [
             RecordStep(),
             WriteStep(operations=self.chance.randint(5, 30), waits=False),
             PowerCutStep(kind="ended", seed=self.chance.randrange(1 << 30)),
+            *(AssembleStep(disks=self.drives), Wait(), self.seen(settles=True)),
         ]
-        back: list[Does] = [AssembleStep(disks=self.drives), Wait(), self.seen(settles=True)]
-        return [*cut, *back]
 
     def corrupt(self) -> list[Does]:
         """Corrupt a block, only in a complete RAID 6, because no other level can locate the wrong chunk.
@@ -1665,17 +1494,13 @@ class ArrayModel:
         if self.missing or self.has_moved or self.array.level != "raid6":
             return self.write()
         block = self.chance.randrange(self.array.places.blocks)
-        self._forget_gone()
+        self.gone = []
         bad = expecting(CheckStep(), data="corrupt", corrupt_at=f"= blocks {block}")
         return [
             *(StopArray(), CorruptStep(block=block), AssembleStep(disks=self.drives)),
             *(bad, CulpritsStep(mends=True)),
             *(RestartStep(disks=self.drives), self.seen()),
         ]
-
-    def _forget_gone(self) -> None:
-        """Drop the failed drives: after a start md no longer lists them, and they keep stale superblocks."""
-        self.gone = []
 
 
 def random_histories(scenario: Scenario, seed: int) -> Iterator[ReadyVariant]:

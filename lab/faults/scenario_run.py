@@ -24,12 +24,12 @@ import msgspec
 
 from lab import __version__
 from lab.errors import DeviceRefused, LabError, MachineLost, ResultError, RunCancelled, SpecError
+from lab.faults.arrays import BlockMap
 from lab.faults.place import LONGEST_SILENCE_SECONDS, SCENARIO, FaultPlace, SilenceWatchdog, open_place, run_program
 from lab.faults.scenario import (
     NEEDS,
     FactCheck,
     GuestSteps,
-    OraclePlaces,
     ReadyVariant,
     Scenario,
     ScenarioText,
@@ -65,7 +65,6 @@ class StepOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     do: str
     lines: tuple[str, ...] = ()
-    """The commands, as a user would type them."""
     why: str = ""
     seconds: float = 0.0
     """Duration on the machine's clock."""
@@ -79,7 +78,6 @@ class StepOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def is_expected(self) -> bool:
-        """Whether the step was carried out and all its checks are met."""
         return not self.problem and all(check.is_met for check in self.checks)
 
 
@@ -96,12 +94,10 @@ class VariantOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     @property
     def is_expected(self) -> bool:
-        """Whether every step is as expected."""
         return all(step.is_expected for step in self.steps)
 
     @property
     def machine_seconds(self) -> float:
-        """Duration on the machine's clock."""
         return sum(step.seconds for step in self.steps)
 
     @property
@@ -127,17 +123,14 @@ class ScenarioOutcome(ScenarioText, frozen=True, kw_only=True, omit_defaults=Tru
 
     @property
     def unmet(self) -> tuple[str, ...]:
-        """The results that are not as expected, as messages."""
         return tuple(line for variant in self.variants for line in variant.unmet)
 
     @property
     def checks(self) -> tuple[FactCheck, ...]:
-        """The checks of all variants."""
         return tuple(check for variant in self.variants for step in variant.steps for check in step.checks)
 
     @property
     def machine_seconds(self) -> float:
-        """Duration on the machine's clock."""
         return sum(variant.machine_seconds for variant in self.variants)
 
     @property
@@ -211,7 +204,6 @@ class ScenarioJournal:
 
     @property
     def stored(self) -> StoredScenarios:
-        """The run and its outcomes so far."""
         return StoredScenarios(run=self.run, outcomes=tuple(self.outcomes))
 
     def note_place(self, place: FaultPlace) -> None:
@@ -233,7 +225,6 @@ class ScenarioJournal:
         self.outcomes.append(outcome)
 
     def add_document(self, document: dict[str, Any]) -> None:
-        """Store one document of the machine. Raises ResultError."""
         self._documents.append(document)
 
 
@@ -283,28 +274,19 @@ def _outcomes_of(folder: Path) -> Journal[ScenarioOutcome]:
 def outcome_table(stored: StoredScenarios) -> Table:
     """One row per scenario; unexpected results and the machine are in the notes."""
     run = stored.run
-    rows = tuple(
-        (
-            str(outcome.number),
-            outcome.title,
-            _verdict_words(outcome),
-            f"{sum(check.is_met for check in outcome.checks)} of {len(outcome.checks)}",
-            human_seconds(outcome.machine_seconds),
-            human_seconds(outcome.computer_seconds),
-        )
-        for outcome in stored.outcomes
-    )
+    rows = []
+    for each in stored.outcomes:
+        is_part = each.left_out and each.verdict is FaultVerdict.AS_EXPECTED
+        verdict = f"{each.verdict}, in part" if is_part else each.verdict.value
+        met = f"{sum(check.is_met for check in each.checks)} of {len(each.checks)}"
+        times = (human_seconds(each.machine_seconds), human_seconds(each.computer_seconds))
+        rows.append((str(each.number), each.title, verdict, met, *times))
     columns = (
         Column("number"),
         *(Column(word, is_number=False) for word in ("scenario", "verdict")),
         *(Column(word) for word in ("checks met", "machine's time", "computer's time")),
     )
-    return Table(f"Faults: run {run.id}", columns, rows, tuple(_notes(stored)))
-
-
-def _verdict_words(outcome: ScenarioOutcome) -> str:
-    is_part = outcome.left_out and outcome.verdict is FaultVerdict.AS_EXPECTED
-    return f"{outcome.verdict}, in part" if is_part else outcome.verdict.value
+    return Table(f"Faults: run {run.id}", columns, tuple(rows), tuple(_notes(stored)))
 
 
 def _notes(stored: StoredScenarios) -> Iterator[str]:
@@ -332,9 +314,7 @@ def scenario_table(scenarios: Sequence[Scenario]) -> Table:
 
 def scenario_text(scenario: Scenario) -> str:
     """A description of one scenario: fault model, requirements and sources."""
-    lines = [f"{scenario.number}  {scenario.id}: {scenario.title}", f"fault model: {scenario.model}", "must hold:"]
-    lines += [f"  - {each}" for each in scenario.must]
-    lines += ["sources:", *(f"  - {each}" for each in scenario.sources)]
+    lines = [f"{scenario.number}  {scenario.id}: {scenario.title}", *_head_lines(scenario)]
     if scenario.notes:
         lines += ["notes:", *(f"  - {each}" for each in scenario.notes)]
     if names := [each.name for each in scenario.variants if each.name]:
@@ -342,11 +322,14 @@ def scenario_text(scenario: Scenario) -> str:
     return "\n".join(lines)
 
 
+def _head_lines(text: ScenarioText) -> list[str]:
+    must, sources = ([f"  - {each}" for each in listed] for listed in (text.must, text.sources))
+    return [f"fault model: {text.model}", "must hold:", *must, "sources:", *sources]
+
+
 def outcome_text(outcome: ScenarioOutcome) -> str:
     """A description of one outcome with its evidence: the steps, the checks and the bad blocks."""
-    lines = [f"{outcome.number}  {outcome.title}", f"fault model: {outcome.model}", "must hold:"]
-    lines += [f"  - {each}" for each in outcome.must]
-    lines += ["sources:", *(f"  - {each}" for each in outcome.sources)]
+    lines = [f"{outcome.number}  {outcome.title}", *_head_lines(outcome)]
     for variant in outcome.variants:
         lines += ["", variant_title(variant.name, variant.array)]
         lines += [f"  not possible here: it needs {each}" for each in variant.missing]
@@ -384,19 +367,10 @@ def md_words(step: StepOutcome) -> str:
     if verdicts := step.evidence.get("verdicts"):
         parts.append("oracle: " + ", ".join(f"{count} {word}" for word, count in verdicts.items()))
     if state := step.evidence.get("state"):
-        words = [
-            f"{name} {state[name]}"
-            for name in ("array_state", "degraded", "sync_action", "mismatch_cnt")
-            if name in state
-        ]
-        parts.append("md: " + ", ".join(words))
-    members = step.evidence.get("members") or {}
-    told = [
-        f"drive {number} {words['state']}"
-        for number, words in sorted(members.items())
-        if words.get("state") != "in_sync"
-    ]
-    if told:
+        names = ("array_state", "degraded", "sync_action", "mismatch_cnt")
+        parts.append("md: " + ", ".join(f"{name} {state[name]}" for name in names if name in state))
+    members = sorted((step.evidence.get("members") or {}).items())
+    if told := [f"drive {number} {words['state']}" for number, words in members if words.get("state") != "in_sync"]:
         parts.append(", ".join(told))
     for name in ("right_after", "settled"):
         if counts := step.evidence.get(name):
@@ -421,13 +395,11 @@ class PlayedVariant:
     """One variant: its history, and the assignment of documents to steps."""
 
     def __init__(self, variant: ReadyVariant, *, is_virtual: bool) -> None:
-        self.variant = variant
-        self.is_virtual = is_virtual
-        self.stage = variant.stage()
+        self.variant, self.is_virtual, self.stage = variant, is_virtual, variant.stage()
         self._is_over = False
         self._nodes: tuple[str, ...] = ()
         self._made: list[tuple[SceneStep, GuestSteps]] = [
-            (step, step.guest_steps(self.stage)) for step in variant.steps
+            (each, each.guest_steps(self.stage)) for each in variant.steps
         ]
 
     def history(self, place: FaultPlace) -> dict[str, Any]:
@@ -450,18 +422,13 @@ class PlayedVariant:
                 found = {**found, **told, "seconds": found["seconds"] + told.get("seconds", 0.0)}
                 if "broke" in told:
                     break
-            if "text" in found:
-                found["text"] = self._with_numbers(found["text"])
+            # Scenario files name drives by number: ``@1`` stands for the node of drive 1.
+            for number, node in enumerate(self._nodes) if "text" in found else ():
+                found["text"] = re.sub(rf"{re.escape(node)}(?![\w-])", f"@{number}", found["text"])
             yield step, found, lines
             if "broke" in found:
                 break
         self.drain(documents)
-
-    def _with_numbers(self, text: str) -> str:
-        """A text of the machine with ``@1`` in place of the node of drive 1, as scenario files name drives."""
-        for number, node in enumerate(self._nodes):
-            text = re.sub(rf"{re.escape(node)}(?![\w-])", f"@{number}", text)
-        return text
 
     def drain(self, documents: Iterator[dict[str, Any]]) -> None:
         """Discard the documents up to the end of this variant's history."""
@@ -500,9 +467,8 @@ def judged_step(
 ) -> tuple[StepOutcome, dict[str, Any]]:
     """The outcome of one step, and its facts."""
     own = step.facts(evidence, played.stage)
-    facts = facts_of(evidence, own)
+    facts, places = facts_of(evidence, own), played.stage.array.places
     expect = step.expect if played.is_virtual or not step.is_timed else {}
-    checks = tuple(_checked(name, wanted, facts, kept, played.stage.array.places) for name, wanted in expect.items())
     known = {name: evidence[name] for name in _EVIDENCE if name in evidence} if step.expect else {}
     if "output" in known:
         known["output"] = shortened(str(known["output"]).strip(), _LONGEST_OUTPUT)
@@ -511,15 +477,15 @@ def judged_step(
         lines=tuple(lines),
         why=step.why,
         seconds=evidence["seconds"],
-        checks=checks,
-        blocks=tuple(_block_text(each, played.stage.array.places) for each in evidence.get("bad", ())),
+        checks=tuple(_checked(name, wanted, facts, kept, places) for name, wanted in expect.items()),
+        blocks=tuple(_block_text(each, places) for each in evidence.get("bad", ())),
         evidence={**known, **({"facts": own} if own and step.expect else {})},
         problem=problem_of(step, evidence),
     )
     return outcome, facts
 
 
-def _checked(name: str, wanted: Any, facts: Mapping[str, Any], kept: Kept, places: OraclePlaces) -> FactCheck:
+def _checked(name: str, wanted: Any, facts: Mapping[str, Any], kept: Kept, places: BlockMap) -> FactCheck:
     try:
         return judge(name, wanted, facts, kept, places)
     except SpecError as error:
@@ -544,7 +510,7 @@ def problem_of(step: SceneStep, evidence: Mapping[str, Any]) -> str:
     return ""
 
 
-def _block_text(bad: list[Any], places: OraclePlaces) -> str:
+def _block_text(bad: list[Any], places: BlockMap) -> str:
     block, verdict, held, allowed = bad
     versions = " or ".join(str(each) for each in allowed)
     holds = f"holds {', '.join(dict.fromkeys(str(each) for each in held))}" if held else "cannot be read"
@@ -663,13 +629,14 @@ class ScenarioRunner:
         documents = self._documents(self.place, histories, watchdog)
         for variant in wanted:
             self.hooks.on_variant(variant)
-            if lacks := missing[variant.name]:
-                yield VariantOutcome(name=variant.name, array=variant.array.title, missing=lacks)
+            outcome = VariantOutcome(name=variant.name, array=variant.array.title, missing=missing[variant.name])
+            if outcome.missing:
+                yield outcome
                 continue
             one = played[variant.name]
             steps = self._apart(one, kept) if variant.name in apart else tuple(self._judged(one, documents, kept))
             watchdog.feed()
-            outcome = VariantOutcome(name=variant.name, array=variant.array.title, steps=steps)
+            outcome = msgspec.structs.replace(outcome, steps=steps)
             if variant.defect and variant.defect.is_in(machine.facts.kernel_release) and not outcome.is_expected:
                 outcome = msgspec.structs.replace(outcome, finding=variant.defect.finding)
             yield outcome
@@ -708,7 +675,6 @@ class ScenarioRunner:
                 )
 
     def _missing(self, variant: ReadyVariant) -> tuple[str, ...]:
-        """What this machine does not provide for a variant, as texts."""
         if self.place.has_own_kernel:
             return ()
         machine = self.place.lab.machine

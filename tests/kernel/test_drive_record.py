@@ -38,7 +38,7 @@ def machine(place: FaultPlace) -> Machine:
     """Both drives blank and recorded from now on."""
     place.blank()
     place.lab.machine.write(DRIVES_CONTROL, "forget")
-    for number in place.numbers:
+    for number in range(len(place.nodes)):
         place.lab.machine.write(DRIVES_CONTROL, f"record {number}")
     return place.lab.machine
 

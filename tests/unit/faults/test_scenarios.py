@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -11,83 +10,23 @@ import pytest
 
 from lab.arrays.levels import level_with_layout
 from lab.errors import SpecError
+from lab.faults.arrays import BlockMap
 from lab.faults.guest.arrays import exclusive_or, syndrome
-from lab.faults.guest.scenario import PointSummary, culprit_of, ranges
+from lab.faults.guest.scenario import PointSummary, culprit_of
 from lab.faults.scenario import (
     ARRAYS,
     FOLDER,
     OPERATIONS,
-    OraclePlaces,
     Scenario,
     all_scenarios,
     facts_of,
     find_scenario,
     judge,
-    numbers_in,
-    places_of,
     read_scenario,
     step_of,
 )
 from lab.tomlfile import decode_toml
 from lab.units import KIB, MIB
-
-CHUNK = 16 * KIB
-MEMBER = 8 * CHUNK
-MODELLED = [
-    *(("raid6", None, members) for members in (4, 5, 6, 7)),
-    *(("raid10", layout, members) for layout in ("n2", "f2", "o2") for members in (4, 5, 6)),
-    ("raid5", None, 4),
-    ("raid1", None, 3),
-    ("raid0", None, 3),
-]
-
-
-def places(level: str, layout: str | None, members: int) -> OraclePlaces:
-    return places_of(level_with_layout(level, layout), members, MEMBER, CHUNK)
-
-
-@pytest.mark.parametrize(("level", "layout", "members"), MODELLED)
-def test_lost_are_exactly_the_blocks_of_which_nothing_is_left(level: str, layout: str | None, members: int) -> None:
-    """Survival by the level's own rule, block by block by where the copies and the parity lie."""
-    found = places(level, layout, members)
-    raid = level_with_layout(level, layout)
-    assert found.blocks == raid.capacity_bytes(members, MEMBER, CHUNK) // 4096
-    for count in range(3):
-        for failed in combinations(range(members), count):
-            lost = found.unreadable(failed)
-            assert (not lost) == raid.survives(frozenset(failed), members), failed
-            for block in lost:
-                assert all(place.slot in failed for place in found.places(block))
-
-
-@pytest.mark.parametrize(("level", "members"), [("raid5", 4), ("raid6", 5), ("raid4", 4)])
-def test_parity_over_a_block_is_in_its_row_on_other_members(level: str, members: int) -> None:
-    found = places(level, None, members)
-    rows = found.map.geometry()["rows"]
-    for block in range(found.blocks):
-        (place,) = found.places(block)
-        row = rows[place.at_bytes // CHUNK]
-        parities = found.parity_places(block)
-        assert place.slot in row[2]
-        assert parities["P"].slot == row[3]
-        assert ("Q" in parities) == (row[4] is not None)
-        assert {each.at_bytes for each in parities.values()} == {place.at_bytes}
-        assert block in found.row_of(block)
-        assert len(found.row_of(block)) == members - len(parities)
-
-
-def test_words_for_blocks() -> None:
-    found = places("raid5", None, 4)
-    assert found.meant("blocks 3 5-7") == {3, 5, 6, 7}
-    assert found.meant("stripes 0") == set(range(12))
-    assert found.meant("row of 5") == {1, 5, 9}
-    assert found.meant("lost with 1") == frozenset()
-    assert found.meant("lost with 1 2") == found.meant("slots 1 2")
-    assert found.described(5) == "block 5: stripe 0, member 1 at KiB 4"
-    assert numbers_in("0-2,7 9") == {0, 1, 2, 7, 9}
-    assert numbers_in("") == frozenset()
-    assert ranges([5, 0, 1, 2, 9]) == "0-2,5,9"
-    assert sorted(numbers_in(ranges(range(3, 40, 3)))) == list(range(3, 40, 3))
 
 
 def test_the_culprit_of_a_raid6_row_is_named() -> None:
@@ -126,7 +65,7 @@ def test_crash_points_are_counted_by_what_is_wrong() -> None:
     assert told["examples"]["untouched_corrupt"] == ["10"]
 
 
-RAID5 = places_of(level_with_layout("raid5", None), 4, MIB, 16 * KIB)
+RAID5 = BlockMap(level_with_layout("raid5", None), 4, MIB, 16 * KIB)
 # A document of scenario 10, Linux 6.1.192, mdadm 4.2, shortened.
 CHECKED: dict[str, Any] = {
     "verdicts": {"intact": 765, "silently corrupt": 2, "unreadable": 1},
