@@ -37,8 +37,7 @@ class Capacity(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
         for row in compare_systems(VolumeSpec(self._made())):
             if row.system is not self.system:
                 other = msgspec.structs.replace(self, system=row.system).value(lab)
-                if other is not None:
-                    yield LikelyMistake(other, "reading-other-row", {"row": str(row.system)})
+                yield LikelyMistake(other, "reading-other-row", {"row": str(row.system)})
 
     def value(self, lab: CheckedState) -> float | None:
         row = next(row for row in compare_systems(VolumeSpec(self._made())) if row.system is self.system)

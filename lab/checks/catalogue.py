@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -20,9 +20,8 @@ from lab.arrays.levels import LevelName, layout_name
 from lab.arrays.status import ArrayStatus, MemberStatus
 from lab.checks import readings
 from lab.checks.extension import LessonReading
-from lab.checks.readings import LikelyMistake, Source
+from lab.checks.readings import ArraySource, LikelyMistake, Source
 from lab.checks.state import Check, CheckedState, CheckOutcome, DrillEnd, Facts, MemberPicture, PlayedFault
-from lab.errors import SpecError
 from lab.faults.crash_points import PointJudgement, StoredPoints, find_configuration, stored_points
 from lab.faults.scenario import find_scenario
 from lab.faults.scenario_run import FaultVerdict, load_run, stored_runs
@@ -516,10 +515,8 @@ class DiskMinor(DeepSource, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return None if found is None else float(found)
 
 
-class Mismatches(DeepSource, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="scrub.mismatches"):
+class Mismatches(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="scrub.mismatches"):
     """The mismatch count of the last scrub of the array (md/mismatch_cnt), in sectors."""
-
-    array: str = "md0"
 
     def value(self, lab: CheckedState) -> float | None:
         status = lab.arrays.get(self.array)
@@ -541,11 +538,9 @@ class PlaceWord(StrEnum):
     PARITY_DISK = "parity-disk"
 
 
-class BlockPlace(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="block.place"):
+class BlockPlace(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="block.place"):
     """The stripe, disk number (3: disk03) or sector of a 4 KiB block in a parity array, or the disk of its parity."""
 
-    needs_lab = True
-    array: str = "md0"
     block: Annotated[int, msgspec.Meta(ge=0)]
     what: PlaceWord
 
@@ -567,11 +562,9 @@ class BlockPlace(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         return _disk_number(lab, member)
 
 
-class BadSector(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="bad.block"):
+class BadSector(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="bad.block"):
     """The 4 KiB block of the array at the first sector of a member's bad-block list, if that sector holds data."""
 
-    needs_lab = True
-    array: str = "md0"
     disk: str
 
     def mistakes(self, lab: CheckedState) -> Iterator[LikelyMistake]:
@@ -589,33 +582,25 @@ class BadSector(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, t
         return float(found.sectors[0] // BLOCK_SECTORS) if found and is_data else None
 
 
-class BadSectors(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="bad.bytes"):
+class BadSectors(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="bad.bytes"):
     """The total size of the bad-block lists of all members of an array."""
-
-    needs_lab = True
-    array: str = "md0"
 
     def value(self, lab: CheckedState) -> float | None:
         status = lab.arrays.get(self.array)
         return None if status is None else float(sum(_bad_bytes(member) for member in status.members))
 
 
-class MarkLost(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mark.first_unreadable"):
+class MarkLost(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mark.first_unreadable"):
     """The first unreadable byte of the known data at the last verify: its offset in the array, or in the file on it."""
-
-    needs_lab = True
-    array: str = "md0"
 
     def value(self, lab: CheckedState) -> float | None:
         mark = lab.marks.get(self.array)
         return float(mark.unreadable[0][0]) if mark and mark.unreadable else None
 
 
-class MemberOffset(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="member.offset"):
+class MemberOffset(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="member.offset"):
     """The sector of a member's device at which its data area begins (the data offset)."""
 
-    needs_lab = True
-    array: str = "md0"
     disk: str
 
     def value(self, lab: CheckedState) -> float | None:
@@ -831,36 +816,40 @@ class Touched(DrillCheck, frozen=True, kw_only=True, forbid_unknown_fields=True,
         return seen.touched_bytes > 0
 
 
-class FaultPlayed(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.played"):
-    """The scenario was run during this lesson with this seed, and ended as expected."""
+class FaultCheck(Check, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A check on the last run of a fault scenario during this lesson."""
 
-    lasts = True
     scenario: int
     seed: Seed = 1
 
     def __post_init__(self) -> None:
-        known_scenario(self.scenario)
+        find_scenario(str(self.scenario))
 
     def look(self, lab: CheckedState) -> CheckOutcome:
         played = lab.played.get(str(self.scenario))
-        if played is None:
-            return CheckOutcome(False, "fault-missing", self.facts)
+        return self.judge(played) if played else CheckOutcome(False, "fault-missing", self.facts)
+
+    @abstractmethod
+    def judge(self, played: PlayedFault) -> CheckOutcome:
+        """Return the outcome for a scenario that was run."""
+
+
+class FaultPlayed(FaultCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.played"):
+    """The scenario was run during this lesson with this seed, and ended as expected."""
+
+    lasts = True
+
+    def judge(self, played: PlayedFault) -> CheckOutcome:
         if played.seed != self.seed:
             return CheckOutcome(False, "fault-other-seed", {**self.facts, "found": played.seed})
         facts: Facts = {**self.facts, "verdict": played.outcome.verdict.value}
         return CheckOutcome(played.outcome.verdict is FaultVerdict.AS_EXPECTED, "fault-verdict", facts)
 
 
-class FaultOtherSeed(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.other_seed"):
+class FaultOtherSeed(FaultCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.other_seed"):
     """The last run of the scenario had a seed other than this one."""
 
-    scenario: int
-    seed: Seed = 1
-
-    def look(self, lab: CheckedState) -> CheckOutcome:
-        played = lab.played.get(str(self.scenario))
-        if played is None:
-            return CheckOutcome(False, "fault-missing", self.facts)
+    def judge(self, played: PlayedFault) -> CheckOutcome:
         facts: Facts = {**self.facts, "found": played.seed}
         return CheckOutcome(played.seed != self.seed, "fault-other-seed", facts)
 
@@ -874,7 +863,7 @@ class PointsTried(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     seed: Seed = 1
 
     def __post_init__(self) -> None:
-        known_configuration(self.configuration)
+        find_configuration(self.configuration)
 
     def look(self, lab: CheckedState) -> CheckOutcome:
         found = lab.points.get(self.configuration)
@@ -888,15 +877,13 @@ class PointsTried(Check, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 class FaultFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.figure"):
     """A number from a scenario: the first numeric value that a check of the variant found for this fact."""
 
-    needs_lab: ClassVar[bool] = False
+    is_of_result = True
     scenario: int
     variant: str
     fact: str
 
-    is_of_result: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
-        known_scenario(self.scenario)
+        find_scenario(str(self.scenario))
 
     def mistakes(self, lab: CheckedState) -> Iterator[LikelyMistake]:
         played = lab.played.get(str(self.scenario))
@@ -904,13 +891,12 @@ class FaultFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True,
         for variant in variants:
             if variant.name != self.variant:
                 other = msgspec.structs.replace(self, variant=variant.name).value(lab)
-                if other is not None:
-                    yield LikelyMistake(other, "reading-other-row", {"row": variant.name})
+                yield LikelyMistake(other, "reading-other-row", {"row": variant.name})
         own = next((variant for variant in variants if variant.name == self.variant), None)
         checks = [check.what for step in own.steps for check in step.checks] if own else []
         for fact in dict.fromkeys(checks):
-            other = None if fact == self.fact else msgspec.structs.replace(self, fact=fact).value(lab)
-            if other is not None:
+            if fact != self.fact:
+                other = msgspec.structs.replace(self, fact=fact).value(lab)
                 yield LikelyMistake(other, "reading-other-fact", {"fact": fact, "asked": self.fact})
 
     def value(self, lab: CheckedState) -> float | None:
@@ -927,8 +913,8 @@ class FaultFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True,
 class FaultRatio(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fault.ratio"):
     """The ratio of the same fact between two variants of a scenario."""
 
+    is_of_result = True
     scenario: int
-    is_of_result: ClassVar[bool] = True
     fact: str
     of: str
     to: str
@@ -936,29 +922,28 @@ class FaultRatio(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     def mistakes(self, lab: CheckedState) -> Iterator[LikelyMistake]:
         facts: Facts = {"of": self.of, "to": self.to}
         right = self.value(lab)
-        if right:
-            yield LikelyMistake(1 / right, "reading-upside-down", facts)
-        for name in (self.of, self.to):
-            alone = FaultFigure(scenario=self.scenario, variant=name, fact=self.fact).value(lab)
-            if alone is not None:
-                yield LikelyMistake(alone, "reading-not-divided", facts)
+        yield LikelyMistake(1 / right if right else None, "reading-upside-down", facts)
+        for alone in self._sides(lab):
+            yield LikelyMistake(alone, "reading-not-divided", facts)
+
+    def _sides(self, lab: CheckedState) -> list[float | None]:
+        figures = (FaultFigure(scenario=self.scenario, variant=name, fact=self.fact) for name in (self.of, self.to))
+        return [figure.value(lab) for figure in figures]
 
     def value(self, lab: CheckedState) -> float | None:
-        above, below = (
-            FaultFigure(scenario=self.scenario, variant=name, fact=self.fact).value(lab) for name in (self.of, self.to)
-        )
+        above, below = self._sides(lab)
         return None if above is None or not below else above / below
 
 
 class PointsFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="points.figure"):
     """The number of crash points of a configuration with this judgement."""
 
-    is_of_result: ClassVar[bool] = True
+    is_of_result = True
     configuration: str
     judgement: PointJudgement
 
     def __post_init__(self) -> None:
-        known_configuration(self.configuration)
+        find_configuration(self.configuration)
 
     def mistakes(self, lab: CheckedState) -> Iterator[LikelyMistake]:
         found = lab.points.get(self.configuration)
@@ -973,7 +958,7 @@ class PointsFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True
         return None if found is None else float(found.judgements.get(self.judgement, 0))
 
 
-APART_FROM_THE_LAB = (FaultPlayed, FaultOtherSeed, PointsTried)
+APART_FROM_THE_LAB = (FaultCheck, PointsTried)
 """Checks that need no open lab."""
 
 
@@ -996,22 +981,6 @@ def points_since(host: Host, began_utc: str) -> Mapping[str, StoredPoints]:
             break
         found.setdefault(kept.configuration, kept)
     return found
-
-
-def known_scenario(number: int) -> None:
-    """Raises ValueError for an unknown scenario number; msgspec adds the position in the file."""
-    try:
-        find_scenario(str(number))
-    except SpecError as error:
-        raise ValueError(error.message) from None
-
-
-def known_configuration(name: str) -> None:
-    """Raises ValueError for an unknown configuration, as ``known_scenario``."""
-    try:
-        find_configuration(name)
-    except SpecError as error:
-        raise ValueError(error.message) from None
 
 
 ALL_CHECKS: Mapping[str, type[Check]] = kinds_by_tag("that", {**vars(readings), **globals()})

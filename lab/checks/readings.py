@@ -11,7 +11,7 @@ import math
 import re
 import statistics
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
@@ -20,7 +20,7 @@ import msgspec
 
 from lab.checks.state import Check, CheckedState, CheckOutcome, Facts
 from lab.errors import SpecError
-from lab.results.record import CellRecord, RebuildRecord, ResultRecord
+from lab.results.record import CellRecord, ResultRecord
 from lab.units import GIB, KIB, MIB, SECTOR_BYTES, human_bytes, human_rate, human_seconds
 from lab.workloads.fio_output import DirectionFigures
 
@@ -148,7 +148,7 @@ class RebuildIntact(ResultCheck, frozen=True, kw_only=True, forbid_unknown_field
     array: str
 
     def judge(self, record: ResultRecord) -> CheckOutcome:
-        verdicts: Sequence[bool | None] = [each.data_unchanged for each in record.rebuilds if each.array == self.array]
+        verdicts = [each.data_unchanged for each in record.rebuilds if each.array == self.array]
         is_intact = bool(verdicts) and all(verdicts)
         return CheckOutcome(is_intact, "rebuild-intact" if is_intact else "rebuild-not-intact", self.facts)
 
@@ -224,8 +224,8 @@ class LikelyMistake:
     ``said`` is a key of the messages of each language; ``facts`` fill its placeholders.
     """
 
-    value: float
-    """In seconds, bytes, bytes per second or counts, as ``Source.value``."""
+    value: float | None
+    """As ``Source.value``."""
     said: str
     facts: Facts
 
@@ -275,13 +275,12 @@ class ResultFigure(Source, frozen=True, kw_only=True, forbid_unknown_fields=True
     def mistakes(self, lab: CheckedState) -> Iterable[LikelyMistake]:
         for other in _other_cells(lab, self.measure, self.of):
             row = {"row": _label_of(other, self.of)}
-            yield from _likely(msgspec.structs.replace(self, of=other).value(lab), "reading-other-row", row)
+            yield LikelyMistake(msgspec.structs.replace(self, of=other).value(lab), "reading-other-row", row)
         for figure in Figure:
             if figure is not self.figure:
+                other_figure = msgspec.structs.replace(self, figure=figure).value(lab)
                 facts = {"figure": figure.value, "asked": self.figure.value}
-                yield from _likely(
-                    msgspec.structs.replace(self, figure=figure).value(lab), "reading-other-figure", facts
-                )
+                yield LikelyMistake(other_figure, "reading-other-figure", facts)
 
 
 class ResultRatio(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="result.ratio"):
@@ -296,22 +295,21 @@ class ResultRatio(Source, frozen=True, kw_only=True, forbid_unknown_fields=True,
     def mistakes(self, lab: CheckedState) -> Iterable[LikelyMistake]:
         facts: Facts = {"of": _label_of(self.of, self.to), "to": _label_of(self.to, self.of)}
         right = self.value(lab)
-        yield from _likely(1 / right if right else None, "reading-upside-down", facts)
-        for figure, choice in ((self.figure, self.of), (self.figure, self.to)):
-            alone = ResultFigure(measure=self.measure, of=choice, figure=figure).value(lab)
-            yield from _likely(alone, "reading-not-divided", facts)
+        yield LikelyMistake(1 / right if right else None, "reading-upside-down", facts)
+        for choice in (self.of, self.to):
+            alone = ResultFigure(measure=self.measure, of=choice, figure=self.figure).value(lab)
+            yield LikelyMistake(alone, "reading-not-divided", facts)
         for name in dict.fromkeys(other.workload for other in _other_cells(lab, self.measure, self.of)):
             if name in (self.of.workload, self.to.workload):
                 continue
             pair = {side: msgspec.structs.replace(getattr(self, side), workload=name) for side in ("of", "to")}
-            yield from _likely(
-                msgspec.structs.replace(self, **pair).value(lab), "reading-other-row", {**facts, "row": name}
-            )
+            other = msgspec.structs.replace(self, **pair).value(lab)
+            yield LikelyMistake(other, "reading-other-row", {**facts, "row": name})
         for figure in Figure:
             if figure is not self.figure:
                 wrong = {"figure": figure.value, "asked": self.figure.value}
                 other = msgspec.structs.replace(self, figure=figure).value(lab)
-                yield from _likely(other, "reading-other-ratio", wrong)
+                yield LikelyMistake(other, "reading-other-ratio", wrong)
 
     def value(self, lab: CheckedState) -> float | None:
         above = ResultFigure(measure=self.measure, of=self.of, figure=self.figure).value(lab)
@@ -319,11 +317,15 @@ class ResultRatio(Source, frozen=True, kw_only=True, forbid_unknown_fields=True,
         return None if above is None or not below else above / below
 
 
-class ArraySize(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.size"):
-    """The size of a running array."""
+class ArraySource(Source, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A number about a running array."""
 
     needs_lab = True
     array: str = "md0"
+
+
+class ArraySize(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.size"):
+    """The size of a running array."""
 
     def value(self, lab: CheckedState) -> float | None:
         status = lab.arrays.get(self.array)
@@ -394,6 +396,8 @@ class Reading:
             said = "reading-exact" if value == facts["given"] else "reading-right"
             return CheckOutcome(True, said, {**facts, "value": value})
         for likely in self.source.mistakes(lab):
+            if likely.value is None:
+                continue
             wrong = likely.value / (1.0 if self.source.is_plain else UNITS[self.unit])
             if self._is_near(given, wrong) or _is_rounded(typed, given, wrong):
                 return CheckOutcome(False, likely.said, {**facts, **likely.facts})
@@ -431,11 +435,6 @@ def _other_cells(lab: CheckedState, measure: str, choice: CellChoice) -> list[Ce
     return [CellChoice(array=row[0], workload=row[1], phase=row[2]) for row in dict.fromkeys(rows) if row not in own]
 
 
-def _likely(value: float | None, said: str, facts: Facts) -> Iterator[LikelyMistake]:
-    if value is not None:
-        yield LikelyMistake(value, said, facts)
-
-
 def _is_rounded(typed: str, given: float, value: float) -> bool:
     """Whether ``typed`` is ``value`` rounded to fewer digits, but at least two.
 
@@ -467,7 +466,7 @@ class RebuildRate(Source, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
     def value(self, lab: CheckedState) -> float | None:
         record = lab.results.get(self.measure)
-        rebuilds: list[RebuildRecord] = [each for each in record.rebuilds if each.array == self.array] if record else []
+        rebuilds = [each for each in record.rebuilds if each.array == self.array] if record else []
         rates = [each.rebuilt_bytes / each.rebuild_seconds for each in rebuilds if each.rebuild_seconds > 0]
         return statistics.median(rates) if rates else None
 

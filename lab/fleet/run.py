@@ -249,8 +249,8 @@ class FleetReading(Source, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def mistakes(self, lab: CheckedState) -> Iterator[LikelyMistake]:
         for figure in FleetFigure:
-            other = msgspec.structs.replace(self, figure=figure).value(lab)
-            if figure is not self.figure and other is not None:
+            if figure is not self.figure:
+                other = msgspec.structs.replace(self, figure=figure).value(lab)
                 yield LikelyMistake(other, "reading-other-column", {})
 
     def value(self, lab: CheckedState) -> float | None:

@@ -6,8 +6,9 @@ import shlex
 from abc import abstractmethod
 
 from lab.actions.action import Action
-from lab.checks.catalogue import known_configuration, known_scenario
 from lab.errors import LabError
+from lab.faults.crash_points import find_configuration
+from lab.faults.scenario import find_scenario
 from lab.gates.decoding import Name, PointCount, Seed
 from lab.session.session import LabSession, Shell, link_disks
 
@@ -81,7 +82,7 @@ class PlayScenario(ApartAction, frozen=True, kw_only=True, forbid_unknown_fields
     seed: Seed = 1
 
     def __post_init__(self) -> None:
-        known_scenario(self.scenario)
+        find_scenario(str(self.scenario))
 
     @property
     def told(self) -> str:
@@ -99,7 +100,7 @@ class TryPoints(ApartAction, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     seed: Seed = 1
 
     def __post_init__(self) -> None:
-        known_configuration(self.configuration)
+        find_configuration(self.configuration)
 
     @property
     def told(self) -> str:
