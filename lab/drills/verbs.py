@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from lab.actions import declared_in
 from lab.actions.action import Argument, Verb
 
 
@@ -87,14 +88,4 @@ class ClearDisks(Verb, frozen=True, kw_only=True):
     tooltip = "Blank the disks that the last drill used"
 
 
-VERBS: tuple[type[Verb], ...] = (
-    ListDrills,
-    StartDrill,
-    DrillStatus,
-    DrillHint,
-    Commit,
-    ResetDrill,
-    Debrief,
-    LeaveDrill,
-    ClearDisks,
-)
+VERBS = declared_in(__name__)

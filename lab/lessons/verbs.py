@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from lab.actions import declared_in
 from lab.actions.action import Argument, Verb
 
 
@@ -89,15 +90,4 @@ class LeaveLesson(Verb, frozen=True, kw_only=True):
     tooltip = "Close the lesson; its progress stays"
 
 
-VERBS: tuple[type[Verb], ...] = (
-    ListLessons,
-    StartLesson,
-    ShowLesson,
-    Answer,
-    CheckStep,
-    LessonHint,
-    DoStep,
-    Measure,
-    ResetLesson,
-    LeaveLesson,
-)
+VERBS = declared_in(__name__)
