@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from itertools import takewhile
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -25,7 +26,7 @@ from lab.checks.state import Check, CheckedState, CheckOutcome, DrillEnd, Facts,
 from lab.faults.crash_points import PointJudgement, StoredPoints, find_configuration, stored_points
 from lab.faults.scenario import find_scenario
 from lab.faults.scenario_run import FaultVerdict, load_run, stored_runs
-from lab.gates.decoding import PointCount, Seed, parse_bytes
+from lab.gates.decoding import PointCount, Seed, digits, parse_bytes
 from lab.host.clock import moment
 from lab.machine import Host
 from lab.microscope.array_map import BLOCK_SECTORS
@@ -559,7 +560,9 @@ class BlockPlace(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields=T
             return None
         if self.what is PlaceWord.SECTOR:
             return float(member.data_offset_sectors + place.sector)
-        return _disk_number(lab, member)
+        name = next((name for name, node in lab.nodes.items() if node == member.device), "")
+        number = digits(name.removeprefix("disk"))
+        return None if number is None else float(number)
 
 
 class BadSector(ArraySource, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="bad.block"):
@@ -621,12 +624,11 @@ class DiskBadBlocks(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields
 
     def judge(self, status: ArrayStatus, lab: CheckedState) -> CheckOutcome:
         member = lab.member(self.array, self.disk)
-        facts: Facts = {"array": self.array, "disk": self.disk}
         if member is None:
-            return CheckOutcome(False, "disk-is", {**facts, "state": "not a member"})
+            return self.outcome(False, "disk-is", disk=self.disk, state=_state(member))
         listed = bool(member.bad_blocks)
         said = "disk-has-bad-blocks" if listed else "disk-has-no-bad-blocks"
-        return CheckOutcome(listed is self.present, said, {**facts, "kib": f"{_bad_bytes(member) / 1024:g}"})
+        return self.outcome(listed is self.present, said, disk=self.disk, kib=f"{_bad_bytes(member) / 1024:g}")
 
 
 class ArrayPolicy(ArrayCheck, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="array.policy"):
@@ -643,12 +645,6 @@ def _geometry(status: ArrayStatus) -> ArrayGeometry | None:
     """The geometry of a parity array that is not being reshaped; None for any other."""
     is_known = status.has_parity and status.reshape_position_sectors is None
     return status.geometry if is_known and status.chunk_bytes and status.component_bytes else None
-
-
-def _disk_number(lab: CheckedState, member: MemberStatus) -> float | None:
-    name = next((name for name, node in lab.nodes.items() if node == member.device), "")
-    digits = name.removeprefix("disk")
-    return float(digits) if digits.isdecimal() else None
 
 
 def _bad_bytes(member: MemberStatus) -> int:
@@ -741,7 +737,7 @@ class SuperblockSays(DrillCheck, frozen=True, kw_only=True, forbid_unknown_field
         wanted = dict(zip(names, values if len(values) > 1 else values * len(names), strict=True))
         there = {name: seen.after[name] for name in names if seen.after[name].has_superblock}
         if not self.is_so and self.key == "role":
-            there = {name: picture for name, picture in there.items() if picture.has_place}
+            there = {name: picture for name, picture in there.items() if picture.role.startswith("Active device")}
         right = [name for name, picture in there.items() if str(getattr(picture, self.key)) == wanted[name]]
         return len(right) == len(names) if self.is_so else len(right) < len(there)
 
@@ -965,9 +961,8 @@ APART_FROM_THE_LAB = (FaultCheck, PointsTried)
 def played_since(host: Host, began_utc: str) -> Mapping[str, PlayedFault]:
     """Scenario number -> its newest outcome since ``began_utc``, in whole seconds, because runs have no finer time."""
     found: dict[str, PlayedFault] = {}
-    for run in stored_runs(host):
-        if moment(run.created_utc) < moment(began_utc).replace(microsecond=0):
-            break
+    began = moment(began_utc).replace(microsecond=0)
+    for run in takewhile(lambda run: moment(run.created_utc) >= began, stored_runs(host)):
         for outcome in load_run(host, run.id).outcomes:
             found.setdefault(str(outcome.number), PlayedFault(run.seed, outcome))
     return found
@@ -976,9 +971,8 @@ def played_since(host: Host, began_utc: str) -> Mapping[str, PlayedFault]:
 def points_since(host: Host, began_utc: str) -> Mapping[str, StoredPoints]:
     """Configuration -> its newest crash points since ``began_utc``, in whole seconds."""
     found: dict[str, StoredPoints] = {}
-    for kept in stored_points(host):
-        if moment(kept.created_utc) < moment(began_utc).replace(microsecond=0):
-            break
+    began = moment(began_utc).replace(microsecond=0)
+    for kept in takewhile(lambda kept: moment(kept.created_utc) >= began, stored_points(host)):
         found.setdefault(kept.configuration, kept)
     return found
 

@@ -155,7 +155,9 @@ class RebuildIntact(ResultCheck, frozen=True, kw_only=True, forbid_unknown_field
 
 def _values_of(record: ResultRecord, choice: CellChoice, figure: Figure) -> list[float]:
     """One value of the figure per repeat, in order, of one part of a result, without values that fio did not report."""
-    found = [figure.of(part) for cell in choice.find(record) if (part := _only_direction(cell))]
+    # The direction that the job measured; of a mix the reads, because users wait for those.
+    parts = [cell.figures.reads or cell.figures.writes for cell in choice.find(record)]
+    found = [figure.of(part) for part in parts if part]
     return [value for value in found if value is not None]
 
 
@@ -167,11 +169,6 @@ def _label_of(choice: CellChoice, other: CellChoice) -> str:
     if choice.phase != other.phase:
         words.append(choice.phase)
     return " ".join(words) or choice.array
-
-
-def _only_direction(cell: CellRecord) -> DirectionFigures | None:
-    """The direction that the job measured; of a mix the reads, because users wait for those."""
-    return cell.figures.reads or cell.figures.writes
 
 
 UNITS = {
@@ -453,14 +450,12 @@ def _plain(value: float) -> str:
 
 
 TB = 10**12
-HOURS_PER_YEAR = 365.25 * 24
-_SECONDS_PER_HOUR = 3600.0
 
 
 class RebuildRate(Source, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rebuild.rate"):
     """The bytes per second that a measured rebuild wrote to the new drive; with several rebuilds, the median."""
 
-    is_of_result: ClassVar[bool] = True
+    is_of_result = True
     measure: str
     array: str
 
@@ -474,11 +469,11 @@ class RebuildRate(Source, frozen=True, kw_only=True, forbid_unknown_fields=True,
 class RebuildHours(RebuildRate, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="rebuild.time"):
     """The rebuild time of a drive of this many TB (10^12 bytes) at the rate of a measured rebuild."""
 
-    is_of_result: ClassVar[bool] = False
+    is_of_result = False
     drive_tb: float
 
     def value(self, lab: CheckedState) -> float | None:
-        rate = RebuildRate(measure=self.measure, array=self.array).value(lab)
+        rate = super().value(lab)
         return self.drive_tb * TB / rate if rate else None
 
 
@@ -492,10 +487,10 @@ class ExpectedLife(RebuildHours, frozen=True, kw_only=True, forbid_unknown_field
     afr_percent: float
 
     def value(self, lab: CheckedState) -> float | None:
-        repair_seconds = RebuildHours(measure=self.measure, array=self.array, drive_tb=self.drive_tb).value(lab)
+        repair_seconds = super().value(lab)
         if not repair_seconds:
             return None
-        mean_life_seconds = HOURS_PER_YEAR * _SECONDS_PER_HOUR / (self.afr_percent / 100)
+        mean_life_seconds = UNITS["years"] / (self.afr_percent / 100)
         return mean_life_seconds**2 / (self.members * (self.members - 1) * repair_seconds)
 
 

@@ -54,11 +54,6 @@ class MemberPicture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     def has_superblock(self) -> bool:
         return bool(self.uuid)
 
-    @property
-    def has_place(self) -> bool:
-        """Whether the superblock gives the disk a slot in its array."""
-        return self.role.startswith("Active device")
-
 
 def look_at_members(machine: Machine, disks: Sequence[LabDisk]) -> dict[str, MemberPicture]:
     """Disk name -> its superblock."""
