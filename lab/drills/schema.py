@@ -18,12 +18,12 @@ import msgspec
 from lab.checks.catalogue import make_check
 from lab.checks.state import Check
 from lab.errors import DrillError, LabError, SpecError
-from lab.gates.decoding import DiskCount, FormatVersion, convert
+from lab.gates.decoding import FormatVersion, convert
 from lab.gates.files import FileKind, foreign_note
 from lab.gates.text import visible
-from lab.lessons.course import Arguments, Value, Variable, draw, fill_tree, find_id, is_path
+from lab.lessons.course import TRIED_SEEDS, Arguments, Exercise, Value, draw, fill_tree, find_id, is_path, lab_disks
 from lab.machine import Target
-from lab.session.session import NeededKernel, NeededMdadm
+from lab.session.session import NeededKernel
 from lab.tomlfile import read_toml
 
 CATALOGUE = Path(__file__).with_name("catalogue")
@@ -105,18 +105,9 @@ class DrillWay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The mistake that must be recognised, for a wrong way."""
 
 
-class Drill(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Drill(Exercise, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One drill, as in its file."""
 
-    format_version: FormatVersion
-    id: str
-    title: str
-    minutes: int
-    disks: DiskCount
-    """Number of lab disks that the drill uses, from disk01 on."""
-    seed: dict[str, Variable] = {}
-    needs_mdadm: NeededMdadm | None = None
-    """Required version to make and to end the drill; None: any supported one."""
     needs_kernel: NeededKernel | None = None
     """As ``needs_mdadm``."""
     file_system: str = "ext4"
@@ -166,7 +157,7 @@ class ReadyDrill:
 
     @property
     def disk_names(self) -> tuple[str, ...]:
-        return tuple(f"disk{number:02d}" for number in range(1, self.drill.disks + 1))
+        return tuple(lab_disks(self.drill.disks))
 
 
 def ready(drill: Drill, path: Path, seed: str = "") -> ReadyDrill:
@@ -241,7 +232,7 @@ def drill_problems(drill: Drill, stem: str) -> list[str]:
         if way.mistake not in known
     ]
     problems += [f"right way {way.id} names a mistake: leave it out" for way in drill.right if way.mistake]
-    for seed in ("", *(f"try-{number}" for number in range(12))):
+    for seed in TRIED_SEEDS:
         try:
             ready(drill, Path(stem), seed)
         except LabError as error:

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -92,12 +92,32 @@ class Variable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     of: dict[str, int | float | str] = {}
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A prediction, asked before the student acts. No answer counts as wrong: the measurement decides."""
+class Exercise(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The keys that files of lessons and of drills have in common."""
+
+    format_version: FormatVersion
+    id: str
+    """The file's name; the digits at its beginning are the position in the course or in the list of drills."""
+    title: str
+    minutes: int
+    disks: DiskCount
+    """Number of lab disks that must exist: the exercise uses them from disk01 on."""
+    seed: dict[str, Variable] = {}
+    needs_mdadm: NeededMdadm | None = None
+    """Required version; None: any supported one."""
+
+
+class QuestionText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A question in one language."""
 
     question: str
     options: dict[str, str]
     """Key -> text for the student; the keys are the same in every language."""
+
+
+class Question(QuestionText, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A prediction, asked before the student acts. No answer counts as wrong: the measurement decides."""
+
     answer: str = ""
     """The key of the option that proves correct; empty: a matter of opinion."""
 
@@ -157,23 +177,13 @@ class Wrong(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     mistake: str
 
 
-class Lesson(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Lesson(Exercise, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One lesson with its English text."""
 
-    format_version: FormatVersion
-    id: str
-    """The file's name; the digits at its beginning are the position in the course."""
-    title: str
     goal: str
     """One sentence: what the student can do or explain after the lesson."""
     needs: tuple[str, ...] = ()
     """Lessons that must precede this one."""
-    needs_mdadm: NeededMdadm | None = None
-    """Required version; None: any supported one."""
-    minutes: int
-    disks: DiskCount
-    """Number of lab disks that must exist; the seed selects from disk01 up to this number."""
-    seed: dict[str, Variable] = {}
     measure: dict[str, str] = {}
     """Name -> an experiment file (TOML text), run on separate disks; id and format_version are added."""
     steps: tuple[LessonStep, ...]
@@ -183,15 +193,8 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return next((step for step in self.steps if step.id == step_id), None)
 
 
-class QuestionText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A question in another language."""
-
-    question: str
-    options: dict[str, str]
-
-
-class StepText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The texts of a step in another language."""
+class StepText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The texts of a step in one language."""
 
     say: str
     ask: QuestionText | None = None
@@ -200,10 +203,11 @@ class StepText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     hints: tuple[str, ...]
     explain: str
     mistakes: dict[str, str] = {}
+    """Id of a mistake -> its hint."""
 
 
 class Translation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All texts of a lesson in another language."""
+    """All texts of a lesson in one language."""
 
     format_version: FormatVersion
     id: str
@@ -217,29 +221,23 @@ Value = int | float | str
 Values = dict[str, Value]
 
 
-class Varied(Protocol):
-    """What a seed applies to: a lesson or a drill."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def disks(self) -> int: ...
-    @property
-    def seed(self) -> Mapping[str, Variable]: ...
-
-
 SEED = "seed."
 """Prefix of placeholders: ``{seed.disk}``."""
 
 
-def draw(varied: Varied, seed: str) -> Values:
+def draw(varied: Exercise, seed: str) -> Values:
     """All values for this seed; for an empty seed, the first choices.
 
     Raises SpecError for a variable that has no valid choice.
     """
     values: Values = {}
     for name, variable in varied.seed.items():
-        values[name] = _draw_one(varied, name, variable, seed, values)
+        choices = _choices(varied, name, variable, values)
+        if not choices:
+            raise SpecError(f"{varied.id}: nothing can be drawn for seed.{name}", hint="give it values to choose from")
+        key = f"{varied.id}/{DRAWN_AS.get((varied.id, name), name)}/{seed}"
+        number = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") if seed else 0
+        values[name] = choices[number % len(choices)]
         # A chain of variables, each made of two copies of the previous one, would grow exponentially.
         if len(str(values[name])) > _LONGEST_VALUE:
             raise SpecError(
@@ -259,17 +257,7 @@ def fill_tree(tree: Any, values: Mapping[str, Value]) -> Any:
     return tomlfile.fill_tree(tree, values, SEED, "seed variable")
 
 
-def _draw_one(varied: Varied, name: str, variable: Variable, seed: str, values: Values) -> Value:
-    choices = _choices(varied, name, variable, values)
-    if not choices:
-        raise SpecError(
-            f"{varied.id}: nothing can be drawn for seed.{name}",
-            hint="give it values to choose from",
-        )
-    return choices[_number(f"{varied.id}/{DRAWN_AS.get((varied.id, name), name)}/{seed}") % len(choices) if seed else 0]
-
-
-def _choices(varied: Varied, name: str, variable: Variable, values: Values) -> list[Value]:
+def _choices(varied: Exercise, name: str, variable: Variable, values: Values) -> list[Value]:
     ways = {
         "one_of": bool(variable.one_of),
         "disks": variable.disks != "",
@@ -288,16 +276,16 @@ def _choices(varied: Varied, name: str, variable: Variable, values: Values) -> l
         return [_case(varied, name, variable, values)]
     if variable.disk_from or variable.disk_besides:
         given = variable.disk_from
-        disks = _disks_in(varied, name, given, values) if given else _lab_disks(varied.disks)
+        disks = _disks_in(varied, name, given, values) if given else lab_disks(varied.disks)
         taken = {disk for other in variable.disk_besides for disk in _disks_in(varied, name, other, values)}
         left = [disk for disk in disks if disk not in taken]
         return list(left if variable.index is None else left[variable.index : variable.index + 1])
     count = _count(varied, name, variable.disks, values)
-    disks = _lab_disks(varied.disks)
+    disks = lab_disks(varied.disks)
     return [",".join(disks[first : first + count]) for first in range(varied.disks - count + 1)]
 
 
-def _case(varied: Varied, name: str, variable: Variable, values: Values) -> Value:
+def _case(varied: Exercise, name: str, variable: Variable, values: Values) -> Value:
     if variable.case not in values:
         raise _not_drawn_yet(varied, name, variable.case)
     key = str(values[variable.case])
@@ -309,7 +297,7 @@ def _case(varied: Varied, name: str, variable: Variable, values: Values) -> Valu
     return fill(value, values) if isinstance(value, str) else value
 
 
-def _count(varied: Varied, name: str, asked: int | str, values: Values) -> int:
+def _count(varied: Exercise, name: str, asked: int | str, values: Values) -> int:
     count = asked if isinstance(asked, int) else values.get(asked)
     if not isinstance(count, int) or not 1 <= count <= varied.disks:
         raise SpecError(
@@ -319,28 +307,22 @@ def _count(varied: Varied, name: str, asked: int | str, values: Values) -> int:
     return count
 
 
-def _disks_in(varied: Varied, name: str, other: str, values: Values) -> list[str]:
+def _disks_in(varied: Exercise, name: str, other: str, values: Values) -> list[str]:
     if other not in values:
         raise _not_drawn_yet(varied, name, other)
     return str(values[other]).split(",")
 
 
-def _not_drawn_yet(varied: Varied, name: str, other: str) -> SpecError:
+def _not_drawn_yet(varied: Exercise, name: str, other: str) -> SpecError:
     return SpecError(
         f"{varied.id}: seed.{name} builds on seed.{other}, which is not drawn before it",
         hint=f"put {other} above {name}",
     )
 
 
-def _lab_disks(count: int) -> list[str]:
+def lab_disks(count: int) -> list[str]:
+    """The names of the lab's first disks."""
     return [f"disk{number:02d}" for number in range(1, count + 1)]
-
-
-def _number(text: str) -> int:
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
-
-
-T = TypeVar("T", bound=msgspec.Struct)
 
 
 ACTIONS: Mapping[str, type[Action]] = {
@@ -399,6 +381,11 @@ class ReadyStep:
         return tuple(action for action in self.do if isinstance(action, ApartAction))
 
     @property
+    def all_checks(self) -> tuple[Check, ...]:
+        """The checks of the step and of its mistakes."""
+        return (*self.checks, *(check for mistake in self.mistakes for check in mistake.when))
+
+    @property
     def check_count(self) -> int:
         """Number of checks of the step, including its question and its reading."""
         return len(self.checks) + (self.ask is not None) + (self.read is not None)
@@ -420,13 +407,11 @@ class ReadyLesson:
     id: str
     title: str
     goal: str
-    needs: tuple[str, ...]
     needs_mdadm: NeededMdadm | None
     minutes: int
     disks: int
     language: str
     seed: str
-    values: Values
     steps: tuple[ReadyStep, ...]
     measures: Mapping[str, tuple[Experiment, str]]
     """Name -> the experiment, and the text of its file."""
@@ -443,33 +428,51 @@ class ReadyLesson:
                 return step
         raise unknown_word(f"step of lesson {self.id}", step_id, [step.id for step in self.steps])
 
-    @property
-    def disk_names(self) -> tuple[str, ...]:
-        """Names of the lab disks that this lesson may use."""
-        return tuple(f"disk{number:02d}" for number in range(1, self.disks + 1))
+
+def english_texts(lesson: Lesson) -> Translation:
+    """The texts of the lesson's own file, in the form of a translation."""
+    steps = {
+        step.id: StepText(
+            say=step.say,
+            ask=QuestionText(question=step.ask.question, options=step.ask.options) if step.ask else None,
+            read=step.read.question if step.read else "",
+            hints=step.hints,
+            explain=step.explain,
+            mistakes={mistake.id: mistake.hint for mistake in step.mistakes},
+        )
+        for step in lesson.steps
+    }
+    return Translation(
+        format_version=lesson.format_version,
+        id=lesson.id,
+        language=SOURCE_LANGUAGE,
+        title=lesson.title,
+        goal=lesson.goal,
+        steps=steps,
+    )
 
 
 def make_ready(lesson: Lesson, seed: str = "", translation: Translation | None = None) -> ReadyLesson:
     """The lesson for this seed and language. Raises SpecError with the step and the remedy."""
     values = draw(lesson, seed)
-    texts = translation.steps if translation else {}
+    english = english_texts(lesson)
+    texts = translation or english
+    step_texts = english.steps | texts.steps
     measures = {name: _experiment(lesson, name, values) for name in lesson.measure}
-    steps = tuple(_step(lesson, step, texts.get(step.id), values) for step in lesson.steps)
+    steps = tuple(_step(lesson, step, step_texts[step.id], values) for step in lesson.steps)
     wrong = tuple(_wrong(lesson, each, values) for each in lesson.wrong)
     for action in (*(each for step in steps for each in step.do), *(each for one in wrong for each in one.do)):
         if isinstance(action, RunMeasurement) and action.measure not in measures:
             raise unknown_word(f"measurement of lesson {lesson.id}", action.measure, measures)
     return ReadyLesson(
         id=lesson.id,
-        title=fill(translation.title if translation else lesson.title, values),
-        goal=fill(translation.goal if translation else lesson.goal, values),
-        needs=lesson.needs,
+        title=fill(texts.title, values),
+        goal=fill(texts.goal, values),
         needs_mdadm=lesson.needs_mdadm,
         minutes=lesson.minutes,
         disks=lesson.disks,
-        language=translation.language if translation else SOURCE_LANGUAGE,
+        language=texts.language,
         seed=seed,
-        values=values,
         steps=steps,
         measures=measures,
         wrong=wrong,
@@ -481,23 +484,18 @@ def experiment_id(lesson_id: str, measure: str) -> str:
     return f"lesson-{lesson_id}-{measure}"
 
 
-def _step(lesson: Lesson, step: LessonStep, text: StepText | None, values: Values) -> ReadyStep:
+def _step(lesson: Lesson, step: LessonStep, text: StepText, values: Values) -> ReadyStep:
     where = f"lesson {lesson.id}, step {step.id}"
-    do = tuple(make_action(each, where=where) for each in _filled(step.do, values))
-    hints = text.hints if text else step.hints
-    ask = step.ask
-    if ask and text and text.ask:
-        ask = Question(question=text.ask.question, options=text.ask.options, answer=ask.answer)
     return ReadyStep(
         id=step.id,
-        say=fill(text.say if text else step.say, values),
-        ask=_question(ask, values) if ask else None,
-        do=do,
+        say=fill(text.say, values),
+        ask=_question(step.ask, text.ask or step.ask, values) if step.ask else None,
+        do=_actions(step.do, values, where),
         checks=_checks(step.check, values, where),
         secret=step.secret,
-        read=_reading(step, text, values, where),
-        hints=tuple(fill(hint, values) for hint in hints),
-        explain=fill(text.explain if text else step.explain, values),
+        read=_reading(step.read, text.read or step.read.question, values, where) if step.read else None,
+        hints=tuple(fill(hint, values) for hint in text.hints),
+        explain=fill(text.explain, values),
         mistakes=tuple(_mistake(step, each, text, values, where) for each in step.mistakes),
         values={name: value for name, value in values.items() if f"{{seed.{name}}}" in _shown(step)},
     )
@@ -509,34 +507,35 @@ def _shown(step: LessonStep) -> str:
     return "\n".join((step.say, *asked, step.read.question if step.read else ""))
 
 
-def _question(ask: Question, values: Values) -> Question:
-    options = {key: fill(option, values) for key, option in ask.options.items()}
-    return Question(question=fill(ask.question, values), options=options, answer=fill(ask.answer, values))
+def _question(ask: Question, text: QuestionText, values: Values) -> Question:
+    options = {key: fill(option, values) for key, option in text.options.items()}
+    return Question(question=fill(text.question, values), options=options, answer=fill(ask.answer, values))
 
 
-def _reading(step: LessonStep, text: StepText | None, values: Values, where: str) -> Reading | None:
-    plan = step.read
-    if plan is None:
-        return None
+def _reading(plan: ReadingPlan, question: str, values: Values, where: str) -> Reading:
     if plan.unit not in UNITS and plan.value.get("get") != "number":
         raise unknown_word(f"unit in {where}", plan.unit, UNITS)
     return Reading(
-        question=fill((text.read if text else "") or plan.question, values),
+        question=fill(question, values),
         unit=plan.unit,
         source=make_source(fill_tree(plan.value, values), where=f"{where}, reading"),
         within_percent=plan.within_percent,
     )
 
 
-def _mistake(step: LessonStep, mistake: Mistake, text: StepText | None, values: Values, where: str) -> ReadyMistake:
-    hint = text.mistakes.get(mistake.id, mistake.hint) if text else mistake.hint
+def _mistake(step: LessonStep, mistake: Mistake, text: StepText, values: Values, where: str) -> ReadyMistake:
     where = f"{where}, mistake {mistake.id}"
     typed = None
     if mistake.types and step.read is not None:
         source = make_source(fill_tree(mistake.types, values), where=where)
         times = _times(fill(str(mistake.times), values), where)
         typed = Reading("", step.read.unit, source, step.read.within_percent, times)
-    return ReadyMistake(mistake.id, _checks(mistake.when, values, where), typed, fill(hint, values))
+    return ReadyMistake(
+        mistake.id,
+        _checks(mistake.when, values, where),
+        typed,
+        fill(text.mistakes.get(mistake.id, mistake.hint), values),
+    )
 
 
 def _times(text: str, where: str) -> float:
@@ -549,17 +548,15 @@ def _times(text: str, where: str) -> float:
 
 def _wrong(lesson: Lesson, wrong: Wrong, values: Values) -> ReadyWrong:
     where = f"lesson {lesson.id}, wrong solution of step {wrong.step}"
-    return ReadyWrong(
-        wrong.step, tuple(make_action(each, where=where) for each in _filled(wrong.do, values)), wrong.mistake
-    )
+    return ReadyWrong(wrong.step, _actions(wrong.do, values, where), wrong.mistake)
+
+
+def _actions(written: Iterable[Arguments], values: Values, where: str) -> tuple[Action, ...]:
+    return tuple(make_action(fill_tree(each, values), where=where) for each in written)
 
 
 def _checks(written: Iterable[Arguments], values: Values, where: str) -> tuple[Check, ...]:
-    return tuple(make_check(each, where=where) for each in _filled(written, values))
-
-
-def _filled(written: Iterable[Arguments], values: Values) -> list[Arguments]:
-    return [fill_tree(each, values) for each in written]
+    return tuple(make_check(fill_tree(each, values), where=where) for each in written)
 
 
 def _experiment(lesson: Lesson, name: str, values: Values) -> tuple[Experiment, str]:
@@ -643,19 +640,15 @@ def read_lesson(path: Path) -> LessonFiles:
     return LessonFiles(read_toml(path, Lesson), path, translations)
 
 
-def read_course(folder: Path) -> Course:
-    """Read every lesson of a folder. Raises SpecError as ``read_lesson``."""
-    return _course(sorted(folder.glob("*.toml")))
-
-
-def _course(paths: Iterable[Path]) -> Course:
+def read_course(paths: Iterable[Path]) -> Course:
+    """Read the lessons among these files, with their translations. Raises SpecError as ``read_lesson``."""
     return Course(tuple(read_lesson(path) for path in paths if not _TRANSLATION_FILE.fullmatch(path.stem)))
 
 
 @cache
 def built_in_course() -> Course:
     """The course that comes with raidlab."""
-    return _course(catalogue(COURSE_FOLDER).values())
+    return read_course(catalogue(COURSE_FOLDER).values())
 
 
 def is_lesson_name(stem: str) -> bool:
@@ -879,7 +872,7 @@ def _require_sound(ready: ReadyLesson) -> None:
             raise SpecError(
                 f"{where}: the answer '{step.ask.answer}' is not an option", hint=_choose("", step.ask.options)
             )
-        for check in (*step.checks, *(check for mistake in step.mistakes for check in mistake.when)):
+        for check in step.all_checks:
             _require_measured(ready, check, where)
         if step.read is not None:
             _require_measured(ready, step.read.source, where)
@@ -938,48 +931,27 @@ def _translation_problems(lesson: Lesson, translation: Translation, language: st
         yield f"id is '{translation.id}': write id = \"{lesson.id}\", as in the lesson"
     if translation.language != language:
         yield f"language is '{translation.language}': write language = \"{language}\", as in the file's name"
-    yield from _same_keys("steps", translation.steps, [step.id for step in lesson.steps])
-    yield from _same_places("title", lesson.title, translation.title)
-    yield from _same_places("goal", lesson.goal, translation.goal)
-    for step in lesson.steps:
-        if step.id in translation.steps:
-            yield from _step_text_problems(step, translation.steps[step.id])
+    own, other = msgspec.to_builtins(english_texts(lesson)), msgspec.to_builtins(translation)
+    for key in ("title", "goal", "steps"):
+        yield from _text_problems(key, own[key], other[key])
 
 
-def _step_text_problems(step: LessonStep, text: StepText) -> Iterator[str]:
-    where = f"steps.{step.id}"
-    yield from _same_places(f"{where}.say", step.say, text.say)
-    yield from _same_places(f"{where}.explain", step.explain, text.explain)
-    if len(text.hints) != len(step.hints):
-        yield f"{where}.hints has {len(text.hints)} texts and the lesson {len(step.hints)}: write as many"
-    for number, (hint, other) in enumerate(zip(step.hints, text.hints, strict=False), 1):
-        yield from _same_places(f"{where}.hints, number {number}", hint, other)
-    if (step.ask is None) != (text.ask is None):
-        yield f"{where}.ask is {'missing' if step.ask else 'not in the lesson'}: write what the lesson has"
-    if (step.read is None) == bool(text.read.strip()):
-        yield f"{where}.read is {'missing' if step.read else 'not in the lesson'}: write what the lesson has"
-    if step.read and text.read.strip():
-        yield from _same_places(f"{where}.read", step.read.question, text.read)
-    if step.ask and text.ask:
-        yield from _same_keys(f"{where}.ask.options", text.ask.options, step.ask.options)
-        yield from _same_places(f"{where}.ask.question", step.ask.question, text.ask.question)
-    yield from _same_keys(f"{where}.mistakes", text.mistakes, [mistake.id for mistake in step.mistakes])
-    for mistake in step.mistakes:
-        if mistake.id in text.mistakes:
-            yield from _same_places(f"{where}.mistakes.{mistake.id}", mistake.hint, text.mistakes[mistake.id])
-
-
-def _same_keys(where: str, found: Iterable[str], wanted: Iterable[str]) -> Iterator[str]:
-    found, wanted = list(found), list(wanted)
-    for key in wanted:
-        if key not in found:
-            yield f"{where}.{key} is missing: translate it"
-    for key in found:
-        if key not in wanted:
-            yield f"{where}.{key} is not in the lesson: {_choose(key, wanted)}"
-
-
-def _same_places(where: str, original: str, translated: str) -> Iterator[str]:
+def _text_problems(where: str, original: Any, translated: Any) -> Iterator[str]:
+    """Compare a text, a list or a table of texts with its translation."""
+    if isinstance(original, dict):
+        yield from (f"{where}.{key} is missing: translate it" for key in original if key not in translated)
+        for key, text in translated.items():
+            if key in original:
+                yield from _text_problems(f"{where}.{key}", original[key], text)
+            else:
+                yield f"{where}.{key} is not in the lesson: {_choose(key, original)}"
+        return
+    if isinstance(original, list | tuple):
+        if len(translated) != len(original):
+            yield f"{where} has {len(translated)} texts and the lesson {len(original)}: write as many"
+        for number, pair in enumerate(zip(original, translated, strict=False), 1):
+            yield from _text_problems(f"{where}, number {number}", *pair)
+        return
     if not translated.strip():
         yield f"{where} is empty: translate it"
     missing = sorted(placeholders(original) - placeholders(translated))

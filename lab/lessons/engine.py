@@ -13,7 +13,7 @@ import msgspec
 from lab.checks.state import CheckedState, CheckOutcome, all_hold
 from lab.errors import LessonError
 from lab.gates.decoding import FormatVersion
-from lab.lessons.course import HINTS, LessonWords, ReadyLesson, ReadyMistake, ReadyStep
+from lab.lessons.course import HINTS, Lesson, LessonWords, ReadyLesson, ReadyMistake, ReadyStep
 from lab.tomlfile import nearest, unknown_word
 
 FORMAT_VERSION = 2
@@ -100,7 +100,7 @@ def current_step(lesson: ReadyLesson, progress: Progress) -> ReadyStep | None:
     return next((step for step in lesson.steps if not progress.is_done(step.id)), None)
 
 
-def done_count(lesson: ReadyLesson, progress: Progress) -> int:
+def done_count(lesson: Lesson | ReadyLesson, progress: Progress) -> int:
     """Number of steps that are done."""
     return sum(progress.is_done(step.id) for step in lesson.steps)
 
@@ -117,8 +117,7 @@ def answer(lesson: ReadyLesson, progress: Progress, text: str) -> Progress:
     if step.ask is None and step.read is None:
         raise LessonError(f"step '{step.id}' asks nothing", hint="'raidlab lesson show' shows what to do")
     options = step.ask.options if step.ask else {}
-    is_predicted = step.ask is None or bool(progress.in_step(step.id).answer)
-    if step.read is None or not is_predicted or nearest(text, options):
+    if step.read is None or not is_predicted(step, progress.in_step(step.id)) or nearest(text, options):
         raise unknown_word("answer", text, options)
     step.read.parse(text)
     before = progress.in_step(step.id).passed
@@ -126,11 +125,10 @@ def answer(lesson: ReadyLesson, progress: Progress, text: str) -> Progress:
     return _with_step(progress, step, reading=text, passed=kept)
 
 
-def take_hint(lesson: ReadyLesson, progress: Progress) -> tuple[Progress, int]:
-    """Take another hint for the current step; returns the number of hints shown. The last hint is repeated."""
+def take_hint(lesson: ReadyLesson, progress: Progress) -> Progress:
+    """Take another hint for the current step, if there is one."""
     step = _require_step(lesson, progress)
-    count = min(HINTS, progress.in_step(step.id).hints + 1)
-    return _with_step(progress, step, hints=count), count
+    return _with_step(progress, step, hints=min(HINTS, progress.in_step(step.id).hints + 1))
 
 
 def note_help(lesson: ReadyLesson, progress: Progress) -> Progress:
@@ -143,19 +141,17 @@ def look(lesson: ReadyLesson, progress: Progress, lab: CheckedState) -> StepView
     step = current_step(lesson, progress)
     if step is None:
         return None
-    views = [] if step.ask is None else [CheckView("answered", {}, bool(progress.in_step(step.id).answer))]
-    kept = progress.in_step(step.id).passed
+    done = progress.in_step(step.id)
+    views = [] if step.ask is None else [CheckView("answered", {}, bool(done.answer))]
     for number, check in enumerate(step.checks):
         outcome = check.look(lab)
-        is_passed = outcome.is_passed or (check.lasts and number in kept)
+        is_passed = outcome.is_passed or (check.lasts and number in done.passed)
         views.append(CheckView(check.wanted, dict(check.facts), is_passed, outcome))
     if step.read is not None:
-        outcome = step.read.compare(progress.in_step(step.id).reading, lab)
-        views.append(CheckView(step.read.wanted, {}, outcome.is_passed or _reading_place(step) in kept, outcome))
+        outcome = step.read.compare(done.reading, lab)
+        views.append(CheckView(step.read.wanted, {}, outcome.is_passed or _reading_place(step) in done.passed, outcome))
     is_done = all(view.is_passed for view in views)
-    return StepView(
-        step, tuple(views), None if is_done else _mistake(step, progress.in_step(step.id).reading, lab), is_done
-    )
+    return StepView(step, tuple(views), None if is_done else _mistake(step, done.reading, lab), is_done)
 
 
 def note(lesson: ReadyLesson, progress: Progress, view: StepView, *, now_utc: str) -> Progress:
@@ -231,7 +227,7 @@ class Told:
 
 
 def is_predicted(step: ReadyStep, progress: StepProgress) -> bool:
-    """Whether the question of the step is answered, or it has none."""
+    """Whether the question of the step is answered; True for a step without a question."""
     return step.ask is None or bool(progress.answer)
 
 

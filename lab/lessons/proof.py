@@ -34,8 +34,6 @@ PROOF_SEEDS = ("", "anna")
 WORKERS = 2
 WRONG_BY = 1.5
 """Factor for a wrong number; no reading has a tolerance of this size."""
-
-
 _SOLUTION = Way("solution")
 
 
@@ -128,8 +126,7 @@ class LessonProver(Prover):
 
     def _read_off(self, opened: LessonSession, step: ReadyStep, read: Reading) -> StepView | None:
         """Enter a wrong number, which must be rejected as wrong, and then the correct one."""
-        with self._opener() as session:
-            expected = read.expected(Watch(opened, session).checked_state())
+        expected = read.expected(Watch(opened, self._session).checked_state())
         if expected is None:
             self._fail(step, "there is nothing to read when the step is done", opened, None)
             return None
@@ -155,16 +152,12 @@ class LessonProver(Prover):
         view = self._carry_out(opened, wrong.do or step.do)
         typed = next((each.typed for each in step.mistakes if each.id == wrong.mistake), None)
         if typed is not None:
-            view = self._type(opened, typed)
+            number = typed.expected(Watch(opened, self._session).checked_state())
+            if number is not None:
+                opened.answer(f"{number:.10g}")
+            view = self._look(opened)
         mistakes = (view.mistake.id,) if view and view.mistake else ()
         return WayEnd(view is None or view.is_done, mistakes, self._missing(opened, view).lstrip("; "))
-
-    def _type(self, opened: LessonSession, typed: Reading) -> StepView | None:
-        with self._opener() as session:
-            number = typed.expected(Watch(opened, session).checked_state())
-        if number is not None:
-            opened.answer(f"{number:.10g}")
-        return self._look(opened)
 
     def _carry_out(self, opened: LessonSession, actions: Sequence[Action]) -> StepView | None:
         def run_apart(action: ApartAction) -> None:
@@ -207,26 +200,18 @@ def side_by_side(proofs: Iterable[Callable[[], T]], workers: int = 0) -> Iterato
 
 
 def prove_apart(lesson: ReadyLesson, target: Target, host: Host) -> Proof:
-    """Prove a lesson in a temporary state folder, so that others can be proved in parallel."""
+    """Prove a lesson in a separate lab and state folder, so that others can be proved in parallel."""
     with tempfile.TemporaryDirectory(prefix="raidlab-proof-") as folder:
-        return prove(lesson, target, replace(host, state=host.state.elsewhere(Path(folder))))
-
-
-def prove(
-    lesson: ReadyLesson, target: Target, host: Host, *, on_notice: Callable[[str], None] = lambda _: None
-) -> Proof:
-    """Prove a lesson in a separate lab, with small temporary disks."""
-    with open_proof_session(target, host, disks=lesson.disks, on_notice=on_notice) as session:
-        return prove_in(lesson, session)
+        own = replace(host, state=host.state.elsewhere(Path(folder)))
+        with open_proof_session(target, own, disks=lesson.disks) as session:
+            return prove_in(lesson, session)
 
 
 @contextmanager
-def open_proof_session(
-    target: Target, host: Host, *, disks: int, on_notice: Callable[[str], None] = lambda _: None
-) -> Iterator[LabSession]:
+def open_proof_session(target: Target, host: Host, *, disks: int) -> Iterator[LabSession]:
     """Open a lab with this number of small disks, for proofs."""
     wanted = specs(disks, DiskKind.FILE, size_bytes=DISK_BYTES)
-    with open_lab(target, host, wanted=wanted, on_notice=on_notice) as lab:
+    with open_lab(target, host, wanted=wanted) as lab:
         # Records about these disks must not mix with those about the disks of the permanent lab.
         is_named = target.is_embedded
         yield LabSession(parse_target("uml:?name=lesson-proof") if is_named else target, host, lab)

@@ -23,7 +23,7 @@ from lab.arrays.levels import kernel_name
 from lab.arrays.status import ArrayStatus
 from lab.checks.catalogue import APART_FROM_THE_LAB, DeepSource, FileSays, FileSystemFills, played_since, points_since
 from lab.checks.readings import ResultCheck
-from lab.checks.state import Check, CheckedState, DeepState, MarkSeen, PlayedFault
+from lab.checks.state import CheckedState, DeepState, MarkSeen, PlayedFault
 from lab.disks import LabDisk
 from lab.disks.inventory import read_ends
 from lab.errors import LabError, LessonError, ResultError, RunCancelled
@@ -52,6 +52,7 @@ from lab.lessons.course import (
     check_file,
     experiment_id,
     is_path,
+    lab_disks,
     word_languages,
     words_in,
 )
@@ -260,7 +261,6 @@ class LessonSession:
         self._keep_progress = keep
         self._host = host
         self._results = ResultStore(host.state.results)
-        self._clock = host.clock
         self._found: dict[str, ResultRecord] = {}
         self._played: Mapping[str, PlayedFault] = {}
         self._points: Mapping[str, StoredPoints] = {}
@@ -298,10 +298,8 @@ class LessonSession:
 
     def hint(self) -> str:
         """The next hint. Raises LessonError when the lesson is done."""
-        step = self.step
-        progress, count = engine.take_hint(self.lesson, self.progress)
-        self._keep(progress)
-        return step.hints_by_hand[count - 1] if step else ""
+        self._keep(engine.take_hint(self.lesson, self.progress))
+        return self.hints_shown[-1]
 
     def take_all_hints(self) -> None:
         """Take all hints, before the complete answer is shown. Raises LessonError when the lesson is done."""
@@ -336,15 +334,13 @@ class LessonSession:
         names = {disk.node: disk.name for disk in disks}
         step = self.step
         answered = (each for each in self.lesson.steps if self.progress.in_step(each.id).answer)
-        return CheckedState(
+        return replace(
+            self.state_apart,
             arrays={status.name: status for status in look.arrays},
             nodes={name: node for node, name in names.items()},
             marks=marks,
             written_bytes=_moved_since(names, since, look, lambda disk: disk.written_bytes),
             events=frozenset((event.kind.value, event.array, names.get(event.device, "")) for event in events),
-            results=self.results,
-            played=self._played,
-            points=self._points,
             answered=frozenset(each.id for each in answered),
             step_began_utc=self.progress.in_step(step.id).began_utc if step else "",
         )
@@ -363,11 +359,8 @@ class LessonSession:
                 if word not in result_id or (name in self._found and self._found[name].id == result_id):
                     continue
                 record = self._load(result_id)
-                if (
-                    record
-                    and as_meant(record.experiment_toml) == as_meant(text)
-                    and moment(record.created_utc) >= began
-                ):
+                is_same = record and as_meant(record.experiment_toml) == as_meant(text)
+                if record and is_same and moment(record.created_utc) >= began:
                     self._found[name] = record
                     break
 
@@ -389,7 +382,7 @@ class LessonSession:
             self.progress = progress
 
     def _now(self) -> str:
-        return utc_text(self._clock)
+        return utc_text(self._host.clock)
 
 
 class Student:
@@ -410,20 +403,17 @@ class Student:
 
     def lines(self) -> tuple[CourseLine, ...]:
         """The course with the student's progress; unreadable progress counts as no progress."""
-        progress = {files.lesson.id: self._readable(files.lesson.id) for files in self.course.lessons}
-        done = {files.lesson.id: _done_steps(files, progress[files.lesson.id]) for files in self.course.lessons}
-        finished = {
-            files.lesson.id for files in self.course.lessons if done[files.lesson.id] == len(files.lesson.steps)
-        }
-        return tuple(
-            CourseLine(
-                files,
-                progress[files.lesson.id],
-                done[files.lesson.id],
-                tuple(need for need in files.lesson.needs if need not in finished),
-            )
-            for files in self.course.lessons
-        )
+        lines: list[CourseLine] = []
+        finished: set[str] = set()
+        # Lessons come after those that they need.
+        for files in self.course.lessons:
+            progress = self._readable(files.lesson.id)
+            done = engine.done_count(files.lesson, progress) if progress else 0
+            missing = tuple(need for need in files.lesson.needs if need not in finished)
+            lines.append(CourseLine(files, progress, done, missing))
+            if lines[-1].is_done:
+                finished.add(files.lesson.id)
+        return tuple(lines)
 
     def find(self, word: str) -> LessonFiles:
         """A lesson of the course, or a lesson file by its path. Raises SpecError."""
@@ -522,8 +512,9 @@ def require_no_drill(session: LabSession, lesson: ReadyLesson) -> None:
 def require_disks(session: LabSession, lesson: ReadyLesson) -> None:
     """Raises LessonError unless the lab has the lesson's disks, all of them are free, and no array is running."""
     require_no_drill(session, lesson)
-    named_disks(session, lesson.disk_names, f"lesson {lesson.id}")
-    if used := use_words(session, lesson.disk_names):
+    names = lab_disks(lesson.disks)
+    named_disks(session, names, f"lesson {lesson.id}")
+    if used := use_words(session, names):
         raise LessonError(
             f"lesson {lesson.id} starts with a blank lab, and {used}",
             hint=f"'raidlab lesson start {lesson.id} --reset' makes all disks blank: their data are gone",
@@ -554,8 +545,9 @@ def use_words(session: LabSession, names: Sequence[str]) -> str:
 def clearing_plan(session: LabSession, lesson: ReadyLesson) -> Plan | None:
     """A plan that makes the lab blank for a lesson; None if it is blank. Raises LessonError if disks are missing."""
     require_no_drill(session, lesson)
-    named_disks(session, lesson.disk_names, f"lesson {lesson.id}")
-    return session.reset_all() if use_words(session, lesson.disk_names) else None
+    names = lab_disks(lesson.disks)
+    named_disks(session, names, f"lesson {lesson.id}")
+    return session.reset_all() if use_words(session, names) else None
 
 
 def blank_lab(session: LabSession) -> None:
@@ -592,10 +584,6 @@ def _moved_since(
     return found
 
 
-def _done_steps(files: LessonFiles, progress: Progress | None) -> int:
-    return sum(progress.is_done(step.id) for step in files.lesson.steps) if progress else 0
-
-
 _EXT_SUPERBLOCK = 1024
 _EXT_MAGIC = 0xEF53
 
@@ -603,7 +591,7 @@ _EXT_MAGIC = 0xEF53
 def asks_for_disks(lesson: ReadyLesson) -> bool:
     """Whether a check or reading of the lesson needs the disks themselves."""
     sources = (step.read.source for step in lesson.steps if step.read)
-    checks = (check for step in lesson.steps for check in _all_checks(step))
+    checks = (check for step in lesson.steps for check in step.all_checks)
     return any(isinstance(each, DeepSource) for each in sources) or any(check.needs_disks for check in checks)
 
 
@@ -611,7 +599,7 @@ def deep_state(lesson: ReadyLesson, session: LabSession, before: Snapshot, after
     """Data on the disks now, and counters since ``before``; empty for lessons that do not need them."""
     if not asks_for_disks(lesson):
         return DeepState()
-    checks = [check for step in lesson.steps for check in _all_checks(step)]
+    checks = [check for step in lesson.steps for check in step.all_checks]
     names = {disk.node: disk.name for disk in session.disks}
     ends = read_ends(session.machine, list(names), MD_HEAD_BYTES)
     running = {status.name for status in after.arrays}
@@ -653,12 +641,6 @@ def _written_since(session: LabSession, paths: Iterable[str], created_seconds: I
     times = session.machine.run(("stat", "-c", "%Y %n", "--", *listed), check=False).stdout
     found = (line.partition(" ") for line in times.splitlines())
     return [path for seconds, _, path in found if (digits(seconds) or 0) >= newest]
-
-
-def _all_checks(step: ReadyStep) -> Iterable[Check]:
-    yield from step.checks
-    for mistake in step.mistakes:
-        yield from mistake.when
 
 
 def _waited(look: Snapshot, array: str) -> float:
@@ -746,5 +728,4 @@ def needs_lab(step: ReadyStep) -> bool:
     readings = (step.read, *(mistake.typed for mistake in step.mistakes))
     if any(reading is not None and reading.source.needs_lab for reading in readings):
         return True
-    checks = (*step.checks, *(check for mistake in step.mistakes for check in mistake.when))
-    return any(not isinstance(check, (ResultCheck, *APART_FROM_THE_LAB)) for check in checks)
+    return any(not isinstance(check, (ResultCheck, *APART_FROM_THE_LAB)) for check in step.all_checks)

@@ -1,4 +1,4 @@
-"""A student's progress, done by answers and by what is there; and the choices that a seed makes."""
+"""A student's progress, by answers and by checks; and the values that a seed selects."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from lab.lessons.engine import Progress
 from lab.tomlfile import decode_toml
 from tests.unit.lessons.samples import LESSON, array, lab_state, member
 
-READING = LESSON.replace(
-    "[steps.ask]",
-    """[steps.read]
+READ = """[steps.read]
 question = "What does md0 hold?"
 value = { get = "array.size" }
 unit = "MiB"
 within_percent = 0.5
 
-[steps.ask]""",
-)
+[steps.ask]"""
+READING = make_ready(decode_toml(LESSON.replace("[steps.ask]", READ), Lesson))
+"""The lesson whose first step asks for a number, too."""
 EARLY, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:05:00Z"
 WANTED = array("raid1")
 
@@ -44,10 +43,14 @@ def look(lesson: ReadyLesson, progress: Progress, at: CheckedState) -> tuple[eng
 
 
 def said(view: engine.StepView) -> str:
-    """What is said of the number."""
+    """The key of the message about the number."""
     outcome = view.checks[-1].outcome
     assert outcome is not None
     return outcome.said
+
+
+def typed_after_prediction(progress: Progress, number: str) -> Progress:
+    return engine.answer(READING, engine.answer(READING, progress, "no"), number)
 
 
 def first_step_done(lesson: ReadyLesson, begun: Progress) -> Progress:
@@ -78,14 +81,12 @@ def test_where_nothing_is_asked_there_is_no_answer(lesson: ReadyLesson, begun: P
 
 
 def test_a_number_is_compared_with_what_is_there_and_a_wrong_one_says_so(begun: Progress) -> None:
-    lesson = make_ready(decode_toml(READING, Lesson))
-    view, _ = look(lesson, begun, lab_state(WANTED))
+    view, _ = look(READING, begun, lab_state(WANTED))
     assert said(view) == "reading-not-given"
-    wrong = engine.answer(lesson, engine.answer(lesson, begun, "no"), "125")
-    view, kept = look(lesson, wrong, lab_state(WANTED))
+    view, kept = look(READING, typed_after_prediction(begun, "125"), lab_state(WANTED))
     assert (said(view), view.is_done) == ("reading-off", False)
     assert kept.in_step("build").reading == "125", "what was typed stays"
-    view, done = look(lesson, engine.answer(lesson, kept, "124 MiB"), lab_state(WANTED))
+    view, done = look(READING, engine.answer(READING, kept, "124 MiB"), lab_state(WANTED))
     assert view.is_done
     assert done.is_done("build")
 
@@ -105,16 +106,12 @@ def test_a_number_is_compared_with_what_is_there_and_a_wrong_one_says_so(begun: 
     ],
 )
 def test_a_typed_number_is_taken_as_it_is_meant(begun: Progress, typed: str, outcome: str) -> None:
-    lesson = make_ready(decode_toml(READING, Lesson))
-    predicted = engine.answer(lesson, begun, "no")
-    view, _ = look(lesson, engine.answer(lesson, predicted, typed), lab_state(WANTED))
-    assert said(view) == outcome
+    assert said(look(READING, typed_after_prediction(begun, typed), lab_state(WANTED))[0]) == outcome
 
 
 def test_a_number_that_is_not_asked_for_yet_is_no_answer(begun: Progress) -> None:
-    lesson = make_ready(decode_toml(READING, Lesson))
     with pytest.raises(SpecError, match="there is no answer '2'") as caught:
-        engine.answer(lesson, begun, "2")
+        engine.answer(READING, begun, "2")
     assert caught.value.hint == "known: no, yes"
 
 
@@ -129,31 +126,27 @@ def test_a_number_that_is_not_asked_for_yet_is_no_answer(begun: Progress) -> Non
     ],
 )
 def test_what_is_no_number_is_refused_and_nothing_is_lost(begun: Progress, typed: str, hint: str) -> None:
-    lesson = make_ready(decode_toml(READING, Lesson))
-    before = engine.answer(lesson, engine.answer(lesson, begun, "no"), "7")
+    before = typed_after_prediction(begun, "7")
     with pytest.raises(SpecError) as caught:
-        engine.answer(lesson, before, typed)
+        engine.answer(READING, before, typed)
     assert caught.value.hint == hint
     assert (before.in_step("build").answer, before.in_step("build").reading) == ("no", "7")
 
 
 def test_a_number_waits_for_what_it_is_read_off(begun: Progress) -> None:
-    lesson = make_ready(decode_toml(READING, Lesson))
-    typed = engine.answer(lesson, engine.answer(lesson, begun, "no"), "124")
-    view, kept = look(lesson, typed, lab_state())
+    view, kept = look(READING, typed_after_prediction(begun, "124"), lab_state())
     assert (said(view), view.is_done) == ("reading-nothing-there", False)
-    assert look(lesson, kept, lab_state(WANTED))[0].is_done
+    assert look(READING, kept, lab_state(WANTED))[0].is_done
 
 
 def test_a_right_number_stays_right_until_another_one_is_typed(begun: Progress) -> None:
-    lesson = make_ready(decode_toml(READING, Lesson))
-    typed = engine.answer(lesson, engine.answer(lesson, begun, "no"), "124")
+    typed = typed_after_prediction(begun, "124")
     # The step is not done: earlier versions kept a number that was typed before the prediction.
     step = msgspec.structs.replace(typed.in_step("build"), answer="")
-    _, read_off = look(lesson, msgspec.structs.replace(typed, steps={"build": step}), lab_state(WANTED))
-    view, _ = look(lesson, read_off, lab_state())
+    _, read_off = look(READING, msgspec.structs.replace(typed, steps={"build": step}), lab_state(WANTED))
+    view, _ = look(READING, read_off, lab_state())
     assert view.checks[-1].is_passed, "the array has gone since"
-    view, _ = look(lesson, engine.answer(lesson, engine.answer(lesson, read_off, "no"), "7"), lab_state(WANTED))
+    view, _ = look(READING, typed_after_prediction(read_off, "7"), lab_state(WANTED))
     assert not view.checks[-1].is_passed
 
 
@@ -164,14 +157,14 @@ def test_progress_of_earlier_versions_is_still_read(lesson: ReadyLesson) -> None
     progress = msgspec.json.decode(kept, type=Progress)
     assert progress.is_done("build")
     assert (progress.in_step("fail").passed, progress.in_step("fail").reading) == ((1,), "")
-    assert not look(make_ready(decode_toml(READING, Lesson)), progress, lab_state())[0].is_done
+    assert not look(READING, progress, lab_state())[0].is_done
 
 
 def test_hints_come_one_by_one_and_the_last_stays(lesson: ReadyLesson, begun: Progress) -> None:
     progress, counts = begun, []
     for _ in range(4):
-        progress, count = engine.take_hint(lesson, progress)
-        counts.append(count)
+        progress = engine.take_hint(lesson, progress)
+        counts.append(progress.in_step("build").hints)
     assert counts == [1, 2, 3, 3]
     assert "raidlab array create md0 --level raid1 --disks disk01,disk02" in lesson.steps[0].hints_by_hand[2]
 
@@ -188,7 +181,7 @@ def test_what_happened_once_counts_for_its_step(lesson: ReadyLesson, begun: Prog
     view, scrubbed = look(lesson, second, lab_state(array("raid1", mismatches=8)))
     assert not view.is_done
     assert scrubbed.in_step("fail").passed == (1,)
-    # The count is gone with the next start of the array; that it was seen is kept.
+    # The next start of the array resets the count; the progress keeps that the check held.
     left = (member("/dev/ubda", 0),)
     view, done = look(lesson, scrubbed, lab_state(array("raid1", left, degraded=1)))
     assert view.is_done
@@ -231,7 +224,7 @@ def test_without_a_seed_everybody_has_the_first_choice() -> None:
 
 
 def test_choices_are_the_same_on_every_computer() -> None:
-    # Written down once: a change here would give every student another lesson in the middle of a course.
+    # These values must never change: every student would have another lesson in the middle of a course.
     assert draw(decode_toml(LESSON, Lesson), "anna") == {
         "level": "raid1",
         "members": 2,
@@ -246,9 +239,7 @@ def test_students_have_different_lessons() -> None:
 
 
 def test_a_later_variable_leaves_the_others_alone() -> None:
-    text = LESSON.replace("[[steps]]", 'more = { one_of = ["a", "b"] }\n\n[[steps]]', 1).replace(
-        "[seed]\n", "[seed]\n", 1
-    )
+    text = LESSON.replace("[[steps]]", 'more = { one_of = ["a", "b"] }\n\n[[steps]]', 1)
     before, after = draw(decode_toml(LESSON, Lesson), "eva"), draw(decode_toml(text, Lesson), "eva")
     assert {key: after[key] for key in before} == before
 

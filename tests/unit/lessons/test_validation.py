@@ -1,4 +1,4 @@
-"""The names that a lesson may use are documented, known, and explained where they are wrong."""
+"""Validation of lesson files and translations; docs/lessons.md has every name that they may use."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DOCS = (Path(__file__).parents[3] / "docs" / "lessons.md").read_text(encoding="u
 
 
 def row(name: str, kind: type[msgspec.Struct]) -> str:
-    """``| `array.level` | array?, level | The array is of this level. |``; a question mark: may be left out."""
+    """The line of a name in the documentation; a question mark follows the keys that may be left out."""
     fields = msgspec.structs.fields(kind)
     keys = ", ".join(f"{field.name}{'' if field.required else '?'}" for field in fields)
     said = (kind.__doc__ or "").strip().partition("\n")[0].replace("``", "`")
@@ -276,14 +276,14 @@ def test_a_question_that_is_not_translated_is_named(tmp_path: Path) -> None:
     head, _, rest = TRANSLATION.partition("[steps.build.ask]")
     text = head + "[steps.fail]" + rest.partition("[steps.fail]")[2]
     problems = lesson_problems(read_lesson(write(tmp_path, sv=text)))
-    assert problems == ("01-first.sv.toml: steps.build.ask is missing: write what the lesson has",)
+    assert problems == ("01-first.sv.toml: steps.build.ask is missing: translate it",)
 
 
 def test_a_reading_that_is_not_translated_is_named(tmp_path: Path) -> None:
     reading = '[steps.read]\nquestion = "{seed.level}?"\nvalue = { get = "array.size" }\n[steps.ask]'
     text = LESSON.replace("[steps.ask]", reading)
     problems = lesson_problems(read_lesson(write(tmp_path, text, sv=TRANSLATION)))
-    assert problems == ("01-first.sv.toml: steps.build.read is missing: write what the lesson has",)
+    assert problems == ("01-first.sv.toml: steps.build.read is missing: translate it",)
     translated = TRANSLATION.replace('explain = "Därför."', 'explain = "Därför."\nread = "?"')
     problems = lesson_problems(read_lesson(write(tmp_path, text, sv=translated)))
     assert problems == ("01-first.sv.toml: steps.build.read lacks {seed.level}: use the same placeholders in braces",)
@@ -297,7 +297,7 @@ def test_needed_lessons_exist_and_come_before(tmp_path: Path) -> None:
         LESSON.replace("01-first", "02-second").replace("minutes = 5", 'needs = ["01-frist"]\nminutes = 5'),
         "02-second",
     )
-    problems = course_problems(read_course(tmp_path))
+    problems = course_problems(read_course(sorted(tmp_path.iterdir())))
     assert problems == (
         "01-first.toml: needs '02-second', which does not come before it: change needs or the numbers",
         "02-second.toml: needs '01-frist', which is no lesson: did you mean '01-first'?",
@@ -307,7 +307,8 @@ def test_needed_lessons_exist_and_come_before(tmp_path: Path) -> None:
 def test_two_lessons_with_one_number_are_refused(tmp_path: Path) -> None:
     write(tmp_path)
     write(tmp_path, LESSON.replace("01-first", "01-other"), "01-other")
-    assert course_problems(read_course(tmp_path)) == ("two lessons have the number 01: give each its own place",)
+    problems = course_problems(read_course(sorted(tmp_path.iterdir())))
+    assert problems == ("two lessons have the number 01: give each its own place",)
 
 
 def test_one_file_is_checked_with_everything_that_is_wrong_in_it(tmp_path: Path) -> None:
@@ -330,7 +331,7 @@ def test_lessons_are_found_by_number_and_by_part_of_their_names() -> None:
 
 @pytest.mark.parametrize("seed", ["", "anna", "bo"])
 def test_the_course_does_not_measure_what_its_own_lint_would_fault(seed: str) -> None:
-    """A lesson's one repeat and short runs are for its time's sake; what it compares must be comparable."""
+    """To save time, lessons measure once and briefly; but the lint must not find fault with their comparisons."""
     for files in built_in_course().lessons:
         for experiment, _ in files.ready(seed).measures.values():
             found = lint_experiment(experiment)
