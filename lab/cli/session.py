@@ -19,7 +19,7 @@ from lab.arrays.array import Array
 from lab.arrays.status import ArrayStatus
 from lab.cli.arguments import flag, number, usage_words
 from lab.cli.context import Context, ProgressBar, current, err, out, out_json, pairs
-from lab.errors import LabError, SpecError
+from lab.errors import LabError, MachineLost, SpecError
 from lab.plans import Plan
 from lab.session.session import Client, LabSession, open_session, read_arrival
 from lab.tomlfile import known_word
@@ -260,12 +260,12 @@ def _drilled(context: Context, session: LabSession) -> Iterator[None]:
     if not (session.folder / "drill" / "case.json").exists():
         yield
         return
-    from lab.drills.desk import explained, last_look, open_desk
+    from lab.drills.desk import open_desk
 
     try:
         desk = open_desk(session)
     except LabError as error:
-        context.narrator.notice(explained(error))
+        context.narrator.notice(f"the drill cannot be read: {error.message}")
         desk = None
     if desk is None:
         yield
@@ -279,9 +279,12 @@ def _drilled(context: Context, session: LabSession) -> Iterator[None]:
         is_over.set()
         follower.join()
         try:
-            last_look(desk)
+            desk.look(is_last=True)
+        except MachineLost:
+            # Its counters cannot be read any more.
+            pass
         except LabError as error:
-            context.narrator.notice(explained(error))
+            context.narrator.notice(f"the drill cannot be read: {error.message}")
 
 
 def _follow(desk: DrillDesk, is_over: threading.Event) -> None:

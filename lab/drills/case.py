@@ -19,11 +19,11 @@ the state folder, the next one has another signing key, which ``raidlab class`` 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 
@@ -37,12 +37,8 @@ from lab.machine import Host
 from lab.store import Journal, RecordFiles, stem
 from lab.units import MIB, counted
 
-if TYPE_CHECKING:
-    from lab.machine import Host
-
 MOST_MINUTES = 24 * 60
 _MOST_BYTES = MIB
-NO_HINTS = "an exam has no hints"
 
 
 class ExamTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +119,7 @@ def ended(terms: ExamTerms | None, began_utc: str, now_utc: str) -> ExamEnd | No
     if terms is None:
         return None
     over = max(0.0, -minutes_left(terms, began_utc, now_utc))
-    return ExamEnd(minutes=terms.minutes, attempt=terms.attempt, first_utc=terms.first_utc, over_minutes=round(over, 2))
+    return ExamEnd(**msgspec.structs.asdict(terms), over_minutes=round(over, 2))
 
 
 def exam_words(terms: ExamTerms, began_utc: str, now_utc: str) -> str:
@@ -245,25 +241,19 @@ class DrillCase:
         """Take the next hint, or the last one again; returns its number and text. Raises DrillError in an exam."""
         self._read_again()
         if self.record.exam:
-            raise DrillError(
-                NO_HINTS, hint="'raidlab drill debrief' ends it, and the debriefing says what an expert would do"
-            )
+            hint = "'raidlab drill debrief' ends it, and the debriefing says what an expert would do"
+            raise DrillError("an exam has no hints", hint=hint)
         number = min(len(self.drill.drill.hints), self.record.hints + 1)
         self.change(hints=number)
         return number, self.drill.drill.hints[number - 1]
 
     def add_command(self, line: str, seconds: float) -> None:
         """Store a typed command. Raises ResultError."""
-        text = line.strip()[:_LONGEST_COMMAND]
-        if not text:
-            return
-        self._commands.append(DrillCommand(text, round(seconds, 1)))
+        if text := line.strip()[:_LONGEST_COMMAND]:
+            self._commands.append(DrillCommand(text, round(seconds, 1)))
 
     def commands(self) -> tuple[DrillCommand, ...]:
         return tuple(self._commands.read())
-
-    def forget(self) -> None:
-        forget_drill(self.folder.parent)
 
 
 def forget_drill(lab_folder: Path) -> bool:
@@ -359,7 +349,12 @@ class DrillStore:
 
     def all(self, drill: str = "") -> tuple[DrillOutcome, ...]:
         """All readable outcomes, or those of one drill, the oldest first."""
-        return tuple(sorted(self._read(drill), key=lambda outcome: (outcome.ended_utc, outcome.id)))
+        found = [
+            outcome
+            for outcome_id, outcome in self._files.read(f"{drill or '*'}/*")
+            if 1 <= outcome.format_version <= OUTCOME_VERSION and outcome.id == outcome_id and outcome.is_sound
+        ]
+        return tuple(sorted(found, key=lambda outcome: (outcome.ended_utc, outcome.id)))
 
     def newest(self, word: str = "") -> DrillOutcome:
         """The newest outcome, of one drill or with this id. Raises ResultError if there is none."""
@@ -371,11 +366,6 @@ class DrillStore:
         if not found:
             raise ResultError("no drill has been completed yet", hint="'raidlab drill list' shows them")
         return found[-1]
-
-    def _read(self, drill: str) -> Iterator[DrillOutcome]:
-        for outcome_id, outcome in self._files.read(f"{drill or '*'}/*"):
-            if 1 <= outcome.format_version <= OUTCOME_VERSION and outcome.id == outcome_id and outcome.is_sound:
-                yield outcome
 
 
 def attempt_rank(verdict: str, saved_percent: float, minutes: float) -> tuple[bool, float, float]:

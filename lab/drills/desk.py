@@ -17,7 +17,6 @@ import shutil
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,7 +24,7 @@ from typing import Any
 from uuid import uuid4
 
 from lab.arrays.discovery import plain_uuid
-from lab.arrays.geometry import ChunkKind, StripeCell, period_rows, stripe_rows
+from lab.arrays.geometry import ChunkKind, period_rows, stripe_rows
 from lab.arrays.levels import LevelName, Raid10, Raid10Layout, layout_name
 from lab.arrays.status import ArrayStatus, read_array
 from lab.checks.state import MemberPicture, look_at_members
@@ -33,10 +32,10 @@ from lab.disks.guard import MOUNT_FOLDER
 from lab.disks.inventory import read_devices
 from lab.disks.kinds import DiskKind, LabDisk
 from lab.drills import images_program, truth_program
-from lab.drills.case import CaseRecord, DrillCase, ExamTerms, require_practice, require_time
+from lab.drills.case import CaseRecord, DrillCase, ExamTerms, forget_drill, require_practice, require_time
 from lab.drills.schema import DataStep, DrillStep, ReadyDrill, file_digest
 from lab.drills.truth_program import PAGE_BYTES
-from lab.errors import CommandFailed, DrillError, LabError, MachineLost, SpecError
+from lab.errors import CommandFailed, DrillError, LabError, SpecError
 from lab.faults.oracle import Oracle
 from lab.gates.decoding import digits
 from lab.gates.text import visible
@@ -60,12 +59,8 @@ from lab.units import KIB, SECTOR_BYTES
 MACHINE_FOLDER = "/var/lib/raidlab/drill"
 
 
-def are_own_files(session: LabSession, disks: Sequence[LabDisk]) -> bool:
-    """Whether all of these disks are files on this computer, which can be read and written here."""
-    return session.target.is_embedded and all(disk.kind is DiskKind.FILE for disk in disks)
-
-
 _IMAGES = GuestProgram(Path(images_program.__file__), "disk-images")
+_TRUTH = GuestProgram(Path(truth_program.__file__), "drill-truth")
 _STEP_SECONDS = 300.0
 SETTLE = Path(__file__).with_name("settle.bash").read_text(encoding="utf-8")
 """Functions that lines for bash may call, in addition to installed programs."""
@@ -172,16 +167,15 @@ def images_of(session: LabSession, own_folder: Path, disks: Sequence[LabDisk], w
     if work == "put_back":
         why = "The disks as they were when the drill began."
         session.lab.guard.check(Step(("true",), why, writes_devices=tuple(disk.node for disk in disks)))
-    is_own = are_own_files(session, disks)
+    is_own = _are_own_files(session, disks)
     folder = str(own_folder) if is_own else MACHINE_FOLDER
-    pairs = [[disk.backing if is_own else disk.node, f"{folder}/{disk.name}.img"] for disk in disks]
+    pairs = [[path, f"{folder}/{disk.name}.img"] for disk, path in zip(disks, _paths(disks, is_own), strict=True)]
     arguments = [work, json.dumps(pairs)]
     try:
-        text = (
-            images_program.main(arguments, lambda: False)
-            if is_own
-            else session.machine.call(_IMAGES, arguments, timeout_seconds=600)
-        )
+        if is_own:
+            text = images_program.main(arguments, lambda: False)
+        else:
+            text = session.machine.call(_IMAGES, arguments, timeout_seconds=600)
     except OSError as error:
         raise DrillError(
             f"the copies of the disks: {error}", hint="check the free space on the disk that holds them"
@@ -190,7 +184,16 @@ def images_of(session: LabSession, own_folder: Path, disks: Sequence[LabDisk], w
     return found
 
 
-_PROGRAM = GuestProgram(Path(truth_program.__file__), "drill-truth")
+def _are_own_files(session: LabSession, disks: Sequence[LabDisk]) -> bool:
+    """Whether all of these disks are files on this computer, which can be read and written here."""
+    return session.target.is_embedded and all(disk.kind is DiskKind.FILE for disk in disks)
+
+
+def _paths(disks: Sequence[LabDisk], is_own: bool) -> list[str]:
+    """The disks' files on this computer, or their devices on the machine."""
+    return [disk.backing if is_own else disk.node for disk in disks]
+
+
 _FILE, _BEGUN = "truth.json", "truth-begun.json"
 _SECONDS = 300.0
 _LETTERS = {ChunkKind.DATA: "D", ChunkKind.COPY: "D", ChunkKind.P: "P", ChunkKind.Q: "Q"}
@@ -229,24 +232,19 @@ class DiskTruth:
         return int(10_000 * (self.blocks - gone) / self.blocks) / 100 if self.blocks else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class FileMap:
-    """Location of the files in a file system: numbers of 4 KiB pages of its device."""
+def map_files(session: LabSession, place: str, node: str, file_system: str) -> dict[str, list[int]]:
+    """The 4 KiB pages of ``node`` that hold the ``files`` and the ``meta`` data of its file system.
 
-    files: tuple[int, ...]
-    meta: tuple[int, ...]
-
-
-def map_files(session: LabSession, place: str, node: str, file_system: str) -> FileMap:
-    """Map the file system on ``node``, which is mounted on ``place`` and synced. Raises CommandFailed."""
-    answer = session.machine.call(_PROGRAM, ["mapped", json.dumps({"place": place})], timeout_seconds=_SECONDS)
+    It must be mounted on ``place`` and synced. Raises CommandFailed.
+    """
+    answer = session.machine.call(_TRUTH, ["mapped", json.dumps({"place": place})], timeout_seconds=_SECONDS)
     found = json.loads(answer)
-    meta = [*found["folders"]]
+    meta = found["folders"]
     if file_system == "ext4":
         told = session.machine.run(("dumpe2fs", node), check=False).stdout
         for first, last in re.findall(r"Inode table at ([0-9]+)-([0-9]+)", told):
             meta += range(int(first), int(last) + 1)
-    return FileMap(tuple(found["files"]), tuple(meta))
+    return {"files": found["files"], "meta": meta}
 
 
 def note_truth(
@@ -254,33 +252,32 @@ def note_truth(
     disks: Sequence[LabDisk],
     folder: Path,
     node: str,
-    files: FileMap,
+    files: Mapping[str, list[int]],
     *,
     next_chunk_bytes: int = 0,
 ) -> None:
     """Record in ``folder`` the location of the data of a complete and unmounted array.
 
-    ``next_chunk_bytes``: chunk size after a later reshape. Raises DrillError if it is not an md array with data at
-    multiples of 4 KiB.
+    ``files`` is the result of ``map_files``. ``next_chunk_bytes``: chunk size after a later reshape. Raises DrillError
+    if it is not an md array with data at multiples of 4 KiB.
     """
     name = node.removeprefix("/dev/")
     status = read_array(session.machine, name)
     chunks = [status.chunk_bytes or PAGE_BYTES, *([next_chunk_bytes] if next_chunk_bytes else [])]
     asked = {
         "node": node,
-        "files": files.files,
-        "meta": files.meta,
+        **files,
         # Every repair and every writable mount writes the first block of a file system.
         "also": [0],
         "geometries": [geometry_of(status, chunk) for chunk in chunks],
     }
-    noted = json.loads(session.machine.call(_PROGRAM, ["note", json.dumps(asked)], timeout_seconds=_SECONDS))
+    noted = json.loads(session.machine.call(_TRUTH, ["note", json.dumps(asked)], timeout_seconds=_SECONDS))
     pictures = look_at_members(session.machine, disks)
     noted["slots"] = _slots(disks, status, pictures)
     noted["uuid"] = next((pictures[disk.name].uuid for disk in disks if disk.node in _members(status).values()), "")
     text = json.dumps(noted)
     write_file(folder / _FILE, text.encode())
-    if not are_own_files(session, disks):
+    if not _are_own_files(session, disks):
         session.machine.run(("mkdir", "-p", MACHINE_FOLDER))
         session.machine.write(f"{MACHINE_FOLDER}/{_FILE}", text)
 
@@ -311,16 +308,16 @@ def look_for_truth(session: LabSession, disks: Sequence[LabDisk], folder: Path) 
 
 
 def _look(session: LabSession, disks: Sequence[LabDisk], folder: Path) -> dict[str, Any]:
-    is_own = are_own_files(session, disks)
+    is_own = _are_own_files(session, disks)
     asked = {
         "noted": str(folder / _FILE) if is_own else f"{MACHINE_FOLDER}/{_FILE}",
-        "disks": [disk.backing if is_own else disk.node for disk in disks],
+        "disks": _paths(disks, is_own),
         "slots": json.loads((folder / _FILE).read_text(encoding="utf-8"))["slots"],
     }
     if is_own:
         return truth_program.look(asked)
     answer: dict[str, Any] = json.loads(
-        session.machine.call(_PROGRAM, ["look", json.dumps(asked)], timeout_seconds=_SECONDS)
+        session.machine.call(_TRUTH, ["look", json.dumps(asked)], timeout_seconds=_SECONDS)
     )
     return answer
 
@@ -337,12 +334,8 @@ def geometry_of(status: ArrayStatus, chunk_bytes: int) -> dict[str, Any]:
         "member": used // PAGE_BYTES,
         "parts": level.copies if isinstance(level, Raid10) and level.layout is Raid10Layout.FAR else 1,
         "parities": {LevelName.RAID4: 1, LevelName.RAID5: 1, LevelName.RAID6: 2}.get(level.name, 0),
-        "pattern": [[row.part, row.row, [_cell(chunk) for chunk in row.chunks]] for row in rows],
+        "pattern": [[row.part, row.row, [[_LETTERS[each.kind], each.number] for each in row.chunks]] for row in rows],
     }
-
-
-def _cell(chunk: StripeCell) -> list[str | int]:
-    return [_LETTERS[chunk.kind], chunk.number]
 
 
 def _members(status: ArrayStatus) -> dict[int, str]:
@@ -492,7 +485,7 @@ class DisasterMaker:
             machine.run(("umount", PLACE))
             self._note(step, files)
 
-    def _note(self, step: DrillStep, files: FileMap) -> None:
+    def _note(self, step: DrillStep, files: Mapping[str, list[int]]) -> None:
         """Record the location of the data from here on; this is known for md arrays only."""
         if step.on.removeprefix("/dev/") in {status.name for status in self.session.statuses()}:
             chunk = (digits(step.next_chunk) or 0) * KIB
@@ -644,9 +637,9 @@ class DrillDesk:
             self._look(is_last=True)
             self._require_time()
             if not self.case.is_committed:
-                touched = max(self.case.record.touched_bytes, self.changed_bytes())
+                touched = max(self.case.record.touched_bytes, self.beyond_own(self.changed()))
                 self.case.change(
-                    committed_utc=utc_text(self.session.host.clock),
+                    committed_utc=self.now_utc,
                     committed_seconds=self.case.record.open_seconds,
                     touched_bytes=touched,
                 )
@@ -711,10 +704,6 @@ class DrillDesk:
         self.case.change(own_ranges=self.changed())
         self._written = self._counters()
 
-    def changed_bytes(self) -> int:
-        """Bytes that have changed since the drill began, without those that the start of the machine changes."""
-        return self.beyond_own(self.changed())
-
     def beyond_own(self, changed: Mapping[str, Sequence[Sequence[int]]]) -> int:
         """Bytes of ``changed`` that the start of the machine had not changed."""
         total = 0
@@ -740,7 +729,7 @@ def close_case(folder: Path, case: DrillCase, now: Mapping[str, MemberPicture]) 
     left = Leftovers(title=case.drill.drill.title, disks=case.drill.disk_names, uuids=tuple(sorted(uuids)))
     keep_leftovers(folder, left)
     keep_arrival(folder, None)
-    case.forget()
+    forget_drill(folder)
 
 
 def _outside(first: int, end: int, own: Sequence[Sequence[int]]) -> int:
@@ -760,14 +749,3 @@ def open_desk(session: LabSession) -> DrillDesk | None:
     desk = DrillDesk(session, case)
     session.on_typed = desk.note_command
     return desk
-
-
-def last_look(desk: DrillDesk) -> None:
-    """Count once more before the lab closes. A lost machine cannot be read any more."""
-    with suppress(MachineLost):
-        desk.look(is_last=True)
-
-
-def explained(error: LabError) -> str:
-    """The message for a drill that cannot be read."""
-    return f"the drill cannot be read: {error.message}"

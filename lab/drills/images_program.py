@@ -6,6 +6,7 @@ standard library.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -18,6 +19,16 @@ PIECE_BYTES = 1 << 18
 GRAIN_BYTES = 512
 """Changes are reported in sectors."""
 BLKFLSBUF = 0x1261
+
+
+@contextlib.contextmanager
+def opened(path: str, flags: int) -> Iterator[int]:
+    """Open a file or a device; a new file can be read by its owner only."""
+    fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def pieces(fd: int, end: int) -> Iterator[tuple[int, int]]:
@@ -54,10 +65,9 @@ def write_at(fd: int, data: bytes, at: int) -> None:
 
 def keep(disk: str, image: str) -> int:
     """Copy a disk into a new file, with holes in place of zeros. Returns the number of bytes copied."""
-    source = os.open(disk, os.O_RDONLY | os.O_CLOEXEC)
-    target = os.open(image, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     copied = 0
-    try:
+    new = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    with opened(disk, os.O_RDONLY) as source, opened(image, new) as target:
         end = size_of(source)
         os.truncate(target, end)
         for at, length in pieces(source, end):
@@ -66,9 +76,6 @@ def keep(disk: str, image: str) -> int:
                 write_at(target, data, at)
                 copied += len(data)
         os.fsync(target)
-    finally:
-        os.close(source)
-        os.close(target)
     return copied
 
 
@@ -94,26 +101,19 @@ def differing(disk: int, image: int) -> Iterator[tuple[int, int, bytes]]:
 
 def put_back(disk: str, image: str) -> int:
     """Restore a disk from its image, and write only the pieces that differ. Returns the number of bytes written."""
-    target = os.open(disk, os.O_RDWR | os.O_CLOEXEC)
-    source = os.open(image, os.O_RDONLY | os.O_CLOEXEC)
     written = 0
-    try:
+    with opened(disk, os.O_RDWR) as target, opened(image, os.O_RDONLY) as source:
         for at, length, before in differing(target, source):
             write_at(target, before, at)
             written += length
         os.fsync(target)
-    finally:
-        os.close(source)
-        os.close(target)
     return written
 
 
 def changed(disk: str, image: str) -> list[list[int]]:
     """Byte ranges [first, end) of a disk that differ from its image, in whole sectors, in order."""
-    target = os.open(disk, os.O_RDONLY | os.O_CLOEXEC)
-    source = os.open(image, os.O_RDONLY | os.O_CLOEXEC)
     ranges: list[list[int]] = []
-    try:
+    with opened(disk, os.O_RDONLY) as target, opened(image, os.O_RDONLY) as source:
         for at, length, before in differing(target, source):
             now = os.pread(target, length, at)
             for start in range(0, length, GRAIN_BYTES):
@@ -123,9 +123,6 @@ def changed(disk: str, image: str) -> list[list[int]]:
                         ranges[-1][1] = first + GRAIN_BYTES
                     else:
                         ranges.append([first, first + GRAIN_BYTES])
-    finally:
-        os.close(source)
-        os.close(target)
     return ranges
 
 
@@ -133,11 +130,8 @@ def flush(nodes: list[str]) -> None:
     """Write the machine's caches to these disks, and invalidate their caches (BLKFLSBUF, linux/fs.h)."""
     os.sync()
     for node in nodes:
-        fd = os.open(node, os.O_RDONLY | os.O_CLOEXEC)
-        try:
+        with opened(node, os.O_RDONLY) as fd:
             fcntl.ioctl(fd, BLKFLSBUF)
-        finally:
-            os.close(fd)
 
 
 def main(arguments: list[str], is_stopped: Callable[[], bool]) -> str:

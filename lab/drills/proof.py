@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,8 +41,8 @@ class DrillProver(Prover):
         """No way has been followed on this machine yet."""
         self._ways = {way.id: way for way in (*drill.drill.right, *drill.drill.wrong)}
 
-    def ways(self, only: Sequence[str] = ()) -> list[Way]:
-        return [Way(way.id, way.mistake) for way in self._ways.values() if not only or way.id in only]
+    def ways(self) -> list[Way]:
+        return [Way(way.id, way.mistake) for way in self._ways.values()]
 
     def count_fresh(self) -> int:
         fresh = judge(self._desk, outcome_id="fresh")
@@ -89,9 +89,8 @@ class DrillProver(Prover):
                 self._desk.commit()
                 continue
             try:
-                run_lines(
-                    self._desk.session, ("set -e\n" if not way.mistake else "") + step.run, self._desk.environment()
-                )
+                strict = "" if way.mistake else "set -e\n"
+                run_lines(self._desk.session, strict + step.run, self._desk.environment())
             except CommandFailed as error:
                 said = said or error.message
                 if not way.mistake:
@@ -102,30 +101,17 @@ class DrillProver(Prover):
         return said
 
 
-def prove(
-    drill: ReadyDrill,
-    target: Target,
-    host: Host,
-    *,
-    only: Sequence[str] = (),
-    on_notice: Callable[[str], None] = lambda _: None,
-) -> Proof:
-    """Prove a drill on its own machine, in a temporary state folder. ``only``: ids of ways."""
-    with _own_host(target, host) as own:
-
-        def open_lab(stack: ExitStack) -> LabSession:
-            return stack.enter_context(open_session(Client(target, own, on_notice), start_arrays=False))
-
-        with ExitStack() as stack:
-            prover = DrillProver(drill, open_lab, stack)
-            return prover.prove(prover.ways(only))
-
-
-@contextmanager
-def _own_host(target: Target, host: Host) -> Iterator[Host]:
+def prove(drill: ReadyDrill, target: Target, host: Host) -> Proof:
+    """Prove a drill on its own machine, in a temporary state folder."""
     with tempfile.TemporaryDirectory(prefix="raidlab-drill-") as folder:
         own = replace(host, state=host.state.elsewhere(Path(folder)))
         if target.is_embedded:
             with lab_folder(own.state, target.lab_name) as disks:
                 disks.save(specs(DEFAULT_COUNT, DiskKind.FILE, size_bytes=DISK_BYTES))
-        yield own
+
+        def open_lab(stack: ExitStack) -> LabSession:
+            return stack.enter_context(open_session(Client(target, own), start_arrays=False))
+
+        with ExitStack() as stack:
+            prover = DrillProver(drill, open_lab, stack)
+            return prover.prove(prover.ways())

@@ -8,7 +8,8 @@ client polls it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -43,46 +44,36 @@ _FIRST_NUMBER = 90
 _LONGEST = 300
 
 
-def start_what_was_repaired(desk: DrillDesk, has_data: Callable[[str], bool]) -> str:
-    """Start an array with changed superblocks, if no running array ``has_data``.
+def _start_what_was_repaired(desk: DrillDesk, wanted: str) -> str:
+    """Start an array with changed superblocks, if no running array has the data.
 
     Arrays on overlays that still exist count too. Returns mdadm's messages if no array with the data could be started.
     """
     session = desk.session
-    session.rescan()
-    if any(has_data(status.name) for status in session.statuses()):
+
+    def runs() -> bool:
+        session.rescan()
+        return any(_is_wanted(desk, status.name, wanted) for status in session.statuses())
+
+    if runs():
         return ""
     said: list[str] = []
-    written = _written(desk.case.record.before, look_at_members(session.machine, desk.disks))
+    before, now = desk.case.record.before, look_at_members(session.machine, desk.disks)
+    changed = [picture for name, picture in now.items() if picture.has_superblock and picture != before.get(name)]
+    written = dict.fromkeys(picture.uuid for picture in changed)
     if written:
         _stop_inactive(session)
     for number, uuid in enumerate(written, _FIRST_NUMBER):
         name = f"md{number}"
         argv = ("mdadm", "--assemble", "--readonly", "--run", f"/dev/{name}", f"--uuid={uuid}")
         result = session.machine.run(argv, check=False, timeout_seconds=_SECONDS)
-        session.rescan()
-        if any(has_data(status.name) for status in session.statuses()):
+        if runs():
             session.machine.run(("mdadm", "--readwrite", f"/dev/{name}"), check=False, timeout_seconds=_SECONDS)
             return ""
         said.append(" ".join(result.stderr.split())[-_LONGEST:])
         session.machine.run(("mdadm", "--stop", f"/dev/{name}"), check=False, timeout_seconds=_SECONDS)
     session.rescan()
     return "; ".join(line for line in said if line)
-
-
-def settle(desk: DrillDesk, name: str) -> None:
-    """Wait for a running rebuild, for half a minute at most."""
-    try:
-        run_lines(desk.session, f"settle /dev/{name}", {})
-    except CommandFailed:
-        # There is no wait for an array that no longer exists.
-        return
-
-
-def _written(before: Mapping[str, MemberPicture], now: Mapping[str, MemberPicture]) -> list[str]:
-    """UUIDs of arrays with a superblock that has changed since the drill began, without duplicates."""
-    changed = [picture for name, picture in now.items() if picture.has_superblock and picture != before.get(name)]
-    return list(dict.fromkeys(picture.uuid for picture in changed))
 
 
 def _stop_inactive(session: LabSession) -> None:
@@ -166,15 +157,13 @@ class FoundEnd:
 
     verdict: DrillVerdict
     saved: _Saved
+    kept_percent: float | None
+    """Percentage of the data that can be recovered; data that were read from the disks themselves always count."""
     truth: DiskTruth | None
     seen: DrillEnd
     said: str
     """mdadm's messages about arrays that could not be started."""
     changed_bytes: int
-
-    @property
-    def kept_percent(self) -> float | None:
-        return _kept(self.saved, self.truth)
 
 
 def look_at_all(desk: DrillDesk, array: str) -> FoundEnd:
@@ -187,8 +176,9 @@ def look_at_all(desk: DrillDesk, array: str) -> FoundEnd:
     record = desk.case.record
     after = look_at_members(desk.session.machine, desk.disks)
     truth = desk.truth()
-    said = start_what_was_repaired(desk, lambda name: _is_wanted(desk, name, array))
+    said = _start_what_was_repaired(desk, array)
     saved = _look_at_data(desk, array)
+    kept = max(truth.kept_percent, 0.0 if saved.is_on_overlays else saved.percent) if truth else None
     seen = DrillEnd(
         before=record.before,
         after=after,
@@ -204,22 +194,23 @@ def look_at_all(desk: DrillDesk, array: str) -> FoundEnd:
     )
     verdict = verdict_of(
         saved.percent,
-        _kept(saved, truth),
+        kept,
         lost_percent=desk.case.drill.drill.goal.lost_percent,
         is_as_asked=not saved.missing,
         touched_bytes=record.touched_bytes,
     )
-    return FoundEnd(verdict, saved, truth, seen, said, changed_bytes)
+    return FoundEnd(verdict, saved, kept, truth, seen, said, changed_bytes)
 
 
 def _outcome(desk: DrillDesk, found: FoundEnd, outcome_id: str) -> DrillOutcome:
     session, record, drill, saved = desk.session, desk.case.record, desk.case.drill.drill, found.saved
     version = session.machine.run(("mdadm", "--version"), check=False)
+    now = file_digest(desk.case.drill.path)
     return DrillOutcome(
         format_version=OUTCOME_VERSION,
         id=outcome_id,
         drill=drill.id,
-        drill_file=_file_of(desk),
+        drill_file=now if record.drill_file in ("", now) else CHANGED_FILE,
         title=drill.title,
         seed=record.seed,
         target=record.target,
@@ -259,11 +250,6 @@ def recognised(drill: ReadyDrill, seen: DrillEnd) -> tuple[EndedMistake, ...]:
     )
 
 
-def _file_of(desk: DrillDesk) -> str:
-    now, begun = file_digest(desk.case.drill.path), desk.case.record.drill_file
-    return now if begun in ("", now) else CHANGED_FILE
-
-
 def verdict_of(
     saved_percent: float, kept_percent: float | None, *, lost_percent: float, is_as_asked: bool, touched_bytes: int
 ) -> DrillVerdict:
@@ -281,13 +267,6 @@ def verdict_of(
     return DrillVerdict.RISKED if touched_bytes else DrillVerdict.SAVED
 
 
-def _kept(saved: _Saved, truth: DiskTruth | None) -> float | None:
-    """Percentage of the data that can be recovered; data that were read from the disks themselves always count."""
-    if truth is None:
-        return None
-    return max(truth.kept_percent, 0.0 if saved.is_on_overlays else saved.percent)
-
-
 def _look_at_data(desk: DrillDesk, wanted: str) -> _Saved:
     """Examine the array with the data; of several, the one with the most readable data."""
     session = desk.session
@@ -296,7 +275,9 @@ def _look_at_data(desk: DrillDesk, wanted: str) -> _Saved:
     for status in session.statuses():
         if not _is_wanted(desk, status.name, wanted):
             continue
-        settle(desk, status.name)
+        # The array may no longer exist.
+        with suppress(CommandFailed):
+            run_lines(session, f"settle /dev/{status.name}", {})
         # A rebuild changes the status.
         now = next((each for each in session.statuses() if each.name == status.name), status)
         found.append(_look_at_array(desk, now))
@@ -326,7 +307,11 @@ def _look_at_array(desk: DrillDesk, status: ArrayStatus) -> _Saved:
 
 
 def _is_wanted(desk: DrillDesk, name: str, wanted: str) -> bool:
-    return wanted in ("", name) and _has_file_system(desk.session, name, desk)
+    """Whether the array has the drill's file system, and the ``wanted`` name if there is one."""
+    if wanted not in ("", name):
+        return False
+    found = desk.session.machine.run(("blkid", "-p", "-o", "value", "-s", "UUID", f"/dev/{name}"), check=False)
+    return found.stdout.strip() == desk.case.record.file_system_uuid
 
 
 def _has_overlays(session: LabSession, status: ArrayStatus) -> bool:
@@ -337,11 +322,6 @@ def _has_overlays(session: LabSession, status: ArrayStatus) -> bool:
     overlays = {name for pair in found for name in (pair[0], f"dm-{pair[1]}")}
     devices = [each.device.rpartition("/")[2] for each in status.members if each.is_in_sync]
     return any(name in overlays or name.startswith(("loop", "ram")) for name in devices)
-
-
-def _has_file_system(session: LabSession, name: str, desk: DrillDesk) -> bool:
-    found = session.machine.run(("blkid", "-p", "-o", "value", "-s", "UUID", f"/dev/{name}"), check=False)
-    return found.stdout.strip() == desk.case.record.file_system_uuid
 
 
 def _read_files(desk: DrillDesk, node: str) -> tuple[dict[str, int], str]:
@@ -399,13 +379,9 @@ def _misnamed(desk: DrillDesk, members: Sequence[str]) -> list[str]:
     }
     if goal.name and wrong:
         asked = f"the members, and no other disks, belong to an array with the name {goal.name}"
-        lacks.append(lacking(asked, _names(wrong)))
+        found = ", ".join(f"{name} has {shortened(picture.name) or 'no name'}" for name, picture in wrong.items())
+        lacks.append(lacking(asked, found))
     return lacks
-
-
-def _names(pictures: Mapping[str, MemberPicture]) -> str:
-    names = {name: shortened(picture.name) or "no name" for name, picture in pictures.items()}
-    return ", ".join(f"{name} has {found}" for name, found in names.items())
 
 
 def _inconsistent(desk: DrillDesk, name: str) -> list[str]:
@@ -582,13 +558,14 @@ def _written_words(outcome: DrillOutcome) -> str:
 def members(outcome: DrillOutcome) -> str:
     """The superblock of each disk before and after, as a Markdown list: 80 columns are too narrow for a table."""
     lines = []
-    most = {True: freshest_events(outcome.before), False: freshest_events(outcome.after)}
+    most_before, most_after = freshest_events(outcome.before), freshest_events(outcome.after)
     for name, before in outcome.before.items():
         after = outcome.after.get(name)
         if not before.has_superblock and (after is None or not after.has_superblock):
             continue
-        end = member_words(after, most[False], before.uuid) if after else "gone"
-        lines.append(f"**{name}**\n    - before: {member_words(before, most[True], before.uuid)}\n    - after: {end}")
+        begin = member_words(before, most_before, before.uuid)
+        end = member_words(after, most_after, before.uuid) if after else "gone"
+        lines.append(f"**{name}**\n    - before: {begin}\n    - after: {end}")
     return _list(lines)
 
 

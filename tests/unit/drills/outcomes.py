@@ -1,4 +1,4 @@
-"""Ended drills as they lie in a state folder."""
+"""Ended drills in a state folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lab.machine import Host
 
 
 def put_outcome(host: Host, outcome: DrillOutcome) -> None:
-    """Write it to the place where raidlab looks for it."""
+    """Store the outcome where ``DrillStore`` reads it."""
     folder = host.state.root / "drills" / outcome.drill
     folder.mkdir(parents=True, mode=0o700, exist_ok=True)
     (folder / f"{outcome.id}.json").write_bytes(msgspec.json.encode(outcome))

@@ -1,4 +1,4 @@
-"""A drill in the folder of its lab and as an exam; what is said of its end, its figures and its members."""
+"""The stored state of a drill, exams, and the texts of the debriefing."""
 
 from __future__ import annotations
 

@@ -11,17 +11,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from lab.checks.catalogue import DrillCheck, make_check
+from lab.checks.catalogue import DrillCheck
 from lab.drills.desk import moment_of
 from lab.drills.schema import (
-    LEAST_RIGHT,
-    LEAST_WRONG,
     DataStep,
     Drill,
     DrillGoal,
     DrillStep,
     catalogue,
-    common_mistakes,
     drill_problems,
     find_drill,
     read_drill,
@@ -42,7 +39,7 @@ def test_a_drill_goes_forward_in_time_on_each_day_of_the_year(path: Path) -> Non
         moments = [moment_of(when, now, f"{path.stem}/{seed}") for when in whens]
         assert moments == sorted(moments), (now, whens)
         assert moments[-1] < now
-        # The first and the last are so far apart that a date tells them apart.
+        # The first and the last must have different dates.
         assert moments[-1] - moments[0] > timedelta(days=30)
 
 
@@ -70,7 +67,7 @@ BEGINNINGS = {line.split(" | ")[0].strip("| ") for line in DOCS.splitlines() if 
 
 
 def example(folder: Path) -> Path:
-    """The drill of the page as a file."""
+    """The example in docs/drills.md as a file."""
     found = re.search(r"^```toml\n(.*?)^```$", DOCS, flags=re.DOTALL | re.MULTILINE)
     assert found
     path = folder / "40-stale-mirror.toml"
@@ -99,28 +96,13 @@ FIRST = read_drill(FILES[0][1])
 
 
 @pytest.mark.parametrize(("name", "path"), FILES)
-def test_a_drill_is_sound(name: str, path: Path) -> None:
+def test_a_drill_is_sound_has_sources_and_varies_with_the_word(name: str, path: Path) -> None:
     drill = read_drill(path)
-    assert len(drill.right) >= LEAST_RIGHT
-    assert len(drill.wrong) >= LEAST_WRONG
     assert drill.sources
-    for mistake in (*drill.mistakes, *common_mistakes()):
-        for sign in mistake.when:
-            make_check(msgspec.to_builtins(sign), where=f"{name}, {mistake.id}", in_drill=True)
-
-
-@pytest.mark.parametrize(("name", "path"), FILES)
-def test_a_word_makes_another_case(name: str, path: Path) -> None:
-    drill = read_drill(path)
-    cases = {tuple(ready(drill, path, word).values.items()) for word in ("", *(f"student-{n}" for n in range(30)))}
-    assert len(cases) >= 8, name
-
-
-@pytest.mark.parametrize(("name", "path"), FILES)
-def test_nothing_is_left_to_be_filled_in(name: str, path: Path) -> None:
-    for word in ("", "anna", "bert"):
-        drill = ready(read_drill(path), path, word).drill
-        assert "{seed." not in msgspec.json.encode(replace(drill, seed={})).decode(), name
+    cases = [ready(drill, path, word) for word in ("", *(f"student-{n}" for n in range(30)))]
+    assert len({tuple(case.values.items()) for case in cases}) >= 8, name
+    for case in cases[:3]:
+        assert "{seed." not in msgspec.json.encode(replace(case.drill, seed={})).decode(), name
 
 
 def problems(**changes: object) -> str:

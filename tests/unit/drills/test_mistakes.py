@@ -1,4 +1,4 @@
-"""Every mistake of drills is recognised by the checks that its file names, and by nothing else."""
+"""The checks that recognise the mistakes of drills."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lab.checks.catalogue import (
-    SuperblockIs,
-    make_check,
-)
+from lab.checks.catalogue import SuperblockIs, make_check
 from lab.checks.state import CheckedState, DrillEnd, MemberPicture
 from lab.drills.schema import catalogue, read_drill, ready
 from lab.drills.verdict import recognised
@@ -50,7 +47,7 @@ def test_superblocks_are_counted_among_the_members_of_the_data() -> None:
     other = msgspec.structs.replace(SEEN, uuid="c:d")
     assert holds(with_superblock("disk01", other), that="superblock", became="other")
     assert not holds(with_superblock("disk01", other), that="superblock", became="other", at_least=2)
-    # Whatever a disk of nobody's became: without names it is the members of the data's array that count.
+    # Without names, only the members of the array with the data count.
     assert not holds(with_superblock("disk03", other), that="superblock", became="other")
 
 

@@ -1,4 +1,4 @@
-"""The programs of drills: copies of disks to the byte, what can still be had from members, and when md is busy."""
+"""The programs of drills: exact copies of disks, the data that members still hold, and when md is busy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SIZE = 3 * PIECE_BYTES + 4096
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Path:
-    """With data at its beginning, across two pieces, and at its very end."""
+    """A disk with data at its beginning, across two pieces, and in its last sector."""
     path = tmp_path / "disk"
     with path.open("wb") as file:
         file.truncate(SIZE)
@@ -137,7 +137,7 @@ ROW_PAGES = ROWS * CHUNK_PAGES
 
 @dataclass
 class Made:
-    """Members made by the rules of geometry.py and galois.py, and what was noted of the array."""
+    """Members made by the rules of geometry.py and picture.py, and the program's notes on the array."""
 
     folder: Path
     rows: tuple[StripeRow, ...]
@@ -268,7 +268,7 @@ def test_what_lies_elsewhere_can_be_had_if_it_is_not_zeros(tmp_path: Path) -> No
     assert lacking == made.pages(7, slot=0) | made.pages(7, slot=1) | made.pages(7, slot=2)
     other.write_bytes(bytes(9 * PAGE_BYTES) + first + second)
     assert made.look((other,))["files"] == []
-    # Shifted by less than a block it is not looked for.
+    # The search compares whole blocks, so it does not find data that are shifted by a sector.
     other.write_bytes(bytes(9 * PAGE_BYTES + 512) + first + second + bytes(512))
     assert {*made.look((other,))["files"]} == lacking
 
@@ -276,7 +276,7 @@ def test_what_lies_elsewhere_can_be_had_if_it_is_not_zeros(tmp_path: Path) -> No
 def test_zeros_count_where_they_lay_and_nowhere_else(tmp_path: Path) -> None:
     made = make(tmp_path / "made", "raid5", 4, "left-symmetric")
     array = made.folder / "array"
-    # A row of zeros: its parity is zeros as well.
+    # The parity of a row of zeros is zeros too.
     text = bytearray(array.read_bytes())
     row_bytes = 3 * CHUNK_PAGES * PAGE_BYTES
     text[4 * row_bytes : 5 * row_bytes] = bytes(row_bytes)
@@ -294,7 +294,7 @@ def test_zeros_count_where_they_lay_and_nowhere_else(tmp_path: Path) -> None:
         {"node": str(array), "files": made.noted["files"], "meta": [], "also": [], "geometries": [geometry]}
     )
     (made.folder / "noted").write_text(json.dumps(noted))
-    # The members still hold what was there: nothing of that row is in its place, and blank room is no copy of it.
+    # The members still hold the old data of this row, and zeros elsewhere do not count as copies.
     assert {*made.look()["files"]} == set(range(4 * 3 * CHUNK_PAGES, 5 * 3 * CHUNK_PAGES))
 
 
@@ -303,7 +303,7 @@ def test_the_file_map_knows_every_block_of_a_file(tmp_path: Path) -> None:
     with (tmp_path / "file").open("rb+") as file:
         os.fsync(file.fileno())
     found = truth_program.mapped({"place": str(tmp_path)})
-    # A file system that does not tell where its files lie has none.
+    # Some file systems do not report where their files are.
     assert len(found["files"]) in (0, 5)
 
 
