@@ -14,11 +14,10 @@ expected; only the times count.
 from __future__ import annotations
 
 import errno
-import hashlib
 import math
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields
 from hashlib import sha256
@@ -101,6 +100,7 @@ def decode_outcome(data: bytes, outcome_id: str, source: str) -> DrillOutcome:
     """An ended drill from a bundle. Raises ResultError for invalid values or a newer format."""
     outcome = _decoded(data, DrillOutcome, source)
     refuse_newer(source, "drill", outcome.format_version, OUTCOME_VERSION)
+    sizes = (outcome.touched_bytes, outcome.changed_bytes, outcome.gone_names)
     is_good = (
         outcome.id == outcome_id
         and is_name(outcome.drill)
@@ -108,7 +108,7 @@ def decode_outcome(data: bytes, outcome_id: str, source: str) -> DrillOutcome:
         and 0 <= outcome.saved_percent <= 100
         and 0 <= (outcome.kept_percent or 0.0) <= 100
         and _is_count(outcome.minutes, outcome.hints, outcome.resets, outcome.exam.attempt if outcome.exam else 0)
-        and all(0 <= count < _MOST_BYTES for count in (*_counts(outcome), *outcome.blocks.values()))
+        and all(0 <= count < _MOST_BYTES for count in (*sizes, *outcome.blocks.values()))
         and len(outcome.mistakes) <= _MOST_PARTS
         and _are_short(*(mistake.id for mistake in outcome.mistakes))
         and _are_short(
@@ -116,10 +116,6 @@ def decode_outcome(data: bytes, outcome_id: str, source: str) -> DrillOutcome:
         )
     )
     return _require(outcome, is_good, source)
-
-
-def _counts(outcome: DrillOutcome) -> tuple[int, ...]:
-    return (outcome.touched_bytes, outcome.changed_bytes, outcome.gone_names)
 
 
 def decode_progress(data: bytes, lesson_id: str, source: str) -> Progress:
@@ -141,11 +137,6 @@ def _words(progress: Progress) -> Iterator[str]:
         yield from (done.began_utc, done.done_utc, done.answer, done.reading)
 
 
-def is_passed(progress: Progress) -> bool:
-    """Whether all steps are done; each step is added when the one before it is done (lab.lessons.engine)."""
-    return bool(progress.steps) and all(map(progress.is_done, progress.steps))
-
-
 def work_digest(work: Progress | DrillOutcome) -> str:
     """A hash of what was done and when, the same for copies of the same work even if a copy's figures were changed.
 
@@ -156,7 +147,7 @@ def work_digest(work: Progress | DrillOutcome) -> str:
     else:
         names = ("drill", "began_utc", "ended_utc", "commands", "before", "after", "changed")
         seen = {name: getattr(work, name) for name in names}
-    return hashlib.sha256(msgspec.json.encode(seen, order="deterministic")).hexdigest()
+    return sha256(msgspec.json.encode(seen, order="deterministic")).hexdigest()
 
 
 def _decoded(data: bytes, kind: type[Kind], source: str) -> Kind:
@@ -184,11 +175,6 @@ _CELLS, _DOCUMENTS = 12, 4
 """Number of cells and documents with a fingerprint in each result; a class has thousands of results."""
 _FEWEST_IOS = 100
 """Minimum number of I/Os of a cell with a fingerprint: the mean of a few latencies may occur twice."""
-
-
-def record_digest(record: ResultRecord) -> str:
-    """A hash of the record's content, independent of its formatting."""
-    return _digest("record", record)
 
 
 def prints_of(record: ResultRecord, files: ResultFiles) -> Iterator[str]:
@@ -222,7 +208,7 @@ def _figures(cell: CellRecord) -> list[Any]:
 
 
 def _digest(what: str, value: Any) -> str:
-    return hashlib.sha256(msgspec.json.encode([what, value], order="deterministic")).hexdigest()[:32]
+    return sha256(msgspec.json.encode([what, value], order="deterministic")).hexdigest()[:32]
 
 
 TEXT, NUMBER, WHOLE, TRUTH = "VARCHAR", "DOUBLE", "BIGINT", "BOOLEAN"
@@ -353,7 +339,8 @@ def _read(file: Path, found: Rows) -> tuple[str, str]:
             if isinstance(record, LabError):
                 problems.append(record.message)
             elif medians := [(name, result_id, record.experiment, *row) for row in _medians(record)]:
-                what = (record.experiment, record.created_utc, record_digest(record))
+                # The digest is that of the content, independent of its formatting.
+                what = (record.experiment, record.created_utc, _digest("record", record))
                 found["results"].append((name, result_id, *map(_shown, what)))
                 found["prints"] += [(name, result_id, each) for each in prints_of(record, bundle)]
                 found["medians"] += medians
@@ -377,24 +364,15 @@ def _shown(value: object) -> object:
 
 
 def _outcome(work: DrillOutcome) -> tuple[object, ...]:
-    mistakes = _joined(mistake.id for mistake in work.mistakes)
-    what = (work.id, work_digest(work), work.drill, work.drill_file, work.seed, work.began_utc, work.ended_utc)
-    return (
-        *what,
-        work.verdict,
-        work.saved_percent,
-        work.minutes,
-        work.touched_bytes,
-        work.hints,
-        work.resets,
-        *_exam(work),
-        mistakes,
-    )
-
-
-def _exam(work: DrillOutcome) -> tuple[int, float]:
-    """The number of the exam attempt, 0 for practice, and the minutes beyond the time limit."""
-    return (work.exam.attempt, work.exam.over_minutes) if work.exam else (0, 0.0)
+    """The columns of ``DrillTry`` after the file; those that are not named here are fields of the outcome."""
+    own: dict[str, object] = {
+        "outcome": work.id,
+        "digest": work_digest(work),
+        "exam_attempt": work.exam.attempt if work.exam else 0,
+        "exam_over_minutes": work.exam.over_minutes if work.exam else 0.0,
+        "mistakes": _joined(mistake.id for mistake in work.mistakes),
+    }
+    return tuple(own[name] if name in own else getattr(work, name) for name in list(TABLES["outcomes"])[1:])
 
 
 def _joined(names: Iterable[str]) -> str:
@@ -408,7 +386,9 @@ def _lesson(work: Progress) -> tuple[object, ...]:
     by_lab = _joined(name for name, step in steps if step.by_lab)
     done = sum(map(work.is_done, work.steps))
     last = max((step.done_utc for _, step in steps), default="")
-    return work.lesson, work_digest(work), work.seed, is_passed(work), done, last, hinted, by_lab
+    # Each step is added when the one before it is done (lab.lessons.engine).
+    is_passed = 0 < done == len(work.steps)
+    return work.lesson, work_digest(work), work.seed, is_passed, done, last, hinted, by_lab
 
 
 def _medians(record: ResultRecord) -> Iterator[tuple[object, ...]]:
@@ -498,19 +478,9 @@ Tell = Callable[[str, float], object]
 """Progress callback: the activity, and the share that is done, 0 to 1."""
 
 
-def silent(what: str, fraction: float) -> None:
-    """A progress callback that does nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Changes:
-    gone: tuple[str, ...]
-    new: tuple[Stamped, ...]
-
-
 @contextmanager
 def open_class(
-    folder: Path, cache: Path, *, tell: Tell = silent, processes: int | None = None
+    folder: Path, cache: Path, *, tell: Tell = lambda _what, _fraction: None, processes: int | None = None
 ) -> Iterator[DuckDBPyConnection]:
     """The bundles of ``folder`` as tables; unchanged bundles are taken from ``cache``.
 
@@ -536,11 +506,11 @@ def open_class(
                 return stack.enter_context(connection)
 
             database = opened(SHARED)
-            changes = _changes(folder, database)
-            if changes.gone or changes.new or _is_new(database):
+            if any(_changes(folder, database)) or _is_new(database):
                 database = opened(ALONE)
                 # Compare again: the previous holder of the lock may have read the changes.
-                _bring_up_to_date(database, place, _changes(folder, database), tell, processes)
+                gone, new = _changes(folder, database)
+                _bring_up_to_date(database, place, gone, new, tell, processes)
             yield database
     except duckdb.Error as error:
         if refused := _refusal(str(error)):
@@ -556,7 +526,7 @@ def _refusal(text: str) -> OSError | None:
     return next((OSError(each, os.strerror(each)) for each in numbers if os.strerror(each) in text), None)
 
 
-def _changes(folder: Path, database: DuckDBPyConnection) -> _Changes:
+def _changes(folder: Path, database: DuckDBPyConnection) -> tuple[list[str], list[Stamped]]:
     """The cached bundles that were removed or changed, and the bundles to read, sorted by name."""
     there: dict[str, Stamped] = {}
     with os.scandir(folder) as entries:
@@ -566,9 +536,8 @@ def _changes(folder: Path, database: DuckDBPyConnection) -> _Changes:
                 there[visible_name(entry.name)] = (Path(entry.path), *_stamp(entry))
     rows = [] if _is_new(database) else database.execute(f"SELECT file, bytes, changed_ns FROM {FILES}").fetchall()
     known = {name: (size, changed) for name, size, changed in rows}
-    gone = tuple(name for name, stamp in known.items() if name not in there or there[name][1:] != stamp)
-    new = tuple(there[name] for name in sorted(there) if known.get(name) != there[name][1:])
-    return _Changes(gone, new)
+    gone = [name for name, stamp in known.items() if name not in there or there[name][1:] != stamp]
+    return gone, [there[name] for name in sorted(there) if known.get(name) != there[name][1:]]
 
 
 def _stamp(entry: os.DirEntry[str]) -> tuple[int, int]:
@@ -581,7 +550,12 @@ def _stamp(entry: os.DirEntry[str]) -> tuple[int, int]:
 
 
 def _bring_up_to_date(
-    database: DuckDBPyConnection, place: Path, changes: _Changes, tell: Tell, processes: int | None
+    database: DuckDBPyConnection,
+    place: Path,
+    gone: Sequence[str],
+    new: Sequence[Stamped],
+    tell: Tell,
+    processes: int | None,
 ) -> None:
     """Read changed bundles into the cache. Requires the exclusive lock."""
     for left in place.glob("spill-*"):
@@ -589,10 +563,10 @@ def _bring_up_to_date(
     for table, columns in TABLES.items():
         kinds = ", ".join(f"{name} {kind}" for name, kind in columns.items())
         database.execute(f"CREATE TABLE IF NOT EXISTS {table} ({kinds})")
-    _forget(database, changes.gone)
-    is_little = len(changes.new) <= _FEW and sum(size for _, size, _ in changes.new) <= _FEW_BYTES
+    _forget(database, gone)
+    is_little = len(new) <= _FEW and sum(size for _, size, _ in new) <= _FEW_BYTES
     helpers = processes or (1 if is_little else min(processors(), MOST_PROCESSES))
-    jobs = [changes.new[place : place + _AT_ONCE] for place in range(0, len(changes.new), _AT_ONCE)]
+    jobs = [new[first : first + _AT_ONCE] for first in range(0, len(new), _AT_ONCE)]
     clock = HostClock()
     done, begun = 0, clock.monotonic_seconds()
     gathered: Rows = _no_rows()
@@ -602,7 +576,7 @@ def _bring_up_to_date(
                 gathered[table] += found
             done += len(rows[FILES])
             if not is_little:
-                tell(f"reading {len(changes.new)} bundles", done / len(changes.new))
+                tell(f"reading {len(new)} bundles", done / len(new))
             now = clock.monotonic_seconds()
             if len(gathered[FILES]) >= _KEEP_AFTER or now - begun >= _KEEP_AFTER_SECONDS:
                 _add(database, gathered)

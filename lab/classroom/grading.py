@@ -184,11 +184,6 @@ def most_points(scale: Scale, line: CountedWork, *, is_drill: bool) -> float:
     return round(line.weight * (max(rules, default=0.0) if is_drill else scale.lesson.passed), 3)
 
 
-def points_words(values: Mapping[str, Worth]) -> str:
-    """The late work with its due dates, for example ``04-parity after 2026-10-01``."""
-    return "; ".join(f"{name} after {worth.late_by}" for name, worth in values.items() if worth.late_by)
-
-
 MOST_STUDENTS = 20_000
 _MOST_BYTES = 8 * MIB
 _LONGEST_WORD = 300
@@ -235,8 +230,6 @@ class Assignment:
     """File -> student."""
     problems: tuple[str, ...] = ()
     """Messages about bundles that match no student or several, and about keys that differ from the roster."""
-    others: Mapping[str, tuple[Student, ...]] = field(default_factory=dict)
-    """File -> the students it matches, if there are several."""
 
 
 def read_roster(path: Path) -> tuple[Student, ...]:
@@ -328,7 +321,7 @@ def assign(students: Sequence[Student], keys: Mapping[str, str]) -> Assignment:
         if file not in owners and len(of_key) == 1:
             owners[file] = next(iter(of_key))
             several.pop(file, None)
-    return Assignment(owners, tuple(_problems(keys, owners, several, by_key)), several)
+    return Assignment(owners, tuple(_problems(keys, owners, several, by_key)))
 
 
 def _problems(
@@ -419,11 +412,11 @@ class Line:
         return found
 
 
-def work_names(found: ClassView) -> tuple[list[str], list[str]]:
-    """Ids of all lessons and all drills: first the built-in ones, then others from the bundles."""
-    lessons = dict.fromkeys([*built_in_course().ids, *(each.lesson for each in found.practice.progress)])
-    drills = dict.fromkeys([*catalogue(), *(each.drill for each in found.practice.drills)])
-    return list(lessons), list(drills)
+def _work_of(found: ClassView, scale: Scale | None) -> tuple[Sequence[str], Sequence[str], Mapping[str, CountedWork]]:
+    """Ids of all lessons and all drills, the built-in ones first; and those that count on the scale."""
+    lessons = list(dict.fromkeys([*built_in_course().ids, *(each.lesson for each in found.practice.progress)]))
+    drills = list(dict.fromkeys([*catalogue(), *(each.drill for each in found.practice.drills)]))
+    return lessons, drills, counted(scale, lessons, drills) if scale else {}
 
 
 def key_of_files(found: ClassView) -> dict[str, str]:
@@ -446,7 +439,10 @@ def lines_of(found: ClassView, students: Sequence[Student] = (), assignment: Ass
         if key and key not in line.keys:
             line.keys.append(key)
     for progress in found.practice.progress:
-        _take_lesson(by_file[progress.file], progress)
+        lessons = by_file[progress.file].lessons
+        before = lessons.get(progress.lesson)
+        if before is None or (progress.is_passed, progress.steps_done) > (before.is_passed, before.steps_done):
+            lessons[progress.lesson] = progress
     for each in found.practice.tries:
         tries = by_file[each.file].tries.setdefault(each.drill, [])
         if all(each.digest != other.digest for other in tries):
@@ -456,18 +452,11 @@ def lines_of(found: ClassView, students: Sequence[Student] = (), assignment: Ass
     return [*lines.values(), *others.values()]
 
 
-def _take_lesson(line: Line, progress: LessonTry) -> None:
-    before = line.lessons.get(progress.lesson)
-    if before is None or (progress.is_passed, progress.steps_done) > (before.is_passed, before.steps_done):
-        line.lessons[progress.lesson] = progress
-
-
 def grading_sheet(
     found: ClassView, students: Sequence[Student] = (), assignment: Assignment | None = None, scale: Scale | None = None
 ) -> str:
     """The sheet as CSV: student, times, lessons, drills, points by the scale, copies and problems."""
-    lessons, drills = work_names(found)
-    work = counted(scale, lessons, drills) if scale else {}
+    lessons, drills, work = _work_of(found, scale)
     head = ["name", "id", "email"] if students else []
     head += ["file", "key", "last work UTC", "lessons passed", "lessons"]
     head += [f"{lesson} {word}" for lesson in lessons for word in _OF_LESSON]
@@ -494,7 +483,7 @@ def _of_points(scale: Scale, work: Mapping[str, CountedWork], line: Line, drills
     yield from (worth[name].points if name in worth else "" for name in work)
     yield round(sum(each.points for each in worth.values()), 3)
     yield round(sum(most_points(scale, each, is_drill=name in drills) for name, each in work.items()), 3)
-    yield points_words(worth)
+    yield "; ".join(f"{name} after {each.late_by}" for name, each in worth.items() if each.late_by)
 
 
 def _of_lesson(progress: LessonTry | None) -> Iterable[object]:
@@ -571,12 +560,9 @@ class _Notes:
 
 def moodle_sheet(found: ClassView, students: Sequence[Student], assignment: Assignment, scale: Scale) -> str:
     """CSV for Moodle's *Import, CSV file*; map ``ID number`` or ``Email address``, and each column to a grade item."""
-    lessons, drills = work_names(found)
-    work = counted(scale, lessons, drills)
-    body = [
-        [student.id, student.name, student.email, *points]
-        for student, points in _points(lines_of(found, students, assignment), scale, work)
-    ]
+    _, _, work = _work_of(found, scale)
+    points = _points(lines_of(found, students, assignment), scale, work)
+    body = [[student.id, student.name, student.email, *worth] for student, worth in points]
     return as_csv(["ID number", "Full name", "Email address", *work, TOTAL], body)
 
 
@@ -593,8 +579,7 @@ def _points(
 
 def canvas_sheet(found: ClassView, students: Sequence[Student], assignment: Assignment, scale: Scale) -> str:
     """CSV for *Import* in Canvas's gradebook; ``ID`` is empty unless the roster is an export of Canvas."""
-    lessons, drills = work_names(found)
-    work = counted(scale, lessons, drills)
+    _, drills, work = _work_of(found, scale)
     possible = [most_points(scale, each, is_drill=name in drills) for name, each in work.items()]
     body: list[list[object]] = [["    Points Possible", "", "", "", "", *possible, round(sum(possible), 3)]]
     for student, points in _points(lines_of(found, students, assignment), scale, work):

@@ -11,11 +11,11 @@ import statistics
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lab.classroom.folder import TABLES, DrillTry, LessonTry, Tell, open_class, silent
+from lab.classroom.folder import TABLES, DrillTry, LessonTry, Tell, open_class
 from lab.drills.case import attempt_rank
 from lab.drills.schema import catalogue, file_digest
 from lab.drills.verdict import DrillVerdict
@@ -330,14 +330,16 @@ class ClassView:
     """File and time of each result, in the order of the files."""
 
 
-def view_class(folder: Path, cache: Path, *, tell: Tell = silent, processes: int | None = None) -> ClassView:
+def view_class(
+    folder: Path, cache: Path, *, tell: Tell = lambda _what, _fraction: None, processes: int | None = None
+) -> ClassView:
     """Evaluate the bundles of ``folder``. The arguments and errors are those of ``open_class``."""
     with open_class(folder, cache, tell=tell, processes=processes) as database:
         return view_of(database)
 
 
-# ``unit`` is the array: ARRAY is an SQL keyword. The baseline of each result is its own single disk; in an experiment
-# without one, the first array by name.
+# The columns of ``_ROWS`` have the order of the fields of ``ClassRow``; ``unit`` is the array, because ARRAY is an SQL
+# keyword. The baseline of each result is its own single disk; in an experiment without one, the first array by name.
 _BASELINES = """
 WITH baselines AS (
   SELECT experiment, coalesce(min(unit) FILTER (is_single), min(unit)) AS baseline FROM medians GROUP BY experiment
@@ -388,14 +390,13 @@ def view_of(database: DuckDBPyConnection) -> ClassView:
     def fetch(query: str) -> list[Any]:
         return database.execute(query).fetchall()
 
-    rows = [_class_row(*each) for each in fetch(_ROWS)]
     return ClassView(
         files=fetch(_FILES)[0][0],
         results=fetch(_RESULTS)[0][0],
         problems=dict(fetch(_PROBLEMS)),
         copies=tuple(_copied(fetch(_COPIES))),
         keys={key: tuple(names) for key, names in fetch(_KEYS)},
-        rows=tuple(rows),
+        rows=tuple(ClassRow(*[*row, tuple(values), tuple(far or ())]) for *row, values, far in fetch(_ROWS)),
         left_out=tuple(LeftOut(*each) for each in fetch(_LEFT_OUT)),
         practice=practice_in(database),
         measured=tuple(fetch(_MEASURED)),
@@ -411,12 +412,6 @@ def _copied(groups: Iterable[tuple[str, Sequence[str], bool]]) -> Iterator[Copie
     for (experiment, files), is_altered in found.items():
         if not any(experiment == other and files < more for other, more in found):
             yield CopiedWork(experiment, tuple(sorted(files)), is_altered)
-
-
-def _class_row(*columns: Any) -> ClassRow:
-    """A row from the columns of ``_ROWS``, which have the order of the fields."""
-    row = dict(zip((field.name for field in fields(ClassRow)), columns, strict=True))
-    return ClassRow(**{**row, "values": tuple(row["values"]), "far": tuple(row["far"] or ())})
 
 
 SHARES = "shares with Wilson's 95 % interval; medians with that of order statistics, 95 % from six students on"
