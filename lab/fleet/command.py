@@ -10,8 +10,8 @@ from cyclopts import Parameter
 from lab.cli.arguments import number
 from lab.cli.context import CLUSTER_HELP, ProgressBar, calls_on, current, out, out_json, table
 from lab.errors import SpecError
-from lab.fleet.engine import MOST_YEARS
 from lab.fleet.model import (
+    MOST_YEARS,
     FleetModel,
     FleetSpec,
     Hours,
@@ -23,12 +23,7 @@ from lab.fleet.model import (
     value_of,
     variants,
 )
-from lab.fleet.run import (
-    cluster_spreader,
-    local_spreader,
-    measured_in,
-    run_spec,
-)
+from lab.fleet.run import cluster_spreader, local_spreader, measured_in, run_spec
 from lab.gates.decoding import JobCount, Seed
 from lab.gates.files import FileKind
 from lab.host.pool import processors
@@ -75,7 +70,8 @@ def fleet(
             raise SpecError("these options need a fleet", hint="name one, such as: raidlab fleet school …")
         _list(is_json=context.json)
         return
-    tree = changed(fleet_tree(file), _run_keys(trials, seed))
+    given = {"run.trials": trials, "run.seed": seed}
+    tree = changed(fleet_tree(file), {key: value for key, value in given.items() if value is not None})
     context.announce_foreign(file, FileKind.FLEET)
     spec = fleet_spec(tree, file)
     chosen = [*variants(tree, spec), *_own_variant(tree, scrub, set_ or ())]
@@ -94,11 +90,6 @@ def fleet(
         out_json({"fleet": spec, "variants": {name: {"model": m, "figures": f} for name, (m, f) in found.items()}})
     else:
         out(fleet_text(spec, found))
-
-
-def _run_keys(trials: int | None, seed: int | None) -> dict[str, Any]:
-    given = {"run.trials": trials, "run.seed": seed}
-    return {key: value for key, value in given.items() if value is not None}
 
 
 def _own_variant(tree: Mapping[str, Any], scrub: float | None, keys: Sequence[str]) -> list[tuple[str, FleetSpec]]:

@@ -26,8 +26,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy
 
-from lab.fleet.model import HOURS_PER_YEAR, Block, FleetModel, Scrubbing, ScrubKind, Spread
+from lab.fleet.model import HOURS_PER_YEAR, MOST_YEARS, TB, Block, FleetModel, Scrubbing, ScrubKind, Spread
 from lab.theory.extension import Interval, LossFigures
 
 if TYPE_CHECKING:
@@ -96,8 +97,6 @@ class Arrays:
 
     def next_events(self) -> tuple[Floats, Columns]:
         """Time and member of the next event of each array; of several members, the first."""
-        import numpy
-
         due = self.due
         when: Floats = due.min(axis=0)
         # The same result as argmin on this axis, in a tenth of the time.
@@ -107,8 +106,6 @@ class Arrays:
 
 def joined(parts: list[Arrays]) -> Arrays:
     """All arrays, in sequence."""
-    import numpy
-
     values = {each.name: [getattr(part, each.name) for part in parts] for each in fields(Arrays)}
     whole: dict[str, Any] = {
         name: None if found[0] is None else numpy.concatenate(found, axis=-1) for name, found in values.items()
@@ -118,8 +115,6 @@ def joined(parts: list[Arrays]) -> Arrays:
 
 def new_arrays(model: FleetModel, rng: Generator, count: int) -> Arrays:
     """New arrays, with all members new."""
-    import numpy
-
     members, shape = model.members, (model.members, count)
     factor = None
     if model.bad_share:
@@ -152,8 +147,6 @@ def new_arrays(model: FleetModel, rng: Generator, count: int) -> Arrays:
 
 def cumulative_hazard(model: FleetModel, now: Floats, born: Floats, factor: Floats | None) -> Floats:
     """Cumulative hazard of drives that were new at ``born``, for the Weibull distribution of their life."""
-    import numpy
-
     lived: Floats = now - born
     # Equal times may differ by rounding, and a power of a negative number is nan.
     numpy.maximum(lived, 0, out=lived)
@@ -175,8 +168,6 @@ def age_at(model: FleetModel, hazard: Floats, factor: Floats | None) -> Floats:
 
 def start_weights(model: FleetModel, arrays: Arrays, now: Floats) -> None:
     """Begin to record weights: from here on, hazards may differ from the true ones."""
-    import numpy
-
     arrays.before = cumulative_hazard(model, now, arrays.born, arrays.factor)
     arrays.bias = numpy.ones(arrays.count)
     arrays.log_weight = numpy.zeros(arrays.count)
@@ -184,8 +175,6 @@ def start_weights(model: FleetModel, arrays: Arrays, now: Floats) -> None:
 
 def _is_hurried(model: FleetModel, arrays: Arrays) -> Any:
     """(members, arrays) bool: members that are up in a group with failed ones, whose hazard is therefore multiplied."""
-    import numpy
-
     is_up = arrays.state == UP
     if model.groups == 1:
         return is_up
@@ -212,8 +201,6 @@ def choose_bias(model: FleetModel, rng: Generator, arrays: Arrays, now: Floats, 
     window, even in a long rebuild. The factor depends on the past only, which keeps the weights exact. The weights must
     be settled. Failures after the end of the window are not drawn: this function is called again at that time.
     """
-    import numpy
-
     if arrays.before is None:
         return
     is_up = arrays.state == UP
@@ -270,8 +257,6 @@ def _since_scrub(scrub: Scrubbing, clean: Floats, phase: Floats) -> Floats:
     interval - duration and interval hours ago, uniformly distributed. The age of the drive is a limit for each:
     min(age, U) is integrated over both ranges as sums of nonnegative terms, which avoids cancellation.
     """
-    import numpy
-
     lasting, interval = scrub.duration_hours, scrub.interval_hours
     if lasting <= _AT_ONCE * interval:
         at_most: Floats = numpy.minimum(clean, phase)
@@ -300,7 +285,6 @@ def _undetected(delay: Spread, ages: Floats) -> Floats:
 
     The probability is 1 up to the location; the integral of exp(-(t / scale)^shape) is an incomplete gamma function.
     """
-    import numpy
     from scipy.special import gammainc
 
     later = numpy.maximum(ages - delay.location_hours, 0) / delay.scale_hours
@@ -321,8 +305,6 @@ _MOST_HELD = 1 << 17
 
 def simulate_block(model: FleetModel, block: Block) -> BlockSums:
     """The losses of one block of arrays. The same model and block give bitwise equal sums in any process."""
-    import numpy
-
     seeds = numpy.random.SeedSequence(model.seed, spawn_key=(block.number,)).spawn(2)
     main_rng, copy_rng = (numpy.random.Generator(numpy.random.PCG64DXSM(each)) for each in seeds)
     tally = LossTally(block.trials)
@@ -335,8 +317,6 @@ def simulate_block(model: FleetModel, block: Block) -> BlockSums:
 
 def _run_copies(model: FleetModel, rng: Generator, tally: LossTally, episodes: Sequence[Episodes]) -> None:
     """Simulate one copy of each episode of the main path, with multiplied hazards."""
-    import numpy
-
     starts = joined([arrays for arrays, _, _ in episodes])
     slots = numpy.concatenate([slots for _, slots, _ in episodes])
     now = numpy.concatenate([now for _, _, now in episodes])
@@ -358,8 +338,6 @@ class _Walk:
         is_copy: bool = False,
     ) -> None:
         """With ``send``, episodes are passed to it when they begin, and losses are not counted here."""
-        import numpy
-
         self._model = model
         self._rng = rng
         self._arrays = arrays
@@ -378,8 +356,6 @@ class _Walk:
         self._episodes, self._held = [], 0
 
     def run(self) -> None:
-        import numpy
-
         while True:
             arrays = self._arrays
             now, slots = arrays.next_events()
@@ -393,8 +369,6 @@ class _Walk:
 
     def run_copies(self, slots: Columns, now: Floats) -> None:
         """Simulate from the failure of one member of each array to the end of its episode, or of the mission."""
-        import numpy
-
         self._fail(numpy.arange(self._arrays.count), slots, now)
         while not self._over.all():
             if self._over.any():
@@ -412,8 +386,6 @@ class _Walk:
 
     def _step(self, going: Columns, slots: Columns, now: Floats) -> None:
         """Process the next event of each of these arrays, one member each."""
-        import numpy
-
         states = self._arrays.state[slots, going]
         for state, act in ((UP, self._fail), (REBUILDING, self._rebuilt), (WAITING, self._start_rebuild)):
             if (which := numpy.flatnonzero(states == state)).size:
@@ -426,8 +398,6 @@ class _Walk:
 
     def _weights(self, columns: Any) -> Floats:
         """Likelihood ratio of the past, true distribution over sampled distribution. Weights must be settled."""
-        import numpy
-
         if self._arrays.log_weight is None:
             return numpy.ones(len(self._arrays.trial[columns]))
         found: Floats = numpy.exp(self._arrays.log_weight[columns])
@@ -443,8 +413,6 @@ class _Walk:
 
     def _fail(self, columns: Columns, slots: Columns, now: Floats) -> None:
         """Members fail, or good ones are pulled."""
-        import numpy
-
         model, arrays = self._model, self._arrays
         if not self._is_copy:
             self.failures += len(columns)
@@ -475,8 +443,6 @@ class _Walk:
 
         The hazard is not multiplied for drives that are pulled.
         """
-        import numpy
-
         arrays = self._arrays
         if arrays.log_weight is None or arrays.bias is None:
             return
@@ -486,8 +452,6 @@ class _Walk:
 
     def _stop(self, columns: Columns, slots: Columns, now: Floats, pulled: Any) -> None:
         """Process the failure of more members than the group tolerates."""
-        import numpy
-
         model, arrays = self._model, self._arrays
         if (own := numpy.flatnonzero(pulled)).size:
             self._lose(Cause.PEOPLE, columns[own], model.loses_data, model.loses_data * model.usable_bytes)
@@ -505,15 +469,11 @@ class _Walk:
 
     def _make_anew(self, columns: Columns, now: Floats) -> None:
         """Recreate a lost array, with new drives for the failed ones and data from the backup."""
-        import numpy
-
         slots, which = numpy.nonzero(self._arrays.state[:, columns] != UP)
         self._arrays.failed[:, columns] = 0
         self._renew(columns[which], slots, now[which])
 
     def _renew(self, columns: Columns, slots: Columns, now: Floats) -> None:
-        import numpy
-
         model, arrays = self._model, self._arrays
         arrays.born[slots, columns] = now
         if arrays.factor is not None:
@@ -537,8 +497,6 @@ class _Walk:
 
     def _schedule(self, columns: Columns, slots: Columns, now: Floats, pulled: Any) -> None:
         """Set the start and end of the rebuild of failed members."""
-        import numpy
-
         model, arrays = self._model, self._arrays
         begins = now + model.replenish_hours
         if model.spares:
@@ -557,8 +515,6 @@ class _Walk:
 
     def _err(self, columns: Columns, groups: Columns, when: Floats) -> None:
         """Draw whether a good drive of the same group is pulled by mistake at a replacement."""
-        import numpy
-
         model, arrays = self._model, self._arrays
         if not model.wrong_disk:
             return
@@ -580,8 +536,6 @@ class _Walk:
 
     def _meet_defects(self, columns: Columns, groups: Columns, now: Floats) -> None:
         """Record the loss of unreadable sectors on the remaining members, which nothing can reconstruct."""
-        import numpy
-
         model, arrays = self._model, self._arrays
         state, due, born = (self._of_group(each, columns, groups) for each in (arrays.state, arrays.due, arrays.born))
         is_up = state == UP
@@ -609,8 +563,6 @@ class _Walk:
         self._retime(columns, groups, now)
 
     def _rebuilt(self, columns: Columns, slots: Columns, now: Floats) -> None:
-        import numpy
-
         model, arrays = self._model, self._arrays
         groups = slots // model.group_members
         if arrays.work is not None:
@@ -634,8 +586,6 @@ class _Walk:
             self._err(columns[replaced], groups[replaced], now[replaced])
 
     def _settle(self, columns: Columns, groups: Columns, now: Floats) -> None:
-        import numpy
-
         arrays = self._arrays
         if arrays.work is None or arrays.seen is None:
             return
@@ -646,8 +596,6 @@ class _Walk:
         arrays.seen[groups, columns] = now
 
     def _retime(self, columns: Columns, groups: Columns, now: Floats) -> None:
-        import numpy
-
         arrays = self._arrays
         if arrays.work is None:
             return
@@ -742,8 +690,6 @@ class LossTally:
     """Collects the losses of a block during its simulation, by array and cause."""
 
     def __init__(self, trials: int) -> None:
-        import numpy
-
         self._losses = numpy.zeros((len(Cause), trials))
         self._bytes = numpy.zeros((len(Cause), trials))
         self._first = numpy.zeros((len(Cause), trials))
@@ -751,8 +697,6 @@ class LossTally:
 
     def lose(self, cause: Cause, trials: Columns, weights: Floats, chance: Any, alive: Floats, lost_bytes: Any) -> None:
         """Record losses with probability ``chance``, which are the array's first with probability ``alive``."""
-        import numpy
-
         numpy.add.at(self._losses[cause], trials, weights * chance)
         numpy.add.at(self._bytes[cause], trials, weights * lost_bytes)
         numpy.add.at(self._first[cause], trials, weights * alive * chance)
@@ -788,7 +732,6 @@ def _moments(values: Floats) -> Moments:
 
 
 PB = 10**15
-TB = 10**12
 _Z = 1.959963984540054
 _DENSE = 0.05
 """Events are not rare if the square of their sum, divided by the trials, is this share of the sum of squares."""
@@ -798,8 +741,6 @@ _LEAST = 1e-100
 """A smaller mean is shown as a bound: the squares of such weights are below the range of floating point."""
 MOST_NINES = 300.0
 """Replaces infinity."""
-MOST_YEARS = 1e300
-"""Maximum MTTDL: that of 64 copies is beyond the range of floating point."""
 
 
 def rare_sum(moments: Moments, one: float = 1.0) -> Interval:

@@ -17,7 +17,7 @@ import msgspec
 
 from lab.arrays.levels import LevelName, parse_level
 from lab.errors import SpecError
-from lab.gates.decoding import MOST_DISKS, Name, Seed, Share, bounds, convert, parse_toml, shown
+from lab.gates.decoding import DiskCount, Name, Seed, Share, bounds, convert, parse_toml, shown
 from lab.tomlfile import convert_tree, toml_text, unknown_word
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     Columns = numpy.ndarray[tuple[int, ...], numpy.dtype[numpy.intp]]
 
 HOURS_PER_YEAR = 365.25 * 24
+MOST_YEARS = 1e300
+"""Maximum MTTDL: that of 64 copies is beyond the range of floating point."""
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -191,8 +193,6 @@ FailingPercent = Annotated[float, msgspec.Meta(ge=1e-3, le=99)]
 """Share of drives: from a thousandth of the rates that operators report to nearly all drives."""
 TrialCount = Annotated[int, msgspec.Meta(ge=100, le=MOST_TRIALS)]
 ArrayCount = Annotated[int, msgspec.Meta(ge=1, le=10**7)]
-MemberCount = Annotated[int, msgspec.Meta(ge=1, le=MOST_DISKS)]
-LotCount = Annotated[int, msgspec.Meta(ge=1, le=MOST_DISKS)]
 ParityCount = Annotated[int, msgspec.Meta(ge=0, le=8)]
 SpareCount = Annotated[int, msgspec.Meta(ge=0, le=8)]
 DiskTb = Annotated[float, msgspec.Meta(ge=1e-6, le=1000)]
@@ -276,10 +276,10 @@ class Rebuild(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     shares_rate: bool = False
 
     def __post_init__(self) -> None:
-        ways = {"constant_hours": self.constant_hours, "exponential_hours": self.exponential_hours}
         if self.array and not self.result:
             raise SpecError("rebuild.array needs rebuild.result", hint="add rebuild.result, or remove array")
-        _one_of("rebuild", **ways, weibull=self.weibull, hours=self.hours, result=self.result)
+        keys = ("constant_hours", "exponential_hours", "weibull", "hours", "result")
+        _one_of("rebuild", **{key: getattr(self, key) for key in keys})
         for number, hours in enumerate(self.hours or ()):
             within(hours, Hours, f"rebuild.hours[{number}]")
 
@@ -363,7 +363,7 @@ class Batches(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     bad_share: Share
     factor: Factor
-    per_array: LotCount = 1
+    per_array: DiskCount = 1
 
 
 class Method(StrEnum):
@@ -402,7 +402,7 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     arrays: ArrayCount = 1
     years: Years = 5.0
     level: str = "raid6"
-    members: MemberCount
+    members: DiskCount
     parities: ParityCount | None = None
     """Number of failures tolerated, if no md level has it: 3 for 7+3."""
     disk_tb: DiskTb

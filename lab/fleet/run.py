@@ -16,7 +16,6 @@ from lab.checks.readings import LikelyMistake, Source
 from lab.checks.state import CheckedState
 from lab.drills.extension import DrillLosses
 from lab.errors import ResultError, SpecError
-from lab.fleet.engine import BlockSums, figures_of, most_lost, simulate_block, summed
 from lab.fleet.model import (
     HOURS_PER_YEAR,
     Block,
@@ -43,6 +42,13 @@ from lab.tomlfile import unknown_word
 
 if TYPE_CHECKING:
     from lab.cli.context import ClusterCalls
+    from lab.fleet.engine import BlockSums
+
+    Work = Callable[[Block], BlockSums]
+    Spreader = Callable[[Work, Sequence[Block]], Iterable[BlockSums]]
+    """Runs picklable work for each block in any process, and yields the sums in the order of the blocks."""
+
+# Importing lab.fleet.engine imports numpy, which takes a tenth of a second: the functions that simulate import it.
 
 
 def measured_in(store: ResultStore) -> Measured:
@@ -70,9 +76,6 @@ BLOCK_TRIALS = 16_384
 _ENOUGH_LOSSES = 400
 """With this number of losses by each cause in a first block, plain sampling has an error of 5 % and is sufficient."""
 
-Work = Callable[[Block], BlockSums]
-Spreader = Callable[[Work, Sequence[Block]], Iterable[BlockSums]]
-"""Runs picklable work for each block in any process, and yields the sums in the order of the blocks."""
 Progress = Callable[[float], None]
 
 
@@ -125,6 +128,7 @@ def work_asked(payload: bytes) -> bytes:
 
 def run_model(model: FleetModel, trials: int, spreader: Spreader, on_progress: Progress = lambda _: None) -> BlockSums:
     """The losses of this number of arrays. The sums depend only on model and trials, not on the processes."""
+    from lab.fleet.engine import simulate_block, summed
 
     def watched() -> Iterator[BlockSums]:
         done = 0
@@ -144,6 +148,8 @@ def with_method(model: FleetModel, method: Method, trials: int = BLOCK_TRIALS) -
 
     ``trials``: number of arrays to simulate; if it is less than a block, the first block has this number.
     """
+    from lab.fleet.engine import most_lost, simulate_block
+
     if method is not Method.AUTO:
         return msgspec.structs.replace(model, is_biased=method is Method.BIASED)
     seen = simulate_block(msgspec.structs.replace(model, is_biased=False), blocks_of(trials)[0])
@@ -158,6 +164,8 @@ def run_spec(
     spec: FleetSpec, measured: Measured, spreader: Spreader, on_progress: Progress = lambda _: None
 ) -> tuple[FleetModel, LossFigures]:
     """The model and figures of a fleet. Raises the same errors as reading results and class folders."""
+    from lab.fleet.engine import figures_of
+
     model = with_method(model_of(spec, measured, lost_in_drills), spec.run.method, spec.run.trials)
     return model, figures_of(model, run_model(model, spec.run.trials, spreader, on_progress), spec.arrays)
 

@@ -1,4 +1,4 @@
-"""Fleets whose truth is known: lives and repairs at constant rates, nothing else."""
+"""Fleets with known results: lives and repairs at constant rates, nothing else."""
 
 from __future__ import annotations
 
@@ -37,9 +37,14 @@ def mean_and_error(moments: Moments, trials: int) -> tuple[float, float]:
 
 
 def deviations(moments: Moments, trials: int, truth: float) -> float:
-    """By how many standard errors the estimate is off."""
+    """The error of the estimate in standard errors."""
     mean, error = mean_and_error(moments, trials)
     return abs(mean - truth) / error
+
+
+def no_results(name: str, _array: str | None) -> tuple[float, ...]:
+    """For fleets that take no rebuild times from a result."""
+    raise AssertionError(name)
 
 
 def hours(years: float) -> float:

@@ -1,4 +1,4 @@
-"""The engine against what is known exactly, and against itself by another way."""
+"""The engine against exact results, and its two methods of sampling against each other."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_defects_that_come_during_a_rebuild_are_read_half_way() -> None:
         years=10.0,
         rebuild=Spread(location_hours=lasts),
         defects_per_hour=defects,
-        # Nothing waits for longer than a hundredth of an hour.
+        # A scrub finds each defect within a hundredth of an hour.
         scrub=Scrubbing(kind=ScrubKind.PERIODIC, interval_hours=0.01),
         is_biased=False,
     )

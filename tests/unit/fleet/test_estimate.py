@@ -1,4 +1,4 @@
-"""The Markov chain against closed forms, MTTDL by hand, and causes of which hardly a loss was seen."""
+"""The Markov chain against closed forms, MTTDL by hand, and causes with few or no losses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from lab.fleet.model import FleetModel, Method, Scrubbing, ScrubKind, Spread, fl
 from lab.fleet.run import BLOCK_TRIALS, local_spreader, run_model, what_if, with_method
 from lab.theory.extension import LossFigures
 from tests.unit.fleet.chains import Chain, array_chain, mean_waiting_hours
-from tests.unit.fleet.models import exponential
+from tests.unit.fleet.models import exponential, no_results
 
 
 def test_mean_time_is_what_the_linear_equations_give() -> None:
@@ -126,7 +126,7 @@ def test_drawn_durations_have_their_mean() -> None:
 
 
 def by_hand(**changes: Any) -> tuple[float, str]:
-    """The years that a formula comes to, worked out from its own text, and the text."""
+    """The value of a formula in years, computed from its text, and the text."""
     found = what_if(
         arrays=1, disk_tb=1.0, afr_percent=1.57, rebuild_hours=48.0, scrub_interval_hours=None, **changes
     ).mttdl_by_hand
@@ -156,7 +156,7 @@ def test_the_time_until_a_drive_is_replaced_is_counted() -> None:
 
 
 def test_both_say_what_they_count() -> None:
-    school = model_of(fleet_spec(fleet_tree("school"), "school"), lambda _name, _array: (), lambda _: 0.0)
+    school = model_of(fleet_spec(fleet_tree("school"), "school"), no_results, lambda _: 0.0)
     assert counted_words(school) == (
         "a failed drive is noticed after 12 h, replaced after 72 h, rebuilt in 39.2 h; "
         "a wrong drive is pulled at 1 % of the replacements"
@@ -185,7 +185,7 @@ def fleet(members: int, tolerance: int = 1, **more: Any) -> FleetModel:
 
 
 def figures(model: FleetModel, method: Method, trials: int, seed: int = 0) -> LossFigures:
-    """Of the same arrays as the command's."""
+    """The figures of the same arrays as those of the command."""
     chosen = with_method(replace(model, seed=seed), method, trials)
     return figures_of(chosen, run_model(chosen, trials, local_spreader(1)), 1)
 
@@ -207,10 +207,10 @@ def test_a_cause_that_a_block_does_not_show_is_weighted(members: int) -> None:
     model = fleet(members)
     for seed in SEEDS:
         assert with_method(replace(model, seed=seed), Method.AUTO).is_biased
-    # Failures by the thousand, and sectors too: nothing is gained by weights.
+    # With thousands of losses by failures and by sectors, weights are not needed.
     often = fleet(members, life=Spread(scale_hours=5000.0), rebuild=Spread(location_hours=500.0), spares=0)
     assert not with_method(often, Method.AUTO).is_biased
-    # As before, but somebody pulls a wrong disk once in a million times.
+    # The same, but at one replacement in a million a wrong disk is pulled.
     assert with_method(replace(often, wrong_disk=1e-6), Method.AUTO).is_biased
 
 
@@ -235,7 +235,7 @@ def test_only_what_can_happen_has_a_bound() -> None:
     assert set(most_lost(fleet(5, 0, wrong_disk=0.1))) == {Cause.FAILURES}
     pulled: dict[str, Any] = {"wrong_disk": 0.1, "loses_data": 0.3}
     assert most_lost(fleet(5, spares=0, **pulled))[Cause.PEOPLE] == (0.3, 0.3 * 4e12)
-    # With a spare a wrong disk is pulled out of a whole group: it costs nothing but a rebuild, however often it is so.
+    # With a spare, a wrong disk is pulled from a complete group, which costs only a rebuild.
     assert Cause.PEOPLE not in most_lost(fleet(5, **pulled))
     lives, rebuilds = Spread(scale_hours=5000.0), Spread(location_hours=200.0)
     errs = fleet(5, life=lives, rebuild=rebuilds, wrong_disk=1.0, is_biased=False)

@@ -1,4 +1,4 @@
-"""Files of fleets and the command; numbers at the ends of what a file may say leave every figure finite."""
+"""Files of fleets and the command; every figure is finite for the extreme values of a file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from lab.cli.main import run
 from lab.errors import ResultError, SpecError
 from lab.fleet.engine import (
     MOST_NINES,
-    MOST_YEARS,
     BlockSums,
     Cause,
     Moments,
@@ -30,6 +29,7 @@ from lab.fleet.engine import (
     waiting_hours,
 )
 from lab.fleet.model import (
+    MOST_YEARS,
     Block,
     FleetSpec,
     Scrubbing,
@@ -54,7 +54,7 @@ from lab.fleet.run import (
 from lab.results.record import encode_record
 from lab.results.store import RECORD_NAME, ResultStore, measured_rebuilds
 from tests.unit.classroom.students import hand_in
-from tests.unit.fleet.models import exponential
+from tests.unit.fleet.models import exponential, no_results
 from tests.unit.results.records import rebuild
 from tests.unit.results.records import record as result
 
@@ -74,10 +74,6 @@ run = { trials = 2000, method = "plain" }
 id = "raid6"
 set = { level = "raid6", "run.method" = "biased" }
 """
-
-
-def no_results(name: str, _array: str | None) -> tuple[float, ...]:
-    raise AssertionError(name)
 
 
 def spec_of(**changes: Any) -> FleetSpec:
@@ -200,7 +196,7 @@ def test_the_command_shows_variants_beside_each_other(small: Path, capfd: pytest
         "raid6",
         own,
     ] * 3
-    # Never MTTDL alone: it has its reason beside it.
+    # MTTDL is never shown without this explanation.
     assert "MTTDL is a mean over endless time" in text
 
 
@@ -287,7 +283,7 @@ def test_the_page_s_file_is_one() -> None:
     text = next(each for each in re.findall(r"```toml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL))
     spec = fleet_spec(tomllib.loads(text), "the page")
     assert (spec.members, [each.id for each in spec.compare]) == (10, ["weekly"])
-    # Its comments name other ways to say it, which are none by mistake.
+    # Its comments name other keys, which must be valid.
     for key, value in (("sectors.read_error_bits", 1e15), ("rebuild.shares_rate", True), ("run.method", "plain")):
         assert f"# {key.partition('.')[2]} = " in text
         fleet_spec(tomllib.loads(text), "the page", {key: value})
@@ -360,7 +356,7 @@ def numbers_of(tree: Any, path: str = "") -> dict[str, float]:
     if isinstance(tree, dict):
         return {name: each for key in tree for name, each in numbers_of(tree[key], f"{path}.{key}").items()}
     if isinstance(tree, str):
-        # The formula by hand: its last figure.
+        # The formula of the MTTDL.
         assert "nan" not in tree, path
         assert "inf" not in tree, path
         return {}
@@ -439,12 +435,12 @@ def test_defects_that_wait_for_a_delay_follow_its_integral(shape: float) -> None
 
 
 def test_a_short_scrub_of_a_long_interval_keeps_its_digits() -> None:
-    # It reads all within the last moments: places wait for the phase, or as long as the drive is old.
+    # The scrub takes almost no time: places wait for the phase, or for the age of the drive.
     for lasting in (0.0, 1e-3, 1.0):
         scrub = Scrubbing(kind=ScrubKind.PERIODIC, interval_hours=9e5, duration_hours=lasting)
         found = waited(scrub, [1e-6, 5e4, 8e5], phase=7e5)
         assert found == pytest.approx([1e-6, 5e4, 7e5 - lasting / 2], rel=1e-9)
-    # An old drive beside a scrub of seconds: squares of the one have no digits left for the other.
+    # The age of an old drive and the duration of a short scrub differ by so much that squares would lose all digits.
     for lasting in (1e-3, 1e-5):
         scrub = Scrubbing(kind=ScrubKind.PERIODIC, interval_hours=1.0, duration_hours=lasting)
         assert waited(scrub, [876_599.7], phase=0.5) == pytest.approx([0.5 - lasting / 2], rel=1e-9)
@@ -454,7 +450,7 @@ def test_defects_lose_no_more_than_the_array_holds() -> None:
     model = exponential(4, 1, 1e5, 1e3, defects_per_hour=1.0, defect_bytes=2.0**30, is_biased=False)
     sums = simulate_block(model, Block(0, 2000))
     assert sums.cause_losses[Cause.SECTORS].total > 100
-    # A loss by a sector is counted where a drive fails, and then it is sure: a thousand defects wait.
+    # Losses by sectors are counted when a drive fails; with a thousand defects each of these failures loses data.
     assert sums.cause_bytes[Cause.SECTORS].total == pytest.approx(
         sums.cause_losses[Cause.SECTORS].total * model.usable_bytes, rel=0.1
     )

@@ -1,4 +1,4 @@
-"""What others published, within the errors that they state (lab/fleet/published.toml)."""
+"""Published results, within their stated errors (lab/fleet/published.toml)."""
 
 from __future__ import annotations
 
@@ -14,20 +14,15 @@ from lab.fleet.model import HOURS_PER_YEAR, changed, fleet_spec, fleet_tree
 from lab.fleet.run import local_spreader, run_spec
 from lab.theory.extension import LossFigures
 from tests.unit.fleet.chains import array_chain
+from tests.unit.fleet.models import no_results
 
-PUBLISHED = tomllib.loads(
-    (Path(__file__).parents[3] / "lab/fleet/published.toml").read_text(encoding="utf-8"),
-)
+PUBLISHED = tomllib.loads((Path(__file__).parents[3] / "lab/fleet/published.toml").read_text(encoding="utf-8"))
 
 
 def figures(fleet: str, remove: tuple[str, ...] = (), **changes: Any) -> LossFigures:
     keys = {name.replace("__", "."): value for name, value in changes.items()}
     spec = fleet_spec(changed(fleet_tree(fleet), {}, remove), fleet, keys)
-    return run_spec(spec, nothing_measured, local_spreader(1))[1]
-
-
-def nothing_measured(_name: str, _array: str | None) -> tuple[float, ...]:
-    raise AssertionError("no built-in fleet names a result")
+    return run_spec(spec, no_results, local_spreader(1))[1]
 
 
 @pytest.mark.slow
