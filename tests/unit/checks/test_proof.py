@@ -1,4 +1,4 @@
-"""The prover's judgement of ways: what passes, what fails, and by which mistake."""
+"""The verdict of a proof on right and wrong ways."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def bundles(tmp_path: Path) -> Path:
-    """For a class's bundles."""
+    """A folder for the bundles of a class."""
     folder = tmp_path / "class"
     folder.mkdir()
     return folder

@@ -1,4 +1,4 @@
-"""Made-up students whose class is known: outcomes of a drill that was really played, varied by a seed, as bundles.
+"""Invented students with known results: varied outcomes of a real drill, as bundles.
 
 ``captures/`` holds an outcome of each way through drill 1 (see the README there). A student's tries are drawn from
 them, with times, hints and seeds of their own; what was drawn is the truth that a class view must find.
@@ -26,7 +26,7 @@ from lab.lessons.engine import FORMAT_VERSION, Progress, StepProgress
 CAPTURES = {path.stem: path.read_bytes() for path in sorted(Path(__file__).with_name("captures").glob("*.json"))}
 DRILL = "01-dropped-members"
 LESSONS = ("02-striping", "04-parity", "08-two-failures")
-# Written by hand from what was seen when the ways were played, so that it is no copy of the records.
+# Written by hand while the ways were carried out, so that it is independent of the records.
 IS_SAVED = {
     "overlays-first": True,
     "read-only-look": True,
@@ -44,7 +44,7 @@ _BEGAN = datetime(2026, 9, 1, 8, tzinfo=UTC)
 
 @dataclass(slots=True)
 class Truth:
-    """What a class really did."""
+    """The true figures of a class."""
 
     students: int = 0
     tries: int = 0
@@ -54,7 +54,7 @@ class Truth:
     best_minutes: list[float] = field(default_factory=list)
     first_mistakes: Counter[str] = field(default_factory=Counter)
     mistakes: Counter[str] = field(default_factory=Counter)
-    """Of any try, each student once."""
+    """In any try; each student counts once."""
     begun: Counter[str] = field(default_factory=Counter)
     passed: Counter[str] = field(default_factory=Counter)
     all_hints: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -67,7 +67,7 @@ def signer(number: int) -> Signer:
 
 
 def outcome(way: str, draw: random.Random, *, began: datetime, seed: str, drill: str = DRILL) -> DrillOutcome:
-    """A try along a way, as long and with as many hints as was drawn, on disks with UUIDs of their own."""
+    """A try by this way, with a random duration, number of hints and array UUID."""
     found = msgspec.json.decode(CAPTURES[way], type=DrillOutcome)
     minutes = round(draw.uniform(4, 40), 2)
     ended = began + timedelta(minutes=minutes)
@@ -91,7 +91,7 @@ def outcome(way: str, draw: random.Random, *, began: datetime, seed: str, drill:
 
 
 def progress(lesson: str, draw: random.Random, *, seed: str, truth: Truth | None) -> Progress:
-    """A lesson done to its end, or up to some step of it."""
+    """A completed lesson, or one that ended at some step."""
     names = [step.id for step in built_in_course().find(lesson).ready(seed).steps]
     done = len(names) if draw.random() < 0.6 else draw.randrange(len(names))
     began = _BEGAN + timedelta(seconds=draw.randrange(10**6))
@@ -131,7 +131,7 @@ def practice(number: int, truth: Truth | None = None) -> dict[str, bytes]:
 
 def _add(truth: Truth, work: list[tuple[str, DrillOutcome]]) -> None:
     saved = [each.minutes for way, each in work if IS_SAVED[way]]
-    # Without a saved one, the try that kept most of the data counts; all but the forced one kept nothing.
+    # If no try saved the data, the best one is that which kept most: only the forced one kept any.
     forced = [each.minutes for way, each in work if way == "force-the-stale"]
     truth.students += 1
     truth.tries += len(work)
@@ -144,7 +144,7 @@ def _add(truth: Truth, work: list[tuple[str, DrillOutcome]]) -> None:
 
 
 def edited(bundle: bytes) -> bytes:
-    """A bundle in which every verdict was made a good one, and nothing else was changed."""
+    """The bundle with better figures in its drills, and no other change."""
     file = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(bundle)) as archive, zipfile.ZipFile(file, "w") as written:
         for name in archive.namelist():

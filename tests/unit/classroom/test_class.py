@@ -187,7 +187,7 @@ def test_the_command_writes_sheet_and_page(
     assert bars[0]["x"] == [pytest.approx(100 * handed_in.truth.best_saved / 190, rel=1e-3)]
     strokes = [trace for figure in figures for trace in figure["traces"] if trace["name"] == "each student"]
     assert len(strokes[0]["x"]) == 190
-    # It may be shown to the class.
+    # The page has no names, because the class may see it.
     assert not re.search(r"[stu]\d+(-copy|-edited)?\.zip|student-\d", text)
     assert run(["--json", "class", str(handed_in.folder)]) == ExitCode.DONE
     told = json.loads(capsys.readouterr().out)
@@ -270,7 +270,7 @@ def test_a_measurement_that_is_handed_in_again_is_no_copy(folder: Path, tmp_path
 
 
 def without_base(record: ResultRecord, workload: str) -> ResultRecord:
-    """The single disk was not measured under this load."""
+    """The record without the measurements of the single disk under this load."""
     kept = (each for each in record.cells if (each.array, each.workload) != ("single", workload))
     return replace(record, cells=tuple(kept))
 
@@ -288,7 +288,7 @@ def test_a_load_that_the_single_disk_lacks_is_said_to_be_left_out(
     assert said in page.read_text()
     (left_out,) = view_class(folder, tmp_path / "cache").left_out
     assert (left_out.workload, left_out.results, left_out.words) == ("rand-write-4k", 2, said)
-    # Where everything is measured, nothing is said.
+    # If everything is measured, nothing is left out.
     for number in (0, 1):
         bundle(folder / f"s{number}.zip", student(number, FACTORS[number]), tmp_path / f"key{number}.pem")
     assert view_class(folder, tmp_path / "cache").left_out == ()

@@ -1,4 +1,4 @@
-"""A roster, a scale, and the sheets: whose bundle is whose, what it is worth, and what a gradebook takes."""
+"""Rosters, scales and sheets: the owner of each bundle, its points, and the files for gradebooks."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_scale_with_a_mistake_names_it(tmp_path: Path, more: str, because: str
 
 
 def progress(lesson: str, done_utc: str, *, hints: int = 0, by_lab: int = 0) -> Progress:
-    """A lesson that was passed on a day."""
+    """A lesson that was passed at this time."""
     names = [step.id for step in built_in_course().find(lesson).ready("").steps]
     steps = {
         name: StepProgress(began_utc=done_utc, done_utc=done_utc, hints=3 * (place < hints), by_lab=place < by_lab)
@@ -204,7 +204,7 @@ def test_the_sheet_names_students_dates_and_points(
     asa, bo, cy, *others = rows(sheets["grades"])
     assert [asa["name"], bo["name"], cy["name"]] == ["Åsa Berg", "Bo Ek", "Cy Li"]
     assert {each["file"] for each in others} == {"stranger.zip", "cut.zip"}
-    # The second bundle carries neither name nor id: it is hers by her key.
+    # The name of the second bundle has neither name nor id; its key identifies her.
     assert asa["file"] == "1001-week1.zip, final.zip"
     assert asa["last work UTC"] == "2026-10-09T10:00:00Z"
     assert (asa["02-striping points"], asa["04-parity points"], asa[f"{DRILL} points"]) == ("2.0", "0.625", "12.0")

@@ -1,4 +1,4 @@
-"""Pages to print, with nothing that gives an answer away; docs/instructor.md names every lesson and drill."""
+"""Pages to print have no answers; docs/instructor.md names every lesson and drill."""
 
 from __future__ import annotations
 

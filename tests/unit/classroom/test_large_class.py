@@ -1,4 +1,4 @@
-"""A class over several processes: the same tables as ever, and whatever interrupts the reading loses nothing."""
+"""Reading a class in several processes gives the same tables, and an interruption loses nothing."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def folder(original: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Path:
-    """With a name that is a pattern for DuckDB."""
+    """A folder whose name DuckDB could take for a pattern."""
     return tmp_path / "cache [of] O'Neil*"
 
 
@@ -81,7 +81,7 @@ def bundles_in(cache: Path) -> int:
 
 
 def by_single_figures(folder: Path) -> ClassView:
-    """The view by medians that DuckDB takes over every single figure, each bundle after the other."""
+    """The class view from single figures, of which DuckDB computes the medians; the bundles are read in sequence."""
     figures: list[tuple[object, ...]] = []
     names = sorted(path for path in folder.iterdir())
     with duckdb.connect() as database:
@@ -186,7 +186,7 @@ folder._KEEP_AFTER = folder._AT_ONCE = 5
 way, number = sys.argv[3], int(sys.argv[4])
 add, transaction = folder._add, folder._transaction
 done = []
-# Ignored where the tests run in the background, and then nobody interrupts.
+# A background process ignores SIGINT, so set its handler.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def kill():
@@ -272,7 +272,7 @@ def test_a_full_disk_is_told_and_loses_nothing(folder: Path, cache: Path, tmp_pa
     for number in range(BUNDLES, BUNDLES + 5):
         measured(folder, number)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # As a disk that takes no more: the system says EFBIG in place of ENOSPC.
+    # A limit on file sizes has the same effect as a full disk, with EFBIG in place of ENOSPC.
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
     try:
         with pytest.raises(ResultError, match=os.strerror(errno.EFBIG)) as caught:
@@ -281,7 +281,7 @@ def test_a_full_disk_is_told_and_loses_nothing(folder: Path, cache: Path, tmp_pa
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "cannot be cached" in caught.value.message
     assert "delete" not in caught.value.hint
-    # What duckdb has written of its journal remains, and counts for nothing.
+    # An incomplete journal of DuckDB remains, and has no effect.
     assert {path.name for path in kept_in(cache).iterdir()} == before | {"class.duckdb.wal"}
     assert view_class(folder, cache) == view_class(folder, tmp_path / "anew")
 

@@ -1,4 +1,4 @@
-"""Practice in bundles: it comes back word for word, and nothing that somebody made up does any harm."""
+"""Practice in bundles is read back unchanged, and invented practice does no harm."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ FIRST_STEP = next(iter(PROGRESS["steps"]))
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
-    """A student who has worked: the practice of ``OWN``, an open desk, and a note of another kind."""
+    """A student with the practice of ``OWN`` and an open desk."""
     host = host_in(tmp_path / "state")
     lessons = LessonStore(host.state)
     for place, data in OWN.items():
@@ -94,7 +94,7 @@ def test_nothing_done_yet_is_told(tmp_path: Path) -> None:
 
 
 def signed(file: Path, contents: Mapping[str, bytes], version: int = 3) -> Path:
-    """What somebody with a key may write: these files, whatever they are called, and a manifest that fits."""
+    """A bundle of any files, with a valid manifest and signature."""
     sums = {place: hashlib.sha256(data).hexdigest() for place, data in contents.items()}
     key = students.signer(1)
     manifest = msgspec.json.encode(

@@ -108,7 +108,7 @@ def array(
     mismatches: int = 0,
     bitmap: str | None = None,
 ) -> ArrayStatus:
-    """One look at an array; three working members unless told otherwise."""
+    """The status of an array, by default with three members in sync."""
     members = members or tuple(member(f"/dev/ubd{letter}", slot) for slot, letter in enumerate("abc"))
     return ArrayStatus(
         name=name,
@@ -147,7 +147,7 @@ def played(
     *,
     seed: int = 1,
 ) -> PlayedFault:
-    """A scenario as it was played: variant -> fact -> what was found."""
+    """A run of a scenario; ``variants``: variant -> fact -> value found."""
     outcomes = []
     for name, facts in variants.items():
         checks = tuple(FactCheck(what=fact, wanted="", found=text, is_met=True) for fact, text in facts.items())
@@ -161,7 +161,7 @@ def played(
 def points(
     configuration: str, judged: Mapping[PointJudgement, int], *, seed: str = "1", is_whole: bool = True
 ) -> StoredPoints:
-    """Crash points as they were judged."""
+    """Stored crash points with these judgements."""
     judgements = {word: judged.get(word, 0) for word in PointJudgement}
     return StoredPoints(
         id="p",

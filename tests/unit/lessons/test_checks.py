@@ -1,4 +1,4 @@
-"""Each check and each reading, on a lab that it holds in and on others that it does not."""
+"""Each check and each reading, on labs that satisfy it and on labs that do not."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ MIRROR = "raid1/resync/idle/mixed"
 
 
 def hole(verdict: FaultVerdict = FaultVerdict.AS_EXPECTED, *, seed: int = 1, **found: str) -> CheckedState:
-    """A lab in whose lesson scenario 17 was played: its variants ``a`` and ``b`` have found these facts."""
+    """A lab with a run of scenario 17, whose variants ``a`` and ``b`` found these facts."""
     facts = {name: {fact: text.split()[at] for fact, text in found.items()} for at, name in enumerate("ab")}
     return lab_state(played={"17": played(17, facts, verdict, seed=seed)})
 
 
 def tried(count: int = 50, *, broken: int = 0, is_whole: bool = True, seed: str = "1") -> CheckedState:
-    """A lab in whose lesson crash points of a mirror were tried."""
+    """A lab with tried crash points of a mirror."""
     judged = {PointJudgement.KEPT: count - broken, PointJudgement.BROKEN: broken}
     return lab_state(points={MIRROR: points(MIRROR, judged, seed=seed, is_whole=is_whole)})
 
@@ -144,7 +144,7 @@ HOLDS: list[tuple[dict[str, object], CheckedState]] = [
     ),
     ({"that": "result.saved", "measure": "m"}, measured()),
     (ratio(at_least=3, at_most=5), measured(*FOUR_TIMES)),
-    # What was measured counts: 300 against 40, however long the pauses that made it so (mean ÷ median would say 4).
+    # The measured IOPS count, 300 against 40, also where pauses caused them (the ratio of the median latencies is 4).
     (ratio(at_least=7, at_most=8), measured(*PAUSED)),
     (ratio(at_least=7, at_most=8, figure="bandwidth"), measured(*PAUSED)),
     (ratio(at_most=0.5, figure="p50"), measured(*FOUR_TIMES)),
@@ -250,7 +250,7 @@ HOLDS += [
     ({"that": "array.stopped"}, deep(resting=frozenset({"md0"}))),
     ({"that": "member.stale", "disk": "disk02"}, deep(superblocks=AGES)),
     ({"that": "member.stale", "disk": "disk02", "at_least": 2}, deep(superblocks=AGES)),
-    # Another array's count, however high, makes nobody stale.
+    # The event count of another array does not count.
     ({"that": "member.current", "disk": "disk01"}, deep(superblocks=AGES)),
     ({"that": "array.on_overlays"}, deep(MAPPED)),
     ({"that": "array.made_anew"}, deep(RAID5, marked_before=frozenset({"md0"}))),
@@ -343,7 +343,7 @@ FOUND: list[tuple[Reading, CheckedState, float]] = [
     (reading("ms", get="result.figure", measure="m", of={"array": "a"}, figure="p50"), ONE, 50.0),
     (reading("KiB/s", get="result.figure", measure="m", of={"array": "a"}, figure="bandwidth"), ONE, 1200.0),
     (reading("IOPS", get="result.figure", measure="m", of={"array": "a"}), measured(*SPLIT), 200.0),
-    # As measured: mean and median latency have no part in it.
+    # The ratio of the measured IOPS, not of mean or median latencies.
     (reading(get="result.ratio", measure="m", of={"array": "a"}, to={"array": "b"}), ONE, 7.5),
     (reading("MiB", get="array.size"), lab_state(array()), 124.0),
     # Chunk 187 is the second of stripe 93, whose parity lies on slot 2: 93 chunks and 13 blocks behind the offset.

@@ -1,4 +1,4 @@
-"""Nothing that is shown of a step before its answer has the answer: no number, no prediction, no choice."""
+"""No text of a step reveals its number, its prediction or its choice before the student answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.lessons.engine import tell
 from tests.unit.lessons.untold import files_of, in_app, measured_all, shown_before, steps_of_the_course, view_at
 
 COUNTED_BY_A_MODEL = "fleet.figure"
-"""Takes seconds: looked for in test_likely_mistakes.py, which has these numbers."""
+"""Its numbers take seconds to compute; test_likely_mistakes.py searches for them."""
 ALLOWED = {
     ("06-small-writes", "count", "60"): "the writes a second that are given, where another seed's answer is 60",
     ("16-an-unreadable-sector", "real", "2"): "a digit of the seed, and of 'RAID 5 and a RAID 6'",
@@ -32,11 +32,11 @@ CHOICES = {
     ("13-two-new-disks", "band"): "raid1",
     ("22-arithmetic-of-reliability", "build"): "raid6",
 }
-"""Steps whose choice is the student's -> what no line of the checks may say before it is right."""
+"""Steps in which students choose -> a word that no line of the checks may have before the choice is right."""
 
 
 def forms(value: float, within_percent: float) -> set[str]:
-    """How a number may be written so that it counts as right."""
+    """The texts of a number that are accepted as right."""
     texts = {f"{value:.{digits}g}" for digits in (1, 2, 3, 4, 6, 10)} | {f"{value:.{digits}f}" for digits in (0, 1, 2)}
     if value == round(value):
         texts |= {f"{value:.0f}", f"{value:,.0f}", f"{value:08.0f}"}
@@ -45,7 +45,7 @@ def forms(value: float, within_percent: float) -> set[str]:
 
 
 def written(text: str, step: ReadyStep, value: float) -> list[str]:
-    """The forms of a number that stand in a text, not as a part of another number or word."""
+    """The accepted texts of a number that occur in ``text`` as separate words."""
     assert step.read is not None
     found = forms(value, step.read.within_percent)
     return [form for form in found if re.search(rf"(?<![\w.,^]){re.escape(form)}(?![\w^]|[.,]\d)", text)]
@@ -131,7 +131,7 @@ def test_no_check_tells_what_is_to_be_chosen(lesson_id: str, step_id: str, tmp_p
 
 
 def test_a_measured_figure_is_told_only_after_the_number(tmp_path: Path) -> None:
-    """The check of lesson 1 has the median latency that its first step asks for."""
+    """A check of lesson 1 shows the median latency that its first step asks for."""
     lesson = files_of("01-what-a-disk-promises").ready("")
     lab = CheckedState(results=measured_all(lesson))
     step = lesson.steps[0]

@@ -1,4 +1,4 @@
-"""What is said of the likeliest wrong numbers of every reading of the course: true, and a help."""
+"""The messages about likely wrong numbers, for every reading of the course."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _superblock(events: int) -> Superblock:
 
 
 def state(lesson: ReadyLesson, *arrays: ArrayStatus) -> CheckedState:
-    """A lab in which everything that the lesson's readings ask for is there."""
+    """A lab that has a value for every reading of the lesson."""
     nodes = {f"disk{number:02d}": f"/dev/ubd{letter}" for number, letter in enumerate("abcdefgh", 1)}
     events = {"disk01": 25, "disk02": 34, "disk03": 36, "disk04": 36}
     return CheckedState(
@@ -87,7 +87,7 @@ def state(lesson: ReadyLesson, *arrays: ArrayStatus) -> CheckedState:
 
 
 Wrong = str | Callable[[float], float]
-"""A number as it is typed, or what is made of the right one."""
+"""A typed number, or a function of the right one."""
 OTHER_UNIT, ROW, COLUMN = "reading-other-unit", "reading-other-row", "reading-other-column"
 UPSIDE, ALONE, FIGURE, FACT = "reading-upside-down", "reading-not-divided", "reading-other-figure", "reading-other-fact"
 OFF, OFF_RESULT = "reading-off", "reading-off-result"
@@ -99,7 +99,7 @@ def of_row(number: int, figure: str = "p50") -> str:
     return f"{3 * value if figure == 'p99' else value:.6g}"
 
 
-# Lesson, step -> number that is typed, and what is said: a finding, or a mistake that the lesson names.
+# Lesson, step -> typed number, and the key of the message or the id of a mistake in the lesson.
 TABLE: dict[tuple[str, str], tuple[tuple[Wrong, str], ...]] = {
     ("01-what-a-disk-promises", "depth"): (
         (of_row(1), ROW),
@@ -223,9 +223,9 @@ TABLE: dict[tuple[str, str], tuple[tuple[Wrong, str], ...]] = {
 
 
 KNOWN_HERE_ALONE = ("fleet.", "fault.", "points.")
-"""Sources whose numbers test_leaks.py has not."""
+"""Sources whose numbers are not in test_leaks.py."""
 ALL_OF_THEM = ("17-the-power-cut", "mirror")
-"""The number is that of all crash points, which is what the step shows: it does not say so."""
+"""The number is the count of all crash points, which the step shows for another reason."""
 
 
 @pytest.mark.parametrize(("place", "wrong"), [(place, wrong) for place, many in TABLE.items() for wrong in many])
@@ -249,7 +249,7 @@ def test_a_likely_wrong_number_gets_the_hint_that_fits(
     plan = files_of(place[0]).lesson.step(place[1])
     if plan and plan.read and plan.read.value["get"].startswith(KNOWN_HERE_ALONE) and place != ALL_OF_THEM:
         assert not written(in_app(lesson, step, lab, tmp_path), step, right)
-    # A finding that is specific and false would be worse than none: none beside the one that fits.
+    # The message must not contain the right number.
     told = tell(words_in("en"), view)
     number = f"{right:.4g}"
     assert len(number) < 3 or number not in told.checks[-1].found.replace(typed, ""), "the right number is not told"
@@ -264,7 +264,7 @@ RATIOS = [
 
 
 def _as_found(number: int) -> float:
-    """A latency that goes with the IOPS nearly as Little's law says, as it does where so many requests wait."""
+    """A latency that is almost inversely proportional to the IOPS, as in a queue of constant length (Little's law)."""
     return 4.0 / iops_of(number) * 1.01**number
 
 
@@ -299,7 +299,7 @@ def test_a_ratio_upside_down_that_was_rounded_is_not_taken_for_that_of_the_laten
 
 def test_the_ratio_of_another_figure_is_called_that(tmp_path: Path) -> None:
     lesson = files_of("15-the-write-hole").ready("")
-    # Half as long, so it is the ratio of nothing else.
+    # The ratio of these latencies is 2, which no other ratio is.
     lab = replace(state(lesson), results=measured_all(lesson, latency=lambda number: 2.0**number))
     view = view_at(lesson, "price", lab, tmp_path, answer="fewer", reading="2")
     found = tell(words_in("en"), view).checks[-1].found

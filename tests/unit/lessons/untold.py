@@ -1,4 +1,4 @@
-"""Every step of the course as it is shown before anything was answered, for tests of what may not be in it."""
+"""The texts of each step of the course before the student answers, for tests that search them for the answer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def steps_of_the_course() -> list[tuple[str, str]]:
 
 
 def seat(lesson: ReadyLesson, step_id: str, folder: Path, **done: Any) -> LessonSession:
-    """Somebody who stands at this step; ``done`` is what was done in it."""
+    """A lesson whose current step is this one; ``done`` are fields of its progress."""
     steps = {}
     for step in lesson.steps:
         if step.id == step_id:
@@ -44,19 +44,19 @@ def seat(lesson: ReadyLesson, step_id: str, folder: Path, **done: Any) -> Lesson
 
 
 def view_at(lesson: ReadyLesson, step_id: str, lab: CheckedState, folder: Path, **done: Any) -> engine.StepView:
-    """What somebody sees who stands there."""
+    """The result of evaluating this step as the current one."""
     view = engine.look(lesson, seat(lesson, step_id, folder, **done).progress, lab)
     assert view is not None
     return view
 
 
 def iops_of(number: int) -> float:
-    """Of a row; the first is 1."""
+    """The IOPS of a row; the first row is 1."""
     return 137.0 * 1.31**number
 
 
 def latency_of(number: int) -> float:
-    """The median of a row."""
+    """The median latency of a row."""
     return 0.0131 * 1.17**number
 
 
@@ -64,7 +64,7 @@ OfRow = Callable[[int], float]
 
 
 def measured_all(lesson: ReadyLesson, iops: OfRow = iops_of, latency: OfRow = latency_of) -> dict[str, ResultRecord]:
-    """A result for each measurement; of itself every row has figures of its own, none like another's."""
+    """A result for each measurement, by default with different figures in every row."""
     return {name: _result(experiment, iops, latency) for name, (experiment, _) in lesson.measures.items()}
 
 
@@ -89,11 +89,11 @@ def _result(experiment: Experiment, iops: OfRow, latency: OfRow) -> ResultRecord
 def shown_before(
     lesson: ReadyLesson, step: ReadyStep, lab: CheckedState, folder: Path, capsys: Any, **done: Any
 ) -> str:
-    """All that the command line says of a step, in words and in JSON, and each answer to what is no number."""
+    """The output of the command line about a step, as text and as JSON, and its errors for invalid numbers."""
     opened = seat(lesson, step.id, folder, **done)
     capsys.readouterr()
     lesson_text.show_lesson(opened)
-    # Not the number of the step itself.
+    # Without the number of the step.
     said = [re.sub(r"^ \d+ of \d+", "", capsys.readouterr().out.rpartition("## Step")[2])]
     view = engine.look(lesson, opened.progress, lab)
     assert view is not None
@@ -111,7 +111,7 @@ def shown_before(
 
 
 def in_app(lesson: ReadyLesson, step: ReadyStep, lab: CheckedState, folder: Path, **done: Any) -> str:
-    """All that the app says of it."""
+    """All texts of the step in the app."""
     from tui.lessons import step_card
 
     opened = seat(lesson, step.id, folder, **done)
