@@ -565,8 +565,7 @@ class _Walk:
     def _rebuilt(self, columns: Columns, slots: Columns, now: Floats) -> None:
         model, arrays = self._model, self._arrays
         groups = slots // model.group_members
-        if arrays.work is not None:
-            self._settle(columns, groups, now)
+        self._settle(columns, groups, now)
         own = numpy.zeros(len(columns), bool) if arrays.pulled is None else arrays.pulled[slots, columns]
         if own.any():
             self._go_on(columns[own], slots[own], now[own])
@@ -574,8 +573,7 @@ class _Walk:
         arrays.failed[groups, columns] -= 1
         if model.rebuild_clears:
             arrays.clean[groups, columns] = now
-        if arrays.work is not None:
-            self._retime(columns, groups, now)
+        self._retime(columns, groups, now)
         replaced = ~own
         if self._is_copy:
             whole = arrays.failed[:, columns].sum(axis=0) == 0
@@ -586,6 +584,7 @@ class _Walk:
             self._err(columns[replaced], groups[replaced], now[replaced])
 
     def _settle(self, columns: Columns, groups: Columns, now: Floats) -> None:
+        """Subtract the work that rebuilds of these groups have done, if rebuilds share the rate."""
         arrays = self._arrays
         if arrays.work is None or arrays.seen is None:
             return
@@ -596,6 +595,7 @@ class _Walk:
         arrays.seen[groups, columns] = now
 
     def _retime(self, columns: Columns, groups: Columns, now: Floats) -> None:
+        """Set the ends of running rebuilds of these groups, if rebuilds share the rate."""
         arrays = self._arrays
         if arrays.work is None:
             return

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lab.fleet.engine import hours_to_loss
-from lab.fleet.model import Scrubbing, ScrubKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +52,3 @@ def array_chain(
         [(members - failed) / life_hours for failed in range(tolerance + 1)],
         [min(failed, at_once) / repair_hours for failed in range(1, tolerance + 1)],
     )
-
-
-def mean_waiting_hours(scrub: Scrubbing) -> float | None:
-    """The value of ``waiting_hours`` for an old drive, averaged over the phase; None without scrubs."""
-    match scrub.kind:
-        case ScrubKind.PERIODIC:
-            return scrub.interval_hours / 2
-        case ScrubKind.DELAY:
-            return scrub.delay.mean_hours
-    return None

@@ -25,7 +25,7 @@ from lab.fleet.engine import (
 from lab.fleet.model import FleetModel, Method, Scrubbing, ScrubKind, Spread, fleet_spec, fleet_tree, model_of
 from lab.fleet.run import BLOCK_TRIALS, local_spreader, run_model, what_if, with_method
 from lab.theory.extension import LossFigures
-from tests.unit.fleet.chains import Chain, array_chain, mean_waiting_hours
+from tests.unit.fleet.chains import Chain, array_chain
 from tests.unit.fleet.models import exponential, no_results
 
 
@@ -40,14 +40,6 @@ def test_mean_time_is_what_the_linear_equations_give() -> None:
             rates[state, state - 1] = chain.repair_rates[state - 1]
             rates[state, state] -= chain.repair_rates[state - 1]
     assert chain.mean_hours() == pytest.approx(-numpy.linalg.solve(rates, numpy.ones(4))[0])
-
-
-@pytest.mark.parametrize("tolerance", [1, 2, 3, 4])
-def test_one_repair_at_a_time_and_all_at_once_part_beyond_one_failure(tolerance: int) -> None:
-    # Resch and Volvovski, arXiv 1310.4702: the two models agree for one failure survived; then the ratio is tolerance!.
-    serial = array_chain(12, tolerance, 1e6, 10.0, repairs_at_once=1).mean_hours()
-    parallel = array_chain(12, tolerance, 1e6, 10.0).mean_hours()
-    assert parallel / serial == pytest.approx(math.factorial(tolerance), rel=2e-3)
 
 
 def test_chance_of_a_chain_without_repair_is_the_binomial_law() -> None:
@@ -86,17 +78,7 @@ def test_an_old_drive_waits_for_half_an_interval() -> None:
     model = exponential(2, 1, 1000, 1, scrub=scrub)
     phases = (numpy.arange(7000) + 0.5) / 10
     found = waiting_hours(model, numpy.full(7000, 1e6), phases)
-    assert float(found.mean()) == pytest.approx(mean_waiting_hours(scrub), rel=1e-4)
-
-
-def test_defects_found_by_a_delay_wait_for_its_mean() -> None:
-    delay = Spread(shape=3.0, scale_hours=168.0, location_hours=6.0)
-    scrub = Scrubbing(kind=ScrubKind.DELAY, delay=delay)
-    model = exponential(2, 1, 1000, 1, scrub=scrub)
-    young, old = waiting_hours(model, numpy.array([6.0, 1e6]), numpy.array([0.0]))
-    assert float(young) == pytest.approx(6.0, rel=1e-6)
-    assert float(old) == pytest.approx(6 + 168 * math.gamma(4 / 3), rel=1e-6)
-    assert mean_waiting_hours(scrub) == pytest.approx(float(old))
+    assert float(found.mean()) == pytest.approx(350.0, rel=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -81,11 +81,11 @@ def test_elerath_and_pechts_base_case_is_what_integration_gives() -> None:
     assert found.failures_per_array_year * 10 == pytest.approx(8 * (first + second), rel=0.01)
 
 
-def test_chen_and_angus_part_where_resch_and_volvovski_say() -> None:
-    said = PUBLISHED["resch_volvovski"]["agree_up_to"]
-    for tolerance in (1, 2, 3):
-        ways = [array_chain(16, tolerance, 1e6, 24.0, repairs_at_once=each).mean_hours() for each in (1, None)]
-        assert (ways[0] == pytest.approx(ways[1])) is (tolerance <= said)
+@pytest.mark.parametrize("tolerance", [1, 2, 3, 4])
+def test_chen_and_angus_differ_where_resch_and_volvovski_say(tolerance: int) -> None:
+    ways = [array_chain(16, tolerance, 1e6, 10.0, repairs_at_once=each).mean_hours() for each in (1, None)]
+    assert ways[1] / ways[0] == pytest.approx(math.factorial(tolerance), rel=2e-3)
+    assert (ways[0] == pytest.approx(ways[1])) is (tolerance <= PUBLISHED["resch_volvovski"]["agree_up_to"])
 
 
 def test_people_err_as_often_as_studies_found() -> None:
