@@ -511,10 +511,7 @@ def require_no_drill(session: LabSession, lesson: ReadyLesson) -> None:
 
 def require_disks(session: LabSession, lesson: ReadyLesson) -> None:
     """Raises LessonError unless the lab has the lesson's disks, all of them are free, and no array is running."""
-    require_no_drill(session, lesson)
-    names = lab_disks(lesson.disks)
-    named_disks(session, names, f"lesson {lesson.id}")
-    if used := use_words(session, names):
+    if used := _use_of(session, lesson):
         raise LessonError(
             f"lesson {lesson.id} starts with a blank lab, and {used}",
             hint=f"'raidlab lesson start {lesson.id} --reset' makes all disks blank: their data are gone",
@@ -544,10 +541,15 @@ def use_words(session: LabSession, names: Sequence[str]) -> str:
 
 def clearing_plan(session: LabSession, lesson: ReadyLesson) -> Plan | None:
     """A plan that makes the lab blank for a lesson; None if it is blank. Raises LessonError if disks are missing."""
+    return session.reset_all() if _use_of(session, lesson) else None
+
+
+def _use_of(session: LabSession, lesson: ReadyLesson) -> str:
+    """``use_words`` of the lesson's disks. Raises LessonError while a drill is open, and if disks are missing."""
     require_no_drill(session, lesson)
     names = lab_disks(lesson.disks)
     named_disks(session, names, f"lesson {lesson.id}")
-    return session.reset_all() if use_words(session, names) else None
+    return use_words(session, names)
 
 
 def blank_lab(session: LabSession) -> None:
